@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import click
 
-from photon.errors import DEFECT
+from photon.errors import DEFECT, NOT_MEANT
 
 RESTARTS = 5  # within so long: with more of them it is no accident
 RESTARTS_WITHIN_SECONDS = 600.0
@@ -116,6 +116,8 @@ class Children:
         if code == 0:
             child.ended = Ended(code, output.read())
             return
+        # Its counts show what nobody can have meant.
+        printed = output.read() if code == NOT_MEANT else ""
         output.close()
         pause = None
         if is_accident(code) and not self._is_asked_to_stop:
@@ -126,7 +128,7 @@ class Children:
             child.starts_at = self._clock() + pause
             click.echo(f"{what}: starting it again in {pause:g} s", err=True)
             return
-        child.ended = Ended(code, "")
+        child.ended = Ended(code, printed)
         if len(child.accidents) > RESTARTS:
             what += f", for the {len(child.accidents)}th time: not started again"
         click.echo(what, err=True)

@@ -14,6 +14,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         ),
         "status": (
             "photon status pipeline.yaml | head -1          # whether all is well",
+            "photon status pipeline.yaml --check            # exit status 1 if somebody is needed",
             "photon status pipeline.yaml --json",
             "photon status pipeline.yaml --safe-to-delete   # log files that may go",
         ),
@@ -51,6 +52,15 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "photon registry init pipeline.yaml",
             "photon registry state pipeline.yaml",
             "photon registry repair pipeline.yaml --endpoint https://ids-b.example",
+        ),
+        "registry init": ("photon registry init pipeline.yaml",),
+        "registry repair": (
+            "photon registry repair pipeline.yaml --endpoint https://ids-b.example --dry-run",
+            "photon registry repair pipeline.yaml --endpoint https://ids-b.example",
+        ),
+        "registry state": (
+            "photon registry state pipeline.yaml",
+            "photon registry state pipeline.yaml --json",
         ),
         "clear": ("photon clear pipeline.yaml", "photon clear pipeline.yaml --all"),
         "hold": ("photon hold pipeline.yaml east",),

@@ -114,8 +114,8 @@ class LazyGroup(click.Group):
 def main() -> None:
     """Join two kinds of event logs that never stop growing: each foreign event exactly once.
 
-    Exit status: 0 done, 1 found a violation, 2 wrong usage or bad pipeline file,
-    3 could not be done, 4 the adapter fails,
+    Exit status: 0 done, 1 found a violation, or somebody is needed (status --check),
+    2 wrong usage or bad pipeline file, 3 could not be done, 4 the adapter fails,
     5 it joined nothing that anybody can have meant, 70 a defect in Photon, 130 interrupted.
     """
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from photon.cli.examples import epilog_of
 from photon.cli.output import (
     DONE,
     NOTHING_CHANGED,
@@ -33,7 +34,7 @@ def registry() -> None:
     """Make the registry of a pipeline, repair one of its endpoints, or show its state."""
 
 
-@registry.command()
+@registry.command(epilog=epilog_of("registry init"))
 @pipeline_argument
 @json_option
 def init(pipeline_file: Path, as_json: bool) -> None:
@@ -52,12 +53,13 @@ def init(pipeline_file: Path, as_json: bool) -> None:
     print_result(value, f"registry of {address.pipeline}: {places}", as_json)
 
 
-@registry.command()
+@registry.command(epilog=epilog_of("registry repair"))
 @pipeline_argument
 @click.option("--endpoint", "url", required=True, help="URL of the endpoint, as in the pipeline file.")
 @click.option("--anew", is_flag=True, help="From the beginning, whatever an earlier run has done.")
+@dry_run_option
 @json_option
-def repair(pipeline_file: Path, url: str, anew: bool, as_json: bool) -> None:
+def repair(pipeline_file: Path, url: str, anew: bool, dry_run: bool, as_json: bool) -> None:
     """Fill an endpoint of PIPELINE's registry that lost its data, was restored, or is new.
 
     From a majority of the others, while joins go on. May be killed and run again: then it goes on where it
@@ -65,14 +67,20 @@ def repair(pipeline_file: Path, url: str, anew: bool, as_json: bool) -> None:
     """
     with opened(pipeline_file) as pipeline:
         from photon.registry.operations.repair import repair_endpoint
+        from photon.registry.operations.repair_dry_run import would_repair
 
+        if dry_run:
+            found = would_repair(pipeline, url)
+            value = {"dry_run": True, **found.as_dict()}
+            print_result(value, "\n".join([NOTHING_CHANGED, *found.sentences()]), as_json)
+            return
         done = repair_endpoint(pipeline, url, anew)
     before = " (others by the run before)" if done.went_on else ""
     says = f"{done.endpoint} is repaired: {done.copied} ids copied{before}, {done.mended} mended afterwards"
     print_result(asdict(done), says, as_json)
 
 
-@registry.command()
+@registry.command(epilog=epilog_of("registry state"))
 @pipeline_argument
 @json_option
 def state(pipeline_file: Path, as_json: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from photon.cli.ending import fail
-from photon.cli.output import json_option, opened, pipeline_argument, print_result
+from photon.cli.output import VIOLATION, json_option, opened, pipeline_argument, print_result
 from photon.errors import NOT_DONE
 
 if TYPE_CHECKING:
@@ -21,13 +22,14 @@ if TYPE_CHECKING:
 @click.command()
 @pipeline_argument
 @json_option
+@click.option("--check", is_flag=True, help="End with 1 if somebody is needed, for scripts.")
 @click.option("--safe-to-delete", is_flag=True, help="Print the log files that joins need no more.")
-def status(pipeline_file: Path, as_json: bool, safe_to_delete: bool) -> None:
+def status(pipeline_file: Path, as_json: bool, check: bool, safe_to_delete: bool) -> None:
     """How each datacenter of PIPELINE stands: whether it is well, what waits and why, what to do.
 
     The first line says whether all is well, and details come last. It reads the datacenters' own folders, and
     from the registry who is on hold or retired; it disturbs neither registry nor joins. It ends with 3 if a
-    datacenter's state can't be read.
+    datacenter's state can't be read, and with --check with 1 if its first line says that somebody is needed.
     """
     with opened(pipeline_file) as pipeline:
         from photon.registry.open import start_servers
@@ -64,6 +66,8 @@ def status(pipeline_file: Path, as_json: bool, safe_to_delete: bool) -> None:
     print_result(told, "\n".join(lines), as_json)
     if errors:
         fail(f"could not ask all datacenters: {'; '.join(map(str, errors.values()))}", NOT_DONE)
+    if check and (decisions.unknown_because or any(needs(one, now_us) for one in found.values())):
+        sys.exit(VIOLATION)
 
 
 def _safe_to_delete(pipeline: Pipeline, found: Mapping[str, DatacenterStatus]) -> list[str]:

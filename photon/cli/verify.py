@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from photon.verification.days import Window
     from photon.verification.report import DatacenterReport, Finding, VerificationReport
 
-# Import it only when it is called: it needs Spark.
+# Imported only when it is called: it may need Spark.
 PROGRAM = "jobs.verification:verify"
 COPIES_PROGRAM = "jobs.log_copies:compare"
 
@@ -60,10 +60,11 @@ def verify(
 ) -> None:
     """Classify every foreign record that PIPELINE's datacenters have read, and print the equation.
 
-    Reads the raw logs and the tables of all datacenters, with Spark, while joins go on. What a recorded
-    verification has settled is read again only where something changed. Exit status 1 if a
-    promise is broken: an event is missing, has two rows, or a row says what its logs do not. 3 if a
-    datacenter's state or a data file of a table can't be read, so that nothing of it is verified.
+    Reads the raw logs and the tables of all datacenters while joins go on: with Spark, or in this process if
+    there is no more to read than verification.without_spark. What a recorded verification has settled is read
+    again only where something changed. Exit status 1 if a promise is broken: an event is missing, has two
+    rows, or a row says what its logs do not. 3 if a datacenter's state or a data file of a table can't be
+    read, so that nothing of it is verified.
     """
     with opened(pipeline_file) as pipeline:
         from photon.errors import WrongUsage

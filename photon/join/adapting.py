@@ -333,7 +333,8 @@ def load_module(name: str, folder: Path | None) -> ModuleType:
         module = importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(error.name + ".")):
-            beside = f" nor in {folder}" if folder is not None else ""
+            file = f"{name.partition('.')[0]}.py"
+            beside = f" nor in {folder}; put {file} there, or mend the name" if folder is not None else ""
             raise AdapterNotFound(f"adapter: no module {name!r} among the installed ones{beside}") from error
         raise AdapterNotFound(f"adapter: module {name} can't be imported: {error}") from error
     except Exception as error:

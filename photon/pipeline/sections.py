@@ -32,6 +32,7 @@ from photon.pipeline.values import (
     Settings,
     Share,
     Size,
+    StoreUrl,
     TimeUnit,
     Url,
     Whole,
@@ -124,7 +125,7 @@ class ForeignLog(Log):
 class Endpoint(Strict):
     """One store of the registry, spoken to with the DynamoDB API."""
 
-    url: Url
+    url: StoreUrl
     region: str = "local"
     transactions: bool = False  # register many ids at a time; on AWS each then costs double
     profile: str | None = Field(default=None, min_length=1)  # of AWS's configuration files

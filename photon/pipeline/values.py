@@ -59,6 +59,11 @@ def _must(be_right: Callable[[Any], object], expected: str) -> AfterValidator:
     return AfterValidator(check)
 
 
+def _is_bare_address(text: str) -> bool:
+    parts = urlsplit(text)
+    return parts.path in ("", "/") and not (parts.query or parts.fragment)
+
+
 def _is_address(value: str) -> bool:
     try:
         parts = urlsplit(value)
@@ -192,6 +197,14 @@ Url = Annotated[
     str,
     _must(
         _is_address, "an address such as https://dynamodb.eu-central-1.amazonaws.com or http://127.0.0.1:8000"
+    ),
+]
+StoreUrl = Annotated[
+    Url,
+    _must(
+        _is_bare_address,
+        "an address without path or query, such as http://127.0.0.1:8000: "
+        "the DynamoDB API is asked at the root of its server",
     ),
 ]
 Folder = Annotated[Path, BeforeValidator(_folder)]

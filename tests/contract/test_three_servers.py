@@ -38,6 +38,7 @@ from photon.registry.operations.gc import EndpointGc, gc_pass, raise_boundary
 from photon.registry.operations.init import RegistryMissing, find_registry, init_registry
 from photon.registry.operations.ranges import ITEMS_BETWEEN_NOTES
 from photon.registry.operations.repair import repair_endpoint
+from photon.registry.operations.repair_dry_run import would_repair
 from photon.testing.crashes import SimulatedCrash, raise_simulated_crash
 from tests.contract.registry_backends import SERVER_KINDS
 from tests.contract.registry_checks import token
@@ -230,8 +231,12 @@ def test_a_wiped_endpoint_is_named_and_not_used_until_it_is_repaired(
     assert open_registry(address).commit([Claim(key, EAST) for key in ids("b", 60)]) == [Won()] * 60
     assert servers[2].client().list_tables()["TableNames"] == []
 
+    to_come = would_repair(events, servers[2].url)
+    assert (to_come.table, to_come.problem, to_come.silent) == (None, "", ())
+    assert servers[2].client().list_tables()["TableNames"] == []  # a dry run makes none
     repair = repair_endpoint(events, servers[2].url)
     assert (repair.copied, repair.mended) == (120, 0)
+    assert would_repair(events, servers[2].url).table == repair.table
     assert set(servers[2].client().list_tables()["TableNames"]) == {repair.table, DIRECTORY}
     assert running.commit([Claim(key, EAST) for key in ids("c", 60)]) == [Won()] * 60
     check_that_all_agree(servers, events, count=180)

@@ -147,4 +147,4 @@ def test_what_cannot_be_verified_fails_with_a_message_and_evaluates_no_check(tmp
     assert not result.success
     assert checks(result) == {}
     (failure,) = [event for event in result.all_events if event.is_step_failure]
-    assert "photon registry init" in str(failure.step_failure_data.user_failure_data)
+    assert "make its registry: photon join" in str(failure.step_failure_data.user_failure_data)

@@ -19,7 +19,7 @@ from photon.cli.children import (
     is_accident,
     pause_before_restart,
 )
-from photon.errors import ADAPTER_FAILED, DEFECT, NOT_DONE, WRONG_USAGE
+from photon.errors import ADAPTER_FAILED, DEFECT, NOT_DONE, NOT_MEANT, WRONG_USAGE
 
 DIES = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
 # Ends well from the second start on.
@@ -136,3 +136,8 @@ def test_a_signal_that_comes_before_a_child_listens_is_not_lost_and_does_not_end
     children = Children({"east": python(LISTENS_LATE)})
     children.pass_on(signal.SIGINT)
     assert children.wait() == {"east": Ended(0, "")}
+
+
+def test_what_a_process_printed_that_nobody_can_have_meant_is_kept() -> None:
+    told = python(f"print('counts'); raise SystemExit({NOT_MEANT})")
+    assert Children({"east": told}).wait() == {"east": Ended(NOT_MEANT, "counts\n")}

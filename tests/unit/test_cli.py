@@ -19,6 +19,7 @@ from photon.cli.join import worst_status
 from photon.cli.main import COMMANDS, main
 from photon.cli.status import status
 from photon.registry.consensus.register import EpochRecord, Members, Register
+from photon.registry.interface import RegistryUnavailable
 from photon.shift import people
 
 PIPELINE = """
@@ -208,6 +209,30 @@ def test_the_status_tells_who_is_on_hold_and_goes_on_where_the_registry_does_not
     assert done.exit_code == 0
     assert "who is on hold or retired is NOT KNOWN" in done.stdout
     assert "east has never run" in done.stdout
+
+
+def test_a_check_of_the_status_ends_with_1_if_somebody_is_needed_and_with_0_if_all_is_well(
+    pipeline: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = photon("status", pipeline, "--check")
+    assert (done.exit_code, done.stdout.split(":")[0]) == (1, "2 of 2 datacenters need somebody")
+    assert photon("status", pipeline).exit_code == 0
+    register = Register("searches", "", "", Members(1, ("a",)), (), on_hold=("east",), given_up=("west",))
+    monkeypatch.setattr(people, "register_of", lambda _: register)
+    done = photon("status", pipeline, "--check", "--json")
+    assert (done.exit_code, json.loads(done.stdout)["east"]["needs_somebody"]) == (0, [])
+
+
+def test_a_check_of_the_status_fails_where_the_registry_does_not_answer(
+    pipeline: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def silent(_: object) -> None:
+        raise RegistryUnavailable("nobody answers")
+
+    monkeypatch.setattr(people, "register_of", silent)
+    done = photon("status", pipeline, "--check")
+    assert (done.exit_code, "The registry needs somebody" in done.stdout) == (1, False)
+    assert "who is on hold or retired is NOT KNOWN: nobody answers" in done.stdout
 
 
 def test_a_trace_of_no_id_is_wrong_usage(pipeline: Path) -> None:

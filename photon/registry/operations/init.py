@@ -62,11 +62,12 @@ def find_registry(pipeline: Pipeline) -> RegistryAddress:
     found = _find(pipeline, endpoints)
     if found is None:
         places = ", ".join(map(str, endpoints))
+        makes_it = "photon join" if pipeline.registry.endpoints == "local" else "photon registry init"
         raise RegistryMissing(
             f"There is no registry for the pipeline {pipeline.name} at {places}."
             " If this pipeline has joined before, make no new one, which would have everything joined again:"
             " its endpoints have lost their data, or the pipeline file names other ones (docs/operations.md,"
-            f" a lost registry). If it is new, make its registry: photon registry init {pipeline.file}"
+            f" a lost registry). If it is new, make its registry: {makes_it} {pipeline.file}"
         )
     return _checked(pipeline, endpoints, found)
 

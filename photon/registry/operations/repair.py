@@ -77,7 +77,7 @@ def repair_endpoint(pipeline: Pipeline, url: str, anew: bool = False) -> Repair:
     if it, or a majority of the others, does not answer, RepairSuperseded, and what `find_registry` raises.
     """
     address = find_registry(pipeline)
-    slot = _slot_of(address, url)
+    slot = slot_of(address, url)
     registry = open_registry(address)
     directory = Directory(address.endpoints[slot], registry.clock)
     incarnation = new_incarnation()
@@ -87,7 +87,7 @@ def repair_endpoint(pipeline: Pipeline, url: str, anew: bool = False) -> Repair:
         # After this was read: a later repair then keeps the name that it gave.
         if registry.register.read().members.incarnations[slot] != incarnation:
             raise RepairSuperseded(SUPERSEDED)
-        _refuse_other_stores(pipeline, address, slot, directory, named)
+        refuse_other_stores(pipeline, address, slot, directory, named)
         if not directory.replace_table_of(pipeline.name, named, table_name(pipeline.name, incarnation)):
             raise RepairSuperseded(SUPERSEDED)
 
@@ -101,7 +101,8 @@ def repair_endpoint(pipeline: Pipeline, url: str, anew: bool = False) -> Repair:
     return Repair(url, table, done.members.version, done.copied, done.mended, done.went_on)
 
 
-def _slot_of(address: RegistryAddress, url: str) -> int:
+def slot_of(address: RegistryAddress, url: str) -> int:
+    """The slot of the endpoint with this URL; RegistryMismatch if there is none, or no other one."""
     urls = [str(endpoint).rstrip("/") for endpoint in address.endpoints]
     if url.rstrip("/") not in urls:
         raise RegistryMismatch(f"{url} is no endpoint of {address.pipeline}; there are: {', '.join(urls)}")
@@ -129,7 +130,7 @@ def _remove_other_tables(
             _remove_if_possible(directory, one)
 
 
-def _refuse_other_stores(
+def refuse_other_stores(
     pipeline: Pipeline, address: RegistryAddress, slot: int, directory: Directory, named: str | None
 ) -> None:
     """Raise RegistryMismatch if this store belongs to another slot, or to another registry."""
