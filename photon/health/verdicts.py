@@ -41,13 +41,15 @@ BEHIND = "make shifts faster (limits.workers, more cores), or wait: live events 
 
 def judge(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeline) -> dict[str, Verdict]:
     """The verdict on each promise (`PROMISES`); `memory` is that after this look."""
+    if found.decision == "retired":  # for good: what it lacks is nobody's work any more
+        return dict.fromkeys(_JUDGES, Verdict("ok", f"{datacenter} is retired, as people have decided"))
     return {name: judges(datacenter, found, memory, pipeline) for name, judges in _JUDGES.items()}
 
 
 def _works(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeline) -> Verdict:
     if found.decision is not None:
         return Verdict("ok", f"{datacenter} is {found.decision}, as people have decided")
-    held = _held_back(datacenter, found)
+    held = _held_back(datacenter, found, pipeline)
     if memory.still_since_us is None:
         return held or Verdict("ok", f"{datacenter} works, or has nothing to do")
     seconds = (found.now_us - memory.still_since_us) / MICROSECONDS
@@ -64,7 +66,8 @@ def _works(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeline) -
         return Verdict(
             level,
             f"{datacenter}: {silent}: it was stopped, or a task, disk or lake hangs",
-            "look at its disks; end the process, and its successor goes on",
+            "look at its disks; end the process, and its successor goes on; "
+            f"{_if_lost(datacenter, pipeline)}",
         )
     due = f", and {found.growth.due:,} events are due" if found.growth.due else ""
     return Verdict(
@@ -72,11 +75,19 @@ def _works(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeline) -
         f"{datacenter}: nobody has run it for {span(seconds)}; {size(found.unread_bytes)} of its logs are "
         f"unread{due}",
         "look whether its sensor is on; the sensor's last tick says why it starts no run, and the last run "
-        "why it failed",
+        f"why it failed; {_if_lost(datacenter, pipeline)}",
     )
 
 
-def _held_back(datacenter: str, found: Vitals) -> Verdict | None:
+def _if_lost(datacenter: str, pipeline: Pipeline) -> str:
+    """What else is to be done where nobody can bring it back."""
+    return (
+        f"if it is lost for good: photon retire {pipeline.file} {datacenter} (under Dagster the job "
+        "retirement), and its checks are green"
+    )
+
+
+def _held_back(datacenter: str, found: Vitals, pipeline: Pipeline) -> Verdict | None:
     """What waits here for dead datacenters whose lakes can't be reached."""
     state = found.growth.state
     if not state.out_of_reach:
@@ -87,7 +98,7 @@ def _held_back(datacenter: str, found: Vitals) -> Verdict | None:
         "error",
         f"{datacenter}: {state.held:,} events are held: {names} registered them and is silent, and what it "
         f"did not join can't be released from here: {why}",
-        f"start {names} again, or make its lake readable here; if it is lost for good: photon retire",
+        f"start {names} again, or make its lake readable here; {_if_lost(names, pipeline)}",
     )
 
 
@@ -111,6 +122,7 @@ def _logs(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeline) ->
     if growth.problems:
         more = f", and {len(growth.problems) - 1:,} more" if len(growth.problems) > 1 else ""
         remedy = f"look at datacenters.{datacenter}.logs ({place}), and at who may read it"
+        remedy = f"{remedy}; {_if_lost(datacenter, pipeline)}"
         return Verdict("error", f"{datacenter}: {growth.problems[0]}{more}", remedy)
     patterns = {"primary": (growth.primary, pipeline.primary), "foreign": (growth.foreign, pipeline.foreign)}
     none = [f"{side}.files ({log.files})" for side, (files, log) in patterns.items() if not files.files]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from photon.clock import microseconds
 from photon.pipeline.file import Pipeline
 from photon.registry.interface import RegistryMismatch
 from photon.shift.growth import Growth, growth_of
@@ -49,18 +50,26 @@ class Vitals:
 
 
 def look(pipeline: Pipeline, datacenter: str, now_us: int, is_starting: bool = False) -> Vitals:
-    """Look at a datacenter now. The registry is asked only where nobody runs it."""
+    """Look at a datacenter now, from outside."""
     growth = growth_of(pipeline, datacenter, now_us)
     lease = lease_status_of(pipeline.datacenters[datacenter].state)
-    found = Vitals(now_us, growth, lease, is_starting)
-    decision = None
-    if found.is_still(pipeline.shift.lease_duration.total_seconds()):
-        with suppress(RegistryMismatch):  # its shift says why it can't run
-            decision = decisions_of(pipeline).on(datacenter)
     verified, why = None, ""
     try:
         verified = newest(pipeline, [datacenter]).get(datacenter)
     except LakeUnavailable as error:
         why = str(error)
     lost = open_losses(pipeline.datacenters[datacenter].state, growth.state)
-    return Vitals(now_us, growth, lease, is_starting, decision, verified, why, lost)
+    found = Vitals(now_us, growth, lease, is_starting, None, verified, why, lost)
+    return replace(found, decision=_decision(pipeline, datacenter, found))
+
+
+def _decision(pipeline: Pipeline, datacenter: str, found: Vitals) -> Decision | None:
+    """What people have decided: the registry is asked only where nobody runs it, and that may be an alarm."""
+    is_old = found.verified is not None and found.now_us - found.verified.at_us >= microseconds(
+        pipeline.health.unverified.warn
+    )
+    lacks = bool(found.growth.problems or found.unverified_because or found.lost or is_old)
+    if found.is_still(pipeline.shift.lease_duration.total_seconds()) or (lacks and not found.lease.is_locked):
+        with suppress(RegistryMismatch):  # its shift says why it can't run
+            return decisions_of(pipeline).on(datacenter)
+    return None

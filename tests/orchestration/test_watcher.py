@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -215,6 +216,44 @@ def test_a_check_that_people_have_evaluated_says_what_the_watcher_says(
 def test_a_cursor_of_another_format_is_forgotten(location: Location, instance: DagsterInstance) -> None:
     first = tick(location, instance)
     assert told(tick(location, instance, '{"format": 99}')).keys() == told(first).keys()
+
+
+def retire(location: Location, instance: DagsterInstance, **config: object) -> bool:
+    """Launch the job that the remedy names."""
+    op = location.served.job_name("retirement")
+    job = location.defs.resolve_job_def(op)
+    done = job.execute_in_process({"ops": {op: {"config": {"datacenter": "west", **config}}}}, instance)
+    return done.success
+
+
+@pytest.mark.server
+@pytest.mark.slow
+def test_a_datacenter_that_is_dead_for_good_is_red_until_the_job_that_its_check_names_retires_it(
+    location: Location, instance: DagsterInstance
+) -> None:
+    prepare(location.pipeline)
+    for name in ("east", "west"):
+        run_shift(location.pipeline, name, "until_idle", "local")
+    logs = location.folder / "logs" / "west"
+    log = next(logs.glob("clicks/**/*.jsonl"))
+    shutil.copy(log, log.with_name("more.jsonl"))
+    looks = [tick(location, instance)]
+    location.clock.advance(60)
+    looks.append(tick(location, instance, looks[-1].cursor))
+    dead = told(looks[-1])["west__works"]
+    assert (dead.passed, dead.severity) == (False, ERROR)
+    assert "photon retire" in str(dead.description)
+    assert retire(location, instance)
+    looks.append(tick(location, instance, looks[-1].cursor))
+    assert "west__works" not in told(looks[-1]), "the first run was a dry one"
+    assert retire(location, instance, dry_run=False)
+    looks.append(tick(location, instance, looks[-1].cursor))
+    after = told(looks[-1])["west__works"]
+    assert (after.passed, after.description) == (True, "west is retired, as people have decided.")
+    shutil.rmtree(logs)  # with its machine
+    location.clock.advance(2 * 86_400)
+    later = told(tick(location, instance, looks[-1].cursor))
+    assert [name for name, one in later.items() if name.startswith("west__") and not one.passed] == []
 
 
 def test_events_that_a_dead_datacenter_holds_out_of_reach_are_told_by_the_other(

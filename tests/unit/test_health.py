@@ -88,6 +88,20 @@ def test_what_people_keep_from_running_is_no_alarm(pipeline: Pipeline) -> None:
     assert (verdict["works"].level, "on hold" in verdict["works"].says) == ("ok", True)
 
 
+def test_of_a_datacenter_that_people_have_retired_nothing_is_an_alarm(pipeline: Pipeline) -> None:
+    lacking = {
+        **WORK,
+        "unread_bytes": 2**40,
+        "unverified_because": "its lake is gone",
+        "lost": Losses(records=1),
+    }
+    dead = verdicts(pipeline, vitals(0, **lacking), vitals(9_999, **lacking))
+    assert {"works", "backlog", "nothing_lost"} <= {name for name, one in dead.items() if one.level != "ok"}
+    assert f"photon retire {pipeline.file} east" in dead["works"].remedy
+    retired = verdicts(pipeline, vitals(0, **lacking), vitals(9_999, decision="retired", **lacking))
+    assert {one.level for one in retired.values()} == {"ok"}
+
+
 def test_a_process_without_a_sign_of_life_is_named(pipeline: Pipeline) -> None:
     lease = LeaseStatus(replace(SEEN, process=4711), is_locked=True, beat_us=NOW_US)
     verdict = verdicts(pipeline, vitals(20, lease=lease), vitals(80, lease=lease))["works"]

@@ -1,0 +1,50 @@
+"""Verbs on a whole datacenter: its retirement."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from pydantic import Field
+
+from assets.runs import Metadata
+from assets.upkeep.kinds import Upkeep
+from assets.work import DryRunConfig, WorkRun
+
+
+class RetirementConfig(DryRunConfig):
+    """Which datacenter, and whether to do it: a dry run is what a click does."""
+
+    datacenter: str = Field(description="Its name. It never runs again under this name.")
+    lake_is_gone: bool = Field(
+        default=False, description="Its rows are lost too: they count no more, and are joined again."
+    )
+    dry_run: bool = Field(default=True, description="Only say what would be done. False: retire it.")
+
+
+def _retire(run: WorkRun) -> Metadata:
+    from photon.registry.open import open_registry
+    from photon.registry.operations.init import find_registry
+    from photon.upkeep.retire import retire
+    from photon.upkeep.retire_dry_run import would_retire
+
+    registry, config = open_registry(find_registry(run.pipeline)), run.config
+    done = (would_retire if run.is_dry else retire)(
+        run.pipeline, config.datacenter, registry, config.lake_is_gone
+    )
+    for problem in done.problems:
+        run.context.log.warning("%s: run it again once it is back", problem)
+    numbers = {name: value for name, value in asdict(done).items() if isinstance(value, int)}
+    return {"datacenter": config.datacenter, "retired": not run.is_dry, **numbers}
+
+
+RETIREMENT = Upkeep(
+    name="retirement",
+    changes="registry_state",
+    work=_retire,
+    job_description="Gives a datacenter up for good; its run is told which one, and is dry by default.",
+    description=(
+        "A datacenter that is lost never runs again. Its rows stay, and events that it registered without a"
+        " row are free for the others; with lake_is_gone all of its events are."
+    ),
+    config=RetirementConfig,
+)
