@@ -7,7 +7,7 @@ engine that runs the queries: Spark, or this process where there is little to re
 from __future__ import annotations
 
 import sys
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, replace
@@ -17,6 +17,7 @@ from jobs.cluster import is_cluster
 from jobs.damaged_files import naming_damaged_files
 from jobs.dialect import F, union_of, words_of
 from jobs.local.session import LocalSession
+from jobs.verification_findings import MISSING, Findings, by_datacenter
 from jobs.verification_kept import KeptResults, settled_records
 from jobs.verification_queries import LOST, UNDECIDED, Queries, wanted_primaries
 from jobs.verification_reach import (
@@ -28,23 +29,20 @@ from jobs.verification_reach import (
     with_kept_times,
 )
 from photon.pipeline.file import Pipeline
-from photon.registry.interface import RegistryUnavailable
-from photon.verification import case_pages
-from photon.verification.classes import Evidence, undecided_evidence
+from photon.verification.classes import undecided_evidence
 from photon.verification.days import Window
-from photon.verification.report import Case, Example, Finding, FindingKind, VerificationReport
+from photon.verification.report import VerificationReport
 from photon.verification.scope import MOST_FILES_NAMED, Scope, open_scope
 from photon.verification.spool import Spool
 from photon.verification.tasks import BATCH_ROWS, PLACE, ROW, TaskScope
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, Row, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     SparkMaker = Callable[[], SparkSession]
 
 Progress = Callable[[str], None]
 PLAN_CHARACTERS = 10_000
-MISSING: tuple[FindingKind, ...] = ("missing", "missing_and_cleared")  # of one class
 
 
 def verify(
@@ -162,7 +160,7 @@ class Found:
     def compared(self) -> Counter[str]:
         """How many of `all_rows` were compared, by datacenter."""
         verdicts = self.verdicts
-        return _by_datacenter(verdicts.where(_is_in(self.window, "row_time_us")) if self.window else verdicts)
+        return by_datacenter(verdicts.where(_is_in(self.window, "row_time_us")) if self.window else verdicts)
 
     def classes(self) -> Counter[tuple[str, str]]:
         """How many of the records that were looked at are in each class, by datacenter and class."""
@@ -187,9 +185,6 @@ class Verification:
         levels = (None, None) if isinstance(session, LocalSession) else _levels(on_cluster)
         self._on_disk: Any = levels[0]
         self._level: Any = levels[1]
-        self._findings: dict[str, list[Finding]] = {n: scope.findings(n) for n in scope.selected}
-        self._known: DataFrame | None = None  # findings that were told before
-        self._in_question: list[DataFrame] = []  # cases, and events of which nobody can tell
 
     def close(self) -> None:
         for frame in self._persisted:
@@ -200,21 +195,21 @@ class Verification:
         """What was found, of the events of a window if there is one; `keep`: keep what is settled."""
         scope, queries = self._scope, self._queries()
         kept = KeptResults(queries, self._computed)
-        if scope.can_be_kept:
-            self._known = kept.known_findings()
+        known = kept.known_findings() if scope.can_be_kept else None
+        findings = Findings(self._session, scope, self._pages, known)
         found = self._classify(kept, queries)
         told = found if window is None else found.within(window)
-        self._find_decided(told.decided)
-        not_compared = self._find_differences(told.verdicts, found.unreadable)
-        self._find_rows_without_event(found.records, told.rows, found.unreadable)
-        self._find_duplicate_rows(found.rows, told.rows)
+        findings.find_decided(told.decided)
+        not_compared = findings.find_differences(told.verdicts, found.unreadable)
+        findings.find_rows_without_event(found.records, told.rows, found.unreadable)
+        findings.find_duplicate_rows(found.rows, told.rows)
         if scope.pipeline.foreign.time_in_id:
-            self._find_same_ids(told.records)
+            findings.find_same_ids(told.records)
 
         settled_before = _counts(told.settled, "class")
         classes = settled_before + told.classes()
-        row_counts, compared = _by_datacenter(told.all_rows), told.compared()
-        read_now = _by_datacenter(found.records.where("lost_path is null"))
+        row_counts, compared = by_datacenter(told.all_rows), told.compared()
+        read_now = by_datacenter(found.records.where("lost_path is null"))
         files = with_kept_times(scope, read_files(found.records, found.decided))
         reports = {}
         for name in scope.selected:
@@ -223,14 +218,14 @@ class Verification:
             reports[name] = replace(
                 how_far_verified(scope, name, files[name], mine),
                 classes={outcome: n for (where, outcome), n in classes.items() if where == name},
-                findings=tuple(self._findings[name]),
+                findings=tuple(findings.of[name]),
                 rows=row_counts[name],
                 records_read=read_now[name],
                 rows_not_compared=max(0, not_seen) + not_compared[name],
             )
         if keep and scope.can_be_kept and window is None:
             self._progress("keeping what is settled")
-            in_question = self._computed(union_of(self._in_question))
+            in_question = self._computed(union_of(findings.in_question))
             settled = settled_records(found.records, found.decided, found.verdicts, in_question)
             kept.store(self._computed(settled), in_question, reports, files, set(found.unreadable))
         return VerificationReport(reports, rows=row_counts.total(), retired=scope.left_out)
@@ -263,126 +258,6 @@ class Verification:
         """The rows themselves in place of the query: nested ones would have plans of gigabytes."""
         return frame.localCheckpoint(storageLevel=self._level)
 
-    # -- findings
-
-    def _find(self, kind: FindingKind, cases: DataFrame, to_recover: bool = False) -> None:
-        """Report cases: rows with datacenter, event_id, where, detail; those `to_recover` one by one."""
-        most = self._scope.pipeline.verification.examples
-        cases = self._with_what_is_known(kind, cases.withColumn("kind", F.lit(kind)))
-        self._in_question.append(cases.select("datacenter", "kind", "event_id", "known_us"))
-        acting = F.col("datacenter")
-        if to_recover:
-            of_others = F.col("holder").isNotNull() & ~F.col("holder").isin(list(self._scope.never_acting))
-            acting = F.when(of_others, F.col("holder")).otherwise(acting)
-        counts: dict[str, list[Row]] = defaultdict(list)
-        new = F.count_if(F.col("known_us").isNull()).alias("new")
-        grouped = cases.groupBy("datacenter", acting.alias("acting"))
-        for row in grouped.agg(F.count("*").alias("cases"), new).collect():
-            counts[row["datacenter"]].append(row)
-        for datacenter, rows in counts.items():
-            if datacenter in self._findings:
-                some = cases.where(F.col("datacenter") == datacenter)
-                some = some.orderBy(F.col("known_us").desc_nulls_first(), "event_id", "where")
-                count = sum(row["cases"] for row in rows)
-                in_pages = self._pages and to_recover and count > case_pages.MOST_CASES
-                found = some.limit(case_pages.MOST_CASES if to_recover and not in_pages else most).collect()
-                examples = (
-                    Example(one["event_id"], one["where"], one["detail"], one["known_us"])
-                    for one in found[:most]
-                )
-                every = tuple(_case(one) for one in found) if to_recover else ()
-                pages: tuple[str, ...] = ()
-                if in_pages:
-                    streamed = (_case(one) for one in some.toLocalIterator())
-                    every, pages = case_pages.store_pages(self._scope.pipeline, datacenter, streamed)
-                finding = Finding(
-                    kind,
-                    count,
-                    tuple(examples),
-                    every,
-                    pages,
-                    new=sum(row["new"] for row in rows) if self._known is not None else None,
-                    acting={row["acting"]: row["cases"] for row in rows},
-                )
-                self._findings[datacenter].append(finding)
-
-    def _with_what_is_known(self, kind: FindingKind, cases: DataFrame) -> DataFrame:
-        """Cases with `known_us`: when a recorded verification told them first."""
-        if self._known is None:
-            return cases.withColumn("known_us", F.lit(None).cast("long"))
-        known = self._known.where(F.col("kind") == kind).select("datacenter", "event", "known_us")
-        cases = cases.withColumn("event", F.xxhash64("event_id"))
-        return cases.join(known, ["datacenter", "event"], "left").drop("event")
-
-    def _find_decided(self, decided: DataFrame) -> None:
-        """Report missing and joinable records. RegistryUnavailable if some might be too old, or held."""
-        unavailable = decided.where("outcome = 'unavailable'").select("detail").first()
-        if unavailable is not None:
-            raise RegistryUnavailable(unavailable["detail"])
-        where = F.format_string("%d:%d", "file", "offset").alias("where")
-        held = ("holder", "token")
-        cases = decided.select("datacenter", "event_id", where, "detail", "outcome", "evidence", *held)
-        for kind in MISSING:
-            self._find(kind, cases.where(F.col("outcome") == kind), to_recover=True)
-        joinable = cases.where("outcome = 'joinable'")
-        given_up = F.col("evidence").bitwiseAND(F.lit(int(Evidence.GIVEN_UP))) != 0
-        self._find("unjoinable_but_joinable_when_complete", joinable.where(given_up), True)
-        self._find("unjoinable_but_joinable", joinable.where(~given_up), True)
-
-    def _find_differences(self, verdicts: DataFrame, unreadable: Unreadable) -> Counter[str]:
-        """Report rows that differ. Returns how many could not be compared, because their primary is gone."""
-        gone = self._files(unreadable).select(
-            "datacenter", F.col("file").alias("primary_file"), F.lit(True).alias("gone")
-        )
-        verdicts = verdicts.join(gone, ["datacenter", "primary_file"], "left")
-        can_not = (F.col("verdict") == "no primary") & (F.col("primary_file").isNull() | F.col("gone"))
-        can_not = F.coalesce(can_not, F.lit(False))
-        nobody = [F.lit(None).cast("string"), "event_id", F.lit(None).cast("long")]
-        self._in_question.append(verdicts.where(can_not).select("datacenter", *nobody))
-        cases = verdicts.where(F.col("verdict") != "same").where(~can_not)
-        where = _row_place("row_time_us")
-        self._find("different_values", cases.select("datacenter", "event_id", where, "detail"))
-        return _by_datacenter(verdicts.where(can_not))
-
-    def _find_rows_without_event(self, records: DataFrame, rows: DataFrame, unreadable: Unreadable) -> None:
-        """Report rows whose event is not at their place in the raw logs, where that place can be read."""
-        expected = rows.where("complete").where(F.col("datacenter").isin(list(self._scope.selected)))
-        expected = expected.join(self._files(unreadable), ["datacenter", "file"], "left_anti")
-        present = records.where(F.col("event_id").isNotNull()).select(*PLACE, "event_id")
-        without = expected.join(present, [*PLACE, "event_id"], "left_anti")
-        detail = F.lit("no record of this id begins there").alias("detail")
-        cases = without.select("datacenter", "event_id", _row_place("time_us"), detail)
-        self._find("row_without_event", cases)
-
-    def _files(self, unreadable: Unreadable) -> DataFrame:
-        """As a table to join: where logs are deleted after a while there may be many thousands."""
-        return F.broadcast(self._session.createDataFrame(sorted(unreadable), "datacenter string, file int"))
-
-    def _find_duplicate_rows(self, rows: DataFrame, told: DataFrame) -> None:
-        """Report events of `told` with several rows, each in the first selected datacenter that has one."""
-        mine = F.col("datacenter").isin(list(self._scope.selected))
-        place = F.concat("datacenter", F.lit(": "), _row_place("time_us"))
-        of_told = rows if told is rows else rows.join(told.select("event").distinct(), "event", "left_semi")
-        grouped = of_told.groupBy("event").agg(
-            F.count("*").alias("rows"),
-            F.min(F.when(mine, F.col("datacenter"))).alias("datacenter"),
-            F.first("event_id").alias("event_id"),
-            F.concat_ws("; ", F.sort_array(F.collect_list(place))).alias("where"),
-        )
-        detail = F.concat("rows", F.lit(" rows")).alias("detail")
-        cases = grouped.where("rows > 1").select("datacenter", "event_id", "where", detail)
-        self._find("duplicate_rows", cases.where(F.col("datacenter").isNotNull()))
-
-    def _find_same_ids(self, records: DataFrame) -> None:
-        known = records.where(F.col("event_id").isNotNull())
-        events = F.count_distinct("event")
-        times = F.concat_ws(", ", F.sort_array(F.collect_set(F.col("time_us").cast("string"))))
-        grouped = known.groupBy("datacenter", "event_id").agg(events.alias("events"), times.alias("times"))
-        detail = F.concat(F.lit("times in microseconds: "), "times").alias("detail")
-        where = F.lit("raw logs").alias("where")
-        cases = grouped.where("events > 1").select("datacenter", "event_id", where, detail)
-        self._find("same_id_two_times", cases)
-
 
 def _levels(on_cluster: bool) -> tuple[Any, Any]:
     """How Spark holds rows: those that it can compute again, and those that it can't."""
@@ -414,24 +289,7 @@ def _is_in(window: Window, time_us: str) -> Column:
     return (F.col(time_us) >= window.start_us) & (F.col(time_us) < window.end_us)
 
 
-def _case(row: Row) -> Case:
-    return Case(row["event_id"], row["where"], row["evidence"], row["holder"], row["token"])
-
-
-def _row_place(time_us: str) -> Column:
-    """Where a row is; with the day that it says it is of, by which a rebuild finds it."""
-    day = F.coalesce(F.date_format(F.timestamp_micros(time_us), "yyyy-MM-dd"), F.lit("no day"))
-    parts = (F.lit("row of "), day, F.lit(", batch "), "batch", F.lit(", occurrence "))
-    return F.concat(*parts, F.coalesce("occurrence", F.lit("none"))).alias("where")
-
-
 def _counts(frame: DataFrame, column: str) -> Counter[tuple[str, str]]:
     """How many rows there are, by datacenter and the value of a column."""
     counted = frame.groupBy("datacenter", column).count().collect()
     return Counter({(row["datacenter"], row[column]): row["count"] for row in counted})
-
-
-def _by_datacenter(frame: DataFrame) -> Counter[str]:
-    """How many rows there are, by datacenter."""
-    counted = frame.groupBy("datacenter").count().collect()
-    return Counter({row["datacenter"]: row["count"] for row in counted})

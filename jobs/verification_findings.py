@@ -1,0 +1,165 @@
+"""What a verification finds wrong, from what the queries bring: cases are counted, and some of them named."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING, Any
+
+from jobs.dialect import F
+from jobs.verification_reach import Unreadable
+from photon.registry.interface import RegistryUnavailable
+from photon.verification import case_pages
+from photon.verification.classes import Evidence
+from photon.verification.report import Case, Example, Finding, FindingKind
+from photon.verification.scope import Scope
+from photon.verification.tasks import PLACE
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, Row
+
+MISSING: tuple[FindingKind, ...] = ("missing", "missing_and_cleared")  # of one class
+
+
+class Findings:
+    """The findings of one verification, each kind looked for by a method of its own."""
+
+    def __init__(self, session: Any, scope: Scope, pages: bool, known: DataFrame | None) -> None:
+        """`known`: cases that a recorded verification has told; None: nobody knows. `pages`: as `verify`."""
+        self._session, self._scope, self._pages, self._known = session, scope, pages, known
+        self.of: dict[str, list[Finding]] = {name: scope.findings(name) for name in scope.selected}
+        self.in_question: list[DataFrame] = []  # cases, and events of which nobody can tell
+
+    def _find(self, kind: FindingKind, cases: DataFrame, to_recover: bool = False) -> None:
+        """Report cases: rows with datacenter, event_id, where, detail; those `to_recover` one by one."""
+        most = self._scope.pipeline.verification.examples
+        cases = self._with_what_is_known(kind, cases.withColumn("kind", F.lit(kind)))
+        self.in_question.append(cases.select("datacenter", "kind", "event_id", "known_us"))
+        acting = F.col("datacenter")
+        if to_recover:
+            of_others = F.col("holder").isNotNull() & ~F.col("holder").isin(list(self._scope.never_acting))
+            acting = F.when(of_others, F.col("holder")).otherwise(acting)
+        counts: dict[str, list[Row]] = defaultdict(list)
+        new = F.count_if(F.col("known_us").isNull()).alias("new")
+        grouped = cases.groupBy("datacenter", acting.alias("acting"))
+        for row in grouped.agg(F.count("*").alias("cases"), new).collect():
+            counts[row["datacenter"]].append(row)
+        for datacenter, rows in counts.items():
+            if datacenter in self.of:
+                some = cases.where(F.col("datacenter") == datacenter)
+                some = some.orderBy(F.col("known_us").desc_nulls_first(), "event_id", "where")
+                count = sum(row["cases"] for row in rows)
+                in_pages = self._pages and to_recover and count > case_pages.MOST_CASES
+                found = some.limit(case_pages.MOST_CASES if to_recover and not in_pages else most).collect()
+                examples = (
+                    Example(one["event_id"], one["where"], one["detail"], one["known_us"])
+                    for one in found[:most]
+                )
+                every = tuple(_case(one) for one in found) if to_recover else ()
+                pages: tuple[str, ...] = ()
+                if in_pages:
+                    streamed = (_case(one) for one in some.toLocalIterator())
+                    every, pages = case_pages.store_pages(self._scope.pipeline, datacenter, streamed)
+                finding = Finding(
+                    kind,
+                    count,
+                    tuple(examples),
+                    every,
+                    pages,
+                    new=sum(row["new"] for row in rows) if self._known is not None else None,
+                    acting={row["acting"]: row["cases"] for row in rows},
+                )
+                self.of[datacenter].append(finding)
+
+    def _with_what_is_known(self, kind: FindingKind, cases: DataFrame) -> DataFrame:
+        """Cases with `known_us`: when a recorded verification told them first."""
+        if self._known is None:
+            return cases.withColumn("known_us", F.lit(None).cast("long"))
+        known = self._known.where(F.col("kind") == kind).select("datacenter", "event", "known_us")
+        cases = cases.withColumn("event", F.xxhash64("event_id"))
+        return cases.join(known, ["datacenter", "event"], "left").drop("event")
+
+    def find_decided(self, decided: DataFrame) -> None:
+        """Report missing and joinable records. RegistryUnavailable if some might be too old, or held."""
+        unavailable = decided.where("outcome = 'unavailable'").select("detail").first()
+        if unavailable is not None:
+            raise RegistryUnavailable(unavailable["detail"])
+        where = F.format_string("%d:%d", "file", "offset").alias("where")
+        held = ("holder", "token")
+        cases = decided.select("datacenter", "event_id", where, "detail", "outcome", "evidence", *held)
+        for kind in MISSING:
+            self._find(kind, cases.where(F.col("outcome") == kind), to_recover=True)
+        joinable = cases.where("outcome = 'joinable'")
+        given_up = F.col("evidence").bitwiseAND(F.lit(int(Evidence.GIVEN_UP))) != 0
+        self._find("unjoinable_but_joinable_when_complete", joinable.where(given_up), True)
+        self._find("unjoinable_but_joinable", joinable.where(~given_up), True)
+
+    def find_differences(self, verdicts: DataFrame, unreadable: Unreadable) -> Counter[str]:
+        """Report rows that differ. Returns how many could not be compared, because their primary is gone."""
+        gone = self._files(unreadable).select(
+            "datacenter", F.col("file").alias("primary_file"), F.lit(True).alias("gone")
+        )
+        verdicts = verdicts.join(gone, ["datacenter", "primary_file"], "left")
+        can_not = (F.col("verdict") == "no primary") & (F.col("primary_file").isNull() | F.col("gone"))
+        can_not = F.coalesce(can_not, F.lit(False))
+        nobody = [F.lit(None).cast("string"), "event_id", F.lit(None).cast("long")]
+        self.in_question.append(verdicts.where(can_not).select("datacenter", *nobody))
+        cases = verdicts.where(F.col("verdict") != "same").where(~can_not)
+        where = _row_place("row_time_us")
+        self._find("different_values", cases.select("datacenter", "event_id", where, "detail"))
+        return by_datacenter(verdicts.where(can_not))
+
+    def find_rows_without_event(self, records: DataFrame, rows: DataFrame, unreadable: Unreadable) -> None:
+        """Report rows whose event is not at their place in the raw logs, where that place can be read."""
+        expected = rows.where("complete").where(F.col("datacenter").isin(list(self._scope.selected)))
+        expected = expected.join(self._files(unreadable), ["datacenter", "file"], "left_anti")
+        present = records.where(F.col("event_id").isNotNull()).select(*PLACE, "event_id")
+        without = expected.join(present, [*PLACE, "event_id"], "left_anti")
+        detail = F.lit("no record of this id begins there").alias("detail")
+        cases = without.select("datacenter", "event_id", _row_place("time_us"), detail)
+        self._find("row_without_event", cases)
+
+    def _files(self, unreadable: Unreadable) -> DataFrame:
+        """As a table to join: where logs are deleted after a while there may be many thousands."""
+        return F.broadcast(self._session.createDataFrame(sorted(unreadable), "datacenter string, file int"))
+
+    def find_duplicate_rows(self, rows: DataFrame, told: DataFrame) -> None:
+        """Report events of `told` with several rows, each in the first selected datacenter that has one."""
+        mine = F.col("datacenter").isin(list(self._scope.selected))
+        place = F.concat("datacenter", F.lit(": "), _row_place("time_us"))
+        of_told = rows if told is rows else rows.join(told.select("event").distinct(), "event", "left_semi")
+        grouped = of_told.groupBy("event").agg(
+            F.count("*").alias("rows"),
+            F.min(F.when(mine, F.col("datacenter"))).alias("datacenter"),
+            F.first("event_id").alias("event_id"),
+            F.concat_ws("; ", F.sort_array(F.collect_list(place))).alias("where"),
+        )
+        detail = F.concat("rows", F.lit(" rows")).alias("detail")
+        cases = grouped.where("rows > 1").select("datacenter", "event_id", "where", detail)
+        self._find("duplicate_rows", cases.where(F.col("datacenter").isNotNull()))
+
+    def find_same_ids(self, records: DataFrame) -> None:
+        known = records.where(F.col("event_id").isNotNull())
+        events = F.count_distinct("event")
+        times = F.concat_ws(", ", F.sort_array(F.collect_set(F.col("time_us").cast("string"))))
+        grouped = known.groupBy("datacenter", "event_id").agg(events.alias("events"), times.alias("times"))
+        detail = F.concat(F.lit("times in microseconds: "), "times").alias("detail")
+        where = F.lit("raw logs").alias("where")
+        cases = grouped.where("events > 1").select("datacenter", "event_id", where, detail)
+        self._find("same_id_two_times", cases)
+
+
+def _case(row: Row) -> Case:
+    return Case(row["event_id"], row["where"], row["evidence"], row["holder"], row["token"])
+
+
+def _row_place(time_us: str) -> Column:
+    """Where a row is; with the day that it says it is of, by which a rebuild finds it."""
+    day = F.coalesce(F.date_format(F.timestamp_micros(time_us), "yyyy-MM-dd"), F.lit("no day"))
+    parts = (F.lit("row of "), day, F.lit(", batch "), "batch", F.lit(", occurrence "))
+    return F.concat(*parts, F.coalesce("occurrence", F.lit("none"))).alias("where")
+
+
+def by_datacenter(frame: DataFrame) -> Counter[str]:
+    """How many rows there are, by datacenter."""
+    counted = frame.groupBy("datacenter").count().collect()
+    return Counter({row["datacenter"]: row["count"] for row in counted})
