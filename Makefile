@@ -74,7 +74,7 @@ $(BIN)/.archived: $(BIN)/.fetched jobs/class_archive.py jobs/session.py
 	@$(BIN)/python -m jobs.class_archive
 	@touch $@
 
-# Ten minutes the first time. Without cargo nothing is built, and the tests that need it are skipped.
+# Five minutes the first time. Without cargo nothing is built, and the tests that need it are skipped.
 dynoxide: setup
 	$(BIN)/python -m photon.toolchain.dynoxide
 
