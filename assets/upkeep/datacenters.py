@@ -1,4 +1,4 @@
-"""Verbs on a whole datacenter: its retirement."""
+"""Verbs on a whole datacenter: its retirement, and that a person knows what it has lost."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from pydantic import Field
 from assets.runs import Metadata
 from assets.upkeep.kinds import Upkeep
 from assets.work import DryRunConfig, WorkRun
+from photon.errors import WrongUsage
+
+MOST_NAMED = 100  # of what is lost: an observation stays small
 
 
 class RetirementConfig(DryRunConfig):
@@ -47,4 +50,44 @@ RETIREMENT = Upkeep(
         " row are free for the others; with lake_is_gone all of its events are."
     ),
     config=RetirementConfig,
+)
+
+
+class AcknowledgementConfig(DryRunConfig):
+    """Which datacenter, and whether to do it: a dry run is what a click does."""
+
+    datacenter: str = Field(description="Its name. Its state folder has to be here.")
+    dry_run: bool = Field(default=True, description="Only say what is lost. False: acknowledge it.")
+
+
+def _acknowledge(run: WorkRun) -> Metadata:
+    from photon.state.losses import acknowledge, named, open_losses
+    from photon.state.view import view_state
+
+    place = run.pipeline.datacenters.get(run.config.datacenter)
+    if place is None:
+        known = ", ".join(run.pipeline.datacenters)
+        raise WrongUsage(f"there is no datacenter {run.config.datacenter!r}; expected one of: {known}")
+    view = view_state(place.state, run.clock.now_us())
+    losses = open_losses(place.state, view)
+    if losses and not run.is_dry:
+        acknowledge(place.state, view)
+    return {
+        "datacenter": run.config.datacenter,
+        "lost_bytes": losses.bytes,
+        "lost_records": losses.records,
+        "lost": "\n".join(named(losses, view)[:MOST_NAMED]) or "nothing",
+    }
+
+
+ACKNOWLEDGEMENT = Upkeep(
+    name="acknowledgement",
+    changes="health",
+    work=_acknowledge,
+    job_description=(
+        "Says that somebody knows what a datacenter has lost; the run is told which; dry by default."
+    ),
+    description="Its check nothing_lost is green then, until something else is lost.",
+    technology="python",
+    config=AcknowledgementConfig,
 )

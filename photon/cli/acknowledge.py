@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -17,10 +16,6 @@ from photon.cli.output import (
     pipeline_argument,
     print_result,
 )
-
-if TYPE_CHECKING:
-    from photon.state.losses import Losses
-    from photon.state.view import StateView
 
 
 @click.command()
@@ -38,7 +33,7 @@ def acknowledge(pipeline_file: Path, datacenter: str, dry_run: bool, as_json: bo
     with opened(pipeline_file) as pipeline:
         from photon.clock import SystemClock
         from photon.state.losses import acknowledge as acknowledge_losses
-        from photon.state.losses import open_losses
+        from photon.state.losses import named, open_losses
         from photon.state.view import view_state
 
         chosen(pipeline, datacenter)
@@ -47,19 +42,7 @@ def acknowledge(pipeline_file: Path, datacenter: str, dry_run: bool, as_json: bo
         losses = open_losses(folder, view)
         if losses and not dry_run:
             acknowledge_losses(folder, view)
-    lines = [f"{datacenter}: {one}" for one in _lines(losses, view)]
+    lines = [f"{datacenter}: {one}" for one in named(losses, view)]
     if losses:
         lines.insert(0, f"{NOTHING_CHANGED} would be acknowledged" if dry_run else "acknowledged:")
     print_result(asdict(losses), "\n".join(lines or [f"{datacenter} has lost nothing anew"]), as_json)
-
-
-def _lines(losses: Losses, view: StateView) -> list[str]:
-    lines = [
-        f"{view.files[number].file.path}: {lost:,} bytes were not read"
-        for number, lost in losses.file_bytes.items()
-    ]
-    if losses.other_bytes:
-        lines.append(f"{losses.other_bytes:,} bytes went after they were planned")
-    if losses.records:
-        lines.append(f"{losses.records:,} records that waited are lost")
-    return lines

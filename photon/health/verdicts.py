@@ -218,7 +218,8 @@ def _nothing_lost(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipe
         "error",
         f"{datacenter}: {', and '.join(said)}",
         "photon status names them; put the files back, or take their lines from another datacenter's copy; "
-        f"then, or if they are gone for good: photon acknowledge {pipeline.file} {datacenter}",
+        f"then, or if they are gone for good: photon acknowledge {pipeline.file} {datacenter} (under Dagster "
+        "the job acknowledgement)",
     )
 
 

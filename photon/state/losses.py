@@ -72,6 +72,19 @@ def open_losses(folder: Path, view: StateView) -> Losses:
     return losses_of(view).beyond(acknowledged(folder, view.epoch))
 
 
+def named(losses: Losses, view: StateView) -> list[str]:
+    """What is lost, a line each, for people."""
+    lines = [
+        f"{view.files[number].file.path}: {lost:,} bytes were not read"
+        for number, lost in losses.file_bytes.items()
+    ]
+    if losses.other_bytes:
+        lines.append(f"{losses.other_bytes:,} bytes went after they were planned")
+    if losses.records:
+        lines.append(f"{losses.records:,} records that waited are lost")
+    return lines
+
+
 def acknowledge(folder: Path, view: StateView) -> None:
     """Note that a person knows of all that is lost now. OSError.
 

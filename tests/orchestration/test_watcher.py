@@ -10,7 +10,6 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 from dagster import (
     AssetCheckEvaluation,
     AssetCheckKey,
@@ -31,7 +30,6 @@ from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 
 from assets.health import health_checks, health_key
 from orchestration.watcher import watcher_sensor
-from photon.cli.main import main
 from photon.health.verdicts import PROMISES
 from photon.logs.files import LogFile, TrackedFile
 from photon.registry.open import close_registries
@@ -218,12 +216,11 @@ def test_a_cursor_of_another_format_is_forgotten(location: Location, instance: D
     assert told(tick(location, instance, '{"format": 99}')).keys() == told(first).keys()
 
 
-def retire(location: Location, instance: DagsterInstance, **config: object) -> bool:
-    """Launch the job that the remedy names."""
-    op = location.served.job_name("retirement")
+def launch(location: Location, instance: DagsterInstance, name: str, **config: object) -> bool:
+    """Launch the job that a remedy names."""
+    op = location.served.job_name(name)
     job = location.defs.resolve_job_def(op)
-    done = job.execute_in_process({"ops": {op: {"config": {"datacenter": "west", **config}}}}, instance)
-    return done.success
+    return job.execute_in_process({"ops": {op: {"config": config}}}, instance).success
 
 
 @pytest.mark.server
@@ -243,10 +240,10 @@ def test_a_datacenter_that_is_dead_for_good_is_red_until_the_job_that_its_check_
     dead = told(looks[-1])["west__works"]
     assert (dead.passed, dead.severity) == (False, ERROR)
     assert "photon retire" in str(dead.description)
-    assert retire(location, instance)
+    assert launch(location, instance, "retirement", datacenter="west")
     looks.append(tick(location, instance, looks[-1].cursor))
     assert "west__works" not in told(looks[-1]), "the first run was a dry one"
-    assert retire(location, instance, dry_run=False)
+    assert launch(location, instance, "retirement", datacenter="west", dry_run=False)
     looks.append(tick(location, instance, looks[-1].cursor))
     after = told(looks[-1])["west__works"]
     assert (after.passed, after.description) == (True, "west is retired, as people have decided.")
@@ -283,6 +280,10 @@ def test_a_log_that_went_away_unread_is_red_until_a_person_acknowledges_it(
     found = [told(look)["east__nothing_lost"] for look in looks]
     assert [(one.passed, one.severity) for one in found] == [(False, ERROR)] * 4
     assert "photon acknowledge" in str(found[-1].description)
-    CliRunner().invoke(main, ["acknowledge", str(location.file), "east"], catch_exceptions=False)
-    location.clock.advance(10)
+    assert launch(location, instance, "acknowledgement", datacenter="east")
+    location.clock.advance(301)
+    assert not told(tick(location, instance, looks[-1].cursor))["east__nothing_lost"].passed, (
+        "it was a dry run"
+    )
+    assert launch(location, instance, "acknowledgement", datacenter="east", dry_run=False)
     assert told(tick(location, instance, looks[-1].cursor))["east__nothing_lost"].passed
