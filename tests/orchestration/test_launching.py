@@ -60,6 +60,8 @@ def test_a_runs_configuration_shows_what_a_person_may_set_and_nothing_else(locat
         "clicks__collection": {"dry_run"},
         "clicks__compaction": {"dry_run"},
         "clicks__recover": {"dry_run"},
+        "clicks__retirement": {"datacenter", "lake_is_gone", "dry_run"},
+        "clicks__acknowledgement": {"datacenter", "dry_run"},
         "clicks__days": {f"{days}do", f"{days}dry_run"},
     }
 
