@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,7 @@ SENSOR = "alerts"
 class HookName:
     """A user's function, as a pipeline file has named it."""
 
+    pipeline: str  # as alerts say it, also while the file can't be read
     spec: str  # module:function
     folder: str  # of the pipeline file
     again_us: int  # what goes on is told again after this time
@@ -50,7 +51,7 @@ class HookName:
         alerts = pipeline.alerts
         if alerts.hook is None:
             return None
-        return cls(alerts.hook, str(pipeline.file.parent), microseconds(alerts.tell_again))
+        return cls(pipeline.name, alerts.hook, str(pipeline.file.parent), microseconds(alerts.tell_again))
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ class Cursor:
 def alerts_sensor(file: str, at_load: LocationSettings, clock: Clock | None = None) -> SensorDefinition:
     """The sensor of a pipeline file. A hook that raises fails the tick, and the next one tells it again."""
     clock, name = clock or SystemClock(), at_load.file_names()[file]
-    scope = scope_of(file, at_load)
+    of_file = scope_of(file, at_load)
 
     @sensor(
         name=sensor_name(name),
@@ -97,7 +98,7 @@ def alerts_sensor(file: str, at_load: LocationSettings, clock: Clock | None = No
             named, is_right = cursor.hook, False
         if named is None:
             return SensorResult(skip_reason=SkipReason(f"{file} names no alerts.hook"))
-        hook = load_hook(named.spec, Path(named.folder))
+        hook, scope = load_hook(named.spec, Path(named.folder)), replace(of_file, name=named.pipeline)
         # Every sensor of a file that can't be read fails: its check says why, once.
         seen = standing(context, scope, with_ticks=is_right)
         fresh = news(seen, cursor.told, now_us, named.again_us)

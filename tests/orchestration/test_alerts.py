@@ -156,7 +156,7 @@ def test_a_pipeline_file_that_is_spoilt_is_told_to_the_function_that_it_named(
     evaluate_files(instance, settings or location.settings)
     cursor = tick(location, instance, cursor, settings).cursor
     (alert,) = told(location)
-    assert (alert["subject"], alert["level"]) == ("pipeline is_served", "error")
+    assert alert["title"] == "[ERROR] clicks: pipeline is_served"
     assert "flavour: unknown key" in alert["text"]
     location.file.write_text(right)
     evaluate_files(instance, location.settings)
