@@ -17,6 +17,7 @@ from jobs.cluster import is_cluster
 from jobs.damaged_files import naming_damaged_files
 from jobs.dialect import F, union_of, words_of
 from jobs.local.session import LocalSession
+from jobs.stages_told import telling_stages
 from jobs.verification_findings import MISSING, Findings, by_datacenter
 from jobs.verification_kept import KeptResults, settled_records
 from jobs.verification_queries import LOST, UNDECIDED, Queries, wanted_primaries
@@ -68,12 +69,22 @@ def verify(
     scope = open_scope(pipeline, datacenters, anew)
     if not scope.selected:
         return VerificationReport({}, rows=0, retired=scope.left_out)
-    with _session_of(scope, session, progress) as own, words_of(own):
-        verification = Verification(own, scope, progress, pages)
+    with _session_of(scope, session, progress) as own, words_of(own), _telling(own, progress) as say:
+        verification = Verification(own, scope, say, pages)
         try:
             return verification.report(keep, window)
         finally:
             verification.close()
+
+
+@contextmanager
+def _telling(session: Any, progress: Progress) -> Iterator[Progress]:
+    """What says a step; on Spark, where it may take long, also how far it is."""
+    if isinstance(session, LocalSession):
+        yield progress
+        return
+    with telling_stages(session, progress) as say:
+        yield say
 
 
 @contextmanager

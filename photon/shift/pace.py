@@ -21,7 +21,7 @@ def pace(
         # It starts up: the first seconds of a join of 48 MiB would say "27 days left".
         return f"0 % of {in_words(total)}"
     rate = done / seconds if seconds > 0 else 0.0
-    a_second = f"{in_words(round(rate))}/s" if rate > 0 else ""
+    a_second = f"{in_words(round(rate))}/s" if round(rate) > 0 else ""
     if total is None:
         parts = [in_words(done), a_second]
     elif done >= total:
