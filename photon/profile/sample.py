@@ -25,6 +25,7 @@ from photon.pipeline.values import Format
 
 SAMPLE_FILES, SAMPLE_BYTES = 16, 16 * 2**20  # of each side
 LINE_LIMIT_BYTES = 2**20
+_LINES_FOR_FORMAT = 20
 _LINES_FOR_NAMES = 200  # of a file of JSON lines: their keys are its columns
 OTHER_TEXT = "docs/formats-and-adapters.md#text-of-another-kind"
 _DEEPEST = 4  # objects within each other; what is deeper is no id that anybody would find
@@ -182,6 +183,9 @@ def format_of(data: bytes) -> Format | str:
         return "holds bytes that are not UTF-8"
     if b"\n" not in data and data.count(b"\r") > 1:
         return "ends its lines with CR alone"
+    looked_at = lines[:_LINES_FOR_FORMAT]
+    if 2 * sum(map(_is_record, looked_at)) > len(looked_at):  # the first may be the rest of a line
+        return "jsonl"
     if first.startswith("{"):
         try:
             decode_record(first.encode())
@@ -203,6 +207,14 @@ def format_of(data: bytes) -> Format | str:
             f"has no header line, so write one before it: its first line holds values, such as {names[0]!r}"
         )
     return form
+
+
+def _is_record(line: bytes) -> bool:
+    try:
+        decode_record(line)
+    except ValueError:
+        return False
+    return True
 
 
 def _sampled(

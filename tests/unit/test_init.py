@@ -195,6 +195,17 @@ def test_ids_and_times_in_objects_are_found(logs: Path) -> None:
     assert told["trial"]["joined"] > 0
 
 
+def test_a_file_that_begins_within_a_line_is_known_by_the_lines_behind_it(logs: Path) -> None:
+    empty_folder(logs)
+    json_lines(logs / "clicks" / "a.jsonl", CLICKS)
+    whole = (logs / "clicks" / "a.jsonl").read_text()
+    for rest in ('{"click_id": "c', '_id": "q1"}'):
+        (logs / "clicks" / "a.jsonl").write_text(f"{rest}\n{whole}")
+        told = json.loads(init("--json", "--dry-run").stdout)
+        assert "format: jsonl\n  id: click_id" in told["pipeline"]
+        assert sum(told["trial"]["foreign"]["dead_letters"].values()) == 1
+
+
 def no_time(logs: Path) -> None:
     csv_lines(logs / "clicks" / "a.csv", without(CLICKS, "ts"))
 
