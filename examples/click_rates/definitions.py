@@ -27,6 +27,7 @@ from dagster import (
 from pyspark.sql import DataFrame, SparkSession
 
 from assets.freshness import freshness
+from assets.runs import canceled_with_a_sentence
 from orchestration.definitions import build_defs
 from photon.pipeline.file import Pipeline
 from resources.environment import LocationSettings, ServedPipeline, dagster_name, location_settings
@@ -116,8 +117,9 @@ def rate_asset(rate: Rate, served: ServedPipeline) -> AssetsDefinition:
     )
     def made(context: AssetExecutionContext) -> MaterializeResult:  # type: ignore[type-arg]  # Dagster refuses MaterializeResult[None] with checks
         pipeline, day = served.load(), context.partition_key
-        spark = context.resources.spark.for_checks(pipeline)
-        one, other, rows = make(rate, day, pipeline, spark)
+        with canceled_with_a_sentence(context):
+            spark = context.resources.spark.for_checks(pipeline)
+            one, other, rows = make(rate, day, pipeline, spark)
         check = AssetCheckResult(
             check_name=rate.check, passed=one == other, metadata={"of": one, "and": other}
         )
