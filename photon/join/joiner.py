@@ -9,7 +9,7 @@ found and won.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol
@@ -20,12 +20,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from photon.adapters import Adapter
-from photon.clock import Clock, microseconds
+from photon.clock import Clock
 from photon.event_store.interface import EventStore, Primaries
 from photon.faults import fault_point
 from photon.join.adapting import adapt_pairs, skip_records
+from photon.join.deciding import Decisions, JoinedEarlier, RowsHere
 from photon.join.failing import AdapterCalls, Tally, TooManyFail
-from photon.join.holding import is_of_plan, is_published
+from photon.join.holding import is_of_plan
 from photon.join.home import at_home, count_by_home
 from photon.join.messages import TaskContext
 from photon.join.outcomes import VERDICT_OF_CLASS, Verdict, Verdicts
@@ -33,19 +34,14 @@ from photon.join.primaries import look_up_primaries
 from photon.join.records import Events, Ints, Mask, Records, raw_records
 from photon.join.rows import joined_rows
 from photon.measures import Measures
-from photon.pipeline.event_key import EventKey
 from photon.registry.interface import (
     BeyondHorizon,
-    Claim,
     ClaimColumns,
     CommitOutcome,
     Fenced,
     Free,
-    Holder,
     IdRegistry,
     Joined,
-    KeyColumns,
-    Lost,
     Outcomes,
     RegistryUnavailable,
     Released,
@@ -54,11 +50,6 @@ from photon.registry.interface import (
     Won,
 )
 from photon.tokens import Occurrence
-
-# Which events with one of these ids earlier epochs of the datacenter have joined.
-JoinedEarlier = Callable[[Collection[str]], Collection[EventKey]]
-# By event with one of these ids: the records that have rows here; None: one of an earlier epoch.
-RowsHere = Callable[[Collection[str]], Mapping[EventKey, Collection[Occurrence | None]]]
 
 
 class CandidateRows(Protocol):
@@ -96,12 +87,8 @@ class Joiner:
     clock: Clock
     events: Events = field(init=False)
     verdicts: Verdicts = field(init=False)
-    # By event: the verdict, and its reason or token.
-    decided: npt.NDArray[np.int8] = field(init=False)
-    notes: dict[int, str] = field(default_factory=dict)
-    held_by_plan: dict[int, str] = field(default_factory=dict)  # tokens of this very plan (protocol A7)
+    decisions: Decisions = field(init=False)
     measures: Measures = field(default_factory=Measures)
-    made_again: set[int] = field(default_factory=set)  # ours and cleared, and their row is gone (protocol E8)
 
     def join(self) -> Verdicts:
         """A verdict on every record, and the rows of those that this plan has won.
@@ -110,7 +97,9 @@ class Joiner:
         """
         self.verdicts = Verdicts(np.zeros(len(self.records), np.int8))
         self.events = Events(self.records, self._to_look_up())
-        self.decided = np.zeros(len(self.events), np.int8)
+        self.decisions = Decisions(
+            self.events, self.verdicts, self.context, self.joined_earlier, self.rows_here, self.clock
+        )
         stored, events = self._with_candidates()
         self._count(AdapterCalls(combine=Tally(len(stored))))  # or a re-run would see failures alone
         asked = events = self._to_join_here(events)
@@ -126,9 +115,14 @@ class Joiner:
         joined = self.decided[events] == Verdict.JOINED
         times_us = np.maximum(self.records.times_us[self._leaders(events)], primaries["_time_us"].to_numpy())
         self.verdicts.joinable_since_us = times_us[joined]
-        self._release_what_has_no_row(asked)
-        self._tell_records()
+        self.decisions.release_what_has_no_row(asked)
+        self.decisions.tell_records()
         return self.verdicts
+
+    @property
+    def decided(self) -> npt.NDArray[np.int8]:
+        """By event: the verdict."""
+        return self.decisions.of
 
     # -- the steps: each decides on some events and returns the others
 
@@ -164,14 +158,16 @@ class Joiner:
         has_row = np.isin(self.events.rows, rows)
         stored = np.unique(self.events.event_of_row[has_row])
         cleared = []
-        for event, outcome in zip(stored.tolist(), self.registry.lookup(self._keys(stored)), strict=True):
+        for event, outcome in zip(
+            stored.tolist(), self.registry.lookup(self.events.keys(stored)), strict=True
+        ):
             members = self.events.members(event)
             self.events.leaders[event] = members[np.isin(members, rows)][0]
             if isinstance(outcome, Joined) and is_of_plan(outcome.holder, self.context.plan):
-                self._take_token(event, outcome.holder, of_rows=rows)
-            elif isinstance(outcome, Joined) and self._may_be_made_again(event, outcome.holder):
+                self.decisions.take_token(event, outcome.holder, of_rows=rows)
+            elif isinstance(outcome, Joined) and self.decisions.may_be_made_again(event, outcome.holder):
                 cleared.append(event)
-        self._look_for_rows(cleared)
+        self.decisions.look_for_rows(cleared)
         return stored, np.setdiff1d(every, stored)
 
     @cached_property
@@ -192,14 +188,14 @@ class Joiner:
         if joined_here.issuperset(names):
             return events
         goes_on = ~self.events.is_fresh[events] | at_home(self._ids(events), names, joined_here)
-        goes_on |= np.isin(events, list(self.held_by_plan))
+        goes_on |= np.isin(events, list(self.decisions.held_by_plan))
         self.decided[events[~goes_on]] = Verdict.WAITS_FOR_HOME
         return events[goes_on]
 
     def _look_up_ids(self, events: Ints) -> Ints:
         asked = events[self._looks_up(events)]
         self.measures.count("registry_spared_ids", by=len(events) - len(asked))
-        outcomes = self.registry.lookup(self._keys(asked))
+        outcomes = self.registry.lookup(self.events.keys(asked))
         free = outcomes.are(Free)
         self._note_fresh(asked, free)
         too_old: list[int] = []
@@ -208,17 +204,17 @@ class Joiner:
             event = int(asked[index])
             match outcomes[index]:
                 case Joined(holder) if is_of_plan(holder, self.context.plan):
-                    self._take_token(event, holder)
-                case Joined(holder) if self._may_be_made_again(event, holder):
+                    self.decisions.take_token(event, holder)
+                case Joined(holder) if self.decisions.may_be_made_again(event, holder):
                     cleared.append(event)
                 case Joined(holder):
-                    self._decide_on_holder(event, holder)
+                    self.decisions.on_holder(event, holder)
                 case TooOld():
                     too_old.append(event)
                 case BeyondHorizon():
-                    self._decide_beyond_horizon(event)
-        self._decide_too_old(np.array(too_old, np.int64))
-        self._look_for_rows(cleared)
+                    self.decisions.beyond_horizon(event)
+        self.decisions.too_old(np.array(too_old, np.int64))
+        self.decisions.look_for_rows(cleared)
         still_open: Ints = events[self.decided[events] == Verdict.OPEN]
         return still_open
 
@@ -226,7 +222,7 @@ class Joiner:
         """In quarantine, an event that nobody has joined is a dead letter without another look."""
         if not self.context.quarantine:
             return events
-        self._decide_dead_letters(dict.fromkeys(events.tolist(), self.context.quarantine))
+        self.decisions.dead_letters(dict.fromkeys(events.tolist(), self.context.quarantine))
         return events[:0]
 
     def _find_primaries(self, events: Ints) -> tuple[Ints, Primaries, Ints]:
@@ -240,7 +236,7 @@ class Joiner:
         given_up = ~is_found & final & (self.context.final | ~found.unanswered)
         self.decided[events[given_up]] = Verdict.UNJOINABLE
         self.decided[events[~is_found & ~given_up]] = Verdict.WAITS_FOR_PRIMARY
-        is_missing = ~is_found & np.isin(events, list(self.made_again))
+        is_missing = ~is_found & np.isin(events, list(self.decisions.made_again))
         self.decided[events[is_missing]] = Verdict.MISSING
         return events[is_found], found, found.rows[is_found]
 
@@ -262,7 +258,7 @@ class Joiner:
             self.context.row_schema,
         )
         self._count(AdapterCalls(combine=adapted.tally))
-        self._decide_dead_letters({int(events[row]): why for row, why in adapted.failures.items()})
+        self.decisions.dead_letters({int(events[row]): why for row, why in adapted.failures.items()})
         self.decided[events[adapted.filtered]] = Verdict.FILTERED
         return events[adapted.kept], of_event[adapted.kept], adapted.table
 
@@ -285,29 +281,12 @@ class Joiner:
         self.decided[events[won]] = Verdict.JOINED
         self._note_taken_over(events[won])
         for index in np.flatnonzero(~won).tolist():
-            self._decide_on_commit(int(events[index]), outcomes[index])
+            self.decisions.on_commit(int(events[index]), outcomes[index])
         won = self.decided[events] == Verdict.JOINED
         if won.all():
             self.verdicts.rows = rows
         elif won.any():
             self.verdicts.rows = rows.filter(pa.array(won))
-
-    def _release_what_has_no_row(self, events: Ints) -> None:
-        """Registered by an earlier run, but without a row (A7)."""
-        for event in events.tolist():
-            if event in self.held_by_plan and self.decided[event] != Verdict.JOINED:
-                (key,) = self._keys(np.array([event]))
-                self.verdicts.to_release.append(Claim(key, self.held_by_plan[event]))
-
-    def _tell_records(self) -> None:
-        """Tell records what was decided on their events: the leader alone is joined (A9)."""
-        of, rows, event_of_row = self.verdicts.of, self.events.rows, self.events.event_of_row
-        of[rows] = self.decided[event_of_row]
-        follows = rows != self.events.leaders[event_of_row]
-        of[rows[follows & (of[rows] == Verdict.JOINED)]] = Verdict.DUPLICATE
-        for event, note in self.notes.items():
-            self.verdicts.notes.update(dict.fromkeys(self.events.members(event).tolist(), note))
-        assert (of != Verdict.OPEN).all(), "a record is left without a verdict"
 
     # -- columns of some events
 
@@ -316,9 +295,6 @@ class Joiner:
 
     def _ids(self, events: Ints) -> pa.Array:
         return self.records.of("_id", self._leaders(events))
-
-    def _keys(self, events: Ints) -> KeyColumns:
-        return self.records.keys(self._leaders(events))
 
     # -- whether somebody has an event
 
@@ -347,14 +323,6 @@ class Joiner:
             homes.pop(self.context.plan.datacenter, None)
             self.verdicts.taken_over += homes
 
-    def _take_token(self, event: int, holder: Holder, of_rows: Collection[int] | None = None) -> None:
-        """An earlier run of this plan registered the event. If its record is among ours, that one leads."""
-        token = holder.token or ""
-        row = self.events.holder(event, token)
-        if row is not None and (of_rows is None or row in of_rows):
-            self.held_by_plan[event] = token
-            self.events.leaders[event] = row
-
     def _commit_ids(self, events: Ints) -> Outcomes[CommitOutcome]:
         """Register the events.
 
@@ -362,7 +330,7 @@ class Joiner:
         """
         occurrences = self.records.occurrences(self._leaders(events))
         tokens = pc.binary_join_element_wise(f"{self.context.plan}", occurrences, ":")
-        outcomes = self.registry.commit(ClaimColumns(self._keys(events), tokens))
+        outcomes = self.registry.commit(ClaimColumns(self.events.keys(events), tokens))
         fault_point("task.after_register")
         for outcome in outcomes.distinct:
             if isinstance(outcome, Fenced):
@@ -378,97 +346,3 @@ class Joiner:
             why = first.reason if isinstance(first, Unknown) else "the token was released by somebody else"
             raise RegistryUnavailable(f"{len(open_)} of {len(outcomes)} ids without an answer: {why}")
         return outcomes
-
-    # -- verdicts on one event
-
-    def _decide(self, event: int, verdict: Verdict, note: str | None = None) -> None:
-        self.decided[event] = verdict
-        if note is not None:
-            self.notes[event] = note
-
-    def _decide_dead_letters(self, reasons: Mapping[int, str]) -> None:
-        for event, reason in reasons.items():
-            self._decide(event, Verdict.DEAD_LETTER, reason)
-
-    def _decide_on_commit(self, event: int, outcome: CommitOutcome) -> None:
-        match outcome:
-            case Lost(holder) if is_of_plan(holder, self.context.plan):
-                # By another record: the table will tell whether that one has the row.
-                self._decide(event, Verdict.HELD_BY_EARLIER_PLAN, holder.token)
-            case Lost(holder) if event in self.made_again and holder.token is None:
-                self._decide(event, Verdict.JOINED)
-            case Lost(holder):
-                self._decide_on_holder(event, holder)
-            case TooOld():  # nobody had joined it: an earlier epoch would have been looked up
-                self._decide(event, Verdict.TOO_OLD)
-            case BeyondHorizon():
-                self._decide_beyond_horizon(event)
-            case _:
-                raise AssertionError(f"{outcome} is no outcome to decide on")
-
-    def _decide_on_holder(self, event: int, holder: Holder) -> None:
-        """Another datacenter holds the event, or an earlier plan of this one."""
-        if holder.datacenter != self.context.plan.datacenter:
-            self._decide_on_other_datacenter(event, holder)
-        elif holder.token is None:  # cleared, which is done only for ids whose row is in the output
-            self._decide(event, Verdict.ALREADY_JOINED_HERE)
-        else:
-            self._decide(event, Verdict.HELD_BY_EARLIER_PLAN, holder.token)
-
-    def _may_be_made_again(self, event: int, holder: Holder) -> bool:
-        """Whether recovery asks for an event that is ours and cleared, so that no token names its row."""
-        is_cleared_here = holder.token is None and holder.datacenter == self.context.plan.datacenter
-        return is_cleared_here and self.events.is_ordered(event)
-
-    def _look_for_rows(self, events: Sequence[int]) -> None:
-        """Decide on such events that have a row. The others get it again, without a claim (protocol E8).
-
-        Their plan has one task, and nobody else writes the table: what has no row now has none at the commit.
-        """
-        if not events:
-            return
-        keys = self._keys(np.array(events, np.int64))
-        rows = self.rows_here({key.id for key in keys})
-        for event, key in zip(events, keys, strict=True):
-            if key not in rows:
-                self.made_again.add(event)
-                continue
-            own = self.records.rows_of(dict.fromkeys(place for place in rows[key] if place is not None))
-            members = [row for row in own.values() if row in self.events.members(event)]
-            if members:
-                self.events.leaders[event] = members[0]
-                self._decide(event, Verdict.JOINED)
-            else:
-                is_of_this_epoch = rows[key] != {None}
-                self._decide(event, Verdict.DUPLICATE if is_of_this_epoch else Verdict.ALREADY_JOINED_HERE)
-
-    def _decide_on_other_datacenter(self, event: int, holder: Holder) -> None:
-        is_joined = is_published(holder, self.context.published) and not self._lost_its_row(event, holder)
-        if is_joined or self.events.is_fresh[event]:  # of what is held for long, it says nothing
-            self.verdicts.registered_elsewhere.add(holder.datacenter)
-        if is_joined:
-            self._decide(event, Verdict.JOINED_ELSEWHERE)
-        else:
-            self._decide(event, Verdict.HELD_ELSEWHERE, holder.token)
-
-    def _lost_its_row(self, event: int, holder: Holder) -> bool:
-        """Whether recovery misses a row of a datacenter that makes none again: its table decides (E1, E8)."""
-        is_given_up = holder.token is not None and holder.datacenter in self.context.given_up
-        return is_given_up and self.events.is_ordered(event)
-
-    def _decide_too_old(self, events: Ints) -> None:
-        """Below the boundary the registry has no ids. A new epoch finds its joined events by their rows."""
-        keys = self._keys(events)
-        joined = self.joined_earlier({key.id for key in keys}) if len(events) else ()
-        for event, key in zip(events.tolist(), keys, strict=True):
-            self._decide(event, Verdict.ALREADY_JOINED_HERE if key in joined else Verdict.TOO_OLD)
-
-    def _decide_beyond_horizon(self, event: int) -> None:
-        row = int(self.events.leaders[event])
-        waited_us = self.clock.now_us() - self.records.table["first_seen_us"][row].as_py()
-        longest_wait_us = microseconds(self.context.pipeline.retry.unjoinable_after)
-        if waited_us < longest_wait_us and not self.records.is_final[row]:
-            self._decide(event, Verdict.WAITS_FOR_HORIZON)
-        else:
-            why = f"the event's time {self.records.times_us[row]} us lies beyond the registry's horizon"
-            self._decide(event, Verdict.DEAD_LETTER, why)

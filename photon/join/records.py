@@ -200,6 +200,10 @@ class Events:
         """The records of one event, the smallest occurrence first."""
         return self.rows[self._starts[event] : self._starts[event + 1]]
 
+    def keys(self, events: Ints) -> KeyColumns:
+        """What the registry knows these events by."""
+        return self.records.keys(self.leaders[events])
+
     def is_ordered(self, event: int) -> bool:
         """Whether recovery has asked for one of its records."""
         return bool(self._is_ordered[self.members(event)].any())

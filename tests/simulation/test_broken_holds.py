@@ -10,7 +10,7 @@ import pytest
 
 from photon.dispatcher.batch import BatchExecution
 from photon.dispatcher.completion import Results
-from photon.join import joiner
+from photon.join import deciding
 from photon.recovery import holders
 from photon.state.plan import Plan
 from photon.storage.tables import OutputTable
@@ -29,7 +29,7 @@ def world(tmp_path: Path) -> World:
 def test_what_is_registered_and_counts_as_joined_is_lost_with_its_datacenter(
     world: World, monkeypatch: Patch
 ) -> None:  # A16
-    monkeypatch.setattr(joiner, "is_published", lambda holder, published: True)
+    monkeypatch.setattr(deciding, "is_published", lambda holder, published: True)
     story = stories.what_a_dead_datacenter_registered_is_joined_within_a_minute
     caught_by_story(partial(story, world), because="an event has no row")
 

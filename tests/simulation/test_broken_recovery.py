@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 
 from photon.dispatcher import taking_orders
 from photon.dispatcher.dispatcher import Dispatcher
-from photon.join.joiner import Joiner
+from photon.join.deciding import Decisions
 from photon.logs import ranges
 from photon.logs.files import TrackedFile
 from photon.logs.ranges import Stretch
@@ -39,7 +39,7 @@ def world(tmp_path: Path) -> World:
 
 
 def test_a_row_whose_id_is_cleared_never_comes_back(world: World, monkeypatch: Patch) -> None:  # E8
-    monkeypatch.setattr(Joiner, "_may_be_made_again", lambda self, event, holder: False)
+    monkeypatch.setattr(Decisions, "may_be_made_again", lambda self, event, holder: False)
     story = partial(
         stories.what_is_lost_is_found_and_made_again, world, stories.a_row_is_removed_and_its_id_cleared
     )
@@ -47,10 +47,10 @@ def test_a_row_whose_id_is_cleared_never_comes_back(world: World, monkeypatch: P
 
 
 def test_a_row_is_made_again_beside_one_that_is_there(world: World, monkeypatch: Patch) -> None:  # E8
-    def make_all_again(self: Joiner, events: list[int]) -> None:
+    def make_all_again(self: Decisions, events: list[int]) -> None:
         self.made_again.update(events)
 
-    monkeypatch.setattr(Joiner, "_look_for_rows", make_all_again)
+    monkeypatch.setattr(Decisions, "look_for_rows", make_all_again)
     story = partial(stories.a_row_that_is_there_is_not_made_again, world)
     caught_by_story(story, because="an event has two rows")
 

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from photon.dispatcher.batch import BatchExecution
 from photon.dispatcher.dispatcher import Dispatcher
-from photon.join.joiner import Joiner
+from photon.join.deciding import Decisions
 from photon.join.outcomes import Verdict
 from photon.registry.interface import ClaimColumns, Fenced, Released, Unknown
 from photon.state.lifecycle import Event
@@ -53,9 +53,10 @@ class Variant:
 
 TABLE, BATCH = "photon.storage.tables.OutputTable", "photon.dispatcher.batch.BatchExecution"
 JOINER, RELEASING = "photon.join.joiner.Joiner", "photon.dispatcher.releasing.Releasing"
+DECISIONS = "photon.join.deciding.Decisions"
 _commit, _write, _row_status_of = OutputTable.commit, OutputTable._write, OutputTable.row_status_of
 _finish_earlier_work = Dispatcher._finish_earlier_work
-_commit_batch, _decide_on_commit = BatchExecution._commit, Joiner._decide_on_commit
+_commit_batch, _decide_on_commit = BatchExecution._commit, Decisions.on_commit
 
 
 def _commit_none_without_rows(self: Any, files: Any, app: str, batch: int, *more: Any) -> None:
@@ -82,12 +83,12 @@ def _commit_all_files_of_the_batch(self: Any, plan: Any, results: Any) -> None:
 def _commit_ids_with_unknown_outcomes(self: Any, events: Any) -> Any:
     occurrences = self.records.occurrences(self._leaders(events))
     tokens = pc.binary_join_element_wise(f"{self.context.plan}", occurrences, ":")
-    return self.registry.commit(ClaimColumns(self._keys(events), tokens))
+    return self.registry.commit(ClaimColumns(self.events.keys(events), tokens))
 
 
 def _unknown_is_lost(self: Any, event: int, outcome: Any) -> None:
     if isinstance(outcome, Unknown | Released | Fenced):
-        self._decide(event, Verdict.JOINED_ELSEWHERE)
+        self.decide(event, Verdict.JOINED_ELSEWHERE)
     else:
         _decide_on_commit(self, event, outcome)
 
@@ -125,7 +126,7 @@ VARIANTS: dict[str, Variant] = {
         "A5",
         {
             f"{JOINER}._commit_ids": _commit_ids_with_unknown_outcomes,
-            f"{JOINER}._decide_on_commit": _unknown_is_lost,
+            f"{DECISIONS}.on_commit": _unknown_is_lost,
         },
         "F13",
         ("cut_off", "lose_endpoint"),
@@ -239,7 +240,7 @@ VARIANTS: dict[str, Variant] = {
     ),
     "a cleared row never comes back": Variant(
         "E8",
-        {"photon.join.joiner.Joiner._may_be_made_again": lambda self, event, holder: False},
+        {f"{DECISIONS}.may_be_made_again": lambda self, event, holder: False},
         "F13",
         ("remove_a_row", "clear"),
     ),
