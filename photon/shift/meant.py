@@ -33,6 +33,7 @@ class LogSeen:
     files: int
     problem: str | None  # why the folder can't be read
     others: tuple[str, ...] = ()  # some files of the folder, where the glob matches none
+    unread: int = 0  # files that have something in them, where none of this log could ever be read
 
     @property
     def place(self) -> str:
@@ -49,20 +50,23 @@ def told_of(pipeline: Pipeline, datacenter: str, counts: Mapping[str, float]) ->
 
 
 def look_at_logs(pipeline: Pipeline, datacenter: str) -> tuple[LogSeen, ...]:
-    """Both logs of a datacenter as they are now."""
-    place = pipeline.datacenters[datacenter].logs
+    """Both logs of a datacenter as they are now. StateUnavailable, FormatTooNew."""
+    place = pipeline.datacenters[datacenter]
     globs: dict[Side, str] = {"primary": pipeline.primary.files, "foreign": pipeline.foreign.files}
-    return tuple(_look_at(place, side, glob) for side, glob in globs.items())
+    with open_view(place.state) as state:
+        read = {known.file.side for known in state.files().values()} if state is not None else set()
+    return tuple(_look_at(place.logs, side, glob, side in read) for side, glob in globs.items())
 
 
-def _look_at(place: Location, side: Side, glob: str) -> LogSeen:
+def _look_at(place: Location, side: Side, glob: str, is_read: bool) -> LogSeen:
     problem = log_folder(place).why_not_there()
     if problem is not None:
         return LogSeen(side, str(place), glob, 0, problem)
-    files = len(watch_of(place, glob).scan().files)
+    files = watch_of(place, glob).scan().files
     others = () if files else log_folder(place).watch(EVERYTHING).scan().files
     shown = tuple(file.path for file in others[:SHOWN_OTHERS])
-    return LogSeen(side, str(place), glob, files, None, shown)
+    unread = 0 if is_read else sum(file.size_bytes > 0 for file in files)
+    return LogSeen(side, str(place), glob, len(files), None, shown, unread)
 
 
 def _overdue(pipeline: Pipeline, datacenter: str) -> int:
@@ -99,6 +103,11 @@ def _nothing_to_read(pipeline_file: str, logs: tuple[LogSeen, ...]) -> list[str]
         if not log.files and log.problem is None:
             others = f". The folder has {', '.join(log.others)}" if log.others else ""
             told.append(f"no file matches {log.place}; look at `{log.side}.files` in {pipeline_file}{others}")
+        elif log.unread:
+            told.append(
+                f"none of the files that match {log.place} could be read; the warnings of this run say why. "
+                f"Mend the files, or `{log.side}.files` in {pipeline_file}"
+            )
     return list(dict.fromkeys(told))  # both logs are in one folder
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -91,7 +92,13 @@ def test_a_glob_that_matches_nothing_and_a_folder_that_is_missing_are_named(tmp_
     (missing,) = told(look_at_logs(pipeline, "here"))
     assert f"the folder of logs {tmp_path}/logs is not a folder that can be read" in missing
     (tmp_path / "logs" / "q").mkdir(parents=True)
-    (tmp_path / "logs" / "q" / "a.csv").write_text("q,at\n")
+    (tmp_path / "logs" / "q" / "a.csv").touch()  # nothing in it is no mistake
     (only,) = told(look_at_logs(pipeline, "here"))
     assert f"no file matches {tmp_path}/logs/c/*.csv; look at `foreign.files`" in only
     assert only.endswith("The folder has q/a.csv")
+
+
+def test_files_of_which_none_could_ever_be_read_are_told_of() -> None:
+    (only,) = told((LOGS[0], replace(LOGS[1], unread=2)), primary=9)
+    assert only.startswith("none of the files that match logs/c/*.csv could be read")
+    assert only.endswith("Mend the files, or `foreign.files` in p.yaml")
