@@ -12,7 +12,7 @@ from photon.logs import look, tail
 from photon.logs.rotation import Beginnings
 from photon.pipeline.values import Format
 from photon.shift.status import status_of
-from photon.state import database as state
+from photon.state import dispatcher_state as state
 from tests.simulation import rotation_stories as stories
 from tests.simulation.catching import caught_by_story
 from tests.simulation.world import World
