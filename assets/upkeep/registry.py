@@ -198,7 +198,7 @@ RESHARDING = Upkeep(
 # -- repair
 
 
-class RepairConfig(Config):
+class RepairConfig(DryRunConfig):
     """What to repair."""
 
     endpoint: str = Field(description="URL of the endpoint, as in the pipeline file.")
@@ -207,7 +207,10 @@ class RepairConfig(Config):
 
 def _repair(run: WorkRun) -> Metadata:
     from photon.registry.operations.repair import repair_endpoint
+    from photon.registry.operations.repair_dry_run import would_repair
 
+    if run.is_dry:
+        return {"says": "; ".join(would_repair(run.pipeline, run.config.endpoint).sentences())}
     done = repair_endpoint(run.pipeline, run.config.endpoint, run.config.anew)
     return {
         "endpoint": done.endpoint,

@@ -39,7 +39,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "trace": ("photon.cli.trace:trace", "What happened to one event, in every datacenter."),
     "reshard": ("photon.cli.registry:reshard", "Change the number of a registry's shards."),
     "gc": ("photon.cli.registry:gc", "Forget ids that are older than a pipeline keeps them."),
-    "registry": ("photon.cli.registry:registry", "Make the registry of a pipeline."),
+    "registry": ("photon.cli.registry:registry", "Make, show or repair a pipeline's registry."),
     "clear": ("photon.cli.registry:clear", "Shrink what the registry stores of ids that are in the output."),
     "hold": ("photon.cli.datacenters:hold", "Keep a datacenter from running, for planned work."),
     "resume": ("photon.cli.datacenters:resume", "Let a datacenter run again that is on hold."),
@@ -116,7 +116,8 @@ def main() -> None:
 
     Exit status: 0 done, 1 found a violation, or somebody is needed (status --check),
     2 wrong usage or bad pipeline file, 3 could not be done, 4 the adapter fails,
-    5 it joined nothing that anybody can have meant, 70 a defect in Photon, 130 interrupted.
+    5 it joined nothing that anybody can have meant, 70 a defect in Photon,
+    130 and 143 interrupted, 141 nobody read what it printed.
     """
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def registry() -> None:
-    """Make the registry of a pipeline, repair one of its endpoints, or show its state."""
+    """Make a pipeline's registry, show it, or repair one of its endpoints."""
 
 
 @registry.command(epilog=epilog_of("registry init"))

@@ -78,7 +78,9 @@ def serving(
     try:
         server, thread = start_http_server(port, host, _registry(pipeline, clock, names))
     except OSError as error:
-        raise WrongUsage(f"{host}:{port} can't be listened at: {error}; name another --port") from error
+        raise WrongUsage(
+            f"{host}:{port} can't be listened at: {error}; name another one with --serve"
+        ) from error
     try:
         yield server.server_port
     finally:

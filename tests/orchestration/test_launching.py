@@ -54,7 +54,7 @@ def test_a_runs_configuration_shows_what_a_person_may_set_and_nothing_else(locat
     }
     days = "ops.clicks__daily_joins.config."
     assert {name: keys for name, keys in found.items() if keys} == {
-        "clicks__repair": {"endpoint", "anew"},
+        "clicks__repair": {"endpoint", "anew", "dry_run"},
         "clicks__resharding": {"shards"},
         "clicks__clearing": {"all_rows", "dry_run"},
         "clicks__collection": {"dry_run"},
