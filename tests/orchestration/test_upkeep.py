@@ -25,7 +25,7 @@ from photon.recovery.orders import waiting_orders
 from photon.registry.consensus.register import Members, Register
 from photon.registry.interface import RegistryUnavailable
 from photon.registry.open import close_registries
-from photon.registry.operations import repair
+from photon.registry.operations import repair, repair_dry_run
 from photon.registry.operations.report import EndpointState, Health, RegistryState, ShardState
 from photon.shift.run import prepare, run_shift
 from photon.state.view import open_view
@@ -192,6 +192,16 @@ def test_a_repair_repairs_the_endpoint_that_its_run_names(
     assert (metadata["ids_copied"], metadata["ids_mended"], metadata["members_version"]) == (12, 1, 5)
     assert not metadata["went_on"]
     assert metadata_of(run(location, "repair", endpoint="x", anew=True))["went_on"]
+
+
+def test_a_dry_run_of_a_repair_says_what_it_would_do_and_repairs_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(repair, "repair_endpoint", None)  # whoever calls it fails
+    found = repair_dry_run.RepairToCome("http://store:8000", False, None, "", ())
+    monkeypatch.setattr(repair_dry_run, "would_repair", lambda pipeline, url: found)
+    metadata = metadata_of(run(Location(tmp_path), "repair", endpoint="http://store:8000", dry_run=True))
+    assert metadata["says"].startswith("http://store:8000 would be taken out of use")
 
 
 def test_what_a_verb_did_is_seen_at_the_thing_that_it_changed(tmp_path: Path) -> None:
