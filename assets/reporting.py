@@ -113,8 +113,8 @@ class Reporter:
         now_us = self._clock.now_us()
         self._shift.report(now_us)
         growth = growth_of(self._pipeline, self._datacenter, now_us)
-        if growth.problems and growth.state.epoch is None:  # unreadable, and not to be shown as empty
-            raise StateUnavailable("; ".join(growth.problems))
+        if growth.state_unreadable:  # not to be shown as empty
+            raise StateUnavailable(growth.state_unreadable)
         observed = ObservedLogs.of(growth, now_us)
         if observed.is_due(self._observed):
             self._observed = observed

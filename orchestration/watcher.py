@@ -71,7 +71,7 @@ def _watch(
     found = look(pipeline, datacenter, now_us, is_starting)
     memory = watched.memory.after(found, pipeline)
     verdicts = judge(datacenter, found, memory, pipeline)
-    again_us, told = microseconds(pipeline.health.tell_again), {}
+    again_us, told = microseconds(pipeline.health.tell_again), dict(watched.told)
     for promise, verdict in verdicts.items():
         last = watched.told.get(promise)
         if last is None or last.is_news(verdict, now_us, again_us):

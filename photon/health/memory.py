@@ -31,7 +31,9 @@ class Memory:
     latest: Mark | None = None
 
     def after(self, found: Vitals, pipeline: Pipeline) -> Memory:
-        """What is remembered after another look."""
+        """What is remembered after another look: the same, where it could not read the state."""
+        if found.growth.state_unreadable:
+            return self
         still = found.is_still(pipeline.shift.lease_duration.total_seconds())
         behind = found.unread_bytes > LIVE_BYTES
         before, latest = self._marks(found, microseconds(pipeline.health.window))

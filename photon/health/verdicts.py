@@ -40,15 +40,30 @@ BEHIND = "make shifts faster (limits.workers, more cores), or wait: live events 
 
 
 def judge(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeline) -> dict[str, Verdict]:
-    """The verdict on each promise (`PROMISES`); `memory` is that after this look."""
+    """The verdict on each promise (`PROMISES`); `memory` is that after this look.
+
+    Without a readable state there is none on what only the state tells: what was said last stays.
+    """
     if found.decision == "retired":  # for good: what it lacks is nobody's work any more
         return dict.fromkeys(_JUDGES, Verdict("ok", f"{datacenter} is retired, as people have decided"))
-    return {name: judges(datacenter, found, memory, pipeline) for name, judges in _JUDGES.items()}
+    judges = {
+        name: judge_one
+        for name, judge_one in _JUDGES.items()
+        if name in WITHOUT_STATE or not found.growth.state_unreadable
+    }
+    return {name: judge_one(datacenter, found, memory, pipeline) for name, judge_one in judges.items()}
 
 
 def _works(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeline) -> Verdict:
     if found.decision is not None:
         return Verdict("ok", f"{datacenter} is {found.decision}, as people have decided")
+    if found.growth.state_unreadable:
+        return Verdict(
+            "error",
+            f"{datacenter}: how far it is can't be told: {found.growth.state_unreadable}",
+            "as that says; usually rights, a mount, or a damaged state. Until then the checks of its lag, "
+            "backlog, records, losses and clock stay as they were",
+        )
     held = _held_back(datacenter, found, pipeline)
     if memory.still_since_us is None:
         return held or Verdict("ok", f"{datacenter} works, or has nothing to do")
@@ -277,9 +292,11 @@ _JUDGES: Mapping[str, Judge] = MappingProxyType(
         "verified": _verified,
     }
 )
+# What is judged where the state can't be read, too.
+WITHOUT_STATE = frozenset({"works", "waiting", "logs", "verified"})
 PROMISES: Mapping[str, str] = MappingProxyType(
     {
-        "works": "Somebody joins its logs, and it holds nothing for a dead datacenter.",
+        "works": "Somebody joins its logs, its state can be read, and nothing is held for a dead datacenter.",
         "waiting": "Its process waits for no lake, logs, disk or registry for long (`health.waiting`).",
         "logs": "There are files of both logs, and they can be read.",
         "lag": "It is not far behind its logs (`health.lag`).",

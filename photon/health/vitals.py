@@ -68,7 +68,10 @@ def _decision(pipeline: Pipeline, datacenter: str, found: Vitals) -> Decision | 
     is_old = found.verified is not None and found.now_us - found.verified.at_us >= microseconds(
         pipeline.health.unverified.warn
     )
-    lacks = bool(found.growth.problems or found.unverified_because or found.lost or is_old)
+    growth = found.growth
+    lacks = bool(
+        growth.problems or growth.state_unreadable or found.unverified_because or found.lost or is_old
+    )
     if found.is_still(pipeline.shift.lease_duration.total_seconds()) or (lacks and not found.lease.is_locked):
         with suppress(RegistryMismatch):  # its shift says why it can't run
             return decisions_of(pipeline).on(datacenter)

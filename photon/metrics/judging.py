@@ -60,7 +60,8 @@ class Judging:
         memory = self._memories.get(datacenter, Memory()).after(vitals, self._pipeline)
         self._memories[datacenter] = memory
         verdicts = judge(datacenter, vitals, memory, self._pipeline)
-        levels = {name: verdict.level for name, verdict in verdicts.items()}
+        before = self._found.get(datacenter, Judged({})).levels  # what could not be judged now stays
+        levels = {**before, **{name: verdict.level for name, verdict in verdicts.items()}}
         return Judged(levels, vitals.verified, self._budget(datacenter))
 
     def _budget(self, datacenter: str) -> Budget | None:

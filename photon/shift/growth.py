@@ -12,6 +12,7 @@ from photon.logs.discovery import FoundFile, Scan, signature_of
 from photon.logs.files import Side, TrackedFile
 from photon.logs.folders import watch_of
 from photon.pipeline.file import Pipeline
+from photon.state.damage import StateDamaged, damage_is_named
 from photon.state.database import StateUnavailable
 from photon.state.view import StateView, view_state
 
@@ -34,7 +35,8 @@ class Growth:
     signature: str  # of all log files: where it is the same, nothing has changed
     state: StateView = field(default_factory=StateView)
     lag_seconds: float | None = None  # now minus the watermark
-    problems: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()  # of the logs
+    state_unreadable: str = ""  # why; then `state` is empty, and what follows from it is not known
 
     @property
     def files(self) -> int:
@@ -52,15 +54,15 @@ class Growth:
 def growth_of(pipeline: Pipeline, datacenter: str, now_us: int) -> Growth:
     """Look at a datacenter. What can't be read is a problem that is named, not an error."""
     place = pipeline.datacenters[datacenter]
-    problems: list[str] = []
+    state, state_unreadable = StateView(), ""
     try:
-        state = view_state(place.state, now_us)
-    except (FormatTooNew, StateUnavailable) as error:
-        state = StateView()
-        problems.append(str(error))
+        with damage_is_named(place.state):
+            state = view_state(place.state, now_us)
+    except (FormatTooNew, StateDamaged, StateUnavailable) as error:
+        state_unreadable = str(error)
     primary = watch_of(place.logs, pipeline.primary.files).scan()
     foreign = watch_of(place.logs, pipeline.foreign.files).scan()
-    problems += [f"{problem.path}: {problem.reason}" for problem in primary.problems + foreign.problems]
+    problems = [f"{problem.path}: {problem.reason}" for problem in primary.problems + foreign.problems]
     return Growth(
         primary=_size(primary, state, "primary"),
         foreign=_size(foreign, state, "foreign"),
@@ -68,6 +70,7 @@ def growth_of(pipeline: Pipeline, datacenter: str, now_us: int) -> Growth:
         state=state,
         lag_seconds=state.lag_seconds(now_us),
         problems=tuple(dict.fromkeys(problems)),
+        state_unreadable=state_unreadable,
     )
 
 

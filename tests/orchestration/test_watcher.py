@@ -34,6 +34,7 @@ from photon.health.verdicts import PROMISES
 from photon.logs.files import LogFile, TrackedFile
 from photon.registry.open import close_registries
 from photon.shift.run import prepare, run_shift
+from photon.state.database import STATE_FILE
 from photon.state.dispatcher_state import DispatcherState
 from tests.orchestration.location import Location
 
@@ -287,3 +288,32 @@ def test_a_log_that_went_away_unread_is_red_until_a_person_acknowledges_it(
     )
     assert launch(location, instance, "acknowledgement", datacenter="east", dry_run=False)
     assert told(tick(location, instance, looks[-1].cursor))["east__nothing_lost"].passed
+
+
+def test_a_state_that_cannot_be_read_is_told_once_and_turns_no_red_check_green(
+    location: Location, instance: DagsterInstance
+) -> None:
+    log = LogFile(1, "foreign", "clicks/gone.log", 7, False, b"", 0, 20, b"h")
+    with closing(DispatcherState(location.state())) as state:
+        state.begin_epoch("clicks", "east", "e1", location.clock.now_us(), follows=False)
+        state.put_files([TrackedFile(log, 0, b"", False, 2048, 5, None, "gone")], lost_bytes=2048)
+    first = tick(location, instance)
+    database = location.state() / STATE_FILE
+    kept = database.read_bytes()
+    database.write_bytes(b"this is no database, " * 100)
+    spoilt = tick(location, instance, first.cursor)
+    assert not told(first)["east__nothing_lost"].passed
+    assert [name for name in told(spoilt) if name.startswith("east__")] == ["east__works"]
+    assert "is damaged" in str(told(spoilt)["east__works"].description)
+    keys = [AssetCheckKey(health_key(location.served), f"east__{name}") for name in ("works", "nothing_lost")]
+    now = define_asset_job("now", AssetSelection.checks(*keys))
+    checks = health_checks(location.served, "east")
+    done = (
+        Definitions(asset_checks=[checks], jobs=[now])
+        .resolve_job_def("now")
+        .execute_in_process(instance=instance)
+    )
+    assert [one.check_name for one in done.get_asset_check_evaluations()] == ["east__works"]
+    database.write_bytes(kept)
+    back = told(tick(location, instance, spoilt.cursor))
+    assert "east__nothing_lost" not in back, "it is red still, and was told"

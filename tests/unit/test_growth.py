@@ -132,7 +132,7 @@ def test_a_state_of_a_newer_photon_is_a_problem_that_is_named(world: World) -> N
     world.join()
     with closing(sqlite3.connect(world.state() / STATE_FILE)) as db, db:
         db.execute("UPDATE meta SET value = '99' WHERE key = 'format'")
-    assert "use the newer Photon" in look(world).problems[0]
+    assert "use the newer Photon" in look(world).state_unreadable
 
 
 def test_a_state_that_can_not_be_read_is_a_problem_and_everything_counts_as_unread(world: World) -> None:
@@ -140,5 +140,7 @@ def test_a_state_that_can_not_be_read_is_a_problem_and_everything_counts_as_unre
     world.state().mkdir(parents=True)
     (world.state() / "dispatcher.sqlite").write_bytes(b"this is no database, " * 100)
     growth = growth_of(world.pipeline, "east", NOON_US)
-    assert "dispatcher.sqlite" in growth.problems[0]
+    assert "dispatcher.sqlite is damaged" in growth.state_unreadable
+    assert "put a copy of the folder" in growth.state_unreadable
+    assert growth.problems == (), "its logs can be read"
     assert growth.primary.unread_bytes == growth.primary.bytes

@@ -10,7 +10,7 @@ import pytest
 
 from photon.clock import MICROSECONDS
 from photon.health.memory import Memory
-from photon.health.verdicts import PROMISES, Verdict, judge
+from photon.health.verdicts import PROMISES, WITHOUT_STATE, Verdict, judge
 from photon.health.vitals import Vitals
 from photon.health.watched import FRESH_SECONDS, Told, Watched, as_text, from_text, memory_beside
 from photon.join.outcomes import Counts
@@ -251,6 +251,35 @@ def test_what_is_lost_is_an_error_until_somebody_does_something(pipeline: Pipeli
 def test_events_of_the_future_tell_of_clocks(pipeline: Pipeline, ahead_seconds: int, level: str) -> None:
     state = {"watermark_us": NOW_US + ahead_seconds * MICROSECONDS}
     assert verdicts(pipeline, vitals(state=state))["clock"].level == level
+
+
+def unreadable(seconds: float, **more: Any) -> Vitals:
+    """A look that could not read the state: it finds none of it."""
+    found = vitals(seconds, GIB, state={"epoch": None}, **more)
+    return replace(found, growth=replace(found.growth, state_unreadable="the state x is damaged: put a copy"))
+
+
+def test_where_the_state_cannot_be_read_one_check_says_so_and_nothing_is_said_of_what_it_tells(
+    pipeline: Pipeline,
+) -> None:
+    found = verdicts(pipeline, vitals(0, lost=Losses({1: 2048})), unreadable(10))
+    assert found.keys() == WITHOUT_STATE
+    assert {name for name, one in found.items() if one.level != "ok"} == {"works"}
+    assert (found["works"].level, "the state x is damaged: put a copy" in found["works"].says) == (
+        "error",
+        True,
+    )
+
+
+def test_what_is_remembered_outlives_a_state_that_cannot_be_read(pipeline: Pipeline) -> None:
+    before = watched(pipeline, vitals(0, GIB, state=counts(9_000)))
+    assert before.memory.after(unreadable(7_000), pipeline) == before.memory
+    looks = [vitals(0, GIB, state=counts(9_000)), unreadable(1_000), vitals(3_000, GIB, lag=1e9)]
+    assert "50 min behind" in verdicts(pipeline, *looks)["lag"].says
+
+
+def test_of_a_datacenter_on_hold_a_state_that_cannot_be_read_is_no_alarm(pipeline: Pipeline) -> None:
+    assert verdicts(pipeline, unreadable(0, decision="on hold"))["works"].level == "ok"
 
 
 def report(hours_ago: float, *violations: dict[str, Any]) -> StoredReport:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import urllib.request
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -29,6 +31,8 @@ from photon.shift.measured import Measured
 from photon.shift.people import Decisions
 from photon.shift.stages import Orders, PlannedWork, Stages
 from photon.shift.status import DatacenterStatus, LogStatus
+from photon.state.database import STATE_FILE
+from photon.state.dispatcher_state import DispatcherState
 from photon.state.losses import Losses
 from photon.storage.delta import LakeUnavailable
 from photon.verification.stored_reports import StoredReport
@@ -150,6 +154,21 @@ def test_what_is_judged_is_looked_at_again_after_a_while_and_goes_by_earlier_loo
         world.clock.advance(seconds)
         levels.append(judging.judged(["east"])["east"].levels["works"])
     assert levels == ["ok", "ok", "warn", "error"], "nobody is at work, and since when is remembered"
+
+
+def test_what_a_state_that_can_not_be_read_tells_nothing_of_stays_as_it_was_judged(world: World) -> None:
+    world.clicks(("c", "q"))
+    world.join()
+    with closing(DispatcherState(world.state())) as state:
+        known = next(iter(state.files().values()))
+        state.put_files([replace(known, state="gone", size_bytes=known.size_bytes + 9)], lost_bytes=9)
+    judging = Judging(world.pipeline, world.clock)
+    before = judging.judged(["east"])["east"].levels
+    (world.state() / STATE_FILE).write_bytes(b"this is no database, " * 100)
+    world.clock.advance(EVERY_SECONDS)
+    after = judging.judged(["east"])["east"].levels
+    assert (before["nothing_lost"], before["works"]) == ("error", "ok")
+    assert (after["nothing_lost"], after["works"]) == ("error", "error")
 
 
 def test_a_lake_that_can_not_be_read_leaves_the_checks(
