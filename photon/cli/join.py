@@ -195,7 +195,7 @@ def _warned(pipeline: Any, name: str, counts: Any, complete: bool) -> int:
     from photon.shift.meant import told_of
 
     with expected_errors():
-        told = told_of(pipeline, name, counts)
+        told = told_of(pipeline, name, counts, complete)
     for each in told:
         log.warning("%s: %s", name, each)
     return NOT_MEANT if told and complete else DONE

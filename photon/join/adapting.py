@@ -169,9 +169,14 @@ def adapt_pairs(
     return Combined(combined.table, kept, filtered, failures, combined.tally)
 
 
+def may_skip(adapter: Adapter) -> bool:
+    """Whether an adapter has a say in what is skipped; all adapters' events without a key are."""
+    return type(adapter).skip is not Adapter.skip
+
+
 def skip_records(adapter: Adapter, foreign: RawRecords, pipeline: Pipeline) -> Skipped:
     """Ask the adapter which foreign records to pass over. A bad record fails alone."""
-    if type(adapter).skip is Adapter.skip or not len(foreign.raws):
+    if not may_skip(adapter) or not len(foreign.raws):
         return Skipped([])
     columns = columns_of(foreign, pipeline.foreign, pipeline.limits)
     skipped = skip_isolating_failures(adapter, columns.table)

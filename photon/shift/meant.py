@@ -10,14 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from photon.clock import microseconds
+from photon.join.adapting import adapter_of, may_skip
 from photon.logs.files import Side
 from photon.logs.folders import log_folder, watch_of
 from photon.pipeline.file import Pipeline
 from photon.pipeline.location import Location
+from photon.registry.operations.init import begin_anew
 from photon.state.view import open_view
 
-# What was read by wrong settings is not read again by itself.
-AGAIN = "then remove the folders lake and state of all datacenters, and join again"
 EVERYTHING, SHOWN_OTHERS = "**/*", 3
 # What becomes of a record alone whose primary event was found, here or elsewhere.
 MET = ("joined", "joined_elsewhere", "duplicates", "filtered", "missing")
@@ -40,13 +40,29 @@ class LogSeen:
         return f"{self.folder}/{self.glob}"
 
 
-def told_of(pipeline: Pipeline, datacenter: str, counts: Mapping[str, float]) -> list[str]:
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a datacenter's join met, beside its counts.
+
+    `overdue`: records that wait for a primary event although primary logs are read beyond them.
+    """
+
+    logs: tuple[LogSeen, ...]
+    overdue: int = 0
+    adapter_skips: bool = False  # whether it may pass over events that have a key
+    is_complete: bool = False  # whether no line may come any more
+
+
+def told_of(
+    pipeline: Pipeline, datacenter: str, counts: Mapping[str, float], is_complete: bool = False
+) -> list[str]:
     """What a datacenter's join can't have been meant to do, of its counts and its logs as they are now.
 
-    StateUnavailable, FormatTooNew.
+    AdapterNotFound, StateUnavailable, FormatTooNew.
     """
     overdue = 0 if _has_met(counts) else _overdue(pipeline, datacenter)
-    return not_meant(str(pipeline.file), counts, look_at_logs(pipeline, datacenter), overdue)
+    logs, adapter_skips = look_at_logs(pipeline, datacenter), may_skip(adapter_of(pipeline))
+    return not_meant(pipeline, counts, Seen(logs, overdue, adapter_skips, is_complete))
 
 
 def look_at_logs(pipeline: Pipeline, datacenter: str) -> tuple[LogSeen, ...]:
@@ -78,73 +94,105 @@ def _overdue(pipeline: Pipeline, datacenter: str) -> int:
         return state.waiting.count_for_primary(state.watermark_us - lateness_us)
 
 
-def not_meant(
-    pipeline_file: str, counts: Mapping[str, float], logs: tuple[LogSeen, ...], overdue: int = 0
-) -> list[str]:
-    """What can't have been meant, each with what was seen and what to look at; none if all is well.
-
-    `overdue`: records that wait for a primary event although primary logs are read beyond them.
-    """
+def not_meant(pipeline: Pipeline, counts: Mapping[str, float], seen: Seen) -> list[str]:
+    """What can't have been meant, each with what was seen and what to look at; none if all is well."""
     return [
-        *_nothing_to_read(pipeline_file, logs),
-        *_nothing_understood(pipeline_file, counts),
-        *_nothing_met(pipeline_file, counts, logs, overdue),
+        *_nothing_to_read(pipeline, seen.logs),
+        *(_nothing_read(pipeline, counts, seen.logs) if seen.is_complete else ()),
+        *_nothing_understood(pipeline, counts),
+        *_nothing_with_a_key(pipeline, counts, seen),
+        *_nothing_met(pipeline, counts, seen),
     ]
 
 
-def _nothing_to_read(pipeline_file: str, logs: tuple[LogSeen, ...]) -> list[str]:
+def _nothing_to_read(pipeline: Pipeline, logs: tuple[LogSeen, ...]) -> list[str]:
+    file = pipeline.file
     told = [
-        f"the folder of logs {log.folder} is {log.problem}; "
-        f"look at `logs` of its datacenter in {pipeline_file}"
+        f"the folder of logs {log.folder} is {log.problem}; look at `logs` of its datacenter in {file}"
         for log in logs
         if log.problem is not None
     ]
     for log in logs:
         if not log.files and log.problem is None:
             others = f". The folder has {', '.join(log.others)}" if log.others else ""
-            told.append(f"no file matches {log.place}; look at `{log.side}.files` in {pipeline_file}{others}")
+            told.append(f"no file matches {log.place}; look at `{log.side}.files` in {file}{others}")
         elif log.unread:
             told.append(
-                f"none of the files that match {log.place} could be read; the warnings of this run say why. "
-                f"Mend the files, or `{log.side}.files` in {pipeline_file}"
+                f"none of the files that match {log.place} could be read: the warnings of this run say why, "
+                f"or they have no line below their header. Mend the files, or `{log.side}.files` in {file}"
             )
     return list(dict.fromkeys(told))  # both logs are in one folder
 
 
-def _nothing_understood(pipeline_file: str, counts: Mapping[str, float]) -> list[str]:
-    told = []
-    if counts["primary_dead_letters"] and not counts["primary"]:
-        told.append(
-            f"all {counts['primary_dead_letters']:,} primary lines are dead letters; "
-            f"photon dead-letters {pipeline_file} has the reasons. Mend `primary` in {pipeline_file}, {AGAIN}"
-        )
-    if counts["foreign"] and counts["dead_letters"] == counts["foreign"]:
-        told.append(
-            f"all {counts['foreign']:,} foreign lines are dead letters; "
-            f"photon dead-letters {pipeline_file} has the reasons. Mend `foreign` in {pipeline_file}, {AGAIN}"
-        )
-    return told
+def _nothing_read(pipeline: Pipeline, counts: Mapping[str, float], logs: tuple[LogSeen, ...]) -> list[str]:
+    if pipeline.new_epoch_reads_from == "now":  # what is there may have been passed over
+        return []
+    lines = {
+        "primary": counts["primary"] + counts["primary_dead_letters"],
+        "foreign": counts["foreign"],
+    }
+    return [
+        f"not one line is in the files that match {log.place}. Put its lines there, "
+        f"or mend `{log.side}.files` in {pipeline.file}, and join again"
+        for log in logs
+        if log.files and not log.unread and not lines[log.side]
+    ]
 
 
-def _nothing_met(
-    pipeline_file: str, counts: Mapping[str, float], logs: tuple[LogSeen, ...], overdue: int
-) -> list[str]:
-    if _has_met(counts) or not (counts["unjoinable"] + overdue and counts["primary"]):
+def _nothing_understood(pipeline: Pipeline, counts: Mapping[str, float]) -> list[str]:
+    all_of = (
+        ("primary", counts["primary_dead_letters"], counts["primary_dead_letters"] + counts["primary"]),
+        ("foreign", counts["dead_letters"], counts["foreign"]),
+    )
+    return [
+        f"all {lines:,} {side} lines are dead letters; photon dead-letters {pipeline.file} has the reasons. "
+        f"Mend `{side}` in {pipeline.file}, {_again(pipeline)}"
+        for side, dead_letters, lines in all_of
+        if lines and dead_letters == lines
+    ]
+
+
+def _nothing_with_a_key(pipeline: Pipeline, counts: Mapping[str, float], seen: Seen) -> list[str]:
+    skipped, dead_letters = counts["skipped"], counts["dead_letters"]
+    if not skipped or skipped + dead_letters != counts["foreign"]:
+        return []
+    columns = ", ".join(pipeline.foreign.key)
+    none_has = f"none has the key `{columns}` (`foreign.key`)"
+    because = f"{none_has}, or the adapter {pipeline.adapter} skips it" if seen.adapter_skips else none_has
+    other = f", the other {dead_letters:,} are dead letters" if dead_letters else ""
+    mend = "`foreign.key` or the adapter" if seen.adapter_skips else "`foreign.key`"
+    return [
+        f"all {skipped:,} foreign lines that could be read were skipped{other}: {because}; "
+        f"{_which_match(seen.logs)}. Mend {mend} in {pipeline.file}, {_again(pipeline)}"
+    ]
+
+
+def _nothing_met(pipeline: Pipeline, counts: Mapping[str, float], seen: Seen) -> list[str]:
+    if _has_met(counts) or not (counts["unjoinable"] + seen.overdue and counts["primary"]):
         return []
     unmet = [
         f"{count:,} foreign events {what}"
         for count, what in (
             (counts["unjoinable"], "were given up"),
-            (overdue, "wait, though primary logs are read beyond them"),
+            (seen.overdue, "wait, though primary logs are read beyond them"),
         )
         if count
     ]
-    places = " ".join(shlex.quote(log.place) for log in logs)
     return [
         f"no key matches: {' and '.join(unmet)}, and {counts['primary']:,} primary events were read; "
-        f"photon init --dry-run {places} says which columns match. Mend "
-        f"`primary.id` and `foreign.key` in {pipeline_file}, {AGAIN}"
+        f"{_which_match(seen.logs)}. Mend `primary.id` and `foreign.key` in {pipeline.file}, "
+        f"{_again(pipeline)}"
     ]
+
+
+def _which_match(logs: tuple[LogSeen, ...]) -> str:
+    places = " ".join(shlex.quote(log.place) for log in logs)
+    return f"photon init --dry-run {places} says which columns match"
+
+
+def _again(pipeline: Pipeline) -> str:
+    # What was read by wrong settings is not read again by itself.
+    return f"then begin anew: {begin_anew(pipeline)}; and join again"
 
 
 def _has_met(counts: Mapping[str, float]) -> bool:

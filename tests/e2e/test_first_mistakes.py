@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-import shutil
+import re
+import shlex
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -70,9 +72,10 @@ def joined(file: Path) -> Any:
     return json.loads(done.stdout)["here"]["joined"]
 
 
-def begin_anew(folder: Path) -> None:
-    for name in ("lake", "state"):
-        shutil.rmtree(folder / name)
+def begin_anew(told: str) -> None:
+    """Run the command that a message names."""
+    (command,) = set(re.findall("rm -rf [^;]*", told))
+    subprocess.run(shlex.split(command), check=True)
 
 
 def test_a_wrong_unit_of_times_is_told_and_mended_by_what_the_messages_name(folder: Path) -> None:
@@ -88,7 +91,7 @@ def test_a_wrong_unit_of_times_is_told_and_mended_by_what_the_messages_name(fold
     assert refused.exit_code == 3
     for place in (f"{folder}/lake/here", f"{folder}/state/here", f"{folder}/state/registry"):
         assert place in refused.stderr  # the remedy for a local registry: not photon registry init
-    begin_anew(folder)
+    begin_anew(done.stderr)
     assert joined(file) == 2
 
 
@@ -112,8 +115,24 @@ def test_a_key_that_never_matches_is_found_by_the_command_that_the_message_names
     assert looked.exit_code == 0, looked.output
     assert "key: query" in looked.stdout
     written(folder)
-    assert "then remove the folders lake and state" in done.stderr
-    begin_anew(folder)
+    begin_anew(done.stderr)
+    assert joined(file) == 2
+
+
+def test_a_key_that_no_line_has_is_found_by_the_command_that_the_message_names(folder: Path) -> None:
+    clicks = [{"click": f"c{n}", "query": f"q{n}", "at": f"2026-01-31T10:00:0{n + 4}Z"} for n in (1, 2)]
+    logs = folder / "logs"
+    (logs / "clicks.jsonl").write_text("".join(f"{json.dumps(click)}\n" for click in clicks))
+    lines = {"files": "clicks.jsonl", "format": "jsonl"}
+    file = written(folder, foreign={**lines, "key": "qury"})
+    done = photon("join", file, "--complete", "--engine", "local")
+    assert done.exit_code == 5
+    assert "all 2 foreign lines that could be read were skipped" in done.stderr
+    assert f"photon init --dry-run {logs}/queries.csv {logs}/clicks.jsonl" in done.stderr
+    looked = photon("init", "--dry-run", logs / "queries.csv", logs / "clicks.jsonl")
+    assert "key: query" in looked.stdout
+    written(folder, foreign=lines)
+    begin_anew(done.stderr)
     assert joined(file) == 2
 
 

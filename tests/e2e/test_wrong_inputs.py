@@ -111,7 +111,10 @@ WRONG: list[tuple[str, Spoil, str, int, tuple[str, ...]]] = [
     ("folder that is missing", setting("datacenters.here.logs", "lgs"), JOIN, 5, ("/lgs is not a folder that can be read", "look at `logs` of its datacenter")),
     ("file in place of a folder", setting("datacenters.here.logs", "logs/q/a.csv"), JOIN, 5, ("a.csv is not a folder that can be read", "look at `logs`")),
     ("no key that matches", setting("foreign.key", "rank"), JOIN, 5, ("no key matches: 2 foreign events", "photon init --dry-run", "Mend `primary.id` and `foreign.key`")),
-    ("another unit of times", setting("foreign.time_unit", "s"), JOIN, 5, ("all 2 foreign lines are dead letters", "photon dead-letters", "then remove the folders lake and state")),
+    ("key that no line has", lambda f, v: (clicks('{"click": "c1", "query": "q1", "at": "2026-01-31T10:00:05Z"}\n')(f, v), setting("foreign.format", "jsonl")(f, v), setting("foreign.key", "qury")(f, v)), JOIN, 5, ("all 1 foreign lines that could be read were skipped", "none has the key `qury`", "photon init --dry-run", "Mend `foreign.key`", "then begin anew: rm -rf /")),
+    ("header alone", clicks(CLICKS.partition("\n")[0] + "\n"), JOIN, 5, ("none of the files that match", "no line below their header", "Mend the files, or `foreign.files`")),
+    ("empty file", clicks(""), JOIN, 5, ("not one line is in the files that match", "logs/c/*", "mend `foreign.files`")),
+    ("another unit of times", setting("foreign.time_unit", "s"), JOIN, 5, ("all 2 foreign lines are dead letters", "photon dead-letters", "then begin anew: rm -rf /", "/lake/here /", "/state/registry; and join again")),
     # -- words of commands
     ("no such file", nothing, "status missing.yaml", 2, ("missing.yaml: cannot be read", "expected a pipeline file", "photon init")),
     ("no such datacenter", nothing, f"{JOIN} -d ther", 2, ("no datacenter 'ther'", "expected one of: here")),

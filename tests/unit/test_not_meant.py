@@ -9,17 +9,36 @@ import pytest
 
 from photon.clock import MICROSECONDS
 from photon.join.outcomes import OUTCOME_CLASSES
-from photon.pipeline.file import load_pipeline
-from photon.shift.meant import LogSeen, look_at_logs, not_meant, told_of
+from photon.pipeline.file import Pipeline, load_pipeline
+from photon.shift.meant import LogSeen, Seen, look_at_logs, not_meant, told_of
 from photon.state.view import view_state
 from tests.simulation.world import NOON_US, World
 
 LOGS = (LogSeen("primary", "logs", "q/*.csv", 3, None), LogSeen("foreign", "logs", "c/*.csv", 2, None))
 
+CSV = {"format": "csv", "time": "at"}
+PIPELINE = Pipeline(
+    name="a",
+    file=Path("p.yaml"),
+    datacenters={
+        "east": {"logs": Path("logs"), "lake": Path("my lake"), "state": Path("state/east")},
+        "west": {"logs": Path("logs"), "lake": "s3://bucket/west", "state": Path("state/west")},
+    },
+    primary={"files": "q/*.csv", "id": "q", **CSV},
+    foreign={"files": "c/*.csv", "id": "c", "key": "q", **CSV},
+)
 
-def told(logs: tuple[LogSeen, ...] = LOGS, overdue: int = 0, **counts: int) -> list[str]:
+
+def told(
+    logs: tuple[LogSeen, ...] = LOGS,
+    overdue: int = 0,
+    pipeline: Pipeline = PIPELINE,
+    adapter_skips: bool = False,
+    is_complete: bool = False,
+    **counts: int,
+) -> list[str]:
     none = dict.fromkeys([*OUTCOME_CLASSES, "foreign", "primary", "primary_dead_letters"], 0)
-    return not_meant("p.yaml", {**none, **counts}, logs, overdue)
+    return not_meant(pipeline, {**none, **counts}, Seen(logs, overdue, adapter_skips, is_complete))
 
 
 @pytest.mark.parametrize(
@@ -29,6 +48,7 @@ def told(logs: tuple[LogSeen, ...] = LOGS, overdue: int = 0, **counts: int) -> l
         {"foreign": 9, "primary": 9, "joined_elsewhere": 1, "unjoinable": 8},
         {"foreign": 9, "primary": 9, "filtered": 1, "unjoinable": 8},
         {"foreign": 9, "primary": 9, "dead_letters": 8, "filtered": 1},
+        {"foreign": 9, "primary": 9, "skipped": 8, "pending": 1},
         {"foreign": 0, "primary": 9},
     ],
     ids=[
@@ -36,6 +56,7 @@ def told(logs: tuple[LogSeen, ...] = LOGS, overdue: int = 0, **counts: int) -> l
         "joined elsewhere",
         "a pair that the adapter dropped",
         "some dead letters",
+        "some without a key",
         "no click yet",
     ],
 )
@@ -102,3 +123,52 @@ def test_files_of_which_none_could_ever_be_read_are_told_of() -> None:
     (only,) = told((LOGS[0], replace(LOGS[1], unread=2)), primary=9)
     assert only.startswith("none of the files that match logs/c/*.csv could be read")
     assert only.endswith("Mend the files, or `foreign.files` in p.yaml")
+
+
+def test_foreign_lines_of_which_none_has_a_key_are_told_with_the_command_that_says_which_match() -> None:
+    (only,) = told(foreign=50, skipped=50, primary=9)
+    assert "all 50 foreign lines that could be read were skipped: " in only
+    assert "none has the key `q` (`foreign.key`)" in only
+    assert "photon init --dry-run 'logs/q/*.csv' 'logs/c/*.csv'" in only
+    assert "Mend `foreign.key` in p.yaml" in only
+
+
+def test_beside_lines_without_a_key_dead_letters_are_told() -> None:
+    (only,) = told(foreign=50, skipped=47, dead_letters=3, primary=9)
+    assert "all 47 foreign lines that could be read were skipped, the other 3 are dead letters" in only
+
+
+def test_an_adapter_that_may_have_skipped_all_is_named() -> None:
+    (only,) = told(foreign=50, skipped=50, primary=9, adapter_skips=True)
+    assert "or the adapter photon.adapters:merge_columns skips it" in only
+    assert "Mend `foreign.key` or the adapter" in only
+
+
+def test_a_log_without_a_line_is_told_of_once_no_line_may_come() -> None:
+    assert told(foreign=0, primary=9) == []
+    (only,) = told(foreign=0, primary=9, is_complete=True)
+    assert only.startswith("not one line is in the files that match logs/c/*.csv")
+    (only,) = told(foreign=9, pending=9, is_complete=True)
+    assert only.startswith("not one line is in the files that match logs/q/*.csv")
+    assert told(primary_dead_letters=1, primary=1, foreign=9, pending=9, is_complete=True) == []
+
+
+def test_what_an_epoch_that_begins_now_has_passed_over_is_not_missed() -> None:
+    begins_now = PIPELINE.model_copy(update={"new_epoch_reads_from": "now"})
+    assert told(pipeline=begins_now, is_complete=True) == []
+
+
+def test_the_command_that_begins_anew_names_the_folders_of_all_datacenters() -> None:
+    (only,) = told(foreign=2, dead_letters=2)
+    assert only.endswith(
+        "then begin anew: rm -rf 'my lake' state/east state/west state/registry; "
+        "remove all below s3://bucket/west; and join again"
+    )
+
+
+def test_a_registry_of_ones_own_is_left_to_what_it_knows() -> None:
+    endpoints = PIPELINE.registry.model_validate({"endpoints": [{"url": "http://127.0.0.1:8000"}]})
+    (only,) = told(pipeline=PIPELINE.model_copy(update={"registry": endpoints}), foreign=2, dead_letters=2)
+    assert "state/registry" not in only
+    assert "give the pipeline a new `name`" in only
+    assert "photon registry init p.yaml; and join again" in only

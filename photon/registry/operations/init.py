@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import shlex
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 
 from photon.clock import Clock, SystemClock
 from photon.errors import UserError
@@ -103,7 +105,7 @@ def _checked(
     if register.settings_hash != settings_hash(pipeline):
         raise RegistryMismatch(
             f"{where} was made with other settings of ids and times: it would not know what is joined."
-            f" Put those settings back; or begin anew, with everything joined again: {_anew(pipeline)}"
+            f" Put those settings back; or begin anew, with everything joined again: {begin_anew(pipeline)}"
         )
     if register.shard_hash != SHARD_HASH:
         raise RegistryMismatch(
@@ -113,13 +115,26 @@ def _checked(
     return address
 
 
-def _anew(pipeline: Pipeline) -> str:
-    """What to do to begin without the registry that is there."""
-    places = pipeline.datacenters.values()
-    folders = ", ".join(str(folder) for place in places for folder in (place.lake, place.state))
-    if pipeline.registry.endpoints == "local":
-        return f"remove lakes, states and registry, together: {folders}, {pipeline.registry_folder}"
-    return f"give it a new name and new lakes, and make its registry: photon registry init {pipeline.file}"
+def begin_anew(pipeline: Pipeline) -> str:
+    """What to do so that everything is joined again: what to remove, as a command, and what else."""
+    is_local = pipeline.registry.endpoints == "local"
+    places = [
+        place
+        for each in pipeline.datacenters.values()
+        for place in (each.lake, each.state, each.work)
+        if place is not None
+    ]
+    folders = [place for place in places if isinstance(place, Path)]
+    folders += [pipeline.registry_folder] if is_local else []
+    # Forced: a datacenter that never ran has no folders.
+    steps = [f"rm -rf {' '.join(shlex.quote(str(folder)) for folder in folders)}"]
+    steps += [f"remove all below {place}" for place in places if not isinstance(place, Path)]
+    if not is_local:
+        steps.append(
+            "give the pipeline a new `name`, since its registry keeps what was joined, and make that one's: "
+            f"photon registry init {shlex.quote(str(pipeline.file))}"
+        )
+    return "; ".join(steps)
 
 
 # -- asking
