@@ -1,13 +1,13 @@
 """The sensors that tell users' functions of what fails, goes on or is over: one for each pipeline file.
 
 A file that can't be read has its sensor too, which knows the function of the last time that it could be read.
-What is seen, and of what, belongs to `seen`.
+What is seen, and of what, belongs to `seen`; calling the function to `telling`.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -24,16 +24,15 @@ from dagster import (
 from assets.pipeline_files import FOLDER, file_key
 from assets.run_history import PRUNING_JOB
 from orchestration.seen import Scope, failed_runs, standing
+from orchestration.telling import CALL_SECONDS, Calls
 from photon.clock import MICROSECONDS, Clock, SystemClock, microseconds
-from photon.health.alerts import Alert, Hook, Told, load_hook, news, told_after
+from photon.health.alerts import Alert, Told, load_hook, news, told_after
 from photon.pipeline.file import Pipeline, PipelineError, load_pipeline
 from resources.environment import LocationSettings
 
 TICK_SECONDS = 10
-CURSOR_FORMAT = 2
+CURSOR_FORMAT = 3
 MOST_RUNS = 1_000  # are remembered: more than fail while Dagster stores the end of one
-# Dagster ends a tick after 60 s, and what it has told would be told again. The last call needs time too.
-TELLING_SECONDS = 20
 SENSOR = "alerts"
 
 
@@ -56,32 +55,47 @@ class HookName:
 
 @dataclass(frozen=True)
 class Cursor:
-    """What was told, and to whom. Times are in seconds since 1970."""
+    """What was told of a file, and to whom. Times are in seconds since 1970."""
 
+    file: str  # its path: names move from file to file when PHOTON_PIPELINES changes
     since: float  # the first look: older failures are nobody's news
     runs_until: float  # the last look at failed runs
     told: Mapping[str, Told] = field(default_factory=dict)  # of checks, tables, sensors and schedules
     runs: tuple[str, ...] = ()  # those that were told
+    failed: tuple[str, ...] = ()  # the keys of alerts that the function did not take
     hook: HookName | None = None  # as the file was last read
 
     @classmethod
-    def from_text(cls, text: str | None, now: float) -> Cursor:
-        """As it was stored. The first one tells nothing of runs that failed before."""
+    def from_text(cls, text: str | None, file: str, now: float) -> Cursor:
+        """As it was stored. The first one of a file tells nothing of runs that failed before."""
         stored: dict[str, Any] = json.loads(text) if text else {}
-        if stored.pop("format", None) != CURSOR_FORMAT:
-            return cls(now, now)
+        if stored.pop("format", None) != CURSOR_FORMAT or stored["file"] != file:
+            return cls(file, now, now)
         told = {key: Told(**one) for key, one in stored.pop("told").items()}
-        hook, runs = stored.pop("hook"), tuple(stored.pop("runs"))
-        return cls(**stored, told=told, runs=runs, hook=HookName(**hook) if hook else None)
+        hook, runs, failed = (stored.pop(name) for name in ("hook", "runs", "failed"))
+        named = HookName(**hook) if hook else None
+        return cls(**stored, told=told, runs=tuple(runs), failed=tuple(failed), hook=named)
 
     def as_text(self) -> str:
         return json.dumps({"format": CURSOR_FORMAT, **asdict(self)})
 
+    def after(self, done: Iterable[Alert], now_us: int) -> Cursor:
+        """What to remember once these were told."""
+        runs = [alert for alert in done if alert.kind == "run"]
+        others = [alert for alert in done if alert.kind != "run"]
+        return replace(
+            self,
+            told=told_after(others, self.told, now_us),
+            runs=(*(alert.run for alert in runs), *self.runs)[:MOST_RUNS],
+        )
 
-def alerts_sensor(file: str, at_load: LocationSettings, clock: Clock | None = None) -> SensorDefinition:
-    """The sensor of a pipeline file. A hook that raises fails the tick, and the next one tells it again."""
+
+def alerts_sensor(
+    file: str, at_load: LocationSettings, clock: Clock | None = None, call_seconds: float = CALL_SECONDS
+) -> SensorDefinition:
+    """The sensor of a pipeline file. What its function does not take is told again at the next tick."""
     clock, name = clock or SystemClock(), at_load.file_names()[file]
-    of_file = scope_of(file, at_load)
+    of_file, calls = scope_of(file, at_load), Calls(clock, call_seconds)
 
     @sensor(
         name=sensor_name(name),
@@ -91,7 +105,7 @@ def alerts_sensor(file: str, at_load: LocationSettings, clock: Clock | None = No
     )
     def alerts(context: SensorEvaluationContext) -> SensorResult:
         now_us = clock.now_us()
-        cursor = Cursor.from_text(context.cursor, now_us / MICROSECONDS)
+        cursor = Cursor.from_text(context.cursor, file, now_us / MICROSECONDS)
         try:
             named, is_right = HookName.of(load_pipeline(file)), True
         except PipelineError:  # its check is one of those that are told
@@ -99,34 +113,24 @@ def alerts_sensor(file: str, at_load: LocationSettings, clock: Clock | None = No
         if named is None:
             return SensorResult(skip_reason=SkipReason(f"{file} names no alerts.hook"))
         hook, scope = load_hook(named.spec, Path(named.folder)), replace(of_file, name=named.pipeline)
+        before = cursor.after(calls.ended_late(), now_us)
         # Every sensor of a file that can't be read fails: its check says why, once.
         seen = standing(context, scope, with_ticks=is_right)
-        fresh = news(seen, cursor.told, now_us, named.again_us)
-        failed = failed_runs(context.instance, scope, cursor.runs_until, cursor.since, cursor.runs)
-        done = tell(hook, [*fresh, *failed], clock)
-        is_all = len(done) == len(fresh) + len(failed)
-        after = Cursor(
-            cursor.since,
-            now_us / MICROSECONDS if is_all else cursor.runs_until,
-            told_after((alert for alert in done if alert.kind != "run"), cursor.told, now_us),
-            (*(alert.run for alert in done if alert.kind == "run"), *cursor.runs)[:MOST_RUNS],
-            named,
+        fresh = news(seen, before.told, now_us, named.again_us)
+        runs = failed_runs(context.instance, scope, before.runs_until, before.since, before.runs)
+        # What was not taken comes last: a function that hangs for one alert is told the others first.
+        found = calls.tell(hook, sorted([*fresh, *runs], key=lambda alert: alert.key in before.failed))
+        after = replace(before.after(found.done, now_us), failed=tuple(sorted(found.failed)), hook=named)
+        if len(found.done) == len(fresh) + len(runs):
+            after = replace(after, runs_until=now_us / MICROSECONDS)
+        if found.failed and after == cursor:  # a tick that fails stores nothing, so here it forgets nothing
+            raise next(iter(found.failed.values()))
+        says = [*(alert.title for alert in found.done), *map(str, found.failed.values())]
+        return SensorResult(
+            skip_reason=SkipReason("; ".join(says) or "nothing is new"), cursor=after.as_text()
         )
-        says = "; ".join(alert.title for alert in done) or "nothing is new"
-        return SensorResult(skip_reason=SkipReason(says), cursor=after.as_text())
 
     return alerts
-
-
-def tell(hook: Hook, alerts: Sequence[Alert], clock: Clock) -> list[Alert]:
-    """Call the function for as many alerts as fit into a tick, and return these."""
-    began_us, done = clock.elapsed_us(), []
-    for alert in alerts:
-        if clock.elapsed_us() - began_us >= TELLING_SECONDS * MICROSECONDS:
-            break
-        hook(alert)
-        done.append(alert)
-    return done
 
 
 def sensor_name(file_name: str) -> str:

@@ -76,12 +76,15 @@ class LocationSettings:
     keep_runs_days: float = 3.0  # runs that ended longer ago are pruned
     spark_master: str | None = None  # None: this machine, as `jobs.session` has it
     not_served: tuple[NotServed, ...] = ()
+    files: tuple[str, ...] = ()  # of both, as PHOTON_PIPELINES has them
 
     def file_names(self) -> dict[str, str]:
-        """What Dagster calls each pipeline file, by its path: the same whether it can be read or not."""
-        paths = [*(str(one.pipeline.file) for one in self.served), *(one.file for one in self.not_served)]
+        """What Dagster calls each pipeline file, by its path: the same whether it can be read or not.
+
+        A file that is added behind the others changes no name of theirs.
+        """
         names: dict[str, str] = {}
-        for path in sorted(paths):
+        for path in self.files:
             stem = _file_name(path)
             candidates = chain([stem], (f"{stem}_{number}" for number in count(2)))
             names[path] = next(name for name in candidates if name not in names.values())
@@ -112,22 +115,27 @@ def location_settings(environ: Mapping[str, str] = os.environ) -> LocationSettin
             "examples/search_clicks/pipeline.yaml",
             PIPELINES,
         )
-    loaded, wrong = _load_all(files)
-    served, colliding = _beside_one_another(
-        _with_datacenters(loaded, environ.get(DATACENTERS, ""), not wrong)
-    )
-    not_served = (*wrong, *colliding)
+    paths = _paths(files)
+    loaded, wrong = _load_all(paths)
+    chosen, elsewhere = _with_datacenters(loaded, environ.get(DATACENTERS, ""), not wrong)
+    served, colliding = _beside_one_another(chosen)
+    not_served = (*wrong, *elsewhere, *colliding)
     for one in not_served:
         log.error("%s: %s", PIPELINES, one)
     days, master = _keep_runs_days(environ), environ.get(SPARK_MASTER) or None
-    return LocationSettings(served, days, master, not_served)
+    return LocationSettings(served, days, master, not_served, paths)
 
 
-def _load_all(files: str) -> tuple[list[Pipeline], list[NotServed]]:
-    """The pipelines whose files are right, and those whose are not."""
-    paths = [str(Path(path).absolute()) for path in files.split(":") if path]
+def _paths(files: str) -> tuple[str, ...]:
+    """The pipeline files, in their order."""
+    paths = tuple(str(Path(path).absolute()) for path in files.split(":") if path)
     if len(set(paths)) < len(paths):
         raise EnvironmentMistake(PIPELINES, files, "each pipeline file once")
+    return paths
+
+
+def _load_all(paths: Sequence[str]) -> tuple[list[Pipeline], list[NotServed]]:
+    """The pipelines whose files are right, and those whose are not."""
     pipelines: list[Pipeline] = []
     wrong: list[NotServed] = []
     for path in paths:
@@ -140,8 +148,8 @@ def _load_all(files: str) -> tuple[list[Pipeline], list[NotServed]]:
 
 def _with_datacenters(
     pipelines: Sequence[Pipeline], datacenters: str, all_loaded: bool
-) -> list[ServedPipeline]:
-    """The pipelines with those of their datacenters that are named; all of them if none is."""
+) -> tuple[list[ServedPipeline], list[NotServed]]:
+    """The pipelines with those of their datacenters that are named, all if none is; and those without any."""
     known = {name for pipeline in pipelines for name in pipeline.datacenters}
     named = {name.strip() for name in datacenters.split(",")} if datacenters else known
     if all_loaded and not named <= known:
@@ -151,7 +159,16 @@ def _with_datacenters(
         ServedPipeline(pipeline, tuple(name for name in pipeline.datacenters if name in named))
         for pipeline in pipelines
     ]
-    return [served for served in chosen if served.datacenters]
+    elsewhere = [
+        NotServed(
+            str(pipeline.file),
+            f"{DATACENTERS}={datacenters!r} names none of its datacenters: expected one of "
+            f"{', '.join(pipeline.datacenters)}; name one, or leave the file out of {PIPELINES}",
+        )
+        for pipeline in pipelines
+        if not named & set(pipeline.datacenters)
+    ]
+    return [one for one in chosen if one.datacenters], elsewhere
 
 
 def _beside_one_another(

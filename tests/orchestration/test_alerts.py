@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import sys
+import threading
+from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -29,8 +33,9 @@ from dagster_shared.error import SerializableErrorInfo
 from assets.health import health_key
 from assets.pipeline_files import evaluation, problems_now
 from assets.run_history import PRUNING_JOB
-from orchestration.alerts import alerts_sensor, tell
+from orchestration.alerts import alerts_sensor
 from orchestration.definitions import build_defs
+from orchestration.telling import Calls, NotTold
 from photon.clock import Clock
 from photon.health.alerts import Alert, HookNotFound
 from photon.testing.manual_clock import ManualClock
@@ -42,7 +47,8 @@ import json
 from pathlib import Path
 
 def tell(alert):
-    if (Path(__file__).parent / "broken").exists():
+    broken = Path(__file__).parent / "broken"  # the check that can't be told
+    if broken.exists() and alert.subject.endswith(broken.read_text()):
         raise ConnectionError("the pager does not answer")
     with (Path(__file__).parent / "told").open("a") as file:
         file.write(json.dumps(alert.as_dict()) + "\\n")
@@ -86,12 +92,17 @@ def titles(location: Location) -> list[str]:
 
 
 def evaluate(
-    location: Location, instance: DagsterInstance, passed: bool, severity: str = "ERROR", says: str = "says"
+    location: Location,
+    instance: DagsterInstance,
+    passed: bool,
+    severity: str = "ERROR",
+    says: str = "says",
+    check: str = "east__works",
 ) -> None:
     instance.report_runless_asset_event(
         AssetCheckEvaluation(
             asset_key=health_key(location.served),
-            check_name="east__works",
+            check_name=check,
             passed=passed,
             severity=AssetCheckSeverity[severity],
             description=says,
@@ -264,18 +275,96 @@ def test_what_a_function_failed_to_tell_is_told_at_the_next_tick(
     cursor = tick(location, instance).cursor
     evaluate(location, instance, passed=False)
     (location.folder / "broken").touch()
-    with pytest.raises(ConnectionError, match="the pager does not answer"):
+    cursor = tick(location, instance, cursor).cursor
+    with pytest.raises(NotTold, match="ConnectionError: the pager does not answer"):
         tick(location, instance, cursor)
     (location.folder / "broken").unlink()
     tick(location, instance, cursor)
     assert titles(location) == ["[ERROR] clicks: health east__works"]
 
 
+def test_an_alert_for_which_the_function_raises_keeps_no_other_from_being_told_once(
+    location: Location, instance: DagsterInstance
+) -> None:
+    cursor = tick(location, instance).cursor
+    checks = ["east__clock", "east__dead_letters", "east__lag", "east__works"]
+    for check in checks:
+        evaluate(location, instance, passed=False, check=check)
+    (location.folder / "broken").write_text("dead_letters")
+    found = tick(location, instance, cursor)
+    assert "raised for '[ERROR] clicks: health east__dead_letters'" in (found.skip_message or "")
+    for _ in range(2):
+        with pytest.raises(NotTold, match="ConnectionError: the pager does not answer"):
+            tick(location, instance, found.cursor)
+    assert sorted(one["subject"] for one in told(location)) == [
+        "health east__clock",
+        "health east__lag",
+        "health east__works",
+    ]
+
+
+class SlowHook:
+    def __init__(self) -> None:
+        self.called: list[str] = []
+        self.may_return = threading.Event()
+
+    def __call__(self, alert: Alert) -> None:
+        self.called.append(alert.title)
+        self.may_return.wait()
+
+
+@pytest.fixture
+def slow_hook(monkeypatch: pytest.MonkeyPatch) -> Iterator[SlowHook]:
+    """A function that returns once the test lets it."""
+    hook = SlowHook()
+    module = ModuleType("slow_hook")
+    module.tell = hook  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "slow_hook", module)
+    yield hook
+    hook.may_return.set()
+
+
+def test_a_function_that_hangs_is_not_called_again_and_was_told_if_it_returns_after_all(
+    tmp_path: Path, instance: DagsterInstance, slow_hook: SlowHook
+) -> None:
+    location = Location(tmp_path, more="alerts: {hook: 'slow_hook:tell'}\n")
+    sensor = alerts_sensor(str(location.file), location.settings, call_seconds=0.05)
+
+    def tick(cursor: str | None) -> SensorExecutionData:
+        return sensor.evaluate_tick(build_sensor_context(instance, cursor, definitions=location.defs))
+
+    for check in ("east__lag", "east__works"):
+        evaluate(location, instance, passed=False, check=check)
+    first = tick(None)
+    assert "alerts.hook has not returned" in (first.skip_message or "")
+    with pytest.raises(NotTold, match=r"has not returned .* is not called until it has"):
+        tick(first.cursor)
+    assert len(slow_hook.called) == 1
+    slow_hook.may_return.set()
+    (hanging,) = (one for one in threading.enumerate() if one.name == "alerts.hook")
+    hanging.join()
+    tick(first.cursor)
+    assert sorted(slow_hook.called) == [
+        "[ERROR] clicks: health east__lag",
+        "[ERROR] clicks: health east__works",
+    ]
+
+
+def test_a_file_that_takes_the_name_of_another_takes_nothing_of_what_was_told(
+    location: Location, instance: DagsterInstance
+) -> None:
+    evaluate(location, instance, passed=False)
+    first = tick(location, instance).cursor or ""
+    of_another = first.replace(str(location.file), str(location.file.with_name("other.yaml")))
+    tick(location, instance, of_another)
+    assert titles(location) == ["[ERROR] clicks: health east__works"] * 2
+
+
 def test_a_slow_function_leaves_the_rest_to_the_next_tick() -> None:
     clock = ManualClock()
     alerts = [Alert("clicks", "run", f"job {number}", "error", "has failed", 0) for number in range(9)]
-    done = tell(lambda alert: clock.advance(8), alerts, clock)
-    assert done == alerts[:3]
+    found = Calls(clock).tell(lambda alert: clock.advance(8), alerts)
+    assert list(found.done) == alerts[:3]
 
 
 def test_without_a_function_nobody_is_told_and_the_tick_says_so(

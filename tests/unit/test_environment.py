@@ -37,7 +37,13 @@ def test_a_location_may_serve_one_datacenter_of_several(tmp_path: Path) -> None:
 def test_a_pipeline_without_the_datacenters_named_is_not_served(tmp_path: Path) -> None:
     files = [pipeline_file(tmp_path), pipeline_file(tmp_path, "views", ("north",))]
     environ = {"PHOTON_PIPELINES": ":".join(files), "PHOTON_DATACENTERS": " east, west "}
-    assert [one.pipeline.name for one in location_settings(environ).served] == ["clicks"]
+    found = location_settings(environ)
+    assert [one.pipeline.name for one in found.served] == ["clicks"]
+    (left_out,) = found.not_served
+    assert left_out.file == files[1]
+    assert left_out.why.startswith("PHOTON_DATACENTERS=' east, west ' names none of its datacenters: ")
+    assert "expected one of north;" in left_out.why
+    assert found.file_names()[files[1]] == "views"
 
 
 def test_without_pipelines_nothing_is_served_and_the_log_says_what_to_set(
@@ -105,6 +111,12 @@ def test_a_file_has_one_name_whether_it_can_be_read_or_not(tmp_path: Path) -> No
     assert location_settings(environ).file_names() == names
     Path(files[0]).write_text("spoilt")
     assert location_settings(environ).file_names() == names
+
+
+def test_a_file_that_is_added_behind_the_others_leaves_them_their_names(tmp_path: Path) -> None:
+    older, newer = pipeline_file(tmp_path / "b"), pipeline_file(tmp_path / "a")
+    names = location_settings({"PHOTON_PIPELINES": f"{older}:{newer}"}).file_names()
+    assert names == {older: "clicks", newer: "clicks_2"}
 
 
 def test_of_pipelines_whose_names_dagster_cannot_tell_apart_the_first_is_served(tmp_path: Path) -> None:
