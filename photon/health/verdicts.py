@@ -36,6 +36,7 @@ class Verdict:
 
 
 Judge = Callable[[str, Vitals, Memory, Pipeline], Verdict]
+MOST_FILES_NAMED = 3
 BEHIND = "make shifts faster (limits.workers, more cores), or wait: live events keep their share"
 
 
@@ -139,6 +140,15 @@ def _logs(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeline) ->
         remedy = f"look at datacenters.{datacenter}.logs ({place}), and at who may read it"
         remedy = f"{remedy}; {_if_lost(datacenter, pipeline)}"
         return Verdict("error", f"{datacenter}: {growth.problems[0]}{more}", remedy)
+    if found.passed_over:
+        beyond = len(found.passed_over) - MOST_FILES_NAMED
+        shown = "; ".join(found.passed_over[:MOST_FILES_NAMED])
+        shown += f"; and {beyond:,} more" if beyond > 0 else ""
+        remedy = (
+            "mend them, or who writes them, and they are read; if they are no logs, let no `files` of "
+            f"{pipeline.file} match them. photon status names them all"
+        )
+        return Verdict("warn", f"{datacenter}: files are passed over: {shown}", remedy)
     patterns = {"primary": (growth.primary, pipeline.primary), "foreign": (growth.foreign, pipeline.foreign)}
     none = [f"{side}.files ({log.files})" for side, (files, log) in patterns.items() if not files.files]
     if none:

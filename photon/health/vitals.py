@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from photon.clock import microseconds
+from photon.dispatcher.log_reader import LogReader
 from photon.pipeline.file import Pipeline
 from photon.registry.interface import RegistryMismatch
 from photon.shift.growth import Growth, growth_of
@@ -28,6 +29,7 @@ class Vitals:
     verified: StoredReport | None = None  # the newest verification; None: there is none
     unverified_because: str = ""  # why no verification could be read
     lost: Losses = field(default_factory=Losses)  # that nobody has acknowledged
+    passed_over: tuple[str, ...] = ()  # log files that reading leaves out, each with the reason
 
     @property
     def unread_bytes(self) -> int:
@@ -59,8 +61,22 @@ def look(pipeline: Pipeline, datacenter: str, now_us: int, is_starting: bool = F
     except LakeUnavailable as error:
         why = str(error)
     lost = open_losses(pipeline.datacenters[datacenter].state, growth.state)
-    found = Vitals(now_us, growth, lease, is_starting, None, verified, why, lost)
+    passed_over = _passed_over(pipeline, datacenter, growth, now_us)
+    found = Vitals(now_us, growth, lease, is_starting, None, verified, why, lost, passed_over)
     return replace(found, decision=_decision(pipeline, datacenter, found))
+
+
+def _passed_over(pipeline: Pipeline, datacenter: str, growth: Growth, now_us: int) -> tuple[str, ...]:
+    """The files that can't be read, of those that the dispatcher does not know: they are opened for it.
+
+    Nothing to open where it knows all files, as most looks find it; none where it has never run.
+    """
+    if growth.state.epoch is None or not growth.has_untracked:
+        return ()
+    reader = LogReader(pipeline, datacenter, growth.state.files)
+    reader.look(now_us, final=False)
+    found = [f"{one.path}: {one.reason}" for side in reader.problems.values() for one in side]
+    return tuple(one for one in dict.fromkeys(found) if one not in growth.problems)
 
 
 def _decision(pipeline: Pipeline, datacenter: str, found: Vitals) -> Decision | None:

@@ -36,6 +36,7 @@ class Growth:
     state: StateView = field(default_factory=StateView)
     lag_seconds: float | None = None  # now minus the watermark
     problems: tuple[str, ...] = ()  # of the logs
+    has_untracked: bool = False  # files with something in them that the dispatcher does not know
     state_unreadable: str = ""  # why; then `state` is empty, and what follows from it is not known
 
     @property
@@ -70,18 +71,29 @@ def growth_of(pipeline: Pipeline, datacenter: str, now_us: int) -> Growth:
         state=state,
         lag_seconds=state.lag_seconds(now_us),
         problems=tuple(dict.fromkeys(problems)),
+        has_untracked=_has_untracked(primary, state, "primary") or _has_untracked(foreign, state, "foreign"),
         state_unreadable=state_unreadable,
     )
 
 
 def _size(found: Scan, state: StateView, side: Side) -> LogSize:
-    known = [tracked for tracked in state.files.values() if tracked.file.side == side]
-    by_inode = {tracked.file.inode: tracked for tracked in known if tracked.state == "open"}
+    by_inode = _open_files(state, side)
     return LogSize(
         files=len(found.files),
         bytes=sum(file.size_bytes for file in found.files),
         unread_bytes=sum(_unread_bytes(file, by_inode.get(file.inode)) for file in found.files),
     )
+
+
+def _has_untracked(found: Scan, state: StateView, side: Side) -> bool:
+    by_inode = _open_files(state, side)
+    return any(file.size_bytes and file.inode not in by_inode for file in found.files)
+
+
+def _open_files(state: StateView, side: Side) -> dict[int, TrackedFile]:
+    """The files of a log that the dispatcher knows to be there, by inode."""
+    known = [tracked for tracked in state.files.values() if tracked.file.side == side]
+    return {tracked.file.inode: tracked for tracked in known if tracked.state == "open"}
 
 
 def _unread_bytes(found: FoundFile, tracked: TrackedFile | None) -> int:

@@ -12,6 +12,7 @@ from photon.clock import MICROSECONDS
 from photon.health.memory import Memory
 from photon.health.verdicts import PROMISES, WITHOUT_STATE, Verdict, judge
 from photon.health.vitals import Vitals
+from photon.health.vitals import look as look_at
 from photon.health.watched import FRESH_SECONDS, Told, Watched, as_text, from_text, memory_beside
 from photon.join.outcomes import Counts
 from photon.pipeline.file import Pipeline, load_pipeline
@@ -21,6 +22,7 @@ from photon.state.losses import Losses
 from photon.state.view import StateView
 from photon.testing.traffic import Traffic
 from photon.verification.stored_reports import StoredReport
+from tests.simulation.world import World
 
 NOW_US = 1_800_000_000 * MICROSECONDS
 GIB = 2**30
@@ -161,6 +163,36 @@ def test_logs_that_cannot_be_read_are_an_error(pipeline: Pipeline) -> None:
     found = replace(found, growth=replace(found.growth, problems=("a.log: Permission denied", "b.log: gone")))
     verdict = verdicts(pipeline, found)["logs"]
     assert (verdict.level, verdict.says) == ("error", "east: a.log: Permission denied, and 1 more")
+
+
+def test_files_that_are_passed_over_are_a_warning_that_names_three_of_them(pipeline: Pipeline) -> None:
+    files = tuple(f"{name}.log: its lines end with CR alone" for name in "abcde")
+    verdict = verdicts(pipeline, replace(vitals(), passed_over=files))["logs"]
+    assert verdict.level == "warn"
+    assert "; ".join([*files[:3], "and 2 more"]) in verdict.says
+
+
+def test_a_look_finds_the_file_that_reading_passes_over_and_no_half_line(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.queries("q1")
+    world.clicks(("c1", "q1"))
+    world.join()
+    clicks = world.folder / "logs" / "east" / "clicks"
+    (clicks / "half.jsonl").write_bytes(b'{"id": ')
+    assert look_at(world.pipeline, "east", world.clock.now_us()).passed_over == ()
+    (clicks / "old.jsonl").write_bytes(b'{"id": "c2"}\r{"id": "c3"}\r')
+    (only,) = look_at(world.pipeline, "east", world.clock.now_us()).passed_over
+    assert only == "clicks/old.jsonl: its lines end with CR alone; expected LF or CR LF"
+
+
+def test_no_log_is_opened_where_the_dispatcher_knows_all_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(tmp_path)
+    world.clicks(("c1", "q1"))
+    world.join()
+    monkeypatch.delattr("photon.health.vitals.LogReader")
+    assert look_at(world.pipeline, "east", world.clock.now_us()).passed_over == ()
 
 
 def test_old_logs_that_are_read_for_the_first_time_are_not_years_behind(pipeline: Pipeline) -> None:
