@@ -61,14 +61,13 @@ class AcknowledgementConfig(DryRunConfig):
 
 
 def _acknowledge(run: WorkRun) -> Metadata:
-    from photon.state.losses import acknowledge, named, open_losses
-    from photon.state.view import view_state
+    from photon.state.losses import acknowledge, named, open_losses, state_here
 
     place = run.pipeline.datacenters.get(run.config.datacenter)
     if place is None:
         known = ", ".join(run.pipeline.datacenters)
         raise WrongUsage(f"there is no datacenter {run.config.datacenter!r}; expected one of: {known}")
-    view = view_state(place.state, run.clock.now_us())
+    view = state_here(place.state, run.clock.now_us())
     losses = open_losses(place.state, view)
     if losses and not run.is_dry:
         acknowledge(place.state, view)

@@ -28,21 +28,21 @@ def acknowledge(pipeline_file: Path, datacenter: str, dry_run: bool, as_json: bo
 
     These are log files that went away unread, and waiting records that are nowhere any more. Files that come
     back are read all the same, and whatever is lost later is told. Run it where the state folder is, beside
-    a join or not.
+    a join or not; elsewhere it ends with 3.
     """
     with opened(pipeline_file) as pipeline:
         from photon.clock import SystemClock
         from photon.state.losses import acknowledge as acknowledge_losses
-        from photon.state.losses import named, open_losses
-        from photon.state.view import view_state
+        from photon.state.losses import named, open_losses, state_here
 
         chosen(pipeline, datacenter)
         folder = pipeline.datacenters[datacenter].state
-        view = view_state(folder, SystemClock().now_us())
+        view = state_here(folder, SystemClock().now_us())
         losses = open_losses(folder, view)
         if losses and not dry_run:
             acknowledge_losses(folder, view)
     lines = [f"{datacenter}: {one}" for one in named(losses, view)]
     if losses:
         lines.insert(0, f"{NOTHING_CHANGED} would be acknowledged" if dry_run else "acknowledged:")
-    print_result(asdict(losses), "\n".join(lines or [f"{datacenter} has lost nothing anew"]), as_json)
+    told = {"dry_run": dry_run, **asdict(losses)}
+    print_result(told, "\n".join(lines or [f"{datacenter} has lost nothing anew"]), as_json)

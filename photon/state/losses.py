@@ -11,7 +11,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from photon.state.view import StateView
+from photon.state.damage import damage_is_named
+from photon.state.database import StateUnavailable
+from photon.state.view import StateView, view_state
 
 ACKNOWLEDGED_FILE = "acknowledged.json"
 FORMAT = 1
@@ -61,10 +63,31 @@ def acknowledged(folder: Path, epoch: str | None) -> Losses:
         stored = json.loads((folder / ACKNOWLEDGED_FILE).read_text())
         if (stored["format"], stored["epoch"]) != (FORMAT, epoch):
             return Losses()
-        of_files = {int(number): lost for number, lost in stored["file_bytes"].items()}
-        return Losses(of_files, stored["other_bytes"], stored["records"])
+        of_files = {int(number): _count(lost) for number, lost in stored["file_bytes"].items()}
+        return Losses(of_files, _count(stored["other_bytes"]), _count(stored["records"]))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return Losses()
+
+
+def _count(stored: object) -> int:
+    if not isinstance(stored, int):
+        raise TypeError(f"expected a number, got {stored!r}")
+    return stored
+
+
+def state_here(folder: Path, now_us: int) -> StateView:
+    """The state of which a person may acknowledge losses. StateUnavailable, StateDamaged, FormatTooNew.
+
+    Where there is none, "nothing is lost" would be true of another machine's datacenter, and wrong.
+    """
+    with damage_is_named(folder):
+        view = view_state(folder, now_us)
+    if view.epoch is None:
+        raise StateUnavailable(
+            f"{folder}: there is no state, so what is lost is not known here; run it on the machine that has "
+            "the datacenter's state folder"
+        )
+    return view
 
 
 def open_losses(folder: Path, view: StateView) -> Losses:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -17,6 +18,7 @@ from photon.logs.files import LogFile, TrackedFile
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.registry.open import close_registries
 from photon.shift.status import status_of
+from photon.state.database import STATE_FILE
 from photon.state.dispatcher_state import DispatcherState
 from photon.state.losses import ACKNOWLEDGED_FILE, Losses, acknowledge, open_losses
 from photon.state.view import StateView
@@ -69,7 +71,18 @@ def test_what_was_said_of_another_epoch_does_not_count(tmp_path: Path) -> None:
     assert open_losses(tmp_path, view(GONE, lost_bytes=60, epoch="f"))
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"format": 2}', '{"format": 1, "epoch": "e"}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        '{"format": 2}',
+        '{"format": 1, "epoch": "e"}',
+        '{"format": 1, "epoch": "e", "file_bytes": {}, "other_bytes": "a", "records": 0}',
+        '{"format": 1, "epoch": "e", "file_bytes": {}, "other_bytes": 0, "records": null}',
+        '{"format": 1, "epoch": "e", "file_bytes": {"1": "60"}, "other_bytes": 0, "records": 0}',
+    ],
+)
 def test_a_note_that_cannot_be_read_says_nothing(tmp_path: Path, text: str) -> None:
     (tmp_path / ACKNOWLEDGED_FILE).write_text(text)
     assert open_losses(tmp_path, view(GONE, lost_bytes=60)) == Losses({1: 60})
@@ -105,3 +118,25 @@ def test_a_dry_run_ends_no_alarm(pipeline: Pipeline) -> None:
     done = CliRunner().invoke(main, ["acknowledge", str(pipeline.file), "east", "--dry-run"])
     assert done.stdout.startswith("dry run, nothing was changed: would be acknowledged\neast: clicks/a.log")
     assert problems(pipeline) != []
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_the_object_says_whether_it_was_a_dry_run(pipeline: Pipeline, dry_run: bool) -> None:
+    words = ["acknowledge", str(pipeline.file), "east", "--json", *(["--dry-run"] if dry_run else [])]
+    told = json.loads(CliRunner().invoke(main, words).stdout)
+    assert told == {"dry_run": dry_run, "file_bytes": {"1": 60}, "other_bytes": 0, "records": 0}
+
+
+def test_where_there_is_no_state_nobody_is_told_that_nothing_is_lost(pipeline: Pipeline) -> None:
+    state = pipeline.datacenters["east"].state
+    state.rename(state.with_name("of another machine"))
+    done = CliRunner().invoke(main, ["acknowledge", str(pipeline.file), "east"])
+    assert (done.exit_code, done.stdout) == (3, "")
+    assert f"photon: {state}: there is no state" in done.stderr
+    assert "run it on the machine that has the datacenter's state folder" in done.stderr
+
+
+def test_a_damaged_state_is_told_with_its_remedy(pipeline: Pipeline) -> None:
+    (pipeline.datacenters["east"].state / STATE_FILE).write_bytes(b"this is no database, " * 100)
+    done = CliRunner().invoke(main, ["acknowledge", str(pipeline.file), "east"])
+    assert (done.exit_code, "is damaged" in done.stderr) == (3, True)
