@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 from dagster import (
     DefaultSensorStatus,
     SensorDefinition,
@@ -13,15 +11,15 @@ from dagster import (
     sensor,
 )
 
-from assets.pipeline_files import evaluation, problems_now
+from assets.pipeline_files import check_key, evaluation, problems_now
+from orchestration.seen import evaluations
 from resources.environment import LocationSettings
 
 TICK_SECONDS = 60
-CURSOR_FORMAT = 2
 
 
 def pipeline_files_sensor(at_load: LocationSettings) -> SensorDefinition:
-    """The sensor: it evaluates the check of a file when what it says changes. Its cursor has what it told."""
+    """The sensor: it evaluates the check of a file when Dagster shows a result that says something else."""
 
     @sensor(
         name="pipeline_files",
@@ -30,15 +28,14 @@ def pipeline_files_sensor(at_load: LocationSettings) -> SensorDefinition:
         description="Tells which pipeline files are not served, and why, in the check is_served of each.",
     )
     def files(context: SensorEvaluationContext) -> SensorResult:
-        stored = json.loads(context.cursor) if context.cursor else {}
-        told = stored["told"] if isinstance(stored, dict) and stored.get("format") == CURSOR_FORMAT else {}
         problems = problems_now(at_load)
-        news = [evaluation(name, said) for name, said in problems.items() if told.get(name) != said]
+        shown = evaluations(context.instance, [check_key(name) for name in problems])
+        said = {key: one.description for key, one in shown.items()}
+        found = [evaluation(name, problem) for name, problem in problems.items()]
         says = "; ".join(filter(None, problems.values())) or "all pipeline files are served"
         return SensorResult(
             skip_reason=SkipReason(says),
-            cursor=json.dumps({"format": CURSOR_FORMAT, "told": problems}),
-            asset_events=news,
+            asset_events=[one for one in found if said.get(one.asset_check_key) != one.description],
         )
 
     return files

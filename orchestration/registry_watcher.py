@@ -5,7 +5,6 @@ A local registry is started on demand by whoever needs it, so there is nothing t
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
 from dagster import (
@@ -19,8 +18,8 @@ from dagster import (
     sensor,
 )
 
-from assets.health import level_of
 from assets.registry_state import checks_of, unavailable
+from orchestration.seen import unlike_shown
 from photon.pipeline.file import Pipeline
 from photon.registry.interface import RegistryUnavailable
 from photon.registry.open import close_registries
@@ -32,7 +31,7 @@ TICK_SECONDS = 30
 
 
 def registry_sensor(served: ServedPipeline) -> SensorDefinition:
-    """The sensor: it evaluates the checks of `registry_state` when their level changes."""
+    """The sensor: it evaluates the checks of `registry_state` when Dagster shows another level."""
 
     @sensor(
         name=dagster_name(served.pipeline.name, "registry_watcher"),
@@ -47,13 +46,9 @@ def registry_sensor(served: ServedPipeline) -> SensorDefinition:
             return SensorResult(skip_reason=SkipReason(str(error)))
         finally:
             close_registries()
-        told: dict[str, str] = json.loads(context.cursor) if context.cursor else {}
-        levels = {str(one.check_name): level_of(one.passed, one.severity) for one in found}
-        news = [one for one in found if levels[str(one.check_name)] != told.get(str(one.check_name))]
         return SensorResult(
             skip_reason=SkipReason("; ".join(one.description or "" for one in found)),
-            cursor=json.dumps(told | levels),
-            asset_events=[_evaluation(served, one) for one in news],
+            asset_events=unlike_shown(context.instance, [_evaluation(served, one) for one in found]),
         )
 
     return watcher

@@ -1,15 +1,17 @@
 """What Dagster knows of the things that people are told: checks, freshness, failed runs, failed ticks.
 
-Each is an Alert of its state now. Whether that is news, and who is told, belongs to `alerts`.
+Each is an Alert of its state now. Whether that is news, and who is told, belongs to `alerts`. Sensors that
+evaluate checks ask here what Dagster shows of them: somebody else may have evaluated them since.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from dagster import (
+    AssetCheckEvaluation,
     AssetCheckKey,
     AssetKey,
     DagsterEventType,
@@ -67,6 +69,28 @@ def standing(context: SensorEvaluationContext, scope: Scope, with_ticks: bool = 
         *_freshness(instance, scope, keys),
         *filter(None, (_tick(instance, scope, state) for state in _instigators(context, names))),
     ]
+
+
+def unlike_shown(
+    instance: DagsterInstance, found: Iterable[AssetCheckEvaluation]
+) -> list[AssetCheckEvaluation]:
+    """Those of another level than the latest evaluation that Dagster has of their check, or without one."""
+    by_key = {one.asset_check_key: one for one in found}
+    shown = evaluations(instance, list(by_key))
+    levels = {key: level_of(one.passed, one.severity) for key, one in shown.items()}
+    return [one for key, one in by_key.items() if levels.get(key) != level_of(one.passed, one.severity)]
+
+
+def evaluations(
+    instance: DagsterInstance, keys: Sequence[AssetCheckKey]
+) -> dict[AssetCheckKey, AssetCheckEvaluation]:
+    """The latest evaluation of each check, as Dagster shows it."""
+    records = instance.event_log_storage.get_latest_asset_check_execution_by_key(keys)
+    return {
+        key: record.evaluation
+        for key, record in records.items()
+        if _is_evaluated(record) and record.evaluation is not None
+    }
 
 
 def failed_runs(

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
 from dagster import (
     AssetCheckEvaluation,
     DefaultSensorStatus,
@@ -13,9 +17,11 @@ from dagster import (
 )
 
 from assets.health import evaluation, watcher_name
+from orchestration.seen import unlike_shown
 from orchestration.shift_runs import ShiftRuns
 from photon.clock import Clock, SystemClock, microseconds
-from photon.health.verdicts import Verdict, judge
+from photon.errors import UserError
+from photon.health.verdicts import Level, Verdict, judge
 from photon.health.vitals import look
 from photon.health.watched import Told, Watched, as_text, from_text
 from photon.pipeline.file import Pipeline
@@ -23,6 +29,17 @@ from photon.registry.open import close_registries
 from resources.environment import ServedPipeline
 
 TICK_SECONDS = 10
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Look:
+    """What a look at one datacenter has given."""
+
+    watched: Watched  # what to remember of it
+    verdicts: Mapping[str, Verdict]  # by promise; of those that could be judged
+    problems: tuple[str, ...]
 
 
 def watcher_sensor(served: ServedPipeline, clock: Clock | None = None) -> SensorDefinition:
@@ -44,15 +61,13 @@ def watcher_sensor(served: ServedPipeline, clock: Clock | None = None) -> Sensor
             for name in served.datacenters:
                 is_starting = bool(ShiftRuns(context.instance, served, name).in_progress())
                 now_us = clock.now_us()
-                watched, verdicts = _watch(pipeline, name, before.get(name, Watched()), now_us, is_starting)
-                after[name] = watched
-                told = before.get(name, Watched()).told
-                news += [
-                    evaluation(served, name, promise, verdict)
-                    for promise, verdict in verdicts.items()
-                    if told.get(promise) != watched.told[promise]
-                ]
-                problems += [verdict.says for verdict in verdicts.values() if verdict.level != "ok"]
+                seen = _look_at(pipeline, name, before.get(name, Watched()), now_us, is_starting)
+                due = _due(seen, pipeline, now_us)
+                after[name] = replace(seen.watched, told={**seen.watched.told, **due})
+                found = {key: evaluation(served, name, key, one) for key, one in seen.verdicts.items()}
+                unlike = unlike_shown(context.instance, found.values())
+                news += [one for promise, one in found.items() if promise in due or one in unlike]
+                problems += seen.problems
         finally:
             close_registries()
         return SensorResult(
@@ -64,17 +79,36 @@ def watcher_sensor(served: ServedPipeline, clock: Clock | None = None) -> Sensor
     return watcher
 
 
-def _watch(
-    pipeline: Pipeline, datacenter: str, watched: Watched, now_us: int, is_starting: bool
-) -> tuple[Watched, dict[str, Verdict]]:
-    """Look at one datacenter; what to remember of it, and the verdicts."""
-    found = look(pipeline, datacenter, now_us, is_starting)
-    memory = watched.memory.after(found, pipeline)
-    verdicts = judge(datacenter, found, memory, pipeline)
-    again_us, told = microseconds(pipeline.health.tell_again), dict(watched.told)
-    for promise, verdict in verdicts.items():
-        last = watched.told.get(promise)
-        if last is None or last.is_news(verdict, now_us, again_us):
-            last = Told(verdict.level, now_us)
-        told[promise] = last
-    return Watched(now_us, memory, told, is_starting), verdicts
+def _look_at(pipeline: Pipeline, name: str, last: Watched, now_us: int, is_starting: bool) -> Look:
+    """Look at one datacenter. One that can't be looked at keeps no other from being judged."""
+    try:
+        found = look(pipeline, name, now_us, is_starting)
+        memory = last.memory.after(found, pipeline)
+        verdicts = judge(name, found, memory, pipeline)
+    except Exception as error:
+        log.warning("datacenter %s can't be looked at", name, exc_info=True)
+        return _not_seen(pipeline, name, last, now_us, error)
+    problems = tuple(verdict.says for verdict in verdicts.values() if verdict.level != "ok")
+    return Look(Watched(now_us, memory, last.told, is_starting), verdicts, problems)
+
+
+def _not_seen(pipeline: Pipeline, name: str, last: Watched, now_us: int, error: Exception) -> Look:
+    """It may stand still as well, so it has the same patience. Its other checks stay as they were."""
+    why = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
+    says = f"{name} can't be looked at: {why}"
+    unseen_us, patience = now_us - last.looked_us, pipeline.health.standing_still
+    if unseen_us < microseconds(patience.warn):
+        return Look(last, {}, (says,))
+    level: Level = "error" if unseen_us >= microseconds(patience.error) else "warn"
+    remedy = "mend what is named; until then its other checks say what was so before"
+    return Look(last, {"works": Verdict(level, says, remedy)}, (says,))
+
+
+def _due(seen: Look, pipeline: Pipeline, now_us: int) -> dict[str, Told]:
+    """What is to be told now: it has changed, or goes on for `health.tell_again`."""
+    again_us, told = microseconds(pipeline.health.tell_again), seen.watched.told
+    return {
+        promise: Told(verdict.level, now_us)
+        for promise, verdict in seen.verdicts.items()
+        if promise not in told or told[promise].is_news(verdict, now_us, again_us)
+    }

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from dagster import AssetCheckEvaluation, DagsterInstance, build_sensor_context
 from dagster._core.definitions.sensor_definition import SensorExecutionData
+from dagster_shared.record import replace
 
 from bench.store_servers import StoreServer, fastest_kind, store_servers
 from orchestration.registry_watcher import registry_sensor
@@ -32,9 +33,13 @@ def location(tmp_path: Path, servers: list[StoreServer]) -> Location:
     )
 
 
-def tick(location: Location, instance: DagsterInstance, cursor: str | None = None) -> SensorExecutionData:
-    context = build_sensor_context(instance, cursor, definitions=location.defs)
-    return registry_sensor(location.served).evaluate_tick(context)
+def tick(location: Location, instance: DagsterInstance) -> SensorExecutionData:
+    """A tick, whose evaluations are stored as Dagster's daemon does it."""
+    context = build_sensor_context(instance, definitions=location.defs)
+    done = registry_sensor(location.served).evaluate_tick(context)
+    for event in done.asset_events:
+        instance.report_runless_asset_event(event)
+    return done
 
 
 def told(tick: SensorExecutionData) -> dict[str, bool]:
@@ -48,14 +53,22 @@ def test_endpoints_that_go_and_come_back_are_told_once_each_time(
 ) -> None:
     init_registry(location.pipeline, SystemClock())
     first, second, _ = servers
-    cursor, said = None, []
+    said = []
     for change in (None, first.kill, None, second.kill, second.start, first.start):
         if change is not None:
             change()
-        done = tick(location, instance, cursor)
-        cursor = done.cursor
-        said.append(told(done))
+        said.append(told(tick(location, instance)))
     assert [one.get("endpoints_up") for one in said] == [True, False, None, None, None, True]
+
+
+def test_a_check_that_a_report_has_found_failed_is_green_again_once_the_sensor_sees_it_well(
+    location: Location, instance: DagsterInstance
+) -> None:
+    init_registry(location.pipeline, SystemClock())
+    for event in tick(location, instance).asset_events:
+        if isinstance(event, AssetCheckEvaluation) and event.check_name == "endpoints_up":
+            instance.report_runless_asset_event(replace(event, passed=False))
+    assert told(tick(location, instance)) == {"endpoints_up": True}
 
 
 def test_a_registry_that_was_never_made_is_no_alarm(location: Location, instance: DagsterInstance) -> None:

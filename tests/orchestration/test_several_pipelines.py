@@ -52,9 +52,13 @@ def mend(file: Path) -> None:
     file.write_text(file.read_text().removesuffix("flavour: sweet\n"))
 
 
-def tick(settings: LocationSettings, cursor: str | None = None) -> SensorExecutionData:
-    context = build_sensor_context(cursor=cursor, definitions=build_defs(settings))
-    return pipeline_files_sensor(settings).evaluate_tick(context)
+def tick(settings: LocationSettings, instance: DagsterInstance) -> SensorExecutionData:
+    """A tick, whose evaluations are stored as Dagster's daemon does it."""
+    context = build_sensor_context(instance, definitions=build_defs(settings))
+    done = pipeline_files_sensor(settings).evaluate_tick(context)
+    for event in done.asset_events:
+        instance.report_runless_asset_event(event)
+    return done
 
 
 def said_by(tick: SensorExecutionData) -> dict[str, tuple[bool, str]]:
@@ -70,14 +74,13 @@ def shifts_asked_for(settings: LocationSettings, instance: DagsterInstance, name
     return [request.partition_key for request in found.run_requests or []]
 
 
-def test_that_all_are_served_is_told_once(settings: LocationSettings) -> None:
-    first = tick(settings)
-    assert said_by(first) == dict.fromkeys(NAMES, (True, "It is served."))
-    assert said_by(tick(settings, first.cursor)) == {}
+def test_that_all_are_served_is_told_once(settings: LocationSettings, instance: DagsterInstance) -> None:
+    assert said_by(tick(settings, instance)) == dict.fromkeys(NAMES, (True, "It is served."))
+    assert said_by(tick(settings, instance)) == {}
 
 
 def test_a_file_that_is_spoilt_at_the_start_is_left_out_and_told_until_it_is_mended(
-    files: dict[str, Path],
+    files: dict[str, Path], instance: DagsterInstance
 ) -> None:
     spoil(files["views"])
     settings = location_settings()
@@ -86,34 +89,34 @@ def test_a_file_that_is_spoilt_at_the_start_is_left_out_and_told_until_it_is_men
     assert {"clicks__shift", "orders__shift"} <= jobs
     assert "views__shift" not in jobs
     assert AssetKey(["pipeline_files", "views"]) in repository.asset_graph.get_all_asset_keys()
-    found = tick(settings)
-    passed, said = said_by(found)["views"]
+    passed, said = said_by(tick(settings, instance))["views"]
     assert not passed
     assert f"{files['views']} is not served: mend the file" in said
     assert "flavour: unknown key" in said
     mend(files["views"])
     mended = f"{files['views']} is right now, and not served yet: reload the code location"
-    assert said_by(tick(settings, found.cursor)) == {"views": (False, mended)}
-    assert said_by(tick(location_settings(), found.cursor)) == {"views": (True, "It is served.")}
+    assert said_by(tick(settings, instance)) == {"views": (False, mended)}
+    assert said_by(tick(location_settings(), instance)) == {"views": (True, "It is served.")}
 
 
 def test_the_only_file_is_an_asset_with_an_error_while_it_cannot_be_read(
-    files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+    files: dict[str, Path], instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PHOTON_PIPELINES", str(files["views"]))
     files["views"].unlink()
     settings = location_settings()
     graph = build_defs(settings).get_repository_def().asset_graph
     assert {key.to_user_string() for key in graph.get_all_asset_keys()} == {"pipeline_files/views"}
-    (event,) = tick(settings).asset_events
+    (event,) = tick(settings, instance).asset_events
     assert isinstance(event, AssetCheckEvaluation)
     assert (event.passed, event.severity) == (False, AssetCheckSeverity.ERROR)
     assert "cannot be read" in (event.description or "")
 
 
-def test_the_check_of_a_file_can_be_evaluated_by_hand(
+def test_the_check_of_a_file_that_is_red_by_hand_is_green_at_the_next_tick_once_it_is_mended(
     files: dict[str, Path], settings: LocationSettings, instance: DagsterInstance
 ) -> None:
+    tick(settings, instance)
     spoil(files["views"])
     selection = AssetSelection.checks(check_key("views"), check_key("clicks"))
     job = define_asset_job("checks", selection).resolve(
@@ -122,6 +125,8 @@ def test_the_check_of_a_file_can_be_evaluated_by_hand(
     done = job.execute_in_process(instance=instance)
     found = {one.asset_key.path[-1]: one.passed for one in done.get_asset_check_evaluations()}
     assert found == {"views": False, "clicks": True}
+    mend(files["views"])
+    assert said_by(tick(settings, instance)) == {"views": (True, "It is served.")}
 
 
 def test_a_file_that_is_spoilt_later_fails_its_own_ticks_alone(
@@ -132,17 +137,17 @@ def test_a_file_that_is_spoilt_later_fails_its_own_ticks_alone(
         shifts_asked_for(settings, instance, "views")
     for name in ("clicks", "orders"):
         assert shifts_asked_for(settings, instance, name) == ["east"]
-    passed, said = said_by(tick(settings))["views"]
+    passed, said = said_by(tick(settings, instance))["views"]
     assert not passed
     assert str(files["views"]) in said
 
 
 def test_a_run_of_another_pipeline_loads_its_location_beside_one_that_takes_its_name(
-    files: dict[str, Path], settings: LocationSettings
+    files: dict[str, Path], settings: LocationSettings, instance: DagsterInstance
 ) -> None:
     files["orders"].write_text(files["orders"].read_text().replace("name: orders", "name: clicks"))
     served = location_settings()
     assert [one.name for one in served.served] == ["clicks", "views"]
-    passed, said = said_by(tick(settings))["orders"]
+    passed, said = said_by(tick(settings, instance))["orders"]
     assert not passed
     assert f"{files['orders']} is not served: names have to differ" in said

@@ -27,6 +27,7 @@ from dagster._core.loader import LoadingContextForTest
 from dagster._core.remote_origin import InProcessCodeLocationOrigin, RemoteRepositoryOrigin
 from dagster._core.scheduler.instigation import InstigatorState, InstigatorStatus, SensorInstigatorData
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
+from dagster_shared.record import replace
 
 from assets.health import health_checks, health_key
 from orchestration.watcher import watcher_sensor
@@ -48,8 +49,12 @@ def location(tmp_path: Path) -> Iterator[Location]:
 
 
 def tick(location: Location, instance: DagsterInstance, cursor: str | None = None) -> SensorExecutionData:
+    """A tick, whose evaluations are stored as Dagster's daemon does it."""
     context = build_sensor_context(instance, cursor, definitions=location.defs)
-    return watcher_sensor(location.served, location.clock).evaluate_tick(context)
+    done = watcher_sensor(location.served, location.clock).evaluate_tick(context)
+    for event in done.asset_events:
+        instance.report_runless_asset_event(event)
+    return done
 
 
 def told(tick: SensorExecutionData) -> dict[str, AssetCheckEvaluation]:
@@ -63,7 +68,6 @@ def test_what_is_told_of_a_dead_datacenter_still_counts_when_another_one_has_rep
     location: Location, instance: DagsterInstance
 ) -> None:
     check = told(tick(location, instance))["east__works"]
-    instance.report_runless_asset_event(check)
     instance.report_runless_asset_event(
         AssetMaterialization(location.served.asset_key("joined_events"), partition="west")
     )
@@ -212,6 +216,42 @@ def test_a_check_that_people_have_evaluated_says_what_the_watcher_says(
     assert "by this look alone" not in str(found.description)
 
 
+def test_a_check_that_somebody_has_evaluated_otherwise_says_again_what_the_watcher_sees(
+    location: Location, instance: DagsterInstance
+) -> None:
+    first = tick(location, instance)
+    instance.report_runless_asset_event(replace(told(first)["east__clock"], passed=False))
+    second = tick(location, instance, first.cursor)
+    assert {name: one.passed for name, one in told(second).items()} == {"east__clock": True}
+    assert not told(tick(location, instance, second.cursor))
+
+
+def test_a_datacenter_that_cannot_be_looked_at_is_red_and_the_other_is_judged(
+    location: Location, instance: DagsterInstance
+) -> None:
+    location.state().parent.mkdir(parents=True)
+    location.state().touch()
+    first = tick(location, instance)
+    assert "east can't be looked at: NotADirectoryError" in (first.skip_message or "")
+    found = told(first)
+    assert (found["east__works"].passed, found["east__works"].severity) == (False, ERROR)
+    assert found.keys() == {"east__works", *(f"west__{promise}" for promise in PROMISES)}
+    location.state().unlink()
+    assert told(tick(location, instance, first.cursor))["east__works"].passed
+
+
+def test_a_look_that_fails_once_is_no_news(location: Location, instance: DagsterInstance) -> None:
+    first = tick(location, instance)
+    location.state().parent.mkdir(parents=True, exist_ok=True)
+    location.state().touch()
+    location.clock.advance(10)
+    second = tick(location, instance, first.cursor)
+    assert not told(second)
+    location.clock.advance(40)
+    works = told(tick(location, instance, second.cursor))["east__works"]
+    assert (works.passed, works.severity) == (False, ERROR)
+
+
 def test_a_cursor_of_another_format_is_forgotten(location: Location, instance: DagsterInstance) -> None:
     first = tick(location, instance)
     assert told(tick(location, instance, '{"format": 99}')).keys() == told(first).keys()
@@ -316,4 +356,4 @@ def test_a_state_that_cannot_be_read_is_told_once_and_turns_no_red_check_green(
     assert [one.check_name for one in done.get_asset_check_evaluations()] == ["east__works"]
     database.write_bytes(kept)
     back = told(tick(location, instance, spoilt.cursor))
-    assert "east__nothing_lost" not in back, "it is red still, and was told"
+    assert not back["east__nothing_lost"].passed, "it is red still, and the run has left it without a result"
