@@ -58,12 +58,17 @@ def standing_of(one: DatacenterStatus, now_us: int) -> Standing:
     return "catching up" if backlog_bytes > LIVE_BYTES else "live"
 
 
-def needs(one: DatacenterStatus, now_us: int) -> list[str]:
-    """Why somebody has to look at a datacenter, in a few words each; none: it is well."""
+def needs(one: DatacenterStatus, now_us: int, broken: str = "") -> list[str]:
+    """Why somebody has to look at a datacenter, in a few words each; none: it is well.
+
+    `broken`: what its newest verification found broken, as in "3 missing".
+    """
     why = NEEDS.get(standing_of(one, now_us))
     reasons = [why] if why is not None else []
     if missing := one.counts.get("missing", 0):
         reasons.append(f"lacks {missing:,} rows")
+    if broken and one.decision != "retired":  # what that one lacks is nobody's work any more
+        reasons.append(f"is broken by its newest verification ({broken})")
     if one.stages.orders.refused:
         reasons.append("has work orders that can't be read")
     # A new one's only problem may be that it is new.
@@ -77,10 +82,11 @@ def overall(
     unknown: Collection[str],
     now_us: int,
     registry_is_unknown: bool = False,
+    broken: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
-    """One sentence on the whole pipeline. `unknown`: the datacenters that could not be asked."""
+    """One sentence on the whole pipeline. `unknown`: who could not be asked; `broken`: see `needs`."""
     reasons = {name: ["can't be asked"] for name in unknown}
-    reasons |= {name: why for name, one in found.items() if (why := needs(one, now_us))}
+    reasons |= {name: why for name, one in found.items() if (why := needs(one, now_us, broken.get(name, "")))}
     well = ", ".join(
         f"{name} is {standing_of(one, now_us)}" for name, one in found.items() if name not in reasons
     )

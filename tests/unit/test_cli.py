@@ -18,9 +18,12 @@ from photon.cli.examples import EXAMPLES
 from photon.cli.join import worst_status
 from photon.cli.main import COMMANDS, main
 from photon.cli.status import status
+from photon.pipeline.file import load_pipeline
 from photon.registry.consensus.register import EpochRecord, Members, Register
 from photon.registry.interface import RegistryUnavailable
 from photon.shift import people
+from photon.verification.report import DatacenterReport, Finding, VerificationReport
+from photon.verification.stored_reports import append
 
 PIPELINE = """
 name: searches
@@ -166,7 +169,9 @@ def test_the_status_of_a_pipeline_that_never_ran_says_how_to_start_it(pipeline: 
     done = photon("status", pipeline, "--json")
     assert done.exit_code == 0
     status = json.loads(done.stdout)
-    assert set(status) == {"east", "west"}
+    assert set(status) == {"east", "west", "all datacenters"}
+    assert status["all datacenters"]["needs_somebody"] is True
+    assert status["all datacenters"]["overall"].startswith("2 of 2 datacenters need somebody")
     assert any("photon join" in problem for problem in status["east"]["problems"])
     assert status["east"]["running_process"] is None
 
@@ -233,6 +238,30 @@ def test_a_check_of_the_status_fails_where_the_registry_does_not_answer(
     done = photon("status", pipeline, "--check")
     assert (done.exit_code, done.stdout.split(":")[0]) == (1, "The registry needs somebody")
     assert "who is on hold or retired is NOT KNOWN: nobody answers" in done.stdout
+
+
+def test_a_check_of_the_status_fails_while_the_newest_verification_says_that_rows_are_missing(
+    pipeline: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    register = Register("searches", "", "", Members(1, ("a",)), (), on_hold=("east", "west"))
+    monkeypatch.setattr(people, "register_of", lambda _: register)
+    loaded = load_pipeline(pipeline)
+
+    def verified(at_us: int, *findings: Finding) -> None:
+        report = VerificationReport({"east": DatacenterReport(findings=findings)}, rows=0)
+        append(loaded, report, at_us, "test", 1.0)
+
+    verified(1_000_000, Finding("missing", 3))
+    done = photon("status", pipeline, "--check")
+    assert done.exit_code == 1
+    first, *others = done.stdout.splitlines()
+    assert first.endswith("needs somebody: east is broken by its newest verification (3 missing)")
+    (todo,) = (line for line in others if "NEEDS YOU: verified at 1970-01-01" in line)
+    assert f"3 missing: photon recover {pipeline}" in todo
+    assert f"Then photon verify {pipeline} --record" in todo
+    verified(2_000_000)
+    done = photon("status", pipeline, "--check")
+    assert (done.exit_code, done.stdout.split(":")[0]) == (0, "All is well")
 
 
 def test_a_trace_of_no_id_is_wrong_usage(pipeline: Path) -> None:
@@ -324,7 +353,7 @@ def test_a_status_that_is_told_in_part_is_one_object(pipeline: Path) -> None:
     damaged.parent.mkdir(parents=True)
     damaged.write_bytes(random.Random(7).randbytes(40_000))
     done = photon("status", pipeline, "--json")
-    assert (done.exit_code, set(json.loads(done.stdout))) == (3, {"east", "west"})
+    assert (done.exit_code, set(json.loads(done.stdout))) == (3, {"east", "west", "all datacenters"})
 
 
 # -- quick

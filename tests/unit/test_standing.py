@@ -110,6 +110,14 @@ def test_who_can_not_be_asked_needs_somebody():
     assert overall(found, ["north"], NOW_US) == said
 
 
+def test_what_the_newest_verification_found_broken_needs_somebody():
+    broken = {"west": "1 missing"}
+    said = "1 of 2 datacenters needs somebody: west is broken by its newest verification (1 missing)"
+    assert overall({"east": status(), "west": status()}, (), NOW_US, broken=broken) == said
+    retired = status(decision="retired", running_process=None)
+    assert overall({"west": retired}, (), NOW_US, broken=broken) == "All is well: west is retired"
+
+
 def test_a_registry_that_can_not_be_asked_needs_somebody():
     said = "The registry needs somebody: it could not be asked; east is live"
     assert overall({"east": status()}, (), NOW_US, registry_is_unknown=True) == said
