@@ -5,6 +5,7 @@ No command may end otherwise: not by Ctrl-C, not by a reader that is gone, not b
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import sys
@@ -12,13 +13,15 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import NoReturn, TextIO
 
 import click
 
-from photon.errors import DEFECT
+from photon.errors import DEFECT, NOT_DONE
 
 INTERRUPTED, NOBODY_READS = 130, 141  # what a shell makes of SIGINT and SIGPIPE
+# What a full disk or a lost terminal says to what is printed. Errors of files that are opened name them.
+UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 
 
 @dataclass
@@ -42,9 +45,14 @@ def in_order(ending: Ending) -> Iterator[None]:
     except (KeyboardInterrupt, click.Abort):
         fail("interrupted", INTERRUPTED, ending)
     except BrokenPipeError:
-        discard_output()
+        drop(sys.stdout)
         sys.exit(NOBODY_READS)
     except Exception as error:
+        if isinstance(error, OSError) and error.errno in UNWRITABLE and error.filename is None:
+            drop(sys.stdout)
+            ending.has_printed = True
+            why = f"{error.strerror}; what was done before stays done"
+            fail(f"cannot write to standard output: {why}", NOT_DONE, ending)
         traceback.print_exc()
         _print_error(ending, f"a defect of Photon: {type(error).__name__}: {error}", DEFECT)
         sys.exit(DEFECT)
@@ -68,11 +76,10 @@ def line_start() -> str:
 
 def fail(message: str, status: int, ending: Ending | None = None) -> NoReturn:
     """End the command with one message; with --json it is the one object, too."""
-    try:
+    with _dropped_if_unwritable(sys.stderr):
         click.echo(f"{line_start()}photon: {message}", err=True)
+    with _dropped_if_unwritable(sys.stdout):
         _print_error(ending or current_ending(), message, status)
-    except BrokenPipeError:
-        discard_output()
     sys.exit(status)
 
 
@@ -82,7 +89,16 @@ def _print_error(ending: Ending, message: str, status: int) -> None:
         click.echo(json.dumps({"error": message, "exit_status": status}, indent=2))
 
 
-def discard_output() -> None:
-    """Drop what is still to be written to a standard output that nobody reads any more."""
+@contextmanager
+def _dropped_if_unwritable(stream: TextIO) -> Iterator[None]:
+    """Where nobody reads it, or its disk is full, the exit status says the rest."""
+    try:
+        yield
+    except OSError:
+        drop(stream)
+
+
+def drop(stream: TextIO) -> None:
+    """Drop what is still to be written to a standard stream that takes no more."""
     # The interpreter writes what is left in the buffer when it ends, and would fail.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

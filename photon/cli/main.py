@@ -13,6 +13,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
+from photon.cli.beginning import let_interrupts_be_told, open_missing_streams
 from photon.cli.ending import Ending, in_order
 from photon.cli.examples import epilog_of
 from photon.cli.quick_start import ASKING, ENDING_AT_ONCE, end_quickly, start_quickly
@@ -82,8 +83,11 @@ class LazyGroup(click.Group):
         standalone_mode: bool = True,
         **extra: Any,
     ) -> Any:
-        # A process of its own, that nobody uses for anything else.
-        command = sys.argv[1] if args is None and len(sys.argv) > 1 else ""
+        command = ""
+        if args is None:  # a process of its own, that nobody uses for anything else
+            open_missing_streams()
+            let_interrupts_be_told()
+            command = sys.argv[1] if len(sys.argv) > 1 else ""
         if command in ASKING:
             start_quickly()
         if command in ENDING_AT_ONCE:

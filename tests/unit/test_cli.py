@@ -314,6 +314,61 @@ def test_a_command_that_fails_keeps_its_status_where_nobody_reads_its_object() -
     assert done.stderr.count(b"\n") == 1
 
 
+def with_streams(redirection: str, *words: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run `photon` with its standard streams as a shell redirects them."""
+    command = ["sh", "-c", f'exec "$@" {redirection}', "sh", sys.executable, "-m", "photon.cli.main", *words]
+    buffered = {**os.environ, "PYTHONUNBUFFERED": ""}  # what is in a buffer may fail at the very end
+    return subprocess.run(command, env=buffered, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.mark.parametrize("words", [["status", "PIPELINE"], ["status", "PIPELINE", "--json"], ["--help"]])
+def test_an_output_that_is_full_is_one_sentence_and_no_defect(pipeline: Path, words: list[str]) -> None:
+    done = with_streams(">/dev/full", *(pipeline if word == "PIPELINE" else word for word in words))
+    assert (done.returncode, done.stderr) == (
+        3,
+        "photon: cannot write to standard output: No space left on device; what was done before stays done\n",
+    )
+
+
+@pytest.mark.parametrize("command", ["verify", "status"])
+def test_a_command_that_fails_keeps_its_status_where_both_outputs_are_full(command: str) -> None:
+    assert with_streams(">/dev/full 2>/dev/full", command, "missing.yaml", "--json").returncode == 2
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", "<&- >&- 2>&-"])
+def test_a_closed_stream_takes_nothing_and_changes_no_status(pipeline: Path, closed: str) -> None:
+    (pipeline.parent / "logs" / "east").mkdir(parents=True, exist_ok=True)
+    done = with_streams(closed, "status", pipeline)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert bool(done.stdout) is (">&-" not in closed.replace("2>&-", ""))
+    assert with_streams(closed, "acknowledge", pipeline, "east").returncode == 3
+
+
+def test_ctrl_c_ends_photon_quietly_while_it_is_imported_and_is_told_from_then_on() -> None:
+    program = """
+import atexit, signal, sys
+sys.argv = ["/usr/bin/photon", "--help"]
+import photon.cli
+if "now" in sys.orig_argv:
+    signal.raise_signal(signal.SIGINT)
+from photon.cli.main import main
+atexit.register(lambda: print(signal.getsignal(signal.SIGINT) is signal.default_int_handler))
+main()
+"""
+    now, later = (
+        subprocess.run([sys.executable, "-c", program, word], capture_output=True, text=True, check=False)
+        for word in ("now", "later")
+    )
+    assert (now.returncode, now.stderr) == (-signal.SIGINT, "")
+    assert (later.returncode, later.stdout.splitlines()[-1]) == (0, "True")
+
+
+def test_whoever_imports_the_command_keeps_his_own_way_to_be_interrupted() -> None:
+    program = "import photon.cli.main, signal; print(signal.getsignal(signal.SIGINT).__name__)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.stdout == "default_int_handler\n"
+
+
 # -- one object
 
 
