@@ -40,8 +40,11 @@ def in_order(ending: Ending) -> Iterator[None]:
     except click.exceptions.Exit:
         raise
     except click.ClickException as error:
-        _print_error(ending, error.format_message(), error.exit_code)
-        raise
+        with _dropped_if_unwritable(sys.stdout):
+            _print_error(ending, error.format_message(), error.exit_code)
+        with _dropped_if_unwritable(sys.stderr):
+            error.show()
+        sys.exit(error.exit_code)
     except (KeyboardInterrupt, click.Abort):
         fail("interrupted", INTERRUPTED, ending)
     except BrokenPipeError:

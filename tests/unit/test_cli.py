@@ -330,9 +330,9 @@ def test_an_output_that_is_full_is_one_sentence_and_no_defect(pipeline: Path, wo
     )
 
 
-@pytest.mark.parametrize("command", ["verify", "status"])
-def test_a_command_that_fails_keeps_its_status_where_both_outputs_are_full(command: str) -> None:
-    assert with_streams(">/dev/full 2>/dev/full", command, "missing.yaml", "--json").returncode == 2
+@pytest.mark.parametrize("words", [["verify", "missing.yaml"], ["status", "missing.yaml"], ["join"]])
+def test_a_command_that_fails_keeps_its_status_where_both_outputs_are_full(words: list[str]) -> None:
+    assert with_streams(">/dev/full 2>/dev/full", *words, "--json").returncode == 2
 
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", "<&- >&- 2>&-"])
