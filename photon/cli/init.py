@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 UNITS = click.Choice(["s", "ms", "us", "ns", "iso8601"])
 SHOWN_REASONS = 3
+OUTPUT = "pipeline.yaml"
 
 
 @click.command(
@@ -34,7 +36,7 @@ Examples:
 @click.argument("primary")
 @click.argument("foreign")
 @click.option(
-    "--output", "-o", type=click.Path(path_type=Path), default=Path("pipeline.yaml"), show_default=True,
+    "--output", "-o", type=click.Path(path_type=Path), default=Path(OUTPUT), show_default=True,
     help="The pipeline file to write.",
 )  # fmt: skip
 @click.option("--name", default="joined", show_default=True, help="The pipeline's name.")
@@ -49,7 +51,9 @@ Examples:
 @click.option("--foreign-key", metavar="COLUMN", help="The primary id that it belongs to; several: a,b.")
 @click.option("--foreign-time", metavar="COLUMN", help="When the foreign event was.")
 @click.option("--foreign-unit", type=UNITS, help="The unit of that time.")
-@click.option("--force", is_flag=True, help="Write over a pipeline file that is there.")
+@click.option(
+    "--force", is_flag=True, help="Write over a pipeline file, or into the folders of one, that is there."
+)
 @click.option("--dry-run", is_flag=True, help="Look and try, and write nothing.")
 @json_option
 def init(
@@ -80,6 +84,8 @@ def init(
         from photon.profile.trial import try_join
 
         folders, places = _places(primary, foreign, datacenters)
+        if not (force or dry_run):
+            _refuse_folders_of_another(output.absolute(), folders)
         samples = read_sample("primary", places[0]), read_sample("foreign", places[1])
         answers = _answers(said)
         found = guess(*samples, answers)
@@ -135,6 +141,36 @@ def _places(
             "or a glob for each"
         )
     return folders, places
+
+
+def _refuse_folders_of_another(output: Path, datacenters: Iterable[str]) -> None:
+    """Two pipelines in the same folders would be one: each counts, and joins, what the other has read."""
+    from photon.pipeline.file import PipelineError, load_pipeline
+
+    own = {output.parent.resolve() / kind / name for name in datacenters for kind in ("lake", "state")}
+    remedy = (
+        f"such as --output {output.stem}/{OUTPUT}, or remove what is there; --force writes it all the same"
+    )
+    for file in sorted({*output.parent.glob("*.yaml"), *output.parent.glob("*.yml")} - {output}):
+        try:
+            places = load_pipeline(file).datacenters.values()
+        except PipelineError:  # it is something else
+            continue
+        taken = own.intersection(
+            place.resolve() for each in places for place in (each.lake, each.state) if isinstance(place, Path)
+        )
+        if taken:
+            fail(
+                f"{min(taken)} is the folder of {file} too, and two pipelines in it would be one: "
+                f"write this one into another folder, {remedy}",
+                WRONG_USAGE,
+            )
+    if taken := {folder for folder in own if folder.exists()}:
+        fail(
+            f"{min(taken)} is there already, and {output} is not: it has what another pipeline has joined. "
+            f"Write this one into another folder, {remedy}",
+            WRONG_USAGE,
+        )
 
 
 def _answers(said: dict[str, Any]) -> Answers:

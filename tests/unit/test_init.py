@@ -79,6 +79,25 @@ def test_a_pipeline_file_that_is_there_is_kept_unless_force_is_said(logs: Path) 
     assert load_pipeline("pipeline.yaml").name == "joined"
 
 
+def test_two_pipelines_do_not_come_into_the_same_folders_unless_force_is_said(logs: Path) -> None:
+    assert init("-o", "a.yaml").exit_code == 0
+    refused = init("-o", "b.yaml")
+    assert refused.exit_code == 2
+    assert f"{logs.parent}/lake/here is the folder of {logs.parent}/a.yaml too" in refused.output
+    assert "such as --output b/pipeline.yaml" in refused.output
+    assert not Path("b.yaml").exists()
+    assert init("-o", "b/pipeline.yaml").exit_code == 0
+    assert init("-o", "b.yaml", "--force").exit_code == 0
+
+
+def test_what_another_pipeline_has_joined_is_no_place_for_a_new_one(logs: Path) -> None:
+    Path("state/here").mkdir(parents=True)
+    Path("settings.yaml").write_text("debug: true\n")
+    refused = init()
+    assert refused.exit_code == 2
+    assert f"{logs.parent}/state/here is there already" in refused.output
+
+
 def test_a_dry_run_writes_nothing(logs: Path) -> None:
     assert init("--dry-run").exit_code == 0
     assert not Path("pipeline.yaml").exists()
