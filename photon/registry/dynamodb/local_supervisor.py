@@ -80,8 +80,15 @@ def supervise(folder: Path, kind: ServerKind) -> int:
                 _serve(server, users)
             finally:
                 _stop(server)
-                (folder / "server.json").unlink(missing_ok=True)
+                _forget_server(folder / "server.json")
     return 0
+
+
+def _forget_server(file: Path) -> None:
+    # Who begins anew removes the folder at once, and it may be another supervisor's by now.
+    with contextlib.suppress(OSError, ValueError):
+        if json.loads(file.read_bytes())["supervisor_pid"] == os.getpid():
+            file.unlink()
 
 
 def _take_lock(lock: IO[bytes]) -> bool:
