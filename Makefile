@@ -19,7 +19,7 @@ help:
 	@echo "make dynamodb-local  fetch DynamoDB Local, a second server for the registry; make test does it"
 	@echo "make check      ruff, mypy and the import contracts"
 	@echo "make docs       the documents as a site, into site/"
-	@echo "make test       the tests: every rule, the better part of an hour"
+	@echo "make test       the tests: every rule, some forty minutes"
 	@echo "make test-long  more of them: many seeds, long histories, variants of the demo"
 	@echo "make test-browser  Dagster's UI on live traffic, driven in Chromium"
 	@echo "make screenshots  the pictures of Dagster's UI in the documents, into docs/images"
