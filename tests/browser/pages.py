@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
 
-from playwright.sync_api import Browser, Locator, Page, Playwright, ViewportSize, expect
+from playwright.sync_api import Browser, Locator, Page, Playwright, Response, ViewportSize, expect
 
 # No sandbox: in CI the browser runs as root. The others keep it from doing anything that nobody asked for.
 CHROMIUM_OPTIONS = (
@@ -223,6 +223,10 @@ class RunPage:
         expect(seen(self.page, text).first).to_be_visible()
 
 
+def _answers_a_mutation(answer: Response) -> bool:
+    return "mutation" in (answer.request.post_data or "")
+
+
 @dataclass(frozen=True)
 class SensorPage:
     """A sensor: its switch and its ticks."""
@@ -239,5 +243,7 @@ class SensorPage:
         row = self.page.get_by_role("row", name=re.compile("^(Running|Stopped)"))
         checkbox = row.get_by_role("checkbox")
         expect(checkbox).to_be_checked(checked=not on)
-        row.locator("label").click()
+        # The switch moves at once: who leaves the page before the answer may take the request back.
+        with self.page.expect_response(_answers_a_mutation):
+            row.locator("label").click()
         expect(checkbox).to_be_checked(checked=on)
