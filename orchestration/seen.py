@@ -85,12 +85,7 @@ def evaluations(
     instance: DagsterInstance, keys: Sequence[AssetCheckKey]
 ) -> dict[AssetCheckKey, AssetCheckEvaluation]:
     """The latest evaluation of each check, as Dagster shows it."""
-    records = instance.event_log_storage.get_latest_asset_check_execution_by_key(keys)
-    return {
-        key: record.evaluation
-        for key, record in records.items()
-        if _is_evaluated(record) and record.evaluation is not None
-    }
+    return {key: evaluation for key, _, evaluation in _evaluated(instance, keys)}
 
 
 def failed_runs(
@@ -118,19 +113,26 @@ def _is_of(run: DagsterRun, scope: Scope) -> bool:
 
 def _checks(instance: DagsterInstance, scope: Scope, keys: Sequence[AssetCheckKey]) -> Iterator[Alert]:
     """The latest evaluation of each check."""
-    found = instance.event_log_storage.get_latest_asset_check_execution_by_key(keys)
-    for key, record in found.items():
+    for key, record, evaluation in _evaluated(instance, keys):
+        yield Alert(
+            scope.name,
+            "check",
+            f"{_name(key.asset_key)} {key.name}",
+            level_of(evaluation.passed, evaluation.severity),
+            evaluation.description or "",
+            round(record.create_timestamp * MICROSECONDS),
+            record.run_id,
+        )
+
+
+def _evaluated(
+    instance: DagsterInstance, keys: Sequence[AssetCheckKey]
+) -> Iterator[tuple[AssetCheckKey, AssetCheckExecutionRecord, AssetCheckEvaluation]]:
+    """The latest record of each check that has an evaluation."""
+    for key, record in instance.event_log_storage.get_latest_asset_check_execution_by_key(keys).items():
         evaluation = record.evaluation
         if _is_evaluated(record) and evaluation is not None:
-            yield Alert(
-                scope.name,
-                "check",
-                f"{_name(key.asset_key)} {key.name}",
-                level_of(evaluation.passed, evaluation.severity),
-                evaluation.description or "",
-                round(record.create_timestamp * MICROSECONDS),
-                record.run_id,
-            )
+            yield key, record, evaluation
 
 
 def _name(key: AssetKey) -> str:

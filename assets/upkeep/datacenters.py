@@ -61,21 +61,18 @@ class AcknowledgementConfig(DryRunConfig):
 
 
 def _acknowledge(run: WorkRun) -> Metadata:
-    from photon.state.losses import acknowledge, named, open_losses, state_here
+    from photon.state.losses import acknowledge_here
 
     place = run.pipeline.datacenters.get(run.config.datacenter)
     if place is None:
         known = ", ".join(run.pipeline.datacenters)
         raise WrongUsage(f"there is no datacenter {run.config.datacenter!r}; expected one of: {known}")
-    view = state_here(place.state, run.clock.now_us())
-    losses = open_losses(place.state, view)
-    if losses and not run.is_dry:
-        acknowledge(place.state, view)
+    losses, names = acknowledge_here(place.state, run.clock.now_us(), run.is_dry)
     return {
         "datacenter": run.config.datacenter,
         "lost_bytes": losses.bytes,
         "lost_records": losses.records,
-        "lost": "\n".join(named(losses, view)[:MOST_NAMED]) or "nothing",
+        "lost": "\n".join(names[:MOST_NAMED]) or "nothing",
     }
 
 

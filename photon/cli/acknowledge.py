@@ -32,16 +32,12 @@ def acknowledge(pipeline_file: Path, datacenter: str, dry_run: bool, as_json: bo
     """
     with opened(pipeline_file) as pipeline:
         from photon.clock import SystemClock
-        from photon.state.losses import acknowledge as acknowledge_losses
-        from photon.state.losses import named, open_losses, state_here
+        from photon.state.losses import acknowledge_here
 
         chosen(pipeline, datacenter)
         folder = pipeline.datacenters[datacenter].state
-        view = state_here(folder, SystemClock().now_us())
-        losses = open_losses(folder, view)
-        if losses and not dry_run:
-            acknowledge_losses(folder, view)
-    lines = [f"{datacenter}: {one}" for one in named(losses, view)]
+        losses, names = acknowledge_here(folder, SystemClock().now_us(), dry_run)
+    lines = [f"{datacenter}: {one}" for one in names]
     if losses:
         lines.insert(0, f"{NOTHING_CHANGED} would be acknowledged" if dry_run else "acknowledged:")
     told = {"dry_run": dry_run, **asdict(losses)}

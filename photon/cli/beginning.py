@@ -24,7 +24,7 @@ def let_interrupts_end() -> None:
 
 
 def let_interrupts_be_told() -> None:
-    """From now on Ctrl-C raises KeyboardInterrupt, for whoever ends in order."""
+    """Let Ctrl-C raise KeyboardInterrupt from now on: what was begun ends in order."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -65,7 +65,7 @@ class Judging:
         return Judged(levels, vitals.verified, self._budget(datacenter))
 
     def _budget(self, datacenter: str) -> Budget | None:
-        """None also where the lake can't be read, of which a check tells."""
+        """Read what is left of the budget; None too where the lake can't be read: a check tells of that."""
         try:
             return budget_of(stored_minutes(self._pipeline, datacenter), self._pipeline.availability)
         except (UserError, OSError):

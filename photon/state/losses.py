@@ -38,7 +38,7 @@ class Losses:
         return bool(self.bytes or self.records)
 
     def beyond(self, known: Losses) -> Losses:
-        """What is lost and not `known`. A file that came back, or of which more is lost now, is not known."""
+        """Leave out what is `known`. A file counts anew if it came back, or if more of it is lost now."""
         new = {n: lost for n, lost in self.file_bytes.items() if known.file_bytes.get(n) != lost}
         return Losses(new, max(0, self.other_bytes - known.other_bytes), max(0, self.records - known.records))
 
@@ -75,8 +75,8 @@ def _count(stored: object) -> int:
     return stored
 
 
-def state_here(folder: Path, now_us: int) -> StateView:
-    """The state of which a person may acknowledge losses. StateUnavailable, StateDamaged, FormatTooNew.
+def _state_here(folder: Path, now_us: int) -> StateView:
+    """Read the state whose losses a person may acknowledge. StateUnavailable, StateDamaged, FormatTooNew.
 
     Where there is none, "nothing is lost" would be true of another machine's datacenter, and wrong.
     """
@@ -95,7 +95,7 @@ def open_losses(folder: Path, view: StateView) -> Losses:
     return losses_of(view).beyond(acknowledged(folder, view.epoch))
 
 
-def named(losses: Losses, view: StateView) -> list[str]:
+def _named(losses: Losses, view: StateView) -> list[str]:
     """What is lost, a line each, for people."""
     lines = [
         f"{view.files[number].file.path}: {lost:,} bytes were not read"
@@ -106,6 +106,18 @@ def named(losses: Losses, view: StateView) -> list[str]:
     if losses.records:
         lines.append(f"{losses.records:,} records that waited are lost")
     return lines
+
+
+def acknowledge_here(folder: Path, now_us: int, dry_run: bool) -> tuple[Losses, list[str]]:
+    """Acknowledge what is lost, and name it, a line each; a dry run only names it.
+
+    StateUnavailable, StateDamaged, FormatTooNew, OSError.
+    """
+    view = _state_here(folder, now_us)
+    losses = open_losses(folder, view)
+    if losses and not dry_run:
+        acknowledge(folder, view)
+    return losses, _named(losses, view)
 
 
 def acknowledge(folder: Path, view: StateView) -> None:

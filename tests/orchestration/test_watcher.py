@@ -307,13 +307,18 @@ def test_events_that_a_dead_datacenter_holds_out_of_reach_are_told_by_the_other(
     assert "photon retire" in (check.description or "")
 
 
-def test_a_log_that_went_away_unread_is_red_until_a_person_acknowledges_it(
-    location: Location, instance: DagsterInstance
-) -> None:
+def lose_a_log(location: Location) -> None:
+    """A log of east went away before any of it was read."""
     log = LogFile(1, "foreign", "clicks/gone.log", 7, False, b"", 0, 20, b"h")
     with closing(DispatcherState(location.state())) as state:
         state.begin_epoch("clicks", "east", "e1", location.clock.now_us(), follows=False)
         state.put_files([TrackedFile(log, 0, b"", False, 2048, 5, None, "gone")], lost_bytes=2048)
+
+
+def test_a_log_that_went_away_unread_is_red_until_a_person_acknowledges_it(
+    location: Location, instance: DagsterInstance
+) -> None:
+    lose_a_log(location)
     looks = [tick(location, instance)]
     for _ in range(3):
         location.clock.advance(3 * 3_600)
@@ -333,10 +338,7 @@ def test_a_log_that_went_away_unread_is_red_until_a_person_acknowledges_it(
 def test_a_state_that_cannot_be_read_is_told_once_and_turns_no_red_check_green(
     location: Location, instance: DagsterInstance
 ) -> None:
-    log = LogFile(1, "foreign", "clicks/gone.log", 7, False, b"", 0, 20, b"h")
-    with closing(DispatcherState(location.state())) as state:
-        state.begin_epoch("clicks", "east", "e1", location.clock.now_us(), follows=False)
-        state.put_files([TrackedFile(log, 0, b"", False, 2048, 5, None, "gone")], lost_bytes=2048)
+    lose_a_log(location)
     first = tick(location, instance)
     database = location.state() / STATE_FILE
     kept = database.read_bytes()
