@@ -18,6 +18,7 @@ START_SECONDS = 60.0  # DynamoDB Local on a busy machine; dynoxide takes millise
 START_POLL_SECONDS = 0.02
 # Below the ports that a kernel gives to connections: one of those could take a killed server's port.
 PORTS = range(20_000, 30_000)
+_CLAIMS: list[socket.socket] = []
 
 
 class ServerProcess(ABC):
@@ -96,12 +97,19 @@ class ServerProcess(ABC):
 
 
 def free_steady_port() -> int:
-    """A port that is free, and that no connection takes."""
+    """A port that is free, that no connection takes, and that no other caller gets while this process lives.
+
+    A server binds the port's TCP socket later, and again after a kill. So its UDP socket is the claim.
+    """
     while True:
         port = random.SystemRandom().choice(PORTS)
-        with socket.socket() as probe:
-            try:
+        claim = socket.socket(type=socket.SOCK_DGRAM)
+        try:
+            claim.bind(("127.0.0.1", port))
+            with socket.socket() as probe:
                 probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
+        except OSError:
+            claim.close()
+            continue
+        _CLAIMS.append(claim)
+        return port

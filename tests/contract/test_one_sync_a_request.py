@@ -14,10 +14,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from bench.server_process import START_SECONDS
+from bench.server_process import START_SECONDS, free_steady_port
 from bench.store_servers import dynamodb_client, is_available
 from photon.registry.dynamodb.credentials import LOCAL_REGION
-from photon.registry.dynamodb.local_supervisor import ServerKind, answers, free_port, server_command
+from photon.registry.dynamodb.local_supervisor import ServerKind, answers, server_command
 from photon.registry.operations.directory import TABLE_DEFINITION
 
 TRANSACTIONS = 5
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.server
 @contextmanager
 def traced(kind: ServerKind, folder: Path, trace: Path) -> Iterator[str]:
     """The URL of a server whose syncs are written to `trace`."""
-    port = free_port()
+    port = free_steady_port()
     tracer = ["strace", "-f", "-y", "-e", "trace=fsync,fdatasync", "-o", str(trace)]
     process = subprocess.Popen([*tracer, *server_command(kind, folder, port)], cwd=folder)
     try:

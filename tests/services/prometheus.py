@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from photon.registry.dynamodb.local_server import free_port
+from bench.server_process import free_steady_port
 from tests.e2e.process_marks import soon
 from tests.programs import end_without
 
@@ -94,7 +94,7 @@ def prometheus(folder: Path, scraped_port: int) -> Iterator[Prometheus]:
     (folder / "prometheus.yml").write_text(yaml.safe_dump(settings))
     alerts = {"groups": [{"name": "photon", "rules": at_once}]}
     (folder / "photon-alerts.yml").write_text(yaml.safe_dump(alerts))
-    server = Prometheus(f"http://127.0.0.1:{free_port()}")
+    server = Prometheus(f"http://127.0.0.1:{free_steady_port()}")
     command = [
         program("prometheus"),
         f"--config.file={folder / 'prometheus.yml'}",

@@ -19,8 +19,8 @@ from dagster import (
 )
 
 from assets.run_history import DAY_US, prune_history
+from bench.server_process import free_steady_port
 from photon.clock import SystemClock
-from photon.registry.dynamodb.local_server import free_port
 from tests.orchestration.location import Location, launched
 from tests.services.postgres import Postgres, postgres
 from tests.services.production import home_in, instance_of
@@ -33,7 +33,7 @@ LATER_US = SystemClock().now_us() + 4 * DAY_US  # then everything that runs here
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Postgres]:
-    with postgres(free_port()) as server:
+    with postgres(free_steady_port()) as server:
         yield server
 
 

@@ -13,10 +13,10 @@ from dagster import DagsterInstance, DagsterRunStatus
 from dagster_graphql import DagsterGraphQLClient
 
 from bench.live_traffic import LiveTraffic
+from bench.server_process import free_steady_port
 from examples.demo.process_tree import ProcessTree
 from photon.clock import MICROSECONDS, SystemClock
 from photon.pipeline.file import load_pipeline
-from photon.registry.dynamodb.local_server import free_port
 from photon.shift.lease import lease_status_of
 from photon.shift.measured import measured_in
 from photon.state.view import view_state
@@ -73,7 +73,7 @@ def test_a_killed_shift_is_replaced_and_no_event_is_lost_while_postgres_is_away(
     time = HeldTime({2: shift_runs, TRAFFIC_SECONDS / 2: postgres_is_away})
     writer = threading.Thread(target=LiveTraffic(traffic, tmp_path, time).run, daemon=True)
     home = home_in(tmp_path)
-    ports = [free_port() for _ in range(3)]
+    ports = [free_steady_port() for _ in range(3)]
     with postgres(ports[0]) as server, ProcessTree([state]) as tree:
         environment = {
             **server.database("dagster"),

@@ -31,7 +31,6 @@ from photon.registry.dynamodb.local_supervisor import (
     Running,
     ServerKind,
     answers,
-    free_port,
     server_command,
     try_lock,
 )
@@ -113,7 +112,7 @@ class LocalServer:
             self._supervisor = None
             raise self._not_started("it ended before it answered")
         try:
-            server_command(self.kind, self.folder, free_port())
+            server_command(self.kind, self.folder, port=0)
         except UserError as error:
             raise RegistryUnavailable(f"the local registry can't be started: {error}") from error
         arguments = [str(self.folder.resolve()), self.kind]
