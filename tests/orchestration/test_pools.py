@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from dagster import DagsterInstance
@@ -13,6 +14,21 @@ from assets.reports import VERIFICATION
 from assets.upkeep.all_kinds import UPKEEP
 from assets.work import BACKFILL_POOL, REPAIR_POOL, UPKEEP_POOL, VERIFICATION_POOL
 from tests.orchestration.location import Location
+
+# Dagster keeps what a run prints by processes that follow its output. Those of a run in a thread sometimes
+# take no notice of SIGTERM: Dagster waits half a minute for each, and leaves them behind.
+NO_OUTPUT_KEPT = """
+compute_logs:
+  module: dagster._core.storage.noop_compute_log_manager
+  class: NoOpComputeLogManager
+"""
+
+
+@pytest.fixture
+def home(home: Path) -> Path:
+    with (home / "dagster.yaml").open("a") as settings:
+        settings.write(NO_OUTPUT_KEPT)
+    return home
 
 
 @pytest.fixture
