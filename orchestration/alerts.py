@@ -24,14 +24,14 @@ from dagster import (
 from assets.pipeline_files import FOLDER, file_key
 from assets.run_history import PRUNING_JOB
 from orchestration.seen import Scope, failed_runs, standing
-from orchestration.telling import CALL_SECONDS, Calls
+from orchestration.telling import Calls
 from photon.clock import MICROSECONDS, Clock, SystemClock, microseconds
 from photon.health.alerts import Alert, Told, load_hook, news, told_after
 from photon.pipeline.file import Pipeline, PipelineError, load_pipeline
 from resources.environment import LocationSettings
 
 TICK_SECONDS = 10
-CURSOR_FORMAT = 3
+CURSOR_FORMAT = 4
 MOST_RUNS = 1_000  # are remembered: more than fail while Dagster stores the end of one
 SENSOR = "alerts"
 
@@ -44,13 +44,15 @@ class HookName:
     spec: str  # module:function
     folder: str  # of the pipeline file
     again_us: int  # what goes on is told again after this time
+    call_timeout_us: int
 
     @classmethod
     def of(cls, pipeline: Pipeline) -> HookName | None:
         alerts = pipeline.alerts
         if alerts.hook is None:
             return None
-        return cls(pipeline.name, alerts.hook, str(pipeline.file.parent), microseconds(alerts.tell_again))
+        again_us, timeout_us = map(microseconds, (alerts.tell_again, alerts.call_timeout))
+        return cls(pipeline.name, alerts.hook, str(pipeline.file.parent), again_us, timeout_us)
 
 
 @dataclass(frozen=True)
@@ -90,12 +92,10 @@ class Cursor:
         )
 
 
-def alerts_sensor(
-    file: str, at_load: LocationSettings, clock: Clock | None = None, call_seconds: float = CALL_SECONDS
-) -> SensorDefinition:
+def alerts_sensor(file: str, at_load: LocationSettings, clock: Clock | None = None) -> SensorDefinition:
     """The sensor of a pipeline file. What its function does not take is told again at the next tick."""
     clock, name = clock or SystemClock(), at_load.file_names()[file]
-    of_file, calls = scope_of(file, at_load), Calls(clock, call_seconds)
+    of_file, calls = scope_of(file, at_load), Calls(clock)
 
     @sensor(
         name=sensor_name(name),
@@ -119,7 +119,8 @@ def alerts_sensor(
         fresh = news(seen, before.told, now_us, named.again_us)
         runs = failed_runs(context.instance, scope, before.runs_until, before.since, before.runs)
         # What was not taken comes last: a function that hangs for one alert is told the others first.
-        found = calls.tell(hook, sorted([*fresh, *runs], key=lambda alert: alert.key in before.failed))
+        in_turn = sorted([*fresh, *runs], key=lambda alert: alert.key in before.failed)
+        found = calls.tell(hook, in_turn, named.call_timeout_us / MICROSECONDS)
         after = replace(before.after(found.done, now_us), failed=tuple(sorted(found.failed)), hook=named)
         if len(found.done) == len(fresh) + len(runs):
             after = replace(after, runs_until=now_us / MICROSECONDS)

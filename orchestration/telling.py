@@ -12,9 +12,8 @@ from dataclasses import dataclass, field
 from photon.clock import MICROSECONDS, Clock
 from photon.health.alerts import Alert, Hook
 
-# Dagster ends a tick after 60 s, and what it has told would be told again. The last call needs time too.
+# Dagster ends a tick after 60 s, and what it has told would be told again. The last call may take 30 s more.
 TELLING_SECONDS = 20
-CALL_SECONDS = 20
 
 
 class NotTold(Exception):
@@ -34,11 +33,13 @@ class _Call:
     """A call of the function, in a thread that ends with the process."""
 
     alert: Alert
+    timeout_seconds: float
     error: BaseException | None = None  # also SystemExit
     has_ended: threading.Event = field(default_factory=threading.Event)
 
-    def start(self, hook: Hook) -> None:
+    def has_ended_in_time(self, hook: Hook) -> bool:
         threading.Thread(target=self._run, args=(hook,), name="alerts.hook", daemon=True).start()
+        return self.has_ended.wait(self.timeout_seconds)
 
     def _run(self, hook: Hook) -> None:
         try:
@@ -52,8 +53,8 @@ class _Call:
 class Calls:
     """The calls of one pipeline file's function in this process, one after another."""
 
-    def __init__(self, clock: Clock, call_seconds: float = CALL_SECONDS) -> None:
-        self._clock, self._call_seconds = clock, call_seconds
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
         self._hanging: _Call | None = None
 
     def ended_late(self) -> tuple[Alert, ...]:
@@ -66,35 +67,37 @@ class Calls:
         self._hanging = None
         return (late.alert,) if late.error is None else ()
 
-    def tell(self, hook: Hook, alerts: Iterable[Alert]) -> Outcome:
-        """Call the function for as many alerts as fit into a tick. None is called after one that hangs."""
+    def tell(self, hook: Hook, alerts: Iterable[Alert], timeout_seconds: float) -> Outcome:
+        """Call the function for as many alerts as fit into a tick. None is called after one that hangs.
+
+        `timeout_seconds`: of one call.
+        """
         began_us, done, failed = self._clock.elapsed_us(), list[Alert](), dict[str, NotTold]()
         for alert in alerts:
             is_over = self._clock.elapsed_us() - began_us >= TELLING_SECONDS * MICROSECONDS
             if is_over or self._hanging is not None:
                 break
-            problem = self._call(hook, alert)
+            problem = self._problem_of(hook, _Call(alert, timeout_seconds))
             if problem is None:
                 done.append(alert)
             else:
                 failed[alert.key] = problem
         return Outcome(tuple(done), failed)
 
-    def _call(self, hook: Hook, alert: Alert) -> NotTold | None:
-        call = _Call(alert)
-        call.start(hook)
-        if not call.has_ended.wait(self._call_seconds):
+    def _problem_of(self, hook: Hook, call: _Call) -> NotTold | None:
+        if not call.has_ended_in_time(hook):
             self._hanging = call
             return self._hangs(call)
         if call.error is None:
             return None
         said = f"{type(call.error).__name__}: {call.error}"
-        problem = NotTold(f"alerts.hook raised for {alert.title!r}, which is told again: {said}")
+        problem = NotTold(f"alerts.hook raised for {call.alert.title!r}, which is told again: {said}")
         problem.__cause__ = call.error
         return problem
 
     def _hangs(self, call: _Call) -> NotTold:
         return NotTold(
-            f"alerts.hook has not returned for {call.alert.title!r} in {self._call_seconds:g} s, and is not "
-            "called until it has: give all that it waits for a timeout, then reload the code location"
+            f"alerts.hook has not returned for {call.alert.title!r} in {call.timeout_seconds:g} s"
+            " (alerts.call_timeout), and is not called until it has: give all that it waits for a timeout,"
+            " then reload the code location"
         )

@@ -24,6 +24,7 @@ from photon.pipeline.values import (
     Folder,
     Format,
     Glob,
+    HookDuration,
     IdCodec,
     IdTimeUnit,
     LogDuration,
@@ -364,6 +365,7 @@ class Alerts(Strict):
     hook: AdapterName | None = None  # a function of an Alert, also of a module beside the file
     # What still goes on is told again after this time. Dagster's checks have `health.tell_again`.
     tell_again: PositiveDuration = timedelta(hours=1)
+    call_timeout: HookDuration = timedelta(seconds=20)
 
 
 class Shift(Strict):

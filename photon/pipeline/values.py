@@ -144,6 +144,10 @@ PositiveDuration = Annotated[Duration, _must(bool, "a duration longer than none"
 LogDuration = Annotated[
     Duration, _must(lambda value: value >= timedelta(minutes=5), "a duration of at least 5m")
 ]
+# Dagster ends a tick of a sensor after 60 s, and begins calls of a user's function in its first 20 s.
+HookDuration = Annotated[
+    Duration, _must(lambda value: timedelta(0) < value <= timedelta(seconds=30), "a duration of at most 30s")
+]
 Whole = Annotated[int, Field(strict=True)]  # or pydantic takes `true` for 1
 Share = Annotated[float, Field(strict=True, ge=0, le=1)]
 Size = Annotated[int, BeforeValidator(parse_size)]

@@ -327,8 +327,8 @@ def slow_hook(monkeypatch: pytest.MonkeyPatch) -> Iterator[SlowHook]:
 def test_a_function_that_hangs_is_not_called_again_and_was_told_if_it_returns_after_all(
     tmp_path: Path, instance: DagsterInstance, slow_hook: SlowHook
 ) -> None:
-    location = Location(tmp_path, more="alerts: {hook: 'slow_hook:tell'}\n")
-    sensor = alerts_sensor(str(location.file), location.settings, call_seconds=0.05)
+    location = Location(tmp_path, more="alerts: {hook: 'slow_hook:tell', call_timeout: 50ms}\n")
+    sensor = alerts_sensor(str(location.file), location.settings)
 
     def tick(cursor: str | None) -> SensorExecutionData:
         return sensor.evaluate_tick(build_sensor_context(instance, cursor, definitions=location.defs))
@@ -363,7 +363,7 @@ def test_a_file_that_takes_the_name_of_another_takes_nothing_of_what_was_told(
 def test_a_slow_function_leaves_the_rest_to_the_next_tick() -> None:
     clock = ManualClock()
     alerts = [Alert("clicks", "run", f"job {number}", "error", "has failed", 0) for number in range(9)]
-    found = Calls(clock).tell(lambda alert: clock.advance(8), alerts)
+    found = Calls(clock).tell(lambda alert: clock.advance(8), alerts, timeout_seconds=20)
     assert list(found.done) == alerts[:3]
 
 

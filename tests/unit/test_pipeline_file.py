@@ -170,6 +170,7 @@ def test_what_is_wrong_is_named_with_line_key_and_what_was_expected(tmp_path, ol
             "retry: {first_delay: 250 parsecs}",
             "retry.first_delay: expected a duration: a number and one of us, ms, s",
         ),
+        ("alerts: {call_timeout: 31s}", "alerts.call_timeout: expected a duration of at most 30s"),
         ("retry: {first_delay: 5}", "retry.first_delay: expected a duration: a number and one of us, ms, s"),
         ("retry: {first_delay: 0s}", "retry.first_delay: expected a duration longer than none"),
         ("retry: {first_delay: 999999999999d}", "retry.first_delay: expected a duration of at most"),
