@@ -12,6 +12,7 @@ from photon.adapters import distinct_names, rows_without_columns, same_column
 from photon.logs.csv_lines import header_names, read_csv_lines
 from photon.logs.folders import log_folder
 from photon.logs.json_lines import decode_record, read_whole_json_lines
+from photon.logs.odd_files import no_text
 from photon.logs.source import UNREADABLE, read_header
 from photon.logs.times import parse_times
 from photon.pipeline.document import KeyPath, read_document
@@ -20,6 +21,7 @@ from photon.pipeline.location import Location
 from photon.pipeline.sections import ForeignLog, Limits, Log, PrimaryLog
 from photon.pipeline.values import ColumnType
 
+ONE_NAME_EACH = "give each column of its header line a name of its own"
 _NEWEST = 3  # files per datacenter: the newest alone may be an odd one
 ARROW_TYPES: Mapping[ColumnType, pa.DataType] = {
     "string": pa.string(),
@@ -176,19 +178,21 @@ def _table(columns: Mapping[str, pa.Array], row_count: int, failures: Mapping[in
 def check_columns(pipeline: Pipeline) -> list[str]:
     """What is wrong with the columns that the pipeline file names, one message each; empty if nothing is.
 
-    A column is missing if it is in no header of the newest log files of the datacenters. JSON lines,
-    and logs without files, are not checked. What can't be read is left for the run to report.
+    A column is missing if no header of the newest log files of the datacenters has it, or has it just once.
+    JSON lines, and logs without files, are not checked. What can't be read is left for the run to report.
     """
     document = read_document(pipeline.file.read_text(encoding="utf-8"))
     problems = []
     for side, log in (("primary", pipeline.primary), ("foreign", pipeline.foreign)):
         headers = dict(_newest_headers(pipeline, log)) if log.format != "jsonl" else {}
-        there = {name for names in headers.values() for name in names}
+        there = {name for names in headers.values() for name in names if names.count(name) == 1}
         for path, column in _named_columns(side, log) if headers else ():
             if column not in there:
                 place, names = next(iter(headers.items()))
                 what = f"expected a column of {place}, got {column!r}; it has {', '.join(names)}"
-                if names[0].startswith("{"):
+                if column in names:
+                    what = f"expected a column that {place} has once, got {column!r}; {ONE_NAME_EACH}"
+                elif names[0].startswith("{"):
                     path, what = (side, "format"), f"expected the format of {place}, which looks like jsonl"
                 line, problem = document.problem(path, what)
                 problems.append(f"{pipeline.file}:{line}: {problem}")
@@ -214,7 +218,7 @@ def _newest_headers(pipeline: Pipeline, log: Log) -> Iterable[tuple[Location, li
             try:
                 with folder.open(file) as source:
                     header = read_header(source, pipeline.limits.line_bytes)
-                if header is not None:
+                if header is not None and no_text(header) is None:
                     yield path, header_names(header, log.format == "tsv")
             except (*UNREADABLE, ValueError):
                 continue

@@ -21,6 +21,7 @@ from photon.logs.lines import BLANK, SMALLEST_BLOCK, LineTexts, in_halves, join_
 
 _DEEPEST = 200  # levels of nesting; pyarrow's parser, which recurses, overflows the stack at some 10,000
 _TOO_DEEP = f"not valid JSON: nested more than {_DEEPEST} levels deep"
+_OVER_SEVERAL_LINES = "not valid JSON: a value over several lines; write each object on a line"
 _QUICK_DECIMAL = pa.decimal128(38, 9)
 
 
@@ -39,6 +40,8 @@ def decode_record(raw: bytes) -> dict[str, str | None]:
     try:
         record = _DECODER.decode(text)
     except json.JSONDecodeError as error:
+        if text.strip() in ("{", "["):
+            raise ValueError(_OVER_SEVERAL_LINES) from None
         raise ValueError(f"not valid JSON: {error.msg} at character {error.pos}") from None
     except RecursionError:
         raise ValueError(_TOO_DEEP) from None

@@ -221,9 +221,11 @@ def _texts(
         header = header_names(file.header, log.format == "tsv")
     except ValueError:
         header = []
-    missing = [name for name in names if name not in header]
-    if missing:
-        reason = f"no column {missing[0]!r} in the header of its file"
+    unclear = next((name for name in names if header.count(name) != 1), None)
+    if unclear is not None:
+        reason = f"no column {unclear!r} in the header of its file"
+        if unclear in header:
+            reason = f"several columns {unclear!r} in the header of its file"
         nothing = pa.nulls(len(raws), pa.string())
         return LineTexts((nothing,) * len(names), dict.fromkeys(range(len(raws)), reason))
     return read_csv_lines(raws, len(header), [header.index(name) for name in names], log.format == "tsv")

@@ -21,6 +21,7 @@ from photon.errors import UserError
 from photon.logs.discovery import FileProblem, FoundFile, reason_of
 from photon.logs.files import LogFile, TrackedFile
 from photon.logs.gzips import CompressedBytes, CorruptGzip, GzipStream, NotClosedYet, index_of
+from photon.logs.odd_files import Odd, no_text
 
 TAIL_BYTES = 256  # protocol D2
 HEAD_BYTES = 1024  # of whole lines: more than one record, for first records are often alike
@@ -60,7 +61,7 @@ class Head:
     head_hash: bytes
 
 
-HeadResult = Head | Literal["no record yet", "header too long", "ends with CR"]
+HeadResult = Head | Odd | Literal["no record yet", "header too long", "ends with CR"]
 
 
 def hash_bytes(data: bytes) -> bytes:
@@ -147,6 +148,8 @@ def head_of(data: bytes, has_header: bool, line_limit_bytes: int, final: bool) -
     """What the first bytes of a file say."""
     start = len(BYTE_ORDER_MARK) if data.startswith(BYTE_ORDER_MARK) else 0
     header = b""
+    if odd := no_text(data):
+        return odd
     if b"\n" not in data and data.count(b"\r") >= LEAST_RETURNS:
         return "ends with CR"
     if has_header:

@@ -12,6 +12,7 @@ from photon.logs.discovery import FileProblem, FoundFile, Scan, match, strip_gz
 from photon.logs.files import ByteRange, LogFile, Side, TrackedFile
 from photon.logs.folders import log_folder
 from photon.logs.look import Contents, Look
+from photon.logs.odd_files import Odd
 from photon.logs.ranges import cut_range, cut_to_end
 from photon.logs.rotated import copies_among, find_back, find_rotated, unseen_rotations
 from photon.logs.set_aside import SetAside
@@ -235,7 +236,9 @@ class LogTail:
             look.withhold(found, problem_of(found.path, error))
             return
         self.set_aside.was_read(found.inode)
-        if head == "header too long":
+        if isinstance(head, Odd):
+            look.problems.append(FileProblem(found.path, f"it {head.what}; {head.remedy}"))
+        elif head == "header too long":
             reason = f"its header line is longer than {self._line_limit_bytes} bytes (limits.line)"
             look.problems.append(FileProblem(found.path, reason))
         elif head == "ends with CR":

@@ -84,6 +84,16 @@ class _Column:
 
 def guess(primary: Sample, foreign: Sample, answers: Answers) -> Guess:
     """The likeliest columns of both logs, after what the user said; CannotPropose where none is likely."""
+    try:
+        return _guess(primary, foreign, answers)
+    except CannotPropose as error:
+        passed_over = [*primary.passed_over, *foreign.passed_over]
+        if not passed_over:
+            raise
+        raise CannotPropose(f"{error}. Passed over: {'; '.join(passed_over)}") from None
+
+
+def _guess(primary: Sample, foreign: Sample, answers: Answers) -> Guess:
     _refuse_unknown(primary, [*(answers.primary_id or ()), answers.primary_time], "--primary-")
     said = [*(answers.foreign_id or ()), *(answers.foreign_key or ()), answers.foreign_time]
     _refuse_unknown(foreign, said, "--foreign-")

@@ -5,19 +5,21 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 
 from photon.errors import WrongUsage
+from photon.logs.columns import ONE_NAME_EACH
 from photon.logs.csv_lines import header_names
 from photon.logs.discovery import FoundFile, reason_of, scan, strip_gz
 from photon.logs.files import LogFile, Side
 from photon.logs.gzips import CorruptGzip, NotClosedYet
 from photon.logs.json_lines import decode_record
 from photon.logs.lines import split_lines
+from photon.logs.odd_files import LOOKED_AT_BYTES, Odd, no_json_lines, no_text
 from photon.logs.parse import parse_combined
 from photon.logs.source import Head, head_of, open_source
 from photon.pipeline.sections import PrimaryLog
@@ -27,7 +29,7 @@ SAMPLE_FILES, SAMPLE_BYTES = 16, 16 * 2**20  # of each side
 LINE_LIMIT_BYTES = 2**20
 _LINES_FOR_FORMAT = 20
 _LINES_FOR_NAMES = 200  # of a file of JSON lines: their keys are its columns
-OTHER_TEXT = "docs/formats-and-adapters.md#text-of-another-kind"
+OTHER_TEXT = "docs/formats-and-adapters.md#text-of-another-kind says how to make one of these of it"
 _DEEPEST = 4  # objects within each other; what is deeper is no id that anybody would find
 _SHOWN = 80
 _MAGIC = re.compile(r"[*?\[]")
@@ -63,7 +65,7 @@ class Sample:
     files_found: int
     files: tuple[SampledFile, ...]
     columns: dict[str, pa.Array]  # text; null where a line has none, or where it is empty
-    passed_over: tuple[str, ...]  # files that could not be read, and why
+    passed_over: tuple[str, ...]  # files that could not be read, columns that could not be told apart; why
 
     @property
     def is_whole(self) -> bool:
@@ -125,7 +127,12 @@ def read_sample(side: Side, where: Where, sample_bytes: int = SAMPLE_BYTES) -> S
     used = tuple(file for file in files if file is not None)
     if not used:
         raise CannotPropose(f"{side}: {_shown(where)} has no whole line yet; expected a header and records")
-    columns = _columns(used, form)
+    repeated = _repeated(used, form)
+    passed_over += [
+        f"{path}: several of its columns are called {name!r}; {ONE_NAME_EACH}"
+        for name, path in repeated.items()
+    ]
+    columns = _columns(used, form, repeated)
     return Sample(side, form, len(found), used, columns, tuple(passed_over))
 
 
@@ -152,15 +159,15 @@ def _files_of(side: Side, where: Where) -> Sequence[FoundFile]:
     return seen.files
 
 
-def _one_format(side: Side, where: Where, by_path: dict[str, Format | str]) -> Format:
+def _one_format(side: Side, where: Where, by_path: dict[str, Format | Odd]) -> Format:
     """The format of all files; CannotPropose if there are several, or one that is none."""
     formats: dict[Format, str] = {}
     for path, found in by_path.items():
-        if found not in ("csv", "tsv", "jsonl"):
+        if isinstance(found, Odd):
             raise CannotPropose(
-                f"{side}: {where.logs / path} {found}; expected JSON lines, or CSV or TSV with a header "
+                f"{side}: {where.logs / path} {found.what}; expected JSON lines, or CSV or TSV with a header "
                 f"line. Where it is not meant, give a glob that leaves it out, "
-                f"such as 'clicks/**/*.jsonl'; else {OTHER_TEXT} says how to make one of these of it"
+                f"such as 'clicks/**/*.jsonl'; else {found.remedy}"
             )
         formats.setdefault(found, path)
     if len(formats) > 1:
@@ -172,39 +179,51 @@ def _one_format(side: Side, where: Where, by_path: dict[str, Format | str]) -> F
     return next(iter(formats))
 
 
-def format_of(data: bytes) -> Format | str:
-    """The format of a file that begins so; else what it is instead, to be said behind its name."""
-    lines = [line for line in data[: 2**16].removeprefix(b"\xef\xbb\xbf").split(b"\n") if line.strip()]
-    if b"\0" in data[: 2**16]:
-        return "holds binary data"
+def format_of(data: bytes) -> Format | Odd:
+    """The format of a file that begins so; else what it is instead."""
+    data = data[:LOOKED_AT_BYTES]
+    if odd := no_text(data):
+        return odd
+    lines = [line for line in data.removeprefix(b"\xef\xbb\xbf").split(b"\n") if line.strip()]
+    if b"\0" in data:
+        return Odd("holds binary data", OTHER_TEXT)
     try:
         first = lines[0].decode().rstrip("\r")
     except UnicodeDecodeError:
-        return "holds bytes that are not UTF-8"
+        return Odd(
+            "holds bytes that are not UTF-8", "convert it to UTF-8, for example by `iconv -f LATIN1 -t UTF-8`"
+        )
     if b"\n" not in data and data.count(b"\r") > 1:
-        return "ends its lines with CR alone"
+        return Odd("ends its lines with CR alone", "convert them to LF or CR LF")
     looked_at = lines[:_LINES_FOR_FORMAT]
     if 2 * sum(map(_is_record, looked_at)) > len(looked_at):  # the first may be the rest of a line
         return "jsonl"
-    if first.startswith("{"):
-        try:
-            decode_record(first.encode())
-        except ValueError as error:
-            return f"begins with a line that is {error}"
-        return "jsonl"
-    if first.startswith("["):
-        return "is one JSON array, not one object a line"
+    if odd := no_json_lines(data):
+        return odd
+    return _jsonl_by(first) if first.startswith("{") else _delimited_by(first)
+
+
+def _jsonl_by(first: str) -> Format | Odd:
+    try:
+        decode_record(first.encode())
+    except ValueError as error:
+        return Odd(f"begins with a line that is {error}", "mend the program that writes it")
+    return "jsonl"
+
+
+def _delimited_by(first: str) -> Format | Odd:
+    """CSV or TSV, by the header line."""
     form: Format = "tsv" if first.count("\t") > first.count(",") else "csv"
     try:
         names = header_names(first.encode(), form == "tsv")
     except ValueError as error:
-        return f"has no usable header line ({error})"
+        return Odd(f"has no usable header line ({error})", OTHER_TEXT)
     if len(names) < 2:
         shown = first if len(first) <= _SHOWN else first[:_SHOWN] + "..."
-        return f"begins with {shown!r}"
+        return Odd(f"begins with {shown!r}", OTHER_TEXT)
     if any(re.fullmatch(r"[-+\d.:TZ ]+", name) for name in names):
-        return (
-            f"has no header line, so write one before it: its first line holds values, such as {names[0]!r}"
+        return Odd(
+            f"has no header line: its first line holds values, such as {names[0]!r}", "write one before it"
         )
     return form
 
@@ -233,8 +252,8 @@ def _sampled(
     return SampledFile(file, records, is_whole)
 
 
-def _columns(files: Sequence[SampledFile], form: Format) -> dict[str, pa.Array]:
-    """All columns of all files by name; of JSON objects within a line what is in them, as `a.b`."""
+def _columns(files: Sequence[SampledFile], form: Format, left_out: Container[str]) -> dict[str, pa.Array]:
+    """The columns of all files by name; of JSON objects within a line what is in them, as `a.b`."""
     names: dict[str, None] = {}
     for each in files:
         if form == "jsonl":
@@ -242,9 +261,18 @@ def _columns(files: Sequence[SampledFile], form: Format) -> dict[str, pa.Array]:
                 names.update(dict.fromkeys(_names_in(record)))
         else:
             names.update(dict.fromkeys(header_names(each.file.header, form == "tsv")))
-    wanted = [name for name in names if name]
+    wanted = [name for name in names if name and name not in left_out]
     parts = [_texts(each, form, wanted) for each in files] if wanted else []
     return {name: pa.concat_arrays([part[i] for part in parts]) for i, name in enumerate(wanted)}
+
+
+def _repeated(files: Sequence[SampledFile], form: Format) -> dict[str, str]:
+    """Columns that a header line names more than once, each with the path of such a file."""
+    repeated: dict[str, str] = {}
+    for each in files if form != "jsonl" else ():
+        names = header_names(each.file.header, form == "tsv")
+        repeated.update((name, each.file.path) for name in names if name and names.count(name) > 1)
+    return repeated
 
 
 def _names_in(record: dict[str, object], outer: str = "", depth: int = 0) -> Iterable[str]:

@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from photon.clock import microseconds
 from photon.join.adapting import adapter_of, may_skip
 from photon.logs.files import Side
 from photon.logs.folders import log_folder, watch_of
+from photon.logs.odd_files import LOOKED_AT_BYTES, no_json_lines
+from photon.logs.source import UNREADABLE
 from photon.pipeline.file import Pipeline
 from photon.pipeline.location import Location
+from photon.pipeline.sections import Log
 from photon.registry.operations.init import begin_anew
 from photon.state.view import open_view
 
@@ -51,6 +54,8 @@ class Seen:
     overdue: int = 0
     adapter_skips: bool = False  # whether it may pass over events that have a key
     is_complete: bool = False  # whether no line may come any more
+    # Of logs without an event: a file that holds something else than lines, and what to do with it.
+    odd_files: Mapping[Side, str] = field(default_factory=dict)
 
 
 def told_of(
@@ -62,7 +67,8 @@ def told_of(
     """
     overdue = 0 if _has_met(counts) else _overdue(pipeline, datacenter)
     logs, adapter_skips = look_at_logs(pipeline, datacenter), may_skip(adapter_of(pipeline))
-    return not_meant(pipeline, counts, Seen(logs, overdue, adapter_skips, is_complete))
+    odd_files = _odd_files(pipeline, datacenter, counts)
+    return not_meant(pipeline, counts, Seen(logs, overdue, adapter_skips, is_complete, odd_files))
 
 
 def look_at_logs(pipeline: Pipeline, datacenter: str) -> tuple[LogSeen, ...]:
@@ -85,6 +91,28 @@ def _look_at(place: Location, side: Side, glob: str, is_read: bool) -> LogSeen:
     return LogSeen(side, str(place), glob, len(files), None, shown, unread)
 
 
+def _odd_files(pipeline: Pipeline, datacenter: str, counts: Mapping[str, float]) -> dict[Side, str]:
+    """One file of each log that has nothing but dead letters, where its beginning tells what it is."""
+    logs: dict[Side, Log] = {"primary": pipeline.primary, "foreign": pipeline.foreign}
+    place = pipeline.datacenters[datacenter].logs
+    odd = {side: _odd_file(place, logs[side]) for side in _not_understood(counts)}
+    return {side: told for side, told in odd.items() if told is not None}
+
+
+def _odd_file(place: Location, log: Log) -> str | None:
+    if log.format != "jsonl":
+        return None
+    for file in watch_of(place, log.files).scan().files[:SHOWN_OTHERS]:
+        try:
+            with log_folder(place).open(file) as source:
+                odd = no_json_lines(source.read(0, LOOKED_AT_BYTES))
+        except UNREADABLE:
+            continue
+        if odd is not None:
+            return f"{place / file.path} {odd.what}; {odd.remedy}"
+    return None
+
+
 def _overdue(pipeline: Pipeline, datacenter: str) -> int:
     """How many records wait for a primary event although primary logs are read far beyond them."""
     with open_view(pipeline.datacenters[datacenter].state) as state:
@@ -99,7 +127,7 @@ def not_meant(pipeline: Pipeline, counts: Mapping[str, float], seen: Seen) -> li
     return [
         *_nothing_to_read(pipeline, seen.logs),
         *(_nothing_read(pipeline, counts, seen.logs) if seen.is_complete else ()),
-        *_nothing_understood(pipeline, counts),
+        *_nothing_understood(pipeline, counts, seen.odd_files),
         *_nothing_with_a_key(pipeline, counts, seen),
         *_nothing_met(pipeline, counts, seen),
     ]
@@ -139,17 +167,24 @@ def _nothing_read(pipeline: Pipeline, counts: Mapping[str, float], logs: tuple[L
     ]
 
 
-def _nothing_understood(pipeline: Pipeline, counts: Mapping[str, float]) -> list[str]:
-    all_of = (
+def _not_understood(counts: Mapping[str, float]) -> dict[Side, float]:
+    """The logs of which all lines are dead letters, with how many these are."""
+    all_of: tuple[tuple[Side, float, float], ...] = (
         ("primary", counts["primary_dead_letters"], counts["primary_dead_letters"] + counts["primary"]),
         ("foreign", counts["dead_letters"], counts["foreign"]),
     )
-    return [
-        f"all {lines:,} {side} lines are dead letters; photon dead-letters {pipeline.file} has the reasons. "
-        f"Mend `{side}` in {pipeline.file}, {_again(pipeline)}"
-        for side, dead_letters, lines in all_of
-        if lines and dead_letters == lines
-    ]
+    return {side: lines for side, dead_letters, lines in all_of if lines and dead_letters == lines}
+
+
+def _nothing_understood(
+    pipeline: Pipeline, counts: Mapping[str, float], odd_files: Mapping[Side, str]
+) -> list[str]:
+    told = []
+    for side, lines in _not_understood(counts).items():
+        reasons = f"photon dead-letters {pipeline.file} has the reasons"
+        mend = odd_files.get(side) or f"Mend `{side}` in {pipeline.file}"
+        told.append(f"all {lines:,} {side} lines are dead letters; {reasons}. {mend}, {_again(pipeline)}")
+    return told
 
 
 def _nothing_with_a_key(pipeline: Pipeline, counts: Mapping[str, float], seen: Seen) -> list[str]:

@@ -24,6 +24,7 @@ pytestmark = pytest.mark.server
 
 QUERIES = "query,other,at\nq1,x1,2026-01-31T10:00:00Z\nq2,x2,2026-01-31T10:00:01Z\n"
 CLICKS = "click,query,rank,at\nc1,q1,1,2026-01-31T10:00:05Z\nc2,q2,2,2026-01-31T10:00:06Z\n"
+OBJECTS = [{"click": "c1", "query": "q1", "at": "2026-01-31T10:00:05Z"}]
 JOIN = "join PIPELINE --complete --engine local"
 
 Spoil = Callable[[Path, dict[str, Any]], object]
@@ -100,7 +101,14 @@ WRONG: list[tuple[str, Spoil, str, int, tuple[str, ...]]] = [
     # -- the logs
     ("csv that is JSON lines", clicks('{"click": "c1"}\n'), JOIN, 2, ("foreign.format", "expected the format of", "looks like jsonl")),
     ("csv without a header", clicks(CLICKS.partition("\n")[2]), JOIN, 2, ("foreign.id", "got 'click'", "it has c1, q1, 1")),
-    ("JSON array", lambda f, v: (clicks('[{"click": 1},\n{"click": 2}]\n')(f, v), setting("foreign.format", "jsonl")(f, v)), JOIN, 5, ("all 2 foreign lines are dead letters", "photon dead-letters", "Mend `foreign`")),
+    ("JSON array", lambda f, v: (clicks('[{"click": 1},\n{"click": 2}]\n')(f, v), setting("foreign.format", "jsonl")(f, v)), JOIN, 5, ("all 2 foreign lines are dead letters", "photon dead-letters", "logs/c/a.csv is one JSON array")),
+    ("JSON array over lines", lambda f, v: (clicks(json.dumps(OBJECTS, indent=1))(f, v), setting("foreign.format", "jsonl")(f, v)), JOIN, 5, ("all 7 foreign lines are dead letters", "logs/c/a.csv is one JSON array", "write each of its objects on a line", "`jq -c '.[]'`, then begin anew: rm -rf /")),
+    ("JSON over lines", lambda f, v: (clicks(json.dumps(OBJECTS[0], indent=1))(f, v), setting("foreign.format", "jsonl")(f, v)), JOIN, 5, ("all 5 foreign lines are dead letters", "logs/c/a.csv has a JSON object over several lines", "write each object on a line", "`jq -c .`, then begin anew: rm -rf /")),
+    ("gzip by another name", clicks(gzip.compress(CLICKS.encode())), JOIN, 5, ("none of the files that match", "c/a.csv: it is gzip, and its name does not say so; rename it, so that it ends in .gz")),
+    ("zstd", clicks(b"\x28\xb5\x2f\xfd" + CLICKS.encode()), JOIN, 5, ("none of the files that match", "c/a.csv: it is compressed by zstd, which is not read; decompress it")),
+    ("UTF-16", clicks(CLICKS.encode("utf-16")), JOIN, 5, ("none of the files that match", "c/a.csv: it is UTF-16; convert it to UTF-8, for example by `iconv -f UTF-16 -t UTF-8`")),
+    ("UTF-16 without its mark", clicks(CLICKS.encode("utf-16-be")), JOIN, 5, ("none of the files that match", "c/a.csv: it is UTF-16", "`iconv -f UTF-16BE -t UTF-8`")),
+    ("column that is twice", clicks(CLICKS.replace("rank", "query", 1)), JOIN, 2, ("foreign.key", "expected a column that ", "logs/c/a.csv has once", "got 'query'", "give each column of its header line a name of its own")),
     ("binary file", clicks(random.Random(3).randbytes(3000)), JOIN, 5, ("foreign lines are dead letters", "photon dead-letters", "Mend `foreign`")),
     ("CR alone", clicks(CLICKS.replace("\n", "\r")), JOIN, 5, ("none of the files that match", "could be read", "Mend the files, or `foreign.files`", "c/a.csv: its lines end with CR alone", "expected LF or CR LF")),
     ("gzip that is cut", clicks(gzip.compress(CLICKS.encode() * 50)[:-12], "a.csv.gz"), JOIN, 5, ("none of the files that match", "c/a.csv.gz", "ends early and does not grow", "compress it again")),

@@ -195,6 +195,32 @@ def json_array(logs: Path) -> None:
     (logs / "clicks" / "a.csv").write_text(json.dumps(CLICKS))
 
 
+def gzip_by_another_name(logs: Path) -> None:
+    file = logs / "clicks" / "a.csv"
+    file.write_bytes(gzip.compress(file.read_bytes()))
+
+
+def utf16(logs: Path) -> None:
+    file = logs / "clicks" / "a.csv"
+    file.write_bytes(file.read_text().encode("utf-16"))
+
+
+def json_over_lines(logs: Path) -> None:
+    text = "\n".join(json.dumps(row, indent=2) for row in CLICKS)
+    (logs / "clicks" / "a.csv").write_text(text)
+
+
+def text_in_brackets(logs: Path) -> None:
+    (logs / "clicks" / "a.csv").write_text(
+        "[2026-01-05T10:00:00Z] click c1\n[2026-01-05T10:00:01Z] click c2\n"
+    )
+
+
+def key_twice(logs: Path) -> None:
+    file = logs / "clicks" / "a.csv"
+    file.write_text(file.read_text().replace("rank", "query_id", 1))
+
+
 def no_id(logs: Path) -> None:
     csv_lines(logs / "clicks" / "a.csv", without(CLICKS, "click_id"))
 
@@ -244,7 +270,17 @@ def keys_that_never_match(logs: Path) -> None:
         (several_formats, "b.jsonl is jsonl", "expected one", "give a glob"),
         (no_header, "a.csv has no header line", "with a header line", "write one before it"),
         (key_values, "a.csv begins with 'time=2026", "expected JSON lines", "#text-of-another-kind"),
-        (json_array, "a.csv is one JSON array", "one object a line", ""),
+        (json_array, "a.csv is one JSON array", "one object a line", "`jq -c '.[]'`"),
+        (json_over_lines, "a.csv has a JSON object over several lines", "one object a line", "`jq -c .`"),
+        (text_in_brackets, "a.csv begins with '[2026-01-05", "expected JSON lines", "#text-of-another-kind"),
+        (gzip_by_another_name, "a.csv is gzip", "expected JSON lines", "rename it, so that it ends in .gz"),
+        (utf16, "a.csv is UTF-16", "expected JSON lines", "`iconv -f UTF-16 -t UTF-8`"),
+        (
+            key_twice,
+            "a.csv: several of its columns are called 'query_id'",
+            "Expected a key",
+            "name of its own",
+        ),
         (no_id, "no column looks like an id", "differ from event to event", "--foreign-id"),
         (no_time, "foreign: no column looks like a time", "ISO 8601", "--foreign-time"),
         (keys_that_never_match, "no column of the foreign log", "Expected a key", "--foreign-key"),
@@ -259,6 +295,15 @@ def test_logs_that_can_not_be_joined_are_told_with_what_was_expected_and_what_to
     for said in (named, expected, remedy):
         assert said in done.stderr
     assert not Path("pipeline.yaml").exists()
+
+
+def test_a_column_that_is_twice_and_is_not_needed_is_passed_over(logs: Path) -> None:
+    csv_lines(logs / "clicks" / "a.csv", [{**row, "other": "x"} for row in CLICKS])
+    file = logs / "clicks" / "a.csv"
+    file.write_text(file.read_text().replace("other", "rank", 1))
+    done = init()
+    assert done.exit_code == 0, done.output
+    assert "PASSED OVER clicks/a.csv: several of its columns are called 'rank'" in done.output
 
 
 def test_an_unknown_column_is_told_with_those_that_there_are(logs: Path) -> None:

@@ -123,7 +123,9 @@ def test_a_bad_line_of_csv_is_a_dead_letter_and_the_rest_goes_on(line, reason):
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        (b"{", "not valid JSON: Expecting property name enclosed in double quotes at character 1"),
+        (b"{ ", "not valid JSON: a value over several lines; write each object on a line"),
+        (b"[", "not valid JSON: a value over several lines; write each object on a line"),
+        (b"{]", "not valid JSON: Expecting property name enclosed in double quotes at character 1"),
         (b'{"event_id": "a"} {}', "not valid JSON: Extra data at character 18"),
         (b"[1]", "not a JSON object but an array"),
         (b"null", "not a JSON object but null"),
@@ -175,6 +177,17 @@ def test_a_file_without_the_column_makes_dead_letters_that_name_column_and_file(
     parsed = parse(b"a,1\n\nb,2\n", header=b"event_id,ts")
     assert events(parsed) == []
     assert reasons(parsed) == ["no column 'key' in the header of its file"] * 2
+
+
+@pytest.mark.parametrize("format", ["csv", "tsv"])
+def test_a_file_with_two_columns_of_a_needed_name_makes_dead_letters_that_name_it(format):
+    between = b"," if format == "csv" else b"\t"
+    header, line = (
+        between.join(parts) for parts in ([b"event_id", b"key", b"ts", b"key"], [b"a", b"k", b"1", b"l"])
+    )
+    parsed = parse(line + b"\n", header=header, format=format)
+    assert events(parsed) == []
+    assert reasons(parsed) == ["several columns 'key' in the header of its file"]
 
 
 def test_numbers_in_json_are_ids_and_keys_by_their_own_text():

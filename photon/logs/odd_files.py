@@ -1,0 +1,79 @@
+"""Files that hold no lines of text, told by their first bytes: what each one is, and what to do with it.
+
+What is wrong with single lines is told where they are parsed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+
+LOOKED_AT_BYTES = 2**16
+_LOOKED_AT_FOR_UTF16 = 64
+_LEAST_FOR_UTF16 = 8  # bytes without a byte order mark
+_UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+_GZIP = b"\x1f\x8b\x08"
+_OTHER_COMPRESSIONS = {
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"\xfd7zXZ\0": "xz",
+    b"BZh91AY&SY": "bzip2",
+    b"PK\x03\x04": "zip",
+}
+_BEGINS_A_VALUE = re.compile(r"[\[{]\s*(\n|$)|\[\s*\{")
+
+
+@dataclass(frozen=True, slots=True)
+class Odd:
+    """What is said of a file behind its name, such as `is UTF-16`; and what to do, in the imperative."""
+
+    what: str
+    remedy: str
+
+
+def no_text(data: bytes) -> Odd | None:
+    """What a file that begins so is instead of UTF-8 text; None where its lines may be read."""
+    if data.startswith(_GZIP):
+        return Odd("is gzip, and its name does not say so", "rename it, so that it ends in .gz")
+    for magic, kind in _OTHER_COMPRESSIONS.items():
+        if data.startswith(magic):
+            return Odd(f"is compressed by {kind}, which is not read", "decompress it, or compress it by gzip")
+    if encoding := _utf16(data[:_LOOKED_AT_FOR_UTF16]):
+        return Odd("is UTF-16", f"convert it to UTF-8, for example by `iconv -f {encoding} -t UTF-8`")
+    return None
+
+
+def _utf16(data: bytes) -> str | None:
+    """The encoding by its name for iconv; without a mark every second byte is 0, as in English text."""
+    if data.startswith(_UTF16_MARKS):
+        return "UTF-16"
+    if len(data) < _LEAST_FOR_UTF16:
+        return None
+    even, odd = data[::2], data[1::2]
+    if not any(odd) and all(even):
+        return "UTF-16LE"
+    return "UTF-16BE" if not any(even) and all(odd) else None
+
+
+def no_json_lines(data: bytes) -> Odd | None:
+    """What a text of JSON that begins so is instead of one object a line; None where it may be that."""
+    text = data[:LOOKED_AT_BYTES].removeprefix(b"\xef\xbb\xbf").decode(errors="replace").lstrip()
+    if not text.startswith(("{", "[")):
+        return None
+    try:
+        _, end = json.JSONDecoder().raw_decode(text)
+    except (ValueError, RecursionError):  # it goes on behind what was looked at, or is no JSON
+        is_odd = _BEGINS_A_VALUE.match(text) is not None
+    else:
+        is_odd = "\n" in text[:end] or (text.startswith("[") and not text[end:].strip())
+    if not is_odd:
+        return None
+    if text.startswith("["):
+        return Odd(
+            "is one JSON array, not one object a line",
+            "write each of its objects on a line, for example by `jq -c '.[]'`",
+        )
+    return Odd(
+        "has a JSON object over several lines, not one object a line",
+        "write each object on a line, for example by `jq -c .`",
+    )
