@@ -147,8 +147,8 @@ class Dispatcher:
         self.execution.waiting.tend(now_us)
         complete = mode == "complete"
         self._look(now_us, final=complete)
-        if self.reader.saw_everything:
-            self.execution.timeline.looked(self.reader.files, now_us)
+        if (seen_until_us := self.reader.seen_until_us) is not None:
+            self.execution.timeline.looked(self.reader.files, now_us, seen_until_us)
         self._tell_completeness(mode, now_us)
         # Between two orders new events have their turn: recovery may order many.
         if not self._had_order and not self.state.count_requeued():

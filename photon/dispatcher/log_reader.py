@@ -64,7 +64,9 @@ class LogReader:
         self.backlog_bytes: dict[Side, dict[int, int]] = {"primary": {}, "foreign": {}}
         self.problems: dict[Side, tuple[FileProblem, ...]] = {"primary": (), "foreign": ()}
         self.away_because: str | None = None  # the store of the logs can't be asked now
-        self.checks_pending = False  # files are still being checked: the backlog may be longer than it says
+        self._checks_pending = False
+        self._to_list: set[Side] = {"primary", "foreign"}  # each as a whole since a look found something new
+        self._listed_us: dict[Side, int] = {}  # files that were there at this time are found
         self._ends_bytes: dict[int, int] | None = None  # of declared-complete inputs: where each file ends
         self._first: dict[Side, int] = {"primary": 0, "foreign": 0}
         self._grown: set[int] = set()  # numbers of the files whose size is not stored yet
@@ -80,8 +82,10 @@ class LogReader:
         With `final` the first look that the store of the logs answers decides where the inputs end; later
         growth is left alone (protocol D4).
         """
-        observed = {side: self._observe(side, now_us, final) for side in ("foreign", "primary")}
-        self.checks_pending = any(seen.checks_pending for seen in observed.values())
+        sides: tuple[Side, Side] = ("foreign", "primary")
+        observed = {side: self._observe(side, now_us, final) for side in sides}
+        self._checks_pending = any(seen.checks_pending for seen in observed.values())
+        self._note_listings(observed)
         away = [seen.problems[0].reason for seen in observed.values() if seen.is_away]
         self.away_because = away[0] if away else None
         if final and self.away_because is None:
@@ -90,9 +94,25 @@ class LogReader:
         return observed["primary"].changed.values()
 
     @property
-    def saw_everything(self) -> bool:
-        """Whether the last look could look at every file."""
-        return not (self.checks_pending or any(self.problems.values()))
+    def checks_pending(self) -> bool:
+        """Whether files are still being looked for or checked: the backlog may be longer than it says."""
+        return self._checks_pending or bool(self._to_list)
+
+    @property
+    def seen_until_us(self) -> int | None:
+        """All that came to the logs before this time is seen; None if a file could not be looked at."""
+        if self._checks_pending or any(self.problems.values()) or len(self._listed_us) < len(self._tails):
+            return None
+        return min(self._listed_us.values())
+
+    def _note_listings(self, observed: Mapping[Side, Observation]) -> None:
+        """On S3 a listing takes many looks, and those of the two logs need never end with the same one."""
+        if any(seen.changed for seen in observed.values()):
+            self._to_list.update(observed)
+        for side, seen in observed.items():
+            if seen.listed_us is not None:
+                self._to_list.discard(side)
+                self._listed_us[side] = seen.listed_us
 
     @property
     def awaits_objects(self) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from photon.clock import MICROSECONDS
 from photon.logs.discovery import FileProblem, FoundFile, Scan, match, strip_gz
 from photon.logs.files import ByteRange, LogFile, Side, TrackedFile
 from photon.logs.folders import log_folder
@@ -42,6 +43,7 @@ class Observation:
     vanished: tuple[TrackedFile, ...]  # gone or replaced since the last look; an alarm if unread
     checks_pending: bool = False  # the next look will know more: not idle, though the backlog may be empty
     is_away: bool = False  # the store of the logs can't be asked now: nothing is known of them
+    listed_us: int | None = None  # files that were there at this time are found; None: a listing is under way
 
 
 class LogTail:
@@ -105,9 +107,9 @@ class LogTail:
             tuple(look.vanished),
             self._gzips.pending
             or found.is_away
-            or not found.is_whole
             or any(look.files[number].state == "open" for number in look.missing),
             found.is_away,
+            now_us - int(found.took_seconds * MICROSECONDS) if found.is_whole else None,
         )
 
     def _recognise(self, look: Look, found: Scan) -> None:

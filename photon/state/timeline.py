@@ -42,15 +42,15 @@ class Timeline:
         self._folder, self._epoch, self._keep_us = state / FOLDER, epoch, keep_us
         self._sizes = {number: tracked.offset_bytes for number, tracked in files.items()}
         self._away: set[int] = set()  # files that were away since it was last noted how long they are
-        self._clean_us = UNKNOWN_US  # a look at this time saw nothing but `_sizes`
+        self._clean_us = UNKNOWN_US  # until this time nothing came but `_sizes`
         self._written_us = 0
         self._next_sizes_us = 0
         self._batches: list[tuple[int, int]] = []
         self._hour = ""
         self._is_failing = False
 
-    def looked(self, files: Mapping[int, TrackedFile], now_us: int) -> None:
-        """Take in a look that saw all log files."""
+    def looked(self, files: Mapping[int, TrackedFile], now_us: int, seen_until_us: int) -> None:
+        """Take in a look; it saw all that came to the log files until a time, which is often its own."""
         grown: dict[int, int] = {}
         for number, tracked in files.items():
             if tracked.state != "open":
@@ -60,15 +60,15 @@ class Timeline:
             else:
                 self._away.discard(number)
         if not grown:
-            self._clean_us = now_us
+            self._clean_us = seen_until_us
         elif now_us >= self._next_sizes_us or now_us < self._written_us:  # the second: a clock set back
             # What a file got while it was away may have come at any time.
             after_us = UNKNOWN_US if self._away & grown.keys() else self._clean_us
             sizes = {str(number): [self._sizes.get(number, 0), size] for number, size in grown.items()}
-            if self._write(now_us, {"after": after_us, "clean": now_us, "sizes": sizes}):
+            if self._write(now_us, {"after": after_us, "clean": seen_until_us, "sizes": sizes}):
                 self._sizes |= grown
                 self._away -= grown.keys()
-                self._clean_us = now_us
+                self._clean_us = seen_until_us
             self._next_sizes_us = now_us + max(STEP_US, len(grown) * MICROSECONDS // MOST_SIZES_A_SECOND)
 
     def committed(self, batch: int, readable_us: int) -> None:

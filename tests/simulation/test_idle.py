@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -10,7 +13,9 @@ from photon.clock import MICROSECONDS
 from photon.dispatcher.dispatcher import MOST_REST_SECONDS
 from photon.dispatcher.log_reader import LogReader
 from photon.dispatcher.retrying import Callbacks
+from photon.logs.discovery import Scan
 from photon.logs.files import TrackedFile
+from photon.logs.folders import LocalWatch
 from tests.simulation.world import World
 
 SECONDS = 20
@@ -39,3 +44,27 @@ def test_an_idle_dispatcher_looks_as_often_as_a_tenth_of_a_core_allows(
     ends_us = world.clock.now_us() + SECONDS * MICROSECONDS
     world.join(mode="stop", callbacks=Callbacks(lambda: world.clock.now_us() >= ends_us))
     assert len(looked) == pytest.approx(looks, abs=2)
+
+
+def list_in_turn(world: World, patch: pytest.MonkeyPatch, most_looks: int) -> None:
+    """Have each log listed as a whole by every second look, but never both by one look."""
+    scan, looks = LocalWatch.scan, Counter[LocalWatch]()
+
+    def in_turn(self: LocalWatch, *arguments: Any, **more: Any) -> Scan:
+        looks[self] += 1
+        assert looks[self] < most_looks, "it goes on looking"
+        is_primary = self._pattern == world.pipeline.primary.files
+        return replace(scan(self, *arguments, **more), is_whole=looks[self] % 2 == is_primary)
+
+    patch.setattr(LocalWatch, "scan", in_turn)
+
+
+def test_a_join_ends_though_no_look_ends_the_listings_of_both_logs(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On S3 a listing takes many looks. Broken variant: both must end with one look; the join never ends."""
+    world.queries("q1")
+    world.clicks(("c1", "q1"))
+    list_in_turn(world, monkeypatch, most_looks=20)
+    world.join()
+    assert world.joined_ids() == ["c1"]

@@ -206,3 +206,16 @@ def test_more_objects_than_a_look_asks_for_are_found_by_the_ends_of_their_folder
     bucket.named.clear()
     assert len(watch.scan(told=told).files) == 10
     assert sorted(bucket.named) == told[:3]
+
+
+def test_a_round_that_ends_says_how_long_ago_it_began() -> None:
+    bucket = Bucket([f"{number:03}.log" for number in range(3 * PAGE - 1)])
+    watch = bucket.watch()
+    watch.scan()
+    began_seconds = bucket.now_seconds + REST_PER_PAGE
+    while True:
+        bucket.rest()
+        seen = watch.scan()
+        if seen.is_whole:
+            break
+    assert seen.took_seconds == bucket.now_seconds - began_seconds > 2 * REST_PER_PAGE

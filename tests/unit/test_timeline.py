@@ -34,6 +34,11 @@ def timeline(folder: Path, known: Files | None = None) -> Timeline:
     return Timeline(folder, "e1", 3 * DAY_US, known or {})
 
 
+def look(writer: Timeline, files: Files, now_us: int) -> None:
+    """A look that sees all that came until then, as each does in a folder of this machine."""
+    writer.looked(files, now_us, now_us)
+
+
 def seen(folder: Path) -> Seen:
     return read_timeline(folder)["e1"]
 
@@ -46,41 +51,50 @@ def came_after(folder: Path, number: int, *offsets: int) -> list[int]:
 
 def test_a_line_came_after_the_last_look_that_did_not_see_it(tmp_path: Path) -> None:
     writer = timeline(tmp_path)
-    writer.looked(files(f1=100), NOON_US)
-    writer.looked(files(f1=100), NOON_US + 7 * SECOND)
-    writer.looked(files(f1=250, f2=10), NOON_US + 8 * SECOND)
+    look(writer, files(f1=100), NOON_US)
+    look(writer, files(f1=100), NOON_US + 7 * SECOND)
+    look(writer, files(f1=250, f2=10), NOON_US + 8 * SECOND)
     assert came_after(tmp_path, 1, 100, 249) == [7, 7]
     assert came_after(tmp_path, 2, 0) == [7]
 
 
+def test_a_line_came_after_the_last_listing_that_did_not_find_it_began(tmp_path: Path) -> None:
+    writer = timeline(tmp_path)
+    writer.looked(files(f1=100), NOON_US + 7 * SECOND, NOON_US + 3 * SECOND)
+    writer.looked(files(f1=100, f2=10), NOON_US + 8 * SECOND, NOON_US + 4 * SECOND)
+    writer.looked(files(f1=100, f2=20), NOON_US + 9 * SECOND, NOON_US + 4 * SECOND)
+    assert came_after(tmp_path, 2, 0, 10) == [3, 4]
+    assert seen(tmp_path).last_us == NOON_US + 4 * SECOND
+
+
 def test_nobody_knows_when_bytes_came_that_the_first_look_of_a_process_finds(tmp_path: Path) -> None:
-    timeline(tmp_path).looked(files(f1=100), NOON_US)
-    timeline(tmp_path, files(f1=100)).looked(files(f1=300), NOON_US + 60 * SECOND)
+    look(timeline(tmp_path), files(f1=100), NOON_US)
+    look(timeline(tmp_path, files(f1=100)), files(f1=300), NOON_US + 60 * SECOND)
     assert came_after(tmp_path, 1, 50, 200) == [UNKNOWN_US, UNKNOWN_US]
 
 
 def test_what_an_earlier_process_has_seen_stays_known(tmp_path: Path) -> None:
     first = timeline(tmp_path)
-    first.looked({}, NOON_US)
-    first.looked(files(f1=100), NOON_US + SECOND)
-    timeline(tmp_path, files(f1=100)).looked(files(f1=300), NOON_US + 60 * SECOND)
+    look(first, {}, NOON_US)
+    look(first, files(f1=100), NOON_US + SECOND)
+    look(timeline(tmp_path, files(f1=100)), files(f1=300), NOON_US + 60 * SECOND)
     assert came_after(tmp_path, 1, 50, 200) == [0, UNKNOWN_US]
 
 
 def test_what_a_file_got_while_it_was_away_may_have_come_at_any_time(tmp_path: Path) -> None:
     writer = timeline(tmp_path)
-    writer.looked(files(f1=100), NOON_US)
+    look(writer, files(f1=100), NOON_US)
     away = {1: replace(files(f1=100)[1], state="gone")}
-    writer.looked(away, NOON_US + 5 * SECOND)  # type: ignore[arg-type]
-    writer.looked(files(f1=250), NOON_US + 10 * SECOND)
+    look(writer, away, NOON_US + 5 * SECOND)  # type: ignore[arg-type]
+    look(writer, files(f1=250), NOON_US + 10 * SECOND)
     assert came_after(tmp_path, 1, 200) == [UNKNOWN_US]
 
 
 def test_looks_that_follow_quickly_make_one_line_that_knows_less(tmp_path: Path) -> None:
     writer = timeline(tmp_path)
-    writer.looked(files(), NOON_US)
+    look(writer, files(), NOON_US)
     for tenth in range(1, 100):
-        writer.looked(files(f1=10 * tenth), NOON_US + tenth * SECOND // 10)
+        look(writer, files(f1=10 * tenth), NOON_US + tenth * SECOND // 10)
     lines = sum(path.read_text().count("\n") for path in (tmp_path / FOLDER).iterdir())
     assert lines == 10
     at_1_1_seconds = seen(tmp_path).came_after(np.array([1]), np.array([105]))
@@ -105,8 +119,8 @@ def test_a_batch_without_a_line_counts_as_readable_with_the_next_one(tmp_path: P
 
 def test_what_is_unread_at_the_end_of_a_file_came_after_the_last_look_that_is_noted(tmp_path: Path) -> None:
     writer = timeline(tmp_path)
-    writer.looked(files(f1=100), NOON_US)
-    writer.looked(files(f1=100, f2=5), NOON_US + 30 * SECOND)
+    look(writer, files(f1=100), NOON_US)
+    look(writer, files(f1=100, f2=5), NOON_US + 30 * SECOND)
     assert seen(tmp_path).first_unread_us(1, 100) == NOON_US + 30 * SECOND
     assert seen(tmp_path).first_unread_us(1, 50) == UNKNOWN_US  # nobody knows when it came
 
@@ -115,7 +129,7 @@ def test_nobody_knows_when_that_came_which_a_process_finds_unread_at_its_start(t
     known = {1: replace(files(f1=100)[1], offset_bytes=40)}
     writer = timeline(tmp_path, known)
     for second in (0, 5):
-        writer.looked(known, NOON_US + second * SECOND)
+        look(writer, known, NOON_US + second * SECOND)
         writer.committed(1, NOON_US + second * SECOND)
     assert seen(tmp_path).first_unread_us(1, 40) == UNKNOWN_US
 
@@ -126,30 +140,30 @@ def test_a_folder_that_takes_no_line_stops_nobody_and_makes_nothing_known(
     (tmp_path / FOLDER).write_text("no folder")
     writer = timeline(tmp_path)
     for second in range(4):
-        writer.looked(files(f1=100 + second), NOON_US + second * 2 * SECOND)
+        look(writer, files(f1=100 + second), NOON_US + second * 2 * SECOND)
         writer.committed(second, NOON_US + second * 2 * SECOND)
     assert len(caplog.messages) == 1
     (tmp_path / FOLDER).unlink()
-    writer.looked(files(f1=200), NOON_US + 60 * SECOND)
+    look(writer, files(f1=200), NOON_US + 60 * SECOND)
     assert came_after(tmp_path, 1, 100, 150) == [UNKNOWN_US, UNKNOWN_US]
 
 
 def test_half_a_line_of_a_killed_process_is_passed_over(tmp_path: Path) -> None:
-    timeline(tmp_path).looked(files(f1=100), NOON_US)
+    look(timeline(tmp_path), files(f1=100), NOON_US)
     (path,) = (tmp_path / FOLDER).iterdir()
     path.write_text(path.read_text() + '{"format":1,"epo')
     assert seen(tmp_path).ends[1].tolist() == [100]
 
 
 def test_old_hours_are_removed(tmp_path: Path) -> None:
-    timeline(tmp_path).looked(files(f1=100), NOON_US)
-    timeline(tmp_path).looked(files(f1=200), NOON_US + 5 * DAY_US)
+    look(timeline(tmp_path), files(f1=100), NOON_US)
+    look(timeline(tmp_path), files(f1=200), NOON_US + 5 * DAY_US)
     (path,) = (tmp_path / FOLDER).iterdir()
     assert path.name == "20260110T10.jsonl"
 
 
 def test_a_timeline_of_a_newer_photon_is_refused(tmp_path: Path) -> None:
-    timeline(tmp_path).looked(files(f1=100), NOON_US)
+    look(timeline(tmp_path), files(f1=100), NOON_US)
     (path,) = (tmp_path / FOLDER).iterdir()
     path.write_text(path.read_text().replace('"format":1', '"format":2'))
     with pytest.raises(FormatTooNew):
@@ -159,7 +173,7 @@ def test_a_timeline_of_a_newer_photon_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_no_byte_is_said_to_have_come_later_than_it_did(tmp_path: Path, seed: int) -> None:
     """Processes come and go, files grow at any moment and are away at times."""
-    rng = random.Random(seed)
+    rng, listings = random.Random(seed), random.Random(seed)
     print(f"seed {seed}")
     sizes, away = {1: 0, 2: 0}, set[int]()
     came: dict[int, list[int]] = {1: [], 2: []}
@@ -182,7 +196,7 @@ def test_no_byte_is_said_to_have_come_later_than_it_did(tmp_path: Path, seed: in
                 sizes[number] += more
                 came[number] += [now_us] * more
             case _:
-                writer.looked(_now(sizes, away), now_us)
+                writer.looked(_now(sizes, away), now_us, now_us - listings.choice([0, 1, 3]) * SECOND)
                 stored = dict(sizes)
     found = seen(tmp_path)
     known = 0

@@ -61,6 +61,7 @@ class ListedWatch:
         self._next_ends_seconds = 0.0  # when ends are listed where news come
         self._in_round: set[str] = set()  # the names that this round has found so far
         self._next_after = ""  # where this round goes on
+        self._round_began_seconds = 0.0
         self._next_page_seconds = 0.0
         self._is_known = False  # one round has ended
         self._seen = Scan()
@@ -74,7 +75,8 @@ class ListedWatch:
                 return Scan(problems=(problem,), is_whole=False, is_away=True)
             if changed:
                 self._seen = self._scan()
-            return replace(self._seen, is_whole=is_whole)
+            took_seconds = self._elapsed_seconds() - self._round_began_seconds
+            return replace(self._seen, is_whole=is_whole, took_seconds=took_seconds)
 
     def _look(self, whole: bool, told: Sequence[str] | None) -> tuple[bool, bool]:
         """List what is due: whether a round has ended with it, and whether something is new."""
@@ -103,6 +105,8 @@ class ListedWatch:
     def _list_page(self) -> tuple[bool, bool]:
         """The next page of this round: whether it was the last one, and whether something is new."""
         began_seconds = self._elapsed_seconds()
+        if not self._next_after:
+            self._round_began_seconds = began_seconds
         page = list(islice(self._bucket.objects(self._globbed.folder, self._next_after), LISTED_AT_ONCE))
         changed = self._take(sorted(page, key=lambda each: each.modified_us))
         has_ended = len(page) < LISTED_AT_ONCE
