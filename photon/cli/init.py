@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterable
 from dataclasses import asdict, replace
@@ -16,6 +17,7 @@ from photon.cli.output import counted, expected_errors, json_option, log_to_stde
 from photon.errors import NOT_DONE, WRONG_USAGE
 
 if TYPE_CHECKING:
+    from photon.pipeline.file import Pipeline
     from photon.profile.guess import Answers, Guess
     from photon.profile.sample import Sample, Where
     from photon.profile.trial import SideSeen, Trial
@@ -39,7 +41,7 @@ Examples:
     "--output", "-o", type=click.Path(path_type=Path), default=Path(OUTPUT), show_default=True,
     help="The pipeline file to write.",
 )  # fmt: skip
-@click.option("--name", default="joined", show_default=True, help="The pipeline's name.")
+@click.option("--name", help="The pipeline's name.  [default: of both logs, such as queries_clicks]")
 @click.option(
     "--datacenter", "-d", "datacenters", multiple=True, metavar="NAME=LOGS",
     help="A datacenter and its folder of logs; may be repeated. PRIMARY and FOREIGN are then below it.",
@@ -52,7 +54,7 @@ Examples:
 @click.option("--foreign-time", metavar="COLUMN", help="When the foreign event was.")
 @click.option("--foreign-unit", type=UNITS, help="The unit of that time.")
 @click.option(
-    "--force", is_flag=True, help="Write over a pipeline file, or into the folders of one, that is there."
+    "--force", is_flag=True, help="Write over a pipeline file, or into the folders of tables, that are there."
 )
 @click.option("--dry-run", is_flag=True, help="Look and try, and write nothing.")
 @json_option
@@ -60,7 +62,7 @@ def init(
     primary: str,
     foreign: str,
     output: Path,
-    name: str,
+    name: str | None,
     datacenters: tuple[str, ...],
     force: bool,
     dry_run: bool,
@@ -74,18 +76,24 @@ def init(
     Asks only on a terminal, and only where several answers are likely. Ends with 3, and writes nothing, if no
     row of the sample would join and the key was not named.
     """
-    if output.exists() and not (force or dry_run):
-        fail(f"{output} is there already: --force writes over it, --output FILE writes another", WRONG_USAGE)
     log_to_stderr()
     with expected_errors():
+        from photon.pipeline.file import pipelines_beside
         from photon.profile.guess import guess
-        from photon.profile.proposal import logs_of, pipeline_text
+        from photon.profile.proposal import logs_of, pipeline_text, proposed_name
         from photon.profile.sample import read_sample
         from photon.profile.trial import try_join
 
+        name = name or proposed_name(primary, foreign)
+        is_careful = not (force or dry_run)
+        if is_careful:
+            _refuse_to_write_over(output, name)
         folders, places = _places(primary, foreign, datacenters)
-        if not (force or dry_run):
-            _refuse_folders_of_another(output.absolute(), folders)
+        others = [] if dry_run else pipelines_beside(output)
+        _check_name(name, others)
+        before = _before_datacenters(name, output, folders, others)
+        if is_careful:
+            _refuse_tables_of_another(output, _tables(output, before, folders))
         samples = read_sample("primary", places[0]), read_sample("foreign", places[1])
         answers = _answers(said)
         found = guess(*samples, answers)
@@ -93,7 +101,7 @@ def init(
         logs = logs_of(found, *samples, places)
         trial = try_join(*samples, *logs)
         relative = {one: os.path.relpath(folder, output.absolute().parent) for one, folder in folders.items()}
-        text = pipeline_text(name, relative, *logs)
+        text = pipeline_text(name, relative, before, *logs)
         _check(text, output)
     is_empty = not trial.joined
     is_written = not dry_run and (not is_empty or answers.foreign_key is not None)
@@ -143,32 +151,80 @@ def _places(
     return folders, places
 
 
-def _refuse_folders_of_another(output: Path, datacenters: Iterable[str]) -> None:
-    """Two pipelines in the same folders would be one: each counts, and joins, what the other has read."""
-    from photon.pipeline.file import PipelineError, load_pipeline
-
-    own = {output.parent.resolve() / kind / name for name in datacenters for kind in ("lake", "state")}
-    remedy = (
-        f"such as --output {output.stem}/{OUTPUT}, or remove what is there; --force writes it all the same"
-    )
-    for file in sorted({*output.parent.glob("*.yaml"), *output.parent.glob("*.yml")} - {output}):
-        try:
-            places = load_pipeline(file).datacenters.values()
-        except PipelineError:  # it is something else
-            continue
-        taken = own.intersection(
-            place.resolve() for each in places for place in (each.lake, each.state) if isinstance(place, Path)
+def _refuse_to_write_over(output: Path, name: str) -> None:
+    if output.exists():
+        other = output.with_name(f"{name}.yaml")
+        shown = other if other != output else output.with_name("FILE")
+        fail(
+            f"{output} is there already: --force writes over it, --output {shown} writes another beside it",
+            WRONG_USAGE,
         )
-        if taken:
+
+
+def _check_name(name: str, others: Iterable[Pipeline]) -> None:
+    """Refuse what is no name, and that of another: both would have one registry, and one place in Dagster."""
+    from photon.pipeline.values import PIPELINE_NAME
+
+    if not re.match(PIPELINE_NAME, name):
+        fail(
+            f"--name {name!r}: expected a small letter, then small letters, digits, - and _, 63 at most, "
+            "such as queries_clicks",
+            WRONG_USAGE,
+        )
+    for other in others:
+        if other.name.replace("-", "_") == name.replace("-", "_"):
             fail(
-                f"{min(taken)} is the folder of {file} too, and two pipelines in it would be one: "
-                f"write this one into another folder, {remedy}",
+                f"the pipeline of {other.file} is called {other.name}; expected a name of its own for this "
+                "one: say --name NAME",
                 WRONG_USAGE,
             )
-    if taken := {folder for folder in own if folder.exists()}:
+
+
+def _before_datacenters(
+    name: str, output: Path, datacenters: Iterable[str], others: Iterable[Pipeline]
+) -> str:
+    """What lake and state have before a datacenter's name: nothing, or `NAME/` beside another pipeline.
+
+    Two pipelines in the same folders would be one: each counts, and joins, what the other has read.
+    """
+    taken = {
+        place.resolve(): other.file
+        for other in others
+        for each in other.datacenters.values()
+        for place in (each.lake, each.state, other.registry_folder)
+        if isinstance(place, Path)
+    }
+    for before in ("", f"{name}/"):
+        own = _tables(output, before, datacenters)
+        near = [place for place in taken if any(_is_one_within_the_other(place, each) for each in own)]
+        if not near:
+            return before
+    fail(
+        f"{near[0]} is a folder of {taken[near[0]]}, and one of {', '.join(map(str, own))} is or lies in it; "
+        "expected folders of its own for this pipeline: say another --name",
+        WRONG_USAGE,
+    )
+
+
+def _tables(output: Path, before: str, datacenters: Iterable[str]) -> list[Path]:
+    """The folders of tables, and of states."""
+    from photon.profile.proposal import TABLES_AND_STATE
+
+    folder = output.parent.resolve()
+    return [folder / f"{kind}/{before}{each}" for each in datacenters for kind in TABLES_AND_STATE]
+
+
+def _is_one_within_the_other(one: Path, other: Path) -> bool:
+    return one.is_relative_to(other) or other.is_relative_to(one)
+
+
+def _refuse_tables_of_another(output: Path, tables: Iterable[Path]) -> None:
+    """What is in the folders of a pipeline whose file is not there was joined by another one."""
+    if there := [folder for folder in tables if folder.exists()]:
         fail(
-            f"{min(taken)} is there already, and {output} is not: it has what another pipeline has joined. "
-            f"Write this one into another folder, {remedy}",
+            f"{min(there)} is there already, and {output} is not: it has what another pipeline has joined. "
+            f"Write this one into another folder, such as --output {output.stem}/{OUTPUT}, or remove what is "
+            "there; --force writes it all the same",
             WRONG_USAGE,
         )
 

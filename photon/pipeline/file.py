@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Literal
@@ -35,7 +36,7 @@ from photon.pipeline.sections import (
     Tailing,
     Verification,
 )
-from photon.pipeline.values import AdapterName, DatacenterName, Owner, Url
+from photon.pipeline.values import PIPELINE_NAME, AdapterName, DatacenterName, Owner, Url
 
 
 def _with_default_places(datacenters: object) -> object:
@@ -50,7 +51,7 @@ def _with_default_places(datacenters: object) -> object:
 class Pipeline(Strict):
     """One pipeline: everything else (commands, Dagster, tests) reads it."""
 
-    name: str = Field(pattern=r"^[a-z][a-z0-9_-]{0,62}$")
+    name: str = Field(pattern=PIPELINE_NAME)
     file: Path = Field(exclude=True)
     datacenters: Annotated[
         dict[DatacenterName, Datacenter], Field(min_length=1), BeforeValidator(_with_default_places)
@@ -131,6 +132,15 @@ def load_pipeline(path: str | Path) -> Pipeline:
     if problems:
         raise PipelineError([f"{path}:{line}: {what}" for line, what in sorted(set(problems))])
     return pipeline
+
+
+def pipelines_beside(file: Path) -> list[Pipeline]:
+    """The pipelines of other files in the folder of `file`, which may share its local registry."""
+    file, found = file.absolute(), list[Pipeline]()
+    for other in sorted({*file.parent.glob("*.yaml"), *file.parent.glob("*.yml")} - {file}):
+        with suppress(PipelineError):  # it is something else
+            found.append(load_pipeline(other))
+    return found
 
 
 def _contradictions(pipeline: Pipeline, document: Document) -> list[Problem]:

@@ -17,6 +17,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 
 from photon.pipeline.location import Location, parse_s3_url
 
+PIPELINE_NAME = r"^[a-z][a-z0-9_-]{0,62}$"
 LONGEST = timedelta(days=36_500)  # taken from now it is within the calendar
 
 UNITS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}  # of a time in a log

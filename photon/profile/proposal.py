@@ -1,17 +1,34 @@
-"""The pipeline file that is proposed, as text: what the samples show, and defaults for all else."""
+"""The text and the name of the pipeline file that is proposed: what samples show, and else defaults."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Mapping
+from pathlib import Path
 
 from photon.pipeline.sections import ForeignLog, Log, PrimaryLog
+from photon.pipeline.values import PIPELINE_NAME
 from photon.profile.guess import Guess
-from photon.profile.sample import Sample, Where
+from photon.profile.sample import MAGIC, Sample, Where
 
+TABLES_AND_STATE = ("lake", "state")  # a datacenter's folders, by their keys
+DEFAULT_NAME = "joined"
 _PLAIN = re.compile(r"[A-Za-z_][\w./-]*")
 _WORDS_OF_YAML = {"y", "n", "yes", "no", "on", "off", "true", "false", "null"}
+
+
+def proposed_name(primary: str, foreign: str) -> str:
+    """A pipeline's name by its two logs, such as `queries_clicks`; `joined` where these are no two words."""
+    words = [_word_of(place) for place in (primary, foreign)]
+    name = "_".join(words)
+    return name if words[0] != words[1] and all(words) and re.match(PIPELINE_NAME, name) else DEFAULT_NAME
+
+
+def _word_of(place: str) -> str:
+    """The last part of a folder, file or glob that has no wildcard, in small letters, without endings."""
+    plain = [part for part in Path(place).parts if not MAGIC.search(part)]
+    return re.sub("[^a-z0-9]+", "_", plain[-1].partition(".")[0].lower()).strip("_") if plain else ""
 
 
 def logs_of(
@@ -37,13 +54,19 @@ def logs_of(
     )
 
 
-def pipeline_text(name: str, datacenters: Mapping[str, str], primary: PrimaryLog, foreign: ForeignLog) -> str:
-    """The text of a pipeline file; every key that is not in it has its default."""
+def pipeline_text(
+    name: str, datacenters: Mapping[str, str], before: str, primary: PrimaryLog, foreign: ForeignLog
+) -> str:
+    """The text of a pipeline file; every key that is not in it has its default.
+
+    `datacenters`: the folder of logs of each. `before`: a folder within `lake` and `state` that has those of
+    this pipeline, with a slash behind it; empty where they lie there as by default.
+    """
     lines = [
         "# Written by photon init. Every key: docs/pipeline-file.md. Paths are relative to this file.",
-        f"name: {name}",
+        f"name: {_text(name)}",
         "datacenters:",
-        *(f"  {each}: {{logs: {_text(logs)}}}" for each, logs in datacenters.items()),
+        *(f"  {each}: {{{_folders(each, logs, before)}}}" for each, logs in datacenters.items()),
         "primary:",
         *_section(primary),
         "foreign:",
@@ -57,6 +80,11 @@ def _section(log: Log) -> list[str]:
     if isinstance(log, ForeignLog):
         lines.append(f"  key: {_names(log.key)}")
     return [*lines, f"  time: {_text(log.time)}", f"  time_unit: {log.time_unit}"]
+
+
+def _folders(datacenter: str, logs: str, before: str) -> str:
+    own = [f"{key}: {_text(f'{key}/{before}{datacenter}')}" for key in TABLES_AND_STATE if before]
+    return ", ".join([f"logs: {_text(logs)}", *own])
 
 
 def _names(names: tuple[str, ...]) -> str:

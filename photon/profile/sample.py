@@ -32,7 +32,7 @@ _LINES_FOR_NAMES = 200  # of a file of JSON lines: their keys are its columns
 OTHER_TEXT = "docs/formats-and-adapters.md#text-of-another-kind says how to make one of these of it"
 _DEEPEST = 4  # objects within each other; what is deeper is no id that anybody would find
 _SHOWN = 80
-_MAGIC = re.compile(r"[*?\[]")
+MAGIC = re.compile(r"[*?\[]")
 
 
 class CannotPropose(WrongUsage):
@@ -96,7 +96,7 @@ def _fixed_part(place: str) -> str:
     """The folder of a place: what is before its first wildcard; a file's own folder."""
     if os.path.isdir(place):
         return os.path.abspath(place)
-    wild = _MAGIC.search(place)
+    wild = MAGIC.search(place)
     fixed = place[: wild.start()] if wild else place
     return os.path.abspath(os.path.dirname(fixed))
 
@@ -142,7 +142,7 @@ def _shown(where: Where) -> str:
 
 def _files_of(side: Side, where: Where) -> Sequence[FoundFile]:
     fixed = Path(_fixed_part(str(where.logs / where.glob)))
-    is_name = not _MAGIC.search(where.glob) and not (where.logs / where.glob).exists()
+    is_name = not MAGIC.search(where.glob) and not (where.logs / where.glob).exists()
     if not fixed.is_dir() or is_name:
         fixed = where.logs / where.glob if is_name else fixed
         raise CannotPropose(

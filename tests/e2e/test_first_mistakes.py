@@ -14,7 +14,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from photon.cli.main import main
+from photon.pipeline.file import load_pipeline
 from photon.registry.open import close_registries
+from photon.registry.operations.init import begin_anew as begin_anew_of
 
 pytestmark = pytest.mark.server
 
@@ -93,6 +95,21 @@ def test_a_wrong_unit_of_times_is_told_and_mended_by_what_the_messages_name(fold
         assert place in refused.stderr  # the remedy for a local registry: not photon registry init
     begin_anew(done.stderr)
     assert joined(file) == 2
+
+
+def test_two_pipelines_of_one_folder_join_and_one_begins_anew_without_the_other(folder: Path) -> None:
+    logs, files = folder / "logs", [folder / "one.yaml", folder / "two.yaml"]
+    for file in files:
+        made = photon("init", logs / "queries.csv", logs / "clicks.csv", "--name", file.stem, "-o", file)
+        assert made.exit_code == 0, made.output
+        assert joined(file) == 2
+    one, two = map(load_pipeline, files)
+    anew = begin_anew_of(one)
+    assert str(one.registry_folder) not in anew  # the other's ids are in it
+    subprocess.run(["rm", "-rf", *re.findall(rf"{folder}[^ ;]*", anew)], check=True)
+    files[0].write_text(files[0].read_text().replace("name: one", "name: again"))  # as it says
+    assert joined(files[0]) == joined(files[1]) == 2
+    assert load_pipeline(files[1]) == two
 
 
 def test_a_glob_that_matches_nothing_is_mended_in_the_file_that_the_message_names(folder: Path) -> None:

@@ -15,6 +15,7 @@ from click.testing import CliRunner, Result
 
 from photon.cli.main import main
 from photon.pipeline.file import load_pipeline
+from photon.profile.proposal import proposed_name
 from tests.e2e.real_logs import JOINED, RealLogs
 
 QUERIES = [{"query_id": f"q{i}", "time": f"2026-01-05T10:00:{i % 60:02}Z", "user": i % 3} for i in range(200)]
@@ -76,18 +77,67 @@ def test_a_pipeline_file_that_is_there_is_kept_unless_force_is_said(logs: Path) 
     assert "--force" in done.output
     assert Path("pipeline.yaml").read_text() == "mine"
     assert init("--force").exit_code == 0
-    assert load_pipeline("pipeline.yaml").name == "joined"
+    assert load_pipeline("pipeline.yaml").name == "queries_clicks"
 
 
-def test_two_pipelines_do_not_come_into_the_same_folders_unless_force_is_said(logs: Path) -> None:
-    assert init("-o", "a.yaml").exit_code == 0
-    refused = init("-o", "b.yaml")
+@pytest.mark.parametrize(
+    ("primary", "foreign", "name"),
+    [
+        ("logs/queries", "logs/clicks/", "queries_clicks"),
+        ("logs/Queries/*.jsonl", "logs/ad-clicks/**/*.csv", "queries_ad_clicks"),
+        ("logs/queries.csv.gz", "/var/log/clicks.csv", "queries_clicks"),
+        ("logs/a*.csv", "logs/b*.csv", "joined"),
+        ("logs/2026/queries", "logs/2026", "queries_2026"),
+        ("logs/2026", "logs/clicks", "joined"),
+        (".", "*.csv", "joined"),
+    ],
+)
+def test_the_name_of_a_pipeline_is_made_of_its_two_logs(primary: str, foreign: str, name: str) -> None:
+    assert proposed_name(primary, foreign) == name
+
+
+def test_a_name_that_is_none_is_told_with_what_is_expected(logs: Path) -> None:
+    done = init("--name", "My clicks")
+    assert done.exit_code == 2
+    assert "--name 'My clicks': expected a small letter" in done.output
+    assert not Path("pipeline.yaml").exists()
+
+
+def test_a_second_pipeline_in_a_folder_has_a_name_tables_and_a_state_of_its_own(logs: Path) -> None:
+    assert init("--name", "first").exit_code == 0
+    refused = init()
     assert refused.exit_code == 2
-    assert f"{logs.parent}/lake/here is the folder of {logs.parent}/a.yaml too" in refused.output
-    assert "such as --output b/pipeline.yaml" in refused.output
+    assert "--output queries_clicks.yaml writes another beside it" in refused.output
+    assert init("-o", "queries_clicks.yaml").exit_code == 0
+    first, second = load_pipeline("pipeline.yaml"), load_pipeline("queries_clicks.yaml")
+    assert (first.name, second.name) == ("first", "queries_clicks")
+    assert first.datacenters["here"].lake == logs.parent / "lake" / "here"
+    assert second.datacenters["here"].lake == logs.parent / "lake" / "queries_clicks" / "here"
+    assert second.datacenters["here"].state == logs.parent / "state" / "queries_clicks" / "here"
+    assert init("--name", "first", "--force").exit_code == 0
+    assert load_pipeline("pipeline.yaml") == first
+
+
+def test_two_pipelines_in_a_folder_never_have_one_name(logs: Path) -> None:
+    assert init("-o", "a.yaml").exit_code == 0
+    for name in ("queries_clicks", "queries-clicks"):
+        refused = init("-o", "b.yaml", "--name", name, "--force")
+        assert refused.exit_code == 2
+        assert f"the pipeline of {logs.parent}/a.yaml is called queries_clicks" in refused.output
+        assert "say --name NAME" in refused.output
+    assert init("-o", "b.yaml", "--dry-run").exit_code == 0
     assert not Path("b.yaml").exists()
-    assert init("-o", "b/pipeline.yaml").exit_code == 0
-    assert init("-o", "b.yaml", "--force").exit_code == 0
+
+
+@pytest.mark.parametrize("name", ["here", "registry"])
+def test_a_name_whose_folders_would_lie_in_those_of_another_pipeline_is_refused(
+    logs: Path, name: str
+) -> None:
+    assert init("-o", "a.yaml").exit_code == 0
+    refused = init("-o", "b.yaml", "--name", name)
+    assert refused.exit_code == 2
+    assert f"is a folder of {logs.parent}/a.yaml" in refused.output
+    assert "say another --name" in refused.output
 
 
 def test_what_another_pipeline_has_joined_is_no_place_for_a_new_one(logs: Path) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from photon.clock import Clock, SystemClock
 from photon.errors import UserError
-from photon.pipeline.file import Pipeline, settings_hash
+from photon.pipeline.file import Pipeline, pipelines_beside, settings_hash
 from photon.registry.address import EndpointAddress, RegistryAddress, table_name, tables_of
 from photon.registry.consensus.acceptor import NoReply
 from photon.registry.consensus.decisions import majority
@@ -116,8 +116,12 @@ def _checked(
 
 
 def begin_anew(pipeline: Pipeline) -> str:
-    """What to do so that everything is joined again: what to remove, as a command, and what else."""
+    """What to do so that everything is joined again: what to remove, as a command, and what else.
+
+    A registry that other pipelines have too is not removed: this one gets a new name there.
+    """
     is_local = pipeline.registry.endpoints == "local"
+    is_shared = any(other.registry.endpoints == "local" for other in pipelines_beside(pipeline.file))
     places = [
         place
         for each in pipeline.datacenters.values()
@@ -125,14 +129,15 @@ def begin_anew(pipeline: Pipeline) -> str:
         if place is not None
     ]
     folders = [place for place in places if isinstance(place, Path)]
-    folders += [pipeline.registry_folder] if is_local else []
+    folders += [pipeline.registry_folder] if is_local and not is_shared else []
     # Forced: a datacenter that never ran has no folders.
     steps = [f"rm -rf {' '.join(shlex.quote(str(folder)) for folder in folders)}"]
     steps += [f"remove all below {place}" for place in places if not isinstance(place, Path)]
+    if is_shared or not is_local:
+        steps.append("give the pipeline a new `name`, since its registry keeps what was joined")
     if not is_local:
         steps.append(
-            "give the pipeline a new `name`, since its registry keeps what was joined, and make that one's: "
-            f"photon registry init {shlex.quote(str(pipeline.file))}"
+            f"make the registry of that name: photon registry init {shlex.quote(str(pipeline.file))}"
         )
     return "; ".join(steps)
 
