@@ -3,14 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 
 from jobs.local.columns import LocalColumn, quoted
 
-if TYPE_CHECKING:
-    from jobs.local.session import LocalSession
+
+class Queries(Protocol):
+    """Where frames are run: a session."""
+
+    def query(self, sql: str) -> LocalFrame:
+        """A frame of a query, whose columns are not known here."""
+
+    def run(self, sql: str) -> pa.Table:
+        """The rows of a query."""
+
+    def batches(self, sql: str) -> Iterator[pa.RecordBatch]:
+        """The same, some at a time."""
+
+    def stored(self, sql: str) -> str:
+        """Keep the rows of a query: the text that selects them."""
+
+    def of_batches(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> LocalFrame:
+        """A frame of rows."""
 
 
 class LocalRow(dict[str, Any]):
@@ -23,7 +39,7 @@ class LocalRow(dict[str, Any]):
 class LocalFrame:
     """A query that was not run yet."""
 
-    def __init__(self, session: LocalSession, sql: str, columns: list[str]) -> None:
+    def __init__(self, session: Queries, sql: str, columns: list[str]) -> None:
         self._session, self.sql, self.columns = session, sql, columns
 
     def _of(self, sql: str) -> LocalFrame:
