@@ -17,6 +17,7 @@ from typing import Literal
 from photon.clock import MICROSECONDS, Clock, microseconds
 from photon.dispatcher import completion
 from photon.dispatcher.ahead import IndexAhead, IndexedAhead
+from photon.dispatcher.committing import Committing
 from photon.dispatcher.completeness_watch import CompletenessWatch
 from photon.dispatcher.completion import (
     AdapterFails,
@@ -32,14 +33,13 @@ from photon.dispatcher.planning import split
 from photon.dispatcher.primary_index import PrimaryIndex
 from photon.dispatcher.releasing import Releasing
 from photon.dispatcher.retrying import BackoffRetry, BatchReport, Callbacks
-from photon.dispatcher.task_splitter import index_tasks, join_tasks, most_join_tasks, reindex_tasks
+from photon.dispatcher.task_splitter import index_tasks, join_tasks, reindex_tasks
 from photon.dispatcher.waiting_repair import WaitingRepair
 from photon.dispatcher.waiting_upkeep import WaitingUpkeep
 from photon.event_store.segments import SegmentInfo
 from photon.faults import fault_point
 from photon.join.failing import calls_from_json
 from photon.join.messages import BatchRunner, BatchTasks, RegisteredHere, RunnerDied, TaskContext, WorkerDied
-from photon.join.outcomes import OutcomeClass
 from photon.logs.files import TrackedFile
 from photon.measures import Meter
 from photon.pipeline.event_key import EventKey
@@ -54,28 +54,15 @@ from photon.state.dispatcher_state import Completion, DispatcherState
 from photon.state.lifecycle import FAILURES, FINAL, Event, Life, State
 from photon.state.plan import Plan
 from photon.state.timeline import Timeline
-from photon.storage.candidate_files import candidate_files
 from photon.storage.columns import TableName
 from photon.storage.delta import LakeUnavailable
 from photon.storage.joined_rows import epochs_of_rows
-from photon.storage.tables import (
-    FENCE_VERSION,
-    CommitConflict,
-    LastCommit,
-    OutputTable,
-    SchemaConflict,
-    app_id,
-)
-from photon.tokens import Occurrence, PlanKey, Token, new_id
+from photon.storage.tables import CommitConflict, OutputTable, SchemaConflict
+from photon.tokens import PlanKey, Token, new_id
 from photon.waiting.segments import WaitingDamaged
 
 log = logging.getLogger(__name__)
 
-SIDE_TABLES: dict[TableName, OutcomeClass] = {
-    "dead_letters": "dead_letters",
-    "unjoined": "unjoinable",
-    "too_old": "too_old",
-}
 ROWS_ARE_GONE = "of events that were joined, and whose rows are gone from the table: photon verify names them"
 
 
@@ -102,8 +89,8 @@ class BatchExecution:
 
     def __post_init__(self) -> None:
         self.epoch = self.state.epoch or ""
-        self._app = app_id(self.datacenter, self.epoch)
         self._joined = self.tables["joined_events"]
+        self._committing = Committing(self.tables, self.datacenter, self.epoch)
         self._releasing = Releasing(self._joined, self.registry, self.pipeline.foreign, self._new_retry)
         self._homes = HomeWatch.begin(self.pipeline.home, self.pipeline.datacenters, self.clock.now_us())
         self.limits = self.pipeline.limits  # of the next batch, as the dispatcher has it planned
@@ -112,8 +99,6 @@ class BatchExecution:
         self.timeline = Timeline(self.state.folder, self.epoch, keep_us, self.state.files())
         self.completeness = CompletenessWatch(self.pipeline, self.datacenter, self.state)
         self._quarantined_in_a_row = 0
-        # Whether the last batch with fresh events found them free: others may have them after an outage.
-        self._nobody_had_fresh = False
         # Of the last batches in a row in which the adapter failed on more than its share (A21).
         self._adapter_calls = calls_from_json(self.state.meta("adapter_calls"))
         self._last_plan_id = ""  # of the last plan that this very process has run
@@ -123,8 +108,7 @@ class BatchExecution:
 
         LakeUnavailable, RegistryUnavailable.
         """
-        is_fenced = self._joined.version_of(self._app) == FENCE_VERSION
-        return is_fenced and self.holders.is_alone(self.epoch)
+        return self._committing.is_fenced() and self.holders.is_alone(self.epoch)
 
     def _new_retry(self) -> BackoffRetry:
         return BackoffRetry(self.callbacks, self.clock, self.rng)
@@ -168,7 +152,7 @@ class BatchExecution:
         try:
             match life.state:
                 case State.UNSURE:
-                    return self._ask_table(plan)
+                    return self._committing.ask_table(plan)
                 case State.READY:
                     self._attempt(plan, reader, life, began_us)
                 case State.COMMITTED:
@@ -221,7 +205,7 @@ class BatchExecution:
         completion.check_adapter(results, self._adapter_calls, self.pipeline, plan.key)
         self.meter.add(results.measures)
         with self._timed("commit"):
-            self._commit(plan, results)
+            self._committing.commit_batch(plan, results)
         readable_us = self.clock.now_us()
         # A task of an earlier attempt may have outlived it, and stored and registered more.
         stored = self._releasing.release_candidates(plan) if life.ran_before else {}
@@ -230,7 +214,7 @@ class BatchExecution:
         committed = {file.path for file in results.files("joined_events")}
         self._releasing.drop({*stored, *results.unneeded_files} - committed)
         if not life.ran_before:  # what was registered before an outage says nothing of what others did in it
-            self._note_fresh(results)
+            self._homes.note_fresh(result.fresh_were_free for result in results.join)
         self._after_completion(plan, results, counts, began_us, readable_us)
 
     @contextmanager
@@ -260,22 +244,18 @@ class BatchExecution:
             looks_up_all=ran_before
             or bool(lineage.origins)
             or self.state.follows_an_epoch
-            or not self._nobody_had_fresh,
+            or not self._homes.nobody_had_fresh,
             row_schema=self._joined.schema(),
             unresponsive_datacenters=self.holders.absent | self._homes.unresponsive(self.clock.now_us()),
             published=self.holders.published,
             given_up=self.holders.given_up,
-            already_recorded=self._already_recorded(plan, ran_before),
+            already_recorded=self._committing.already_recorded(plan, ran_before),
             careful=life.is_suspect,
             quarantine=lineage.quarantine,
-            candidate_files=self._stored_by(plan) if ran_before else (),
+            candidate_files=tuple(self._releasing.candidates(plan)) if ran_before else (),
             crash_at=self.crash_task_at,
         )
         return BatchTasks(context, to_index, join_tasks(plan, reader.files, workers))
-
-    def _stored_by(self, plan: Plan) -> tuple[str, ...]:
-        """The candidate files of earlier runs of a plan. LakeUnavailable."""
-        return tuple(candidate_files(self._joined.folder.parent, plan.key, most_join_tasks(plan)))
 
     def reindex(self, files: Iterable[TrackedFile]) -> list[SegmentInfo]:
         """Make the index of primary files again, as far as they are read; its segments are not listed yet.
@@ -288,52 +268,6 @@ class BatchExecution:
         context = TaskContext(self.pipeline, key, self.address, self.state.work, snapshot, False, False)
         results = collect_results(self.runner.run(BatchTasks(context, tasks)))
         return [each.indexed.segment for each in results.index if each.indexed.segment is not None]
-
-    def _already_recorded(self, plan: Plan, ran_before: bool) -> dict[Occurrence, OutcomeClass]:
-        """The records that earlier runs of this work put into the tables, with their classes (protocol A12).
-
-        Rows too: their ids may be cleared by now, and then the registry can't say which record won (B6).
-        """
-        already_recorded: dict[Occurrence, OutcomeClass] = {}
-        origins = plan.content.lineage.origins
-        for origin in origins:
-            rows = self._joined.occurrences_of(self.epoch, origin.batch, origin.plan_id)
-            already_recorded.update(dict.fromkeys(rows, "joined"))
-        for name, outcome in SIDE_TABLES.items():
-            for each in (*origins, *([plan.as_origin] if ran_before else [])):
-                occurrences = self.tables[name].occurrences_of(self.epoch, each.batch, each.plan_id)
-                already_recorded.update(dict.fromkeys(occurrences, outcome))
-        return already_recorded
-
-    def _commit(self, plan: Plan, results: Results) -> None:
-        """Make the batch visible: side tables first, the joined rows last and always (protocol A4, A12)."""
-        batch, plan_id = plan.key.batch, plan.key.plan_id
-        for name in SIDE_TABLES:
-            if files := results.files(name):
-                self.tables[name].commit_missing(files, self.datacenter, plan.key)
-            fault_point(f"side_tables.after_{name}")
-        fault_point("commit.before_main")
-        self._joined.commit(results.files("joined_events"), self._app, batch, batch - 1, plan_id)
-        fault_point("commit.after_main")
-
-    def _ask_table(self, plan: Plan) -> tuple[Event, str]:
-        """Whether the table has the batch, after a commit that did not return (A6, A15)."""
-        last, own = self._joined.last_commit(self._app), plan.key
-        if last.batch > own.batch:
-            return Event.BY_ANOTHER, (
-                f"the table of datacenter {self.datacenter} is at batch {last.batch}, beyond this process's "
-                f"{own.batch}: another process runs it, or this epoch was fenced; this one ends"
-            )
-        if last.batch < own.batch:
-            return Event.NOT_COMMITTED, ""
-        if not last.may_be(LastCommit(own.batch, own.plan_id)):
-            return Event.BY_ANOTHER, (
-                f"batch {own.batch} of datacenter {self.datacenter} was committed by plan {last.plan_id}, "
-                f"not by this process's {own.plan_id}: another copy of its state is in use; "
-                "this one ends, and begins a new epoch if it is started again"
-            )
-        self._joined.sync()  # by a process that may have been killed right after the commit (A18)
-        return Event.HAS_COMMITTED, ""
 
     # -- completing
 
@@ -427,13 +361,7 @@ class BatchExecution:
     @property
     def is_behind_others(self) -> bool:
         """Whether another datacenter has joined fresh events of the own home half, as far as is known."""
-        return len(self.pipeline.datacenters) > 1 and not self._nobody_had_fresh
-
-    def _note_fresh(self, results: Results) -> None:
-        """Take note of whether others had fresh events of the own home half."""
-        news = [r.fresh_were_free for r in results.join if r.fresh_were_free is not None]
-        if news:
-            self._nobody_had_fresh = all(news)
+        return len(self.pipeline.datacenters) > 1 and not self._homes.nobody_had_fresh
 
     # -- batches that can't be completed as they are
 
@@ -457,7 +385,7 @@ class BatchExecution:
         if any(part.lineage.quarantine for part in parts):
             self._quarantined_in_a_row += 1
             completion.check_deaths(self._quarantined_in_a_row, reason)
-        self._joined.commit([], self._app, plan.key.batch, plan.key.batch - 1, plan.key.plan_id)
+        self._committing.commit_empty(plan)
         fault_point("abandon.after_commit")
         stored = self._releasing.release_candidates(plan)
         fault_point("abandon.after_release")

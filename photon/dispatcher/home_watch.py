@@ -17,6 +17,8 @@ class HomeWatch:
     home: Home
     registered_us: dict[str, int]  # at the start nothing is known: the time of that
     taken_over: Counter[str] = field(default_factory=Counter)  # events since it was seen to register one
+    # Whether the last batch with fresh events found them free: others may have them after an outage.
+    nobody_had_fresh: bool = False
 
     @classmethod
     def begin(cls, home: Home, datacenters: Iterable[str], now_us: int) -> HomeWatch:
@@ -28,6 +30,12 @@ class HomeWatch:
         for name in registered:
             self.registered_us[name] = now_us
             self.taken_over.pop(name, None)
+
+    def note_fresh(self, were_free: Iterable[bool | None]) -> None:
+        """Take note of whether the fresh events of each task of a batch were free; None: it had none."""
+        news = [each for each in were_free if each is not None]
+        if news:
+            self.nobody_had_fresh = all(news)
 
     def unresponsive(self, now_us: int) -> frozenset[str]:
         """The datacenters whose events are taken up at once.

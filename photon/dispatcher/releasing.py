@@ -61,13 +61,17 @@ class Releasing:
         }
         return {record.occurrence for record in records if record.token in free}
 
+    def candidates(self, plan: Plan) -> list[str]:
+        """The candidate files of a plan's runs so far. LakeUnavailable."""
+        return candidate_files(self._lake, plan.key, most_join_tasks(plan))
+
     def release_candidates(self, plan: Plan) -> dict[str, bool]:
         """After commit N: release each candidate of the plan that has no row in it (A14).
 
         Its candidate files, and whether all rows of each are in the table, so that it may be committed.
         """
         is_in_table: dict[str, bool] = {}
-        for name in candidate_files(self._lake, plan.key, most_join_tasks(plan)):
+        for name in self.candidates(plan):
             rows = read_candidates(self._lake, [name], CLAIM_COLUMNS)
             claims = [] if rows is None else claims_of(rows, plan.key, self.foreign)
             is_in_table[name] = rows is not None and self.release(claims) == 0

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from photon.dispatcher import batch, releasing
+from photon.dispatcher import releasing
 from photon.dispatcher.releasing import Releasing
 from photon.dispatcher.waiting_repair import WaitingRepair
 from photon.join import candidates, joiner
@@ -60,8 +60,7 @@ def test_rows_that_are_found_by_their_batch_alone_leave_an_event_without_one(
 def test_rows_that_are_not_stored_before_they_are_registered_are_lost_with_their_log(
     world: World, monkeypatch: Patch
 ) -> None:  # A14
-    for module in (batch, releasing):
-        monkeypatch.setattr(module, "candidate_files", lambda *_: [])
+    monkeypatch.setattr(releasing, "candidate_files", lambda *_: [])
     monkeypatch.setattr(candidates, "own_candidate_files", lambda *_: [])
     story = stories.what_is_registered_is_joined_though_its_log_is_gone
     caught_by_story(
@@ -130,8 +129,7 @@ def test_a_bad_waiting_segment_that_is_not_made_again_stops_the_datacenter(
 def test_random_losses_find_that_rows_are_not_stored_before_they_are_registered(
     tmp_path: Path, monkeypatch: Patch
 ) -> None:  # A14
-    for module in (batch, releasing):
-        monkeypatch.setattr(module, "candidate_files", lambda *_: [])
+    monkeypatch.setattr(releasing, "candidate_files", lambda *_: [])
     monkeypatch.setattr(candidates, "own_candidate_files", lambda *_: [])
     search(partial(problem_of, tmp_path), range(8), "an id is registered and has no row", "random losses")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from photon.dispatcher.batch import BatchExecution
 from photon.dispatcher.completion import Results
+from photon.dispatcher.log_reader import LogReader
 from photon.join import deciding
 from photon.recovery import holders
 from photon.state.plan import Plan
@@ -37,14 +39,16 @@ def test_what_is_registered_and_counts_as_joined_is_lost_with_its_datacenter(
 def test_a_mark_before_the_release_calls_joined_what_is_released(
     world: World, monkeypatch: Patch
 ) -> None:  # A16
-    commit = BatchExecution._commit
+    complete = BatchExecution._complete
 
-    def commit_and_publish(self: BatchExecution, plan: Plan, results: Results) -> None:
-        commit(self, plan, results)
+    def publish_and_complete(
+        self: BatchExecution, plan: Plan, reader: LogReader, results: Results
+    ) -> Counter[str]:
         self.announcer.completed(plan.key.batch)
         self.announcer.finish()  # at once
+        return complete(self, plan, reader, results)
 
-    monkeypatch.setattr(BatchExecution, "_commit", commit_and_publish)
+    monkeypatch.setattr(BatchExecution, "_complete", publish_and_complete)
     story = partial(stories.what_is_released_later_was_not_called_joined, world)
     caught_by_story(story, because="an event is called joined, and its id is released")
 

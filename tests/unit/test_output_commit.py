@@ -138,8 +138,9 @@ def test_only_the_dispatcher_commits_rows_and_only_its_tasks_register_ids() -> N
             if isinstance(node, ast.Call):
                 name = ast.unparse(node.func).split(".")[-1]
                 calls[name].add(str(source.relative_to(root)))
-    of_rows = {"photon/dispatcher/batch.py", "photon/storage/tables.py"}  # the latter to fence
+    of_rows = {"photon/dispatcher/committing.py", "photon/storage/tables.py"}  # the latter to fence
     assert calls["commit"] == of_rows | {"photon/join/joiner.py"}
+    assert calls["commit_batch"] == calls["commit_empty"] == {"photon/dispatcher/batch.py"}
     # A rebuild replaces rows by rows of the same ids, and registers none (E3).
     replacing = {"photon/storage/replacing.py"}
     assert calls["create_write_transaction"] == {"photon/storage/tables.py"} | replacing

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from photon.dispatcher.batch import BatchExecution
+from photon.dispatcher.committing import Committing
 from photon.dispatcher.dispatcher import Dispatcher
 from photon.join.deciding import Decisions
 from photon.join.outcomes import Verdict
@@ -51,12 +51,12 @@ class Variant:
             yield
 
 
-TABLE, BATCH = "photon.storage.tables.OutputTable", "photon.dispatcher.batch.BatchExecution"
+TABLE, COMMITTING = "photon.storage.tables.OutputTable", "photon.dispatcher.committing.Committing"
 JOINER, RELEASING = "photon.join.joiner.Joiner", "photon.dispatcher.releasing.Releasing"
 DECISIONS = "photon.join.deciding.Decisions"
 _commit, _write, _row_status_of = OutputTable.commit, OutputTable._write, OutputTable.row_status_of
 _finish_earlier_work = Dispatcher._finish_earlier_work
-_commit_batch, _decide_on_commit = BatchExecution._commit, Decisions.on_commit
+_commit_batch, _decide_on_commit = Committing.commit_batch, Decisions.on_commit
 
 
 def _commit_none_without_rows(self: Any, files: Any, app: str, batch: int, *more: Any) -> None:
@@ -132,18 +132,20 @@ VARIANTS: dict[str, Variant] = {
         ("cut_off", "lose_endpoint"),
     ),
     "a commit without an answer counts as none": Variant(
-        "A6", {f"{BATCH}._ask_table": lambda self, plan: (Event.NOT_COMMITTED, "")}, "F13"
+        "A6", {f"{COMMITTING}.ask_table": lambda self, plan: (Event.NOT_COMMITTED, "")}, "F13"
     ),
     "a commit without an answer counts as done": Variant(
-        "A6", {f"{BATCH}._ask_table": lambda self, plan: (Event.HAS_COMMITTED, "")}, "F"
+        "A6", {f"{COMMITTING}.ask_table": lambda self, plan: (Event.HAS_COMMITTED, "")}, "F"
     ),
     "whatever lies in the folder is committed": Variant(
-        "A10", {f"{BATCH}._commit": _commit_all_files_of_the_batch}, "F1", ("kill", "cut_off", "fill_disk")
+        "A10",
+        {f"{COMMITTING}.commit_batch": _commit_all_files_of_the_batch},
+        "F1",
+        ("kill", "cut_off", "fill_disk"),
     ),
     "rows are not stored before their ids are registered": Variant(
         "A14",
         {
-            "photon.dispatcher.batch.candidate_files": lambda *_: [],
             "photon.dispatcher.releasing.candidate_files": lambda *_: [],
             "photon.join.candidates.own_candidate_files": lambda *_: [],
         },

@@ -1,0 +1,102 @@
+"""What a batch puts into the tables, and what they have of it (protocol A3, A4, A6, A12, A15).
+
+Nothing is registered or released here: `photon.dispatcher.releasing` does that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from photon.dispatcher.completion import Results
+from photon.faults import fault_point
+from photon.join.outcomes import OutcomeClass
+from photon.state.lifecycle import Event
+from photon.state.plan import Plan
+from photon.storage.columns import TableName
+from photon.storage.output_files import OutputFile
+from photon.storage.tables import FENCE_VERSION, LastCommit, OutputTable, app_id
+from photon.tokens import Occurrence
+
+SIDE_TABLES: dict[TableName, OutcomeClass] = {
+    "dead_letters": "dead_letters",
+    "unjoined": "unjoinable",
+    "too_old": "too_old",
+}
+
+
+@dataclass(frozen=True)
+class Committing:
+    """Commits batches of one epoch to the tables of its datacenter. LakeUnavailable."""
+
+    tables: Mapping[TableName, OutputTable]
+    datacenter: str
+    epoch: str
+
+    @property
+    def _joined(self) -> OutputTable:
+        return self.tables["joined_events"]
+
+    @property
+    def _app(self) -> str:
+        return app_id(self.datacenter, self.epoch)
+
+    def commit_batch(self, plan: Plan, results: Results) -> None:
+        """Make a batch visible: side tables first, the joined rows last and always (A4, A12).
+
+        CommitConflict, SchemaConflict.
+        """
+        for name in SIDE_TABLES:
+            if files := results.files(name):
+                self.tables[name].commit_missing(files, self.datacenter, plan.key)
+            fault_point(f"side_tables.after_{name}")
+        fault_point("commit.before_main")
+        self._commit_rows(plan, results.files("joined_events"))
+        fault_point("commit.after_main")
+
+    def commit_empty(self, plan: Plan) -> None:
+        """Commit a batch that is abandoned (A11). CommitConflict."""
+        self._commit_rows(plan, [])
+
+    def _commit_rows(self, plan: Plan, files: Sequence[OutputFile]) -> None:
+        batch = plan.key.batch
+        self._joined.commit(files, self._app, batch, batch - 1, plan.key.plan_id)
+
+    def ask_table(self, plan: Plan) -> tuple[Event, str]:
+        """Whether the table has the batch, after a commit that did not return (A6, A15), or is another's."""
+        last, own = self._joined.last_commit(self._app), plan.key
+        if last.batch > own.batch:
+            return Event.BY_ANOTHER, (
+                f"the table of datacenter {self.datacenter} is at batch {last.batch}, beyond this process's "
+                f"{own.batch}: another process runs it, or this epoch was fenced; this one ends"
+            )
+        if last.batch < own.batch:
+            return Event.NOT_COMMITTED, ""
+        if not last.may_be(LastCommit(own.batch, own.plan_id)):
+            return Event.BY_ANOTHER, (
+                f"batch {own.batch} of datacenter {self.datacenter} was committed by plan {last.plan_id}, "
+                f"not by this process's {own.plan_id}: another copy of its state is in use; "
+                "this one ends, and begins a new epoch if it is started again"
+            )
+        self._joined.sync()  # by a process that may have been killed right after the commit (A18)
+        return Event.HAS_COMMITTED, ""
+
+    def is_fenced(self) -> bool:
+        """Whether others have ended this epoch: it commits nothing more (E1)."""
+        return self._joined.version_of(self._app) == FENCE_VERSION
+
+    def already_recorded(self, plan: Plan, ran_before: bool) -> dict[Occurrence, OutcomeClass]:
+        """The records that earlier runs of this work put into the tables, with their classes (A12).
+
+        Rows too: their ids may be cleared by now, and then the registry can't say which record won (B6).
+        """
+        already_recorded: dict[Occurrence, OutcomeClass] = {}
+        origins = plan.content.lineage.origins
+        for origin in origins:
+            rows = self._joined.occurrences_of(self.epoch, origin.batch, origin.plan_id)
+            already_recorded.update(dict.fromkeys(rows, "joined"))
+        for name, outcome in SIDE_TABLES.items():
+            for each in (*origins, *([plan.as_origin] if ran_before else [])):
+                occurrences = self.tables[name].occurrences_of(self.epoch, each.batch, each.plan_id)
+                already_recorded.update(dict.fromkeys(occurrences, outcome))
+        return already_recorded
