@@ -12,6 +12,7 @@ import click
 from photon.cli.ending import fail
 from photon.cli.output import chosen, counted, json_option, opened, pipeline_argument, print_result
 from photon.errors import WRONG_USAGE
+from photon.readable import readable
 
 if TYPE_CHECKING:
     from photon.dead_letters.mending import MendedLine, Mending
@@ -121,8 +122,11 @@ def _lines_of_list(name: str, value: Mapping[str, Any]) -> list[str]:
     if value["other_reasons"]:
         lines.append(f"  {value['other_reasons']:>9,}  of other reasons")
     for one in value["letters"]:
-        event = f", event {one['event_id']}" if one["event_id"] is not None else ""
-        lines += [f"  {one['file']} at {one['offset']}{event}: {one['reason']}", f"    {one['line']}"]
+        event = f", event {readable(one['event_id'])}" if one["event_id"] is not None else ""
+        lines += [
+            f"  {readable(one['file'])} at {one['offset']}{event}: {one['reason']}",
+            f"    {one['line']}",
+        ]
     if (more := value["count"] - len(value["letters"])) > 0:
         lines.append(f"  and {more:,} more: --most shows more of them, --export writes them to a file")
     if of_primary := value["primary_reasons"]:
@@ -138,8 +142,7 @@ def shown(line: bytes | None) -> str:
     """The beginning of a line, for people."""
     if line is None:
         return ""
-    text = line[:SHOWN_BYTES].decode(errors="backslashreplace")
-    return text + (" ..." if len(line) > SHOWN_BYTES else "")
+    return readable(line[:SHOWN_BYTES]) + (" ..." if len(line) > SHOWN_BYTES else "")
 
 
 # -- a file to edit
@@ -263,7 +266,7 @@ def _before_and_after(line: MendedLine, said: str) -> list[str]:
     from photon.clock import in_utc
 
     lines = [
-        f"  {line.letter.path} at {line.letter.occurrence.offset_bytes}: {line.letter.reason}",
+        f"  {readable(line.letter.path)} at {line.letter.occurrence.offset_bytes}: {line.letter.reason}",
         f"    before  {shown(line.before)}",
         f"    after   {shown(line.after)}",
     ]

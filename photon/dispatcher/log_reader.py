@@ -14,6 +14,7 @@ from photon.logs.ranges import RangeGone, read_at
 from photon.logs.shares import next_to_serve, shares_of
 from photon.logs.tail import LogTail, Observation
 from photon.pipeline.file import Pipeline
+from photon.readable import readable
 from photon.state.dispatcher_state import DispatcherState
 from photon.state.plan import Advance
 
@@ -165,7 +166,7 @@ class LogReader:
         self.backlog_bytes[side] = {**seen.backlog_bytes, **restarted_bytes}
         for problem in seen.problems:
             if problem not in self.problems[side] and self._store is not None and not seen.is_away:
-                log.warning("%s log: %s: %s", side, problem.path, problem.reason)
+                log.warning("%s log: %s: %s", side, readable(problem.path), problem.reason)
         self.problems[side] = seen.problems
         return seen
 
@@ -268,7 +269,7 @@ def _log_lost(side: Side, vanished: Iterable[TrackedFile]) -> None:
         if lost.unread_bytes:
             log.warning(
                 "%s log: %s is %s, and %d bytes of it were not read",
-                side, lost.file.path, lost.state, lost.unread_bytes,
+                side, readable(lost.file.path), lost.state, lost.unread_bytes,
             )  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from photon.logs.files import TrackedFile
 from photon.logs.folders import log_folder
 from photon.pipeline.file import Pipeline
 from photon.pipeline.location import Location
+from photon.readable import readable
 from photon.state.dispatcher_state import DispatcherState
 from photon.storage.delta import LakeUnavailable
 from photon.storage.store import store_of
@@ -107,9 +108,9 @@ class WaitingRepair:
         for place, event_id in lost:
             log.warning(
                 "event %s is lost: its record, at byte %d of %s, is neither in its log nor where it waited",
-                event_id,
+                readable(event_id),
                 place.offset_bytes,
-                files[place.file_number].file.path,
+                readable(files[place.file_number].file.path),
             )
         table = pa.Table.from_pylist(mended, RECORD_COLUMNS)
         hashes = index.hashes_by_row

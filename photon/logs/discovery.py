@@ -19,6 +19,7 @@ from hashlib import blake2b
 from pathlib import Path
 
 from photon.logs.files import LogFile, TrackedFile
+from photon.readable import readable
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +207,7 @@ class _Scanner:
         """Report what would be read if it had a name that can be stored and said."""
         is_folder = entry.is_dir(follow_symlinks=False)
         if (is_folder and leads_on) or (not is_folder and matches(entry.name)):
-            shown = os.fsencode(path).decode(errors="backslashreplace")
+            shown = readable(os.fsencode(path))
             self.problems.append(FileProblem(shown, "its name is not UTF-8; rename it"))
 
     def _see(self, entry: os.DirEntry[str], path: str) -> None:

@@ -14,6 +14,7 @@ from photon.errors import UserError
 from photon.logs.files import Side, TrackedFile
 from photon.logs.folders import log_folder
 from photon.pipeline.file import Pipeline
+from photon.readable import readable
 from photon.shift.deletable import deletable, files_of
 from photon.shift.lease import lease_status_of
 from photon.shift.people import Decision, Decisions
@@ -113,10 +114,10 @@ def status_of(
     reader = LogReader(pipeline, datacenter, view.files)
     if view.epoch is not None:
         reader.look(now_us, final=False)
-        problems = [f"{p.path}: {p.reason}" for side in reader.problems.values() for p in side]
+        problems = [f"{readable(p.path)}: {p.reason}" for side in reader.problems.values() for p in side]
         problems += [
-            f"event {event_id} is lost: its record, at byte {at.offset_bytes} of "
-            f"{view.files[at.file_number].file.path}, is neither in its log nor where it waited"
+            f"event {readable(event_id)} is lost: its record, at byte {at.offset_bytes} of "
+            f"{readable(view.files[at.file_number].file.path)}, is neither in its log nor where it waited"
             for at, event_id in records
         ]
         problems += _lost_files(reader.files.values(), known)
@@ -190,7 +191,10 @@ def _lost_files(files: Iterable[TrackedFile], known: Losses) -> list[str]:
         and known.file_bytes.get(tracked.file.number) != tracked.unread_bytes
     ]
     lost.sort(key=lambda tracked: -tracked.file.number)
-    said = [f"{one.file.path}: {one.state}, and {one.unread_bytes:,} bytes were not read" for one in lost]
+    said = [
+        f"{readable(one.file.path)}: {one.state}, and {one.unread_bytes:,} bytes were not read"
+        for one in lost
+    ]
     more = len(said) - MOST_LOST_NAMED
     return said[:MOST_LOST_NAMED] + ([f"{more} more files went with unread bytes"] if more > 0 else [])
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from photon.readable import readable
 from photon.state.damage import damage_is_named
 from photon.state.database import StateUnavailable
 from photon.state.view import StateView, view_state
@@ -98,7 +99,7 @@ def open_losses(folder: Path, view: StateView) -> Losses:
 def _named(losses: Losses, view: StateView) -> list[str]:
     """What is lost, a line each, for people."""
     lines = [
-        f"{view.files[number].file.path}: {lost:,} bytes were not read"
+        f"{readable(view.files[number].file.path)}: {lost:,} bytes were not read"
         for number, lost in losses.file_bytes.items()
     ]
     if losses.other_bytes:

@@ -17,6 +17,7 @@ from photon.logs.ranges import RangeGone, Stretch, read_pieces
 from photon.logs.tail import LogTail
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import ForeignLog, Log, PrimaryLog
+from photon.readable import readable
 from photon.state.view import read_offsets
 from photon.tracing.report import LogRecord, SearchedFile, SearchedLog, Trace
 
@@ -44,7 +45,7 @@ def search_log(
     tracked_files = {**known, **seen.changed}
     problems = [f"{problem.path}: {problem.reason}" for problem in seen.problems]
     problems += [
-        f"{tracked.file.path}: this {side} log file is not there any more"
+        f"{readable(tracked.file.path)}: this {side} log file is not there any more"
         for tracked in tracked_files.values()
         if tracked.state != "open"
     ]

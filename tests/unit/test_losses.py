@@ -114,6 +114,17 @@ def test_the_command_names_what_is_lost_and_ends_its_alarm(pipeline: Pipeline) -
     assert again.stdout == "east has lost nothing anew\n"
 
 
+def test_a_lost_file_is_named_by_what_its_name_is_and_not_by_what_a_terminal_makes_of_it(
+    pipeline: Pipeline,
+) -> None:
+    odd = replace(GONE, file=replace(GONE.file, number=2, path="clicks/a\x1b[7m\n.log"))
+    with closing(DispatcherState(pipeline.datacenters["east"].state)) as state:
+        state.put_files([odd], lost_bytes=60)
+    assert "clicks/a\\x1b[7m\\n.log: gone, and 60 bytes were not read" in problems(pipeline)
+    done = CliRunner().invoke(main, ["acknowledge", str(pipeline.file), "east", "--dry-run"])
+    assert "east: clicks/a\\x1b[7m\\n.log: 60 bytes were not read\n" in done.stdout
+
+
 def test_a_dry_run_ends_no_alarm(pipeline: Pipeline) -> None:
     done = CliRunner().invoke(main, ["acknowledge", str(pipeline.file), "east", "--dry-run"])
     assert done.stdout.startswith("dry run, nothing was changed: would be acknowledged\neast: clicks/a.log")
