@@ -15,6 +15,12 @@ def must_be_noticed(name: str) -> None:
     print(f"noticed by seed {found[0]}: {found[1]}")
 
 
+@pytest.mark.parametrize("name", VARIANTS)
+def test_what_a_variant_replaces_is_where_it_says(name: str) -> None:
+    with VARIANTS[name].in_force():
+        pass
+
+
 @pytest.mark.parametrize("name", AT_ONCE)
 def test_a_rule_that_is_left_out_is_noticed_at_once(name: str) -> None:
     must_be_noticed(name)

@@ -184,7 +184,7 @@ VARIANTS: dict[str, Variant] = {
     ),
     "a hold counts as a join": Variant(
         "A16",
-        {"photon.join.joiner.is_published": lambda holder, published: True},
+        {"photon.join.deciding.is_published": lambda holder, published: True},
         "F13",
         ("kill", "lose_state", "retire"),
     ),
