@@ -19,13 +19,13 @@ from photon.completeness.published import last_said
 from photon.dispatcher.retrying import BatchReport
 from photon.errors import UserError
 from photon.join.outcomes import Counts, OutcomeClass
+from photon.pace import size, span
 from photon.pipeline.file import Pipeline
 from photon.read import Watermark, watermark
 from photon.shift.growth import Growth, growth_of
 from photon.shift.meant import told_of
 from photon.shift.report import ShiftLog, ShiftReport
 from photon.shift.run import ShiftResult
-from photon.shift.standing import size, span
 from photon.state.database import StateUnavailable
 from photon.storage.columns import TableName
 from photon.verification.report import equation_table

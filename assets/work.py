@@ -19,6 +19,7 @@ from dagster import (
 from pydantic import Field
 
 from photon.clock import MICROSECONDS, Clock
+from photon.pace import seldom
 from photon.pipeline.file import Pipeline
 from resources.environment import ServedPipeline
 
@@ -34,6 +35,8 @@ UPKEEP_POOL = "photon_upkeep"
 VERIFICATION_POOL = "photon_verification"
 BACKFILL_POOL = "photon_backfill"
 REPAIR_POOL = "photon_repair"  # may take days: nothing else waits for it
+# How far work is on many small pages: each line is a row in Dagster's storage, and a repair may take days.
+TOLD_EVERY_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,10 @@ class WorkRun:
     def is_dry(self) -> bool:
         """Whether to say only what would be done."""
         return isinstance(self.config, DryRunConfig) and self.config.dry_run
+
+    def telling(self) -> Callable[[str], None]:
+        """What writes into the run's log how far it is, now and then."""
+        return seldom(self.context.log.info, TOLD_EVERY_SECONDS, self.clock)
 
     def seconds(self) -> float:
         """Since the run began, as it is shown."""

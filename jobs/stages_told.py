@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from photon.shift.pace import pace
+from photon.pace import pace
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

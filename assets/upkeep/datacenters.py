@@ -32,7 +32,7 @@ def _retire(run: WorkRun) -> Metadata:
 
     registry, config = open_registry(find_registry(run.pipeline)), run.config
     done = (would_retire if run.is_dry else retire)(
-        run.pipeline, config.datacenter, registry, config.lake_is_gone
+        run.pipeline, config.datacenter, registry, config.lake_is_gone, say=run.telling()
     )
     for problem in done.problems:
         run.context.log.warning("%s: run it again once it is back", problem)

@@ -39,7 +39,7 @@ def _clear(run: WorkRun) -> Metadata:
 
     if not run.pipeline.registry.clearing.enabled:
         return {"says": OFF}
-    registry, say = open_registry(find_registry(run.pipeline)), run.context.log.info
+    registry, say = open_registry(find_registry(run.pipeline)), run.telling()
     done = {
         name: clear_output(run.pipeline, name, registry, run.config.all_rows, run.is_dry, say)
         for name in run.served.datacenters
@@ -75,7 +75,7 @@ def _gc(run: WorkRun) -> Metadata:
     from photon.upkeep.gc_dry_run import would_gc
     from photon.upkeep.pipeline_gc import run_gc
 
-    done = (would_gc if run.is_dry else run_gc)(run.pipeline, run.clock)
+    done = (would_gc if run.is_dry else run_gc)(run.pipeline, run.clock, run.telling())
     for name, one in done.endpoints.items():
         if one.problem:
             run.context.log.warning(f"{name}: {one.problem}; the next run takes what is left there")
@@ -211,7 +211,7 @@ def _repair(run: WorkRun) -> Metadata:
 
     if run.is_dry:
         return {"says": "; ".join(would_repair(run.pipeline, run.config.endpoint).sentences())}
-    done = repair_endpoint(run.pipeline, run.config.endpoint, run.config.anew)
+    done = repair_endpoint(run.pipeline, run.config.endpoint, run.config.anew, run.telling())
     return {
         "endpoint": done.endpoint,
         "ids_copied": done.copied,

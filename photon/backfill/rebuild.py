@@ -28,8 +28,8 @@ from photon.event_store.logs import Index
 from photon.faults import fault_point
 from photon.join.adapting import fingerprint
 from photon.logs.files import TrackedFile
+from photon.pace import pace
 from photon.pipeline.file import Pipeline
-from photon.shift.pace import pace
 from photon.state.view import open_view
 from photon.storage.delta import lake_errors
 from photon.storage.output_files import OutputFile

@@ -83,7 +83,7 @@ def telling(say: Callable[[str], None]) -> Callable[[RebuildPlan], None]:
 
 def plan_text(plan: RebuildPlan) -> str:
     """What a rebuild is about to read, in one line."""
-    from photon.shift.standing import size
+    from photon.pace import size
 
     return (
         f"{plan.datacenter}: {plan.rows:,} rows in {plan.files:,} files ({size(plan.bytes)}) are to be made "

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from photon.pipeline.file import Pipeline
-    from photon.shift.pace import LogsRead
+    from photon.shift.logs_read import LogsRead
 
 LOOK_EVERY_SECONDS = 2.0  # a look lists the logs' folders, and may be on S3
 
@@ -48,7 +48,7 @@ def look(pipeline: Pipeline, names: Sequence[str]) -> LogsRead | None:
     """How far the logs are read now; None where that can't be told."""
     from photon.clock import SystemClock
     from photon.shift.growth import growth_of
-    from photon.shift.pace import LogsRead
+    from photon.shift.logs_read import LogsRead
 
     now_us = SystemClock().now_us()
     return LogsRead.of([growth_of(pipeline, name, now_us) for name in names])

@@ -9,6 +9,7 @@ import click
 
 from photon.cli.output import (
     NOTHING_CHANGED,
+    UPKEEP_LINE_SECONDS,
     chosen,
     dry_run_option,
     json_option,
@@ -33,7 +34,7 @@ def compact(
     No row changes. Data files stay for a week after they left a table, so readers that are open go on. May be
     stopped and run again at any moment.
     """
-    with opened(pipeline_file) as pipeline, showing_progress(every_seconds=10) as say:
+    with opened(pipeline_file) as pipeline, showing_progress(UPKEEP_LINE_SECONDS) as say:
         from photon.clock import SystemClock
         from photon.faults import arm
         from photon.upkeep.compact import compact_tables, yield_to_joins

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from photon.cli.output import json_option, opened, pipeline_argument, print_result
+from photon.cli.output import (
+    UPKEEP_LINE_SECONDS,
+    json_option,
+    opened,
+    pipeline_argument,
+    print_result,
+    showing_progress,
+)
 
 if TYPE_CHECKING:
     from photon.upkeep.retire import Retired
@@ -65,7 +72,7 @@ def retire(pipeline_file: Path, datacenter: str, lake_is_gone: bool, dry_run: bo
     its rows don't count any more, and all of its events are free; refused while its lake can be read. May be
     killed and run again.
     """
-    with opened(pipeline_file) as pipeline:
+    with opened(pipeline_file) as pipeline, showing_progress(UPKEEP_LINE_SECONDS) as say:
         from photon.registry.open import open_registry
         from photon.registry.operations.init import find_registry
         from photon.upkeep.retire import retire as retire_datacenter
@@ -74,10 +81,10 @@ def retire(pipeline_file: Path, datacenter: str, lake_is_gone: bool, dry_run: bo
         registry = open_registry(find_registry(pipeline))
         done: Retired | WouldRetire
         if dry_run:
-            done = would_retire(pipeline, datacenter, registry, lake_is_gone)
+            done = would_retire(pipeline, datacenter, registry, lake_is_gone, say=say)
             lines = _in_a_dry_run(datacenter, done)
         else:
-            done = retire_datacenter(pipeline, datacenter, registry, lake_is_gone)
+            done = retire_datacenter(pipeline, datacenter, registry, lake_is_gone, say=say)
             lines = _retired(pipeline_file, datacenter, done, lake_is_gone)
     lines += [f"PROBLEM {problem}: run it again once it is back" for problem in done.problems]
     print_result(asdict(done), "\n".join(lines), as_json)

@@ -128,7 +128,7 @@ def _prepare(pipeline: Any, who: str, signals: StopSignals) -> None:
 def _telling_callbacks(who: str, signals: StopSignals, on_batch: Any = lambda report: None) -> Any:
     """Callbacks that tell people of waits."""
     from photon.dispatcher.retrying import Callbacks
-    from photon.shift.standing import span
+    from photon.pace import span
 
     return Callbacks(
         signals.stop_requested,

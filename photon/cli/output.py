@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +14,7 @@ import click
 
 from photon.cli.ending import current_ending, fail, is_redrawn, line_start
 from photon.errors import NOT_DONE, WRONG_USAGE, UserError
+from photon.pace import seldom
 
 if TYPE_CHECKING:
     from photon.pipeline.file import Pipeline
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 DONE, VIOLATION = 0, 1
+UPKEEP_LINE_SECONDS = 10.0  # between two lines of a log that say how far upkeep is
 
 pipeline_argument: Callable[[Callable[..., Any]], Callable[..., Any]] = click.argument(
     "pipeline_file", metavar="PIPELINE", type=click.Path(path_type=Path)
@@ -95,15 +96,7 @@ def showing_progress(every_seconds: float = 0.0, plain: bool = False) -> Iterato
 
             yield show
         return
-    said_at = time.monotonic()
-
-    def say(text: str) -> None:
-        nonlocal said_at
-        if time.monotonic() - said_at >= every_seconds:
-            said_at = time.monotonic()
-            log.info(text)
-
-    yield say
+    yield seldom(log.info, every_seconds)
 
 
 def chosen(pipeline: Pipeline, datacenter: str | None) -> list[str]:

@@ -13,12 +13,14 @@ from photon.cli.examples import epilog_of
 from photon.cli.output import (
     DONE,
     NOTHING_CHANGED,
+    UPKEEP_LINE_SECONDS,
     chosen,
     dry_run_option,
     json_option,
     opened,
     pipeline_argument,
     print_result,
+    showing_progress,
 )
 from photon.errors import NOT_DONE
 from photon.pipeline.sections import MOST_SHARDS
@@ -74,7 +76,8 @@ def repair(pipeline_file: Path, url: str, anew: bool, dry_run: bool, as_json: bo
             value = {"dry_run": True, **found.as_dict()}
             print_result(value, "\n".join([NOTHING_CHANGED, *found.sentences()]), as_json)
             return
-        done = repair_endpoint(pipeline, url, anew)
+        with showing_progress(UPKEEP_LINE_SECONDS) as say:
+            done = repair_endpoint(pipeline, url, anew, say)
     before = " (others by the run before)" if done.went_on else ""
     says = f"{done.endpoint} is repaired: {done.copied} ids copied{before}, {done.mended} mended afterwards"
     print_result(asdict(done), says, as_json)
@@ -162,12 +165,12 @@ def gc(pipeline_file: Path, dry_run: bool, as_json: bool) -> None:
     Dagster's). Joins go on; may be killed and run again. Exit status 3 if an endpoint did not answer:
     the next pass takes what is left there.
     """
-    with opened(pipeline_file) as pipeline:
+    with opened(pipeline_file) as pipeline, showing_progress(UPKEEP_LINE_SECONDS) as say:
         from photon.clock import SystemClock
         from photon.upkeep.gc_dry_run import would_gc
         from photon.upkeep.pipeline_gc import run_gc
 
-        done = (would_gc if dry_run else run_gc)(pipeline, SystemClock())
+        done = (would_gc if dry_run else run_gc)(pipeline, SystemClock(), say)
     print_result({"dry_run": dry_run, **done.as_dict()}, _gc_text(done, dry_run), as_json)
     sys.exit(DONE if done.is_done else NOT_DONE)
 
@@ -213,7 +216,8 @@ def clear(
             print_result({"off": OFF}, OFF, as_json)
             return
         client = open_registry(find_registry(pipeline))
-        done = {name: clear_output(pipeline, name, client, everything, dry_run) for name in names}
+        with showing_progress(UPKEEP_LINE_SECONDS) as say:
+            done = {name: clear_output(pipeline, name, client, everything, dry_run, say) for name in names}
     cleared, went = ("would be cleared", "would go") if dry_run else ("cleared", "went")
     lines = [
         f"{name}: {one.rows:,} rows looked at, {one.ids:,} ids {cleared}, whose values {went} from"

@@ -153,7 +153,7 @@ def _details(name: str, one: DatacenterStatus) -> list[str]:
     running = f"run by process {one.running_process}" if one.running_process else "not running"
     if one.running_run:
         running += f" (run {one.running_run} of Dagster)"
-    from photon.shift.standing import span
+    from photon.pace import span
 
     lines = [f"{name}: {running}, epoch {one.epoch or 'none'}, batch {one.batch}"]
     for side, log in (("primary", one.primary), ("foreign", one.foreign)):

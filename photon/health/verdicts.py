@@ -14,9 +14,9 @@ from typing import Literal, get_args
 from photon.clock import MICROSECONDS, in_utc, microseconds
 from photon.health.memory import Memory
 from photon.health.vitals import Vitals
+from photon.pace import size, span
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Durations, Shares
-from photon.shift.standing import size, span
 
 Level = Literal["ok", "warn", "error"]
 LEVELS: tuple[Level, ...] = get_args(Level)

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from photon.clock import MICROSECONDS
+from photon.pace import size, span
 from photon.shift.stages import PlannedWork, Stages
 from photon.shift.status import DatacenterStatus
 from photon.waiting.reasons import WHY
@@ -35,7 +36,6 @@ NEEDS: Mapping[Standing, str] = MappingProxyType(
         "waiting": "waits for what is unavailable",
     }
 )
-_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 
 
 def standing_of(one: DatacenterStatus, now_us: int) -> Standing:
@@ -200,22 +200,6 @@ def _orders(one: DatacenterStatus) -> list[str]:
     if orders.refused:
         said.append(f"{orders.refused:,} work orders could not be read, and are set aside: order them again")
     return said
-
-
-def span(seconds: float) -> str:
-    """A length of time, for people: 3 min."""
-    for unit, name in ((86_400, "days"), (3_600, "h"), (60, "min")):
-        if seconds >= 2 * unit:
-            return f"{seconds / unit:,.0f} {name}"
-    return f"{seconds:,.0f} s"
-
-
-def size(count_bytes: int) -> str:
-    """A number of bytes, for people: 1.5 GiB."""
-    amount, unit = float(count_bytes), 0
-    while amount >= 1024 and unit < len(_UNITS) - 1:
-        amount, unit = amount / 1024, unit + 1
-    return f"{amount:,.0f} {_UNITS[unit]}" if unit == 0 or amount >= 100 else f"{amount:,.1f} {_UNITS[unit]}"
 
 
 def _waits(waiting: int) -> str:

@@ -37,6 +37,11 @@ class CommittedRows:
         known = ((file.last_batch, file.rows) for file in files)
         return stretches(((batch, rows or 0) for batch, rows in known if batch is not None), after, rows)
 
+    def rows_beyond(self, epoch: str, after: int) -> int:
+        """How many rows these batches have, at most: a file that was compacted may have earlier ones too."""
+        known = ((file.last_batch, file.rows) for file in self._files.of_epoch(epoch))
+        return sum(rows or 0 for batch, rows in known if batch is not None and batch > after)
+
     def pages(self, epoch: str, batches: range, page_rows: int) -> Iterator[pa.Table]:
         """The rows of these batches, with the columns `REGISTERED_AS`, at most `page_rows` at a time.
 

@@ -18,8 +18,10 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from photon.clock import MICROSECONDS
 from photon.errors import FormatTooNew
 from photon.faults import fault_point
+from photon.pace import pace
 from photon.pipeline.event_key import event_key
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import ForeignLog
@@ -83,14 +85,19 @@ def clear_output(
         return done
     progress = Progress(place.state)
     committed = CommittedRows(table)
-    for epoch in clearable(datacenter, registry.register.read().epochs):
-        after = 0 if everything else progress.cleared_to(epoch)
+    epochs = clearable(datacenter, registry.register.read().epochs)
+    afters = {epoch: 0 if everything else progress.cleared_to(epoch) for epoch in epochs}
+    total = sum(committed.rows_beyond(epoch, after) for epoch, after in afters.items())
+    elapsed_us, verb = registry.clock.elapsed_us, "to clear" if dry_run else "cleared"
+    began_us = elapsed_us()
+    for epoch, after in afters.items():
         for batches in committed.stretches(epoch, after, ROWS_BETWEEN_PROGRESS):
             if epoch not in clearable(datacenter, registry.register.read().epochs):
                 break  # retired since
             for page in committed.pages(epoch, batches, PAGE_ROWS):
                 done += _clear_page(page, datacenter, pipeline.foreign, registry, dry_run)
-                say(f"datacenter {datacenter}: {done.rows:,} rows looked at, {done.ids:,} ids cleared")
+                far = pace(done.rows, total, (elapsed_us() - began_us) / MICROSECONDS, "{:,} rows".format)
+                say(f"datacenter {datacenter}: {far}; {done.ids:,} ids {verb}")
                 fault_point("clear.after_page")
             fault_point("clear.before_progress")
             if not dry_run:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from photon.clock import Clock
 from photon.pipeline.file import Pipeline
@@ -12,13 +12,14 @@ from photon.registry.consensus.register import Register, with_boundary
 from photon.registry.dynamodb.answers import item_bytes
 from photon.registry.endpoints.deadline import Unanswered
 from photon.registry.operations.gc import EndpointGc
+from photon.registry.operations.ranges import HowFar
 from photon.registry.quorum.proposer import QuorumRegistry
 from photon.upkeep.held_pages import PAGE_ITEMS, page_of
 from photon.upkeep.pipeline_gc import GcResult, may_go
 
 
-def would_gc(pipeline: Pipeline, clock: Clock) -> GcResult:
-    """What `run_gc` would do now; changes nothing.
+def would_gc(pipeline: Pipeline, clock: Clock, say: Callable[[str], None] = lambda text: None) -> GcResult:
+    """What `run_gc` would do now; changes nothing. `say` is told how far it is.
 
     Reads all items below the boundary that would be. RegistryUnavailable, LakeUnavailable, and what
     `find_registry` raises.
@@ -31,25 +32,35 @@ def would_gc(pipeline: Pipeline, clock: Clock) -> GcResult:
     if asked.limit.boundary_us is not None:
         register = with_boundary(register, asked.limit.boundary_us)
     timeless = not pipeline.foreign.time_in_id
+    shards = [shard for shard in shards_below_boundary(register) if timeless or not is_fixed(shard)]
+    how_far = HowFar("looks for old ids", say, asked.registry.clock.elapsed_us)
+    acceptors = asked.registry.endpoints.active.acceptors
+    how_far.expect(len(shards) * len(list(filter(None, acceptors))))
     by_endpoint = {
-        str(asked.address.endpoints[slot]): _at_one(asked.registry, slot, acceptor, register, timeless)
-        for slot, acceptor in enumerate(asked.registry.endpoints.active.acceptors)
+        str(asked.address.endpoints[slot]): _at_one(asked.registry, slot, acceptor, register, shards, how_far)
+        for slot, acceptor in enumerate(acceptors)
     }
     return GcResult(before_us, register.boundary_us, asked.limit.because, by_endpoint)
 
 
 def _at_one(
-    registry: QuorumRegistry, slot: int, acceptor: Acceptor | None, register: Register, timeless: bool
+    registry: QuorumRegistry,
+    slot: int,
+    acceptor: Acceptor | None,
+    register: Register,
+    shards: Sequence[str],
+    how_far: HowFar,
 ) -> EndpointGc:
     """What one endpoint has below the boundary of `register`, which only this process knows."""
     if acceptor is None:
         return EndpointGc(slot, StoreSize(0, 0), problem="out of use until a repair of it has ended")
-    shards = [shard for shard in shards_below_boundary(register) if timeless or not is_fixed(shard)]
     found = StoreSize(0, 0)
     try:
         for shard in shards:
             for items in _pages_below(registry, acceptor, shard, register):
                 found = StoreSize(found.items + len(items), (found.bytes or 0) + sum(map(item_bytes, items)))
+                how_far.advance(len(items), 0)
+            how_far.advance(0, 1)
     except Unanswered as error:
         return EndpointGc(slot, found, problem=str(error))
     return EndpointGc(slot, found)

@@ -5,7 +5,7 @@ The pass is in `photon.registry.operations.gc`. Why a deleted id is never won ag
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,8 +61,10 @@ def _endpoint_as_dict(one: EndpointGc) -> dict[str, Any]:
     return {**told, "problem": one.problem}
 
 
-def run_gc(pipeline: Pipeline, clock: Clock) -> GcResult:
+def run_gc(pipeline: Pipeline, clock: Clock, say: Callable[[str], None] = lambda text: None) -> GcResult:
     """Raise the boundary as far as it may go, and delete what is below it at every endpoint that answers.
+
+    `say` is told how far it is.
 
     Joins and other passes may run at the same time, and a pass that died is simply run again.
     RegistryUnavailable, LakeUnavailable, and what `find_registry` raises.
@@ -74,7 +76,8 @@ def run_gc(pipeline: Pipeline, clock: Clock) -> GcResult:
     if asked.limit.boundary_us is not None:
         register = raise_boundary(asked.registry, asked.limit.boundary_us)
     # With time_in_id every id carries its time, with a codec only those of its form.
-    done = gc_pass(asked.registry, register, timeless_shards=not pipeline.foreign.time_in_id)
+    timeless = not pipeline.foreign.time_in_id
+    done = gc_pass(asked.registry, register, timeless_shards=timeless, say=say)
     by_endpoint = {str(asked.address.endpoints[one.slot]): one for one in done}
     return GcResult(before_us, register.boundary_us, asked.limit.because, by_endpoint)
 

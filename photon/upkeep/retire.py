@@ -7,7 +7,7 @@ every endpoint, page by page: tokens of it that have no row are released; all of
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -19,7 +19,7 @@ from photon.registry.consensus.layout import ItemKey, key_of_item
 from photon.registry.consensus.register import Register, with_datacenter_given_up
 from photon.registry.endpoints.deadline import Unanswered
 from photon.registry.interface import Claim, RegistryUnavailable, Unknown
-from photon.registry.operations.ranges import AtOnce, PositionItem, Ranges, in_threads
+from photon.registry.operations.ranges import AtOnce, HowFar, PositionItem, Ranges, in_threads
 from photon.registry.quorum.proposer import QuorumRegistry
 from photon.storage.tables import CommitConflict, OutputTable, app_id
 from photon.tokens import Token
@@ -44,8 +44,9 @@ def retire(
     lake_is_gone: bool = False,
     page_items: int = PAGE_ITEMS,
     run: AtOnce = in_threads,
+    say: Callable[[str], None] = lambda text: None,
 ) -> Retired:
-    """Retire a datacenter; may be killed and run again, and then goes on where it was.
+    """Retire a datacenter; may be killed and run again, and then goes on where it was. `say` is told how far.
 
     NotRetired, LakeUnavailable, RegistryUnavailable.
     """
@@ -56,7 +57,7 @@ def retire(
         lambda now: with_datacenter_given_up(now, datacenter, table is None, now_us)
     )
     fault_point("retire.after_register")
-    return _Retirement(datacenter, registry, register, table, page_items, run).run()
+    return _Retirement(datacenter, registry, register, table, page_items, run, say).run()
 
 
 @dataclass
@@ -69,6 +70,7 @@ class _Retirement:
     table: OutputTable | None  # None: its rows don't count any more
     page_items: int
     at_once: AtOnce
+    say: Callable[[str], None]
     fenced: set[str] = field(default_factory=set)
 
     def run(self) -> Retired:
@@ -101,8 +103,10 @@ class _Retirement:
         with_rows = "without its lake" if self.table is None else "with its rows"
         work = f"retire {self.datacenter} {with_rows} at {self.register.members.incarnations[slot]}"
         shards = shards_of(self.register)
-        before = position.read(self.registry.deadline())
-        ranges = Ranges(shards, work, position, self.registry.clock.now_us, before, self.page_items)
+        before, clock = position.read(self.registry.deadline()), self.registry.clock
+        what = f"releases ids at endpoint {slot + 1} of {self.registry.endpoints.n}"
+        how_far = HowFar(what, self.say, clock.elapsed_us)
+        ranges = Ranges(shards, work, position, clock.now_us, before, self.page_items, how_far)
         ranges.work_through(partial(self._release_shard, acceptor, found), 1, self.at_once)
         return found, position
 

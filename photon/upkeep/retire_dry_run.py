@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from photon.pipeline.file import Pipeline
@@ -11,6 +11,7 @@ from photon.registry.consensus.decisions import majority
 from photon.registry.consensus.register import Register
 from photon.registry.endpoints.deadline import Unanswered
 from photon.registry.interface import RegistryUnavailable
+from photon.registry.operations.ranges import HowFar
 from photon.registry.quorum.proposer import QuorumRegistry
 from photon.storage.tables import OutputTable
 from photon.tokens import Token
@@ -42,8 +43,12 @@ def would_retire(
     registry: QuorumRegistry,
     lake_is_gone: bool = False,
     page_items: int = PAGE_ITEMS,
+    say: Callable[[str], None] = lambda text: None,
 ) -> WouldRetire:
-    """What `retire` would do now; changes nothing. NotRetired, LakeUnavailable, RegistryUnavailable."""
+    """What `retire` would do now; changes nothing. `say` is told how far it is.
+
+    NotRetired, LakeUnavailable, RegistryUnavailable.
+    """
     register = registry.register.read()
     table = table_that_counts(pipeline, datacenter, register, lake_is_gone)
     found: list[WouldRetire] = []
@@ -53,7 +58,9 @@ def would_retire(
             problems.append(f"endpoint {slot + 1} is out of use")
             continue
         try:
-            found.append(_at_one(datacenter, registry, acceptor, register, table, page_items))
+            what = f"looks at ids at endpoint {slot + 1} of {registry.endpoints.n}"
+            how_far = HowFar(what, say, registry.clock.elapsed_us)
+            found.append(_at_one(datacenter, registry, acceptor, register, table, page_items, how_far))
         except Unanswered as error:
             problems.append(f"endpoint {slot + 1} does not answer: {error}")
     if len(found) < majority(registry.endpoints.n):
@@ -73,15 +80,18 @@ def _at_one(
     register: Register,
     table: OutputTable | None,
     page_items: int,
+    how_far: HowFar,
 ) -> WouldRetire:
     """By the ids of one endpoint. Unanswered."""
-    found = WouldRetire()
-    for shard in shards_of(register):
+    found, shards = WouldRetire(), shards_of(register)
+    how_far.expect(len(shards))
+    for shard in shards:
         for page in held_pages(registry, acceptor, datacenter, shard, None, page_items):
             kept = _with_row(table, [token for _, token in page.held])
             found.kept += kept
             found.released += len(page.held) - kept
             found.cleared += page.cleared if table is None else 0
+            how_far.advance(page.items, int(page.last is None))
     return found
 
 

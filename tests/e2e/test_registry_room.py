@@ -9,7 +9,8 @@ import pytest
 
 from photon.registry.dynamodb.local_server import local_server
 from photon.testing.traffic import Traffic
-from tests.e2e.photon_process import photon, photon_json
+from tests.e2e.photon_process import PHOTON, photon, photon_json
+from tests.terminals import shown_on_terminal
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 
@@ -70,6 +71,19 @@ def test_people_are_told_in_lines(pipeline: Path) -> None:
     assert "ids (" in said
     assert "up, a read takes" in said
     assert "of east: live" in said
+
+
+@pytest.mark.parametrize(
+    ("command", "shown"),
+    [
+        (["clear", "--all"], "datacenter west: all of "),
+        (["retire", "west", "--dry-run"], "looks at ids at endpoint 1 of 1: all of "),
+    ],
+    ids=["clear", "retire"],
+)
+def test_a_terminal_shows_how_far_it_is(pipeline: Path, command: list[str], shown: str) -> None:
+    verb, *rest = command
+    assert shown in shown_on_terminal([*PHOTON, verb, str(pipeline), *rest], COLUMNS="200")
 
 
 def test_a_pipeline_without_a_registry_is_refused_with_what_to_do(traffic: Traffic, tmp_path: Path) -> None:

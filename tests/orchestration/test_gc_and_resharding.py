@@ -57,7 +57,7 @@ def test_gc_says_the_boundary_and_sizes_before_and_after_at_each_endpoint() -> N
 
 
 def test_the_run_of_gc_deletes_old_ids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pipeline_gc, "run_gc", lambda pipeline, clock: GC_RESULT)
+    monkeypatch.setattr(pipeline_gc, "run_gc", lambda pipeline, clock, say: GC_RESULT)
     assert metadata_of(run(Location(tmp_path), "collection"))["because"] == "ids are kept for 30 days"
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 from dagster import AssetCheckSeverity, DagsterInstance, ExecuteInProcessResult, TableMetadataValue
 
+from assets import work
 from assets.pictures import shards_plot
 from assets.registry_state import (
     ENDPOINTS_CHECK,
@@ -37,13 +39,15 @@ from tests.orchestration.location import Location
 served_by_a_server = [pytest.mark.server, pytest.mark.slow]
 
 
-def run(location: Location, name: str, **config: Any) -> ExecuteInProcessResult:
+def run(
+    location: Location, name: str, instance: DagsterInstance | None = None, **config: Any
+) -> ExecuteInProcessResult:
     op = location.served.job_name(name)
     job = location.defs.resolve_job_def(op)
-    with DagsterInstance.ephemeral() as instance:
+    with nullcontext(instance) if instance else DagsterInstance.ephemeral() as kept_in:
         return job.execute_in_process(
             run_config={"ops": {op: {"config": config}}} if config else None,
-            instance=instance,
+            instance=kept_in,
             raise_on_error=False,
         )
 
@@ -181,7 +185,7 @@ def test_a_repair_repairs_the_endpoint_that_its_run_names(
 ) -> None:
     asked = []
 
-    def repair_endpoint(pipeline: Any, url: str, anew: bool) -> repair.Repair:
+    def repair_endpoint(pipeline: Any, url: str, anew: bool, say: Callable[[str], None]) -> repair.Repair:
         asked.append((pipeline.name, url))
         return repair.Repair(url, "photon-clicks-1", 5, 12, 1, anew)
 
@@ -192,6 +196,21 @@ def test_a_repair_repairs_the_endpoint_that_its_run_names(
     assert (metadata["ids_copied"], metadata["ids_mended"], metadata["members_version"]) == (12, 1, 5)
     assert not metadata["went_on"]
     assert metadata_of(run(location, "repair", endpoint="x", anew=True))["went_on"]
+
+
+def test_a_run_tells_now_and_then_how_far_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def repair_endpoint(pipeline: Any, url: str, anew: bool, say: Callable[[str], None]) -> repair.Repair:
+        say("copies ids: 40 % of 128 shards")
+        return repair.Repair(url, "photon-clicks-1", 5, 12, 1, anew)
+
+    monkeypatch.setattr(repair, "repair_endpoint", repair_endpoint)
+    location = Location(tmp_path)
+    with DagsterInstance.ephemeral() as instance:
+        for every_seconds in (3_600.0, 0.0):
+            monkeypatch.setattr(work, "TOLD_EVERY_SECONDS", every_seconds)
+            metadata_of(run(location, "repair", instance, endpoint="http://store:8000"))
+        told = [[one.user_message for one in instance.all_logs(run.run_id)] for run in instance.get_runs()]
+    assert ["copies ids: 40 % of 128 shards" in each for each in told] == [True, False], "the newest is first"
 
 
 def test_a_dry_run_of_a_repair_says_what_it_would_do_and_repairs_nothing(

@@ -56,7 +56,7 @@ def test_the_rows_of_many_small_files_are_looked_at_together(world: World) -> No
     said: list[str] = []
     done = clear_output(world.pipeline, "east", world.registry, say=said.append)
     assert (done.rows, done.ids) == (10, 10)
-    assert len(said) == 1
+    assert said == ["datacenter east: all of 10 rows; 10 ids cleared"]
 
 
 def test_the_bytes_of_values_before_and_after_are_those_that_are_stored(world: World) -> None:
@@ -131,7 +131,21 @@ def test_pages_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     join_some(world, *(f"c{number}" for number in range(7)))
     pages: list[str] = []
     clear_output(world.pipeline, "east", world.registry, say=pages.append)
-    assert len(pages) == 4
+    assert [text.partition(", ")[0] for text in pages] == [
+        "datacenter east: 28 % of 7 rows; 2 ids cleared",
+        "datacenter east: 57 % of 7 rows; 4 ids cleared",
+        "datacenter east: 85 % of 7 rows; 6 ids cleared",
+        "datacenter east: all of 7 rows; 7 ids cleared",
+    ]
+
+
+def test_rows_that_an_earlier_pass_has_looked_at_are_not_told_of_again(world: World) -> None:
+    join_some(world, "c1", "c2")
+    clear(world)
+    join_some(world, "c3")
+    said: list[str] = []
+    clear_output(world.pipeline, "east", world.registry, say=said.append)
+    assert said == ["datacenter east: all of 1 rows; 1 ids cleared"]
 
 
 def test_where_the_time_is_part_of_the_identity_the_row_has_it(tmp_path: Path) -> None:

@@ -68,7 +68,9 @@ def test_a_gc_says_what_it_would_delete(world: World, monkeypatch: pytest.Monkey
     for module in (gc_dry_run, pipeline_gc):
         monkeypatch.setattr(module, "may_go", may_go)
     before = stored(world)
-    would = would_gc(world.pipeline, world.clock)
+    said: list[str] = []
+    would = would_gc(world.pipeline, world.clock, said.append)
+    assert said[-1].startswith("looks for old ids: all of ")
     assert stored(world) == before
     done = run_gc(world.pipeline, world.clock)
     deleted = [one.deleted for one in done.endpoints.values()]

@@ -217,6 +217,16 @@ def test_a_retirement_without_the_lake_goes_on_though_the_lake_comes_back(world:
     )
 
 
+def test_a_retirement_tells_how_far_it_is_and_so_does_its_dry_run(world: World) -> None:
+    stories.both_have(world, "c1")
+    world.join("west")
+    said: list[str] = []
+    would_retire(world.pipeline, "west", world.registry, say=said.append)
+    assert said[-1].startswith("looks at ids at endpoint 1 of 1: all of ")
+    retire(world.pipeline, "west", world.registry, say=said.append)
+    assert said[-1].startswith("releases ids at endpoint 1 of 1: all of ")
+
+
 def test_a_dry_run_says_what_would_become_of_rows_and_ids_and_changes_nothing(world: World) -> None:
     stories.both_have(world, "c1", "c2")
     world.join("west")

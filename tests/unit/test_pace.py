@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from photon.pace import pace, seldom
 from photon.shift.growth import Growth, LogSize
-from photon.shift.pace import LogsRead, pace
+from photon.shift.logs_read import LogsRead
 from photon.state.view import StateView
+from photon.testing.manual_clock import ManualClock
 
 MIB, GIB = 2**20, 2**30
 KNOWS_NOTHING = LogSize(0, 0, 0)
@@ -50,6 +52,15 @@ def test_it_is_all_done_only_when_nothing_is_left() -> None:
 
 def test_no_work_is_no_error() -> None:
     assert pace(0, 0, 0.0) == "all of 0 bytes"
+
+
+def test_what_is_said_seldom_is_said_once_in_so_many_seconds() -> None:
+    said, clock = list[str](), ManualClock()
+    say = seldom(said.append, 10, clock)
+    for second in range(25):
+        say(f"after {second} s")
+        clock.advance(1)
+    assert said == ["after 10 s", "after 20 s"]
 
 
 def test_what_earlier_joins_have_read_is_not_in_the_pace() -> None:

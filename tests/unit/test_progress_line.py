@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -13,7 +12,8 @@ import pytest
 
 from photon.cli.backlog_line import look, telling_how_far
 from photon.pipeline.file import load_pipeline
-from photon.shift.pace import LogsRead
+from photon.shift.logs_read import LogsRead
+from tests.terminals import shown_on_terminal
 
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 HIDES_CURSOR = "\x1b[?25l"  # while a line is drawn again and again
@@ -34,35 +34,8 @@ with click.Context(click.Command("verify"), obj=Ending(as_json=True)):
 """
 
 
-def shown_on_terminal(*command: str, **environment: str) -> str:
-    """What a script writes to a standard error that is a terminal; its standard output is a pipe."""
-    # Not that of whoever runs the tests.
-    known = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "TERM", "COLUMNS")}
-    known |= {"TERM": "xterm-256color", **environment}
-    reader, writer = os.openpty()
-    pieces: list[bytes] = []
-
-    def read() -> None:
-        try:
-            while piece := os.read(reader, 65_536):
-                pieces.append(piece)
-        except OSError:  # nobody has the terminal open any more
-            return
-
-    reading = threading.Thread(target=read)
-    reading.start()
-    try:
-        line = [sys.executable, "-c", *command]
-        subprocess.run(line, stdout=subprocess.PIPE, stderr=writer, env=known, timeout=60, check=True)
-    finally:
-        os.close(writer)
-        reading.join()
-        os.close(reader)
-    return b"".join(pieces).decode()
-
-
 def test_a_terminal_shows_one_line_however_long_it_is_and_clears_it_for_a_log_line() -> None:
-    shown = shown_on_terminal(SHOWS, COLUMNS="60")
+    shown = shown_on_terminal([sys.executable, "-c", SHOWS], COLUMNS="60")
     assert COLOUR.search(shown)
     before, _, after = COLOUR.sub("", shown).partition("\r\x1b[K")
     assert "40 % of 1.2 GiB and so on" in before
@@ -73,19 +46,19 @@ def test_a_terminal_shows_one_line_however_long_it_is_and_clears_it_for_a_log_li
 
 
 def test_no_color_means_no_colour() -> None:
-    shown = shown_on_terminal(SHOWS, NO_COLOR="1")
+    shown = shown_on_terminal([sys.executable, "-c", SHOWS], NO_COLOR="1")
     assert "40 % of 1.2 GiB" in shown
     assert not re.search(r"\x1b\[[0-9;]*[34][0-9][0-9;]*m", shown)
 
 
 def test_a_dumb_terminal_gets_log_lines() -> None:
-    shown = shown_on_terminal(SHOWS, TERM="dumb")
+    shown = shown_on_terminal([sys.executable, "-c", SHOWS], TERM="dumb")
     assert "\x1b" not in shown
     assert [line.split()[1] for line in shown.splitlines()] == ["INFO", "WARNING"]
 
 
 def test_a_program_that_reads_json_from_a_pipe_gets_log_lines() -> None:
-    shown = shown_on_terminal(AS_JSON, SHOWS)
+    shown = shown_on_terminal([sys.executable, "-c", AS_JSON, SHOWS])
     assert re.findall(r"INFO|WARNING", shown) == ["INFO", "WARNING"]
     assert shown.endswith("WARNING waits for the registry\r\n")
     assert HIDES_CURSOR not in shown

@@ -17,7 +17,7 @@ from photon.registry.consensus.layout import ItemKey
 from photon.registry.endpoints.channel import Threads
 from photon.registry.endpoints.deadline import Deadline
 from photon.registry.endpoints.endpoints import Endpoints
-from photon.registry.operations.ranges import POSITIONS, Position, PositionItem, Ranges, in_threads
+from photon.registry.operations.ranges import POSITIONS, HowFar, Position, PositionItem, Ranges, in_threads
 from photon.testing.crashes import SimulatedCrash
 from photon.testing.faulty_store import FaultyStore
 from photon.testing.manual_clock import ManualClock
@@ -38,10 +38,12 @@ class Store:
     def item(self) -> PositionItem:
         return PositionItem(Endpoints([self.acceptor], Threads(1), ManualClock()), "work")
 
-    def ranges(self, work: str = WORK, shards: Sequence[str] = (), between: int = 1) -> Ranges:
+    def ranges(
+        self, work: str = WORK, shards: Sequence[str] = (), between: int = 1, how_far: HowFar | None = None
+    ) -> Ranges:
         item = self.item()
         found = read(item)
-        return Ranges(shards or list(self.pages), work, item, lambda: 7, found, between)
+        return Ranges(shards or list(self.pages), work, item, lambda: 7, found, between, how_far)
 
     def work(self, shard: str, after: ItemKey | None) -> Iterator[tuple[ItemKey | None, int]]:
         for page in range(0 if after is None else int(after.s) + 1, self.pages[shard]):
@@ -185,3 +187,49 @@ def test_work_goes_on_without_a_note_that_gets_no_answer(fault: str) -> None:
     store.acceptor.fail(fault, 3)  # type: ignore[arg-type]
     ranges.work_through(store.work, 1)
     assert store.done == Counter(store.everything())
+
+
+def told(clock: ManualClock) -> tuple[HowFar, list[str]]:
+    """A HowFar, and what it says. Each look at the clock takes a second."""
+    said: list[str] = []
+
+    def elapsed_us() -> int:
+        clock.advance(1)
+        return clock.elapsed_us()
+
+    return HowFar("copies ids", said.append, elapsed_us), said
+
+
+def test_it_tells_after_each_page_how_many_shards_and_items_are_done_and_what_time_is_left() -> None:
+    how_far, said = told(ManualClock())
+    store = Store({"a": 2, "b": 1, "c": 1})
+    store.ranges(how_far=how_far).work_through(store.work, 1)
+    assert said == [
+        "copies ids: 0 % of 3 shards; 1 items, 1 items/s",
+        "copies ids: 33 % of 3 shards, 4 s left; 2 items, 1 items/s",
+        "copies ids: 66 % of 3 shards, 1 shards/s, 2 s left; 3 items, 1 items/s",
+        "copies ids: all of 3 shards; 4 items, 1 items/s",
+    ]
+
+
+def test_one_that_goes_on_tells_of_what_was_left() -> None:
+    store = Store({"a": 2, "b": 2, "c": 2, "d": 2})
+    store.die_after = 4
+    with suppress(SimulatedCrash):
+        store.ranges().work_through(store.work, 1)
+    store.die_after = None
+    how_far, said = told(ManualClock())
+    store.ranges(how_far=how_far).work_through(store.work, 1)
+    assert said[-1] == "copies ids: all of 2 shards; 4 items, 1 items/s"
+
+
+def test_work_at_several_endpoints_is_told_of_together() -> None:
+    how_far, said = told(ManualClock())
+    stores = [Store({"a": 1}), Store({"a": 1})]
+    works = [(store.ranges(how_far=how_far), store.work) for store in stores]
+    for ranges, work in works:
+        ranges.work_through(work, 1)
+    assert [text.partition(";")[0] for text in said] == [
+        "copies ids: 50 % of 2 shards, 1 shards/s, 1 s left",
+        "copies ids: all of 2 shards",
+    ]

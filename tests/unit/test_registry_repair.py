@@ -317,6 +317,25 @@ def values_of(site: Site, wanted: list[EventKey]) -> list[object]:
     return [found for key in wanted for store in site.copies(key) for found in store]  # type: ignore[attr-defined]
 
 
+def test_a_repair_tells_how_far_its_copying_and_its_comparison_are() -> None:
+    site = Site(3)
+    commit(site, aged("young", 50), EAST)
+    site.wipe(1)
+    said: list[str] = []
+    site.repair(1, say=said.append)
+    ends = [text.split("; ")[0] for text in said if ": all of " in text]
+    shards = ends[0].split(" of ")[1]
+    assert ends == [f"copies ids: all of {shards}", f"compares the endpoints: all of {shards}"]
+
+
+def test_gc_tells_how_far_it_is_at_all_endpoints_together() -> None:
+    site = Site(3)
+    commit(site, aged("old", 5), EAST)
+    said: list[str] = []
+    gc_pass(site.client(), raise_boundary(site.client(), 10), say=said.append)
+    assert max(said, key=lambda text: int(text.split("; ")[1].split()[0])).endswith("; 90 items")
+
+
 def test_a_repair_does_not_bring_back_what_gc_deleted() -> None:
     site = Site(3)
     old, young = aged("old", 5), aged("young", 50)

@@ -3,9 +3,10 @@ import pytest
 from photon.clock import MICROSECONDS
 from photon.completeness.estimate import Completeness
 from photon.logs.files import ByteRange, LogFile, Side, TrackedFile
+from photon.pace import size
 from photon.shift.deletable import deletable, files_of
 from photon.shift.stages import Orders, PlannedWork, Stages
-from photon.shift.standing import headline, overall, sentences, size
+from photon.shift.standing import headline, overall, sentences
 from photon.shift.status import DatacenterStatus, LogStatus
 from photon.state.losses import Losses
 from photon.state.plan import PlanContent

@@ -44,7 +44,14 @@ from photon.registry.dynamodb.answers import item_bytes
 from photon.registry.endpoints.channel import Channel, Threads
 from photon.registry.endpoints.deadline import Unanswered, until_answered
 from photon.registry.endpoints.endpoints import Endpoints
-from photon.registry.operations.ranges import ITEMS_BETWEEN_NOTES, AtOnce, PositionItem, Ranges, in_threads
+from photon.registry.operations.ranges import (
+    ITEMS_BETWEEN_NOTES,
+    AtOnce,
+    HowFar,
+    PositionItem,
+    Ranges,
+    in_threads,
+)
 from photon.registry.quorum.proposer import QuorumRegistry
 
 PAGE_ITEMS = 1_000  # read, then deleted, at a time: bounds memory
@@ -86,15 +93,18 @@ def gc_pass(
     items_between_notes: int = ITEMS_BETWEEN_NOTES,
     channel: Callable[[], Channel] | None = None,
     run: AtOnce = in_threads,
+    say: Callable[[str], None] = lambda text: None,
 ) -> list[EndpointGc]:
     """Delete what is below the boundary of `register`, which a majority has, at every endpoint.
 
     At all endpoints at once, and at each of them in `registry.ranges` shards at once. `timeless_shards`: also
     look through the shards of ids without a time; they take a request each even if they are empty. `channel`:
-    how requests travel to one endpoint; None: on as many threads as shards are worked on at once.
+    how requests travel to one endpoint; None: on as many threads as shards are worked on at once. `say`: is
+    told how far it is.
     """
     shards = [shard for shard in shards_below_boundary(register) if timeless_shards or not is_fixed(shard)]
-    share = _Share(registry, register, shards, page_items, items_between_notes, run)
+    how_far = HowFar("deletes old ids", say, registry.clock.elapsed_us)
+    share = _Share(registry, register, shards, page_items, items_between_notes, run, how_far)
     new_channel = channel or partial(Threads, registry.settings.ranges_at_once)
     acceptors = registry.endpoints.active.acceptors
     with ExitStack() as opened:
@@ -127,6 +137,7 @@ class _Share:
     page_items: int
     items_between_notes: int
     run: AtOnce
+    how_far: HowFar
 
 
 class _EndpointPass:
@@ -187,7 +198,7 @@ class _EndpointPass:
         work = f"gc of {incarnation} below {share.register.boundary_us}"
         found = self.position.read(share.registry.deadline())
         now_us, between = share.registry.clock.now_us, share.items_between_notes
-        return Ranges(share.shards, work, self.position, now_us, found, between)
+        return Ranges(share.shards, work, self.position, now_us, found, between, share.how_far)
 
     def _delete_range(self, shard: str, after: ItemKey | None) -> Iterator[tuple[ItemKey | None, int]]:
         """Delete page by page what is below the boundary, in all of a shard whose keys do not say."""

@@ -16,6 +16,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from functools import partial
 
+from photon.clock import MICROSECONDS
+from photon.pace import pace
 from photon.registry.consensus.acceptor import Delete, Done, Insert, NoReply, Replace
 from photon.registry.consensus.layout import ItemKey
 from photon.registry.consensus.quorums import all_of_them
@@ -104,10 +106,39 @@ class PositionItem:
             self._text = ""
 
 
+class HowFar:
+    """Says after each page how far work on shards is, at all of its endpoints together. Thread-safe.
+
+    Nobody knows how many items there are, so the share is one of shards. A run that goes on begins at 0.
+    """
+
+    def __init__(self, what: str, say: Callable[[str], None], elapsed_us: Callable[[], int]) -> None:
+        self._what, self._say, self._elapsed_us = what, say, elapsed_us
+        self._began_us = elapsed_us()
+        self._lock = threading.Lock()
+        self._shards = self._done_shards = self._items = 0
+
+    def expect(self, shards: int) -> None:
+        """There are so many more to do."""
+        with self._lock:
+            self._shards += shards
+
+    def advance(self, items: int, shards: int) -> None:
+        """So many more items were looked at, and so many shards came to their end."""
+        with self._lock:
+            self._items += items
+            self._done_shards += shards
+            seconds = (self._elapsed_us() - self._began_us) / MICROSECONDS
+            shares = pace(self._done_shards, self._shards, seconds, "{:,} shards".format)
+            looked_at = pace(self._items, None, seconds, "{:,} items".format)
+        self._say(f"{self._what}: {shares}; {looked_at}")
+
+
 class Ranges:
     """The shards of one piece of work at one endpoint, given out one by one. Thread-safe.
 
-    `found` is the position to go on from; None, or that of other work: from the beginning.
+    `found` is the position to go on from; None, or that of other work: from the beginning. `how_far` is told
+    of each page.
     """
 
     def __init__(
@@ -118,8 +149,10 @@ class Ranges:
         now_us: Callable[[], int],
         found: Position | None = None,
         items_between_notes: int = ITEMS_BETWEEN_NOTES,
+        how_far: HowFar | None = None,
     ) -> None:
         self._item = item
+        self._how_far = how_far
         self._now_us = now_us
         self._items_between_notes = items_between_notes
         self._lock = threading.Lock()
@@ -134,6 +167,8 @@ class Ranges:
         begun = shards.index(position.begun) + 1 if position.begun in shards else 0
         not_begun = [shard for shard in shards[begun:] if shard not in self._open]
         self._left = deque([*self._open.items(), *((shard, None) for shard in not_begun)])
+        if how_far is not None:
+            how_far.expect(len(self._left))
         if self.resumed:
             log.info("%s goes on behind %s items, in %s shards", work, f"{self.items:,}", len(self._left))
 
@@ -184,6 +219,8 @@ class Ranges:
             else:
                 self._open[shard] = last.s
             is_due = self.items - self._noted_items >= self._items_between_notes
+        if self._how_far is not None:
+            self._how_far.advance(items, int(last is None))
         # One notes at a time, and nobody waits for it: what is noted may be a page old.
         if is_due and self._noting.acquire(blocking=False):
             try:

@@ -39,6 +39,7 @@ from photon.registry.operations.init import ask_endpoint, find_registry
 from photon.registry.operations.ranges import (
     ITEMS_BETWEEN_NOTES,
     AtOnce,
+    HowFar,
     Position,
     PositionItem,
     Ranges,
@@ -68,7 +69,9 @@ class Repair:
     went_on: bool
 
 
-def repair_endpoint(pipeline: Pipeline, url: str, anew: bool = False) -> Repair:
+def repair_endpoint(
+    pipeline: Pipeline, url: str, anew: bool = False, say: Callable[[str], None] = lambda text: None
+) -> Repair:
     """Fill a new table at the endpoint with this URL from a majority of the others.
 
     First take the endpoint out of use, whether or not it answers: so an operator can start a store that was
@@ -94,7 +97,13 @@ def repair_endpoint(pipeline: Pipeline, url: str, anew: bool = False) -> Repair:
     if slot in address.members.down:  # then nothing is gained by another name for its store
         directory.table_of(pipeline.name)
     done = refill(
-        registry, slot, incarnation, make_store, timeless_shards=not pipeline.foreign.time_in_id, anew=anew
+        registry,
+        slot,
+        incarnation,
+        make_store,
+        timeless_shards=not pipeline.foreign.time_in_id,
+        anew=anew,
+        say=say,
     )
     table = table_name(pipeline.name, done.members.incarnations[slot])
     _remove_other_tables(registry, directory, address, slot, table)
@@ -193,16 +202,17 @@ def refill(
     timeless_shards: bool = True,
     anew: bool = False,
     run: AtOnce = in_threads,
+    say: Callable[[str], None] = lambda text: None,
 ) -> Refilled:
     """Go on with the repair of a slot, unless there is none or `anew` is wanted; else begin one.
 
     A new one puts a new store with this incarnation, which `make_store` makes empty, into the slot.
     RegistryUnavailable if no majority of the other endpoints answers, RepairSuperseded if another repair has
-    begun since. Either way the slot stays down, and the repair can be run again. `timeless_shards`: as of
-    `gc_pass`.
+    begun since. Either way the slot stays down, and the repair can be run again. `timeless_shards`, `say`: as
+    of `gc_pass`.
     """
     register = registry.register
-    limits = _Limits(page_items, items_between_notes, timeless_shards, run)
+    limits = _Limits(page_items, items_between_notes, timeless_shards, run, say)
     members = register.read().members
     item = _position_item(registry, slot)
     position = None if anew else _read(item, registry)
@@ -229,6 +239,7 @@ class _Limits:
     items_between_notes: int
     timeless_shards: bool
     run: AtOnce
+    say: Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -286,12 +297,13 @@ def _copy(registry: QuorumRegistry, slot: int, members: Members, progress: _Prog
     active, store = registry.endpoints.active, registry.endpoints.acceptors[slot]
     if active.members != members:
         raise RepairSuperseded(SUPERSEDED)
-    ranges = _ranges(registry, _copying(members, slot), progress, limits)
+    ranges = _ranges(registry, "copies ids", _copying(members, slot), progress, limits)
     return Copying(registry, active, limits.page_items).copy_to(store, ranges, limits.run)
 
 
 def _count_and_compare(registry: QuorumRegistry, slot: int, progress: _Progress, limits: _Limits) -> int:
-    ranges = _ranges(registry, _comparing(registry.register.read().members, slot), progress, limits)
+    work = _comparing(registry.register.read().members, slot)
+    ranges = _ranges(registry, "compares the endpoints", work, progress, limits)
     ranges.note()  # soon nothing else says that the comparison is left to do
     registry.register.change(without_fresh_slots)
     fault_point("repair.after_counted")
@@ -300,7 +312,7 @@ def _count_and_compare(registry: QuorumRegistry, slot: int, progress: _Progress,
     return mended
 
 
-def _ranges(registry: QuorumRegistry, work: str, progress: _Progress, limits: _Limits) -> Ranges:
+def _ranges(registry: QuorumRegistry, what: str, work: str, progress: _Progress, limits: _Limits) -> Ranges:
     """All shards, in an order in which those of a later resharding come last."""
     *timed, fixed = shards_by_config(registry.register.read())
     shards = [
@@ -309,7 +321,8 @@ def _ranges(registry: QuorumRegistry, work: str, progress: _Progress, limits: _L
         *(shard for config in timed for shard in config),
     ]
     now_us, between = registry.clock.now_us, limits.items_between_notes
-    return Ranges(shards, work, progress.item, now_us, progress.found, between)
+    how_far = HowFar(what, limits.say, registry.clock.elapsed_us)
+    return Ranges(shards, work, progress.item, now_us, progress.found, between, how_far)
 
 
 def _require_others(members: Members, slot: int) -> None:

@@ -1,12 +1,29 @@
-"""How far a piece of work is, in words: share, rate and time left. Where they are shown, commands decide."""
+"""How far work is, in words: share, rate and time left. Where they are shown, commands decide."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 
-from photon.shift.growth import Growth
-from photon.shift.standing import size, span
+from photon.clock import MICROSECONDS, Clock, SystemClock
+
+_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
+
+
+def span(seconds: float) -> str:
+    """A length of time, for people: 3 min."""
+    for unit, name in ((86_400, "days"), (3_600, "h"), (60, "min")):
+        if seconds >= 2 * unit:
+            return f"{seconds / unit:,.0f} {name}"
+    return f"{seconds:,.0f} s"
+
+
+def size(count_bytes: int) -> str:
+    """A number of bytes, for people: 1.5 GiB."""
+    amount, unit = float(count_bytes), 0
+    while amount >= 1024 and unit < len(_UNITS) - 1:
+        amount, unit = amount / 1024, unit + 1
+    return f"{amount:,.0f} {_UNITS[unit]}" if unit == 0 or amount >= 100 else f"{amount:,.1f} {_UNITS[unit]}"
 
 
 def pace(
@@ -40,28 +57,19 @@ def _left(left: int, nearer: int, seconds: float) -> str:
     return f"{span(left * seconds / nearer)} left" if nearer > 0 else "as much comes as is done"
 
 
-@dataclass(frozen=True)
-class LogsRead:
-    """How far the logs of some datacenters are read."""
+def seldom(
+    say: Callable[[str], None], every_seconds: float, clock: Clock | None = None
+) -> Callable[[str], None]:
+    """`say`, but only once in so many seconds, and for the first time after as many. Thread-safe."""
+    clock, lock = clock or SystemClock(), threading.Lock()
+    said_us = clock.elapsed_us()
 
-    read_bytes: int
-    all_bytes: int
-    joined: int
+    def say_if_due(text: str) -> None:
+        nonlocal said_us
+        with lock:
+            now_us = clock.elapsed_us()
+            if now_us - said_us >= every_seconds * MICROSECONDS:
+                said_us = now_us
+                say(text)
 
-    @classmethod
-    def of(cls, looks: list[Growth]) -> LogsRead | None:
-        """Of all datacenters together; None where one of them can't be looked at just now."""
-        if any(look.problems for look in looks):
-            return None
-        logs = [log for look in looks for log in (look.primary, look.foreign)]
-        all_bytes = sum(log.bytes for log in logs)
-        unread_bytes = sum(log.unread_bytes for log in logs)
-        return cls(all_bytes - unread_bytes, all_bytes, sum(look.state.counts.of("joined") for look in looks))
-
-    def since(self, first: LogsRead, seconds: float) -> str:
-        """What was read in the seconds since a first look: earlier joins don't count as its pace."""
-        # A log that was read and deleted meanwhile takes its bytes along.
-        done, total = max(0, self.read_bytes - first.read_bytes), max(0, self.all_bytes - first.read_bytes)
-        grown = max(0, self.all_bytes - first.all_bytes)
-        told = pace(done, total, seconds, grown=grown)
-        return f"reads logs: {told}; {self.joined - first.joined:,} joined"
+    return say_if_due

@@ -1,0 +1,38 @@
+"""What a program shows on a terminal, for tests of what people see there."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+from collections.abc import Sequence
+
+PATIENCE_SECONDS = 60.0
+
+
+def shown_on_terminal(command: Sequence[str], **environment: str) -> str:
+    """What a command writes to a standard error that is a terminal; its standard output is a pipe."""
+    # Not that of whoever runs the tests.
+    known = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "TERM", "COLUMNS")}
+    known |= {"TERM": "xterm-256color", **environment}
+    reader, writer = os.openpty()
+    pieces: list[bytes] = []
+
+    def read() -> None:
+        try:
+            while piece := os.read(reader, 65_536):
+                pieces.append(piece)
+        except OSError:  # nobody has the terminal open any more
+            return
+
+    reading = threading.Thread(target=read)
+    reading.start()
+    try:
+        subprocess.run(
+            command, stdout=subprocess.PIPE, stderr=writer, env=known, timeout=PATIENCE_SECONDS, check=True
+        )
+    finally:
+        os.close(writer)
+        reading.join()
+        os.close(reader)
+    return b"".join(pieces).decode()
