@@ -12,7 +12,7 @@ PATIENCE_SECONDS = 60.0
 
 def shown_on_terminal(command: Sequence[str], **environment: str) -> str:
     """What a command writes to a standard error that is a terminal; its standard output is a pipe."""
-    # Not that of whoever runs the tests.
+    # The terminal of the person who runs the tests changes nothing.
     known = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "TERM", "COLUMNS")}
     known |= {"TERM": "xterm-256color", **environment}
     reader, writer = os.openpty()

@@ -28,7 +28,7 @@ class LogsRead:
 
     def since(self, first: LogsRead, seconds: float) -> str:
         """What was read in the seconds since a first look: earlier joins don't count as its pace."""
-        # A log that was read and deleted meanwhile takes its bytes along.
+        # The bytes of a log that was read and then deleted count no more.
         done, total = max(0, self.read_bytes - first.read_bytes), max(0, self.all_bytes - first.read_bytes)
         grown = max(0, self.all_bytes - first.all_bytes)
         told = pace(done, total, seconds, grown=grown)

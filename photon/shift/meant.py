@@ -168,7 +168,7 @@ def _nothing_read(pipeline: Pipeline, counts: Mapping[str, float], logs: tuple[L
 
 
 def _not_understood(counts: Mapping[str, float]) -> dict[Side, float]:
-    """The logs of which all lines are dead letters, with how many these are."""
+    """How many lines each log has, where all of its lines are dead letters."""
     all_of: tuple[tuple[Side, float, float], ...] = (
         ("primary", counts["primary_dead_letters"], counts["primary_dead_letters"] + counts["primary"]),
         ("foreign", counts["dead_letters"], counts["foreign"]),
