@@ -25,6 +25,7 @@ from photon.registry.quorum.proposer import QuorumRegistry
 from photon.testing.faulty_store import FaultyStore
 from photon.testing.manual_clock import ManualClock
 from photon.testing.memory_registry import memory_registry
+from tests.e2e.process_marks import soon
 
 EAST, WEST = "east:e:1#p:1:0", "west:e:1#p:1:0"
 SETTINGS = Registry(total_timeout=timedelta(seconds=5))
@@ -249,6 +250,8 @@ def test_an_endpoint_that_is_back_takes_part_again_after_a_pause() -> None:
     registry = QuorumRegistry(acceptors, SETTINGS, clock, channel=ProbesAtOnce(4))
     acceptors[0].fail("down")
     registry.commit(claims(1))
+    # A majority ends a commit: the silence of the third may be noted a moment later.
+    assert soon(lambda: not registry.health.lets_pass(0))
     acceptors[0].mend()
     registry.commit(claims(1, prefix="too-soon"))
     clock.advance(1)
