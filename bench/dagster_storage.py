@@ -40,6 +40,7 @@ from assets.verification import CHECKS, check_result, report_metadata
 from photon.clock import MICROSECONDS
 from photon.completeness.estimate import Completeness
 from photon.join.outcomes import Counts, OutcomeClass
+from photon.lifeline import end_with
 from photon.pipeline.file import load_pipeline
 from photon.shift.growth import Growth, LogSize
 from photon.shift.report import Latency, ShiftReport
@@ -203,7 +204,7 @@ def _wait_of(writers: int) -> tuple[float, float]:
     with _home() as home:
         with DagsterInstance.from_config(str(home)) as instance:
             instance.get_runs(limit=1)
-        with multiprocessing.get_context("spawn").Pool(writers) as pool:
+        with multiprocessing.get_context("spawn").Pool(writers, end_with, (os.getpid(),)) as pool:
             seconds = sorted(s for some in pool.map(_write, [str(home)] * writers) for s in some)
     return seconds[len(seconds) // 2] * 1e3, seconds[len(seconds) * 99 // 100] * 1e3
 

@@ -6,6 +6,7 @@ requests grow far less than ids.
 
 from __future__ import annotations
 
+import os
 import random
 import threading
 import time
@@ -16,6 +17,7 @@ from multiprocessing import get_context
 from typing import Any
 
 from photon.clock import SystemClock
+from photon.lifeline import end_with
 from photon.pipeline.event_key import EventKey
 from photon.registry.address import RegistryAddress
 from photon.registry.consensus.acceptor import Acceptor
@@ -137,7 +139,9 @@ def measure(address: RegistryAddress, load: Load, processes: int, seed: int) -> 
     """Put a load on the registry at `address`, from tasks in `processes` processes, as Spark's are."""
     share = Load(load.ids_per_second / processes, load.tasks // processes, load.seconds)
     seeds = range(seed * processes, (seed + 1) * processes)
-    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+    with ProcessPoolExecutor(
+        processes, mp_context=get_context("spawn"), initializer=end_with, initargs=(os.getpid(),)
+    ) as pool:
         tallies = list(pool.map(_measure_here, [address] * processes, [share] * processes, seeds))
     return served(load, tallies, address.settings.shards)
 

@@ -27,6 +27,7 @@ from bench.join_flink import STATES, configuration_of, plan_of, told
 from bench.join_logs import FOREIGN_INTEGERS, PRIMARY_INTEGERS, JoinLogs
 from bench.join_peers import READY, settings_of
 from bench.process_family import cpu_seconds_of, family_of
+from photon.lifeline import bound_to_this_thread
 
 PHOTON = (sys.executable, "-m", "photon.cli.main")
 WARM_SECONDS = 240.0  # a session takes 18 s alone on a busy machine
@@ -118,7 +119,13 @@ class Contender(ABC):
             pipes.setdefault("stdout", log)
             words = [str(word) for word in command]
             return subprocess.Popen(
-                words, stderr=log, text=True, start_new_session=True, env=self._environment(), **pipes
+                words,
+                stderr=log,
+                text=True,
+                start_new_session=True,
+                env=self._environment(),
+                preexec_fn=bound_to_this_thread(),
+                **pipes,
             )
 
 

@@ -20,6 +20,7 @@ from bench.generator import Generator, GeneratorFailed, generating
 from bench.latency import Latency, SeenRow, TableReader, TimeSpan, summarize
 from bench.live_traffic import LiveRun
 from photon.clock import MICROSECONDS, Clock, SystemClock
+from photon.lifeline import bound_to_this_thread
 from photon.pipeline.file import load_pipeline
 from photon.pipeline.location import Location
 from photon.storage.s3 import S3Store
@@ -200,6 +201,7 @@ def _join(
         join = subprocess.Popen(
             [*command, str(pipeline)], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
             start_new_session=True,  # so that what it leaves behind can be ended with it
+            preexec_fn=bound_to_this_thread(),
         )  # fmt: skip
     try:
         yield join

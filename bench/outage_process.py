@@ -23,7 +23,6 @@ from photon.dispatcher.retrying import BatchReport, Callbacks
 from photon.join.messages import BatchTasks, JoinResult, TaskOutcome
 from photon.join.tasks import LocalRunner
 from photon.pipeline.file import load_pipeline
-from photon.registry.dynamodb.local_supervisor import die_with_parent
 from photon.registry.open import close_registries
 from photon.shift.run import run_shift
 
@@ -61,7 +60,6 @@ def report_of(
 
 def main(pipeline: Path, datacenter: str, reports: Path, mode: str = "stop") -> None:
     """Join until SIGTERM, or until nothing is left."""
-    die_with_parent()
     asked: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, frame: asked.append(number))
     clock, runner, began = SystemClock(), CountingRunner(), time.process_time()  # imports don't count

@@ -20,6 +20,7 @@ from bench.latency import SeenRow, TableReader
 from bench.live_measurement import clicks_written
 from bench.store_servers import StoreServer, fastest_kind, store_servers
 from photon.clock import MICROSECONDS, SystemClock
+from photon.lifeline import bound_to_this_thread
 from photon.pipeline.file import load_pipeline
 from photon.registry.open import close_registries
 from photon.registry.operations.init import init_registry
@@ -113,7 +114,11 @@ class DatacenterProcesses:
             mode,
         ]
         self._running[name] = subprocess.Popen(
-            [*map(str, command)], stdout=self._log, stderr=self._log, start_new_session=True
+            [*map(str, command)],
+            stdout=self._log,
+            stderr=self._log,
+            start_new_session=True,
+            preexec_fn=bound_to_this_thread(),
         )
 
     def reports(self, name: str) -> Path:

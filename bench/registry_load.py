@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -18,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from photon.clock import MICROSECONDS, Clock, SystemClock
+from photon.lifeline import end_with
 from photon.registry.address import RegistryAddress
 from photon.registry.consensus.acceptor import Acceptor
 from photon.registry.interface import ClaimColumns, Joined, KeyColumns, Won
@@ -83,7 +85,7 @@ def measure_rates(address: RegistryAddress, load: Load) -> Rates:
     context = get_context("spawn")  # a fork would share connections and threads
     together = context.Barrier(load.processes)
     with ProcessPoolExecutor(
-        load.processes, mp_context=context, initializer=_wait_here, initargs=(together,)
+        load.processes, mp_context=context, initializer=_begin, initargs=(together, os.getpid())
     ) as pool:
         each = list(pool.map(_measure_here, [address] * load.processes, [load] * load.processes))
     mean = mean_rates(each)
@@ -94,7 +96,8 @@ def measure_rates(address: RegistryAddress, load: Load) -> Rates:
     )
 
 
-def _wait_here(barrier: Any) -> None:
+def _begin(barrier: Any, parent: int) -> None:
+    end_with(parent)
     global _start
     _start = barrier
 

@@ -6,6 +6,7 @@ virtual time, by `bench.distant_clients`.
 
 from __future__ import annotations
 
+import os
 import statistics
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
@@ -24,6 +25,7 @@ from bench.registry_outage import measure_outage
 from bench.store_servers import StoreServer, fastest_kind, is_available, registry_pipeline, store_servers
 from bench.stored_items import stored_items
 from photon.clock import SystemClock
+from photon.lifeline import end_with
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Registry
@@ -132,7 +134,9 @@ def memory(folder: Path, ids: int) -> dict[str, Any]:
     settings = PATIENT.model_copy(update={"shards": MEMORY_SHARDS})
     with (
         _registry(folder, Stores(fastest_kind(), 1), settings, timed=True) as (_, address, _servers),
-        ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool,
+        ProcessPoolExecutor(
+            1, mp_context=get_context("spawn"), initializer=end_with, initargs=(os.getpid(),)
+        ) as pool,
     ):
         looks = pool.submit(_memory_of_a_client, address, ids).result()
     return {"ids": ids, "shards": MEMORY_SHARDS, "resident_bytes": looks}

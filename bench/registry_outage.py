@@ -5,6 +5,7 @@ Two processes register the same ids, batch after batch. Servers are killed by wh
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -14,6 +15,7 @@ from multiprocessing import get_context
 
 from bench.store_servers import StoreServer
 from bench.stored_items import stored_items
+from photon.lifeline import end_with
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.file import Pipeline
 from photon.registry.address import RegistryAddress
@@ -51,7 +53,9 @@ def measure_outage(pipeline: Pipeline, servers: Sequence[StoreServer], down: int
     """Kill the last `down` of these servers under load, bring them back, repair them, and compare."""
     address = find_registry(pipeline)
     begin_at = time.monotonic() + 10  # the processes have started by then
-    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
+    with ProcessPoolExecutor(
+        2, mp_context=get_context("spawn"), initializer=end_with, initargs=(os.getpid(),)
+    ) as pool:
         seen = [pool.submit(_register, address, name, begin_at, seconds) for name in TOKENS]
         time.sleep(begin_at - time.monotonic() + seconds / 3)
         for server in servers[-down:]:

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from photon.registry.dynamodb.local_supervisor import die_with_parent
+from photon.lifeline import bound_to_this_thread
 
 START_SECONDS = 60.0  # DynamoDB Local on a busy machine; dynoxide takes milliseconds, MinIO half a second
 START_POLL_SECONDS = 0.02
@@ -70,7 +70,7 @@ class ServerProcess(ABC):
                 stdout=log,
                 stderr=log,
                 env={**os.environ, **self.environment()},
-                preexec_fn=die_with_parent,
+                preexec_fn=bound_to_this_thread(),
             )
         deadline = time.monotonic() + self.start_seconds
         while not self.answers():

@@ -15,6 +15,7 @@ from pathlib import Path
 from examples.demo.folder import DemoFolder
 from examples.demo.process_tree import ProcessTree, Program
 from photon.errors import UserError
+from photon.lifeline import bound_to_this_thread
 
 HOST = "127.0.0.1"
 LOCATION = "photon"
@@ -74,6 +75,7 @@ class DagsterStack:
                 subprocess.run(
                     [_path_of("dagster"), "instance", "info"], stdout=output, stderr=output, check=True,
                     env={**os.environ, **self._environment}, timeout=DATABASE_SECONDS,
+                    preexec_fn=bound_to_this_thread(),
                 )  # fmt: skip
         except subprocess.SubprocessError as error:
             raise DagsterFailed(f"Dagster can't use {home}: {error}; {log} has its output") from None

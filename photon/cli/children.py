@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import click
 
 from photon.errors import DEFECT, NOT_MEANT
+from photon.lifeline import bound_to_this_thread
 
 RESTARTS = 5  # within so long: with more of them it is no accident
 RESTARTS_WITHIN_SECONDS = 600.0
@@ -64,7 +65,7 @@ class _Child:
 
 
 class Children:
-    """The processes of all datacenters, from construction on."""
+    """The processes of all datacenters, from construction on. They end with the thread that uses this."""
 
     def __init__(self, commands: Mapping[str, Command], clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -139,6 +140,12 @@ def _started(command: Sequence[str]) -> subprocess.Popen[str]:
     # it listens to a signal, the signal is held back: else one that comes at its start would end it.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
     try:
-        return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
+        return subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+            preexec_fn=bound_to_this_thread(),
+        )
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)

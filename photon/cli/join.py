@@ -31,6 +31,7 @@ from photon.cli.output import (
     shows_line,
 )
 from photon.errors import NOT_DONE, NOT_MEANT, WRONG_USAGE
+from photon.lifeline import is_gone
 
 log = logging.getLogger(__name__)
 
@@ -64,9 +65,7 @@ SHOWN = ("batches", "primary", "foreign", "joined", "joined_elsewhere", "unjoina
     help="A setting of Spark; may be repeated.",
 )
 @click.option("--crash-at", hidden=True, help="For tests: die at a fault point, NAME or NAME:COUNT.")
-@click.option(
-    "--child", is_flag=True, hidden=True, help="Of a parent that runs every datacenter: end with it."
-)
+@click.option("--parent", type=int, hidden=True, help="The process that runs every datacenter: end with it.")
 def join(
     pipeline_file: Path,
     datacenter: str | None,
@@ -77,7 +76,7 @@ def join(
     master: str | None,
     spark_settings: tuple[str, ...],
     crash_at: str | None,
-    child: bool,
+    parent: int | None,
 ) -> None:
     """Join the logs of PIPELINE until it is stopped (SIGINT, SIGTERM), idle, or all is done.
 
@@ -86,19 +85,19 @@ def join(
     if until_idle and complete:
         fail("--until-idle and --complete exclude each other: choose how the join ends", WRONG_USAGE)
     # First of all: the imports below take a second, and a stop may come before they end.
-    signals = StopSignals(with_parent=child)
+    signals = StopSignals(parent)
     log_to_stderr()
     with expected_errors():
         from photon.pipeline.file import load_pipeline
 
         pipeline = load_pipeline(pipeline_file).on_spark(master, _parsed(spark_settings))
         names = chosen(pipeline, datacenter)
-        if not child:
+        if parent is None:
             _prepare(pipeline, " and ".join(names), signals)
     mode = "complete" if complete else "until_idle" if until_idle else "stop"
     if len(names) == 1:
         name = names[0]
-        results = {name: _join_one(pipeline, name, mode, engine, signals, crash_at, child)}
+        results = {name: _join_one(pipeline, name, mode, engine, signals, crash_at)}
         is_cut_short = mode == "stop" or signals.stop_requested()
         status = DONE if is_cut_short else _warned(pipeline, name, results[name], complete)
     else:
@@ -156,7 +155,6 @@ def _join_one(
     engine: Any,
     signals: StopSignals,
     crash_at: str | None,
-    child: bool,
 ) -> Any:
     from photon import faults
     from photon.dispatcher.retrying import BatchReport, StoppedWaiting
@@ -166,12 +164,12 @@ def _join_one(
     if crash_at is not None and not in_task:
         faults.arm(crash_at)
     done: Counter[str] = Counter()
-    tells_how_far = mode != "stop" and not child and shows_line()
+    tells_how_far = mode != "stop" and signals.parent is None and shows_line()
     try:
         # What an adapter prints is not the result.
         with (
             expected_errors(),
-            showing_progress(LINE_EVERY_SECONDS, plain=child) as say,
+            showing_progress(LINE_EVERY_SECONDS, plain=signals.parent is not None) as say,
             redirect_stdout(sys.stderr),
             telling_how_far(pipeline, [datacenter], say) if tells_how_far else nullcontext(),
         ):
@@ -205,7 +203,15 @@ def _join_each(
     pipeline_file: Path, names: list[str], options: list[str], crash_at: str | None, signals: StopSignals
 ) -> tuple[dict[str, Any], int]:
     """Every datacenter in a process of its own; their results, and the worst of their exit statuses."""
-    line = [sys.executable, "-m", "photon.cli.main", "join", str(pipeline_file), "--child", *options]
+    line = [
+        sys.executable,
+        "-m",
+        "photon.cli.main",
+        "join",
+        str(pipeline_file),
+        f"--parent={os.getpid()}",
+        *options,
+    ]
     first = ["--crash-at", crash_at] if crash_at else []
     children = Children({name: Command([*line, "--json", "-d", name], first) for name in names})
     signals.pass_on_to(children)
@@ -224,14 +230,15 @@ def worst_status(returncodes: Iterable[int]) -> int:
 class StopSignals:
     """SIGINT and SIGTERM: the first requests a stop after the current batch, the second ends the process."""
 
-    def __init__(self, with_parent: bool) -> None:
+    def __init__(self, parent: int | None) -> None:
+        """`parent`: the process that started this one to end with it, by the number that it gave itself."""
         self._requested: int | None = None  # by this signal
-        self.parent = os.getppid() if with_parent else None
+        self.parent = parent
         self._listen(self._on_signal)
 
     def stop_requested(self) -> bool:
         """Whether there was a signal, or the parent is gone."""
-        return self._requested is not None or (self.parent is not None and os.getppid() != self.parent)
+        return self._requested is not None or (self.parent is not None and is_gone(self.parent))
 
     def pass_on_to(self, children: Children) -> None:
         """Send each signal to `children` instead, also one that came before."""

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from photon.errors import UserError
+from photon.lifeline import bound_to_this_thread
 from photon.toolchain.fetched import share_dir
 from photon.toolchain.npm import NpmProgram
 
@@ -107,7 +108,10 @@ def main(arguments: Sequence[str]) -> int:
     print(f"building dynoxide {CRATE_VERSION} with cargo (about five minutes on two cores)", flush=True)
     command = [cargo, "install", "dynoxide-rs", "--locked", "--quiet", "--version", CRATE_VERSION]
     built = subprocess.run(
-        [*command, "--root", str(_built_root())], env={**_PROFILE, **os.environ}, check=False
+        [*command, "--root", str(_built_root())],
+        env={**_PROFILE, **os.environ},
+        check=False,
+        preexec_fn=bound_to_this_thread(),
     )
     if built.returncode != 0:
         print("photon.toolchain.dynoxide: cargo could not build it; what it said is above", file=sys.stderr)

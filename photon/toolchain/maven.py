@@ -13,6 +13,7 @@ from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
 from photon.errors import UserError
+from photon.lifeline import bound_to_this_thread
 from photon.toolchain import fetched
 from photon.toolchain.fetched import Fetched, FetchFailed, share_dir
 from photon.toolchain.java import java_command
@@ -120,7 +121,12 @@ class Jars(Fetched):
             time.sleep(fetched.RETRY_PAUSE_SECONDS if attempt else 0)
             try:
                 run = subprocess.run(
-                    command, capture_output=True, text=True, timeout=FETCH_SECONDS, check=False
+                    command,
+                    capture_output=True,
+                    text=True,
+                    timeout=FETCH_SECONDS,
+                    check=False,
+                    preexec_fn=bound_to_this_thread(),
                 )
             except subprocess.TimeoutExpired:
                 reason = f"not done after {FETCH_SECONDS} s"

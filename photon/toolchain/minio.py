@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from photon.errors import UserError
+from photon.lifeline import bound_to_this_thread
 
 MODULE = "github.com/minio/minio"
 # RELEASE.2025-09-07T16-13-09Z, as the proxy of Go's modules has it. Those since October 2025 hold notices of
@@ -56,7 +57,10 @@ def main(arguments: Sequence[str]) -> int:
     print(f"building minio {VERSION} with Go (about four minutes on two cores)", flush=True)
     command = [go, "install", "-trimpath", f"{MODULE}@{VERSION}"]
     environment = {**os.environ, "GOBIN": str(_built().parent), "CGO_ENABLED": "0"}
-    built = subprocess.run(command, env=environment, stderr=subprocess.PIPE, text=True, check=False)
+    bound = bound_to_this_thread()
+    built = subprocess.run(
+        command, env=environment, stderr=subprocess.PIPE, text=True, check=False, preexec_fn=bound
+    )
     if built.returncode != 0:
         print(f"photon.toolchain.minio: Go could not build it: {built.stderr.strip()}", file=sys.stderr)
         return 1

@@ -7,7 +7,6 @@ It imports little, for whoever starts it waits: neither Arrow nor the pipeline f
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import fcntl
 import http.client
 import json
@@ -22,6 +21,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Literal, cast
 
+from photon.lifeline import bound_to_this_thread
 from photon.toolchain.dynoxide import crate_command, dynoxide_command
 from photon.toolchain.java import java_command
 from photon.toolchain.maven import dynamodb_local_jars
@@ -42,7 +42,6 @@ USERS_POLL_SECONDS = 0.5
 WAIT_POLL_SECONDS = 0.01  # a command that only asks waits for it
 LOCK_TRIES = 100  # a second
 PORT_ATTEMPTS = 5  # another process may take the port that was free a moment ago
-_PR_SET_PDEATHSIG = 1
 _LISTEN = "0A"  # the state of a listening socket in /proc/net/tcp
 
 
@@ -110,7 +109,7 @@ def _start_server(folder: Path, kind: ServerKind) -> subprocess.Popen[bytes] | N
             server_command(kind, folder, port),
             stdin=subprocess.DEVNULL,
             cwd=folder,
-            preexec_fn=die_with_parent,
+            preexec_fn=bound_to_this_thread(),
         )
         while server.poll() is None and time.monotonic() < deadline:
             # Another one that has taken the port may answer too.
@@ -213,12 +212,6 @@ def listens(pid: int, port: int) -> bool:
         return any(os.readlink(open_file) in sockets for open_file in Path(f"/proc/{pid}/fd").iterdir())
     except FileNotFoundError:
         return False  # it ended, or closed a file, just now
-
-
-def die_with_parent() -> None:
-    """Run in a new process: the kernel ends it when the thread that started it ends (Linux only)."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _end_in_order(*_: object) -> None:

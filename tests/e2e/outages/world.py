@@ -26,8 +26,8 @@ from photon import faults
 from photon.clock import SystemClock
 from photon.dispatcher.dispatcher import Mode
 from photon.dispatcher.retrying import Callbacks, StoppedWaiting
+from photon.lifeline import end_with
 from photon.pipeline.file import load_pipeline
-from photon.registry.dynamodb.local_supervisor import die_with_parent
 from photon.registry.open import close_registries
 from photon.registry.operations.init import init_registry
 from photon.shift.run import run_shift
@@ -83,7 +83,9 @@ class DatacenterProcess:
         self._drop()
         asked, self._asks = FORKS.Pipe(duplex=False)
         self._process = FORKS.Process(
-            target=_run, args=(self.pipeline, self.name, mode, asked, self.log, self.counts), daemon=True
+            target=_run,
+            args=(self.pipeline, self.name, mode, asked, self.log, self.counts, os.getpid()),
+            daemon=True,
         )
         self._process.start()
         asked.close()
@@ -138,9 +140,11 @@ class DatacenterProcess:
             self._asks = None
 
 
-def _run(pipeline: Path, name: str, mode: Mode, asked: Connection, log: Path, counts: Path) -> None:
+def _run(
+    pipeline: Path, name: str, mode: Mode, asked: Connection, log: Path, counts: Path, parent: int
+) -> None:
     """In the process: join until it is asked to end; the counts of an end in order go to a file."""
-    die_with_parent()
+    end_with(parent)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     logging.basicConfig(filename=log, format="%(asctime)s %(process)d %(message)s", level=logging.INFO)
