@@ -37,7 +37,7 @@ from photon.backfill.strays import settle
 from photon.faults import fault_point
 from photon.join.adapting import RawRecords, adapt_pairs, skip_records
 from photon.logs.files import Side
-from photon.logs.times import parse_times
+from photon.logs.times import parse_event_times, style_of
 from photon.storage.columns import by_date
 from photon.storage.delta import lake_errors
 from photon.storage.output_files import OutputFile, write_parquet
@@ -159,7 +159,7 @@ class _Remaking:
         numbers, offsets = self._places("_occurrence", rows, ids, copy, "foreign")
         records = RecordsAt.read(numbers, offsets, copy)
         found, keys, times = records.texts(log.id, log.key, (log.time,))
-        times_us = parse_times(times, log.time_unit)
+        times_us = parse_event_times(times, style_of(log))
         is_there = are(found, ids) & pc.is_valid(times_us).to_numpy(zero_copy_only=False)
         return _Foreign(records, numbers, found, keys, times_us, is_there)
 

@@ -9,12 +9,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from photon.adapters import distinct_names, rows_without_columns, same_column
-from photon.logs.csv_lines import header_names, read_csv_lines
+from photon.logs.csv_lines import read_csv_lines
+from photon.logs.dialect import dialect_of, header_names, utf8
 from photon.logs.folders import log_folder
 from photon.logs.json_lines import decode_record, read_whole_json_lines
 from photon.logs.odd_files import no_text
 from photon.logs.source import UNREADABLE, read_header
-from photon.logs.times import parse_times
+from photon.logs.times import TimeStyle, parse_event_times, style_of
 from photon.pipeline.document import KeyPath, read_document
 from photon.pipeline.file import Pipeline
 from photon.pipeline.location import Location
@@ -52,10 +53,11 @@ def parse_columns(
     by name. An empty text of a declared type other than string and
     binary is null. A timestamp is ISO 8601 text, or a number of the log's `time_unit`.
     """
-    if log.format == "jsonl":
-        columns, failures = _json_columns(raws, log, limits)
+    dialect = dialect_of(log)
+    if dialect is None:
+        columns, failures = _json_columns(utf8(raws, dialect), log, limits)
     else:
-        columns, failures = _csv_columns(raws, header, log, limits)
+        columns, failures = _csv_columns(utf8(raws, dialect), header_names(header, dialect), log, limits)
     typed = {}
     for name, texts in columns.items():
         declared = log.columns.get(name, "string")
@@ -67,15 +69,16 @@ def parse_columns(
 
 
 def _csv_columns(
-    raws: pa.Array, header: bytes, log: Log, limits: Limits
+    texts: pa.Array, header: Sequence[str], log: Log, limits: Limits
 ) -> tuple[dict[str, pa.Array], dict[int, str]]:
-    tsv = log.format == "tsv"
-    names = _unique(header_names(header, tsv), tuple(log.columns))
+    names = _unique(header, tuple(log.columns))
     if len(names) > limits.columns:
-        nothing = dict.fromkeys(names[: limits.columns], pa.nulls(len(raws), pa.string()))
-        return nothing, dict.fromkeys(range(len(raws)), _too_many(len(names), limits))
-    texts = read_csv_lines(raws, len(names), range(len(names)), tsv)
-    return dict(zip(names, texts.columns, strict=True)), dict(texts.failures)
+        nothing = dict.fromkeys(names[: limits.columns], pa.nulls(len(texts), pa.string()))
+        return nothing, dict.fromkeys(range(len(texts)), _too_many(len(names), limits))
+    dialect = dialect_of(log)
+    assert dialect is not None, "JSON lines have columns of their own"
+    values = read_csv_lines(texts, len(names), range(len(names)), dialect)
+    return dict(zip(names, values.columns, strict=True)), dict(values.failures)
 
 
 def _json_columns(raws: pa.Array, log: Log, limits: Limits) -> tuple[dict[str, pa.Array], dict[int, str]]:
@@ -143,7 +146,9 @@ def _typed(texts: pa.Array, declared: ColumnType, log: Log) -> tuple[pa.Array, l
         return texts.cast(kind), []
     given = pc.if_else(pc.equal(texts, ""), pa.scalar(None, pa.string()), texts)
     if declared == "timestamp_us":
-        values = pc.coalesce(parse_times(given, "iso8601"), parse_times(given, log.time_unit)).cast(kind)
+        own = parse_event_times(given, style_of(log))
+        other = parse_event_times(given, TimeStyle(log.time_unit, zone=log.time_zone))
+        values = (pc.coalesce(own, other) if log.time_format else own).cast(kind)
     else:
         values = _cast(given, kind)
     return values, pc.indices_nonzero(pc.and_(pc.is_null(values), pc.is_valid(given))).to_pylist()
@@ -184,7 +189,7 @@ def check_columns(pipeline: Pipeline) -> list[str]:
     document = read_document(pipeline.file.read_text(encoding="utf-8"))
     problems = []
     for side, log in (("primary", pipeline.primary), ("foreign", pipeline.foreign)):
-        headers = dict(_newest_headers(pipeline, log)) if log.format != "jsonl" else {}
+        headers = dict(_newest_headers(pipeline, log))
         there = {name for names in headers.values() for name in names if names.count(name) == 1}
         for path, column in _named_columns(side, log) if headers else ():
             if column not in there:
@@ -209,6 +214,9 @@ def _named_columns(side: str, log: Log) -> Iterable[tuple[KeyPath, str]]:
 
 def _newest_headers(pipeline: Pipeline, log: Log) -> Iterable[tuple[Location, list[str]]]:
     """The names in the headers of the newest files, by file."""
+    dialect = dialect_of(log)
+    if dialect is None or dialect.names:
+        return
     for datacenter in pipeline.datacenters.values():
         folder = log_folder(datacenter.logs)
         found = folder.watch(log.files).scan(whole=True).files
@@ -217,8 +225,8 @@ def _newest_headers(pipeline: Pipeline, log: Log) -> Iterable[tuple[Location, li
             path = datacenter.logs / file.path
             try:
                 with folder.open(file) as source:
-                    header = read_header(source, pipeline.limits.line_bytes)
+                    header = read_header(source, dialect, pipeline.limits.line_bytes)
                 if header is not None and no_text(header) is None:
-                    yield path, header_names(header, log.format == "tsv")
+                    yield path, header_names(header, dialect)
             except (*UNREADABLE, ValueError):
                 continue

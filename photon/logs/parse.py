@@ -13,12 +13,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from photon.logs.csv_lines import header_names, read_csv_lines
+from photon.logs.csv_lines import read_csv_lines
+from photon.logs.dialect import BYTE_ORDER_MARK, Dialect, dialect_of, header_names, utf8
 from photon.logs.files import ByteRange, LogFile
 from photon.logs.json_lines import decode_record, read_json_lines, value_of
 from photon.logs.lines import BLANK, Lines, LineTexts, split_lines
-from photon.logs.source import BYTE_ORDER_MARK
-from photon.logs.times import parse_times, time_problem
+from photon.logs.times import event_time_problem, parse_event_times, style_of
 from photon.pipeline.sections import ForeignLog, Limits, Log, PrimaryLog
 
 PRIMARY_EVENTS = pa.schema(
@@ -96,11 +96,12 @@ def _read_together(pieces: Sequence[Piece], log: PrimaryLog | ForeignLog, limits
     """The events of ranges of files with one header."""
     joined = _Joined.of(pieces)
     lines, file = joined.lines, pieces[0][0]
-    rows = np.flatnonzero(~(joined.is_rest | _is_nothing(lines, file)))
+    dialect = dialect_of(log)
+    rows = np.flatnonzero(~(joined.is_rest | _is_nothing(lines.raws, file, dialect)))
     is_long = lines.lengths[rows] > limits.line_bytes
     failures = dict.fromkeys(rows[is_long].tolist(), f"line longer than {limits.line_bytes} bytes")
     rows = rows[~is_long]
-    not_text = _not_utf8(lines.raws, rows)
+    not_text = _not_utf8(lines.raws, rows) if _is_utf8(dialect) else rows[:0]
     failures.update(dict.fromkeys(not_text.tolist(), "not UTF-8"))
     rows = np.setdiff1d(rows, not_text, assume_unique=True)
     data = lines.data if len(rows) == len(lines.raws) else None
@@ -154,7 +155,10 @@ def parse_combined(raws: pa.Array, file: LogFile, log: Log, *wanted: Sequence[st
     The lines are from files with the header of `file`.
     """
     rows = np.arange(len(raws))
-    texts = np.setdiff1d(rows, _not_utf8(raws, rows), assume_unique=True)
+    if _is_utf8(dialect_of(log)):
+        texts = np.setdiff1d(rows, _not_utf8(raws, rows), assume_unique=True)
+    else:
+        texts = rows
     names = [name for group in wanted for name in group]
     columns = iter(_texts(_take(raws, texts), file, log, names).columns)
     found = [combine([next(columns) for _ in group]) for group in wanted]
@@ -169,13 +173,21 @@ def _take(raws: pa.Array, rows: np.ndarray) -> pa.Array:
     return raws if len(rows) == len(raws) else raws.take(pa.array(rows))
 
 
-def _is_nothing(lines: Lines, file: LogFile) -> np.ndarray:
-    lengths = pc.binary_length(lines.raws).to_numpy(zero_copy_only=False)
+def _is_nothing(raws: pa.Array, file: LogFile, dialect: Dialect | None) -> np.ndarray:
+    """Whether a line is neither an event nor a dead letter: it is blank, a comment, or the header again."""
+    lengths = pc.binary_length(raws).to_numpy(zero_copy_only=False)
     nothing: np.ndarray = lengths == 0
     if file.header:
         headers = pa.array([file.header, BYTE_ORDER_MARK + file.header], pa.binary())
-        nothing |= pc.is_in(lines.raws, headers).to_numpy(zero_copy_only=False)
+        nothing |= pc.is_in(raws, headers).to_numpy(zero_copy_only=False)
+    if dialect is not None and dialect.comment:
+        sign = dialect.comment.encode(dialect.encoding)
+        nothing |= pc.starts_with(raws, sign).to_numpy(zero_copy_only=False)
     return nothing
+
+
+def _is_utf8(dialect: Dialect | None) -> bool:
+    return dialect is None or dialect.encoding == "utf-8"
 
 
 def _not_utf8(raws: pa.Array, rows: np.ndarray) -> np.ndarray:
@@ -199,7 +211,7 @@ def _parse_rows(
     texts = _texts(raws, file, log, names, data)
     id_texts, key_texts = texts.columns[: len(log.id)], texts.columns[len(log.id) : -1]
     ids = combine(id_texts)
-    times_us = parse_times(texts.columns[-1], log.time_unit)
+    times_us = parse_event_times(texts.columns[-1], style_of(log))
     bad = dict(texts.failures)
     is_bad = pc.or_(pc.is_null(ids), pc.is_null(times_us))
     for row in pc.indices_nonzero(is_bad).to_pylist():
@@ -214,11 +226,16 @@ def _texts(
     raws: pa.Array, file: LogFile, log: Log, names: Sequence[str], data: bytes | None = None
 ) -> LineTexts:
     """The columns `names` of each line; `data`: the lines joined, if they are at hand."""
-    if log.format == "jsonl":
-        only_value = names[-1] == log.time and log.time_unit != "iso8601" and log.time not in names[:-1]
-        return read_json_lines(raws, names, (log.time,) if only_value else (), data)
+    dialect = dialect_of(log)
+    texts = utf8(raws, dialect)
+    if dialect is None:
+        is_number = log.time_unit != "iso8601" and not log.time_format
+        only_value = is_number and names[-1] == log.time and log.time not in names[:-1]
+        return read_json_lines(
+            texts, names, (log.time,) if only_value else (), data if texts is raws else None
+        )
     try:
-        header = header_names(file.header, log.format == "tsv")
+        header = header_names(file.header, dialect)
     except ValueError:
         header = []
     unclear = next((name for name in names if header.count(name) != 1), None)
@@ -228,7 +245,7 @@ def _texts(
             reason = f"several columns {unclear!r} in the header of its file"
         nothing = pa.nulls(len(raws), pa.string())
         return LineTexts((nothing,) * len(names), dict.fromkeys(range(len(raws)), reason))
-    return read_csv_lines(raws, len(header), [header.index(name) for name in names], log.format == "tsv")
+    return read_csv_lines(texts, len(header), [header.index(name) for name in names], dialect)
 
 
 def combine(columns: Sequence[pa.Array]) -> pa.Array:
@@ -252,7 +269,9 @@ def _reason(raw: bytes, texts: Sequence[str | None], log: Log) -> str:
         if not text:
             return f"no value for id column {name!r}"
     time = value_of(decode_record(raw), log.time) if log.format == "jsonl" else texts[-1]
-    return f"no value for time column {log.time!r}" if not time else time_problem(time, log.time_unit)
+    if not time:
+        return f"no value for time column {log.time!r}"
+    return event_time_problem(time, style_of(log))
 
 
 def _events(joined: _Joined, rows: np.ndarray, values: Sequence[pa.Array]) -> pa.Table:

@@ -18,6 +18,7 @@ from typing import Literal, Protocol
 
 from photon.clock import microseconds
 from photon.errors import UserError
+from photon.logs.dialect import BYTE_ORDER_MARK, Dialect, is_zeek_header
 from photon.logs.discovery import FileProblem, FoundFile, reason_of
 from photon.logs.files import LogFile, TrackedFile
 from photon.logs.gzips import CompressedBytes, CorruptGzip, GzipStream, NotClosedYet, index_of
@@ -28,7 +29,6 @@ HEAD_BYTES = 1024  # of whole lines: more than one record, for first records are
 _FIRST_READ_BYTES = 4096
 _STEP_BYTES = 2**20
 LEAST_RETURNS = 2  # without a line feed: lines that end with CR alone; one may be the first half of CR LF
-BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # Decompressed in one look, to see which gzip files are whole. No batch begins during a look: it is short.
 GZIP_LOOK_BYTES = 32 * 2**20
 
@@ -135,31 +135,29 @@ def open_source(path: Path, compressed: bool, inode: int | None = None) -> Itera
         yield source_of(stored, compressed)
 
 
-def read_head(source: Source, has_header: bool, line_limit_bytes: int, final: bool) -> HeadResult:
+def read_head(source: Source, dialect: Dialect | None, line_limit_bytes: int, final: bool) -> HeadResult:
     """How a file begins; it has no head before its first record is whole, or with `final` begins."""
-    result = head_of(source.read(0, _FIRST_READ_BYTES), has_header, line_limit_bytes, final)
+    result = head_of(source.read(0, _FIRST_READ_BYTES), dialect, line_limit_bytes, final)
     if isinstance(result, Head) and not final:
         return result
     data = source.read(0, 2 * (line_limit_bytes + 1) + len(BYTE_ORDER_MARK))  # a header and a record
-    return head_of(data, has_header, line_limit_bytes, final)
+    return head_of(data, dialect, line_limit_bytes, final)
 
 
-def head_of(data: bytes, has_header: bool, line_limit_bytes: int, final: bool) -> HeadResult:
-    """What the first bytes of a file say."""
+def head_of(data: bytes, dialect: Dialect | None, line_limit_bytes: int, final: bool) -> HeadResult:
+    """What the first bytes of a file say; `dialect`: None of JSON lines."""
     start = len(BYTE_ORDER_MARK) if data.startswith(BYTE_ORDER_MARK) else 0
     header = b""
     if odd := no_text(data):
         return odd
     if b"\n" not in data and data.count(b"\r") >= LEAST_RETURNS:
         return "ends with CR"
-    if has_header:
-        end = data.find(b"\n", start)
-        if (len(data) if end < 0 else end) - start > line_limit_bytes:
-            return "header too long"
-        if end < 0:
-            return "no record yet"
-        header, start = data[start:end].removesuffix(b"\r"), end + 1
-    first_end = data.find(b"\n", start) + 1
+    if dialect is not None and not dialect.names:
+        found = _header_line(data, start, dialect, line_limit_bytes)
+        if isinstance(found, str):
+            return found
+        header, start = found
+    first_end = data.find(b"\n", _first_record(data, start, dialect)) + 1
     if first_end:
         end = max(first_end, data.rfind(b"\n", start, start + HEAD_BYTES) + 1)
     elif len(data) - start > line_limit_bytes:
@@ -171,11 +169,38 @@ def head_of(data: bytes, has_header: bool, line_limit_bytes: int, final: bool) -
     return Head(header, start, end - start, hash_bytes(data[start:end]))
 
 
-def read_header(source: Source, line_limit_bytes: int) -> bytes | None:
-    """The first line, without its newline; None if it is not whole yet, or too long."""
+def _header_line(
+    data: bytes, start: int, dialect: Dialect, line_limit_bytes: int
+) -> tuple[bytes, int] | Literal["no record yet", "header too long"]:
+    """The first line that is no comment, or Zeek's comment of names; and where the line behind it begins."""
+    while True:
+        end = data.find(b"\n", start)
+        if (len(data) if end < 0 else end) - start > line_limit_bytes:
+            return "header too long"
+        if end < 0:
+            return "no record yet"
+        line, start = data[start:end].removesuffix(b"\r"), end + 1
+        if not dialect.is_comment(line) or is_zeek_header(line, dialect):
+            return line, start
+
+
+def _first_record(data: bytes, start: int, dialect: Dialect | None) -> int:
+    """Where the first line begins that is no comment: comments alone are alike in many files."""
+    while dialect is not None and dialect.is_comment(data[start : start + len(dialect.comment)]):
+        end = data.find(b"\n", start) + 1
+        if not end:
+            return len(data)
+        start = end
+    return start
+
+
+def read_header(source: Source, dialect: Dialect, line_limit_bytes: int) -> bytes | None:
+    """The header line, without its newline; None if it is not whole yet, or too long."""
     data = source.read(0, line_limit_bytes + len(BYTE_ORDER_MARK) + 1).removeprefix(BYTE_ORDER_MARK)
-    line, newline, _ = data.partition(b"\n")
-    return line.removesuffix(b"\r") if newline else None
+    if dialect.names:
+        return b""
+    found = _header_line(data, 0, dialect, line_limit_bytes)
+    return None if isinstance(found, str) else found[0]
 
 
 def has_head(source: Source, file: LogFile) -> bool:
@@ -183,11 +208,8 @@ def has_head(source: Source, file: LogFile) -> bool:
     if source.is_certain:
         return True
     data = source.read(0, file.header_bytes + file.head_bytes)
-    header = data[: file.header_bytes].removeprefix(BYTE_ORDER_MARK)
-    return (
-        hash_bytes(data[file.header_bytes :]) == file.head_hash
-        and header.removesuffix(b"\n").removesuffix(b"\r") == file.header
-    )
+    before = data[: file.header_bytes].removesuffix(b"\n").removesuffix(b"\r")  # comments too
+    return hash_bytes(data[file.header_bytes :]) == file.head_hash and before.endswith(file.header)
 
 
 def has_tail(source: Source, tracked: TrackedFile) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from photon.clock import MICROSECONDS
+from photon.logs.dialect import dialect_of
 from photon.logs.discovery import FileProblem, FoundFile, Scan, match, strip_gz
 from photon.logs.files import ByteRange, LogFile, Side, TrackedFile
 from photon.logs.folders import log_folder
@@ -220,13 +221,13 @@ class LogTail:
 
     def _number(self, look: Look, found: FoundFile) -> None:
         """Make a log file of a new file, if it holds a record."""
-        size_bytes, has_header = look.sizes[found.path], self._log.format != "jsonl"
+        size_bytes = look.sizes[found.path]
         if size_bytes == 0:
             return
         try:
             with self._folder.open(found) as source:
                 is_closed = look.final or self._folder.is_immutable
-                head = read_head(source, has_header, self._line_limit_bytes, is_closed)
+                head = read_head(source, dialect_of(self._log), self._line_limit_bytes, is_closed)
         except FileNotFoundError:
             if self._folder.is_immutable:
                 look.problems.append(FileProblem(found.path, LISTED_ONLY))

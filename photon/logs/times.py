@@ -1,19 +1,23 @@
 """Times of day from text: exact integer microseconds, without a float anywhere (protocol C4).
 
 A time that can't be told is a null, and what that means is for the caller to say. Text without a zone
-is UTC. Digits beyond microseconds are floored, so that before and after 1970 the order is kept.
+is UTC, unless the log has a zone. Digits beyond microseconds are floored, so that before and after 1970 the
+order is kept.
 """
 
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from photon.logs.time_texts import format_us, is_day_or_month_first, text_us
+from photon.pipeline.sections import Log
 from photon.pipeline.values import UNITS_PER_SECOND, TimeUnit
 
 EARLIEST_US = -62_135_596_800_000_000  # the year 1, as far back as Delta's timestamps go
@@ -25,41 +29,103 @@ _QUICK_DIGITS = 36  # pyarrow 26 takes 39 digits and more for some other number,
 _LARGEST_EXPONENT = 30  # the year 9999 in nanoseconds has 21 digits
 _DIGITS = 60  # before and behind the point, as many as may matter
 _NUMBER = re.compile(r"([+-]?)(\d*)(?:\.(\d*))?(?:[eE]([+-]?\d{1,4}))?", re.ASCII)
-_ISO = re.compile(
-    r"(\d{4})-(\d\d)-(\d\d)"
-    r"(?:[Tt ](\d\d)(?::(\d\d)(?::(\d\d)(?:[.,](\d+))?)?)?)?"
-    r"([Zz]|[+-]\d\d(?::?\d\d)?)?",
-    re.ASCII,
-)
+_PLAIN_ISO = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d:\d\d(?:\.(\d+))?(Z|[+-]\d\d:?\d\d)?)?", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class TimeStyle:
+    """How a log writes its times."""
+
+    unit: TimeUnit = "s"  # of numbers; `iso8601`: they are seconds
+    formats: tuple[str, ...] = ()  # of strptime; with them nothing else is a time
+    zone: str | None = None  # of times that name none; None: UTC
+
+
+def style_of(log: Log) -> TimeStyle:
+    """The style of a log's times."""
+    return TimeStyle(log.time_unit, log.time_format, log.time_zone)
+
+
+def parse_event_times(texts: pa.Array, style: TimeStyle) -> pa.Array:
+    """Microseconds since 1970 UTC (int64) of each text, in any of the ways that a log of this style may have.
+
+    Null where it is null, bad, or beyond all years.
+    """
+    if style.formats:
+        return _parse(texts, lambda text: event_time_us(text, style), lambda some: None)
+    unit = "s" if style.unit == "iso8601" else style.unit
+
+    def quick(some: pa.Array) -> pa.Array | None:
+        found = None if style.unit == "iso8601" else _number_block(some, unit)
+        if found is None and style.zone is None:
+            found = _iso_block(some)
+        return found
+
+    return _parse(texts, lambda text: event_time_us(text, style), quick)
+
+
+def event_time_us(text: str, style: TimeStyle) -> int | None:
+    """One time of a log, exactly; None if it is bad or beyond the years 1 to 9999."""
+    return _within(_event_us(text, style))
+
+
+def _event_us(text: str, style: TimeStyle) -> int | None:
+    text = text.strip(" ")
+    if style.formats:
+        found = (format_us(text, form, style.zone) for form in style.formats)
+        return next((us for us in found if us is not None), None)
+    if style.unit != "iso8601" and (us := _number_us(text, style.unit)) is not None:
+        return us
+    us = text_us(text, style.zone)
+    return _number_us(text, "s") if us is None and style.unit == "iso8601" else us
+
+
+def event_time_problem(text: str, style: TimeStyle) -> str:
+    """Why `event_time_us` does not take a text for a time."""
+    shown = repr(text if len(text) <= _SHOWN else text[:_SHOWN] + "...")
+    if _event_us(text, style) is not None:
+        return f"time {shown} is not between the years 1 and 9999"
+    if style.formats:
+        return f"time {shown} is not written as {' or '.join(map(repr, style.formats))} (time_format)"
+    if is_day_or_month_first(text.strip(" ")):
+        return (
+            f"time {shown} may begin with the day or with the month: "
+            "say which with time_format, such as '%d/%m/%Y %H:%M:%S'"
+        )
+    expected = "an ISO 8601 time" if style.unit == "iso8601" else f"a number of {style.unit}"
+    return f"time {shown} is not {expected}"
 
 
 def parse_times(texts: pa.Array, unit: TimeUnit) -> pa.Array:
-    """Microseconds since 1970 UTC (int64) of each text; null where it is null, bad, or beyond all years."""
-    if len(texts) == 0:
-        return pa.array([], pa.int64())
-    quick = _iso_block(texts) if unit == "iso8601" else _number_block(texts, unit)
-    if quick is not None:
-        return quick
-    if len(texts) <= _SMALLEST_BLOCK:
-        return pa.array(
-            [None if text is None else time_us(text, unit) for text in texts.to_pylist()], pa.int64()
-        )
-    half = len(texts) // 2
-    return pa.concat_arrays([parse_times(texts[:half], unit), parse_times(texts[half:], unit)])
+    """Microseconds since 1970 UTC (int64) of each text that is a time in this unit alone, else null."""
+    quick = _iso_block if unit == "iso8601" else lambda some: _number_block(some, unit)
+    return _parse(texts, lambda text: time_us(text, unit), quick)
 
 
 def time_us(text: str, unit: TimeUnit) -> int | None:
-    """One time, exactly; None if it is bad or beyond the years 1 to 9999."""
-    value = _iso_us(text) if unit == "iso8601" else _number_us(text, unit)
-    return value if value is not None and EARLIEST_US <= value <= LATEST_US else None
+    """One time in this unit alone, exactly; None if it is bad or beyond the years 1 to 9999."""
+    return _within(text_us(text) if unit == "iso8601" else _number_us(text, unit))
 
 
-def time_problem(text: str, unit: TimeUnit) -> str:
-    """Why `time_us` does not take a text for a time."""
-    shown = repr(text if len(text) <= _SHOWN else text[:_SHOWN] + "...")
-    if (_iso_us(text) if unit == "iso8601" else _number_us(text, unit)) is not None:
-        return f"time {shown} is not between the years 1 and 9999"
-    return f"time {shown} is not {'an ISO 8601 time' if unit == 'iso8601' else f'a number of {unit}'}"
+def _within(us: int | None) -> int | None:
+    return us if us is not None and EARLIEST_US <= us <= LATEST_US else None
+
+
+def _parse(
+    texts: pa.Array,
+    exact: Callable[[str], int | None],
+    quick: Callable[[pa.Array], pa.Array | None],
+) -> pa.Array:
+    """The times of all texts: as one block where that is sure to say the same, else halved, or one by one."""
+    if len(texts) == 0:
+        return pa.array([], pa.int64())
+    block = quick(texts)
+    if block is not None:
+        return block
+    if len(texts) <= _SMALLEST_BLOCK:
+        return pa.array([None if text is None else exact(text) for text in texts.to_pylist()], pa.int64())
+    half = len(texts) // 2
+    return pa.concat_arrays([_parse(texts[:half], exact, quick), _parse(texts[half:], exact, quick)])
 
 
 def _number_us(text: str, unit: str) -> int | None:
@@ -78,36 +144,6 @@ def _number_us(text: str, unit: str) -> int | None:
     )
     microseconds = digits * Fraction(10) ** exponent * 10**6 / UNITS_PER_SECOND[unit]
     return microseconds.numerator // microseconds.denominator
-
-
-def _iso_us(text: str) -> int | None:
-    match = _ISO.fullmatch(text)
-    if match is None:
-        return None
-    year, month, day, hour, minute, second = (int(part or 0) for part in match.groups()[:6])
-    try:  # a leap second is the second after it
-        moment = datetime(year, month, day, hour, minute, min(second, 59), tzinfo=UTC)
-        offset_minutes = _offset_minutes(match[8] or "Z")
-    except ValueError:
-        return None
-    if second > 60:
-        return None
-    seconds = (
-        (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(seconds=1)
-        + (second == 60)
-        - 60 * offset_minutes
-    )
-    return seconds * 10**6 + int((match[7] or "")[:6].ljust(6, "0"))
-
-
-def _offset_minutes(zone: str) -> int:
-    """How far a zone such as `+02:00` is ahead of UTC; ValueError if there is no such zone."""
-    if zone in "Zz":
-        return 0
-    hours, minutes = int(zone[1:3]), int(zone[-2:] if len(zone) > 3 else 0)
-    if hours > 23 or minutes > 59:
-        raise ValueError(zone)
-    return (-1 if zone[0] == "-" else 1) * (60 * hours + minutes)
 
 
 def _number_block(texts: pa.Array, unit: str) -> pa.Array | None:
@@ -131,12 +167,12 @@ def _number_block(texts: pa.Array, unit: str) -> pa.Array | None:
 
 def _iso_block(texts: pa.Array) -> pa.Array | None:
     """All at once, where they are all written as the first is; None otherwise."""
-    first = _ISO.fullmatch(next((text for text in texts[:_SMALLEST_BLOCK].to_pylist() if text), ""))
+    first = _PLAIN_ISO.fullmatch(next((text for text in texts[:_SMALLEST_BLOCK].to_pylist() if text), ""))
     if first is None:
         return None
-    resolution, per_us = ("ns", 1000) if len(first[7] or "") > 6 else ("us", 1)
+    resolution, per_us = ("ns", 1000) if len(first[1] or "") > 6 else ("us", 1)
     try:
-        times = texts.cast(pa.timestamp(resolution, "UTC" if first[8] else None)).cast(pa.int64())
+        times = texts.cast(pa.timestamp(resolution, "UTC" if first[2] else None)).cast(pa.int64())
     except pa.ArrowInvalid:
         return None
     values = times.fill_null(0).to_numpy(zero_copy_only=False) // per_us

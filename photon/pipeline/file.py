@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
@@ -25,6 +25,7 @@ from photon.pipeline.sections import (
     Health,
     Home,
     Limits,
+    Log,
     PrimaryLog,
     Recovery,
     Registry,
@@ -172,6 +173,9 @@ def _contradictions(pipeline: Pipeline, document: Document) -> list[Problem]:
     if len(pipeline.foreign.key) != len(pipeline.primary.id):
         counts = f"{len(pipeline.primary.id)}, as primary.id has, got {len(pipeline.foreign.key)}"
         refuse(("foreign", "key"), f"expected as many columns as make the primary's id: {counts}")
+    for side, log in (("primary", pipeline.primary), ("foreign", pipeline.foreign)):
+        for key, what in _wrong_dialect(log):
+            refuse((side, key), what)
     if pipeline.retry.max_delay < pipeline.retry.first_delay:
         refuse(("retry", "max_delay"), "expected a duration not shorter than retry.first_delay")
     if pipeline.registry.total_timeout <= pipeline.registry.request_timeout:
@@ -182,12 +186,41 @@ def _contradictions(pipeline: Pipeline, document: Document) -> list[Problem]:
     return found
 
 
+_OF_TEXT_TABLES = ("delimiter", "quote", "escape", "header", "comment", "encoding", "record_lines")
+
+
+def _wrong_dialect(log: Log) -> Iterator[tuple[str, str]]:
+    """Keys of a log that can't go together, each with what was expected."""
+    if log.format == "jsonl":
+        for key in log.model_fields_set.intersection(_OF_TEXT_TABLES):
+            yield key, f"expected it beside format: csv or tsv, got format: {log.format}"
+        return
+    quote = ('"' if log.format == "csv" else "") if log.quote is None else log.quote
+    delimiter = log.delimiter or ("," if log.format == "csv" else "\t")
+    if quote == delimiter:
+        yield "quote", f"expected another character than the delimiter, got {quote!r} for both"
+    if log.escape in (quote, delimiter):
+        yield (
+            "escape",
+            "expected another character than quote and delimiter; doubled quotes are understood without it",
+        )
+    if log.comment is not None and log.comment[0] in (quote, delimiter):
+        yield "comment", "expected another beginning than the quote or the delimiter"
+    missing = [name for name in (*log.id, *_key_of(log), log.time, *log.columns) if name not in log.header]
+    if log.header and missing:
+        yield "header", f"expected the names of all columns, also {missing[0]!r}"
+
+
+def _key_of(log: Log) -> tuple[str, ...]:
+    return log.key if isinstance(log, ForeignLog) else ()
+
+
 def identity_settings(pipeline: Pipeline) -> dict[str, object]:
     """The settings that decide ids and times of events: a registry serves only one such set (protocol B9).
 
     Paths, limits, delays and the number of shards are not in it: they may change while a pipeline lives.
     """
-    keys = {"id", "time", "time_unit", "time_in_id", "id_codec", "id_time_unit"}
+    keys = {"id", "time", "time_unit", "time_format", "time_zone", "time_in_id", "id_codec", "id_time_unit"}
     return {"pipeline": pipeline.name, **pipeline.foreign.model_dump(mode="json", include=keys)}
 
 

@@ -19,24 +19,31 @@ from photon.pipeline.values import (
     ColumnPrefix,
     Columns,
     ColumnType,
+    Comment,
     Cron,
+    Delimiter,
     Duration,
+    Encoding,
     Folder,
     Format,
     Glob,
+    Header,
     HookDuration,
     IdCodec,
     IdTimeUnit,
     LogDuration,
     Place,
     PositiveDuration,
+    Quote,
     Settings,
     Share,
     Size,
     StoreUrl,
+    TimeFormats,
     TimeUnit,
     Url,
     Whole,
+    ZoneName,
 )
 
 MOST_SHARDS = 65_536
@@ -105,9 +112,19 @@ class Log(Strict):
     id: Columns
     time: str
     time_unit: TimeUnit = "s"
+    time_format: TimeFormats = ()  # of strptime; then nothing else is a time
+    time_zone: ZoneName | None = None  # of times that name none; None: UTC
     columns: dict[str, ColumnType] = Field(default_factory=dict)  # undeclared columns are text
     id_codec: IdCodec | None = None  # ids that carry their time
     id_time_unit: IdTimeUnit = "us"
+    # Of CSV and TSV alone.
+    delimiter: Delimiter | None = None  # None: a comma, or a tab
+    quote: Quote | None = None  # None: double quotes in CSV, none in TSV
+    escape: Delimiter | None = None
+    header: Header = ()  # the columns, for files without a header line
+    comment: Comment | None = None  # what lines that are no records begin with
+    encoding: Encoding = "utf-8"
+    record_lines: Whole = Field(default=100, ge=1)  # of one record, at most; 1: no value holds a line end
 
 
 class PrimaryLog(Log):

@@ -8,10 +8,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 
@@ -139,6 +140,37 @@ def _cron_field(text: str, least: int, most: int) -> set[int]:
     return numbers
 
 
+def _one_or_several(value: object) -> object:
+    return (value,) if isinstance(value, str) else value
+
+
+def _is_delimiting(value: str) -> bool:
+    return len(value) == 1 and value.isascii() and value not in "\0\n\r"
+
+
+def _tells_a_day(form: str) -> bool:
+    """Whether strptime takes the format, and learns the day and the year by it."""
+    codes = set(re.findall("%(.)", form))
+    has_day = bool(codes & {"c", "x", "j"}) or (bool(codes & {"d"}) and bool(codes & {"m", "b", "B"}))
+    has_week = bool(codes & {"a", "A", "w", "u"}) and bool(codes & {"U", "W", "V"})
+    if not codes & {"Y", "y", "c", "x", "G"} or not (has_day or has_week):
+        return False
+    example = datetime(2026, 3, 1, 12, tzinfo=UTC)
+    try:
+        datetime.strptime(example.strftime(form), form)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_zone(name: str) -> bool:
+    try:
+        ZoneInfo(name)
+    except (ValueError, OSError, ZoneInfoNotFoundError):
+        return False
+    return bool(name)
+
+
 Duration = Annotated[timedelta, BeforeValidator(parse_duration)]
 PositiveDuration = Annotated[Duration, _must(bool, "a duration longer than none")]
 # Who has a table open reads entries of its log: a handle is opened anew within 2 minutes, a task's is not.
@@ -156,7 +188,7 @@ Size = Annotated[int, BeforeValidator(parse_size)]
 BatchSize = Annotated[Size, _must(lambda size_bytes: size_bytes <= 2**30, "a size of at most 1GiB")]
 Columns = Annotated[
     tuple[str, ...],
-    BeforeValidator(lambda value: (value,) if isinstance(value, str) else value),
+    BeforeValidator(_one_or_several),
     _must(
         lambda names: names and "" not in names and len(set(names)) == len(names),
         "a column's name, or a list of different ones",
@@ -218,6 +250,37 @@ Cron = Annotated[str, AfterValidator(_cron)]
 # Of another program, which takes all of them as text.
 Settings = Annotated[dict[str, str], BeforeValidator(_texts)]
 Format = Literal["csv", "tsv", "jsonl"]
+Encoding = Literal["utf-8", "latin-1"]
+Delimiter = Annotated[
+    str, _must(_is_delimiting, "one ASCII character that is no line end, such as ';' or \"\\t\"")
+]
+Quote = Annotated[
+    str,
+    _must(lambda value: value == "" or _is_delimiting(value), "one ASCII character, or '' for no quotes"),
+]
+Comment = Annotated[
+    str,
+    _must(
+        lambda value: 0 < len(value) <= 8 and value.isascii() and value.isprintable(),
+        "what comment lines begin with, such as '#'",
+    ),
+]
+Header = Annotated[
+    tuple[str, ...],
+    _must(
+        lambda names: names and "" not in names and len(set(names)) == len(names),
+        "the names of all columns in their order, each another one",
+    ),
+]
+TimeFormats = Annotated[
+    tuple[str, ...],
+    BeforeValidator(_one_or_several),
+    _must(
+        lambda formats: formats and all(map(_tells_a_day, formats)),
+        "a format of strptime with day, month and year, such as '%d/%m/%Y %H:%M:%S', or a list of them",
+    ),
+]
+ZoneName = Annotated[str, _must(_is_zone, "a zone of the IANA database, such as Europe/Berlin")]
 TimeUnit = Literal["s", "ms", "us", "ns", "iso8601"]
 ColumnType = Literal["string", "int64", "float64", "bool", "timestamp_us", "date", "binary"]
 IdCodec = Literal["server_process_timestamp"]

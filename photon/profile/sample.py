@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from photon.errors import WrongUsage
 from photon.logs.columns import ONE_NAME_EACH
-from photon.logs.csv_lines import header_names
+from photon.logs.dialect import header_names, plain_dialect
 from photon.logs.discovery import FoundFile, reason_of, scan, strip_gz
 from photon.logs.files import LogFile, Side
 from photon.logs.gzips import CorruptGzip, NotClosedYet
@@ -215,7 +215,7 @@ def _delimited_by(first: str) -> Format | Odd:
     """CSV or TSV, by the header line."""
     form: Format = "tsv" if first.count("\t") > first.count(",") else "csv"
     try:
-        names = header_names(first.encode(), form == "tsv")
+        names = _header_names(first.encode(), form)
     except ValueError as error:
         return Odd(f"has no usable header line ({error})", OTHER_TEXT)
     if len(names) < 2:
@@ -226,6 +226,11 @@ def _delimited_by(first: str) -> Format | Odd:
             f"has no header line: its first line holds values, such as {names[0]!r}", "write one before it"
         )
     return form
+
+
+def _header_names(header: bytes, form: Format) -> list[str]:
+    dialect = plain_dialect(form)
+    return [] if dialect is None else header_names(header, dialect)
 
 
 def _is_record(line: bytes) -> bool:
@@ -239,7 +244,7 @@ def _is_record(line: bytes) -> bool:
 def _sampled(
     number: int, side: Side, found: FoundFile, data: bytes, is_whole: bool, form: Format
 ) -> SampledFile | None:
-    head = head_of(data, form != "jsonl", LINE_LIMIT_BYTES, final=True)
+    head = head_of(data, plain_dialect(form), LINE_LIMIT_BYTES, final=True)
     if not isinstance(head, Head):
         return None
     records = data[head.header_bytes :]
@@ -260,7 +265,7 @@ def _columns(files: Sequence[SampledFile], form: Format, left_out: Container[str
             for record in _some_records(each.data):
                 names.update(dict.fromkeys(_names_in(record)))
         else:
-            names.update(dict.fromkeys(header_names(each.file.header, form == "tsv")))
+            names.update(dict.fromkeys(_header_names(each.file.header, form)))
     wanted = [name for name in names if name and name not in left_out]
     parts = [_texts(each, form, wanted) for each in files] if wanted else []
     return {name: pa.concat_arrays([part[i] for part in parts]) for i, name in enumerate(wanted)}
@@ -270,7 +275,7 @@ def _repeated(files: Sequence[SampledFile], form: Format) -> dict[str, str]:
     """Columns that a header line names more than once, each with the path of such a file."""
     repeated: dict[str, str] = {}
     for each in files if form != "jsonl" else ():
-        names = header_names(each.file.header, form == "tsv")
+        names = _header_names(each.file.header, form)
         repeated.update((name, each.file.path) for name in names if name and names.count(name) > 1)
     return repeated
 

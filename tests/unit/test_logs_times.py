@@ -6,7 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from photon.logs.times import EARLIEST_US, LATEST_US, _number_block, parse_times, time_us
+from photon.logs.times import (
+    EARLIEST_US,
+    LATEST_US,
+    TimeStyle,
+    _number_block,
+    event_time_problem,
+    parse_event_times,
+    parse_times,
+    time_us,
+)
 from photon.pipeline.values import UNITS_PER_SECOND
 
 UNITS = ["s", "ms", "us", "ns"]
@@ -77,6 +86,22 @@ def test_the_bounds_themselves_are_times():
         ("2012-03-16", "2012-03-16T00:00:00+00:00"),
         ("2016-12-31T23:59:60Z", "2017-01-01T00:00:00+00:00"),
         ("1969-12-31T23:59:59.9999999", "1969-12-31T23:59:59.999999+00:00"),
+        ("2012-03-16T24:00:00Z", "2012-03-17T00:00:00+00:00"),
+        ("2011-12-31T24:00:00+01:00", "2011-12-31T23:00:00+00:00"),
+        ("2012-03-16 12:30:00 UTC", "2012-03-16T12:30:00+00:00"),
+        ("2012-03-16 12:30:00 GMT", "2012-03-16T12:30:00+00:00"),
+        ("2012-03-16 12:30:00 +0200", "2012-03-16T10:30:00+00:00"),
+        ("2012-03-16 12:30:00.25 -02:30", "2012-03-16T15:00:00.250000+00:00"),
+        ("2012/03/16 12:30:00", "2012-03-16T12:30:00+00:00"),
+        ("20120316T123000Z", "2012-03-16T12:30:00+00:00"),
+        ("20120316T1230+0200", "2012-03-16T10:30:00+00:00"),
+        ("20120316T123000.5", "2012-03-16T12:30:00.500000+00:00"),
+        ("2012-W11-5T12:30:00Z", "2012-03-16T12:30:00+00:00"),
+        ("2012-076", "2012-03-16T00:00:00+00:00"),
+        ("Fri, 16 Mar 2012 12:30:00 GMT", "2012-03-16T12:30:00+00:00"),
+        ("16 Mar 2012 12:30:00 -0230", "2012-03-16T15:00:00+00:00"),
+        ("16/Mar/2012:12:30:00 +0000", "2012-03-16T12:30:00+00:00"),
+        ("[16/Mar/2012:12:30:00 +0200]", "2012-03-16T10:30:00+00:00"),
     ],
 )
 def test_iso_text_without_a_zone_is_utc_and_digits_beyond_microseconds_are_floored(text, expected):
@@ -88,7 +113,7 @@ def test_iso_text_without_a_zone_is_utc_and_digits_beyond_microseconds_are_floor
 
 @pytest.mark.parametrize(
     "text",
-    ["2012-02-30T00:00:00", "2012-03-16T24:00:00", "2012-03-16T12:30:61", "16.03.2012", "", "12:30", "x"],
+    ["2012-02-30T00:00:00", "2012-03-16T24:00:01", "2012-03-16T12:30:61", "16.03.2012", "", "12:30", "x"],
 )
 def test_what_is_no_iso_time_is_null(text):
     assert parse_times(pa.array([text, "2012-03-16"]), "iso8601").to_pylist()[0] is None
@@ -144,3 +169,77 @@ def test_times_of_today_take_the_quick_way_in_every_unit(unit, decimals):
 def test_the_quick_way_for_iso_times_says_what_the_exact_way_says(texts):
     expected = [None if text is None else time_us(text, "iso8601") for text in texts]
     assert parse_times(pa.array(texts, pa.string()), "iso8601").to_pylist() == expected
+
+
+def moments(texts: list[str], style: TimeStyle) -> list[str | None]:
+    found = parse_event_times(pa.array(texts), style).to_pylist()
+    return [us if us is None else str(datetime.fromtimestamp(us / 1e6, UTC)) for us in found]
+
+
+@pytest.mark.parametrize("unit", [*UNITS, "iso8601"])
+@pytest.mark.parametrize("text", ["2026-03-01T12:00:00Z", "20260301T120000Z", "01/Mar/2026:12:00:00 +0000"])
+def test_a_time_as_text_is_the_same_whatever_unit_numbers_have(text, unit):
+    assert moments([text], TimeStyle(unit)) == ["2026-03-01 12:00:00+00:00"]
+
+
+@pytest.mark.parametrize(
+    ("text", "unit"),
+    [("1.7e9", "s"), ("1.7e9", "iso8601"), ("1700000000", "iso8601"), ("1.7E12", "ms"), ("17e17", "ns")],
+)
+def test_a_number_has_the_unit_of_the_log_and_seconds_where_it_has_none(text, unit):
+    assert moments([text], TimeStyle(unit)) == ["2023-11-14 22:13:20+00:00"]
+
+
+def test_milliseconds_are_not_taken_for_seconds():
+    assert moments(["1700000000000"], TimeStyle("iso8601")) == [None]
+
+
+@pytest.mark.parametrize("others", [0, 1, 70, 500])
+def test_how_a_time_is_read_does_not_depend_on_those_beside_it(others):
+    style = TimeStyle("s")
+    expected = ["2023-11-14 22:13:20+00:00"] * others + ["2026-03-01 12:00:00+00:00", None]
+    assert moments(["1.7e9"] * others + ["2026-03-01T12:00:00", "soon"], style) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "formats", "expected"),
+    [
+        ("01/03/2026 12:00:00", ("%d/%m/%Y %H:%M:%S",), "2026-03-01 12:00:00+00:00"),
+        ("01/03/2026 12:00:00", ("%m/%d/%Y %H:%M:%S",), "2026-01-03 12:00:00+00:00"),
+        ("3.1.26 7:05", ("%m/%d/%y %H:%M", "%d.%m.%y %H:%M"), "2026-01-03 07:05:00+00:00"),
+        ("2026-03-01 12:00:00.123456789", ("%Y-%m-%d %H:%M:%S.%f",), "2026-03-01 12:00:00.123456+00:00"),
+        ("01 Mar 2026 12:00 PM +0200", ("%d %b %Y %I:%M %p %z",), "2026-03-01 10:00:00+00:00"),
+        ("2026-03-01 12:00 UTC", ("%Y-%m-%d %H:%M %Z",), "2026-03-01 12:00:00+00:00"),
+        ("2026-03-01 12:00 CET", ("%Y-%m-%d %H:%M %Z",), None),
+        ("2026-03-01T12:00:00Z", ("%d/%m/%Y",), None),
+    ],
+)
+def test_a_format_says_how_times_are_written(text, formats, expected):
+    assert moments([text], TimeStyle("s", formats)) == [expected]
+
+
+def test_a_time_without_a_zone_is_of_the_zone_of_the_log():
+    berlin = TimeStyle("iso8601", zone="Europe/Berlin")
+    texts = ["2026-01-15 12:00:00", "2026-07-15T12:00:00", "20260715T120000", "2026-07-15T12:00:00Z", "1.7e9"]
+    hours = [11, 10, 10, 12]
+    assert [moment[11:13] for moment in moments(texts, berlin)] == [*map(str, hours), "22"]
+    formats = TimeStyle("s", ("%d.%m.%Y %H:%M",), "Europe/Berlin")
+    assert moments(["15.07.2026 12:00"], formats) == ["2026-07-15 10:00:00+00:00"]
+
+
+def test_of_an_hour_that_comes_twice_the_first_counts_and_one_that_never_was_goes_on_from_before():
+    berlin = TimeStyle("iso8601", zone="Europe/Berlin")
+    assert moments(["2026-10-25 02:30:00"], berlin) == ["2026-10-25 00:30:00+00:00"]
+    assert moments(["2026-03-29 02:30:00"], berlin) == ["2026-03-29 01:30:00+00:00"]
+
+
+@pytest.mark.parametrize("text", ["01/03/2026 12:00:00", "3/1/26", "01.03.2026", "31-12-2026 23:59"])
+def test_a_day_that_may_be_a_month_needs_a_format_and_the_reason_says_so(text):
+    assert moments([text], TimeStyle()) == [None]
+    assert "time_format" in event_time_problem(text, TimeStyle())
+
+
+def test_the_reason_names_the_formats_that_a_time_does_not_have():
+    style = TimeStyle("s", ("%d/%m/%Y", "%d.%m.%Y"))
+    expected = "time '2026-03-01' is not written as '%d/%m/%Y' or '%d.%m.%Y' (time_format)"
+    assert event_time_problem("2026-03-01", style) == expected

@@ -1,0 +1,106 @@
+"""How the text of CSV and TSV is written: delimiter, quotes, header, comments, encoding."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from photon.pipeline.sections import Log
+from photon.pipeline.values import Encoding, Format
+
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+ZEEK_FIELDS = "fields"  # behind the comment sign: Zeek's line of column names
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """The settings of one CSV or TSV log, each with a value."""
+
+    delimiter: str
+    quote: str  # empty: no quotes
+    escape: str = ""
+    names: tuple[str, ...] = ()  # of the columns, for files without a header line
+    comment: str = ""
+    encoding: Encoding = "utf-8"
+    record_lines: int = 1  # of one record, at most
+
+    def is_comment(self, line: bytes) -> bool:
+        """Whether a line is a comment, in the file's encoding."""
+        return bool(self.comment) and line.startswith(self.comment.encode(self.encoding))
+
+
+_OF_FORMAT: dict[Format, Dialect] = {"csv": Dialect(",", '"'), "tsv": Dialect("\t", "")}
+
+
+def plain_dialect(form: Format) -> Dialect | None:
+    """What a format means without further settings; None: of JSON lines nothing needs to be said."""
+    return _OF_FORMAT.get(form)
+
+
+def dialect_of(log: Log) -> Dialect | None:
+    """The dialect of a log; None: JSON lines."""
+    plain = plain_dialect(log.format)
+    if plain is None:
+        return None
+    return replace(
+        plain,
+        delimiter=log.delimiter or plain.delimiter,
+        quote=plain.quote if log.quote is None else log.quote,
+        escape=log.escape or "",
+        names=log.header,
+        comment=log.comment or "",
+        encoding=log.encoding,
+        record_lines=log.record_lines,
+    )
+
+
+def header_names(header: bytes, dialect: Dialect) -> list[str]:
+    """The column names of a file with this header line; ValueError if it is not text.
+
+    Zeek writes them into a comment: `#fields`, then the names.
+    """
+    if dialect.names:
+        return list(dialect.names)
+    text = header.decode(dialect.encoding)
+    names = _values(text, dialect)
+    if dialect.comment and names[0] == dialect.comment + ZEEK_FIELDS:
+        return names[1:]
+    return names
+
+
+def is_zeek_header(line: bytes, dialect: Dialect) -> bool:
+    """Whether a comment line names the columns, as Zeek's does."""
+    start = dialect.comment + ZEEK_FIELDS + dialect.delimiter
+    return bool(dialect.comment) and line.startswith(start.encode(dialect.encoding))
+
+
+def utf8(raws: pa.Array, dialect: Dialect | None) -> pa.Array:
+    """The records in UTF-8, without a byte order mark: files that were put together have some within.
+
+    Those that are no text of their encoding stay as they are.
+    """
+    if dialect is not None and dialect.encoding != "utf-8":
+        return pa.array([raw.decode(dialect.encoding).encode() for raw in raws.to_pylist()], pa.binary())
+    has_mark = pc.starts_with(raws, BYTE_ORDER_MARK)
+    if not pc.any(has_mark).as_py():
+        return raws
+    return pc.if_else(has_mark, pc.binary_slice(raws, len(BYTE_ORDER_MARK)), raws)
+
+
+def _values(text: str, dialect: Dialect) -> list[str]:
+    if not dialect.quote and not dialect.escape:
+        return text.split(dialect.delimiter)
+    reader = csv.reader(
+        [text],
+        delimiter=dialect.delimiter,
+        quotechar=dialect.quote or None,
+        escapechar=dialect.escape or None,
+        quoting=csv.QUOTE_MINIMAL if dialect.quote else csv.QUOTE_NONE,
+    )
+    try:
+        return next(reader, [""])
+    except csv.Error as error:  # a header beyond what Python's reader takes
+        raise ValueError(str(error)) from None
