@@ -64,6 +64,12 @@ ORDER_FAULT_POINTS: tuple[str, ...] = (
 )
 # Each of these in the process that runs the operation.
 RETIRE_FAULT_POINTS: tuple[str, ...] = ("retire.after_register", "retire.after_page")
+REFILL_FAULT_POINTS: tuple[str, ...] = (
+    "refill.after_begun",
+    "refill.after_fence",
+    "refill.after_page",
+    "refill.before_end",
+)
 REPAIR_FAULT_POINTS: tuple[str, ...] = (
     "repair.after_down",
     "repair.after_table",
@@ -112,6 +118,7 @@ ALL_FAULT_POINTS: tuple[str, ...] = (
     *WAITING_FAULT_POINTS,
     *RECOVERY_FAULT_POINTS,
     *RETIRE_FAULT_POINTS,
+    *REFILL_FAULT_POINTS,
     *ORDER_FAULT_POINTS,
     *REPAIR_FAULT_POINTS,
     *CLEARING_FAULT_POINTS,

@@ -54,6 +54,10 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "photon registry repair pipeline.yaml --endpoint https://ids-b.example",
         ),
         "registry init": ("photon registry init pipeline.yaml",),
+        "registry refill": (
+            "photon registry refill pipeline.yaml --dry-run",
+            "photon registry refill pipeline.yaml",
+        ),
         "registry repair": (
             "photon registry repair pipeline.yaml --endpoint https://ids-b.example --dry-run",
             "photon registry repair pipeline.yaml --endpoint https://ids-b.example",

@@ -14,6 +14,7 @@ from photon.cli.output import (
     DONE,
     NOTHING_CHANGED,
     UPKEEP_LINE_SECONDS,
+    VIOLATION,
     chosen,
     dry_run_option,
     json_option,
@@ -25,10 +26,13 @@ from photon.cli.output import (
 from photon.errors import NOT_DONE
 from photon.pipeline.sections import MOST_SHARDS
 
+DOUBLES_TOLD = 10
+
 if TYPE_CHECKING:
     from photon.registry.consensus.acceptor import StoreSize
     from photon.registry.operations.report import RegistryState
     from photon.upkeep.pipeline_gc import GcResult
+    from photon.upkeep.refill import Refilled
 
 
 @click.group()
@@ -81,6 +85,49 @@ def repair(pipeline_file: Path, url: str, anew: bool, dry_run: bool, as_json: bo
     before = " (others by the run before)" if done.went_on else ""
     says = f"{done.endpoint} is repaired: {done.copied} ids copied{before}, {done.mended} mended afterwards"
     print_result(asdict(done), says, as_json)
+
+
+@registry.command(epilog=epilog_of("registry refill"))
+@pipeline_argument
+@dry_run_option
+@json_option
+def refill(pipeline_file: Path, dry_run: bool, as_json: bool) -> None:
+    """Put the ids of all rows back into PIPELINE's registry, after it was put back from a copy or made anew.
+
+    Every datacenter has to be stopped, and every lake there. Afterwards each begins a new epoch: it reads its
+    logs again, and joins what has no row. Changes nothing if the registry lacks nothing. May be killed and
+    run again; until it has run to its end no datacenter joins. Exit status 1 if an event has two rows.
+    """
+    with opened(pipeline_file) as pipeline, showing_progress(UPKEEP_LINE_SECONDS) as say:
+        from photon.registry.open import open_registry
+        from photon.registry.operations.init import find_registry
+        from photon.upkeep.refill import refill as put_back
+
+        done = put_back(pipeline, open_registry(find_registry(pipeline)), dry_run, say=say)
+    print_result({"dry_run": dry_run, **done.as_dict()}, _refill_text(done, dry_run, pipeline_file), as_json)
+    sys.exit(VIOLATION if done.doubles else DONE)
+
+
+def _refill_text(done: Refilled, dry_run: bool, pipeline_file: Path) -> str:
+    lines = [NOTHING_CHANGED] if dry_run else []
+    would = "would be " if dry_run else ""
+    if not done.began:
+        lines.append(f"{done.rows:,} rows: the registry has the id of each")
+    else:
+        lines.append(
+            f"{done.rows:,} rows: {done.put_back:,} ids {would}put back, {done.released:,} {would}taken from "
+            "who has no row for them"
+        )
+        lines.append("each datacenter begins a new epoch: it reads its logs again, and joins what has no row")
+    if done.too_old:
+        lines.append(f"{done.too_old:,} rows are older than what the registry keeps, and need no id")
+    if done.doubles:
+        lines.append(f"PROBLEM {len(done.doubles):,} events have a second row, and stay as they are:")
+        lines += [f"  {one}" for one in done.doubles[:DOUBLES_TOLD]]
+        lines.append(
+            f"  which row stays: photon backfill {pipeline_file} --rebuild; all of them: photon verify"
+        )
+    return "\n".join(lines)
 
 
 @registry.command(epilog=epilog_of("registry state"))

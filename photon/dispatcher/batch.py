@@ -47,6 +47,7 @@ from photon.pipeline.file import Pipeline
 from photon.quantiles import Sample, merge
 from photon.recovery.announcing import Announcer
 from photon.recovery.holders import Holders
+from photon.recovery.registry_watch import RegistryWatch
 from photon.registry.address import RegistryAddress
 from photon.registry.interface import IdRegistry, RegistryUnavailable
 from photon.state import lifecycle
@@ -84,6 +85,7 @@ class BatchExecution:
     waiting: WaitingUpkeep
     announcer: Announcer
     holders: Holders
+    watch: RegistryWatch
     meter: Meter = field(default_factory=Meter)
     crash_task_at: str | None = None  # a fault point at which one task's process dies, for tests
 
@@ -116,7 +118,8 @@ class BatchExecution:
     def run(self, plan: Plan, reader: LogReader, found_open: bool = False) -> bool:
         """Run a plan until it is completed; False if it is left open because a stop was requested.
 
-        AdapterFails, Superseded, TooManyDeaths, IndexLost and StateUnavailable leave it open too.
+        AdapterFails, Superseded, RegistryMismatch, TooManyDeaths, IndexLost and StateUnavailable leave it
+        open too.
         """
         self.announcer.begun()
         is_piece = bool(plan.content.lineage.abandoned)
@@ -173,8 +176,10 @@ class BatchExecution:
             return Event.FAILED, str(error)
         except (SchemaConflict, CannotEnd) as error:
             return Event.FAILED, str(error)
-        # OSError: of logs, or of the work folder.
-        except (LakeUnavailable, RegistryUnavailable, CommitConflict, OSError) as error:
+        except RegistryUnavailable as error:
+            self.watch.doubt()
+            return Event.UNAVAILABLE, str(error)
+        except (LakeUnavailable, CommitConflict, OSError) as error:  # OSError: of logs, or of the work folder
             return Event.UNAVAILABLE, str(error)
 
     def mend_waiting(self, segments: Sequence[str], reader: LogReader) -> str:
@@ -194,6 +199,9 @@ class BatchExecution:
         self.holders.look()
         if self.holders.is_stopped:
             raise RegistryUnavailable(f"datacenter {self.datacenter} is on hold, or was retired")
+        has_events = bool(plan.content.foreign or plan.content.retries)
+        if has_events:
+            self.watch.confirm()
         ahead = None if life.ran_before else self.ahead.made_for(plan.key)
         tasks = self._tasks(plan, reader, life, ahead)
         if life.is_first:
@@ -204,8 +212,11 @@ class BatchExecution:
         results = collect_results([*(ahead.results if ahead is not None else ()), *outcomes])
         completion.check_adapter(results, self._adapter_calls, self.pipeline, plan.key)
         self.meter.add(results.measures)
+        if has_events:
+            self.watch.confirm_wins()
         with self._timed("commit"):
             self._committing.commit_batch(plan, results)
+        self.watch.committed(results.files("joined_events"))
         readable_us = self.clock.now_us()
         # A task of an earlier attempt may have outlived it, and stored and registered more.
         stored = self._releasing.release_candidates(plan) if life.ran_before else {}

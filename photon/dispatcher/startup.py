@@ -13,7 +13,10 @@ from photon.dispatcher.work_folder import remove_work, settle_work
 from photon.errors import UserError
 from photon.pipeline.file import Pipeline
 from photon.recovery.lacking import refuse_lacking
+from photon.recovery.registry_watch import RegistryWatch, lake_is_ahead
 from photon.registry.consensus.register import EpochRecord, Register, RetiredDatacenter
+from photon.registry.interface import RegistryMismatch
+from photon.registry.quorum.proposer import QuorumRegistry
 from photon.registry.quorum.register_store import RegisterStore
 from photon.state.database import STATE_FILE, StateUnavailable
 from photon.state.dispatcher_state import DispatcherState
@@ -45,15 +48,26 @@ def refuse_place_of_another(what: str, owner: str | None, pipeline: Pipeline, da
 
 
 def why_new_epoch(
-    epoch: str, completed: LastCommit, open_plan: LastCommit | None, table: LastCommit, live: bool
+    epoch: str,
+    completed: LastCommit,
+    open_plan: LastCommit | None,
+    table: LastCommit,
+    live: bool,
+    published: int = 0,
 ) -> str | None:
     """Why a new epoch must begin: the state is a restored copy, or its epoch was revoked. None: it need not.
 
     The table may be one batch ahead, by the open plan: that batch is committed and not completed (A6).
-    A batch of another plan was committed by another copy of the state (A15).
+    A batch of another plan was committed by another copy of the state (A15). What the epoch has `published`
+    in the registry was in the table: a table that lacks it was put back together with the state (A23).
     """
     if not live:
         return f"epoch {epoch} is not live in the registry"
+    if published > table.batch:
+        return (
+            f"the table is at batch {table.batch} of epoch {epoch}, and has had batch {published}: "
+            "lake and state were put back"
+        )
     if table.may_be(completed):
         return None
     if open_plan is not None and open_plan.batch == completed.batch + 1 and table.may_be(open_plan):
@@ -78,24 +92,32 @@ class Started:
 
 
 def start(
-    pipeline: Pipeline, datacenter: str, register: RegisterStore, table: OutputTable, clock: Clock
+    pipeline: Pipeline,
+    datacenter: str,
+    registry: QuorumRegistry,
+    table: OutputTable,
+    clock: Clock,
+    watch: RegistryWatch,
 ) -> Started:
     """Open the datacenter's state, if table and registry agree with it; else begin a new epoch.
 
-    Raises RetiredDatacenter, LakeMismatch, PlaceTaken, and what is unavailable.
+    Raises RetiredDatacenter, LakeMismatch, RegistryMismatch, PlaceTaken, and what is unavailable.
     """
+    register = registry.register
     known = register.read()
     check_datacenters(pipeline, datacenter, known)
     own_epochs = {name: e for name, e in known.epochs.items() if e.datacenter == datacenter}
     refuse_place_of_another(f"the table {table.folder}", table.pipeline(), pipeline, datacenter)
-    _check_lake(datacenter, own_epochs, table)
+    _check_lake(pipeline, datacenter, own_epochs, table)
+    if table.exists():
+        watch.check()
     table.create(pipeline.name, datacenter)
     folder = pipeline.datacenters[datacenter].state
     state = DispatcherState(folder) if (folder / STATE_FILE).exists() else None
     try:
         if state is not None:
             refuse_place_of_another(f"the state {folder}", state.meta("pipeline"), pipeline, datacenter)
-        epoch, because = _judge_state(state, own_epochs, table, datacenter)
+        epoch, because = _judge_state(state, own_epochs, table, datacenter, registry)
     except BaseException:
         if state is not None:
             state.close()  # a new epoch can't set aside what this process has open
@@ -122,15 +144,20 @@ def start(
 
 
 def _judge_state(
-    state: DispatcherState | None, own_epochs: Mapping[str, EpochRecord], table: OutputTable, datacenter: str
+    state: DispatcherState | None,
+    own_epochs: Mapping[str, EpochRecord],
+    table: OutputTable,
+    datacenter: str,
+    registry: QuorumRegistry,
 ) -> tuple[str | None, str | None]:
-    """The epoch of the state, and why a new one must begin. LakeUnavailable."""
+    """The epoch of the state, and why a new one must begin. LakeUnavailable, RegistryUnavailable."""
     epoch = state.epoch if state is not None else None
     if state is None or epoch is None:
         return epoch, "there is no state"
     live = epoch in own_epochs and own_epochs[epoch].state == "live"
-    commits = _state_commits(state)
-    return epoch, why_new_epoch(epoch, *commits, table.last_commit(app_id(datacenter, epoch)), live)
+    commits, published = _state_commits(state), registry.marks.read([epoch])[epoch].batch
+    committed = table.last_commit(app_id(datacenter, epoch))
+    return epoch, why_new_epoch(epoch, *commits, committed, live, published)
 
 
 def _state_commits(state: DispatcherState) -> tuple[LastCommit, LastCommit | None]:
@@ -155,10 +182,17 @@ def check_datacenters(pipeline: Pipeline, datacenter: str, register: Register) -
             f"datacenter {datacenter} is on hold; to let it run again: "
             f"photon resume {pipeline.file} {datacenter}"
         )
+    if register.is_refilling:
+        raise RegistryMismatch(
+            f"the ids of all rows are being put back into the registry of {pipeline.name}, or that was cut "
+            f"short: let it end, or do it again: photon registry refill {pipeline.file}"
+        )
     refuse_lacking(pipeline, register)
 
 
-def _check_lake(datacenter: str, own_epochs: Mapping[str, EpochRecord], table: OutputTable) -> None:
+def _check_lake(
+    pipeline: Pipeline, datacenter: str, own_epochs: Mapping[str, EpochRecord], table: OutputTable
+) -> None:
     """Refuse a lake that the registry does not know, before anything is made in it."""
     if any(record.state == "retired" for record in own_epochs.values()):
         raise RetiredDatacenter(
@@ -167,10 +201,9 @@ def _check_lake(datacenter: str, own_epochs: Mapping[str, EpochRecord], table: O
         )
     table_id = table.table_id() if table.exists() else None
     if not own_epochs and table_id is not None and table.load().version() > 0:
-        raise LakeMismatch(
-            f"the table {table.folder} has been written, but the registry knows nothing of datacenter "
-            f"{datacenter}: it is not the registry that this lake was joined with, and everything would "
-            "be joined again; put the registry's data back, or begin anew with empty lake and state folders"
+        raise lake_is_ahead(
+            pipeline,
+            f"the table {table.folder} has been written, and it knows nothing of datacenter {datacenter}",
         )
     for record in own_epochs.values():
         if record.table_id != table_id:

@@ -36,6 +36,7 @@ from photon.pipeline.file import Pipeline, PipelineError
 from photon.pipeline.sections import Datacenter
 from photon.recovery.announcing import Announcer
 from photon.recovery.holders import Holders
+from photon.recovery.registry_watch import RegistryWatch
 from photon.registry.address import RegistryAddress
 from photon.registry.interface import RegistryUnavailable
 from photon.registry.open import open_registry
@@ -290,7 +291,10 @@ def _open_dispatcher(
     lake = pipeline.datacenters[datacenter].lake
     tables: dict[TableName, OutputTable] = {name: OutputTable(lake, name) for name in TABLE_COLUMNS}
     joined = tables["joined_events"]
-    started = retry.until_available(lambda: start(pipeline, datacenter, registry.register, joined, clock))
+    watch = RegistryWatch(
+        pipeline, datacenter, registry, joined, clock, asks_aside=not for_tests.announces_at_once
+    )
+    started = retry.until_available(lambda: start(pipeline, datacenter, registry, joined, clock, watch))
     state = started.state
     try:
         for table in tables.values():
@@ -333,6 +337,7 @@ def _open_dispatcher(
                 WaitingUpkeep(state, background),
                 announcer,
                 holders,
+                watch,
                 meter,
                 for_tests.crash_task_at,
             )

@@ -14,7 +14,8 @@ from photon.adapters import ROW_COLUMNS
 from photon.pipeline.event_key import EventKey, event_key
 from photon.pipeline.sections import ForeignLog
 from photon.storage.columns import text
-from photon.storage.data_files import DataFile, DataFiles, pages_of_rows
+from photon.storage.data_files import DataFile, DataFiles, pages_of_rows, rows_of
+from photon.storage.output_files import OutputFile
 from photon.storage.tables import OutputTable
 
 ROWS_AT_ONCE = 100_000  # bounds memory where the ids of all rows are read
@@ -51,6 +52,34 @@ class CommittedRows:
         wanted = (text("_epoch") == epoch) & (batch >= batches.start) & (batch < batches.stop)
         yield from self._pages(self._files.of_epoch(epoch, batches), wanted, page_rows)
 
+    def epochs(self) -> list[str]:
+        """The epochs that have rows, sorted."""
+        names = (name for file in self._files.all() for name in (file.first_epoch, file.last_epoch))
+        return sorted({name for name in names if name is not None})
+
+    def newest(self, epoch: str, most_batches: int) -> Iterator[pa.Table]:
+        """The rows of an epoch's newest batches, a table each, with the columns `REGISTERED_AS`.
+
+        Of batches that were compacted together only the last one.
+        """
+        files = self._files.of_epoch(epoch)
+        last_batches = sorted(
+            {file.last_batch for file in files if file.last_batch is not None and file.rows}
+        )
+        for batch in reversed(last_batches[-most_batches:]):
+            wanted = (text("_epoch") == epoch) & (ds.field("_batch") == batch)
+            with self._table.reading():
+                yield rows_of(
+                    self._table.store, self._files.of_epoch(epoch, [batch]), REGISTERED_COLUMNS, wanted
+                )
+
+    def all_pages(self, page_rows: int) -> Iterator[pa.Table]:
+        """All rows, with the columns `REGISTERED_AS`, at most `page_rows` at a time."""
+        with self._table.reading():
+            yield from pages_of_rows(
+                self._table.store, self._files.all(), REGISTERED_COLUMNS, None, page_rows
+            )
+
     def of_events(self, ids: Collection[str]) -> Iterator[pa.Table]:
         """All rows with one of these event ids, with the columns `REGISTERED_AS`."""
         yield from self._pages(self._files.all(), text("_event_id").isin(list(ids)), ROWS_AT_ONCE)
@@ -59,6 +88,14 @@ class CommittedRows:
         with self._table.reading():
             # One file after the other, so that memory is bounded by a page and not by the table.
             yield from pages_of_rows(self._table.store, files, REGISTERED_COLUMNS, wanted, page_rows)
+
+
+def rows_in(table: OutputTable, written: Iterable[OutputFile]) -> pa.Table:
+    """The rows of files that a batch has committed, with the columns `REGISTERED_AS`. LakeUnavailable."""
+    files = (DataFile(file.path, file.size_bytes, file.rows, *[None] * 4) for file in written)
+    with table.reading():
+        pages = pages_of_rows(table.store, files, REGISTERED_COLUMNS, None, ROWS_AT_ONCE)
+        return pa.concat_tables([REGISTERED_COLUMNS.empty_table(), *pages])
 
 
 def stretches(files: Iterable[tuple[int, int]], after: int, rows: int) -> list[range]:

@@ -71,7 +71,9 @@ def is_there(client: Any, address: RegistryAddress) -> bool:
 
 @pytest.mark.server
 def test_a_registry_that_was_never_made_is_missing_and_not_made_by_looking(url: str, client: Any) -> None:
-    with pytest.raises(RegistryMissing, match=r"make no new one.*photon registry init /nowhere/events\.yaml"):
+    with pytest.raises(
+        RegistryMissing, match=r"photon registry init /nowhere/events\.yaml.*photon registry refill"
+    ):
         find_registry(pipeline(url))
     assert client.list_tables()["TableNames"] == []
 

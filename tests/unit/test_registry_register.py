@@ -32,6 +32,7 @@ from photon.registry.consensus.register import (
     with_epoch_state,
     with_hold,
     with_horizon,
+    with_refill_begun,
 )
 from photon.registry.interface import RegistryUnavailable
 from photon.testing.faulty_store import FaultyStore
@@ -228,8 +229,10 @@ def test_a_register_without_decisions_is_read_by_an_older_photon_and_one_with_th
     assert json.loads(encode_register(REGISTER))["format"] == 2
     assert "on_hold" not in encode_register(REGISTER)
     on_hold = with_hold(REGISTER, "east", True)
-    assert json.loads(encode_register(on_hold))["format"] == 3
+    assert json.loads(encode_register(on_hold))["format"] == 4
     assert decode_register(encode_register(on_hold)) == on_hold
+    refilling = with_refill_begun(REGISTER, {}, 7)
+    assert decode_register(encode_register(refilling)) == refilling
     assert with_hold(on_hold, "east", False) == REGISTER
 
 

@@ -11,12 +11,13 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Literal
 
 from photon.errors import FormatTooNew, UserError
+from photon.registry.interface import RegistryUnavailable
 
 EpochState = Literal["live", "revoked", "retired"]
 
-# 1 had no boundary; a client that does not know one would pass over it. 3 says what people have decided on
+# 1 had no boundary; a client that does not know one would pass over it. 4 says what people have decided on
 # datacenters, and is written only once they have: an older Photon would start one that was given up.
-REGISTER_FORMAT = 3
+REGISTER_FORMAT = 4
 FORMAT_WITHOUT_DECISIONS = 2
 MOST_CONFIGS = 500  # the register is read at every check; each config makes it some 60 bytes longer
 EPOCHS_KEPT = 16  # revoked ones, of each datacenter; each makes the register some 150 bytes longer
@@ -81,6 +82,7 @@ class Register:
     epochs: Mapping[str, EpochRecord] = field(default_factory=dict)
     on_hold: tuple[str, ...] = ()  # datacenters that are not to run until they are resumed
     given_up: tuple[str, ...] = ()  # datacenters that never run again
+    is_refilling: bool = False  # ids of rows are being put back: until that has ended no epoch begins
 
     def has_boundary_of(self, other: Register) -> bool:
         """Whether the boundary is at least that of `other`."""
@@ -89,7 +91,7 @@ class Register:
         return self.boundary_us >= other.boundary_us
 
 
-_DECISIONS = ("on_hold", "given_up")
+_DECISIONS = ("on_hold", "given_up", "is_refilling")
 
 
 def encode_register(register: Register) -> str:
@@ -116,7 +118,7 @@ def decode_register(text: str) -> Register:
             **stored,
             "members": Members(**members),
             "configs": tuple(ShardConfig(**config) for config in stored["configs"]),
-            **{name: tuple(stored.get(name, ())) for name in _DECISIONS},
+            **{name: tuple(stored.get(name, ())) for name in ("on_hold", "given_up")},
             "epochs": {epoch: EpochRecord(**record) for epoch, record in stored["epochs"].items()},
         }
     )
@@ -135,6 +137,11 @@ def with_epoch(register: Register, epoch: str, record: EpochRecord) -> Register:
         )
     if known is not None:
         return register
+    if register.is_refilling:
+        raise RegistryUnavailable(
+            f"the ids of all rows are being put back into the registry of {register.pipeline}: "
+            "no epoch begins before that has ended"
+        )
     if record.datacenter in register.given_up:
         raise RetiredDatacenter(f"datacenter {record.datacenter} is retired: it begins no epoch any more")
     epochs = {**register.epochs, epoch: record}
@@ -189,6 +196,31 @@ def with_datacenter_given_up(
             register = with_epoch_state(register, name, state, now_us)
     on_hold = tuple(name for name in register.on_hold if name != datacenter)
     return replace(register, on_hold=on_hold, given_up=tuple(sorted({*register.given_up, datacenter})))
+
+
+def with_refill_begun(register: Register, epochs: Mapping[str, Mapping[str, str]], now_us: int) -> Register:
+    """The register in which every epoch is over, and none begins until `with_refill_ended` (protocol B19).
+
+    `epochs`: by datacenter, those that its table knows, each with the id of that table. An epoch that the
+    register does not know is noted as over: so no token of its datacenter wins any more (B18).
+    """
+    known = dict(register.epochs)
+    for datacenter, tables in epochs.items():
+        for name, table_id in tables.items():
+            known.setdefault(name, EpochRecord(datacenter, "revoked", table_id, now_us))
+    over = {
+        name: replace(record, state="revoked", since_us=now_us) if record.state == "live" else record
+        for name, record in known.items()
+    }
+    for datacenter in epochs:
+        for name in pruned_epochs(over, datacenter):
+            del over[name]
+    return replace(register, epochs=over, is_refilling=True)
+
+
+def with_refill_ended(register: Register) -> Register:
+    """The register in which epochs may begin again."""
+    return replace(register, is_refilling=False)
 
 
 def with_slot_down(register: Register, slot: int, incarnation: str) -> Register:

@@ -66,10 +66,11 @@ def find_registry(pipeline: Pipeline) -> RegistryAddress:
         places = ", ".join(map(str, endpoints))
         makes_it = "photon join" if pipeline.registry.endpoints == "local" else "photon registry init"
         raise RegistryMissing(
-            f"There is no registry for the pipeline {pipeline.name} at {places}."
-            " If this pipeline has joined before, make no new one, which would have everything joined again:"
-            " its endpoints have lost their data, or the pipeline file names other ones (docs/operations.md,"
-            f" a lost registry). If it is new, make its registry: {makes_it} {pipeline.file}"
+            f"There is no registry for the pipeline {pipeline.name} at {places}. If it is new, make it: "
+            f"{makes_it} {pipeline.file}. If it has joined before, its endpoints have lost their data, or "
+            "the pipeline file names other ones: put the data back, or the file right. If the data is lost "
+            "for good, make an empty registry, and put the ids of all rows into it: "
+            f"photon registry init {pipeline.file}, then photon registry refill {pipeline.file}"
         )
     return _checked(pipeline, endpoints, found)
 

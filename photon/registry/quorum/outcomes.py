@@ -62,24 +62,35 @@ class Settling(Generic[Outcome]):
 
 
 def settle_winners(
-    settling: Settling[CommitOutcome], indices: Indices, claims: ClaimColumns, won: Mask, register: Register
+    settling: Settling[CommitOutcome],
+    indices: Indices,
+    claims: ClaimColumns,
+    won: Mask,
+    register: Register,
+    of_rows: bool = False,
 ) -> None:
     """Settle the claims that have `won`: boundary and epoch count after the win (protocol C1, B18).
 
-    `indices` are those of the claims in the call; `register` was read since.
+    `indices` are those of the claims in the call; `register` was read since. Claims `of_rows` win though
+    their epoch is over (B19).
     """
     settling.settle(indices[won], Won())
     settling.settle(indices[won & too_old(claims.keys, register)], TooOld())
+    if of_rows:
+        return
     for index, epoch in fenced(claims.tokens, register).items():
         if won[index]:
             settling.settle(int(indices[index]), Fenced(epoch))
 
 
-def outcome_of_commit(contender: Contender) -> CommitOutcome:
-    """What the rounds came to for a claim. Boundary and epoch count after the win (protocol C1, B18)."""
+def outcome_of_commit(contender: Contender, of_rows: bool = False) -> CommitOutcome:
+    """What the rounds came to for a claim. Boundary and epoch count after the win (protocol C1, B18).
+
+    A claim `of_rows` wins though its epoch is over (B19).
+    """
     register = contender.confirmed_by
     if register is not None:
-        epoch = fenced_epoch(contender.claim.token, register)
+        epoch = None if of_rows else fenced_epoch(contender.claim.token, register)
         if epoch is not None:
             return Fenced(epoch)
         if is_too_old(contender.claim.key, register):

@@ -7,6 +7,7 @@ import random
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
@@ -68,6 +69,7 @@ from photon.registry.quorum.rounds import Rounds
 
 Outcome = TypeVar("Outcome")
 Found = TypeVar("Found")
+Judge = Callable[[Contender], CommitOutcome]  # what the rounds came to for a claim
 
 log = logging.getLogger(__name__)
 
@@ -149,7 +151,22 @@ class QuorumRegistry:
             self.meter.count("registry_unanswered_ids", "commit", by=int(outcomes.are(Unknown).sum()))
             return outcomes
 
-    def _commit(self, claims: ClaimColumns, deadline: Deadline) -> Outcomes[CommitOutcome]:
+    def put_back(self, claims: Sequence[Claim]) -> Outcomes[CommitOutcome]:
+        """Register ids of rows that a table has, each for its row's token, as `commit` does (protocol B19).
+
+        Their epochs may be over, and their times beyond the horizon, which is moved on. RegistryUnavailable.
+        """
+        claims = ClaimColumns.of(claims)
+        known = self._register_for(claims.keys)
+        if beyond_horizon(claims.keys, known).any():
+            latest_us = max(key.event_us or 0 for key in claims.keys)
+            self._rounds.known = self.register.advance_horizon(latest_us)
+        with self._call() as deadline:
+            return self._commit(claims, deadline, of_rows=True)
+
+    def _commit(
+        self, claims: ClaimColumns, deadline: Deadline, of_rows: bool = False
+    ) -> Outcomes[CommitOutcome]:
         settling: Settling[CommitOutcome] = Settling(len(claims))
         try:
             register = self._register_for_claims(claims)
@@ -158,15 +175,18 @@ class QuorumRegistry:
             return settling.outcomes()
         settling.settle(too_old(claims.keys, register), TooOld())
         settling.settle(beyond_horizon(claims.keys, register), BeyondHorizon())
-        for index, epoch in fenced(claims.tokens, register).items():
+        for index, epoch in fenced(claims.tokens, register).items() if not of_rows else ():
             settling.settle(index, Fenced(epoch))
         asked = settling.open()
         if len(asked):
             items = item_column(claims.keys.take(asked), register.configs)
             leaders = first_of_each(items)
             firsts = distinct_in_order(items, leaders)
-            self._commit_distinct(settling, asked[firsts], claims, items.take(firsts), deadline)
-            self._commit_followers(settling, asked, leaders, claims, items, deadline)
+            outcome = partial(outcome_of_commit, of_rows=of_rows)
+            self._commit_distinct(
+                settling, asked[firsts], claims, items.take(firsts), deadline, outcome, of_rows
+            )
+            self._commit_followers(settling, asked, leaders, claims, items, deadline, outcome)
         return settling.outcomes()
 
     def _commit_distinct(
@@ -176,19 +196,21 @@ class QuorumRegistry:
         claims: ClaimColumns,
         items: ItemColumn,
         deadline: Deadline,
+        outcome: Judge,
+        of_rows: bool,
     ) -> None:
         """Settle the claims with these indices, each for another item."""
         own = claims.take(indices)
         attempt = self._rounds.fast(own, items, self._needs_promises())
         if attempt.confirmed_by is not None:
-            settle_winners(settling, indices, own, attempt.won, attempt.confirmed_by)
+            settle_winners(settling, indices, own, attempt.won, attempt.confirmed_by, of_rows)
         if attempt.won.any():
             deadline.renew()
         contenders = list(attempt.others.values())
         self._classic_where_needed(contenders)
         self._until_decided(contenders, self._try_commit, deadline)
         for index, contender in attempt.others.items():
-            settling.settle(int(indices[index]), outcome_of_commit(contender))
+            settling.settle(int(indices[index]), outcome(contender))
 
     def _commit_followers(
         self,
@@ -198,6 +220,7 @@ class QuorumRegistry:
         claims: ClaimColumns,
         items: ItemColumn,
         deadline: Deadline,
+        outcome: Judge,
     ) -> None:
         """Settle the claims for items that another claim of the call was made for before (protocol B7)."""
         waiting: dict[int, Contender] = {}
@@ -210,9 +233,8 @@ class QuorumRegistry:
             else:
                 settling.settle(index, followed)
         attempt, follow = self._try_commit, outcome_of_follower
-        outcomes = self._in_waves(waiting, attempt, outcome_of_commit, follow, deadline)
-        for index, outcome in outcomes.items():
-            settling.settle(index, outcome)
+        for index, settled in self._in_waves(waiting, attempt, outcome, follow, deadline).items():
+            settling.settle(index, settled)
 
     def release(self, claims: Sequence[Claim]) -> list[ReleaseOutcome]:
         try:

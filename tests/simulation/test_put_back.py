@@ -1,0 +1,297 @@
+"""Stores that are put back from copies: the join goes on exactly once, or is refused (protocol A23, B19)."""
+
+from __future__ import annotations
+
+import shutil
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+
+from photon.dispatcher.retrying import BatchReport, Callbacks
+from photon.faults import REFILL_FAULT_POINTS, arm, disarm
+from photon.pipeline.event_key import EventKey
+from photon.registry.consensus.register import with_boundary
+from photon.registry.interface import Claim, Joined, RegistryMismatch
+from photon.shift.lease import DatacenterLock, Lease
+from photon.testing.crashes import SimulatedCrash, raise_simulated_crash
+from photon.upkeep.clear import clear_output
+from photon.upkeep.refill import NotRefilled
+from tests.simulation.put_back_stories import (
+    PARTS,
+    Copied,
+    Part,
+    a_process_works_while_the_registry_is_filled,
+)
+from tests.simulation.world import NOON_US
+
+SETS: list[tuple[Part, ...]] = [each for size in (1, 2, 3) for each in combinations(PARTS, size)]
+SITES = [(1, 1), pytest.param(2, 1, marks=pytest.mark.long), (2, 3)]
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Copied:
+    """A datacenter with c0 to c4 joined, of whose stores there are copies; then d0 to d4 joined too."""
+    world = Copied(tmp_path)
+    world.queries("q1")
+    world.clicks(*((f"c{n}", "q1") for n in range(5)))
+    world.join()
+    world.copy()
+    world.clicks(*((f"d{n}", "q1") for n in range(5)))
+    world.join()
+    return world
+
+
+ALL = [f"{letter}{n}" for letter in "cd" for n in range(5)]
+
+
+@pytest.mark.parametrize("parts", SETS, ids=" and ".join)
+@pytest.mark.parametrize(("datacenters", "endpoints"), SITES)
+def test_whatever_is_put_back_each_event_has_one_row_in_the_end(
+    tmp_path: Path, parts: tuple[Part, ...], datacenters: int, endpoints: int
+) -> None:
+    names = ("east", "west")[:datacenters]
+    world = Copied(tmp_path, names, endpoints)
+    for name in names:
+        world.queries("q1", "q2", datacenter=name)
+        world.clicks(*((f"c{n}", "q1") for n in range(7)), ("waits", "q3"), datacenter=name)
+    world.join_all()
+    world.copy()
+    for name in names:
+        world.clicks(*((f"d{n}", "q2") for n in range(5)), datacenter=name)
+    world.join_all()
+    world.put_back(parts)
+    for name in names:  # some are logged again
+        world.clicks(("d1", "q1"), ("c1", "q1"), ("e1", "q1"), datacenter=name)
+        world.queries("q3", datacenter=name)
+    was_refused = world.join_all()
+    assert was_refused == ("registry" in parts and "lake" not in parts)
+    world.must_be_sound([*(f"c{n}" for n in range(7)), *(f"d{n}" for n in range(5)), "e1", "waits"])
+
+
+@pytest.mark.parametrize("batches", [1, 10])
+def test_batches_without_rows_after_the_newest_ones_neither_hide_it_nor_alarm(
+    world: Copied, batches: int
+) -> None:
+    for n in range(batches):
+        world.clicks((f"never{n}", "no such query"))
+        assert world.refused() is None
+    world.put_back(["registry"])
+    assert world.refused() is not None
+    world.refill()
+    world.join()
+    world.must_be_sound(ALL)
+
+
+def test_a_registry_that_lacks_an_empty_batch_alone_is_no_alarm(world: Copied) -> None:
+    world.copy(["registry"])
+    world.clicks(("never", "no such query"))
+    world.join()
+    world.put_back(["registry"])
+    assert world.refused() is None
+
+
+def test_a_registry_that_was_copied_in_the_middle_of_a_batch_is_noticed(tmp_path: Path) -> None:
+    world = Copied(tmp_path)
+    world.queries("q1")
+    world.clicks(*((f"c{n:04}", "q1") for n in range(2_500)))  # more than are looked up at once
+
+    def copy_once(kind: str, batch: object) -> None:
+        if kind == "insert" and len(world.store.items) > 2_300 and not world.has_copy:
+            world.copy(["registry"])
+
+    world.store.on_request = copy_once
+    world.join()
+    world.put_back(["registry"])
+    assert world.refused() is not None
+    assert world.refill().put_back < 300
+
+
+def test_rows_below_the_boundary_prove_nothing_and_are_no_alarm(world: Copied) -> None:
+    world.registry.register.change(lambda register: with_boundary(register, NOON_US + 1))
+    world.store.items = {key: item for key, item in world.store.items.items() if not key.p.startswith("f")}
+    assert world.refused() is None
+
+
+def test_cleared_ids_prove_nothing_and_are_no_alarm(world: Copied) -> None:
+    clear_output(world.pipeline, "east", world.registry)
+    world.clicks(("e1", "q1"))
+    assert world.refused() is None
+    world.put_back(["registry"])
+    assert world.refused() is not None
+
+
+def test_another_datacenter_refuses_a_registry_that_lacks_rows_of_this_one(tmp_path: Path) -> None:
+    world = Copied(tmp_path, ("east", "west"))
+    for name in ("east", "west"):
+        world.queries("q1", datacenter=name)
+        world.clicks(("c1", "q1"), datacenter=name)
+    world.join_all()
+    world.copy()
+    world.clicks(("d1", "q1"))
+    world.join()
+    world.put_back(["registry"])
+    world.clicks(("d1", "q1"), datacenter="west")
+    said = world.refused("west")
+    assert said is not None
+    assert str(world.pipeline.datacenters["east"].lake) in said
+    world.refill()
+    world.join_all()
+    world.must_be_sound(["c1", "d1"])
+
+
+def test_an_id_that_another_token_holds_without_a_row_is_noticed_and_given_to_its_row(world: Copied) -> None:
+    """As in a copy that was made while a plan had registered what its successor has joined."""
+    world.put_back(["registry"])
+    with world.state_of("east") as state:
+        token = f"east:{state.epoch}:3#p:1:7"
+    world.registry.commit([Claim(EventKey("d4"), token)])
+    said = world.refused()
+    assert said is not None
+    assert "nobody has the id" in said or f"{token} has the id 'd4'" in said
+    done = world.refill()
+    assert (done.put_back, done.released) == (4, 1)
+    world.join()
+    world.must_be_sound(ALL)
+
+
+def test_an_event_that_has_two_rows_is_told_and_neither_is_touched(world: Copied) -> None:
+    world.put_back(["registry", "state"])
+    with pytest.MonkeyPatch.context() as blind:
+        blind.setattr("photon.recovery.registry_watch.RegistryWatch.check", lambda self: None)
+        world.join()
+    twice = [event for event in world.joined_ids() if event[0] == "d"]
+    assert len(twice) == 10
+    found = world.refill(dry_run=True)
+    assert (len(found.doubles), found.put_back) == (5, 0)
+    assert len(world.refill().doubles) == 5
+    assert world.refused() is None  # no third one comes
+
+
+def test_a_new_and_empty_registry_is_refused_until_it_is_filled(world: Copied) -> None:
+    world.new_registry()
+    world.clicks(("d1", "q1"), ("e1", "q1"))
+    assert world.refused() is not None
+    assert world.refill().put_back == 10
+    world.join()
+    world.must_be_sound([*ALL, "e1"])
+
+
+def test_a_dry_run_changes_nothing(world: Copied) -> None:
+    world.put_back(["registry"])
+    before = dict(world.store.items)
+    found = world.refill(dry_run=True)
+    assert (found.rows, found.put_back, found.began) == (10, 5, True)
+    assert world.store.items == before
+    assert world.refused() is not None
+
+
+def test_a_registry_that_lacks_nothing_is_left_alone(world: Copied) -> None:
+    epoch = world.read_state().epoch
+    assert not world.refill().began
+    world.join()
+    assert world.read_state().epoch == epoch
+
+
+@pytest.mark.parametrize("point", [*REFILL_FAULT_POINTS, "refill.after_page:2"])
+@pytest.mark.parametrize("parts", [["registry"], ["registry", "state"]])
+def test_a_refill_that_is_killed_is_run_again_and_nobody_joins_before(
+    world: Copied, point: str, parts: list[Part]
+) -> None:
+    world.put_back(parts)
+    arm(point, raise_simulated_crash)
+    with pytest.raises(SimulatedCrash):
+        world.refill()
+    disarm()
+    said = world.refused()
+    assert said is not None
+    assert f"photon registry refill {world.pipeline.file}" in said
+    world.refill()
+    world.clicks(("d2", "q1"), ("e1", "q1"))
+    world.join()
+    world.must_be_sound([*ALL, "e1"])
+
+
+def test_a_process_that_works_while_the_registry_is_filled_commits_nothing_any_more(tmp_path: Path) -> None:
+    a_process_works_while_the_registry_is_filled(tmp_path)
+
+
+def test_a_datacenter_that_runs_is_named_and_nothing_is_changed(world: Copied) -> None:
+    world.put_back(["registry"])
+    lock = DatacenterLock(world.state(), "east", Lease.of_this_process("", 0, None))
+    try:
+        with pytest.raises(NotRefilled, match=r"datacenter east is run by process \d+ .* stop it first"):
+            world.refill()
+    finally:
+        lock.release(0)
+    assert not world.registry.register.read().is_refilling
+
+
+def test_a_datacenter_whose_table_is_not_there_is_named_and_nothing_is_changed(world: Copied) -> None:
+    world.put_back(["registry"])
+    shutil.rmtree(str(world.pipeline.datacenters["east"].lake))
+    with pytest.raises(NotRefilled, match=r"datacenter east has joined, and its table .* is not there"):
+        world.refill()
+    assert not world.registry.register.read().is_refilling
+
+
+def test_an_older_copy_that_is_put_back_while_a_process_joins_ends_it(world: Copied) -> None:
+    """The registry is away, and another one comes back; what is logged again gets no second row."""
+    waits: list[str] = []
+
+    def on_batch(report: BatchReport) -> None:
+        world.store.fail("down")
+        world.clicks(("d1", "q1"), ("f1", "q1"))
+
+    def on_wait(reason: str) -> None:
+        waits.append(reason)
+        world.put_back(["registry"])
+        world.store.mend()
+
+    world.clicks(("e1", "q1"))
+    with pytest.raises(RegistryMismatch, match="photon registry refill"):
+        world.join(callbacks=Callbacks(on_batch=on_batch, on_wait=on_wait))
+    assert waits
+    world.refill()
+    world.join()
+    world.must_be_sound([*ALL, "e1", "f1"])
+
+
+def test_an_older_copy_that_was_put_back_while_nothing_was_logged_is_noticed_too(world: Copied) -> None:
+    """Nobody asked while it was away."""
+    rounds: list[int] = []
+
+    def on_batch(report: BatchReport) -> None:
+        rounds.append(report.batch)
+        if len(rounds) == 1:
+            world.put_back(["registry"])
+            world.clock.sleep(5)
+            world.clicks(("d1", "q1"), ("e1", "q1"))
+
+    world.clicks(("e1", "q1"))
+    with pytest.raises(RegistryMismatch):
+        world.join(callbacks=Callbacks(on_batch=on_batch))
+    world.refill()
+    world.join()
+    world.must_be_sound([*ALL, "e1"])
+
+
+def test_state_and_lake_of_before_begin_a_new_epoch_where_the_registry_has_heard_of_more(
+    world: Copied,
+) -> None:
+    epoch = world.read_state().epoch
+    world.put_back(["state", "lake"])
+    world.join()
+    assert world.read_state().epoch != epoch
+    world.must_be_sound(ALL)
+
+
+def test_an_id_of_a_row_is_back_with_the_rows_own_token(world: Copied) -> None:
+    """Whatever way the registry stores it."""
+    (row,) = [row for row in world.rows() if row["_event_id"] == "d3"]
+    world.put_back(["registry"])
+    world.refill()
+    (found,) = world.registry.lookup([EventKey("d3")])
+    assert isinstance(found, Joined)
+    place = f"{row['_batch']}#{row['_plan']}:{row['_occurrence']}"
+    assert found.holder.token == f"east:{row['_epoch']}:{place}"
