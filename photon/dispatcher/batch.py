@@ -45,6 +45,7 @@ from photon.measures import Meter
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.file import Pipeline
 from photon.quantiles import Sample, merge
+from photon.readable import readable
 from photon.recovery.announcing import Announcer
 from photon.recovery.holders import Holders
 from photon.recovery.registry_watch import RegistryWatch
@@ -210,6 +211,7 @@ class BatchExecution:
             outcomes = self.runner.run(tasks)
         fault_point("batch.after_run")
         results = collect_results([*(ahead.results if ahead is not None else ()), *outcomes])
+        self._follow_moved(plan, reader, results)
         completion.check_adapter(results, self._adapter_calls, self.pipeline, plan.key)
         self.meter.add(results.measures)
         if has_events:
@@ -227,6 +229,19 @@ class BatchExecution:
         if not life.ran_before:  # what was registered before an outage says nothing of what others did in it
             self._homes.note_fresh(result.fresh_were_free for result in results.join)
         self._after_completion(plan, results, counts, began_us, readable_us)
+
+    def _follow_moved(self, plan: Plan, reader: LogReader, results: Results) -> None:
+        """Have the batch run again if bytes seem gone because their files moved since it was planned.
+
+        OSError: then it is run again.
+        """
+        if not results.lost_bytes:
+            return
+        if moved := reader.find_moved((*plan.content.primary, *plan.content.foreign)):
+            made = [each.indexed.segment for each in results.index]
+            self.index.make_anew(moved, [each.name for each in made if each is not None])
+            names = ", ".join(readable(one.file.path) for one in moved)
+            raise OSError(f"log files moved while the batch was under way, and are read there: {names}")
 
     @contextmanager
     def _timed(self, stage: Literal["tasks", "commit", "complete"]) -> Iterator[None]:

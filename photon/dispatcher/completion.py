@@ -77,6 +77,11 @@ class Results:
         return [file for files in written for file in files if file.table == table]
 
     @property
+    def lost_bytes(self) -> int:
+        """Bytes of planned ranges that are not there any more."""
+        return sum(r.lost_bytes for r in self.index) + sum(r.lost_bytes for r in self.join)
+
+    @property
     def measures(self) -> list[Measures]:
         return [*(r.measures for r in self.index), *(r.measures for r in self.join)]
 

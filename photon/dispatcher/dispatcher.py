@@ -24,6 +24,7 @@ from photon.dispatcher.taking_orders import OrderTaking
 from photon.dispatcher.waiting import due_retries
 from photon.faults import fault_point
 from photon.join.messages import RunnerDied
+from photon.logs.held import HeldFiles
 from photon.logs.news import News
 from photon.logs.source import LogsUnavailable
 from photon.recovery.orders import waiting_orders
@@ -50,10 +51,12 @@ Mode = Literal["stop", "until_idle", "complete"]
 class Dispatcher:
     """Runs one datacenter's pipeline. One instance, one thread, one open plan at a time."""
 
-    def __init__(self, execution: BatchExecution, news: News | None = None) -> None:
-        """`news`: what is told of new log files."""
+    def __init__(
+        self, execution: BatchExecution, news: News | None = None, held: HeldFiles | None = None
+    ) -> None:
+        """`news`: what is told of new log files. `held`: the files that are held open."""
         self.execution = execution
-        self._news = news or News()
+        self._news, self._held = news or News(), held
         self.pipeline, self.datacenter = execution.pipeline, execution.datacenter
         self.state, self.clock = execution.state, execution.clock
         self.index, self.ahead = execution.index, execution.ahead
@@ -66,7 +69,8 @@ class Dispatcher:
         self._latest_us = max((file.grown_us for file in self.reader.files.values()), default=0)
 
     def _new_reader(self) -> LogReader:
-        reader = LogReader(self.pipeline, self.datacenter, self.state.files(), self.state, self._news)
+        files = self.state.files()
+        reader = LogReader(self.pipeline, self.datacenter, files, self.state, self._news, self._held)
         self.index.begin(reader.of("primary").values())
         return reader
 

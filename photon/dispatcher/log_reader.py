@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from heapq import nlargest
 
 from photon.clock import MICROSECONDS
 from photon.logs.discovery import FileProblem, signature_of
 from photon.logs.files import ByteRange, Side, TrackedFile
+from photon.logs.held import MOST_HELD, HeldFiles
 from photon.logs.news import News
 from photon.logs.ranges import RangeGone, read_at
 from photon.logs.shares import next_to_serve, shares_of
@@ -46,20 +48,22 @@ class LogReader:
         files: Mapping[int, TrackedFile],
         store: DispatcherState | None = None,
         news: News | None = None,
+        held: HeldFiles | None = None,
     ) -> None:
         """Continue from `files`. Without `store`, nothing that is seen is stored or logged.
 
-        `news`: what is told of new files.
+        `news`: what is told of new files. `held`: those that this process holds open.
         """
         self.limits = pipeline.limits
         self._store = store
         self._news = news or News()
+        self._held = held
         self._told: dict[Side, list[str]] = {"primary": [], "foreign": []}  # since the side's last look
         self._logs = logs = pipeline.datacenters[datacenter].logs
         limits, tailing = pipeline.limits, pipeline.tailing
         self._tails: dict[Side, LogTail] = {
-            "primary": LogTail(logs, "primary", pipeline.primary, limits, tailing),
-            "foreign": LogTail(logs, "foreign", pipeline.foreign, limits, tailing),
+            "primary": LogTail(logs, "primary", pipeline.primary, limits, tailing, held),
+            "foreign": LogTail(logs, "foreign", pipeline.foreign, limits, tailing, held),
         }
         self.files = dict(files)
         self.backlog_bytes: dict[Side, dict[int, int]] = {"primary": {}, "foreign": {}}
@@ -72,6 +76,7 @@ class LogReader:
         self._first: dict[Side, int] = {"primary": 0, "foreign": 0}
         self._grown: set[int] = set()  # numbers of the files whose size is not stored yet
         self._sizes_stored_us = 0
+        self._to_hold = set(files)  # numbers of files that are new to this reader, or have moved
 
     def of(self, side: Side) -> dict[int, TrackedFile]:
         return {number: tracked for number, tracked in self.files.items() if tracked.file.side == side}
@@ -92,7 +97,31 @@ class LogReader:
         if final and self.away_because is None:
             self._leave_later_growth()
         self._store_sizes(now_us)
+        self._hold(now_us)
         return observed["primary"].changed.values()
+
+    def _hold(self, now_us: int) -> None:
+        """Hold open what has changed, the files that grew last ahead."""
+        if self._held is None:
+            return
+        latest = nlargest(MOST_HELD, map(self.files.__getitem__, self._to_hold), key=lambda f: f.grown_us)
+        self._held.hold(latest, self.files)
+        self._held.tend(self.files, now_us)
+        self._to_hold = set()
+
+    def find_moved(self, ranges: Iterable[ByteRange]) -> list[TrackedFile]:
+        """The files of these ranges that have moved, or lost their names, since the last look: as they are.
+
+        OSError: a copy can't be written.
+        """
+        if self._held is None:
+            return []
+        before = [self.files[number] for number in sorted({each.file_number for each in ranges})]
+        moved = [new for old in before if (new := self._held.moved(old)) is not None]
+        self.files.update({new.file.number: new for new in moved})
+        if moved and self._store is not None:
+            self._store.put_files(moved)
+        return moved
 
     @property
     def checks_pending(self) -> bool:
@@ -161,6 +190,7 @@ class LogReader:
             _log_lost(side, seen.vanished)
         self._grown = (self._grown | changed.keys()).difference(new.file.number for new in store)
         self.files.update(changed)
+        self._to_hold |= changed.keys()
         restarted = {n: new for n, new in changed.items() if new is not seen.changed[n]}
         restarted_bytes = {n: new.unread_bytes for n, new in restarted.items()}
         self.backlog_bytes[side] = {**seen.backlog_bytes, **restarted_bytes}
@@ -255,13 +285,19 @@ def _read_to(file: TrackedFile, step: Advance) -> TrackedFile:
     )
 
 
-def note_files(pipeline: Pipeline, datacenter: str, state: DispatcherState, now_us: int) -> None:
+def note_files(
+    pipeline: Pipeline,
+    datacenter: str,
+    state: DispatcherState,
+    now_us: int,
+    held: HeldFiles | None = None,
+) -> None:
     """Note the files that are there, before anything that takes long: they may be rotated meanwhile.
 
     Not beside an open plan, whose end stores how far its files are read.
     """
     if state.open_plan() is None:
-        LogReader(pipeline, datacenter, state.files(), state).look(now_us, final=False)
+        LogReader(pipeline, datacenter, state.files(), state, held=held).look(now_us, final=False)
 
 
 def _log_lost(side: Side, vanished: Iterable[TrackedFile]) -> None:

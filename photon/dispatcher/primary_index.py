@@ -70,6 +70,15 @@ class PrimaryIndex:
         """
         return f"{plan.plan_id}-{self._run}-{task}"
 
+    def make_anew(self, moved: Iterable[TrackedFile], segments: Iterable[str]) -> None:
+        """Have a batch that found files gone index them again where they are, under other segment names.
+
+        A task keeps the segments that it has opened, by their names.
+        """
+        self.follow(tracked for tracked in moved if tracked.file.side == "primary")
+        self.drop(segments)
+        self._run = new_id()
+
     def snapshot(self, of_this_batch: Sequence[str] = ()) -> IndexSnapshot:
         """The index as a batch's tasks see it, with the segments that the batch makes. StateUnavailable."""
         if not self._is_written:

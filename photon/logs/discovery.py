@@ -173,7 +173,7 @@ class _Scanner:
         while rest[0] is None:  # `**/**` is `**`
             rest = rest[1:]
         for entry, path in self._entries(folder):
-            if not _is_text(entry.name):
+            if not is_text(entry.name):
                 self._name_nameless(entry, path, rest[0], leads_on=any_depth or len(rest) > 1)
                 continue
             self._visit(entry, path, rest[0], rest[1:])
@@ -231,7 +231,7 @@ class _Scanner:
         return os.path.islink(os.path.join(self._root, path))
 
 
-def _is_text(name: str) -> bool:
+def is_text(name: str) -> bool:
     """Whether a name is UTF-8; the operating system's other bytes come as halves of surrogate pairs."""
     return name.isascii() or not any("\ud800" <= each <= "\udfff" for each in name)
 

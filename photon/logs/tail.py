@@ -13,8 +13,10 @@ from photon.logs.dialect import dialect_of
 from photon.logs.discovery import FileProblem, FoundFile, Scan, match, strip_gz
 from photon.logs.files import ByteRange, LogFile, Side, TrackedFile
 from photon.logs.folders import log_folder
+from photon.logs.held import HeldFiles
 from photon.logs.look import Contents, Look
 from photon.logs.odd_files import Odd
+from photon.logs.out_of_sight import kept_of, paths_out_of_sight
 from photon.logs.ranges import cut_range, cut_to_end
 from photon.logs.rotated import copies_among, find_back, find_rotated, unseen_rotations
 from photon.logs.set_aside import SetAside
@@ -50,9 +52,21 @@ class Observation:
 class LogTail:
     """Follows one log of one datacenter. Keeps only caches: another instance goes on from the same state."""
 
-    def __init__(self, logs: Location, side: Side, log: Log, limits: Limits, tailing: Tailing) -> None:
-        """A tail of the files that `log.files` names below `logs`. No I/O yet."""
+    def __init__(
+        self,
+        logs: Location,
+        side: Side,
+        log: Log,
+        limits: Limits,
+        tailing: Tailing,
+        held: HeldFiles | None = None,
+    ) -> None:
+        """A tail of the files that `log.files` names below `logs`. No I/O yet.
+
+        `held`: the files that the caller holds open.
+        """
         self._folder = log_folder(logs)
+        self._held = held
         self._watch = self._folder.watch(log.files, tailing.listed_folders)
         self._side: Side = side
         self._log = log
@@ -141,7 +155,7 @@ class LogTail:
         return not found.compressed and self._contents.same_content(look, found, file)
 
     def _renamed(self, look: Look, found: Scan) -> list[FoundFile]:
-        """Known files under names that the pattern does not match (access.log -> access.log.1)."""
+        """Known files under names that the pattern does not match, or where it does not look."""
         by_inode = {inode: path for path, inode in found.others.items()}
         paths: dict[str, None] = {}
         for number, file in look.files.items() if found.others else ():
@@ -149,6 +163,8 @@ class LogTail:
             path = by_inode.get(file.file.inode, compressed if compressed in found.others else None)
             if path is not None and number not in look.present:
                 paths[path] = None
+        if not self._folder.is_immutable:
+            paths |= dict.fromkeys(paths_out_of_sight(look, found, self._held))
         return list(self._folder.find(paths).values())
 
     def _match(self, look: Look, found: Scan, unknown: list[FoundFile], renamed: list[FoundFile]) -> None:
@@ -164,7 +180,10 @@ class LogTail:
         rotated = find_rotated(look, self._contents, found, matches)
         for number, file in rotated.items():
             self._found_again(look, look.files[number], file)
-        missing = [number for number in matches.missing if number not in rotated]
+        kept = kept_of(look, self._contents, self._held, matches.missing, rotated)
+        for number, file in kept.items():
+            self._found_again(look, look.files[number], file)
+        missing = [number for number in matches.missing if number not in rotated and number not in kept]
         not_new = {file.path for file in [*renamed, *look.withheld, *rotated.values()]}
         fresh = [file for file in matches.fresh if file.path not in not_new]
         fresh += self._unseen_rotations(look, found, missing)

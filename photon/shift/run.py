@@ -30,6 +30,7 @@ from photon.join.outcomes import Counts
 from photon.join.tasks import LocalRunner
 from photon.logs.columns import check_columns
 from photon.logs.folders import log_folder
+from photon.logs.held import HeldFiles
 from photon.logs.news import News
 from photon.measures import Meter
 from photon.pipeline.file import Pipeline, PipelineError
@@ -46,6 +47,7 @@ from photon.shift.lease import DatacenterLock, Heartbeat, Lease
 from photon.shift.measured import MeasuredFile
 from photon.state.damage import damage_is_named
 from photon.state.database import STATE_FILE, StateUnavailable
+from photon.state.dispatcher_state import DispatcherState
 from photon.state.view import open_view
 from photon.storage.columns import TABLE_COLUMNS, TableName
 from photon.storage.tables import OutputTable
@@ -296,13 +298,14 @@ def _open_dispatcher(
     )
     started = retry.until_available(lambda: start(pipeline, datacenter, registry, joined, clock, watch))
     state = started.state
+    held = _held_files(pipeline.datacenters[datacenter], state)
     try:
         for table in tables.values():
             retry.until_available(partial(table.create, pipeline.name, datacenter))
         if started.new_epoch_because is not None:
             log.warning("datacenter %s begins a new epoch: %s", datacenter, started.new_epoch_because)
         with suppress(StateUnavailable):  # the loop meets it too, and waits
-            note_files(pipeline, datacenter, state, clock.now_us())
+            note_files(pipeline, datacenter, state, clock.now_us(), held)
         announcer = Announcer(
             registry.marks,
             state.epoch or "",
@@ -341,12 +344,22 @@ def _open_dispatcher(
                 meter,
                 for_tests.crash_task_at,
             )
-            dispatcher = Dispatcher(execution, news)
+            dispatcher = Dispatcher(execution, news, held)
             if state.skips_backlog:
                 retry.until_available(dispatcher.skip_foreign_backlog)
             yield dispatcher
     finally:
+        if held is not None:
+            held.close()
         state.close()
+
+
+def _held_files(place: Datacenter, state: DispatcherState) -> HeldFiles | None:
+    """What holds log files open; objects of S3 stay what they are, and need nobody."""
+    if not isinstance(place.logs, Path):
+        return None
+    work = state.work if isinstance(state.work, Path) else state.folder
+    return HeldFiles(place.logs, work, state.epoch or "")
 
 
 def _news_of(place: Datacenter) -> AbstractContextManager[News]:

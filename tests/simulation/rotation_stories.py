@@ -11,15 +11,18 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from photon.dispatcher.retrying import Callbacks
-from photon.join.messages import BatchRunner
+from photon.join.messages import BatchRunner, BatchTasks, TaskOutcome
+from photon.join.tasks import LocalRunner
 from photon.shift.status import status_of
 from tests.simulation.world import World, counts_of
 
 Way = Callable[[Path], None]  # takes the log's folder
+Leave = Callable[[Path], None]  # the same, and the log is not in it any more
 EVENTS = 60
 
 
@@ -65,6 +68,71 @@ def no_event_is_lost_or_joined_twice(world: World, ways: Sequence[Way], turns_a_
     assert counts_of(counts, "duplicates", "lost_bytes") == {"duplicates": 0, "lost_bytes": 0}, (
         "bytes were read twice or counted as lost"
     )
+
+
+def what_moves_out_of_sight_under_a_join_is_joined(world: World, leave: Leave, at_task: bool = False) -> None:
+    """Both logs grow and leave their folder while a join runs: between batches, or under a batch."""
+    with_exact_globs(world)
+    world.queries("q1")
+    world.clicks(("c1", "q1"))
+    moments = iter([lambda: grow_and_leave(world, leave)])
+
+    def happens(*_: object) -> None:
+        next(moments, lambda: None)()
+
+    runner = Interrupted(world, happens) if at_task else None
+    world.join(runner=runner, callbacks=None if at_task else Callbacks(lambda: False, happens))
+    counts = world.join().counts
+    assert world.joined_ids() == [f"c{number}" for number in range(1, 5)], "what left its folder is lost"
+    assert counts_of(counts, "duplicates", "lost_bytes") == {"duplicates": 0, "lost_bytes": 0}
+
+
+def grow_and_leave(world: World, leave: Leave) -> None:
+    """Two records before the rename, one behind it by the old writer, and one in the new log."""
+    world.queries("q2")
+    world.clicks(("c2", "q2"))
+    folders = log_folders(world)
+    writers = [(folder / "a.jsonl").open("ab") for folder in folders]
+    for folder in folders:
+        leave(folder)
+    for writer, line in zip(
+        writers,
+        (
+            b'{"query": "q3", "at": 1700000000000000, "text": "late"}\n',
+            b'{"click": "c3", "query": "q3", "at": 1700000000000000}\n',
+        ),
+        strict=True,
+    ):
+        writer.write(line)
+        writer.close()
+    world.queries("q4")
+    world.clicks(("c4", "q4"))
+
+
+class Interrupted:
+    """A runner before whose first tasks something happens, when their batch is planned."""
+
+    workers = 1
+
+    def __init__(self, world: World, happens: Callable[[], None]) -> None:
+        self._runner, self._happens = LocalRunner(world.registry, world.clock), happens
+
+    def run(self, tasks: BatchTasks) -> list[TaskOutcome]:
+        self._happens()
+        return self._runner.run(tasks)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._runner, name)
+
+
+def to_another_folder(folder: Path) -> None:
+    away = folder.parent.parent.parent / "away"
+    away.mkdir(exist_ok=True)
+    log_in(folder).rename(away / f"{folder.name}.log")
+
+
+def to_nowhere(folder: Path) -> None:
+    log_in(folder).unlink()
 
 
 def a_copy_beside_its_log_is_not_read(world: World) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from photon.dispatcher.batch import BatchExecution
 from photon.logs import look, tail
 from photon.logs.rotation import Beginnings
 from photon.pipeline.values import Format
@@ -58,7 +59,34 @@ def test_a_log_that_is_rotated_while_spark_starts_is_joined(world: World, monkey
     stories.what_is_rotated_while_spark_starts_is_joined(world, monkeypatch)
 
 
+@pytest.mark.parametrize("at_task", [False, True], ids=["between_batches", "under_a_batch"])
+@pytest.mark.parametrize("leave", [stories.to_another_folder, stories.to_nowhere])
+def test_a_log_that_leaves_its_folder_while_a_join_runs_is_read_to_its_end(
+    world: World, leave: stories.Leave, at_task: bool
+) -> None:
+    stories.what_moves_out_of_sight_under_a_join_is_joined(world, leave, at_task)
+
+
 # -- without the rules
+
+
+@pytest.mark.parametrize("leave", [stories.to_another_folder, stories.to_nowhere])
+def test_a_log_that_is_not_held_open_is_lost_when_it_leaves_its_folder(
+    world: World, monkeypatch: Patch, leave: stories.Leave
+) -> None:  # D8
+    monkeypatch.setattr("photon.shift.run._held_files", lambda place, state: None)
+    story = partial(stories.what_moves_out_of_sight_under_a_join_is_joined, world, leave)
+    caught_by_story(story, because="what left its folder is lost")
+
+
+def test_a_batch_that_does_not_look_where_its_logs_went_loses_them(
+    world: World, monkeypatch: Patch
+) -> None:  # D8
+    monkeypatch.setattr(BatchExecution, "_follow_moved", lambda *known: None)
+    story = partial(
+        stories.what_moves_out_of_sight_under_a_join_is_joined, world, stories.to_nowhere, at_task=True
+    )
+    caught_by_story(story, because="what left its folder is lost")
 
 
 def test_a_log_that_is_not_looked_at_before_spark_starts_is_lost(world: World, monkeypatch: Patch) -> None:

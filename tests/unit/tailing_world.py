@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from photon.logs.files import TrackedFile
+from photon.logs.held import HeldFiles
 from photon.logs.ranges import read_range
 from photon.logs.tail import LogTail, Observation
 from photon.pipeline.sections import Limits, PrimaryLog, Tailing
@@ -25,11 +26,21 @@ class World:
         self.tracked: dict[int, TrackedFile] = {}
         self.next_number = 1
         self.now_us = 0
+        self.held: HeldFiles | None = None
         self.restart()
 
     def restart(self) -> None:
         """Lose all caches, keep what is stored."""
-        self.tail = LogTail(self.folder, "primary", self.log, self.limits, Tailing())
+        if self.held is not None:
+            self.hold()
+        self.tail = LogTail(self.folder, "primary", self.log, self.limits, Tailing(), self.held)
+
+    def hold(self) -> None:
+        """Hold files open from now on, as a new process does."""
+        if self.held is not None:
+            self.held.close()
+        self.held = HeldFiles(self.folder, self.folder.parent / "work", "epoch")
+        self.tail = LogTail(self.folder, "primary", self.log, self.limits, Tailing(), self.held)
 
     def write(self, name: str, data: bytes) -> None:
         path = self.folder / name
@@ -45,6 +56,9 @@ class World:
         self.last_seen = seen = self.tail.observe(self.tracked, self.next_number, self.now_us, final)
         self.tracked.update(seen.changed)
         self.next_number = max(self.tracked, default=0) + 1
+        if self.held is not None:
+            self.held.hold(self.tracked.values(), self.tracked)
+            self.held.tend(self.tracked, self.now_us)
         return seen
 
     def read(self, final: bool = False, budget: int = 10**6) -> dict[int, bytes]:

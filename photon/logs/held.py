@@ -1,0 +1,212 @@
+"""Hold growing log files of this machine open, to read them to their ends wherever they go (protocol D8).
+
+A file that is open keeps its bytes, whatever becomes of its name. The system says what it is called now, and
+tasks read it by that name. Where it has no name any more, its bytes are copied, and tasks read the copy.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from photon.clock import MICROSECONDS
+from photon.logs.discovery import FoundFile, is_text, stat_file
+from photon.logs.files import TrackedFile
+
+MOST_HELD = 256  # of the 1,024 files that a process may have open where nobody has changed that
+LINGERS_US = 60 * MICROSECONDS  # a file without a name may have a writer for so long since it grew last
+KEPT_FOLDER = "kept_logs"  # below the folder with the datacenter's work
+KEPT_US = 7 * 86_400 * MICROSECONDS  # verification reads a copy again; then it is gone like its file
+_STEP_BYTES = 2**20
+_UNFINISHED = ".unfinished"
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class _Held:
+    descriptor: int
+    inode: int
+    nameless_since_us: int | None = None  # when it was first seen without its place
+
+    @property
+    def size_bytes(self) -> int:
+        return os.fstat(self.descriptor).st_size
+
+
+class HeldFiles:
+    """The open files of one datacenter, by file number. Used by the dispatcher's thread alone."""
+
+    def __init__(self, logs: Path, work: Path, epoch: str) -> None:
+        """`work`: where copies go, into a folder of their own; copies of other epochs are removed."""
+        self._logs, self._epoch = logs, epoch
+        self._kept_in = work / KEPT_FOLDER
+        self._held: dict[int, _Held] = {}
+        for path in self._kept_in.glob("*"):
+            if not path.name.startswith(f"{epoch}-") or path.name.endswith(_UNFINISHED):
+                with suppress(OSError):
+                    path.unlink()
+
+    def close(self) -> None:
+        """Let go of all files."""
+        for held in self._held.values():
+            os.close(held.descriptor)
+        self._held.clear()
+
+    def hold(self, files: Iterable[TrackedFile], known: Mapping[int, TrackedFile]) -> None:
+        """Open these files where they are not; beyond the limit, those that grew longest ago are let go.
+
+        `known`: all files of the datacenter.
+        """
+        for tracked in files:
+            number, file = tracked.file.number, tracked.file
+            held = self._held.get(number)
+            if tracked.state != "open" or self.is_kept(file.path):
+                continue
+            if held is None or held.inode != file.inode:
+                self._open(number, file.path, file.inode)
+        while len(self._held) > MOST_HELD:
+            self._let_go(min(self._held, key=lambda number: known[number].grown_us))
+
+    def _open(self, number: int, path: str, inode: int) -> None:
+        try:
+            descriptor = os.open(self._logs / path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except OSError:
+            return  # a look says so
+        if os.fstat(descriptor).st_ino != inode:  # moved since it was seen: the next look finds it
+            os.close(descriptor)
+            return
+        self._let_go(number)
+        self._held[number] = _Held(descriptor, inode)
+
+    def _let_go(self, number: int) -> None:
+        if (held := self._held.pop(number, None)) is not None:
+            os.close(held.descriptor)
+
+    def tend(self, known: Mapping[int, TrackedFile], now_us: int) -> None:
+        """Let go of files that have no name and do not grow; remove copies that nobody reads any more."""
+        for number, held in list(self._held.items()):
+            tracked = known[number]
+            if tracked.state == "open" and tracked.file.inode == held.inode:
+                held.nameless_since_us = None
+            elif held.nameless_since_us is None:
+                held.nameless_since_us = now_us
+            elif now_us - max(held.nameless_since_us, tracked.grown_us) > LINGERS_US:
+                self._let_go(number)
+        for tracked in known.values():
+            is_read = not tracked.unread_bytes and now_us - tracked.grown_us > KEPT_US
+            if is_read and tracked.state == "open" and self.is_kept(tracked.file.path):
+                with suppress(OSError):
+                    self._copy_of(tracked).unlink()
+
+    def is_kept(self, path: str) -> bool:
+        """Whether this is the path of a copy."""
+        return f"/{KEPT_FOLDER}/{self._epoch}-" in path
+
+    def path_of(self, tracked: TrackedFile) -> str | None:
+        """What a file is called now, from the logs folder; None: it is not held, or has no name."""
+        held = self._held.get(tracked.file.number)
+        if held is None or held.inode != tracked.file.inode:
+            return None
+        path = _name_of(held.descriptor)
+        return None if path is None else self._relative(path)
+
+    def keep(self, tracked: TrackedFile) -> FoundFile | None:
+        """The copy of a file without a name, up to date and safe on the disk; None if there is none.
+
+        A new one is made only of a file with bytes that were not read. OSError: what the disk says.
+        """
+        held, copy = self._held.get(tracked.file.number), self._copy_of(tracked)
+        copied_bytes = _size_of(copy)
+        if held is not None and held.size_bytes > max(copied_bytes, tracked.offset_bytes):
+            self._copy(held, copy)
+        return stat_file(self._logs, self._relative(str(copy)))
+
+    def moved(self, tracked: TrackedFile) -> TrackedFile | None:
+        """The file where it is now, if that is another place than is known. OSError of a copy."""
+        held = self._held.get(tracked.file.number)
+        known = stat_file(self._logs, tracked.file.path)
+        if (
+            held is None
+            or held.inode != tracked.file.inode
+            or (known is not None and known.inode == held.inode)
+        ):
+            return None
+        path = self.path_of(tracked)
+        now = stat_file(self._logs, path) if path is not None else self.keep(tracked)
+        if now is None:
+            return None
+        return replace(tracked, file=replace(tracked.file, path=now.path, inode=now.inode))
+
+    def may_have(self, tracked: TrackedFile) -> bool:
+        """Whether a file is held, or may have been by a process that ended before it could say so."""
+        return tracked.file.number in self._held or tracked.state == "open"
+
+    def _copy(self, held: _Held, copy: Path) -> None:
+        """Write what the copy lacks; a new one appears as a whole."""
+        is_new = not copy.exists()
+        target = copy.with_name(copy.name + _UNFINISHED) if is_new else copy
+        if is_new:
+            self._kept_in.mkdir(parents=True, exist_ok=True)
+            target.unlink(missing_ok=True)
+        try:
+            with target.open("ab") as sink:
+                at = sink.tell()
+                while data := os.pread(held.descriptor, _STEP_BYTES, at):
+                    sink.write(data)
+                    at += len(data)
+                sink.flush()
+                os.fsync(sink.fileno())
+        except OSError:
+            if is_new:  # half of a copy takes the room that others need
+                target.unlink(missing_ok=True)
+            raise
+        if is_new:
+            target.replace(copy)
+            _sync_folder(self._kept_in)
+            log.info("a log file has lost its name: its %d bytes are copied to %s", at, copy)
+
+    def _copy_of(self, tracked: TrackedFile) -> Path:
+        end = ".gz" if tracked.file.compressed else ""
+        return self._kept_in / f"{self._epoch}-{tracked.file.number}{end}"
+
+    def _relative(self, path: str) -> str:
+        """A path as the logs folder leads to it, which may itself be a link."""
+        folder = os.path.realpath(self._logs)
+        real = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
+        return os.path.relpath(real, folder)
+
+
+def kept_bytes(work: Path) -> int:
+    """How much disk the copies of a datacenter take."""
+    return sum(_size_of(path) for path in (work / KEPT_FOLDER).glob("*"))
+
+
+def _name_of(descriptor: int) -> str | None:
+    """The path of an open file, if it has one by which others can open it."""
+    try:
+        path, status = os.readlink(f"/proc/self/fd/{descriptor}"), os.fstat(descriptor)
+        now = os.stat(path, follow_symlinks=False)
+    except OSError:  # it was deleted, lies where nobody may look, or this system does not tell
+        return None
+    is_same = (now.st_dev, now.st_ino) == (status.st_dev, status.st_ino)
+    return path if is_same and is_text(path) else None
+
+
+def _size_of(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return -1
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
