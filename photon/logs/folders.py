@@ -6,20 +6,24 @@ Files of this machine grow, are renamed and replaced, and are known by what they
 
 from __future__ import annotations
 
+import itertools
 import os
+from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
 from pathlib import Path
 from typing import Protocol
 
-from photon.logs.discovery import FoundFile, Scan, scan, stat_file
+from photon.logs.discovery import FoundFile, Scan, is_text, scan, stat_file
 from photon.logs.files import LogFile, Stretches
 from photon.logs.news import News
 from photon.logs.rotation import may_be_rotated
 from photon.logs.source import Source, StoredBytes, open_bytes, open_source
 from photon.pipeline.location import Location
 from photon.pipeline.sections import LISTED_FOLDERS
+
+MOST_SEARCHED = 10_000  # files below the logs folder, some 20 ms, for one that is not in its folder
 
 
 class Watch(Protocol):
@@ -106,7 +110,7 @@ class LocalLogs:
         return open_source(self._folder / path, path.endswith(".gz"))
 
     def candidates(self, file: LogFile) -> Iterator[str]:
-        """There, else rotated within the folder (protocol D6).
+        """There, else rotated within the folder (protocol D6), else moved within the logs folder.
 
         First by its inode, then by names that a rotation may have given it, its own with `.gz` before others.
         """
@@ -116,10 +120,24 @@ class LocalLogs:
             with os.scandir(self._folder / folder) as entries:
                 inodes = {entry.name: entry.inode() for entry in entries if entry.name != name}
         except OSError:
-            return
+            inodes = {}
         yield from [folder + slash + other for other in inodes if inodes[other] == file.inode]
         rotated = [n for n in inodes if inodes[n] != file.inode and may_be_rotated(name, n)]
         yield from [folder + slash + n for n in sorted(rotated, key=lambda n: (n != name + ".gz", n))]
+        yield from (path for path in self.search(file) if path.rpartition("/")[0] != folder)
+
+    def search(self, file: LogFile) -> list[str]:
+        """Where a file may have been moved below the logs folder: by its inode, then by its name."""
+        same: list[str] = []
+        alike: list[str] = []
+        name = file.path.rpartition("/")[2]
+        for entry in itertools.islice(_entries_below(self._folder), MOST_SEARCHED):
+            path = os.path.relpath(entry.path, self._folder)
+            if entry.inode() == file.inode:
+                same.append(path)
+            elif may_be_rotated(name, entry.name):
+                alike.append(path)
+        return [*sorted(same), *sorted(alike)]
 
     def at_hand(self, found: Sequence[FoundFile]) -> Iterable[FoundFile]:
         return found
@@ -127,6 +145,23 @@ class LocalLogs:
     def read_in_place(self, wanted: Sequence[tuple[LogFile, Stretches]]) -> Iterator[list[bytes] | None]:
         folder = str(self._folder)
         return (_read_in_place(folder, file, stretches) for file, stretches in wanted)
+
+
+def _entries_below(folder: Path) -> Iterator[os.DirEntry[str]]:
+    """The files below a folder, those of upper folders first. Follows no links, and passes over what it may
+    not list.
+    """
+    folders = deque([os.fspath(folder)])
+    while folders:
+        try:
+            with os.scandir(folders.popleft()) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        folders.append(entry.path)
+                    elif entry.is_file(follow_symlinks=False) and is_text(entry.path):
+                        yield entry
+        except OSError:
+            continue
 
 
 class LocalWatch:
