@@ -18,11 +18,13 @@ from photon.errors import NOT_DONE, WRONG_USAGE
 
 if TYPE_CHECKING:
     from photon.pipeline.file import Pipeline
+    from photon.profile.findings import Question
     from photon.profile.guess import Answers, Guess
     from photon.profile.sample import Sample, Where
     from photon.profile.trial import SideSeen, Trial
 
 UNITS = click.Choice(["s", "ms", "us", "ns", "iso8601"])
+NOT_SURE = 1  # nothing was written, and a person has to say what nobody can tell from the logs
 SHOWN_REASONS = 3
 OUTPUT = "pipeline.yaml"
 
@@ -73,13 +75,12 @@ def init(
 
     Each is a folder, a file, or a glob in quotes. PRIMARY has what is waited for (queries, impressions),
     FOREIGN what names one of them (clicks, conversions). JSON lines, CSV and TSV are known, also gzipped.
-    Asks only on a terminal, and only where several answers are likely. Ends with 3, and writes nothing, if no
-    row of the sample would join and the key was not named.
+    Where it is not sure it asks; without a terminal it ends with 1, writes nothing, and names the option that
+    says it. Ends with 3, and writes nothing, if no row of the sample would join and the key was not named.
     """
     log_to_stderr()
     with expected_errors():
         from photon.pipeline.file import pipelines_beside
-        from photon.profile.guess import guess
         from photon.profile.proposal import logs_of, pipeline_text, proposed_name
         from photon.profile.sample import read_sample
         from photon.profile.trial import try_join
@@ -95,14 +96,11 @@ def init(
         if is_careful:
             _refuse_tables_of_another(output, _tables(output, before, folders))
         samples = read_sample("primary", places[0]), read_sample("foreign", places[1])
-        answers = _answers(said)
-        found = guess(*samples, answers)
-        found = _asked(found, samples, answers)
+        found, answers = _guess(samples, _answers(said))
         logs = logs_of(found, *samples, places)
-        trial = try_join(*samples, *logs)
         relative = {one: os.path.relpath(folder, output.absolute().parent) for one, folder in folders.items()}
         text = pipeline_text(name, relative, before, *logs)
-        _check(text, output)
+        trial = try_join(*samples, _loaded(text, output))
     is_empty = not trial.joined
     is_written = not dry_run and (not is_empty or answers.foreign_key is not None)
     if is_written:
@@ -111,7 +109,7 @@ def init(
     told = {
         "written": str(output) if is_written else None,
         "pipeline": text,
-        "unsure": [asdict(choice) for choice in found.unsure],
+        "findings": [asdict(finding) for finding in found.findings],
         "passed_over": [file for sample in samples for file in sample.passed_over],
         "trial": asdict(trial) | {"key_share": trial.key_share},
     }
@@ -232,34 +230,48 @@ def _refuse_tables_of_another(output: Path, tables: Iterable[Path]) -> None:
 def _answers(said: dict[str, Any]) -> Answers:
     from photon.profile.guess import Answers
 
-    for key in ("primary_id", "foreign_id", "foreign_key"):
-        said[key] = tuple(said[key].split(",")) if said[key] else None
-    return Answers(**said)
+    return Answers(**_as_columns(said))
 
 
-def _asked(found: Guess, samples: tuple[Sample, Sample], answers: Answers) -> Guess:
-    """The guess, after a person at a terminal was asked what is not sure."""
-    if not (found.unsure and sys.stdin.isatty() and sys.stderr.isatty()):
-        return found
-    from photon.profile.guess import guess
+def _guess(samples: tuple[Sample, Sample], answers: Answers) -> tuple[Guess, Answers]:
+    """What was found out, and the answers, after a person at a terminal was asked for what is not sure."""
+    from photon.profile.guess import Guess, guess
 
-    for choice in found.unsure:
-        options = click.Choice([choice.value, *choice.others])
-        value = click.prompt(choice.option, type=options, default=choice.value, err=True)
-        if choice.option == "--foreign-id":
-            answers = replace(answers, foreign_id=(value,))
-        elif " = " in value:
-            key, _, primary_id = value.partition(" = ")
-            answers = replace(answers, foreign_key=(key,), primary_id=(primary_id,))
-        elif choice.option == "--primary-time":
-            answers = replace(answers, primary_time=value)
-        else:
-            answers = replace(answers, foreign_time=value)
-    return guess(*samples, answers)
+    while not isinstance(found := guess(*samples, answers), Guess):
+        if not (sys.stdin.isatty() and sys.stderr.isatty()):
+            asked = "\n".join(f"not sure: {question}" for question in found)
+            passed_over = "".join(f"\npassed over: {file}" for each in samples for file in each.passed_over)
+            fail(asked + passed_over, NOT_SURE)
+        for question in found:
+            answers = _asked(question, answers)
+    return found, answers
 
 
-def _check(text: str, output: Path) -> None:
-    """Refuse a text that is no pipeline file, before anything is written."""
+def _asked(question: Question, answers: Answers) -> Answers:
+    """The answers with those of a person to one question."""
+    click.echo(f"{question.why}.", err=True)
+    for choice in question.choices:
+        click.echo(f"  likely: {question.said(choice)}", err=True)
+    likeliest = question.choices[0] if question.choices else (None,) * len(question.options)
+    said = {
+        option.removeprefix("--").replace("-", "_"): click.prompt(option, default=default, err=True)
+        for option, default in zip(question.options, likeliest, strict=True)
+    }
+    return replace(answers, **_as_columns(said))
+
+
+def _as_columns(said: dict[str, Any]) -> dict[str, Any]:
+    """Answers as options take them, with a list of columns for each id and key."""
+    return {
+        name: tuple(value.split(","))
+        if value and name in ("primary_id", "foreign_id", "foreign_key")
+        else value
+        for name, value in said.items()
+    }
+
+
+def _loaded(text: str, output: Path) -> Pipeline:
+    """The pipeline of a text that is not written yet; PipelineError where it is none."""
     import tempfile
 
     from photon.pipeline.file import load_pipeline
@@ -267,7 +279,7 @@ def _check(text: str, output: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / output.name
         path.write_text(text)
-        load_pipeline(path)
+        return load_pipeline(path)
 
 
 def _nothing_joins(trial: Trial, found: Guess) -> str:
@@ -284,7 +296,8 @@ def _nothing_joins(trial: Trial, found: Guess) -> str:
 def _report(
     text: str, found: Guess, samples: tuple[Sample, Sample], trial: Trial, written: Path | None
 ) -> str:
-    lines = [text, *_side("primary", trial.primary), *_side("foreign", trial.foreign)]
+    lines = [text, *map(str, found.findings), ""]
+    lines += [*_side("primary", trial.primary), *_side("foreign", trial.foreign)]
     lines += [f"PASSED OVER {file}" for sample in samples for file in sample.passed_over]
     whole = "" if trial.primary.is_whole else "; others may be in what was not read"
     lines += [
@@ -296,11 +309,6 @@ def _report(
     ]
     if trial.example:
         lines.append("a row: " + ", ".join(f"{k} {v!r}" for k, v in trial.example.items()))
-    for choice in found.unsure:
-        others = ", ".join(choice.others)
-        lines.append(
-            f"NOT SURE: {choice.value} was taken, likely too: {others}. {choice.option} says otherwise"
-        )
     if written:
         lines += ["", f"{written} is written. Next: photon join {written} --complete"]
     return "\n".join(lines)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from pathlib import Path
 
 from photon.pipeline.sections import ForeignLog, Log, PrimaryLog
 from photon.pipeline.values import PIPELINE_NAME
+from photon.profile.column_types import column_types
 from photon.profile.guess import Guess
-from photon.profile.sample import MAGIC, Sample, Where
+from photon.profile.sample import Sample, Where, word_of
 
 TABLES_AND_STATE = ("lake", "state")  # a datacenter's folders, by their keys
 DEFAULT_NAME = "joined"
@@ -20,15 +20,9 @@ _WORDS_OF_YAML = {"y", "n", "yes", "no", "on", "off", "true", "false", "null"}
 
 def proposed_name(primary: str, foreign: str) -> str:
     """A pipeline's name by its two logs, such as `queries_clicks`; `joined` where these are no two words."""
-    words = [_word_of(place) for place in (primary, foreign)]
+    words = [word_of(place) for place in (primary, foreign)]
     name = "_".join(words)
     return name if words[0] != words[1] and all(words) and re.match(PIPELINE_NAME, name) else DEFAULT_NAME
-
-
-def _word_of(place: str) -> str:
-    """The last part of a folder, file or glob that has no wildcard, in small letters, without endings."""
-    plain = [part for part in Path(place).parts if not MAGIC.search(part)]
-    return re.sub("[^a-z0-9]+", "_", plain[-1].partition(".")[0].lower()).strip("_") if plain else ""
 
 
 def logs_of(
@@ -42,6 +36,7 @@ def logs_of(
             id=guess.primary_id,
             time=guess.primary_time,
             time_unit=guess.primary_unit,
+            columns=column_types(primary),
         ),
         ForeignLog(
             files=places[1].glob,
@@ -50,6 +45,7 @@ def logs_of(
             key=guess.foreign_key,
             time=guess.foreign_time,
             time_unit=guess.foreign_unit,
+            columns=column_types(foreign),
         ),
     )
 
@@ -79,7 +75,11 @@ def _section(log: Log) -> list[str]:
     lines = [f"  files: {json.dumps(log.files)}", f"  format: {log.format}", f"  id: {_names(log.id)}"]
     if isinstance(log, ForeignLog):
         lines.append(f"  key: {_names(log.key)}")
-    return [*lines, f"  time: {_text(log.time)}", f"  time_unit: {log.time_unit}"]
+    lines += [f"  time: {_text(log.time)}", f"  time_unit: {log.time_unit}"]
+    if log.columns:
+        lines.append("  columns:  # the others are text")
+        lines += [f"    {_text(name)}: {kind}" for name, kind in log.columns.items()]
+    return lines
 
 
 def _folders(datacenter: str, logs: str, before: str) -> str:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Container, Iterable, Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from photon.errors import WrongUsage
 from photon.logs.columns import ONE_NAME_EACH
@@ -21,18 +25,26 @@ from photon.logs.json_lines import decode_record
 from photon.logs.lines import split_lines
 from photon.logs.odd_files import LOOKED_AT_BYTES, Odd, no_json_lines, no_text
 from photon.logs.parse import parse_combined
-from photon.logs.source import Head, head_of, open_source
+from photon.logs.source import Head, Source, head_of, open_source
 from photon.pipeline.sections import PrimaryLog
 from photon.pipeline.values import Format
 
 SAMPLE_FILES, SAMPLE_BYTES = 16, 16 * 2**20  # of each side
 LINE_LIMIT_BYTES = 2**20
+# Of a longer file: so much of its share is read from its beginning, the rest from its middle and its end.
+_SHARE_OF_BEGINNING = 0.5
+# How long a gzip file is nobody knows. Pieces of it are looked for at these multiples of its share: the
+# farthest costs the decompression of 256 MiB at most, a second or two.
+_GZIP_PLACES = (16, 4, 1)
 _LINES_FOR_FORMAT = 20
-_LINES_FOR_NAMES = 200  # of a file of JSON lines: their keys are its columns
 OTHER_TEXT = "docs/formats-and-adapters.md#text-of-another-kind says how to make one of these of it"
 _DEEPEST = 4  # objects within each other; what is deeper is no id that anybody would find
 _SHOWN = 80
 MAGIC = re.compile(r"[*?\[]")
+JsonType = Literal["text", "integer", "decimal", "boolean", "structure"]
+_JSON_TYPES: dict[type, JsonType] = {
+    str: "text", int: "integer", float: "decimal", bool: "boolean", list: "structure", dict: "structure",
+}  # fmt: skip
 
 
 class CannotPropose(WrongUsage):
@@ -48,11 +60,19 @@ class Where:
 
 
 @dataclass(frozen=True, slots=True)
+class Piece:
+    """Some lines of a file that follow each other."""
+
+    start_bytes: int
+    data: bytes  # whole lines
+
+
+@dataclass(frozen=True, slots=True)
 class SampledFile:
-    """The first lines of one file."""
+    """Lines of one file, past any header: from its beginning, and of a long one from elsewhere too."""
 
     file: LogFile
-    data: bytes  # whole lines, past any header
+    pieces: tuple[Piece, ...]
     is_whole: bool
 
 
@@ -61,10 +81,14 @@ class Sample:
     """What was read of one side."""
 
     side: Side
+    name: str  # a word for the log: that of its folder or file
     format: Format
     files_found: int
     files: tuple[SampledFile, ...]
-    columns: dict[str, pa.Array]  # text; null where a line has none, or where it is empty
+    # Text by record, null where it has none or an empty one. A record that was logged twice counts once.
+    columns: dict[str, pa.Array]
+    json_types: Mapping[str, frozenset[JsonType]]  # of the values of each column of JSON lines, but null
+    outermost: tuple[str, ...]  # the columns that rows have: those that lie in no object
     passed_over: tuple[str, ...]  # files that could not be read, columns that could not be told apart; why
 
     @property
@@ -108,21 +132,20 @@ def read_sample(side: Side, where: Where, sample_bytes: int = SAMPLE_BYTES) -> S
         found[i * len(found) // min(len(found), SAMPLE_FILES)] for i in range(min(len(found), SAMPLE_FILES))
     ]
     each_bytes = max(2**16, sample_bytes // len(chosen))
-    heads, passed_over = list[tuple[FoundFile, bytes, bool]](), list[str]()
+    heads, passed_over = list[tuple[FoundFile, list[Piece], bool]](), list[str]()
     for file in chosen:
         try:
             with open_source(where.logs / file.path, file.compressed) as source:
-                data = source.read(0, each_bytes)
-            heads.append((file, data, len(data) < each_bytes))
+                heads.append((file, *_pieces_of(source, file, each_bytes)))
         except (NotClosedYet, CorruptGzip) as error:
             passed_over.append(f"{file.path}: {str(error) or 'a gzip file that ends early'}")
         except OSError as error:
             passed_over.append(f"{file.path}: {reason_of(error)}")
-    heads = [each for each in heads if each[1].strip()]
+    heads = [each for each in heads if each[1][0].data.strip()]
     if not heads:
         why = "; ".join(passed_over) or "all of them are empty"
         raise CannotPropose(f"{side}: none of the {len(found)} files of {_shown(where)} can be used: {why}")
-    form = _one_format(side, where, {file.path: format_of(data) for file, data, _ in heads})
+    form = _one_format(side, where, {file.path: format_of(pieces[0].data) for file, pieces, _ in heads})
     files = [_sampled(number, side, *head, form) for number, head in enumerate(heads)]
     used = tuple(file for file in files if file is not None)
     if not used:
@@ -132,8 +155,38 @@ def read_sample(side: Side, where: Where, sample_bytes: int = SAMPLE_BYTES) -> S
         f"{path}: several of its columns are called {name!r}; {ONE_NAME_EACH}"
         for name, path in repeated.items()
     ]
-    columns = _columns(used, form, repeated)
-    return Sample(side, form, len(found), used, columns, tuple(passed_over))
+    names = _Names.of(used, form)
+    columns = _columns(used, form, [name for name in names.all if name and name not in repeated])
+    return Sample(
+        side, word_of(where.glob), form, len(found), used, columns,
+        {name: frozenset(seen) for name, seen in names.json_types.items()},
+        tuple(name for name in names.outermost if name in columns), tuple(passed_over),
+    )  # fmt: skip
+
+
+def word_of(place: str) -> str:
+    """The last part of a folder, file or glob that has no wildcard, in small letters, without endings."""
+    plain = [part for part in Path(place).parts if not MAGIC.search(part)]
+    return re.sub("[^a-z0-9]+", "_", plain[-1].partition(".")[0].lower()).strip("_") if plain else ""
+
+
+def _pieces_of(source: Source, file: FoundFile, most_bytes: int) -> tuple[list[Piece], bool]:
+    """The beginning of a file, and pieces from elsewhere if it is longer; whether they are all of it."""
+    data = source.read(0, most_bytes)
+    if len(data) < most_bytes:
+        return [Piece(0, data)], True
+    first = Piece(0, data[: int(most_bytes * _SHARE_OF_BEGINNING)])
+    each_bytes = (most_bytes - len(first.data)) // 2
+    if file.compressed:
+        places = [most_bytes * times for times in _GZIP_PLACES]
+    else:
+        middle_bytes, end_bytes = file.size_bytes // 2, file.size_bytes - each_bytes
+        places = [max(middle_bytes, len(first.data)), max(end_bytes, middle_bytes + each_bytes)]
+    others = list[Piece]()
+    for place in places:
+        if len(others) < 2 and (data := source.read(place, each_bytes)):
+            others.append(Piece(place, data))
+    return [first, *sorted(others, key=lambda piece: piece.start_bytes)], False
 
 
 def _shown(where: Where) -> str:
@@ -242,33 +295,71 @@ def _is_record(line: bytes) -> bool:
 
 
 def _sampled(
-    number: int, side: Side, found: FoundFile, data: bytes, is_whole: bool, form: Format
+    number: int, side: Side, found: FoundFile, pieces: Sequence[Piece], is_whole: bool, form: Format
 ) -> SampledFile | None:
-    head = head_of(data, plain_dialect(form), LINE_LIMIT_BYTES, final=True)
+    head = head_of(pieces[0].data, plain_dialect(form), LINE_LIMIT_BYTES, final=True)
     if not isinstance(head, Head):
         return None
-    records = data[head.header_bytes :]
-    if not is_whole:
-        records = records[: records.rfind(b"\n") + 1]
     file = LogFile(
         number, side, found.path, found.inode, found.compressed,
         head.header, head.header_bytes, head.head_bytes, head.head_hash,
     )  # fmt: skip
-    return SampledFile(file, records, is_whole)
+    first = Piece(head.header_bytes, pieces[0].data[head.header_bytes :])
+    if is_whole:
+        return SampledFile(file, (first,), is_whole)
+    begun = [first, *(_from_next_line(each) for each in pieces[1:])]
+    whole = [Piece(each.start_bytes, each.data[: each.data.rfind(b"\n") + 1]) for each in begun]
+    return SampledFile(file, tuple(whole), is_whole)
 
 
-def _columns(files: Sequence[SampledFile], form: Format, left_out: Container[str]) -> dict[str, pa.Array]:
-    """The columns of all files by name; of JSON objects within a line what is in them, as `a.b`."""
-    names: dict[str, None] = {}
-    for each in files:
-        if form == "jsonl":
-            for record in _some_records(each.data):
-                names.update(dict.fromkeys(_names_in(record)))
-        else:
-            names.update(dict.fromkeys(_header_names(each.file.header, form)))
-    wanted = [name for name in names if name and name not in left_out]
-    parts = [_texts(each, form, wanted) for each in files] if wanted else []
-    return {name: pa.concat_arrays([part[i] for part in parts]) for i, name in enumerate(wanted)}
+def _from_next_line(piece: Piece) -> Piece:
+    start = piece.data.find(b"\n") + 1
+    return Piece(piece.start_bytes + start, piece.data[start:])
+
+
+@dataclass(slots=True)
+class _Names:
+    """The columns of some files; of JSON objects within a line what is in them, as `a.b`."""
+
+    all: dict[str, None] = field(default_factory=dict)
+    outermost: dict[str, None] = field(default_factory=dict)
+    json_types: dict[str, set[JsonType]] = field(default_factory=lambda: defaultdict(set))
+
+    @classmethod
+    def of(cls, files: Sequence[SampledFile], form: Format) -> _Names:
+        found = cls()
+        for each in files:
+            if form != "jsonl":
+                found.outermost.update(dict.fromkeys(_header_names(each.file.header, form)))
+                found.all.update(found.outermost)
+                continue
+            for record in _records(each):
+                found.outermost.update(dict.fromkeys(record))
+                for name, value in _values_in(record):
+                    found.all.setdefault(name)
+                    if value is not None:
+                        found.json_types[name].add(_JSON_TYPES[type(value)])
+        return found
+
+
+def _columns(files: Sequence[SampledFile], form: Format, names: Sequence[str]) -> dict[str, pa.Array]:
+    """The columns of all files by name."""
+    if not names:
+        return {}
+    parts = [_texts(each, form, names) for each in files]
+    joined = [pa.concat_arrays([part[i] for part in parts]) for i in range(len(names) + 1)]
+    table = pa.table(joined, ["", *names])
+    table = table.take(_first_records(table))
+    return {name: table[name].combine_chunks() for name in names}
+
+
+def _first_records(table: pa.Table) -> pa.Array:
+    """The rows of lines that hold something, each line once; `table` has the lines first."""
+    is_empty = table.columns[1].is_null()
+    for column in table.columns[2:]:
+        is_empty = pc.and_(is_empty, column.is_null())
+    rows = pa.table({"line": table.columns[0], "row": np.arange(len(table))}).filter(pc.invert(is_empty))
+    return rows.group_by("line").aggregate([("row", "min")])["row_min"].combine_chunks().sort()
 
 
 def _repeated(files: Sequence[SampledFile], form: Format) -> dict[str, str]:
@@ -280,16 +371,16 @@ def _repeated(files: Sequence[SampledFile], form: Format) -> dict[str, str]:
     return repeated
 
 
-def _names_in(record: dict[str, object], outer: str = "", depth: int = 0) -> Iterable[str]:
+def _values_in(record: dict[str, object], outer: str = "", depth: int = 0) -> Iterator[tuple[str, object]]:
     for name, value in record.items():
         if isinstance(value, dict) and depth < _DEEPEST:
-            yield from _names_in(value, f"{outer}{name}.", depth + 1)
+            yield from _values_in(value, f"{outer}{name}.", depth + 1)
         else:
-            yield outer + name
+            yield outer + name, value
 
 
-def _some_records(data: bytes) -> Iterable[dict[str, object]]:
-    for line in data.split(b"\n")[:_LINES_FOR_NAMES]:
+def _records(sampled: SampledFile) -> Iterable[dict[str, object]]:
+    for line in (line for piece in sampled.pieces for line in piece.data.split(b"\n")):
         try:
             record = json.loads(line)
         except ValueError:  # a dead letter to be; the trial counts it
@@ -299,5 +390,9 @@ def _some_records(data: bytes) -> Iterable[dict[str, object]]:
 
 
 def _texts(sampled: SampledFile, form: Format, names: Sequence[str]) -> list[pa.Array]:
+    """The lines of a file, but for repeated headers, and some columns of them."""
     log = PrimaryLog(files="*", format=form, id=(names[0],), time=names[0])
-    return parse_combined(split_lines(sampled.data).raws, sampled.file, log, *[[name] for name in names])
+    raws = split_lines(b"".join(piece.data for piece in sampled.pieces)).raws
+    if sampled.file.header:
+        raws = raws.filter(pc.not_equal(raws, sampled.file.header))
+    return [raws, *parse_combined(raws, sampled.file, log, *[[name] for name in names])]

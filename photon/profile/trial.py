@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from photon.logs.columns import parse_columns
+from photon.join.adapting import RawRecords, adapt_pairs, adapter_of
+from photon.join.records import raw_records
 from photon.logs.files import ByteRange
 from photon.logs.parse import read_events
+from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import ForeignLog, Limits, PrimaryLog
 from photon.profile.sample import Sample
+from photon.storage.columns import TABLE_COLUMNS
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +44,7 @@ class Trial:
     joined: int
     without_key: int
     without_primary: int  # in the sample; it may be in what was not read
-    example: dict[str, str | None] | None
+    example: dict[str, Any] | None  # the columns of a row beside Photon's own, as the table will have them
     unmatched_keys: tuple[str, ...]  # some of them
 
     @property
@@ -49,10 +53,10 @@ class Trial:
         return self.joined / max(1, self.joined + self.without_primary)
 
 
-def try_join(primary: Sample, foreign: Sample, primary_log: PrimaryLog, foreign_log: ForeignLog) -> Trial:
+def try_join(primary: Sample, foreign: Sample, pipeline: Pipeline) -> Trial:
     """Join the samples as the pipeline would, each foreign id once."""
-    primaries, primary_seen = _read(primary, primary_log)
-    foreigns, foreign_seen = _read(foreign, foreign_log)
+    primaries, primary_seen = _read(primary, pipeline.primary)
+    foreigns, foreign_seen = _read(foreign, pipeline.foreign)
     first = foreigns.take(_first_of_each(foreigns["_id"]))
     keyed = first.filter(pc.is_valid(first["_key"]))
     at = pc.index_in(keyed["_key"], primaries["_id"])
@@ -61,9 +65,7 @@ def try_join(primary: Sample, foreign: Sample, primary_log: PrimaryLog, foreign_
     example = None
     if len(joined):
         partner = primaries.slice(at.drop_null()[0].as_py(), 1)
-        row = _values(foreign, foreign_log, joined.slice(0, 1))
-        row |= {primary_log.prefix + k: v for k, v in _values(primary, primary_log, partner).items()}
-        example = row
+        example = _row(_raw_record(foreign, joined), _raw_record(primary, partner), pipeline)
     return Trial(
         primary_seen,
         foreign_seen,
@@ -78,10 +80,9 @@ def try_join(primary: Sample, foreign: Sample, primary_log: PrimaryLog, foreign_
 def _read(sample: Sample, log: PrimaryLog | ForeignLog) -> tuple[pa.Table, SideSeen]:
     tables, reasons = list[pa.Table](), Counter[str]()
     inversions, latest_us = 0, 0
-    for each in sample.files:
-        start = each.file.header_bytes
-        where = ByteRange(each.file.number, start, start + len(each.data), 0, 0)
-        parsed = read_events(each.data, each.file, where, log, Limits())
+    for file, piece in ((each.file, piece) for each in sample.files for piece in each.pieces):
+        where = ByteRange(file.number, piece.start_bytes, piece.start_bytes + len(piece.data), 0, 0)
+        parsed = read_events(piece.data, file, where, log, Limits())
         tables.append(parsed.events)
         reasons.update(_kind(reason) for reason in parsed.dead_letters["reason"].to_pylist())
         times_us = parsed.events["_time_us"].to_numpy()
@@ -113,7 +114,15 @@ def _first_of_each(ids: pa.ChunkedArray) -> pa.Array:
     return rows.group_by("id").aggregate([("row", "min")])["row_min"].sort()
 
 
-def _values(sample: Sample, log: PrimaryLog | ForeignLog, event: pa.Table) -> dict[str, str | None]:
-    (file,) = (each.file for each in sample.files if each.file.number == event["_file"][0].as_py())
-    table = parse_columns(event["_raw"].combine_chunks(), file.header, log, Limits()).table
-    return {name: values[0] for name, values in table.to_pydict().items()}
+def _raw_record(sample: Sample, events: pa.Table) -> RawRecords:
+    """The first of some events, as its file has it."""
+    first = events.slice(0, 1)
+    files = {each.file.number: each.file for each in sample.files}
+    return raw_records(first["_raw"].combine_chunks(), first["_file"].to_numpy(), files)
+
+
+def _row(foreign: RawRecords, primary: RawRecords, pipeline: Pipeline) -> dict[str, Any] | None:
+    """The row of a pair, made as a join makes it."""
+    adapter, new_table = adapter_of(pipeline), TABLE_COLUMNS["joined_events"]
+    rows = adapt_pairs(adapter, foreign, primary, pipeline, new_table).table.to_pylist()
+    return rows[0] if rows else None

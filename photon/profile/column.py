@@ -1,0 +1,193 @@
+"""What the values of a column look like: numbers, times, and why they can be no ids. Pure decisions."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections import Counter
+from dataclasses import dataclass
+from typing import Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from photon.logs.times import parse_times
+from photon.pipeline.values import TimeUnit
+
+Kind = Literal["empty", "boolean", "integer", "decimal", "structure", "text"]
+
+MOST_LOOKED_AT = 1_000  # values of a column, spread over all, to tell whether they are times or a count
+LEAST_TIMES = 0.9  # of the values of a time column
+# Ports, counts of 16 bits and of some places: they wrap, or begin anew, within the life of a log.
+SMALL_INTEGER = 10**6
+LARGE_DIGITS = 16  # an integer of as many can only be made to differ from all others, or be a time
+LEAST_FILLED = 0.9  # of the values of an id: a line without one becomes a dead letter
+_MOST = 0.5  # the share of values from which on all are taken for what these look like
+
+# Numbers of these many digits before the point are times between 1973 and 2286 in that unit.
+_UNIT_OF_DIGITS: dict[int, TimeUnit] = {
+    9: "s", 10: "s", 12: "ms", 13: "ms", 15: "us", 16: "us", 18: "ns", 19: "ns",
+}  # fmt: skip
+_INTEGER = r"^-?\d+$"
+_NUMBER = r"^[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$"
+_BOOLEAN = r"^(?i:true|false)$"
+_STRUCTURE = r"^(\[.*\]|\{.*\})$"
+# Values of these forms differ by their making.
+_MADE_TO_DIFFER = {
+    "UUIDs": r"^\{?[0-9a-fA-F]{8}-([0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\}?$",
+    "ULIDs": r"^[0-7][0-9A-HJKMNP-TV-Za-hjkmnp-tv-z]{25}$",
+    "long hexadecimal texts": r"^(0x)?[0-9a-fA-F]{16,}$",
+}
+_NO_IDS = {
+    "durations": (
+        r"^(\d+(\.\d+)?(ns|us|µs|ms|s|sec|m|min|h)|\d{1,3}:\d\d(:\d\d)?(\.\d+)?|P(\d+D)?(T[\d.HMS]+)?)$"
+    ),
+    "file names, paths or addresses": (
+        r"^([~.]?[/\\]|[A-Za-z]:\\)|://|^[^@/]*[^@/.]\.[A-Za-z][A-Za-z0-9]{0,4}$"
+    ),
+    "network addresses": r"^(\d{1,3}(\.\d{1,3}){3}(:\d+)?(/\d+)?|[0-9a-fA-F]{0,4}(:[0-9a-fA-F]{0,4}){2,7})$",
+    "versions": r"^v?\d+(\.\d+){2,}$",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a sample, of which each record that was logged several times counts once."""
+
+    name: str
+    kind: Kind
+    values: pa.Array  # text; null where a record has none
+    count: int  # of the values that are no null
+    different: pa.Array  # the values without nulls, each once
+    is_count: bool  # nearly each value is the one before it, plus 1
+    units: Counter[str]  # how many of the values looked at are times, by unit
+    looked_at: int
+    form: str | None  # what its values look like, if they are made to differ
+    why_no_id: str | None  # what its values look like, if no id does
+
+    @property
+    def filled(self) -> float:
+        """The share of the records that have a value."""
+        return self.count / max(1, len(self.values))
+
+    @property
+    def distinct(self) -> float:
+        """The share of different values among those that are there."""
+        return len(self.different) / max(1, self.count)
+
+    @property
+    def is_unique(self) -> bool:
+        """Whether nearly each record has a value, and no other record has it."""
+        return self.filled >= LEAST_FILLED and len(self.different) == self.count
+
+    @property
+    def unit(self) -> TimeUnit | None:
+        """The unit in which its values are times."""
+        if not self.units:
+            return None
+        unit, count = self.units.most_common(1)[0]
+        return unit if count >= LEAST_TIMES * self.looked_at else None  # type: ignore[return-value]
+
+
+def column_of(name: str, values: pa.Array, json_types: frozenset[str] = frozenset()) -> Column:
+    """What the values of a column look like; `json_types`: which types they have in JSON lines."""
+    some = values.drop_null()
+    different = pc.unique(some)
+    looked_at = some.take(pa.array(_spread(len(some))))
+    kind = _kind(some, json_types)
+    form = _form(different, kind)
+    is_count = _is_count(some[:MOST_LOOKED_AT].to_pylist())
+    return Column(
+        name, kind, values, len(some), different, is_count, _units(looked_at, kind), len(looked_at),
+        form, None if form else _why_no_id(different, kind),
+    )  # fmt: skip
+
+
+def _spread(count: int) -> list[int]:
+    most = min(count, MOST_LOOKED_AT)
+    return [row * count // most for row in range(most)]
+
+
+def _kind(some: pa.Array, json_types: frozenset[str]) -> Kind:
+    if not len(some):
+        return "empty"
+    if "structure" in json_types or _share(some, _STRUCTURE) >= _MOST:
+        return "structure"
+    if json_types == {"boolean"} or _share(some, _BOOLEAN) == 1:
+        return "boolean"
+    if "decimal" in json_types and not json_types & {"text", "boolean"}:
+        return "decimal"
+    if _share(some, _INTEGER) == 1:
+        return "integer"
+    return "decimal" if _share(some, _NUMBER) == 1 else "text"
+
+
+def _form(different: pa.Array, kind: Kind) -> str | None:
+    if kind == "integer" and _share(different, rf"^-?\d{{{LARGE_DIGITS},}}$") == 1:
+        return f"integers of {LARGE_DIGITS} digits or more"
+    if kind != "text":
+        return None
+    return next((form for form, pattern in _MADE_TO_DIFFER.items() if _share(different, pattern) == 1), None)
+
+
+def _why_no_id(different: pa.Array, kind: Kind) -> str | None:
+    if kind == "integer":
+        # Text of up to 18 digits is within 64 bits; longer ones are not small.
+        small = pc.match_substring_regex(different, rf"^-?0*\d{{1,{len(str(SMALL_INTEGER)) - 1}}}$")
+        return "small integers" if pc.all(small).as_py() else None
+    if kind != "text":
+        return {"empty": "no values", "structure": "arrays or objects", "decimal": "decimal numbers"}.get(
+            kind, "true and false"
+        )
+    if _share(different, r"\s") > 0:
+        return "texts with blanks"
+    return next((form for form, pattern in _NO_IDS.items() if _share(different, pattern) >= _MOST), None)
+
+
+def _share(texts: pa.Array, pattern: str) -> float:
+    """The share of texts in which the pattern is found."""
+    return float(pc.mean(pc.match_substring_regex(texts, pattern).cast(pa.int8())).as_py() or 0)
+
+
+def _is_count(texts: list[str]) -> bool:
+    numbers = [int(text) for text in texts if text.isascii() and text.isdigit() and len(text) < 19]
+    steps = sum(after - before == 1 for before, after in itertools.pairwise(numbers))
+    return len(numbers) > 1 and steps >= LEAST_TIMES * (len(texts) - 1)
+
+
+def _units(texts: pa.Array, kind: Kind) -> Counter[str]:
+    """The units in which the values are times of our days."""
+    units: Counter[str] = Counter()
+    for text in texts.to_pylist():
+        number = re.fullmatch(r"(\d+)(\.\d*)?", text)
+        if number and (unit := _UNIT_OF_DIGITS.get(len(number[1]))):
+            units[unit] += 1
+    if not units and kind == "text":  # seven or eight digits may be a date, and mostly are none
+        iso = len(texts) - parse_times(texts, "iso8601").null_count
+        units += Counter(iso8601=iso)
+    return units
+
+
+def units_seen(column: Column) -> str:
+    """How many values are times of which unit; else what the values are."""
+    if column.units.total():
+        return ", ".join(
+            f"{n:,} of {column.looked_at:,} values in {unit}" for unit, n in column.units.items()
+        )
+    if not len(column.different):
+        return "empty"
+    return f"its values are no times, such as {column.different[0].as_py()!r}"
+
+
+def described(columns: dict[str, Column]) -> str:
+    """What each column is like, in a few words."""
+    return ", ".join(f"{column.name} ({_like(column)})" for column in columns.values()) or "no column"
+
+
+def _like(column: Column) -> str:
+    if column.kind == "empty":
+        return "empty"
+    if column.units.total() >= LEAST_TIMES * column.looked_at:
+        return "times in " + " and ".join(column.units)
+    like = [f"{column.distinct:.0%} distinct", column.form or column.why_no_id]
+    return ", ".join(filter(None, like)) + (", a count" if column.is_count else "")

@@ -1,0 +1,73 @@
+"""Which column says when an event was, and in which unit. Pure decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+from dataclasses import dataclass
+
+from photon.logs.files import Side
+from photon.pipeline.values import TimeUnit
+from photon.profile.column import Column, described, units_seen
+from photon.profile.findings import Finding, Question
+from photon.profile.names import id_name, is_time_name, is_time_of_event, is_time_of_others
+
+NEAR = 0.1  # two columns whose scores differ by less are both likely
+UNITS_OF_NUMBERS: tuple[TimeUnit, ...] = ("s", "ms", "us", "ns")
+
+
+@dataclass(frozen=True, slots=True)
+class EventTime:
+    """The column that is the time of a side's events, and its unit."""
+
+    column: str
+    unit: TimeUnit
+    finding: Finding
+
+
+def event_time(
+    side: Side, columns: Mapping[str, Column], said: str | None, unit: TimeUnit | None, ids: Container[str]
+) -> EventTime | Question:
+    """The time of a side's events, and its unit. `ids`: columns that are ids or keys: times only by name."""
+    if said is not None:
+        return _with_unit(side, columns[said], unit)
+    options = (f"--{side}-time",)
+    scored = sorted(
+        (-_score(column), column.name)
+        for column in columns.values()
+        if column.unit and column.filled and (column.name not in ids or is_time_name(column.name))
+    )
+    if not scored:
+        expected = "ISO 8601, or seconds, ms, us or ns since 1970"
+        why = f"{side}: no column looks like a time: {described(dict(columns))}. Expected {expected}"
+        return Question(options, why)
+    near = [name for score, name in scored if score - scored[0][0] < NEAR]
+    if len(near) > 1:
+        return Question(options, f"{side}: several columns are times", tuple((name,) for name in near))
+    return _with_unit(side, columns[near[0]], unit)
+
+
+def _with_unit(side: Side, column: Column, unit: TimeUnit | None) -> EventTime | Question:
+    name, seen = column.name, units_seen(column)
+    found = unit or column.unit
+    if found is not None:
+        why = "the unit is as you said" if unit else f"its values are times in {found}"
+        return EventTime(name, found, Finding(f"{side} time", (name,), "sure", why))
+    if column.kind not in ("integer", "decimal"):  # a unit makes no time of other text
+        why = f"{side}: {name!r} can't be the time: {seen}. Name another column"
+        return Question((f"--{side}-time",), why)
+    why = (
+        f"{side}: the unit of {name!r} is not clear: {seen}. "
+        "Lines of another unit become dead letters or times of other years"
+    )
+    return Question((f"--{side}-unit",), why, tuple((each,) for each in UNITS_OF_NUMBERS))
+
+
+def _score(column: Column) -> float:
+    name = column.name
+    return (
+        column.filled
+        + 0.3 * is_time_name(name)
+        + 0.3 * is_time_of_event(name)
+        - 0.5 * is_time_of_others(name)
+        - 0.5 * (id_name(name, frozenset()) is not None)
+    )

@@ -1,0 +1,38 @@
+"""What was found out about two logs and how sure it is, and what only a person can tell."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Sureness = Literal["sure", "likely"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Columns that are proposed."""
+
+    what: str  # such as foreign id
+    columns: tuple[str, ...]
+    sure: Sureness
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.what}: {', '.join(self.columns)} ({self.sure}: {self.why})"
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a person has to say: nothing that was seen tells it."""
+
+    options: tuple[str, ...]  # that say it together, such as --foreign-id
+    why: str
+    choices: tuple[tuple[str, ...], ...] = ()  # likely answers: a value for each option
+
+    def __str__(self) -> str:
+        likely = " or ".join(map(self.said, self.choices))
+        return f"{self.why}: say {likely or self.said(('COLUMN',) * len(self.options))}"
+
+    def said(self, answers: tuple[str, ...]) -> str:
+        """The options with answers, as they can be typed."""
+        return " ".join(f"{option} {answer}" for option, answer in zip(self.options, answers, strict=True))

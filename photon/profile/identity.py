@@ -1,0 +1,190 @@
+"""Which column is a foreign event's own id: one that is unique and looks like one, else a question.
+
+A wrong id drops events without a word: two records that share it count as one event. So nothing is proposed
+that other columns, or a longer log, might prove wrong. Pure decisions.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from photon.profile.column import Column
+from photon.profile.findings import Finding, Question, Sureness
+from photon.profile.names import id_name, is_word_of_log
+
+# Among fewer records a column may be unique by chance. One that is called like the event's own id needs two.
+LEAST_RECORDS, LEAST_RECORDS_OF_OWN = 20, 2
+RECORDS_TO_BE_SURE = 100
+MOST_COLUMNS_OF_AN_ID = 3
+LEAST_STEPS = 10  # of a count within each host or session that does not begin in the sample
+LEAST_IN_ORDER = 0.9  # of the steps of such a count are 1, and of such counts begin with one number
+_COMBINED = 12  # columns at most of which combinations are tried: the likeliest ones
+_SHOWN = 4
+
+
+def foreign_id(
+    columns: Mapping[str, Column], key: Sequence[str], log: frozenset[str], of_primary: frozenset[str]
+) -> Finding | Question:
+    """The id of foreign events. `log`: what one record of it is called. `of_primary`: columns that are not
+    the foreign event's own, for the primary log has them with the same values.
+    """
+    records = max((len(column.values) for column in columns.values()), default=0)
+    free = [c for c in columns.values() if c.name not in key and c.name not in of_primary]
+    unique = [c for c in free if c.is_unique and c.why_no_id is None and not _is_a_time(c)]
+    own = [c for c in unique if _is_own(c, log)]
+    others = [c for c in unique if id_name(c.name, log) == "other"]
+    made = [c for c in unique if c.form and id_name(c.name, log) is None]
+    if own and records >= LEAST_RECORDS_OF_OWN:
+        return _found(own[0], records, "its name says so")
+    likely = others or made
+    if len(likely) == 1 and records >= LEAST_RECORDS:
+        why = "its name is that of an id" if others else "no other column looks like one"
+        return _found(likely[0], records, why)
+    if not likely and (combined := _counted_within(columns, key, log)):
+        return combined
+    choices = _choices(likely, unique, columns, key)
+    said = tuple((",".join(names),) for names in choices)
+    return Question(("--foreign-id",), f"foreign: {_why(columns, unique, key, records)}", said)
+
+
+def _is_own(column: Column, log: frozenset[str]) -> bool:
+    """Whether its name is that of its log's own id; what is called `click` only if it is no word."""
+    if id_name(column.name, log) == "own":
+        return True
+    has_digits = pc.all(pc.match_substring_regex(column.different, r"\d")).as_py()
+    return is_word_of_log(column.name, log) and bool(has_digits)
+
+
+def _is_a_time(column: Column) -> bool:
+    """Whether its values are times; integers as long as times are ids if they are called so."""
+    return column.unit is not None and (column.unit == "iso8601" or id_name(column.name, frozenset()) is None)
+
+
+def _found(column: Column, records: int, why: str) -> Finding:
+    is_sure = records >= RECORDS_TO_BE_SURE and (column.form is not None or column.kind == "text")
+    sure: Sureness = "sure" if is_sure else "likely"
+    form = f" and are {column.form}" if column.form else ""
+    few = "" if records >= RECORDS_TO_BE_SURE else ", of few records"
+    return Finding("foreign id", (column.name,), sure, f"all {records:,} values differ{form}; {why}{few}")
+
+
+# -- an id of several columns: a number that counts the events of each host, session or connection
+
+
+def _counted_within(columns: Mapping[str, Column], key: Sequence[str], log: frozenset[str]) -> Finding | None:
+    for names in _groupings(columns, key, log):
+        for count in columns.values():
+            if count.kind != "integer" or count.name in names or count.is_unique or count.values.null_count:
+                continue
+            if why := _counts(columns, names, count):
+                return Finding("foreign id", (*names, count.name), "likely", why)
+    return None
+
+
+def _groupings(
+    columns: Mapping[str, Column], key: Sequence[str], log: frozenset[str]
+) -> Iterator[tuple[str, ...]]:
+    """What the events of a count may have in common: the key before all, then others that are like ids."""
+    yield tuple(key)
+    whole = [c for c in columns.values() if c.kind in ("text", "integer") and not c.values.null_count]
+    named = [c.name for c in whole if id_name(c.name, log) and c.name not in key]
+    texts = [c.name for c in whole if c.kind == "text" and not _is_a_time(c) and c.name not in (*named, *key)]
+    likely = [name for name in (*named, *texts) if len(columns[name].different) > 1][:_COMBINED]
+    for size in range(1, MOST_COLUMNS_OF_AN_ID):
+        yield from itertools.combinations(likely, size)
+
+
+def _counts(columns: Mapping[str, Column], names: Sequence[str], count: Column) -> str | None:
+    """Why `count` numbers the records that are alike in `names`; None if it does not."""
+    numbers = count.values.cast(pa.int64(), safe=True) if _fits(count) else None
+    if numbers is None:
+        return None
+    groups = _groups([columns[name].values for name in names])
+    order = np.lexsort((numbers.to_numpy(), groups))
+    group, number = groups[order], numbers.to_numpy()[order]
+    is_same = np.diff(group) == 0
+    steps = np.diff(number)[is_same]
+    if not len(steps) or (steps == 0).any():
+        return None  # no record shares a group, or two share the number too
+    starts = number[np.flatnonzero(np.diff(group, prepend=-1))]
+    in_order = float((steps == 1).mean())
+    begin = float((starts == starts.min()).mean())
+    several = len(np.unique(group[1:][is_same]))
+    begins_alike = starts.min() in (0, 1) and begin >= LEAST_IN_ORDER and several >= 2 and len(starts) > 2
+    if in_order < LEAST_IN_ORDER or several < 2 or not (begins_alike or len(steps) >= LEAST_STEPS):
+        return None
+    of_each = " and ".join(names)
+    return (
+        f"no column is an id by itself; {count.name} counts the records of each {of_each}, "
+        f"{several:,} of which have several; all {len(number):,} records differ"
+    )
+
+
+def _fits(column: Column) -> bool:
+    return bool((pc.max(pc.utf8_length(column.different)).as_py() or 0) < 19)
+
+
+def _groups(columns: Sequence[pa.Array]) -> np.ndarray:
+    """A number for each record, equal where all values are."""
+    codes = [
+        column.dictionary_encode().indices.fill_null(-1).to_numpy(zero_copy_only=False) for column in columns
+    ]
+    _, groups = np.unique(np.stack(codes, axis=1), axis=0, return_inverse=True)
+    return groups.reshape(-1)
+
+
+# -- what is asked, where nothing is sure
+
+
+def _choices(
+    likely: Sequence[Column], unique: Sequence[Column], columns: Mapping[str, Column], key: Sequence[str]
+) -> tuple[tuple[str, ...], ...]:
+    singles = list[tuple[str, ...]]()
+    singles += [(c.name,) for c in likely] + [(c.name,) for c in unique if c not in likely]
+    if key and is_unique_together(columns, key):
+        singles.append(tuple(key))
+    if not singles:
+        pairs = ((*key, name) for name in columns if name not in key)
+        singles = [
+            pair
+            for pair in pairs
+            if columns[pair[-1]].kind != "structure" and is_unique_together(columns, pair)
+        ]
+    return tuple(singles[:_SHOWN])
+
+
+def is_unique_together(columns: Mapping[str, Column], names: Sequence[str]) -> bool:
+    """Whether no two records are alike in all of these columns, and each record has them all."""
+    chosen = [columns[name].values for name in names]
+    if not len(chosen[0]) or any(each.null_count for each in chosen):
+        return False
+    return len(np.unique(_groups(chosen))) == len(chosen[0])
+
+
+def _why(columns: Mapping[str, Column], unique: Sequence[Column], key: Sequence[str], records: int) -> str:
+    if len(unique) > 1:
+        return "several columns are unique and look like an id of the foreign event"
+    if unique and records < LEAST_RECORDS:
+        return (
+            f"{unique[0].name} is unique, but among {records:,} records it may be so by chance; "
+            f"expected {LEAST_RECORDS} or more"
+        )
+    if unique:
+        return f"{unique[0].name} is unique, but its name is not that of an id of a foreign event"
+    refused = [f"{c.name} has {c.why_no_id}" for c in columns.values() if c.is_unique and c.why_no_id]
+    also = f" ({', '.join(refused[:_SHOWN])})" if refused else ""
+    if key and is_unique_together(columns, key):
+        once = "has each primary event one foreign event at most?"
+        return f"no column but the key is unique and looks like an id{also}; {once}"
+    repeated = [
+        f"{c.name} has {c.count - len(c.different):,} values again"
+        for c in columns.values()
+        if id_name(c.name, frozenset()) and not c.is_unique and c.name not in key
+    ]
+    also = f" ({', '.join((refused + repeated)[:_SHOWN])})" if refused or repeated else ""
+    return f"no column of the foreign log is unique and looks like an id{also}"
