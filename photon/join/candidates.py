@@ -88,8 +88,8 @@ class Candidates:
         return pa.table(columns, schema=RECORD_COLUMNS)
 
     def store(self, rows: pa.Table) -> None:
-        """Put the rows on disk, before the first of their ids is registered. LakeUnavailable."""
-        self.stored = write_candidates(self.context.folders.lake, self.context.plan, self.task.number, rows)
+        """Put more rows on disk, before the first of their ids is registered. LakeUnavailable."""
+        self.stored += write_candidates(self.context.folders.lake, self.context.plan, self.task.number, rows)
 
     def files_of(self, won: pa.Table | None) -> tuple[OutputFile, ...]:
         """The files to be committed: the stored ones if all claims have won, else files of the winners."""

@@ -28,16 +28,20 @@ RowsHere = Callable[[Collection[str]], Mapping[EventKey, Collection[Occurrence |
 
 @dataclass
 class Decisions:
-    """The verdict on each event, and what it goes by. An event is named by its place in `events`."""
+    """The verdicts on events, and what they go by. An event is named by its place in `events`.
+
+    Who holds an event is decided for all of its records. That a record has no primary, is dropped, fails or
+    comes too late says nothing of the others: it is the verdict on that record alone (protocol A9).
+    """
 
     events: Events
-    verdicts: Verdicts  # on records, which are told in the end
+    verdicts: Verdicts  # on records
     context: TaskContext
     joined_earlier: JoinedEarlier
     rows_here: RowsHere
     clock: Clock
-    of: npt.NDArray[np.int8] = field(init=False)  # by event
-    notes: dict[int, str] = field(default_factory=dict)  # the reason of a verdict, or a token
+    of: npt.NDArray[np.int8] = field(init=False)  # by event, of all its records
+    notes: dict[int, str] = field(default_factory=dict)  # by event: a token
     held_by_plan: dict[int, str] = field(default_factory=dict)  # tokens of this very plan (protocol A7)
     made_again: set[int] = field(default_factory=set)  # ours and cleared, and their row is gone (protocol E8)
 
@@ -54,8 +58,17 @@ class Decisions:
             self.notes[event] = note
 
     def dead_letters(self, reasons: Mapping[int, str]) -> None:
-        for event, reason in reasons.items():
-            self.decide(event, Verdict.DEAD_LETTER, reason)
+        """Make records dead letters, each for its reason."""
+        for row, reason in reasons.items():
+            self.verdicts.of[row] = Verdict.DEAD_LETTER
+            self.verdicts.notes[row] = reason
+
+    def undecided(self) -> Ints:
+        """The records that nothing was decided on: neither on them nor on their event."""
+        rows = self.events.rows
+        is_open = self.of[self.events.event_of_row] == Verdict.OPEN
+        left: Ints = rows[is_open & (self.verdicts.of[rows] == Verdict.OPEN)]
+        return left
 
     def take_token(self, event: int, holder: Holder, of_rows: Collection[int] | None = None) -> None:
         """An earlier run of this plan registered the event. If its record is among ours, that one leads."""
@@ -75,9 +88,9 @@ class Decisions:
             case Lost(holder):
                 self.on_holder(event, holder)
             case TooOld():  # nobody had joined it: an earlier epoch would have been looked up
-                self.decide(event, Verdict.TOO_OLD)
+                self.verdicts.of[self.events.leaders[event]] = Verdict.TOO_OLD
             case BeyondHorizon():
-                self.beyond_horizon(event)
+                self.beyond_horizon(int(self.events.leaders[event]))
             case _:
                 raise AssertionError(f"{outcome} is no outcome to decide on")
 
@@ -131,22 +144,25 @@ class Decisions:
         is_given_up = holder.token is not None and holder.datacenter in self.context.given_up
         return is_given_up and self.events.is_ordered(event)
 
-    def too_old(self, events: Ints) -> None:
+    def too_old(self, rows: Ints) -> None:
         """Below the boundary the registry has no ids. A new epoch finds its joined events by their rows."""
-        keys = self.events.keys(events)
-        joined = self.joined_earlier({key.id for key in keys}) if len(events) else ()
-        for event, key in zip(events.tolist(), keys, strict=True):
-            self.decide(event, Verdict.ALREADY_JOINED_HERE if key in joined else Verdict.TOO_OLD)
+        keys = self.records.keys(rows)
+        joined = self.joined_earlier({key.id for key in keys}) if len(rows) else ()
+        for row, event, key in zip(rows.tolist(), self.events.of(rows).tolist(), keys, strict=True):
+            if key in joined:
+                self.decide(event, Verdict.ALREADY_JOINED_HERE)
+            else:
+                self.verdicts.of[row] = Verdict.TOO_OLD
 
-    def beyond_horizon(self, event: int) -> None:
-        row = int(self.events.leaders[event])
+    def beyond_horizon(self, row: int) -> None:
+        """Let a record wait for the horizon, while there is time."""
         waited_us = self.clock.now_us() - self.records.table["first_seen_us"][row].as_py()
         longest_wait_us = microseconds(self.context.pipeline.retry.unjoinable_after)
         if waited_us < longest_wait_us and not self.records.is_final[row]:
-            self.decide(event, Verdict.WAITS_FOR_HORIZON)
+            self.verdicts.of[row] = Verdict.WAITS_FOR_HORIZON
         else:
             why = f"the event's time {self.records.times_us[row]} us lies beyond the registry's horizon"
-            self.decide(event, Verdict.DEAD_LETTER, why)
+            self.dead_letters({row: why})
 
     def release_what_has_no_row(self, events: Ints) -> None:
         """Registered by an earlier run, but without a row (A7)."""
@@ -157,10 +173,18 @@ class Decisions:
 
     def tell_records(self) -> None:
         """Tell records what was decided on their events: the leader alone is joined (A9)."""
-        of, rows, event_of_row = self.verdicts.of, self.events.rows, self.events.event_of_row
-        of[rows] = self.of[event_of_row]
-        follows = rows != self.events.leaders[event_of_row]
-        of[rows[follows & (of[rows] == Verdict.JOINED)]] = Verdict.DUPLICATE
+        of, rows, of_event = self.verdicts.of, self.events.rows, self.of[self.events.event_of_row]
+        is_decided = of_event != Verdict.OPEN
+        self._forget_notes(rows[is_decided])
+        of[rows[is_decided]] = of_event[is_decided]
+        follows = rows != self.events.leaders[self.events.event_of_row]
+        of[rows[follows & (of_event == Verdict.JOINED)]] = Verdict.DUPLICATE
         for event, note in self.notes.items():
             self.verdicts.notes.update(dict.fromkeys(self.events.members(event).tolist(), note))
         assert (of != Verdict.OPEN).all(), "a record is left without a verdict"
+
+    def _forget_notes(self, rows: Ints) -> None:
+        """Forget why single records failed whose events were decided on after that."""
+        with_note = np.array(list(self.verdicts.notes), np.int64)
+        for row in with_note[np.isin(with_note, rows)].tolist():
+            del self.verdicts.notes[row]

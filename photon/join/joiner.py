@@ -51,6 +51,8 @@ from photon.registry.interface import (
 )
 from photon.tokens import Occurrence
 
+NONE: Ints = np.empty(0, np.int64)
+
 
 class CandidateRows(Protocol):
     """Rows on disk before their ids are registered (`photon.join.candidates`)."""
@@ -73,7 +75,7 @@ class EpochFenced(Exception):
 class Joiner:
     """Decides on the records of one task. Every collaborator is handed in.
 
-    An event is named by its place in `events`.
+    An event is named by its place in `events`, a record by its row.
     """
 
     records: Records
@@ -102,29 +104,39 @@ class Joiner:
         )
         stored, events = self._with_candidates()
         self._count(AdapterCalls(combine=Tally(len(stored))))  # or a re-run would see failures alone
-        asked = events = self._to_join_here(events)
-        fault_point("task.after_lookup")
-        events, found, of_event = self._find_primaries(self._quarantine(events))
-        events, of_event, adapted = self._adapt(events, found, of_event)
-        primaries = found.events.select(["_file", "_offset", "_time_us"]).take(pa.array(of_event))
-        rows = joined_rows(self.records, self._leaders(events), primaries, adapted, self.clock, self.context)
-        if len(stored):
-            again = self.candidates.of_records(self.records, self._leaders(stored))
-            rows = pa.concat_tables([rows, again], promote_options="default")
-        self._register(np.concatenate((events, stored)), rows)
-        joined = self.decided[events] == Verdict.JOINED
-        times_us = np.maximum(self.records.times_us[self._leaders(events)], primaries["_time_us"].to_numpy())
-        self.verdicts.joinable_since_us = times_us[joined]
-        self.decisions.release_what_has_no_row(asked)
+        self._take_turn(self._leaders(events), stored)
+        while len(rows := self.decisions.undecided()):  # the leader of their event can't join, so they may
+            self._take_turn(rows)
+        self.decisions.release_what_has_no_row(events)
         self.decisions.tell_records()
         return self.verdicts
 
+    def _take_turn(self, rows: Ints, stored: Ints = NONE) -> None:
+        """Join the records `rows`, of each event the first that can; and events whose rows are `stored`."""
+        asked = self._to_join_here(rows)
+        fault_point("task.after_lookup")
+        found_of, found, of_record = self._find_primaries(self._quarantine(asked))
+        own, of_record, adapted = self._adapt(found_of, found, of_record)
+        first = self.events.first_of_each(own)
+        if len(first) < len(own):
+            own, of_record, adapted = own[first], of_record[first], adapted.take(pa.array(first))
+        events = self.events.of(own)
+        self.events.leaders[events] = own
+        primaries = found.events.select(["_file", "_offset", "_time_us"]).take(pa.array(of_record))
+        made = joined_rows(self.records, own, primaries, adapted, self.clock, self.context)
+        if len(stored):
+            again = self.candidates.of_records(self.records, self._leaders(stored))
+            made = pa.concat_tables([made, again], promote_options="default")
+        self._register(np.concatenate((events, stored)), made)
+        times_us = np.maximum(self.records.times_us[own], primaries["_time_us"].to_numpy())
+        self.verdicts.add_joinable_since(times_us[self.decided[events] == Verdict.JOINED])
+
     @property
     def decided(self) -> npt.NDArray[np.int8]:
-        """By event: the verdict."""
+        """By event: the verdict on all of its records."""
         return self.decisions.of
 
-    # -- the steps: each decides on some events and returns the others
+    # -- the steps: each decides on some records, or on their events, and returns the others
 
     def _to_look_up(self) -> Ints:
         """The records whose events are looked up."""
@@ -175,70 +187,83 @@ class Joiner:
         """The records whose rows an earlier run of this plan has stored."""
         return list(self.records.rows_of(self.candidates.row_of).values())
 
-    def _to_join_here(self, events: Ints) -> Ints:
-        """The events that nobody has, as far as that is asked, and that are not left to their home."""
+    def _to_join_here(self, rows: Ints) -> Ints:
+        """The records whose events nobody has, as far as that is asked, and are not left to their home."""
         if self.context.looks_up_all:  # others may be ahead: what a home has joined need not wait for it
-            return self._leave_to_home(self._look_up_ids(events))
-        return self._look_up_ids(self._leave_to_home(events))
+            return self._leave_to_home(self._look_up_ids(rows))
+        return self._look_up_ids(self._leave_to_home(rows))
 
-    def _leave_to_home(self, events: Ints) -> Ints:
+    def _leave_to_home(self, rows: Ints) -> Ints:
         """Leave fresh events to their home datacenter for a while, unless that one does not respond."""
         names = list(self.context.pipeline.datacenters)
         joined_here = self.context.unresponsive_datacenters | {self.context.plan.datacenter}
         if joined_here.issuperset(names):
-            return events
-        goes_on = ~self.events.is_fresh[events] | at_home(self._ids(events), names, joined_here)
+            return rows
+        events = self.events.of(rows)
+        goes_on = ~self.events.is_fresh[events] | at_home(self.records.of("_id", rows), names, joined_here)
         goes_on |= np.isin(events, list(self.decisions.held_by_plan))
         self.decided[events[~goes_on]] = Verdict.WAITS_FOR_HOME
-        return events[goes_on]
+        return rows[goes_on]
 
-    def _look_up_ids(self, events: Ints) -> Ints:
-        asked = events[self._looks_up(events)]
-        self.measures.count("registry_spared_ids", by=len(events) - len(asked))
-        outcomes = self.registry.lookup(self.events.keys(asked))
-        free = outcomes.are(Free)
-        self._note_fresh(asked, free)
+    def _look_up_ids(self, rows: Ints) -> Ints:
+        asked = rows[self._looks_up(rows)]
+        self.measures.count("registry_spared_ids", by=len(rows) - len(asked))
+        outcomes = self.registry.lookup(self.records.keys(asked))
+        free, events = outcomes.are(Free), self.events.of(asked)
+        self._note_fresh(events, free)
         too_old: list[int] = []
-        cleared: list[int] = []
+        cleared: dict[int, None] = {}
         for index in np.flatnonzero(~free).tolist():
-            event = int(asked[index])
+            row, event = int(asked[index]), int(events[index])
             match outcomes[index]:
                 case Joined(holder) if is_of_plan(holder, self.context.plan):
                     self.decisions.take_token(event, holder)
                 case Joined(holder) if self.decisions.may_be_made_again(event, holder):
-                    cleared.append(event)
+                    cleared[event] = None
                 case Joined(holder):
                     self.decisions.on_holder(event, holder)
                 case TooOld():
-                    too_old.append(event)
+                    too_old.append(row)
                 case BeyondHorizon():
-                    self.decisions.beyond_horizon(event)
+                    self.decisions.beyond_horizon(row)
         self.decisions.too_old(np.array(too_old, np.int64))
-        self.decisions.look_for_rows(cleared)
-        still_open: Ints = events[self.decided[events] == Verdict.OPEN]
-        return still_open
+        self.decisions.look_for_rows(list(cleared))
+        return self._led_by_holders(rows[self._is_open(rows)])
 
-    def _quarantine(self, events: Ints) -> Ints:
-        """In quarantine, an event that nobody has joined is a dead letter without another look."""
+    def _is_open(self, rows: Ints) -> Mask:
+        of_event = self.decided[self.events.of(rows)]
+        is_open: Mask = (of_event == Verdict.OPEN) & (self.verdicts.of[rows] == Verdict.OPEN)
+        return is_open
+
+    def _led_by_holders(self, rows: Ints) -> Ints:
+        """The records; of an event that this plan has registered the one that holds it, if that is open."""
+        held = np.array(list(self.decisions.held_by_plan), np.int64)
+        if not len(held):
+            return rows
+        is_held = np.isin(self.events.of(rows), held[self._is_open(self._leaders(held))])
+        return np.concatenate((rows[~is_held], self._leaders(np.unique(self.events.of(rows[is_held])))))
+
+    def _quarantine(self, rows: Ints) -> Ints:
+        """In quarantine, a record whose event nobody has joined is a dead letter without another look."""
         if not self.context.quarantine:
-            return events
-        self.decisions.dead_letters(dict.fromkeys(events.tolist(), self.context.quarantine))
-        return events[:0]
+            return rows
+        self.decisions.dead_letters(dict.fromkeys(rows.tolist(), self.context.quarantine))
+        return rows[:0]
 
-    def _find_primaries(self, events: Ints) -> tuple[Ints, Primaries, Ints]:
-        """The events with a primary, what was found, and for each of these events its row of that."""
-        leaders = self._leaders(events)
-        final = self.records.is_final[leaders]
-        found = look_up_primaries(self.store, self.records, leaders, final, self.context.pipeline)
+    def _find_primaries(self, rows: Ints) -> tuple[Ints, Primaries, Ints]:
+        """The records with a primary, what was found, and for each of these records its row of that."""
+        final = self.records.is_final[rows]
+        found = look_up_primaries(self.store, self.records, rows, final, self.context.pipeline)
         is_found = found.rows >= 0
         self._measure_lookup(is_found, found)
         # Not while a log file that may hold it can't be read, unless a later run looks again.
         given_up = ~is_found & final & (self.context.final | ~found.unanswered)
-        self.decided[events[given_up]] = Verdict.UNJOINABLE
-        self.decided[events[~is_found & ~given_up]] = Verdict.WAITS_FOR_PRIMARY
-        is_missing = ~is_found & np.isin(events, list(self.decisions.made_again))
-        self.decided[events[is_missing]] = Verdict.MISSING
-        return events[is_found], found, found.rows[is_found]
+        of = self.verdicts.of
+        of[rows[given_up]] = Verdict.UNJOINABLE
+        of[rows[~is_found & ~given_up]] = Verdict.WAITS_FOR_PRIMARY
+        is_missing = ~is_found & np.isin(self.events.of(rows), list(self.decisions.made_again))
+        of[rows[is_missing]] = Verdict.MISSING
+        return rows[is_found], found, found.rows[is_found]
 
     def _measure_lookup(self, is_found: Mask, found: Primaries) -> None:
         self.measures.count("primary_lookups", "found", by=int(np.count_nonzero(is_found)))
@@ -246,21 +271,21 @@ class Joiner:
         read_bytes = pc.sum(pc.binary_length(found.events["_raw"])).as_py()
         self.measures.count("primary_read_bytes", by=read_bytes or 0)
 
-    def _adapt(self, events: Ints, found: Primaries, of_event: Ints) -> tuple[Ints, Ints, pa.Table]:
+    def _adapt(self, rows: Ints, found: Primaries, of_record: Ints) -> tuple[Ints, Ints, pa.Table]:
         """Combine or filter. A pair that can't be adapted is a dead letter, alone."""
-        primaries = found.events.take(pa.array(of_event))
+        primaries = found.events.take(pa.array(of_record))
         raws = primaries["_raw"].combine_chunks()
         adapted = adapt_pairs(
             self.adapter,
-            self.records.raws(self._leaders(events)),
+            self.records.raws(rows),
             raw_records(raws, primaries["_file"].to_numpy(), found.files),
             self.context.pipeline,
             self.context.row_schema,
         )
         self._count(AdapterCalls(combine=adapted.tally))
-        self.decisions.dead_letters({int(events[row]): why for row, why in adapted.failures.items()})
-        self.decided[events[adapted.filtered]] = Verdict.FILTERED
-        return events[adapted.kept], of_event[adapted.kept], adapted.table
+        self.decisions.dead_letters({int(rows[row]): why for row, why in adapted.failures.items()})
+        self.verdicts.of[rows[adapted.filtered]] = Verdict.FILTERED
+        return rows[adapted.kept], of_record[adapted.kept], adapted.table
 
     def _count(self, calls: AdapterCalls) -> None:
         """Stop before anything is registered if the adapter fails on too much of the task alone (A21)."""
@@ -282,11 +307,7 @@ class Joiner:
         self._note_taken_over(events[won])
         for index in np.flatnonzero(~won).tolist():
             self.decisions.on_commit(int(events[index]), outcomes[index])
-        won = self.decided[events] == Verdict.JOINED
-        if won.all():
-            self.verdicts.rows = rows
-        elif won.any():
-            self.verdicts.rows = rows.filter(pa.array(won))
+        self.verdicts.add_rows(rows, self.decided[events] == Verdict.JOINED)
 
     # -- columns of some events
 
@@ -298,11 +319,14 @@ class Joiner:
 
     # -- whether somebody has an event
 
-    def _looks_up(self, events: Ints) -> Mask:
-        """Whether somebody may have the event (docs/adr/0028). For others the commit tells as much."""
+    def _looks_up(self, rows: Ints) -> Mask:
+        """Whether somebody may have the events (docs/adr/0028). For others the commit tells as much."""
         if self.context.looks_up_all:
-            return np.ones(len(events), bool)
-        return self.records.is_final[self._leaders(events)] | ~self._is_fresh_at_home[events]
+            return np.ones(len(rows), bool)
+        events = self.events.of(rows)
+        is_later = self._leaders(events) != rows  # its leader could not join, which may be for its time alone
+        looks_up: Mask = self.records.is_final[rows] | ~self._is_fresh_at_home[events] | is_later
+        return looks_up
 
     @cached_property
     def _is_fresh_at_home(self) -> Mask:

@@ -118,6 +118,17 @@ class Verdicts:
     taken_over: Counter[str] = field(default_factory=Counter)  # by home: joined here, which it did not do
     fresh_were_free: bool | None = None  # nobody had fresh events of the own home half; None: no news of any
 
+    def add_rows(self, rows: pa.Table, is_won: npt.NDArray[np.bool_]) -> None:
+        """Add those of some rows whose claims have won."""
+        if not is_won.any():
+            return
+        won = rows if is_won.all() else rows.filter(pa.array(is_won))
+        parts = [won] if self.rows is None else [self.rows, won]
+        self.rows = pa.concat_tables(parts, promote_options="permissive") if len(parts) > 1 else won
+
+    def add_joinable_since(self, times_us: npt.NDArray[np.int64]) -> None:
+        self.joinable_since_us = np.concatenate((self.joinable_since_us, times_us))
+
     def rows_with(self, *verdicts: Verdict) -> npt.NDArray[np.int64]:
         """The records with one of these verdicts."""
         return np.flatnonzero(np.isin(self.of, verdicts))

@@ -67,6 +67,15 @@ class Records:
         return times_us
 
     @cached_property
+    def path_ranks(self) -> Ints:
+        """The place of the path of each record's file among the paths, in the order of their texts."""
+        numbers, file_of = np.unique(self.file_numbers, return_inverse=True)
+        paths = [self.files[number].path for number in numbers.tolist()]
+        rank_of = {path: rank for rank, path in enumerate(sorted(set(paths)))}
+        ranks: Ints = np.array([rank_of[path] for path in paths], np.int64)[file_of]
+        return ranks
+
+    @cached_property
     def is_retry(self) -> Mask:
         is_retry: Mask = self._column("is_retry")
         return is_retry
@@ -175,12 +184,18 @@ def raw_records(
 
 
 class Events:
-    """The events among some records. One record leads each: the smallest occurrence (protocol A9)."""
+    """The events among some records. One record leads each: it is the one that is to join (protocol A9).
+
+    At first that is the first by (time, path, offset). Each datacenter numbers files in its own way, but
+    their paths, times and offsets are alike in all.
+    """
 
     def __init__(self, records: Records, rows: Ints) -> None:
         """The events of the records `rows`."""
         codes = _codes(records, rows)
-        order = np.lexsort((records.offsets_bytes[rows], records.file_numbers[rows], codes))
+        numbers, offsets_bytes = records.file_numbers[rows], records.offsets_bytes[rows]
+        times_us, ranks = records.times_us[rows], records.path_ranks[rows]
+        order = np.lexsort((numbers, offsets_bytes, ranks, times_us, codes))
         ordered = codes[order]
         is_first = np.diff(ordered, prepend=-1) != 0
         starts = np.flatnonzero(is_first)
@@ -196,8 +211,28 @@ class Events:
     def __len__(self) -> int:
         return len(self.leaders)
 
+    @cached_property
+    def place_of(self) -> Ints:
+        """By record: its place in `rows`; -1 if it is none of them."""
+        places = np.full(len(self.records), -1, np.int64)
+        places[self.rows] = np.arange(len(self.rows))
+        return places
+
+    def of(self, rows: Ints) -> Ints:
+        """The event of each of these records."""
+        events: Ints = self.event_of_row[self.place_of[rows]]
+        return events
+
+    def first_of_each(self, rows: Ints) -> Ints:
+        """Indices of `rows`, in their order: of several records of an event the one that comes first."""
+        if np.array_equal(rows, self.leaders[self.of(rows)]):  # as it nearly always is
+            return np.arange(len(rows))
+        in_order = np.argsort(self.place_of[rows])
+        _, first = np.unique(self.of(rows[in_order]), return_index=True)
+        return np.sort(in_order[first])
+
     def members(self, event: int) -> Ints:
-        """The records of one event, the smallest occurrence first."""
+        """The records of one event, the first ahead."""
         return self.rows[self._starts[event] : self._starts[event + 1]]
 
     def keys(self, events: Ints) -> KeyColumns:

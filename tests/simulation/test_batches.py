@@ -393,7 +393,7 @@ def test_an_id_that_another_datacenter_holds_is_joined_elsewhere(world: World) -
 # -- several records of one event (A9)
 
 
-def test_the_smallest_occurrence_of_an_id_in_a_batch_is_the_one_that_joins(world: World) -> None:
+def test_of_several_records_of_an_id_in_a_batch_the_first_one_joins(world: World) -> None:
     world.queries("q1")
     world.clicks(("x", "q1"), ("c1", "q1"), ("c1", "q1"))
     world.clicks(("c1", "q1"), file="b.jsonl")

@@ -144,7 +144,7 @@ def test_an_event_that_any_of_its_records_stands_for_has_another_row_each_time(
         self.leaders = self.rows[np.append(np.flatnonzero(np.diff(self.event_of_row)), len(self.rows) - 1)]
 
     monkeypatch.setattr(Events, "__init__", with_the_last_ones)
-    story = test_batches.test_the_smallest_occurrence_of_an_id_in_a_batch_is_the_one_that_joins
+    story = test_batches.test_of_several_records_of_an_id_in_a_batch_the_first_one_joins
     caught_by_story(partial(story, world), because="assert 0 == ")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +13,8 @@ from tests.simulation.whole.site import Site
 LATEST_SECONDS = 15.0  # by so much one datacenter may get a line later than another
 A_QUERY_IS_LATE = 0.3  # of clicks: their query is logged after them
 LOGGED_TWICE = 0.15  # of clicks
+OF_SEVERAL_KEYS = 0.3  # of seeds: some of their clicks have records that name other queries
+SEVERAL_RECORDS = 0.4  # of the clicks of such a seed
 NEVER = 0.08  # of clicks: their query is never logged
 ROTATED = 0.1  # before a line is written
 CUT_SHORT = 0.1  # of lines: the rest of one comes later
@@ -24,7 +27,7 @@ class Writers:
 
     site: Site
     queries: int = 0
-    clicks: dict[str, str] = field(default_factory=dict)  # with the query of each
+    clicks: dict[str, list[str]] = field(default_factory=dict)  # with the queries that its records name
     logged: set[str] = field(default_factory=set)  # queries that get into the logs
     incomplete: set[str] = field(default_factory=set)  # datacenters that have lost a log
     written: Counter[str] = field(default_factory=Counter)  # foreign records by datacenter
@@ -32,10 +35,15 @@ class Writers:
     _lines: int = 0
     _rest: dict[Path, bytes] = field(default_factory=dict)  # by log file: the rest of its last line
 
+    def __post_init__(self) -> None:
+        # Chances of their own: the other seeds have the histories that they have without these records.
+        self._records = random.Random(f"{self.site.seed}, records")
+        self._has_several_keys = self._records.random() < OF_SEVERAL_KEYS
+
     @property
     def joinable(self) -> set[str]:
         """The events that must have a row in the end."""
-        return {click for click, query in self.clicks.items() if query in self.logged}
+        return {click for click, queries in self.clicks.items() if not self.logged.isdisjoint(queries)}
 
     def burst(self) -> None:
         """Log some queries and clicks from now on."""
@@ -50,11 +58,21 @@ class Writers:
             click = f"c{len(self.clicks)}"
             known = sorted(self.logged)
             never = not known or chance.random() < NEVER
-            self.clicks[click] = "never" if never else chance.choice(known[-8:])
-            for _ in range(2 if chance.random() < LOGGED_TWICE else 1):
-                self._log("clicks", click, 0.0)
+            query = "never" if never else chance.choice(known[-8:])
+            queries = [query] * (2 if chance.random() < LOGGED_TWICE else 1) + self._other_queries()
+            self._records.shuffle(queries)
+            self.clicks[click] = queries
+            for query in queries:
+                self._log("clicks", click, 0.0, query)
 
-    def _log(self, kind: str, name: str, late_seconds: float) -> None:
+    def _other_queries(self) -> list[str]:
+        """What more records of a click name: a query that is logged, never is, or may be later."""
+        if not self._has_several_keys or self._records.random() >= SEVERAL_RECORDS:
+            return []
+        some = [f"q{self._records.randrange(self.queries + 3)}" for _ in range(3)] + ["never"] * 2
+        return self._records.sample(some, self._records.randrange(1, 4))
+
+    def _log(self, kind: str, name: str, late_seconds: float, query: str = "") -> None:
         site, time_us = self.site, self.site.now_us
         if kind == "clicks":
             site.times_us[name] = time_us
@@ -62,7 +80,7 @@ class Writers:
         self._lines += 1  # no two lines are alike: else a short file may be taken for another's copy
         record = {"query": name, "at": time_us, "text": f"text of {name}", "line": self._lines}
         if kind == "clicks":
-            record = {"click": name, "query": self.clicks[name], "at": time_us, "line": self._lines}
+            record = {"click": name, "query": query, "at": time_us, "line": self._lines}
         for datacenter in site.names:
             seconds = late_seconds + site.chance.uniform(0, 0.5)
             if site.chance.random() < 0.1:

@@ -55,6 +55,7 @@ TABLE, COMMITTING = "photon.storage.tables.OutputTable", "photon.dispatcher.comm
 JOINER, RELEASING = "photon.join.joiner.Joiner", "photon.dispatcher.releasing.Releasing"
 DECISIONS = "photon.join.deciding.Decisions"
 _commit, _write, _row_status_of = OutputTable.commit, OutputTable._write, OutputTable.row_status_of
+_undecided = Decisions.undecided
 _finish_earlier_work = Dispatcher._finish_earlier_work
 _commit_batch, _decide_on_commit = Committing.commit_batch, Decisions.on_commit
 
@@ -91,6 +92,16 @@ def _unknown_is_lost(self: Any, event: int, outcome: Any) -> None:
         self.decide(event, Verdict.JOINED_ELSEWHERE)
     else:
         _decide_on_commit(self, event, outcome)
+
+
+def the_leader_decides(self: Any) -> Any:
+    """What stands for `Decisions.undecided`: the first record of an id decides for all of them."""
+    rows = _undecided(self)
+    for row, leader in zip(rows, self.events.leaders[self.events.of(rows)], strict=True):
+        self.verdicts.of[row] = self.verdicts.of[leader]
+        if leader in self.verdicts.notes:
+            self.verdicts.notes[int(row)] = self.verdicts.notes[int(leader)]
+    return rows[:0]
 
 
 def _undecided_is_no_row(self: Any, tokens: Any) -> Any:
@@ -136,6 +147,9 @@ VARIANTS: dict[str, Variant] = {
     ),
     "a commit without an answer counts as done": Variant(
         "A6", {f"{COMMITTING}.ask_table": lambda self, plan: (Event.HAS_COMMITTED, "")}, "F"
+    ),
+    "the first record of an id decides for all of them": Variant(
+        "A9", {f"{DECISIONS}.undecided": the_leader_decides}, "F13"
     ),
     "whatever lies in the folder is committed": Variant(
         "A10",

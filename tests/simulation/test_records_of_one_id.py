@@ -1,0 +1,411 @@
+"""Several records of one id: any whose primary exists joins, and each event has one row (protocol A9)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+from itertools import permutations
+from pathlib import Path
+
+import pytest
+
+from photon.dispatcher.dispatcher import Mode
+from photon.faults import FAULT_POINTS
+from photon.join.tasks import LocalRunner
+from photon.pipeline.event_key import EventKey
+from photon.registry.interface import Joined
+from photon.storage.tables import OutputTable
+from tests.simulation import picky_adapter
+from tests.simulation.rebuilding import rebuild
+from tests.simulation.recovery_stories import (
+    FAULTS,
+    GIVES_UP_SOON,
+    Plant,
+    a_row_is_removed,
+    assert_sound,
+)
+from tests.simulation.runners import PoisonedRunner
+from tests.simulation.test_too_old import DAY_US, run_gc
+from tests.simulation.verifying import recover_all, verify
+from tests.simulation.world import NOON_US, World, counts_of
+
+CASE = (("c1", "nope"), ("c1", "a"))  # of these two records the second alone has a primary
+ORDERS = (CASE, CASE[::-1])
+MODES: Sequence[Mode] = ("complete", "until_idle")
+TASK_POINTS = [point for point in FAULT_POINTS if point.startswith("task.") and "index" not in point]
+
+
+def queries_of(world: World) -> dict[str, str]:
+    """By event: the query of the record that its row was made of."""
+    rows = world.rows()
+    assert len({row["_event_id"] for row in rows}) == len(rows), "an event has two rows"
+    return {row["_event_id"]: row["query"] for row in rows}
+
+
+def assert_counted_as_verified(world: World) -> None:
+    """Verification finds nothing, and the very classes that the dispatchers have counted."""
+    for name, report in verify(world).items():
+        assert not report.findings, report.as_dict()
+        with closing(world.read_state(name)) as state:
+            counts = state.counts()
+        assert counts.adds_up
+        assert {each: count for each, count in counts.classes.items() if count} == report.classes
+
+
+def two_datacenters(folder: Path, more: str = "") -> World:
+    return World(folder, ("east", "west"), more)
+
+
+# -- one batch
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("records", ORDERS)
+def test_the_record_with_a_primary_joins_whatever_comes_before_it(
+    world: World, records: tuple[tuple[str, str], ...], mode: Mode
+) -> None:
+    world.queries("a")
+    world.clicks(*records)
+    counts = world.join(mode=mode).counts
+    assert queries_of(world) == {"c1": "a"}
+    assert counts_of(counts, "joined", "duplicates", "unjoinable") == {
+        "joined": 1,
+        "duplicates": 1,
+        "unjoinable": 0,
+    }
+    assert world.rows("unjoined") == []
+    assert_counted_as_verified(world)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("records", ORDERS)
+def test_so_it_does_in_two_datacenters(
+    tmp_path: Path, records: tuple[tuple[str, str], ...], mode: Mode
+) -> None:
+    world = two_datacenters(tmp_path)
+    for name, own in (("east", records), ("west", records[::-1])):
+        world.queries("a", datacenter=name)
+        world.clicks(*own, datacenter=name)
+    for _ in range(2):
+        for name in ("east", "west"):
+            world.join(name, mode)
+        world.clock.advance(60)
+    assert queries_of(world) == {"c1": "a"}
+    assert_counted_as_verified(world)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_none_joins_if_none_has_a_primary_and_each_is_given_up(world: World, mode: Mode) -> None:
+    world.clicks(("c1", "no"), ("c1", "nope"))
+    counts = world.join(mode=mode).counts
+    assert world.rows() == []
+    waiting = "unjoinable" if mode == "complete" else "pending"
+    assert counts.of("unjoinable") + counts.as_dict()["pending"] == counts.as_dict()[waiting] == 2
+    assert_counted_as_verified(world)
+
+
+def clicks_that_ask(world: World, *asks: str | None, file: str = "a.jsonl") -> None:
+    """Records of c1 with a primary; what each asks of the adapter."""
+    records = [{"click": "c1", "query": "a", "at": NOON_US, "asks": each, "note": str(each)} for each in asks]
+    world.log("east", "clicks", *records, file=file)
+
+
+@pytest.fixture
+def picky_world(tmp_path: Path) -> World:
+    world = World(tmp_path, more=f"adapter: {picky_adapter.NAME}:join\nlimits: {{failing_pairs: 1}}")
+    world.queries("a")
+    return world
+
+
+@pytest.mark.parametrize("asks", list(permutations(["skip", "drop", "fail", None])))
+def test_what_the_adapter_skips_drops_or_fails_on_keeps_no_other_record_from_joining(
+    picky_world: World, asks: tuple[str | None, ...]
+) -> None:
+    clicks_that_ask(picky_world, *asks)
+    counts = picky_world.join(mode="complete").counts
+    assert [row["note"] for row in picky_world.rows()] == ["None"]
+    assert counts_of(counts, "joined", "duplicates", "skipped") == {
+        "joined": 1,
+        "duplicates": 2,
+        "skipped": 1,
+    }
+    assert picky_world.rows("dead_letters") == []
+    assert_counted_as_verified(picky_world)
+
+
+def test_without_one_that_can_join_each_record_ends_in_its_own_class(picky_world: World) -> None:
+    clicks_that_ask(picky_world, "fail", "drop", "skip")
+    picky_world.clicks(("c1", "nope"), ("c1", None))
+    counts = picky_world.join(mode="complete").counts
+    assert picky_world.rows() == []
+    each = ("dead_letters", "filtered", "skipped", "unjoinable")
+    assert counts_of(counts, *each) == {"dead_letters": 1, "filtered": 1, "skipped": 2, "unjoinable": 1}
+    (letter,) = picky_world.rows("dead_letters")
+    assert letter["reason"] == "adapter: ValueError: it was asked to"
+    assert_counted_as_verified(picky_world)
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_record_that_is_too_old_keeps_no_younger_one_from_joining(world: World, order: int) -> None:
+    world.queries("q0", at_us=NOON_US - 2 * DAY_US)
+    world.clicks(("before", "q0"), at_us=NOON_US - 2 * DAY_US)
+    world.join()
+    run_gc(world)
+    world.queries("a")
+    for at_us in (NOON_US - 2 * DAY_US, NOON_US - 2 * DAY_US + 1, NOON_US)[::order]:
+        world.clicks(("c1", "a"), at_us=at_us)
+    counts = world.join().counts
+    assert queries_of(world) == {"before": "q0", "c1": "a"}
+    assert counts.of("too_old") == 0
+    assert counts.of("duplicates") == 2
+
+
+def test_of_records_that_are_all_too_old_each_is_recorded(world: World) -> None:
+    world.queries("q0", at_us=NOON_US - 2 * DAY_US)
+    world.clicks(("before", "q0"), at_us=NOON_US - 2 * DAY_US)
+    world.join()
+    run_gc(world)
+    world.clicks(("c1", "q0"), ("c1", "nope"), at_us=NOON_US - 2 * DAY_US)
+    world.clicks(("c1", "q0"), at_us=NOON_US - 2 * DAY_US + 1)
+    counts = world.join(mode="complete").counts
+    assert counts_of(counts, "too_old", "unjoinable") == {"too_old": 3, "unjoinable": 0}
+    assert len(world.rows("too_old")) == 3
+
+
+# -- which of several
+
+
+def rows_query(world: World, datacenter: str) -> str:
+    world.join(datacenter, "complete")
+    return queries_of(world)["c1"]
+
+
+@pytest.mark.parametrize("datacenter", ["east", "west"])
+def test_of_several_the_first_by_time_and_path_joins_whatever_the_numbers_of_files(
+    tmp_path: Path, datacenter: str
+) -> None:
+    world = two_datacenters(tmp_path, "home: {takeover_delay: 0s}")
+    others = ["b.jsonl", "a.jsonl"]
+    world.queries("of a", "of b", datacenter=datacenter)
+    for number, file in enumerate(others if datacenter == "east" else others[::-1]):
+        world.clicks((f"first in {file}", None), datacenter=datacenter, file=file)
+        world.join(datacenter)  # files are numbered in this order
+        assert number + 2 == len(world.read_state(datacenter).files())
+    world.clicks(("c1", "of b"), datacenter=datacenter, file="b.jsonl")
+    world.clicks(("c1", "of a"), datacenter=datacenter, file="a.jsonl")
+    assert rows_query(world, datacenter) == "of a"
+
+
+def test_the_earlier_one_joins_whatever_its_path(world: World) -> None:
+    world.queries("late", "early")
+    world.clicks(("c1", "late"), at_us=NOON_US + 1, file="a.jsonl")
+    world.clicks(("c1", "early"), file="b.jsonl")
+    assert rows_query(world, "east") == "early"
+
+
+def test_of_those_with_a_primary_the_first_joins(world: World) -> None:
+    world.queries("second", "third")
+    world.clicks(("c1", "nope"), ("c1", "second"), ("c1", "third"))
+    assert rows_query(world, "east") == "second"
+
+
+# -- several tasks, batches and datacenters
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("files", [("a.jsonl", "b.jsonl"), ("b.jsonl", "a.jsonl")])
+def test_in_two_tasks_of_one_batch_the_one_with_a_primary_joins(
+    world: World, monkeypatch: pytest.MonkeyPatch, files: tuple[str, str], mode: Mode
+) -> None:
+    monkeypatch.setattr("photon.dispatcher.task_splitter.TASK_BYTES", 1)
+    runner = LocalRunner(world.registry, world.clock)
+    runner.workers = 2
+    world.queries("a")
+    for record, file in zip(CASE, files, strict=True):
+        world.clicks(record, file=file)
+    world.join(mode=mode, runner=runner)
+    world.clock.advance(60)
+    counts = world.join(runner=runner).counts
+    assert queries_of(world) == {"c1": "a"}
+    assert counts.adds_up
+    assert not verify(world)["east"].findings
+
+
+@pytest.mark.parametrize("late", ["a", "nope"])
+@pytest.mark.parametrize("records", ORDERS)
+def test_of_two_that_wait_the_one_whose_primary_comes_first_joins_and_stays(
+    world: World, records: tuple[tuple[str, str], ...], late: str
+) -> None:
+    world.clicks(*records)
+    assert world.join().counts.of("joined") == 0
+    for query in (late, "a", "nope"):
+        world.queries(query)
+        counts = world.join().counts
+        world.clock.advance(3_600)
+    counts = world.join().counts
+    assert queries_of(world) == {"c1": late}
+    assert counts_of(counts, "joined", "duplicates", "pending") == {
+        "joined": 1,
+        "duplicates": 1,
+        "pending": 0,
+    }
+    assert_counted_as_verified(world)
+
+
+def test_a_record_that_was_given_up_keeps_no_later_one_from_joining(tmp_path: Path) -> None:
+    world = World(tmp_path, more=GIVES_UP_SOON)
+    world.clicks(("c1", "nope"))
+    world.queries("x")
+    for minute in range(6):
+        world.clock.advance(60)
+        world.queries("x", at_us=NOON_US + minute * 60_000_000)
+        world.join()
+    assert world.join().counts.of("unjoinable") == 1
+    world.queries("a")
+    world.clicks(("c1", "a"))
+    counts = world.join().counts
+    assert queries_of(world) == {"c1": "a"}
+    assert counts.adds_up
+    assert not verify(world)["east"].findings
+
+
+def test_what_a_complete_run_gave_up_is_a_duplicate_once_another_record_has_joined(world: World) -> None:
+    world.clicks(("c1", "nope"))
+    assert world.join(mode="complete").counts.of("unjoinable") == 1
+    world.queries("a")
+    world.clicks(("c1", "a"))
+    counts = world.join(mode="complete").counts
+    assert queries_of(world) == {"c1": "a"}
+    assert counts_of(counts, "joined", "duplicates", "unjoinable") == {
+        "joined": 1,
+        "duplicates": 1,
+        "unjoinable": 0,
+    }
+    assert_counted_as_verified(world)
+
+
+def test_each_datacenter_has_another_record_with_a_primary_and_one_joins(tmp_path: Path) -> None:
+    world = two_datacenters(tmp_path)
+    for name, query in (("east", "of east"), ("west", "of west")):
+        world.clicks(("c1", "nope"), ("c1", "of east"), ("c1", "of west"), datacenter=name)
+        world.queries(query, datacenter=name)  # the other one comes late
+    for _ in range(3):
+        for name in ("west", "east"):
+            world.join(name)
+        world.clock.advance(60)
+    (joined,) = queries_of(world).values()
+    assert joined in ("of east", "of west")
+    for name in ("east", "west"):
+        world.queries("of east", "of west", "nope", datacenter=name)
+        world.clock.advance(3_600)
+        counts = world.join(name).counts
+        assert counts.as_dict()["pending"] == 0
+    assert queries_of(world) == {"c1": joined}
+    assert_counted_as_verified(world)
+
+
+# -- crashes, losses and repairs
+
+
+@pytest.mark.parametrize("point", TASK_POINTS)
+def test_a_rerun_gives_the_event_its_one_row(world: World, point: str) -> None:
+    world.queries("a")
+    world.clicks(*CASE, ("c2", "a"), ("c2", "nope"))
+    assert world.join_with_a_crash(point, mode="complete")
+    counts = world.join(mode="complete").counts
+    assert queries_of(world) == {"c1": "a", "c2": "a"}
+    assert counts_of(counts, "joined", "duplicates") == {"joined": 2, "duplicates": 2}
+    assert_counted_as_verified(world)
+
+
+@pytest.mark.parametrize("passing", [1, 2])
+@pytest.mark.parametrize("point", ["task.after_candidates", "task.during_register", "task.after_register"])
+def test_what_was_registered_of_either_turn_has_its_row_though_its_log_is_gone(
+    world: World, point: str, passing: int
+) -> None:
+    world.queries("a")
+    world.clicks(*CASE, ("c2", "a"))
+    assert world.join_with_a_crash(f"{point}:{passing}", mode="complete")
+    answers = world.registry.lookup([EventKey("c1"), EventKey("c2")])
+    held = {name for name, answer in zip(("c1", "c2"), answers, strict=True) if isinstance(answer, Joined)}
+    (world.folder / "logs" / "east" / "clicks" / "a.jsonl").write_text("")
+    assert world.join(mode="complete").counts.adds_up
+    assert held <= set(queries_of(world))
+
+
+def test_a_rerun_that_loses_the_holders_primary_joins_another_record(world: World) -> None:
+    world.queries("first", file="a.jsonl")
+    world.queries("second", file="b.jsonl")
+    world.clicks(("c1", "first"), ("c1", "second"))
+    assert world.join_with_a_crash("task.after_register")
+    (world.folder / "logs" / "east" / "queries" / "a.jsonl").unlink()
+    lake = world.pipeline.datacenters["east"].lake / "joined_events"
+    for path in Path(str(lake)).glob("batch-*.parquet"):
+        path.unlink()  # and with it the row that was stored
+    for _ in range(3):
+        world.join()
+        world.clock.advance(60)
+    assert queries_of(world) == {"c1": "second"}
+
+
+def test_a_record_that_kills_its_worker_keeps_no_other_one_from_joining(world: World) -> None:
+    world.queries("a", "poison")
+    world.clicks(("c1", "poison"), ("c1", "a"))
+    for _ in range(3):
+        counts = world.join(runner=PoisonedRunner(world)).counts
+        world.clock.advance(60)
+    assert queries_of(world) == {"c1": "a"}
+    assert counts.of("joined") == 1
+    assert counts.of("dead_letters") + counts.of("duplicates") == 1
+    assert_counted_as_verified(world)
+
+
+@pytest.mark.parametrize("plant", FAULTS.values(), ids=FAULTS)
+@pytest.mark.parametrize("records", ORDERS)
+def test_a_lost_row_is_made_again_of_the_record_with_a_primary(
+    world: World, records: tuple[tuple[str, str], ...], plant: Plant
+) -> None:
+    world.queries("a")
+    world.clicks(*records)
+    before = world.join().counts.as_dict()
+    plant(world)
+    recover_all(world)
+    after = world.join().counts.as_dict()
+    assert queries_of(world) == {"c1": "a"}
+    assert after == before
+    assert_sound(world)
+
+
+def test_what_has_joined_stays_though_the_first_ones_primary_comes_later(world: World) -> None:
+    world.queries("a")
+    world.clicks(*CASE)
+    world.join()
+    world.queries("nope")
+    world.join()
+    rebuild(world)
+    assert queries_of(world) == {"c1": "a"}
+    assert_sound(world)
+
+
+def test_a_lost_state_gives_no_second_row(world: World) -> None:
+    world.queries("a")
+    world.clicks(*CASE)
+    world.join()
+    put_back = world.copy_state()
+    world.clicks(("c2", "a"))
+    world.join()
+    put_back()
+    counts = world.join(mode="complete").counts
+    assert queries_of(world) == {"c1": "a", "c2": "a"}
+    assert counts.adds_up
+
+
+def test_a_row_that_is_gone_with_all_else_is_joined_once_more(world: World) -> None:
+    world.queries("a")
+    world.clicks(*CASE)
+    world.join()
+    a_row_is_removed(world)
+    assert OutputTable(world.pipeline.datacenters["east"].lake, "joined_events").exists()
+    recover_all(world)
+    world.join()
+    assert queries_of(world) == {"c1": "a"}
