@@ -31,7 +31,7 @@ from dagster_shared.error import SerializableErrorInfo
 from assets.health import level_of
 from photon.clock import MICROSECONDS
 from photon.health.alerts import Alert
-from photon.health.verdicts import Level
+from photon.health.levels import Level
 
 OVERLAP_SECONDS = 60  # Dagster stores the end of a run some time after it
 # One tick may fail because the machine was busy, and the next one comes within a minute. A schedule's comes

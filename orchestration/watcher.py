@@ -21,7 +21,8 @@ from orchestration.seen import unlike_shown
 from orchestration.shift_runs import ShiftRuns
 from photon.clock import Clock, SystemClock, microseconds
 from photon.errors import UserError
-from photon.health.verdicts import Level, Verdict, judge
+from photon.health.levels import Level, Verdict
+from photon.health.verdicts import judge
 from photon.health.vitals import look
 from photon.health.watched import Told, Watched, as_text, from_text
 from photon.pipeline.file import Pipeline

@@ -67,12 +67,13 @@ def _acknowledge(run: WorkRun) -> Metadata:
     if place is None:
         known = ", ".join(run.pipeline.datacenters)
         raise WrongUsage(f"there is no datacenter {run.config.datacenter!r}; expected one of: {known}")
-    losses, names = acknowledge_here(place.state, run.clock.now_us(), run.is_dry)
+    found = acknowledge_here(place.state, run.clock.now_us(), run.is_dry)
     return {
         "datacenter": run.config.datacenter,
-        "lost_bytes": losses.bytes,
-        "lost_records": losses.records,
-        "lost": "\n".join(names[:MOST_NAMED]) or "nothing",
+        "lost_bytes": found.losses.bytes,
+        "lost_records": found.losses.records,
+        **found.counts,
+        "lost": "\n".join(found.names[:MOST_NAMED]) or "nothing",
     }
 
 
@@ -83,7 +84,7 @@ ACKNOWLEDGEMENT = Upkeep(
     job_description=(
         "Says that somebody knows what a datacenter has lost; the run is told which; dry by default."
     ),
-    description="Its check nothing_lost is green then, until something else is lost.",
+    description="Its checks nothing_lost, dead_letters and unjoinable are green then, until more is bad.",
     technology="python",
     config=AcknowledgementConfig,
 )

@@ -1,8 +1,7 @@
-"""`photon acknowledge`: a person says that he knows what a datacenter has lost."""
+"""`photon acknowledge`: a person says that he knows what a datacenter has lost, and of its bad records."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -26,9 +25,10 @@ from photon.cli.output import (
 def acknowledge(pipeline_file: Path, datacenter: str, dry_run: bool, as_json: bool) -> None:
     """Say that you know what DATACENTER of PIPELINE has lost: no alarm tells of it any more.
 
-    These are log files that went away unread, and waiting records that are nowhere any more. Files that come
-    back are read all the same, and whatever is lost later is told. Run it where the state folder is, beside
-    a join or not; elsewhere it ends with 3.
+    These are log files that went away unread, and waiting records that are nowhere any more; and records that
+    are dead letters, too old, or found no primary event. All of them stay as they are: files that come back
+    are read, records that are mended are joined. What comes later is told. Run it where the state folder
+    is, beside a join or not; elsewhere it ends with 3.
     """
     with opened(pipeline_file) as pipeline:
         from photon.clock import SystemClock
@@ -36,9 +36,9 @@ def acknowledge(pipeline_file: Path, datacenter: str, dry_run: bool, as_json: bo
 
         chosen(pipeline, datacenter)
         folder = pipeline.datacenters[datacenter].state
-        losses, names = acknowledge_here(folder, SystemClock().now_us(), dry_run)
-    lines = [f"{datacenter}: {one}" for one in names]
-    if losses:
+        found = acknowledge_here(folder, SystemClock().now_us(), dry_run)
+    lines = [f"{datacenter}: {one}" for one in found.names]
+    if found:
         lines.insert(0, f"{NOTHING_CHANGED} would be acknowledged" if dry_run else "acknowledged:")
-    told = {"dry_run": dry_run, **asdict(losses)}
-    print_result(told, "\n".join(lines or [f"{datacenter} has lost nothing anew"]), as_json)
+    nothing = f"{datacenter}: there is nothing that is not acknowledged yet"
+    print_result({"dry_run": dry_run, **found.as_dict()}, "\n".join(lines or [nothing]), as_json)

@@ -35,7 +35,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "compact": ("photon.cli.compact:compact", "Keep the tables of a pipeline fit."),
     "acknowledge": (
         "photon.cli.acknowledge:acknowledge",
-        "Say that you know what a datacenter has lost.",
+        "Say that you know what a datacenter has lost, and of its bad records.",
     ),
     "trace": ("photon.cli.trace:trace", "What happened to one event, in every datacenter."),
     "reshard": ("photon.cli.registry:reshard", "Change the number of a registry's shards."),

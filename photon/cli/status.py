@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ from photon.cli.output import VIOLATION, json_option, opened, pipeline_argument,
 from photon.errors import NOT_DONE
 
 if TYPE_CHECKING:
+    from photon.health.overall import Verdicts
     from photon.pipeline.file import Pipeline
     from photon.shift.status import DatacenterStatus
 
@@ -42,29 +42,35 @@ def status(pipeline_file: Path, as_json: bool, check: bool, safe_to_delete: bool
 
         from photon.availability.report import ALL, report_of
         from photon.clock import SystemClock
+        from photon.health.overall import judge_now, needs, overall
         from photon.shift.people import decisions_of
-        from photon.shift.standing import needs, overall, standing_of
+        from photon.shift.standing import standing_of
         from photon.shift.status import statuses_of
 
         # First what the registry is not asked for: a local one is about to start.
         clock, availability = SystemClock(), report_of(pipeline)
         decisions = decisions_of(pipeline)
         found, errors = statuses_of(pipeline, clock, decisions)
-        now_us, verified = clock.now_us(), _verified(pipeline, found)
-        broken = {name: one.broken for name, one in verified.items()}
-        needed = {name: needs(one, now_us, broken.get(name, "")) for name, one in found.items()}
-        in_short = overall(found, errors, now_us, decisions.unknown_because is not None, broken)
+        now_us = clock.now_us()
+        verdicts = {name: judge_now(pipeline, name, now_us, decisions) for name in found}
+        needed = {name: needs(one, verdicts[name]) for name, one in found.items()}
+        in_short = overall(found, verdicts, errors, now_us, decisions.unknown_because is not None)
         is_needed = bool(errors or decisions.unknown_because or any(needed.values()))
         if safe_to_delete:
             lines = _safe_to_delete(pipeline, found)
         else:
-            lines = [in_short, "", *_standing(pipeline_file, found, verified, errors, now_us)]
+            lines = [in_short, "", *_standing(pipeline_file, found, verdicts, errors, now_us)]
             if decisions.unknown_because:
                 lines.append(f"who is on hold or retired is NOT KNOWN: {decisions.unknown_because}")
             lines += availability.sentences()[-1:]  # of all together
             lines += ["", *(line for name, one in found.items() for line in _details(name, one))]
     told: dict[str, object] = {
-        name: {**asdict(one), "standing": standing_of(one, now_us), "needs_somebody": needed[name]}
+        name: {
+            **asdict(one),
+            "standing": standing_of(one, now_us),
+            "needs_somebody": needed[name],
+            "checks": {promise: asdict(verdict) for promise, verdict in verdicts[name].items()},
+        }
         for name, one in found.items()
     }
     told.update({name: {"error": str(error)} for name, error in errors.items()})
@@ -85,67 +91,22 @@ def _safe_to_delete(pipeline: Pipeline, found: Mapping[str, DatacenterStatus]) -
     ]
 
 
-@dataclass(frozen=True)
-class _Verified:
-    """What the newest recorded verification of a datacenter says, where it is not that all is well."""
-
-    sentence: str
-    broken: str = ""  # in a few words: "3 missing"
-
-
-def _verified(pipeline: Pipeline, names: Iterable[str]) -> dict[str, _Verified]:
-    """By datacenter, where there is something to tell."""
-    from photon.errors import UserError
-
-    told = {}
-    for name in names:
-        try:
-            told[name] = _newest_verified(pipeline, name)
-        except UserError as error:
-            told[name] = _Verified(f"its newest verification is NOT KNOWN: {error}")
-    return {name: one for name, one in told.items() if one is not None}
-
-
-def _newest_verified(pipeline: Pipeline, name: str) -> _Verified | None:
-    """Of three columns: `verification.stored_reports`, which reads all, takes 50 ms to import."""
-    import pyarrow as pa
-
-    from photon.clock import in_utc
-    from photon.storage.append_table import AppendTable
-
-    columns = pa.schema([("at", pa.timestamp("us", "UTC")), ("ok", pa.bool_()), ("report", pa.string())])
-    latest = AppendTable("verification_reports", columns).latest(pipeline, name, "at")
-    if not latest.num_rows or latest["ok"][-1].as_py():
-        return None
-    found = json.loads(latest["report"][-1].as_py())["violations"]
-    kinds = ", ".join(f"{one['count']:,} {one['kind'].replace('_', ' ')}" for one in found)
-    at = in_utc(latest["at"][-1].cast(pa.int64()).as_py(), "minutes")
-    todo = "; ".join(
-        dict.fromkeys(one["what_to_do"].replace("PIPELINE", str(pipeline.file)) for one in found)
-    )
-    return _Verified(
-        f"NEEDS YOU: verified at {at}: {kinds}: {todo}. "
-        f"Then photon verify {pipeline.file} --record says whether it is mended",
-        kinds,
-    )
-
-
 def _standing(
     pipeline_file: Path,
     found: Mapping[str, DatacenterStatus],
-    verified: Mapping[str, _Verified],
+    verdicts: Mapping[str, Verdicts],
     errors: Mapping[str, Exception],
     now_us: int,
 ) -> list[str]:
     """What is said of each datacenter first."""
+    from photon.health.overall import what_to_do
     from photon.shift.standing import headline, sentences
 
     lines = [f"{name} is NOT KNOWN: {error}" for name, error in errors.items()]
     for name, one in found.items():
         lines.append(headline(name, one, now_us, str(pipeline_file)))
         lines += [f"  {sentence}" for sentence in sentences(one)]
-        if name in verified and one.decision != "retired":
-            lines.append(f"  {verified[name].sentence}")
+        lines += [f"  {todo}" for todo in what_to_do(name, one, verdicts[name])]
     return lines
 
 

@@ -336,6 +336,7 @@ class BatchExecution:
                 inherited=resolved.inherited,
                 segments=segments,
                 adapter_calls=adapter_calls,
+                window=self.state.window_at(now_us, microseconds(self.pipeline.health.window)),
             ),
         )
         self._adapter_calls = adapter_calls

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from photon.clock import in_utc
 from photon.errors import WrongUsage
-from photon.health.verdicts import Level
+from photon.health.levels import Level
 from photon.join.adapting import AdapterNotFound, load_module
 
 Kind = Literal["check", "run", "freshness", "tick"]

@@ -1,39 +1,31 @@
-"""Verdicts on a datacenter: a pure function of a look, what is remembered, and the thresholds.
+"""Whether a datacenter is well: the one judge. A pure function of a look, what is remembered, and thresholds.
 
-Each says what was seen and what to do. A datacenter that nobody runs can't say any of this itself. What is
-well is said without numbers: it is told once, and stays to be read for days.
+`photon status`, Dagster's checks, metrics, alerts and pictures show its verdicts, and decide nothing.
+How a new fact gets its verdict:
+ 1. `Vitals` (vitals.py) has the fact, and `look` reads it without disturbing anybody.
+ 2. A function here makes a `Verdict` of it: a level by a threshold of the pipeline file (`health`), what was
+    seen, what to do, and `in_short` for the first line of `photon status`. A fact that is of an existing
+    promise joins that one's function (`worse` chooses). Another promise has a line in `_JUDGES` and in
+    `PROMISES`, a section of docs/runbook.md, and a check in tests/orchestration/definitions.json.
+ 3. A share of records is judged by `shares.judge_share`: of all that was ever read and not acknowledged, and
+    of the latest window; the worse one counts. Its class belongs to `photon.state.losses.BAD`.
+Nothing else is to be done: each screen shows each promise that is not kept.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Literal, get_args
 
 from photon.clock import MICROSECONDS, in_utc, microseconds
+from photon.health.levels import Level, Verdict, level_of, worse
 from photon.health.memory import Memory
+from photon.health.shares import Kind, judge_share
 from photon.health.vitals import Vitals
+from photon.health.works import if_lost, judge_waiting, judge_works
 from photon.pace import size, span
 from photon.pipeline.file import Pipeline
-from photon.pipeline.sections import Durations, Shares
-
-Level = Literal["ok", "warn", "error"]
-LEVELS: tuple[Level, ...] = get_args(Level)
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What is to be said of one promise."""
-
-    level: Level
-    says: str
-    remedy: str = ""
-
-    @property
-    def text(self) -> str:
-        return f"{self.says}. What to do: {self.remedy}" if self.remedy else f"{self.says}."
-
+from photon.pipeline.sections import Durations
 
 Judge = Callable[[str, Vitals, Memory, Pipeline], Verdict]
 MOST_FILES_NAMED = 3
@@ -52,85 +44,12 @@ def judge(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeline) ->
         for name, judge_one in _JUDGES.items()
         if name in WITHOUT_STATE or not found.growth.state_unreadable
     }
-    return {name: judge_one(datacenter, found, memory, pipeline) for name, judge_one in judges.items()}
-
-
-def _works(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeline) -> Verdict:
-    if found.decision is not None:
-        return Verdict("ok", f"{datacenter} is {found.decision}, as people have decided")
-    if found.growth.state_unreadable:
-        return Verdict(
-            "error",
-            f"{datacenter}: how far it is can't be told: {found.growth.state_unreadable}",
-            "as that says; usually rights, a mount, or a damaged state. Until then the checks of its lag, "
-            "backlog, records, losses and clock stay as they were",
-        )
-    held = _held_back(datacenter, found, pipeline)
-    if memory.still_since_us is None:
-        return held or Verdict("ok", f"{datacenter} works, or has nothing to do")
-    seconds = (found.now_us - memory.still_since_us) / MICROSECONDS
-    patience = pipeline.health.standing_still
-    level = _level(seconds, patience.warn.total_seconds(), patience.error.total_seconds())
-    if found.is_starting and seconds < pipeline.shift.start_timeout.total_seconds():
-        level = "ok"  # a start takes its time
-    if level == "ok":
-        return held or Verdict("ok", f"{datacenter} works, or is about to")
-    lease = found.lease.lease
-    if found.lease.is_locked:
-        process = f"process {lease.process} on {lease.host}" if lease else "its process"
-        silent = f"{process} has given no sign of life for {span(seconds)}"
-        return Verdict(
-            level,
-            f"{datacenter}: {silent}: it was stopped, or a task, disk or lake hangs",
-            "look at its disks; end the process, and its successor goes on; "
-            f"{_if_lost(datacenter, pipeline)}",
-        )
-    due = f", and {found.growth.due:,} events are due" if found.growth.due else ""
-    return Verdict(
-        level,
-        f"{datacenter}: nobody has run it for {span(seconds)}; {size(found.unread_bytes)} of its logs are "
-        f"unread{due}",
-        "look whether its sensor is on; the sensor's last tick says why it starts no run, and the last run "
-        f"why it failed; {_if_lost(datacenter, pipeline)}",
-    )
-
-
-def _if_lost(datacenter: str, pipeline: Pipeline) -> str:
-    """What else is to be done where nobody can bring it back."""
-    return (
-        f"if it is lost for good: photon retire {pipeline.file} {datacenter} (under Dagster the job "
-        "retirement), and its checks are green"
-    )
-
-
-def _held_back(datacenter: str, found: Vitals, pipeline: Pipeline) -> Verdict | None:
-    """What waits here for dead datacenters whose lakes can't be reached."""
-    state = found.growth.state
-    if not state.out_of_reach:
-        return None
-    names = ", ".join(state.out_of_reach)
-    why = "; ".join(state.out_of_reach.values())
-    return Verdict(
-        "error",
-        f"{datacenter}: {state.held:,} events are held: {names} registered them and is silent, and what it "
-        f"did not join can't be released from here: {why}",
-        f"start {names} again, or make its lake readable here; {_if_lost(names, pipeline)}",
-    )
-
-
-def _waiting(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeline) -> Verdict:
-    """A process that waits gives signs of life, and joins nothing."""
-    lease = found.lease.lease
-    if lease is None or not (found.lease.is_locked and lease.waits_for):
-        return Verdict("ok", f"{datacenter} waits for nothing that is unavailable")
-    waited_us = found.now_us - lease.waits_since_us
-    level = _duration(waited_us, pipeline.health.waiting)
-    if level == "ok":
-        return Verdict("ok", f"{datacenter} waits for what may be back in a moment")
-    says = (
-        f"{datacenter} has waited for {span(waited_us / MICROSECONDS)}, and joins nothing: {lease.waits_for}"
-    )
-    return Verdict(level, says, "mend what is named, and it goes on by itself")
+    verdicts = {name: judge_one(datacenter, found, memory, pipeline) for name, judge_one in judges.items()}
+    if found.decision == "on hold":  # nobody is to join, so no advice says how
+        resume = f"photon resume {pipeline.file} {datacenter} lets it run again"
+        held = Verdict("ok", f"{datacenter} is on hold, as people have decided; {resume}")
+        verdicts |= dict.fromkeys(verdicts.keys() & ENDED_BY_A_HOLD, held)
+    return verdicts
 
 
 def _logs(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeline) -> Verdict:
@@ -138,8 +57,9 @@ def _logs(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeline) ->
     if growth.problems:
         more = f", and {len(growth.problems) - 1:,} more" if len(growth.problems) > 1 else ""
         remedy = f"look at datacenters.{datacenter}.logs ({place}), and at who may read it"
-        remedy = f"{remedy}; {_if_lost(datacenter, pipeline)}"
-        return Verdict("error", f"{datacenter}: {growth.problems[0]}{more}", remedy)
+        remedy = f"{remedy}; {if_lost(datacenter, pipeline)}"
+        says = f"{datacenter}: {growth.problems[0]}{more}"
+        return Verdict("error", says, remedy, "has logs that can't be read")
     if found.passed_over:
         beyond = len(found.passed_over) - MOST_FILES_NAMED
         shown = "; ".join(found.passed_over[:MOST_FILES_NAMED])
@@ -148,12 +68,14 @@ def _logs(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeline) ->
             "mend them, or who writes them, and they are read; if they are no logs, let no `files` of "
             f"{pipeline.file} match them. photon status names them all"
         )
-        return Verdict("warn", f"{datacenter}: files are passed over: {shown}", remedy)
+        says = f"{datacenter}: files are passed over: {shown}"
+        return Verdict("warn", says, remedy, f"passes over {len(found.passed_over):,} log files")
     patterns = {"primary": (growth.primary, pipeline.primary), "foreign": (growth.foreign, pipeline.foreign)}
     none = [f"{side}.files ({log.files})" for side, (files, log) in patterns.items() if not files.files]
     if none:
         remedy = f"compare the pattern with what is in {place}; logs that have yet to come need nothing"
-        return Verdict("warn", f"{datacenter}: no file matches {' and '.join(none)}", remedy)
+        says = f"no file matches {' and '.join(none)}"
+        return Verdict("warn", f"{datacenter}: {says}", remedy, f"has no logs ({says})")
     return Verdict("ok", f"{datacenter} has files of both logs, and can read them")
 
 
@@ -167,84 +89,78 @@ def _lag(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeline) -> 
     behind_seconds = (found.now_us - memory.behind_since_us) / MICROSECONDS
     lag_seconds = min(behind_seconds, found.growth.lag_seconds or behind_seconds)
     bounds = pipeline.health.lag
-    level = _level(lag_seconds, bounds.warn.total_seconds(), bounds.error.total_seconds())
+    level = level_of(lag_seconds, bounds.warn.total_seconds(), bounds.error.total_seconds())
     if level == "ok":
         return Verdict("ok", f"{datacenter} keeps up")
     unread = size(found.unread_bytes)
     return Verdict(
-        level, f"{datacenter} is {span(lag_seconds)} behind; {unread} of its logs are unread", BEHIND
+        level,
+        f"{datacenter} is {span(lag_seconds)} behind; {unread} of its logs are unread",
+        BEHIND,
+        f"is {span(lag_seconds)} behind",
     )
 
 
 def _backlog(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeline) -> Verdict:
     bounds = pipeline.health.backlog
-    level = _level(found.unread_bytes, bounds.warn, bounds.error)
+    level = level_of(found.unread_bytes, bounds.warn, bounds.error)
     if level == "ok":
         return Verdict("ok", f"{datacenter} has read nearly all of its logs")
-    return Verdict(level, f"{datacenter}: {size(found.unread_bytes)} of its logs are unread", BEHIND)
+    unread = f"{size(found.unread_bytes)} of its logs"
+    return Verdict(level, f"{datacenter}: {unread} are unread", BEHIND, f"has not read {unread}")
 
 
-@dataclass(frozen=True)
-class _Part:
-    """How many of some records are bad: of the latest ones, and of all of the epoch."""
-
-    bad: int
-    of: int
-    bad_ever: int
-    of_ever: int
-
-
-def _part(found: Vitals, memory: Memory, bad: str, *all_of: str) -> _Part:
-    since, ever = memory.since(found), found.growth.state.counts.as_dict()
-    return _Part(since[bad], sum(since[one] for one in all_of), ever[bad], sum(ever[one] for one in all_of))
+FOREIGN_DEAD = Kind("foreign records are dead letters", ("dead_letters",), ("foreign",))
+PRIMARY_DEAD = Kind(
+    "primary records are dead letters", ("primary_dead_letters",), ("primary", "primary_dead_letters")
+)
+UNJOINABLE = Kind(
+    "foreign records found no primary event, or are too old", ("unjoinable", "too_old"), ("foreign",)
+)
 
 
 def _dead_letters(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeline) -> Verdict:
     """The worse one of both logs: without its primary events nothing is joined either."""
-    bounds, least = pipeline.health.dead_letters, pipeline.health.least_records
     remedy = f"photon dead-letters {pipeline.file} names them with their reasons, and mends them"
-    foreign = _part(found, memory, "dead_letters", "foreign")
-    primary = _part(found, memory, "primary_dead_letters", "primary", "primary_dead_letters")
-    of_foreign = _share(datacenter, foreign, bounds, least, "foreign records are dead letters", remedy)
-    of_primary = _share(datacenter, primary, bounds, least, "primary records are dead letters", remedy)
-    return max(of_foreign, of_primary, key=lambda verdict: LEVELS.index(verdict.level))
+    bounds = pipeline.health.dead_letters
+    return worse(
+        [
+            judge_share(datacenter, found, pipeline, kind, bounds, remedy)
+            for kind in (FOREIGN_DEAD, PRIMARY_DEAD)
+        ]
+    )
 
 
 def _unjoinable(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeline) -> Verdict:
     remedy = (
         "look whether foreign.key and primary.id name the same thing, and whether primary logs are missing; "
-        "photon trace tells the story of one event"
+        f"photon trace {pipeline.file} ID tells the story of one event"
     )
-    part, health = _part(found, memory, "unjoinable", "foreign"), pipeline.health
-    what = "foreign records found no primary event"
-    return _share(datacenter, part, health.unjoinable, health.least_records, what, remedy)
-
-
-def _share(datacenter: str, part: _Part, bounds: Shares, least: int, what: str, remedy: str) -> Verdict:
-    """A share of few records says nothing, unless nothing else ever came of any record of the epoch."""
-    share = part.bad / part.of if part.of else 0.0
-    if part.of < least and 0 < part.of_ever == part.bad_ever:
-        return Verdict("warn", f"{datacenter}: all {part.bad_ever:,} {what} so far", remedy)
-    level = _level(share, bounds.warn, bounds.error) if part.of >= least else "ok"
-    if level == "ok":
-        return Verdict("ok", f"{datacenter}: few of its latest {what}")
-    says = f"{datacenter}: {part.bad:,} of the latest {part.of:,} {what} ({share:.2%})"
-    return Verdict(level, says, remedy)
+    return judge_share(datacenter, found, pipeline, UNJOINABLE, pipeline.health.unjoinable, remedy)
 
 
 def _nothing_lost(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeline) -> Verdict:
     """An error for as long as it is neither repaired nor acknowledged: nothing else ends a loss."""
-    lost = found.lost
+    lost, missing = found.lost, found.growth.state.counts.of("missing")
+    if missing and not lost:
+        return Verdict(
+            "error",
+            f"{datacenter} lacks {missing:,} rows: events were joined, and their rows are gone",
+            f"photon verify {pipeline.file} names them, photon recover {pipeline.file} has them joined again",
+            f"lacks {missing:,} rows",
+        )
     if not lost:
         return Verdict("ok", f"{datacenter} has lost nothing that nobody knows of")
     said = [f"{size(lost.bytes)} of log files that went away were not read"] if lost.bytes else []
     said += [f"{lost.records:,} records that waited are nowhere any more"] if lost.records else []
+    said += [f"{missing:,} events were joined, and their rows are gone"] if missing else []
     return Verdict(
         "error",
         f"{datacenter}: {', and '.join(said)}",
         "photon status names them; put the files back, or take their lines from another datacenter's copy; "
         f"then, or if they are gone for good: photon acknowledge {pipeline.file} {datacenter} (under Dagster "
         "the job acknowledgement)",
+        "has lost what was to be read",
     )
 
 
@@ -258,13 +174,15 @@ def _clock(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeline) -
         level,
         f"{datacenter}: its events are {span(ahead_us / MICROSECONDS)} ahead of this machine's clock",
         "set the clocks by NTP, here and where the logs are written; look at primary.time_unit",
+        "has events of the future",
     )
 
 
 def _verified(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeline) -> Verdict:
     remedy = f"photon verify {pipeline.file} --datacenter {datacenter}, or start Dagster's verification"
     if found.unverified_because:
-        return Verdict("warn", f"{datacenter}: {found.unverified_because}", "make its lake reachable")
+        says, short = f"{datacenter}: {found.unverified_because}", "has a verification that can't be read"
+        return Verdict("warn", says, "make its lake reachable", short)
     if found.verified is None:
         return Verdict("ok", f"{datacenter} was not verified yet")
     broken = found.verified.report["violations"]
@@ -272,26 +190,23 @@ def _verified(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeline
     if broken:
         kinds = "; ".join(f"{one['count']:,} {one['says']}" for one in broken)
         todo = "; ".join(dict.fromkeys(one["what_to_do"] for one in broken))
-        return Verdict("error", f"{datacenter}, verified at {at}: {kinds}", todo)
+        todo = todo.replace("PIPELINE", str(pipeline.file))  # as older reports have it
+        todo += f". Then photon verify {pipeline.file} --record says whether it is mended"
+        short = f"is broken by its newest verification ({found.verified.kinds})"
+        return Verdict("error", f"{datacenter}, verified at {at}: {kinds}", todo, short)
     level = _duration(found.now_us - found.verified.at_us, pipeline.health.unverified)
     says = f"{datacenter} was verified at {at}: nothing is missing, and nothing is there twice"
-    return Verdict(level, says, "" if level == "ok" else remedy)
+    return Verdict(level, says, "" if level == "ok" else remedy, f"was verified at {at}, long ago")
 
 
 def _duration(length_us: int, bounds: Durations) -> Level:
-    return _level(length_us, microseconds(bounds.warn), microseconds(bounds.error))
-
-
-def _level(value: float, warn: float, error: float) -> Level:
-    if value >= error:
-        return "error"
-    return "warn" if value >= warn else "ok"
+    return level_of(length_us, microseconds(bounds.warn), microseconds(bounds.error))
 
 
 _JUDGES: Mapping[str, Judge] = MappingProxyType(
     {
-        "works": _works,
-        "waiting": _waiting,
+        "works": judge_works,
+        "waiting": judge_waiting,
         "logs": _logs,
         "lag": _lag,
         "backlog": _backlog,
@@ -302,6 +217,8 @@ _JUDGES: Mapping[str, Judge] = MappingProxyType(
         "verified": _verified,
     }
 )
+# Planned work may be on the disk of its logs, too.
+ENDED_BY_A_HOLD = frozenset({"works", "waiting", "logs", "lag", "backlog"})
 # What is judged where the state can't be read, too.
 WITHOUT_STATE = frozenset({"works", "waiting", "logs", "verified"})
 PROMISES: Mapping[str, str] = MappingProxyType(

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from photon.clock import microseconds
 from photon.dispatcher.log_reader import LogReader
+from photon.health.newest_verification import Verified, newest_verification
 from photon.pipeline.file import Pipeline
 from photon.registry.interface import RegistryMismatch
 from photon.shift.growth import Growth, growth_of
 from photon.shift.lease import LeaseStatus, lease_status_of
-from photon.shift.people import Decision, decisions_of
-from photon.state.losses import Losses, open_losses
+from photon.shift.people import Decision, Decisions, decisions_of
+from photon.shift.stages import orders_of
+from photon.shift.status import uncompacted
+from photon.state.losses import Losses, acknowledged_counts, open_losses
 from photon.storage.delta import LakeUnavailable
-from photon.verification.stored_reports import StoredReport, newest
 
 
 @dataclass(frozen=True)
@@ -25,11 +28,15 @@ class Vitals:
     growth: Growth
     lease: LeaseStatus
     is_starting: bool = False  # a run of it is on its way
-    decision: Decision | None = None  # of people, where nobody runs it
-    verified: StoredReport | None = None  # the newest verification; None: there is none
+    decision: Decision | None = None  # of people
+    is_fenced: bool = False  # the others have ended its epoch
+    verified: Verified | None = None  # the newest verification; None: there is none
     unverified_because: str = ""  # why no verification could be read
     lost: Losses = field(default_factory=Losses)  # that nobody has acknowledged
     passed_over: tuple[str, ...] = ()  # log files that reading leaves out, each with the reason
+    acknowledged: Mapping[str, int] = field(default_factory=dict)  # records by class that people know of
+    refused_orders: int = 0  # work orders that could not be read
+    uncompacted: tuple[str, ...] = ()  # tables that nobody compacts, with what to do
 
     @property
     def unread_bytes(self) -> int:
@@ -51,19 +58,36 @@ class Vitals:
         return self.has_work
 
 
-def look(pipeline: Pipeline, datacenter: str, now_us: int, is_starting: bool = False) -> Vitals:
-    """Look at a datacenter now, from outside."""
-    growth = growth_of(pipeline, datacenter, now_us)
-    lease = lease_status_of(pipeline.datacenters[datacenter].state)
+def look(
+    pipeline: Pipeline,
+    datacenter: str,
+    now_us: int,
+    is_starting: bool = False,
+    decisions: Decisions | None = None,
+) -> Vitals:
+    """Look at a datacenter now, from outside. `decisions`: those of people, where they are known already."""
+    growth, state = growth_of(pipeline, datacenter, now_us), pipeline.datacenters[datacenter].state
     verified, why = None, ""
     try:
-        verified = newest(pipeline, [datacenter]).get(datacenter)
+        verified = newest_verification(pipeline, datacenter)
     except LakeUnavailable as error:
         why = str(error)
-    lost = open_losses(pipeline.datacenters[datacenter].state, growth.state)
-    passed_over = _passed_over(pipeline, datacenter, growth, now_us)
-    found = Vitals(now_us, growth, lease, is_starting, None, verified, why, lost, passed_over)
-    return replace(found, decision=_decision(pipeline, datacenter, found))
+    found = Vitals(
+        now_us,
+        growth,
+        lease_status_of(state),
+        is_starting,
+        verified=verified,
+        unverified_because=why,
+        lost=open_losses(state, growth.state),
+        passed_over=_passed_over(pipeline, datacenter, growth, now_us),
+        acknowledged=acknowledged_counts(state, growth.state.epoch),
+        refused_orders=orders_of(state, now_us).refused,
+        uncompacted=tuple(uncompacted(pipeline, datacenter)) if growth.state.epoch is not None else (),
+    )
+    known = _decisions(pipeline, found) if decisions is None else decisions
+    epoch = growth.state.epoch
+    return replace(found, decision=known.on(datacenter), is_fenced=epoch in known.ended_epochs)
 
 
 def _passed_over(pipeline: Pipeline, datacenter: str, growth: Growth, now_us: int) -> tuple[str, ...]:
@@ -79,7 +103,7 @@ def _passed_over(pipeline: Pipeline, datacenter: str, growth: Growth, now_us: in
     return tuple(one for one in dict.fromkeys(found) if one not in growth.problems)
 
 
-def _decision(pipeline: Pipeline, datacenter: str, found: Vitals) -> Decision | None:
+def _decisions(pipeline: Pipeline, found: Vitals) -> Decisions:
     """What people have decided: the registry is asked only where nobody runs it, and that may be an alarm."""
     is_old = found.verified is not None and found.now_us - found.verified.at_us >= microseconds(
         pipeline.health.unverified.warn
@@ -90,5 +114,5 @@ def _decision(pipeline: Pipeline, datacenter: str, found: Vitals) -> Decision | 
     )
     if found.is_still(pipeline.shift.lease_duration.total_seconds()) or (lacks and not found.lease.is_locked):
         with suppress(RegistryMismatch):  # its shift says why it can't run
-            return decisions_of(pipeline).on(datacenter)
-    return None
+            return decisions_of(pipeline)
+    return Decisions()

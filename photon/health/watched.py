@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from photon.clock import MICROSECONDS, in_utc
+from photon.health.levels import Level, Verdict
 from photon.health.memory import Memory
-from photon.health.verdicts import Level, Verdict
 from photon.health.vitals import Vitals
 from photon.pipeline.file import Pipeline
 
-FORMAT = 2
+FORMAT = 3
 # A watcher looks every 10 s, and on a busy machine every minute. What an older look knew may be over.
 FRESH_SECONDS = 300
 
@@ -65,11 +65,11 @@ def as_text(watched: Mapping[str, Watched]) -> str:
 def memory_beside(watched: Watched | None, found: Vitals, pipeline: Pipeline) -> tuple[Memory, str]:
     """What to judge a look by that is not the watcher's own; and, if that is this look alone, why.
 
-    Alone, the last sign of life says since when nobody is at work, nobody knows since when anything else
-    lasts, and shares are of the whole epoch.
+    Alone, the last sign of life says since when nobody is at work, and nobody knows since when anything else
+    lasts.
     """
     if watched is not None and found.now_us - watched.looked_us <= FRESH_SECONDS * MICROSECONDS:
         return watched.memory.after(found, pipeline), ""
     since = f"since {in_utc(watched.looked_us, 'seconds')}" if watched is not None else "yet"
     alone = Memory(still_since_us=found.lease.beat_us or None).after(found, pipeline)
-    return replace(alone, before=None), f"its watcher has not looked at it {since}"
+    return alone, f"its watcher has not looked at it {since}"

@@ -59,6 +59,10 @@ class Counts:
             "lost_bytes": self.lost_bytes,
         }
 
+    def gained(self, left: Mapping[str, int]) -> dict[str, int]:
+        """How many records ever came into each class, also those that have `left` it again."""
+        return {name: count + left.get(name, 0) for name, count in self.as_dict().items()}
+
 
 class Verdict(IntEnum):
     """What the joiner says of a record."""

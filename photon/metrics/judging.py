@@ -13,11 +13,12 @@ from photon.availability.budget import Budget, budget_of
 from photon.availability.stored import stored_minutes
 from photon.clock import MICROSECONDS, Clock
 from photon.errors import UserError
+from photon.health.levels import Level
 from photon.health.memory import Memory
-from photon.health.verdicts import Level, judge
+from photon.health.newest_verification import Verified
+from photon.health.verdicts import judge
 from photon.health.vitals import look
 from photon.pipeline.file import Pipeline
-from photon.verification.stored_reports import StoredReport
 
 # Tables of the lake are read for it, which costs requests on S3. Prometheus asks every 15 s.
 EVERY_SECONDS = 30
@@ -28,7 +29,7 @@ class Judged:
     """One datacenter."""
 
     levels: Mapping[str, Level]  # of each check; none where the datacenter can't be looked at
-    verified: StoredReport | None = None  # the newest verification
+    verified: Verified | None = None  # the newest verification
     budget: Budget | None = None  # None: no minute was judged yet, or the lake can't be read
 
 

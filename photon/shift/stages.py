@@ -69,7 +69,7 @@ def stored_plans(state: StateReader | None) -> StoredPlans:
 
 def stages_of(state: StateReader | None, plans: StoredPlans, folder: Path, now_us: int) -> Stages:
     """The stages of a datacenter's work now. OSError, WaitingDamaged."""
-    orders = _orders(folder, now_us)
+    orders = orders_of(folder, now_us)
     if state is None:
         return Stages(orders=orders)
     plan, uncommitted = plans.open, PlannedWork()
@@ -94,7 +94,8 @@ def planned_work(contents: Iterable[PlanContent], batch: int | None = None, atte
     )
 
 
-def _orders(folder: Path, now_us: int) -> Orders:
+def orders_of(folder: Path, now_us: int) -> Orders:
+    """The work orders in a state folder that nobody has taken up yet."""
     paths, written_us = waiting_orders(folder), []
     for path in paths:
         try:

@@ -1,9 +1,10 @@
-"""How a datacenter stands, in words: whether it is well, how far behind, what waits and why, what to do."""
+"""How a datacenter stands, in words: how far behind, what waits and why.
+
+Whether it is well is not decided here: that is `photon.health.verdicts`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from types import MappingProxyType
 from typing import Literal
 
 from photon.clock import MICROSECONDS
@@ -26,16 +27,6 @@ Standing = Literal[
     "catching up",
     "live",
 ]
-# Those in which a datacenter does not go on by itself.
-NEEDS: Mapping[Standing, str] = MappingProxyType(
-    {
-        "new": "has never run",
-        "not running": "is not running",
-        "fenced": "is fenced",
-        "silent": "is silent",
-        "waiting": "waits for what is unavailable",
-    }
-)
 
 
 def standing_of(one: DatacenterStatus, now_us: int) -> Standing:
@@ -56,47 +47,6 @@ def standing_of(one: DatacenterStatus, now_us: int) -> Standing:
     if one.waits_for:
         return "waiting"
     return "catching up" if backlog_bytes > LIVE_BYTES else "live"
-
-
-def needs(one: DatacenterStatus, now_us: int, broken: str = "") -> list[str]:
-    """Why somebody has to look at a datacenter, in a few words each; none: it is well.
-
-    `broken`: what its newest verification found broken, as in "3 missing".
-    """
-    why = NEEDS.get(standing_of(one, now_us))
-    reasons = [why] if why is not None else []
-    if missing := one.counts.get("missing", 0):
-        reasons.append(f"lacks {missing:,} rows")
-    if broken and one.decision != "retired":  # what that one lacks is nobody's work any more
-        reasons.append(f"is broken by its newest verification ({broken})")
-    if one.stages.orders.refused:
-        reasons.append("has work orders that can't be read")
-    # A new one's only problem may be that it is new.
-    if one.problems and one.epoch is not None:
-        reasons.append(f"has {len(one.problems):,} problems" if len(one.problems) > 1 else "has a problem")
-    return reasons
-
-
-def overall(
-    found: Mapping[str, DatacenterStatus],
-    unknown: Collection[str],
-    now_us: int,
-    registry_is_unknown: bool = False,
-    broken: Mapping[str, str] = MappingProxyType({}),
-) -> str:
-    """One sentence on the whole pipeline. `unknown`: who could not be asked; `broken`: see `needs`."""
-    reasons = {name: ["can't be asked"] for name in unknown}
-    reasons |= {name: why for name, one in found.items() if (why := needs(one, now_us, broken.get(name, "")))}
-    well = ", ".join(
-        f"{name} is {standing_of(one, now_us)}" for name, one in found.items() if name not in reasons
-    )
-    if reasons:
-        verb = "needs" if len(reasons) == 1 else "need"
-        of_all = f"{len(reasons)} of {len(found) + len(unknown)} datacenters {verb} somebody"
-        well = f"{of_all}: " + "; ".join(f"{name} {' and '.join(why)}" for name, why in reasons.items())
-    elif not registry_is_unknown:
-        return f"All is well: {well}"
-    return f"The registry needs somebody: it could not be asked; {well}" if registry_is_unknown else well
 
 
 def headline(name: str, one: DatacenterStatus, now_us: int, pipeline_file: str) -> str:

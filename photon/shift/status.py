@@ -121,7 +121,7 @@ def status_of(
             for at, event_id in records
         ]
         problems += _lost_files(reader.files.values(), known)
-        problems += _uncompacted(pipeline, datacenter)
+        problems += uncompacted(pipeline, datacenter)
         problems += [
             f"{waiting.get('held', 0):,} records are held: datacenter {name} registered their events and is "
             f"silent, and what it did not join can't be released from here: {why}; start datacenter {name} "
@@ -199,7 +199,7 @@ def _lost_files(files: Iterable[TrackedFile], known: Losses) -> list[str]:
     return said[:MOST_LOST_NAMED] + ([f"{more} more files went with unread bytes"] if more > 0 else [])
 
 
-def _uncompacted(pipeline: Pipeline, datacenter: str) -> list[str]:
+def uncompacted(pipeline: Pipeline, datacenter: str) -> list[str]:
     """That nobody compacts the table of joined rows, if so. On S3 Delta lists no more than it needs."""
     folder = pipeline.datacenters[datacenter].lake / "joined_events"
     if not isinstance(folder, Path):

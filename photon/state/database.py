@@ -24,11 +24,13 @@ from photon.state.plan import (
     content_from_json,
 )
 from photon.state.rows import (
+    left_in,
     reading_column,
     tracked_file,
 )
 from photon.state.schema import STATE_FORMAT
 from photon.state.waiting_view import WaitingView
+from photon.state.window import Window, begin_window, window_from_json
 from photon.tokens import Occurrence, PlanKey
 from photon.waiting.retries import Retries
 
@@ -205,6 +207,22 @@ class StateReader:
         classes = dict(self._db.execute("SELECT name, n FROM counts"))
         others = ("foreign", "primary", "primary_dead_letters", "lost_bytes")
         return Counts(**{name: classes.pop(name, 0) for name in others}, classes=classes)
+
+    def left(self) -> dict[str, int]:
+        """How many records have left each class again, as those that were mended have."""
+        return left_in(self._db)
+
+    @property
+    def window(self) -> Window | None:
+        """What the latest records are counted from; None before the first batch."""
+        stored = self.meta("window")
+        with reading_column("meta, window,"):
+            return window_from_json(stored) if stored is not None else None
+
+    def window_at(self, now_us: int, window_us: int) -> Window:
+        """The window once a batch ends now, of whose records nothing is counted yet."""
+        gained = self.counts().gained(self.left())
+        return (self.window or begin_window(now_us)).after(gained, now_us, window_us)
 
     def _count(self, what: str, *values: object) -> int:
         return int(self._db.execute(f"SELECT count(*) FROM {what}", values).fetchone()[0])

@@ -38,6 +38,7 @@ from photon.state.rows import (
 from photon.state.schema import MIGRATIONS, SCHEMA, STATE_FORMAT
 from photon.state.waiting_list import WaitingList
 from photon.state.waiting_migration import move_waiting_rows
+from photon.state.window import Window, window_to_json
 from photon.tokens import Occurrence
 from photon.waiting.merging import Merged
 from photon.waiting.retries import Retries
@@ -63,6 +64,7 @@ class Completion:
     inherited: Iterable[str] = ()
     segments: Iterable[SegmentInfo] = ()  # new ones of the primary index (protocol D7)
     adapter_calls: AdapterCalls | None = None  # of batches in a row that were over the share (protocol A21)
+    window: Window | None = None  # what the latest records are counted from
 
 
 class DispatcherState(StateReader):
@@ -227,6 +229,7 @@ class DispatcherState(StateReader):
                 "completed_plan": plan.key.plan_id,
                 "watermark_us": completion.watermark_us,
                 "adapter_calls": completion.adapter_calls and calls_to_json(completion.adapter_calls),
+                "window": completion.window and window_to_json(completion.window),
             }
             put(db, "meta", [(key, str(value)) for key, value in meta.items() if value is not None])
             db.execute("DELETE FROM plan WHERE batch = ?", (plan.key.batch,))

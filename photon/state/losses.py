@@ -1,7 +1,9 @@
 """What a datacenter has lost: bytes of logs that went away unread, and waiting records that are nowhere.
 
-It asks for somebody until it is repaired, or until a person says that he knows of it. That is a file beside
-the state, for whoever may write there: the state itself is its dispatcher's alone.
+It asks for somebody until it is repaired, or until a person says that he knows of it. So do records that are
+dead letters or found no primary event, where their share of all that was read is too large: a person knows of
+those that were counted when he said so. What people know is a file beside the state, for whoever may write
+there: the state itself is its dispatcher's alone.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from photon.readable import readable
 from photon.state.damage import damage_is_named
@@ -17,7 +20,14 @@ from photon.state.database import StateUnavailable
 from photon.state.view import StateView, view_state
 
 ACKNOWLEDGED_FILE = "acknowledged.json"
-FORMAT = 1
+FORMAT = 2
+# The classes of records of which a person may know, with how they are named for people.
+BAD = {
+    "dead_letters": "foreign records are dead letters",
+    "primary_dead_letters": "primary records are dead letters",
+    "unjoinable": "foreign records found no primary event",
+    "too_old": "foreign records are too old to be joined",
+}
 
 
 @dataclass(frozen=True)
@@ -61,13 +71,26 @@ def acknowledged(folder: Path, epoch: str | None) -> Losses:
     Nothing, too, where it can't be read or has another format: then somebody is asked for once more.
     """
     try:
-        stored = json.loads((folder / ACKNOWLEDGED_FILE).read_text())
-        if (stored["format"], stored["epoch"]) != (FORMAT, epoch):
-            return Losses()
+        stored = _stored(folder, epoch)
         of_files = {int(number): _count(lost) for number, lost in stored["file_bytes"].items()}
         return Losses(of_files, _count(stored["other_bytes"]), _count(stored["records"]))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return Losses()
+
+
+def acknowledged_counts(folder: Path, epoch: str | None) -> dict[str, int]:
+    """What was `gained` when a person said that he knows of it; nothing as in `acknowledged`."""
+    try:
+        return {str(name): _count(count) for name, count in _stored(folder, epoch)["counts"].items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
+
+
+def _stored(folder: Path, epoch: str | None) -> dict[str, Any]:
+    stored: dict[str, Any] = json.loads((folder / ACKNOWLEDGED_FILE).read_text())
+    if (stored["format"], stored["epoch"]) != (FORMAT, epoch):
+        raise ValueError("it is of another epoch or format")
+    return stored
 
 
 def _count(stored: object) -> int:
@@ -96,8 +119,19 @@ def open_losses(folder: Path, view: StateView) -> Losses:
     return losses_of(view).beyond(acknowledged(folder, view.epoch))
 
 
-def _named(losses: Losses, view: StateView) -> list[str]:
-    """What is lost, a line each, for people."""
+def open_counts(folder: Path, view: StateView) -> dict[str, int]:
+    """How many records of each bad class there are that nobody has acknowledged; none of them is left out."""
+    known = acknowledged_counts(folder, view.epoch)
+    return {name: more for name in BAD if (more := bad_since(known, name, view)) > 0}
+
+
+def bad_since(known: Mapping[str, int], name: str, view: StateView) -> int:
+    """How many records of a class came into it since these were `gained`, and are in it now."""
+    return max(0, min(view.counts.as_dict()[name], view.gained[name] - known.get(name, 0)))
+
+
+def _named(losses: Losses, counts: Mapping[str, int], view: StateView) -> list[str]:
+    """What a person may say that he knows of, a line each."""
     lines = [
         f"{readable(view.files[number].file.path)}: {lost:,} bytes were not read"
         for number, lost in losses.file_bytes.items()
@@ -106,27 +140,44 @@ def _named(losses: Losses, view: StateView) -> list[str]:
         lines.append(f"{losses.other_bytes:,} bytes went after they were planned")
     if losses.records:
         lines.append(f"{losses.records:,} records that waited are lost")
-    return lines
+    return lines + [f"{count:,} {BAD[name]}" for name, count in counts.items()]
 
 
-def acknowledge_here(folder: Path, now_us: int, dry_run: bool) -> tuple[Losses, list[str]]:
-    """Acknowledge what is lost, and name it, a line each; a dry run only names it.
+@dataclass(frozen=True)
+class Acknowledgement:
+    """What a person has said that he knows of, or would say in a dry run."""
+
+    losses: Losses
+    counts: Mapping[str, int]  # of records, by bad class
+    names: list[str]  # a line each, for people
+
+    def __bool__(self) -> bool:
+        return bool(self.losses or self.counts)
+
+    def as_dict(self) -> dict[str, Any]:
+        return {**asdict(self.losses), "counts": dict(self.counts)}
+
+
+def acknowledge_here(folder: Path, now_us: int, dry_run: bool) -> Acknowledgement:
+    """Acknowledge what is lost or of a bad class by now, and name it; a dry run only names it.
 
     StateUnavailable, StateDamaged, FormatTooNew, OSError.
     """
     view = _state_here(folder, now_us)
-    losses = open_losses(folder, view)
-    if losses and not dry_run:
+    losses, counts = open_losses(folder, view), open_counts(folder, view)
+    found = Acknowledgement(losses, counts, _named(losses, counts, view))
+    if found and not dry_run:
         acknowledge(folder, view)
-    return losses, _named(losses, view)
+    return found
 
 
 def acknowledge(folder: Path, view: StateView) -> None:
-    """Note that a person knows of all that is lost now. OSError.
+    """Note that a person knows of all that is lost now, and of all counts of now. OSError.
 
     Nothing is synced: where a power cut takes the note, somebody is asked for once more.
     """
-    text = json.dumps({"format": FORMAT, "epoch": view.epoch, **asdict(losses_of(view))})
+    known = {**asdict(losses_of(view)), "counts": view.gained}
+    text = json.dumps({"format": FORMAT, "epoch": view.epoch, **known})
     unfinished = folder / f"{ACKNOWLEDGED_FILE}.new"
     unfinished.write_text(text)
     unfinished.replace(folder / ACKNOWLEDGED_FILE)

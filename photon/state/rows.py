@@ -39,11 +39,23 @@ def put_sizes(db: sqlite3.Connection, grown: Iterable[TrackedFile]) -> None:
 
 
 def add_counts(db: sqlite3.Connection, increments: Mapping[str, int]) -> None:
-    """Add to the counts by name."""
+    """Add to the counts by name; and note of a count that falls how many have left it by now."""
+    if fallen := {name: -count for name, count in increments.items() if count < 0}:
+        left = left_in(db)
+        put(
+            db, "meta", [("left", json.dumps({**left, **{n: left.get(n, 0) + c for n, c in fallen.items()}}))]
+        )
     db.executemany(
         "INSERT INTO counts VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET n = n + excluded.n",
         increments.items(),
     )
+
+
+def left_in(db: sqlite3.Connection) -> dict[str, int]:
+    """How many records have left each class again, as those that were mended have."""
+    row = db.execute("SELECT value FROM meta WHERE key = 'left'").fetchone()
+    with reading_column("meta, left,"):
+        return {str(name): int(count) for name, count in json.loads(row[0]).items()} if row else {}
 
 
 def put(db: sqlite3.Connection, table: str, rows: Iterable[Sequence[object]]) -> None:

@@ -52,6 +52,13 @@ class StateView:
     has_open_plan: bool = False
     held: int = 0  # waiting records whose events another datacenter registered
     out_of_reach: Mapping[str, str] = field(default_factory=dict)  # which of them can't be released, and why
+    left: Mapping[str, int] = field(default_factory=dict)  # how many records left each class again
+    before: Mapping[str, int] = field(default_factory=dict)  # what was `gained` as the latest window began
+
+    @property
+    def gained(self) -> dict[str, int]:
+        """How many records ever came into each class: these numbers never fall."""
+        return self.counts.gained(self.left)
 
     def lag_seconds(self, now_us: int) -> float | None:
         """How far the watermark is behind the clock."""
@@ -68,6 +75,7 @@ def view_of(state: StateReader | None, now_us: int) -> StateView:
     """How far an opened state is."""
     if state is None:
         return StateView()
+    window = state.window
     return StateView(
         epoch=state.epoch,
         completed=state.completed,
@@ -79,6 +87,8 @@ def view_of(state: StateReader | None, now_us: int) -> StateView:
         has_open_plan=state.has_open_plan,
         held=state.waiting.count(("held",)),
         out_of_reach=state.out_of_reach,
+        left=state.left(),
+        before=window.before.counts if window is not None else {},
     )
 
 

@@ -161,7 +161,7 @@ def test_dead_letters_of_real_logs_are_told_with_the_command_that_names_them(
     run_shift(location.pipeline, "east", "until_idle", "local")
     found = told(tick(location, instance, first.cursor))["east__dead_letters"]
     assert (found.passed, found.severity) == (False, ERROR)
-    assert "20 of the latest 20 foreign records are dead letters" in (found.description or "")
+    assert "20 of all 40 foreign records are dead letters" in (found.description or "")
     assert "photon dead-letters" in (found.description or "")
 
 
@@ -212,7 +212,7 @@ def test_a_check_that_people_have_evaluated_says_what_the_watcher_says(
     run_shift(location.pipeline, "east", "until_idle", "local")
     found = by_hand(location, instance, "east__dead_letters")
     assert (found.passed, found.severity) == (False, ERROR)
-    assert "20 of the latest 20 foreign records are dead letters" in str(found.description)
+    assert "20 of all 40 foreign records are dead letters" in str(found.description)
     assert "by this look alone" not in str(found.description)
 
 

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from photon.clock import MICROSECONDS
+from photon.health.levels import Verdict
 from photon.health.memory import Memory
-from photon.health.verdicts import PROMISES, WITHOUT_STATE, Verdict, judge
+from photon.health.newest_verification import Verified
+from photon.health.verdicts import PROMISES, WITHOUT_STATE, judge
 from photon.health.vitals import Vitals
 from photon.health.vitals import look as look_at
 from photon.health.watched import FRESH_SECONDS, Told, Watched, as_text, from_text, memory_beside
@@ -21,7 +23,6 @@ from photon.shift.lease import Lease, LeaseStatus
 from photon.state.losses import Losses
 from photon.state.view import StateView
 from photon.testing.traffic import Traffic
-from photon.verification.stored_reports import StoredReport
 from tests.simulation.world import World
 
 NOW_US = 1_800_000_000 * MICROSECONDS
@@ -211,65 +212,6 @@ def test_a_long_backlog_is_told_by_its_bytes(pipeline: Pipeline, unread_bytes: i
     assert verdicts(pipeline, vitals(0, unread_bytes))["backlog"].level == level
 
 
-@pytest.mark.parametrize(
-    ("promise", "count", "level"),
-    [
-        ("dead_letters", 0, "ok"),
-        ("dead_letters", 1, "warn"),
-        ("dead_letters", 50, "error"),
-        ("unjoinable", 199, "ok"),
-        ("unjoinable", 200, "warn"),
-        ("unjoinable", 900, "error"),
-    ],
-)
-def test_shares_of_a_thousand_records_are_told(
-    pipeline: Pipeline, promise: str, count: int, level: str
-) -> None:
-    verdict = verdicts(pipeline, vitals(state=counts(0)), vitals(9, state=counts(1_000, **{promise: count})))
-    assert verdict[promise].level == level
-
-
-def test_a_share_of_few_records_says_nothing(pipeline: Pipeline) -> None:
-    looks = vitals(state=counts(0)), vitals(9, state=counts(99, dead_letters=98))
-    assert verdicts(pipeline, *looks)["dead_letters"].level == "ok"
-
-
-@pytest.mark.parametrize("promise", ["dead_letters", "unjoinable"])
-def test_few_records_are_told_of_if_nothing_else_ever_came_of_any(pipeline: Pipeline, promise: str) -> None:
-    looks = vitals(0, state=counts(0)), vitals(9_000, state=counts(20, **{promise: 20}))
-    verdict = verdicts(pipeline, *looks, looks[-1])[promise]
-    assert (verdict.level, verdict.says.startswith("east: all 20 foreign records")) == ("warn", True)
-    assert verdict.remedy
-
-
-def test_primary_records_that_are_dead_letters_are_told_of_too(pipeline: Pipeline) -> None:
-    of_primary = {"counts": Counts(foreign=1_000, primary=600, primary_dead_letters=400)}
-    verdict = verdicts(pipeline, vitals(state=counts(0)), vitals(9, state=of_primary))["dead_letters"]
-    assert verdict.level == "error"
-    assert verdict.says == "east: 400 of the latest 1,000 primary records are dead letters (40.00%)"
-
-
-def test_of_a_log_without_records_nothing_is_told(pipeline: Pipeline) -> None:
-    assert verdicts(pipeline, vitals(state=counts(0)))["dead_letters"].level == "ok"
-
-
-def test_shares_are_of_the_last_hours_and_not_of_all_times(pipeline: Pipeline) -> None:
-    bad, hour = counts(1_000, dead_letters=1_000), 3_600
-    later = counts(11_000, dead_letters=1_000)
-    looks = [vitals(0, state=counts(0)), vitals(9, state=bad), vitals(hour, state=bad)]
-    assert verdicts(pipeline, *looks)["dead_letters"].level == "error"
-    looks += [vitals(2 * hour, state=later), vitals(2 * hour + 9, state=later)]
-    assert verdicts(pipeline, *looks)["dead_letters"].level == "ok"
-
-
-def test_a_new_epoch_is_not_compared_with_the_one_before(pipeline: Pipeline) -> None:
-    looks = (
-        vitals(0, state=counts(5_000)),
-        vitals(9, state={"epoch": "f", **counts(900, dead_letters=899)}),
-    )
-    assert verdicts(pipeline, *looks)["dead_letters"].level == "ok"
-
-
 def test_what_is_lost_is_an_error_until_somebody_does_something(pipeline: Pipeline) -> None:
     lost = {"state": counts(9, lost_bytes=2048), "lost": Losses({3: 2048}, records=2)}
     looks = [vitals(0, state=counts(9)), *(vitals(hours * 3_600, **lost) for hours in (1, 3, 1_000))]
@@ -314,10 +256,8 @@ def test_of_a_datacenter_on_hold_a_state_that_cannot_be_read_is_no_alarm(pipelin
     assert verdicts(pipeline, unreadable(0, decision="on hold"))["works"].level == "ok"
 
 
-def report(hours_ago: float, *violations: dict[str, Any]) -> StoredReport:
-    return StoredReport(
-        NOW_US - round(hours_ago * 3_600 * MICROSECONDS), "r", 1.0, {"violations": list(violations)}
-    )
+def report(hours_ago: float, *violations: dict[str, Any]) -> Verified:
+    return Verified(NOW_US - round(hours_ago * 3_600 * MICROSECONDS), {"violations": list(violations)})
 
 
 @pytest.mark.parametrize(("hours", "level"), [(2.9, "ok"), (3, "warn"), (24, "error")])
@@ -328,10 +268,16 @@ def test_a_verification_that_is_old_proves_nothing(pipeline: Pipeline, hours: fl
 
 
 def test_what_verification_found_is_told_with_its_remedy(pipeline: Pipeline) -> None:
-    broken = {"count": 3, "says": "events are missing", "what_to_do": "photon recover"}
+    broken = {
+        "kind": "missing",
+        "count": 3,
+        "says": "events are missing",
+        "what_to_do": "photon recover PIPELINE",
+    }
     verdict = verdicts(pipeline, vitals(verified=report(1, broken)))["verified"]
-    assert (verdict.level, verdict.remedy) == ("error", "photon recover")
+    assert (verdict.level, verdict.in_short) == ("error", "is broken by its newest verification (3 missing)")
     assert "3 events are missing" in verdict.says
+    assert verdict.remedy.startswith(f"photon recover {pipeline.file}. Then photon verify {pipeline.file}")
 
 
 def watched(pipeline: Pipeline, *looks: Vitals) -> Watched:
@@ -348,20 +294,12 @@ def test_what_a_watcher_leaves_outlives_its_process(pipeline: Pipeline) -> None:
 
 
 def test_whoever_else_judges_goes_by_what_the_watcher_has_left(pipeline: Pipeline) -> None:
-    looks = [vitals(0, GIB, state=counts(9_000)), vitals(3_599, GIB, lag=1e9, state=counts(9_000))]
-    now = vitals(3_600, GIB, lag=1e9, state=counts(10_000, dead_letters=100))
+    looks = [vitals(0, GIB), vitals(3_599, GIB, lag=1e9)]
+    now = vitals(3_600, GIB, lag=1e9)
     memory, why_alone = memory_beside(watched(pipeline, *looks), now, pipeline)
     assert (memory, why_alone) == (watched(pipeline, *looks, now).memory, "")
     found = judge("east", now, memory, pipeline)
     assert found["lag"].says == "east is 60 min behind; 1.0 GiB of its logs are unread"
-    assert "100 of the latest 1,000 foreign records" in found["dead_letters"].says
-
-
-def test_without_a_watcher_shares_are_of_the_epoch_and_the_result_says_so(pipeline: Pipeline) -> None:
-    now = vitals(9, state=counts(10_000, dead_letters=1_000))
-    memory, why_alone = memory_beside(None, now, pipeline)
-    assert "1,000 of the latest 10,000" in judge("east", now, memory, pipeline)["dead_letters"].says
-    assert why_alone == "its watcher has not looked at it yet"
 
 
 def test_what_a_watcher_knew_long_ago_is_not_believed(pipeline: Pipeline) -> None:

@@ -19,6 +19,7 @@ from photon.cli.main import main
 from photon.clock import MICROSECONDS, SystemClock
 from photon.completeness.estimate import Completeness
 from photon.errors import FormatTooNew, WrongUsage
+from photon.health.newest_verification import Verified
 from photon.measures import Measures
 from photon.metrics.families import families
 from photon.metrics.judged_families import judged_families
@@ -35,7 +36,6 @@ from photon.state.database import STATE_FILE
 from photon.state.dispatcher_state import DispatcherState
 from photon.state.losses import Losses
 from photon.storage.delta import LakeUnavailable
-from photon.verification.stored_reports import StoredReport
 from tests.simulation.world import World
 from tests.unit.test_standing import NOW_US, status
 
@@ -130,7 +130,7 @@ def test_whoever_asks_the_server_gets_the_numbers_of_then(pipeline: Pipeline) ->
 
 def test_what_was_judged_is_told_by_check_kind_and_minutes() -> None:
     budget = Budget(until_us=0, judged=900, bad=7, allowed=403, events=10, late_events=1, burning=((1, 0.5),))
-    broken = StoredReport(5 * MICROSECONDS, "", 1.0, {"violations": [{"kind": "missing", "count": 3}]})
+    broken = Verified(5 * MICROSECONDS, {"violations": [{"kind": "missing", "count": 3}]})
     found = samples(list(judged_families({"east": Judged({"logs": "warn"}, broken, budget)})))
     assert found["photon_check_level", "east", "logs"] == 1
     assert found["photon_verified_timestamp_seconds", "east"] == 5
@@ -178,7 +178,7 @@ def test_a_lake_that_can_not_be_read_leaves_the_checks(
         raise LakeUnavailable("cannot read")
 
     monkeypatch.setattr("photon.metrics.judging.stored_minutes", is_away)
-    monkeypatch.setattr("photon.health.vitals.newest", is_away)
+    monkeypatch.setattr("photon.health.vitals.newest_verification", is_away)
     found = Judging(pipeline, SystemClock()).judged(["east"])["east"]
     assert (found.levels["verified"], found.verified, found.budget) == ("warn", None, None)
 
@@ -189,7 +189,7 @@ def test_a_report_of_a_newer_photon_leaves_the_page(
     def is_newer(*_: object) -> NoReturn:
         raise FormatTooNew("verification_reports", 9, 1)
 
-    monkeypatch.setattr("photon.health.vitals.newest", is_newer)
+    monkeypatch.setattr("photon.health.vitals.newest_verification", is_newer)
     found = samples(list(text_string_to_metric_families(page_of(pipeline, SystemClock()))))
     assert found["photon_readable", "east"] == 1
     assert not [name for name, *_ in found if name == "photon_check_level"]

@@ -6,7 +6,7 @@ from photon.logs.files import ByteRange, LogFile, Side, TrackedFile
 from photon.pace import size
 from photon.shift.deletable import deletable, files_of
 from photon.shift.stages import Orders, PlannedWork, Stages
-from photon.shift.standing import headline, overall, sentences
+from photon.shift.standing import headline, sentences
 from photon.shift.status import DatacenterStatus, LogStatus
 from photon.state.losses import Losses
 from photon.state.plan import PlanContent
@@ -78,50 +78,6 @@ BEHIND = LogStatus(1, 0, 100, 3 * 2**30)
 )
 def test_one_sentence_says_how_a_datacenter_stands(changes: dict[str, object], said: str):
     assert headline("east", status(**changes), NOW_US, "p.yaml") == said
-
-
-@pytest.mark.parametrize(
-    ("west", "said"),
-    [
-        ({}, "All is well: east is live, west is live"),
-        ({"decision": "on hold"}, "All is well: east is live, west is on hold"),
-        ({"running_process": None}, "All is well: east is live, west is at rest"),
-        ({"primary": BEHIND}, "All is well: east is live, west is catching up"),
-        ({"epoch": None}, "1 of 2 datacenters needs somebody: west has never run"),
-        (
-            {"running_process": None, "foreign": BEHIND, "counts": {"missing": 3}},
-            "1 of 2 datacenters needs somebody: west is not running and lacks 3 rows",
-        ),
-        ({"problems": ["a"]}, "1 of 2 datacenters needs somebody: west has a problem"),
-        ({"problems": ["a", "b"]}, "1 of 2 datacenters needs somebody: west has 2 problems"),
-        ({"waits_for": "the lake"}, "1 of 2 datacenters needs somebody: west waits for what is unavailable"),
-        (
-            {"stages": Stages(orders=Orders(refused=1))},
-            "1 of 2 datacenters needs somebody: west has work orders that can't be read",
-        ),
-    ],
-)
-def test_one_sentence_says_whether_all_is_well(west: dict[str, object], said: str):
-    assert overall({"east": status(), "west": status(**west)}, (), NOW_US) == said
-
-
-def test_who_can_not_be_asked_needs_somebody():
-    found = {"east": status(), "west": status(is_fenced=True)}
-    said = "2 of 3 datacenters need somebody: north can't be asked; west is fenced"
-    assert overall(found, ["north"], NOW_US) == said
-
-
-def test_what_the_newest_verification_found_broken_needs_somebody():
-    broken = {"west": "1 missing"}
-    said = "1 of 2 datacenters needs somebody: west is broken by its newest verification (1 missing)"
-    assert overall({"east": status(), "west": status()}, (), NOW_US, broken=broken) == said
-    retired = status(decision="retired", running_process=None)
-    assert overall({"west": retired}, (), NOW_US, broken=broken) == "All is well: west is retired"
-
-
-def test_a_registry_that_can_not_be_asked_needs_somebody():
-    said = "The registry needs somebody: it could not be asked; east is live"
-    assert overall({"east": status()}, (), NOW_US, registry_is_unknown=True) == said
 
 
 def test_what_waits_is_told_with_its_reason_and_its_age():

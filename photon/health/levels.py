@@ -1,0 +1,38 @@
+"""How bad something is, and what is said of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+Level = Literal["ok", "warn", "error"]
+LEVELS: tuple[Level, ...] = get_args(Level)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What is to be said of one promise.
+
+    What is well is said without numbers: it is told once, and stays to be read for days.
+    """
+
+    level: Level
+    says: str
+    remedy: str = ""
+    in_short: str = ""  # what follows the datacenter's name in the first line of `photon status`
+
+    @property
+    def text(self) -> str:
+        return f"{self.says}. What to do: {self.remedy}" if self.remedy else f"{self.says}."
+
+
+def level_of(value: float, warn: float, error: float) -> Level:
+    """The level of a number by its thresholds."""
+    if value >= error:
+        return "error"
+    return "warn" if value >= warn else "ok"
+
+
+def worse(verdicts: list[Verdict]) -> Verdict:
+    """The worst of them, the first of several."""
+    return max(verdicts, key=lambda one: LEVELS.index(one.level))

@@ -1,0 +1,148 @@
+"""Verdicts on who is at work: whether somebody joins, and what its process waits for."""
+
+from __future__ import annotations
+
+from photon.clock import MICROSECONDS, microseconds
+from photon.health.levels import Verdict, level_of, worse
+from photon.health.memory import Memory
+from photon.health.vitals import Vitals
+from photon.pace import size, span
+from photon.pipeline.file import Pipeline
+
+
+def judge_works(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeline) -> Verdict:
+    """Whether somebody joins its logs, and nothing keeps him from it."""
+    if found.growth.state_unreadable:
+        return Verdict(
+            "error",
+            f"{datacenter}: how far it is can't be told: {found.growth.state_unreadable}",
+            "as that says; usually rights, a mount, or a damaged state. Until then the checks of its lag, "
+            "backlog, records, losses and clock stay as they were",
+            "can't be asked",
+        )
+    kept = [
+        _nobody(datacenter, found, memory, pipeline),
+        _fenced(datacenter, found, pipeline),
+        _held_back(datacenter, found, pipeline),
+        _orders(datacenter, found, pipeline),
+        _uncompacted(datacenter, found),
+    ]
+    return worse([one for one in kept if one is not None])
+
+
+def _nobody(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeline) -> Verdict:
+    """A run that is to come has its time, unless a person asks what is so now."""
+    well = Verdict("ok", f"{datacenter} works, or has nothing to do")
+    if memory.still_since_us is None:
+        if memory.is_patient or found.growth.state.epoch is not None or found.lease.is_locked:
+            return well
+        return Verdict("warn", *_never_ran(datacenter, pipeline))
+    seconds = (found.now_us - memory.still_since_us) / MICROSECONDS
+    patience = pipeline.health.standing_still
+    level = level_of(seconds, patience.warn.total_seconds(), patience.error.total_seconds())
+    if found.is_starting and seconds < pipeline.shift.start_timeout.total_seconds():
+        level = "ok"  # a start takes its time
+    if level == "ok" and not memory.is_patient and not found.lease.is_locked:
+        level = "warn"
+    if level == "ok":
+        return well
+    lease = found.lease.lease
+    if found.lease.is_locked:
+        process = f"process {lease.process} on {lease.host}" if lease else "its process"
+        return Verdict(
+            level,
+            f"{datacenter}: {process} has given no sign of life for {span(seconds)}: it was stopped, or a "
+            "task, disk or lake hangs",
+            f"look at its disks; end the process, and its successor goes on; {if_lost(datacenter, pipeline)}",
+            "is silent",
+        )
+    if found.growth.state.epoch is None and not memory.is_patient:
+        return Verdict(level, *_never_ran(datacenter, pipeline))
+    due = f", and {found.growth.due:,} events are due" if found.growth.due else ""
+    return Verdict(
+        level,
+        f"{datacenter}: nobody has run it for {span(seconds)}; {size(found.unread_bytes)} of its logs are "
+        f"unread{due}",
+        "look whether its sensor is on; the sensor's last tick says why it starts no run, and the last run "
+        f"why it failed; {if_lost(datacenter, pipeline)}",
+        "is not running",
+    )
+
+
+def _never_ran(datacenter: str, pipeline: Pipeline) -> tuple[str, str, str]:
+    start = f"start it with photon join {pipeline.file} -d {datacenter}"
+    return f"{datacenter} has never run", start, "has never run"
+
+
+def if_lost(datacenter: str, pipeline: Pipeline) -> str:
+    """What else is to be done where nobody can bring it back."""
+    return (
+        f"if it is lost for good: photon retire {pipeline.file} {datacenter} (under Dagster the job "
+        "retirement), and its checks are green"
+    )
+
+
+def _fenced(datacenter: str, found: Vitals, pipeline: Pipeline) -> Verdict | None:
+    """The others have ended its epoch. Its process, or the next one, begins a new epoch by itself."""
+    if not (found.is_fenced and found.lease.is_locked):
+        return None
+    process = found.lease.lease.process if found.lease.lease else "of it"
+    return Verdict(
+        "warn",
+        f"{datacenter} was silent, and the others have ended its epoch; process {process} begins a new one "
+        "when it goes on",
+        f"if it does not go on: end it, and start photon join {pipeline.file} -d {datacenter}",
+        "is fenced",
+    )
+
+
+def _held_back(datacenter: str, found: Vitals, pipeline: Pipeline) -> Verdict | None:
+    """What waits here for dead datacenters whose lakes can't be reached."""
+    state = found.growth.state
+    if not state.out_of_reach:
+        return None
+    names = ", ".join(state.out_of_reach)
+    why = "; ".join(state.out_of_reach.values())
+    return Verdict(
+        "error",
+        f"{datacenter}: {state.held:,} events are held: {names} registered them and is silent, and what it "
+        f"did not join can't be released from here: {why}",
+        f"start {names} again, or make its lake readable here; {if_lost(names, pipeline)}",
+        f"has {state.held:,} events that {names} holds",
+    )
+
+
+def _orders(datacenter: str, found: Vitals, pipeline: Pipeline) -> Verdict | None:
+    if not found.refused_orders:
+        return None
+    return Verdict(
+        "warn",
+        f"{datacenter}: {found.refused_orders:,} work orders could not be read, and are set aside",
+        f"photon recover {pipeline.file} orders them again",
+        "has work orders that can't be read",
+    )
+
+
+def _uncompacted(datacenter: str, found: Vitals) -> Verdict | None:
+    """Each batch looks through the log of the table: it is slow where nobody compacts."""
+    if not found.uncompacted:
+        return None
+    return Verdict("warn", f"{datacenter}: {'; '.join(found.uncompacted)}", in_short="is not compacted")
+
+
+def judge_waiting(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeline) -> Verdict:
+    """A process that waits gives signs of life, and joins nothing."""
+    lease, well = found.lease.lease, Verdict("ok", f"{datacenter} waits long for nothing that is unavailable")
+    if lease is None or not (found.lease.is_locked and lease.waits_for):
+        return well
+    waited_us, bounds = found.now_us - lease.waits_since_us, pipeline.health.waiting
+    level = level_of(waited_us, microseconds(bounds.warn), microseconds(bounds.error))
+    if level == "ok" and memory.is_patient:
+        return well
+    waited = span(max(0, waited_us) / MICROSECONDS)
+    return Verdict(
+        level if level != "ok" else "warn",
+        f"{datacenter} has waited for {waited}, and joins nothing: {lease.waits_for}",
+        "mend what is named, and it goes on by itself",
+        "waits for what is unavailable",
+    )

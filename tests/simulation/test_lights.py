@@ -1,0 +1,131 @@
+"""Status, checks and metrics say the same of real joins, whether they ran once or go on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from photon.dispatcher.dispatcher import Mode
+from photon.health.levels import Level
+from photon.health.memory import Memory
+from photon.health.overall import Verdicts, judge_now, overall
+from photon.health.verdicts import judge
+from photon.health.vitals import look
+from photon.metrics.judging import Judging
+from photon.shift.people import Decisions
+from photon.shift.status import status_of
+from photon.state.losses import acknowledge_here
+from tests.simulation.world import World
+
+HOUR_SECONDS = 3_600
+
+
+def status_and_verdicts(world: World) -> tuple[str, Verdicts]:
+    """What `photon status` says first, and the verdicts that it goes by."""
+    now_us = world.clock.now_us()
+    verdicts = judge_now(world.pipeline, "east", now_us, Decisions())
+    one = status_of(world.pipeline, "east", world.clock, Decisions())
+    return overall({"east": one}, {"east": verdicts}, (), now_us), verdicts
+
+
+def level_everywhere(world: World, promise: str) -> Level:
+    """The level that status, a watcher's check and a metric agree on."""
+    found = look(world.pipeline, "east", world.clock.now_us(), decisions=Decisions())
+    watched = judge("east", found, Memory().after(found, world.pipeline), world.pipeline)[promise]
+    metric = Judging(world.pipeline, world.clock).judged(["east"])["east"].levels[promise]
+    first, verdicts = status_and_verdicts(world)
+    assert verdicts[promise].level == watched.level == metric
+    assert first.startswith("All is well") is (metric == "ok"), first
+    return metric
+
+
+def read(world: World, good: int, dead: int = 0, unmet: int = 0, mode: Mode = "complete") -> None:
+    """Have a join read so many clicks of each kind more; a second of them is another file."""
+    number = len(list((world.folder / "logs" / "east" / "clicks").iterdir()))
+    file, ids = f"{number}.jsonl", [f"{number}-{each}" for each in range(good)]
+    world.queries(*ids, file=file)
+    world.clicks(*((each, each) for each in ids), file=file)
+    world.clicks(*((f"u{number}-{each}", "nowhere") for each in range(unmet)), file=file)
+    world.log("east", "clicks", *["no event\n"] * dead, file=file)
+    world.join(mode=mode)
+
+
+@pytest.mark.parametrize("mode", ["complete", "until_idle"])
+@pytest.mark.parametrize(
+    ("good", "dead", "level"),
+    [
+        (100, 0, "ok"),
+        (80, 20, "error"),
+        (40, 60, "error"),
+        (10, 90, "error"),
+        (0, 100, "error"),
+        (800, 1_200, "error"),
+        (1, 2, "warn"),
+        (0, 1, "warn"),
+    ],
+)
+def test_a_join_that_ran_once_is_judged_by_what_it_has_read(
+    tmp_path: Path, mode: Mode, good: int, dead: int, level: Level
+) -> None:
+    world = World(tmp_path)
+    world.queries("one")
+    read(world, good, dead, mode=mode)
+    assert level_everywhere(world, "dead_letters") == level
+
+
+@pytest.mark.parametrize(("good", "unmet", "level"), [(85, 15, "ok"), (70, 30, "warn"), (0, 100, "error")])
+def test_records_without_a_primary_are_told_by_their_threshold(
+    tmp_path: Path, good: int, unmet: int, level: Level
+) -> None:
+    world = World(tmp_path)
+    world.queries("one")
+    read(world, good, unmet=unmet)
+    assert level_everywhere(world, "unjoinable") == level
+
+
+def test_what_is_bad_stays_bad_when_its_window_is_over(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    read(world, 100, 100)
+    for _ in range(3):
+        world.clock.advance(HOUR_SECONDS + 1)
+        read(world, 100)
+    assert level_everywhere(world, "dead_letters") == "error"
+
+
+def test_the_latest_records_are_judged_although_there_are_many_good_ones_before(tmp_path: Path) -> None:
+    world = World(tmp_path, more="health: {dead_letters: {warn: 0.2, error: 0.5}}")
+    for _ in range(3):
+        read(world, 400)
+        world.clock.advance(HOUR_SECONDS + 1)
+    read(world, 20, 180)
+    first, verdicts = status_and_verdicts(world)
+    assert level_everywhere(world, "dead_letters") == "warn", "180 of 600, and 180 of 1,400 of all"
+    assert "180 of the latest 600" in verdicts["dead_letters"].says
+    assert "east has bad records (180 of the latest 600 foreign records are dead letters)" in first
+
+
+def test_what_people_know_of_is_well_until_more_comes(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    read(world, 100, 60, unmet=60)
+    assert level_everywhere(world, "dead_letters") == "error"
+    told = acknowledge_here(world.state(), world.clock.now_us(), dry_run=False)
+    assert told.counts == {"dead_letters": 60, "unjoinable": 60}
+    assert level_everywhere(world, "dead_letters") == level_everywhere(world, "unjoinable") == "ok"
+    assert not acknowledge_here(world.state(), world.clock.now_us(), dry_run=False)
+    read(world, 90, 10)
+    assert level_everywhere(world, "dead_letters") == "error"
+
+
+def test_primaries_that_come_late_mend_what_was_bad(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.queries("one")
+    read(world, 0, unmet=100)
+    assert level_everywhere(world, "unjoinable") == "error"
+    world.queries("nowhere")
+    world.join()
+    assert level_everywhere(world, "unjoinable") == "ok"
+    read(world, 0, unmet=0)
+    world.clicks(*((f"v{each}", "never") for each in range(50)), file="late.jsonl")
+    world.join(mode="complete")
+    assert level_everywhere(world, "unjoinable") == "warn", "50 of 150, and none of them was mended"

@@ -1,0 +1,142 @@
+"""Shares of bad records: of all that was ever read, of the latest window, and what people know of."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from photon.health.levels import Verdict
+from photon.join.outcomes import Counts
+from photon.pipeline.file import Pipeline, load_pipeline
+from photon.state.window import begin_window, window_from_json, window_to_json
+from photon.testing.traffic import Traffic
+from tests.unit.test_health import verdicts, vitals
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path) -> Pipeline:
+    return load_pipeline(Traffic(1).write_pipeline(tmp_path))
+
+
+def judged(
+    pipeline: Pipeline,
+    promise: str,
+    foreign: int,
+    before: dict[str, int] | None = None,
+    known: dict[str, int] | None = None,
+    left: dict[str, int] | None = None,
+    **classes: int,
+) -> Verdict:
+    """The verdict on so many records that were ever read, in these classes."""
+    state = {"counts": Counts(foreign=foreign, classes=classes), "before": before or {}, "left": left or {}}  # type: ignore[arg-type]
+    return verdicts(pipeline, vitals(state=state, acknowledged=known or {}))[promise]
+
+
+@pytest.mark.parametrize(
+    ("promise", "count", "level"),
+    [
+        ("dead_letters", 0, "ok"),
+        ("dead_letters", 1, "warn"),
+        ("dead_letters", 50, "error"),
+        ("dead_letters", 1_000, "error"),
+        ("unjoinable", 199, "ok"),
+        ("unjoinable", 200, "warn"),
+        ("unjoinable", 900, "error"),
+    ],
+)
+def test_shares_of_all_records_that_were_ever_read_are_told(
+    pipeline: Pipeline, promise: str, count: int, level: str
+) -> None:
+    assert judged(pipeline, promise, 1_000, **{promise: count}).level == level
+
+
+@pytest.mark.parametrize(("dead", "of"), [(20, 100), (60, 100), (90, 100), (100, 100), (1_200, 2_000)])
+def test_a_join_that_ran_once_is_judged_by_all_that_it_has_read(
+    pipeline: Pipeline, dead: int, of: int
+) -> None:
+    verdict = judged(pipeline, "dead_letters", of, dead_letters=dead)
+    assert verdict.level == "error"
+    assert verdict.says == (
+        f"east: {dead:,} of all {of:,} foreign records are dead letters ({dead / of:.2%})"
+    )
+    assert f"photon acknowledge {pipeline.file} east" in verdict.remedy
+
+
+@pytest.mark.parametrize(("dead", "of"), [(1, 1), (2, 3), (1, 99), (99, 99)])
+def test_a_share_of_few_records_is_a_warning(pipeline: Pipeline, dead: int, of: int) -> None:
+    assert judged(pipeline, "dead_letters", of, dead_letters=dead).level == "warn"
+
+
+def test_records_that_are_too_old_count_with_those_that_found_no_primary(pipeline: Pipeline) -> None:
+    assert judged(pipeline, "unjoinable", 1_000, unjoinable=450, too_old=450).level == "error"
+
+
+def test_the_latest_records_are_judged_too_and_the_worse_share_counts(pipeline: Pipeline) -> None:
+    verdict = judged(pipeline, "dead_letters", 10**7, before={"foreign": 10**7 - 500}, dead_letters=400)
+    assert verdict.level == "error"
+    assert "400 of the latest 500 foreign records" in verdict.says
+    many = judged(pipeline, "dead_letters", 11_000, before={"foreign": 1_000}, dead_letters=1_000)
+    assert "1,000 of the latest 10,000" in many.says
+
+
+def test_a_share_of_few_of_the_latest_records_says_nothing(pipeline: Pipeline) -> None:
+    verdict = judged(pipeline, "dead_letters", 10**7, before={"foreign": 10**7 - 99}, dead_letters=99)
+    assert verdict.level == "ok"
+
+
+def test_what_is_mended_is_bad_no_more(pipeline: Pipeline) -> None:
+    before = {"foreign": 1_000, "dead_letters": 500}
+    mended = {"before": before, "left": {"dead_letters": 500}}
+    assert judged(pipeline, "dead_letters", 2_000, **mended).level == "ok"  # type: ignore[arg-type]
+    new = judged(pipeline, "dead_letters", 2_000, **mended, dead_letters=60)  # type: ignore[arg-type]
+    assert (new.level, "60 of the latest 1,000" in new.says) == ("error", True)
+
+
+def test_what_is_acknowledged_counts_no_more_and_what_comes_later_does(pipeline: Pipeline) -> None:
+    known = {"foreign": 1_000, "dead_letters": 900}
+    assert judged(pipeline, "dead_letters", 1_000, known=known, dead_letters=900).level == "ok"
+    later = judged(pipeline, "dead_letters", 1_100, known=known, dead_letters=960)
+    assert (later.level, "60 of all 100 foreign records" in later.says) == ("error", True)
+
+
+def test_what_is_acknowledged_counts_no_more_in_the_window_either(pipeline: Pipeline) -> None:
+    known, before = {"foreign": 1_000, "dead_letters": 900}, {"foreign": 500}
+    assert judged(pipeline, "dead_letters", 1_000, before, known, dead_letters=900).level == "ok"
+
+
+def test_new_ones_are_told_although_as_many_that_were_acknowledged_are_mended(pipeline: Pipeline) -> None:
+    known = {"foreign": 1_000, "dead_letters": 900}
+    verdict = judged(
+        pipeline, "dead_letters", 1_100, known=known, left={"dead_letters": 900}, dead_letters=60
+    )
+    assert (verdict.level, "60 of all 100" in verdict.says) == ("error", True)
+
+
+def test_primary_records_that_are_dead_letters_are_told_of_too(pipeline: Pipeline) -> None:
+    counts = Counts(foreign=1_000, primary=600, primary_dead_letters=400)
+    verdict = verdicts(pipeline, vitals(state={"counts": counts}))["dead_letters"]
+    assert verdict.level == "error"
+    assert verdict.says == "east: 400 of all 1,000 primary records are dead letters (40.00%)"
+
+
+def test_of_a_log_without_records_nothing_is_told(pipeline: Pipeline) -> None:
+    assert judged(pipeline, "dead_letters", 0).level == "ok"
+
+
+def test_a_window_has_the_records_of_one_or_two_of_its_lengths() -> None:
+    window = begin_window(0)
+    for now_us, foreign in ((5, 0), (9, 100), (10, 200), (15, 300), (20, 400)):
+        window = window.after({"foreign": foreign}, now_us, window_us=10)
+    assert (window.before.at_us, window.before.counts) == (10, {"foreign": 200})
+    assert window_from_json(window_to_json(window)) == window
+
+
+def test_a_batch_after_a_long_silence_is_among_the_latest_records() -> None:
+    window = begin_window(0).after({"foreign": 7}, 12, 10).after({"foreign": 900}, 10**9, 10)
+    assert window.before.counts == {"foreign": 7}
+
+
+def test_a_clock_that_is_set_back_ends_no_window_for_ever() -> None:
+    window = begin_window(10**9).after({"foreign": 7}, 5, 10)
+    assert window.latest.at_us == 5
