@@ -15,7 +15,7 @@ from photon.shift.growth import Growth, growth_of
 from photon.shift.lease import LeaseStatus, lease_status_of
 from photon.shift.people import Decision, Decisions, decisions_of
 from photon.shift.stages import orders_of
-from photon.shift.status import uncompacted
+from photon.shift.status import half_lines, uncompacted
 from photon.state.losses import Losses, acknowledged_counts, open_losses
 from photon.storage.delta import LakeUnavailable
 
@@ -33,6 +33,7 @@ class Vitals:
     verified: Verified | None = None  # the newest verification; None: there is none
     unverified_because: str = ""  # why no verification could be read
     lost: Losses = field(default_factory=Losses)  # that nobody has acknowledged
+    only_half_lines: bool = False  # nobody runs it, and what is unread is half a line in each file
     passed_over: tuple[str, ...] = ()  # log files that reading leaves out, each with the reason
     acknowledged: Mapping[str, int] = field(default_factory=dict)  # records by class that people know of
     refused_orders: int = 0  # work orders that could not be read
@@ -44,10 +45,11 @@ class Vitals:
 
     @property
     def has_work(self) -> bool:
-        """Whether something is due, or unread that its last process has not left as it is: half a line."""
-        lease = self.lease.lease
-        is_new = lease is None or lease.idle_seen != self.growth.signature
-        return bool(self.growth.due or (is_new and self.unread_bytes))
+        """Whether something is planned or to be taken up, or unread that is more than half a line."""
+        lease, state = self.lease.lease, self.growth.state
+        is_left = lease is not None and lease.idle_seen == self.growth.signature
+        is_new = bool(self.unread_bytes) and not (is_left or self.only_half_lines)
+        return bool(state.requeued or state.has_open_plan or state.soon or is_new)
 
     def is_still(self, lease_seconds: float) -> bool:
         """Whether there is work, and nobody at it."""
@@ -72,15 +74,18 @@ def look(
         verified = newest_verification(pipeline, datacenter)
     except LakeUnavailable as error:
         why = str(error)
+    lease = lease_status_of(state)
+    reader = _reader(pipeline, datacenter, growth, now_us, is_run=lease.is_locked)
     found = Vitals(
         now_us,
         growth,
-        lease_status_of(state),
+        lease,
         is_starting,
         verified=verified,
         unverified_because=why,
         lost=open_losses(state, growth.state),
-        passed_over=_passed_over(pipeline, datacenter, growth, now_us),
+        only_half_lines=reader is not None and not lease.is_locked and bool(half_lines(reader)),
+        passed_over=_passed_over(reader, growth),
         acknowledged=acknowledged_counts(state, growth.state.epoch),
         refused_orders=orders_of(state, now_us).refused,
         uncompacted=tuple(uncompacted(pipeline, datacenter)) if growth.state.epoch is not None else (),
@@ -90,15 +95,26 @@ def look(
     return replace(found, decision=known.on(datacenter), is_fenced=epoch in known.ended_epochs)
 
 
-def _passed_over(pipeline: Pipeline, datacenter: str, growth: Growth, now_us: int) -> tuple[str, ...]:
-    """The files that can't be read, of those that the dispatcher does not know: they are opened for it.
+def _reader(
+    pipeline: Pipeline, datacenter: str, growth: Growth, now_us: int, is_run: bool
+) -> LogReader | None:
+    """What opens log files; None where there is none to open.
 
-    Nothing to open where it knows all files, as most looks find it; none where it has never run.
+    That is so where the dispatcher knows all files and has read them, as most looks find it; or never ran.
     """
-    if growth.state.epoch is None or not growth.has_untracked:
-        return ()
+    unread = growth.primary.unread_bytes + growth.foreign.unread_bytes
+    is_short = not is_run and 0 < unread <= pipeline.limits.line_bytes
+    if growth.state.epoch is None or not (growth.has_untracked or is_short):
+        return None
     reader = LogReader(pipeline, datacenter, growth.state.files)
     reader.look(now_us, final=False)
+    return reader
+
+
+def _passed_over(reader: LogReader | None, growth: Growth) -> tuple[str, ...]:
+    """The files that can't be read, of those that the dispatcher does not know."""
+    if reader is None:
+        return ()
     found = [f"{one.path}: {one.reason}" for side in reader.problems.values() for one in side]
     return tuple(one for one in dict.fromkeys(found) if one not in growth.problems)
 

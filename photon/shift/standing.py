@@ -39,7 +39,9 @@ def standing_of(one: DatacenterStatus, now_us: int) -> Standing:
     if one.running_process is None:
         if one.half_lines and not one.to_take_up_again:
             return "at half a line"
-        return "not running" if backlog_bytes or one.to_take_up_again else "at rest"
+        soon = sum(one.waiting.get(reason, 0) for reason in ("home", "contested"))
+        is_left = backlog_bytes or one.to_take_up_again or one.stages.uncommitted.plans or soon
+        return "not running" if is_left else "at rest"
     if one.is_fenced:
         return "fenced"
     if one.is_silent(now_us):

@@ -154,7 +154,7 @@ def status_of(
         waiting_by_age=by_age,
         stages=stages,
         completeness=completeness,
-        half_lines=_half_lines(reader),
+        half_lines=half_lines(reader),
         decision=decision,
         decision_unknown_because=decisions.unknown_because,
         waits_for=lease.waits_for if lease else "",
@@ -216,7 +216,7 @@ def uncompacted(pipeline: Pipeline, datacenter: str) -> list[str]:
     ]
 
 
-def _half_lines(reader: LogReader) -> tuple[str, ...]:
+def half_lines(reader: LogReader) -> tuple[str, ...]:
     """The paths of the files with a backlog, if that is half a line in each; none of them otherwise."""
     numbers = [number for backlog in reader.backlog_bytes.values() for number in backlog]
     if any(reader.has_more_than_half_a_line(number) for number in numbers):

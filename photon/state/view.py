@@ -48,6 +48,7 @@ class StateView:
     watermark_us: int | None = None
     files: Mapping[int, TrackedFile] = field(default_factory=dict)
     due: int = 0  # waiting records that are due
+    soon: int = 0  # of all waiting records, those that somebody has to take up, whenever they are due
     requeued: int = 0  # plans to be taken up again
     has_open_plan: bool = False
     held: int = 0  # waiting records whose events another datacenter registered
@@ -83,6 +84,7 @@ def view_of(state: StateReader | None, now_us: int) -> StateView:
         watermark_us=state.watermark_us,
         files=state.files(),
         due=state.waiting.count_due(now_us),
+        soon=state.waiting.count_soon(),
         requeued=state.count_requeued(),
         has_open_plan=state.has_open_plan,
         held=state.waiting.count(("held",)),

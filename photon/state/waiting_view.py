@@ -100,6 +100,13 @@ class WaitingView:
         tally = self.tally
         return live(tally[codes]) - (given_up(tally) if UNJOINABLE in codes else 0)
 
+    def count_soon(self) -> int:
+        """How many records would not wait long if somebody were at work: it is his turn, or they were woken.
+
+        Others wait for what has yet to come: to look again for a primary that did not come finds nothing.
+        """
+        return int(self.tally[:, State.WOKEN].sum()) + self.count(("home", "contested"))
+
     def by_reason(self) -> dict[str, int]:
         """How many records wait, by reason (`requeued`: in a plan that is taken up again)."""
         tally = self.tally

@@ -84,6 +84,20 @@ def test_records_without_a_primary_are_told_by_their_threshold(
     assert level_everywhere(world, "unjoinable") == level
 
 
+def test_half_a_line_and_events_without_their_primary_are_no_work_that_nobody_does(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.queries("q1")
+    world.clicks(("c1", "q1"), ("c2", "not yet"))
+    world.join()
+    world.log("east", "clicks", '{"click": "c3"')
+    world.clock.advance(2 * HOUR_SECONDS)
+    assert level_everywhere(world, "works") == "ok"
+    assert status_and_verdicts(world)[0] == "All is well: east is at half a line"
+    world.log("east", "clicks", ', "query": "q1", "at": 1}\n')
+    first, verdicts = status_and_verdicts(world)
+    assert (verdicts["works"].level, first.endswith("east is not running")) == ("error", True)
+
+
 def test_what_is_bad_stays_bad_when_its_window_is_over(tmp_path: Path) -> None:
     world = World(tmp_path)
     read(world, 100, 100)

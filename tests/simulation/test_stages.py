@@ -106,7 +106,8 @@ def test_people_read_first_how_it_stands_and_find_the_stages_below(
     world.join()
     recover_dead_letters(world.pipeline, ["east"])
     said = CliRunner().invoke(main, ["status", str(world.pipeline.file)]).output.splitlines()
-    assert said[:2] == ["All is well: east is at rest", ""]
+    bad = "east has bad records (1 of all 2 foreign records are dead letters)"
+    assert said[:2] == [f"1 of 1 datacenters needs somebody: {bad}", ""]
     assert said[2].startswith("east is at rest")
     assert said[3].startswith("  1 events wait for a primary event that is in no log yet; the oldest was")
     assert said[5].startswith("  1 work orders wait until it runs again, the oldest for ")
