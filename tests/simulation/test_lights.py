@@ -95,7 +95,7 @@ def test_half_a_line_and_events_without_their_primary_are_no_work_that_nobody_do
     assert status_and_verdicts(world)[0] == "All is well: east is at half a line"
     world.log("east", "clicks", ', "query": "q1", "at": 1}\n')
     first, verdicts = status_and_verdicts(world)
-    assert (verdicts["works"].level, first.endswith("east is not running")) == ("error", True)
+    assert (verdicts["works"].level, first.endswith("east is not running")) == ("warn", True)
 
 
 def test_what_is_bad_stays_bad_when_its_window_is_over(tmp_path: Path) -> None:
