@@ -35,6 +35,7 @@ from photon.storage.delta import lake_errors
 from photon.storage.output_files import OutputFile
 from photon.storage.replacing import FilesGone, NotReplaced, data_files, replace_files
 from photon.storage.store import Store
+from photon.storage.table_features import is_append_only
 from photon.storage.tables import CommitConflict, OutputTable, SchemaConflict
 from photon.verification.days import Window
 
@@ -141,10 +142,12 @@ class Rebuild:
             raise CannotRebuild(
                 f"{self._table.folder}: there is no table, so nothing is to be rebuilt; join first"
             )
-        if self._table.load().protocol().min_reader_version != 1:
+        handle = self._table.writable()
+        if is_append_only(handle):
             raise CannotRebuild(
-                f"{self._table.folder} has deletion vectors or mapped column names, which somebody else has"
-                " turned on; rewrite the table without them first"
+                f"{self._table.folder} takes no row back (delta.appendOnly), so that none can be made again; "
+                f"in Spark SQL: ALTER TABLE delta.`{self._table.folder}` "
+                "SET TBLPROPERTIES ('delta.appendOnly' = 'false')"
             )
 
     # -- the plan

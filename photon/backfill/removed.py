@@ -17,9 +17,10 @@ from photon.backfill.messages import REMOVED, REMOVED_COLUMNS
 from photon.pipeline.location import Location
 from photon.storage.append_table import FORMAT, FORMAT_PROPERTY
 from photon.storage.columns import text
-from photon.storage.delta import create_table, is_table, lake_errors, open_table
+from photon.storage.delta import check_writable, create_table, is_table, lake_errors, open_table
 from photon.storage.output_files import OutputFile
 from photon.storage.store import store_of
+from photon.storage.table_features import expected
 
 
 def record_removed(lake: Location, datacenter: str, files: Sequence[OutputFile]) -> int:
@@ -37,6 +38,7 @@ def record_removed(lake: Location, datacenter: str, files: Sequence[OutputFile])
             {FORMAT_PROPERTY: str(FORMAT)},
         )
         table = open_table(folder)
+        check_writable(table, folder, expected(REMOVED_COLUMNS))
         paths = pc.unique(rows["file"]).to_pylist()
         known = table.to_pyarrow_dataset().to_table(columns=["file", "row"], filter=text("file").isin(paths))
         new = rows.join(known, ["file", "row"], join_type="left anti").select(REMOVED_COLUMNS.names)

@@ -64,6 +64,8 @@ class Committing:
 
     def ask_table(self, plan: Plan) -> tuple[Event, str]:
         """Whether the table has the batch, after a commit that did not return (A6, A15), or is another's."""
+        for table in self.tables.values():
+            table.writable()  # else its tasks would run again, only to wait before the same commit (E9)
         last, own = self._joined.last_commit(self._app), plan.key
         if last.batch > own.batch:
             return Event.BY_ANOTHER, (

@@ -19,8 +19,17 @@ from deltalake.exceptions import CommitFailedError
 from photon.errors import FormatTooNew
 from photon.pipeline.file import Pipeline
 from photon.pipeline.location import Location
-from photon.storage.delta import LOG_FOLDER, create_table, is_table, lake_errors, log_entry, open_table
+from photon.storage.delta import (
+    LOG_FOLDER,
+    check_writable,
+    create_table,
+    is_table,
+    lake_errors,
+    log_entry,
+    open_table,
+)
 from photon.storage.store import store_of
+from photon.storage.table_features import ANY_COLUMNS, expected
 
 FORMAT_PROPERTY, FORMAT = "photon.format", 1
 ReportTable = Literal[
@@ -59,7 +68,9 @@ class AppendTable:
         with lake_errors(f"add rows to {folder}, which must be writable"):
             description = f"{self.name} of pipeline {pipeline.name}, datacenter {datacenter}"
             create_table(folder, self.columns, description, {FORMAT_PROPERTY: str(FORMAT)})
-            write_deltalake(self._open(folder), pa.Table.from_pylist(rows, self.columns), mode="append")
+            table = self._open(folder)
+            check_writable(table, folder, expected(self.columns))
+            write_deltalake(table, pa.Table.from_pylist(rows, self.columns), mode="append")
             if synced:
                 self._sync(folder)
 
@@ -123,6 +134,7 @@ def compact_report_table(folder: Location) -> tuple[int, int, int] | None:
         if not is_table(folder):
             return None
         table = open_table(folder)
+        check_writable(table, folder, ANY_COLUMNS)
         before, small = _files_and_small_ones(table)
         after = before
         if small >= LEAST_FILES:
@@ -140,6 +152,7 @@ def would_compact_report_table(folder: Location) -> tuple[int, int, int] | None:
         if not is_table(folder):
             return None
         table = open_table(folder)
+        check_writable(table, folder, ANY_COLUMNS)
         before, small = _files_and_small_ones(table)
         after = before - small + 1 if small >= LEAST_FILES else before
         return before, after, len(table.vacuum(KEEP_HOURS, dry_run=True))

@@ -14,7 +14,6 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
 
 from photon.adapters import DATE_COLUMN
 from photon.storage.store import Store
@@ -58,11 +57,6 @@ class DataFiles:
 
     def __init__(self, handle: DeltaTable) -> None:
         """DeltaError."""
-        if handle.protocol().min_reader_version != 1:
-            raise DeltaError(
-                "the table has deletion vectors or mapped column names, which somebody else has turned on;"
-                " rewrite it without them"
-            )
         found = pa.table(handle.get_add_actions(flatten=True))
         columns = [
             found[name].cast(kind) if name in found.column_names else pa.nulls(found.num_rows, kind)

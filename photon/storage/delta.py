@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import pyarrow as pa
@@ -15,10 +16,24 @@ from photon.pipeline.location import Location
 from photon.storage.native_errors import is_refusal, reason_of
 from photon.storage.store import store_of
 from photon.storage.store_errors import StoreUnavailable
+from photon.storage.table_features import (
+    Expected,
+    TableDescription,
+    Unkept,
+    describe,
+    sentence,
+    unkept,
+)
 
 LOG_FOLDER = "_delta_log"
 MAKE_WRITABLE = "make it writable, it is tried again"
 _ENTRY = re.compile(r"\d{20}\.(json|checkpoint.*\.parquet)")
+# How delta-rs refuses to open a table.
+_UNSUPPORTED = re.compile(
+    r"Feature '(?P<feature>[^']+)' is not supported|Unsupported minimum reader version (?P<reader>\d+)"
+    r"|catalog-managed table"
+)
+MOST_LOOKED_BACK = 100  # commits, for the last version without a feature: others go on committing
 # Old entries of the log go by compaction: a look for them at each commit lists the whole log.
 HOOKS = PostCommitHookProperties(cleanup_expired_logs=False)
 
@@ -29,6 +44,10 @@ class LakeUnavailable(UserError):
 
 class LakeForbidden(LakeUnavailable):
     """The lake may be there, and does not let us in: credentials are missing, wrong, or lack a right."""
+
+
+class UnsupportedTable(LakeUnavailable):
+    """Somebody gave the table a feature that Photon can't keep; the message says which, and what to type."""
 
 
 @contextmanager
@@ -57,9 +76,73 @@ def is_table(folder: Location) -> bool:
 
 
 def open_table(folder: Location) -> DeltaTable:
-    """A handle on a table as it is now. DeltaError."""
+    """A handle on a table as it is now, which can be read. DeltaError, UnsupportedTable."""
     store = store_of(folder)
-    return DeltaTable(store.url, storage_options=store.delta_options)
+    try:
+        handle = DeltaTable(store.url, storage_options=store.delta_options)
+    except DeltaError as error:
+        if (said := _UNSUPPORTED.search(str(error))) is None:
+            raise
+        raise UnsupportedTable(_sentence(folder, [_unknown(said)], None, unkept)) from None
+    check_readable(handle, folder)
+    return handle
+
+
+def _unknown(said: re.Match[str]) -> Unkept:
+    if (reader := said["reader"]) is not None:
+        return Unkept(f"reader version {reader} of Delta", hides_rows=True)
+    return Unkept(f"the table feature {said['feature'] or 'catalogManaged'}", hides_rows=True)
+
+
+def check_readable(handle: DeltaTable, folder: Location) -> None:
+    """UnsupportedTable if who does not know the table's features would read other rows than it has."""
+    _refuse(folder, handle, lambda table: [one for one in unkept(table) if one.hides_rows])
+
+
+def check_writable(handle: DeltaTable, folder: Location, expected: Expected) -> None:
+    """UnsupportedTable if the table has a feature that Photon's commits would break. Reads nothing."""
+    _refuse(folder, handle, lambda table: unkept(table, expected))
+
+
+def _refuse(folder: Location, handle: DeltaTable, judge: Callable[[TableDescription], list[Unkept]]) -> None:
+    if found := judge(describe(handle)):
+        raise UnsupportedTable(_sentence(folder, found, handle.version(), judge))
+
+
+def _sentence(
+    folder: Location,
+    found: Sequence[Unkept],
+    version: int | None,
+    judge: Callable[[TableDescription], list[Unkept]],
+) -> str:
+    """What was found, and what to do. Only now the log is read, for the version before it came."""
+    try:
+        before = _last_well(folder, version, judge)
+    except (OSError, ValueError, DeltaError):
+        before = None  # the sentence does without
+    return sentence(folder, found, before)
+
+
+def _last_well(
+    folder: Location, version: int | None, judge: Callable[[TableDescription], list[Unkept]]
+) -> int | None:
+    """The last version of a table, up to this one or the newest, that Photon keeps; None: nobody knows."""
+    store = store_of(folder)
+    if version is None:
+        version = max(int(name[:20]) for name in store_of(folder / LOG_FOLDER).names() if _ENTRY.match(name))
+    for number in range(version, max(0, version - MOST_LOOKED_BACK), -1):
+        actions = map(json.loads, store.read(log_entry(number)).splitlines())
+        if not any(action.keys() & {"protocol", "metaData"} for action in actions):
+            continue
+        try:
+            earlier = DeltaTable(store.url, version=number - 1, storage_options=store.delta_options)
+        except DeltaError as error:
+            if _UNSUPPORTED.search(str(error)) is None:
+                raise
+            continue
+        if not judge(describe(earlier)):
+            return number - 1
+    return None
 
 
 def create_table(

@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from itertools import islice
 from typing import Literal
 
@@ -19,7 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
-from deltalake.exceptions import CommitFailedError
+from deltalake.exceptions import CommitFailedError, DeltaError
 
 from photon.adapters import same_column
 from photon.faults import fault_point
@@ -31,6 +32,8 @@ from photon.storage.delta import (
     HOOKS,
     LOG_FOLDER,
     LakeUnavailable,
+    check_readable,
+    check_writable,
     columns_in_files,
     create_table,
     is_table,
@@ -41,6 +44,7 @@ from photon.storage.delta import (
 )
 from photon.storage.output_files import STATS_COLUMNS, OutputFile, add_action, write_rows
 from photon.storage.store import store_of
+from photon.storage.table_features import Expected, expected
 from photon.tokens import Occurrence, PlanKey, Token
 
 # What the table says of a token. "no row": none will come; "undecided": its batch is not yet committed.
@@ -83,6 +87,11 @@ class LastCommit:
         return self.batch == other.batch and len(known) <= 1
 
 
+@cache
+def _expected(name: TableName) -> Expected:
+    return expected(TABLE_COLUMNS[name], *dict.fromkeys([PARTITIONS.get(name, ()), ()]))
+
+
 def app_id(datacenter: str, epoch: str, table: TableName = "joined_events") -> str:
     """The name under which an epoch commits to a table."""
     return f"photon:{datacenter}:{epoch}:{table}"
@@ -111,7 +120,7 @@ class OutputTable:
         """
         if self.exists():
             with lake_errors(f"add columns to {self.folder}"):
-                self._add_columns(self.load(), TABLE_COLUMNS[self.name])
+                self._add_columns(self.writable(), TABLE_COLUMNS[self.name])
             return
         # STATS_COLUMNS: of any other column delta-rs would take bounds that are not there for null, and
         # leave out every file when rows are filtered by it.
@@ -133,18 +142,33 @@ class OutputTable:
         Updating the last handle reads only what was committed since. If the last commit is not in the folder
         any more, another table lies there now, which is opened anew. So is one that was opened long ago: a
         handle goes on reading the entries with which it began, and compaction may have removed them.
+        UnsupportedTable if somebody gave it a feature by which others read other rows (E9). LakeUnavailable.
         """
         handle, self._handle = self._handle, None
         is_young = time.monotonic() - self._opened < REOPENED_AFTER_SECONDS
         with lake_errors(f"read the table {self.folder}"):
             if handle is not None and is_young and self._is_committed(handle.version()):
                 if self._is_committed(handle.version() + 1):  # a look costs 20 us, an update 800
-                    handle.update_incremental()
+                    handle = self._updated(handle)
             else:
                 self._opened = time.monotonic()
                 handle = open_table(self.folder)
             fault_point("lake.after_load", self.folder)
         self._handle = handle
+        return handle
+
+    def _updated(self, handle: DeltaTable) -> DeltaTable:
+        try:
+            handle.update_incremental()
+        except DeltaError:  # such as a feature that delta-rs does not know: the other way says so
+            return open_table(self.folder)
+        check_readable(handle, self.folder)
+        return handle
+
+    def writable(self) -> DeltaTable:
+        """As `load`, of a table whose features Photon's commits keep (E9). LakeUnavailable."""
+        handle = self.load()
+        check_writable(handle, self.folder, _expected(self.name))
         return handle
 
     @contextmanager
@@ -345,7 +369,7 @@ class OutputTable:
         CommitConflict if files spell a new column differently: they are to be written again with the one
         spelling that the table has then.
         """
-        handle = self.load()
+        handle = self.writable()
         known = {same_column(field.name): field for field in self.schema()}
         new: list[pa.Field] = []
         respelled: list[str] = []

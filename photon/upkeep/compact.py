@@ -109,7 +109,7 @@ class _Compaction:
 def to_rewrite(table: OutputTable, datacenter: str, settings: Compaction) -> tuple[int, list[Group]]:
     """How many files a table has now, and those that are to be rewritten together. LakeUnavailable."""
     with table.reading():
-        handle = table.load()
+        handle = table.writable()  # a checkpoint and the log's old entries are at stake too
         files = DataFiles(handle).all()
         epochs = {file.epoch for file in files if file.epoch is not None}
         apps = {epoch: app_id(datacenter, epoch, table.name) for epoch in epochs}

@@ -10,7 +10,7 @@ from photon.errors import UserError
 from photon.pipeline.file import Pipeline
 from photon.recovery.distant_lakes import DistantLakes
 from photon.registry.consensus.register import Register, retired_datacenters
-from photon.storage.delta import LakeForbidden, LakeUnavailable
+from photon.storage.delta import LakeForbidden, LakeUnavailable, UnsupportedTable
 from photon.storage.replacing import data_files
 from photon.storage.tables import OutputTable
 
@@ -77,6 +77,8 @@ def _why_gone(pipeline: Pipeline, datacenter: str, table: OutputTable, ids: Coll
             f"datacenter {datacenter} is not retired, for nobody knows whether its lake is gone: {error}. "
             "Or, if nobody can get these rights, take the datacenter out of the pipeline file before"
         ) from error
+    except UnsupportedTable as error:
+        raise NotRetired(f"datacenter {datacenter} is not retired: its lake is there, but {error}") from error
     except LakeUnavailable as error:
         return str(error)
 

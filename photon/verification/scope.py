@@ -321,8 +321,7 @@ def _size_bytes(tracked: TrackedFile, logs: Location) -> int:
 
 def _snapshot(datacenter: str, folder: Location, handle: DeltaTable) -> TableSnapshot:
     schema = columns_in_files(handle)
-    # Reader version 1: neither deletion vectors nor mapped column names.
-    if handle.protocol().min_reader_version != 1 or GLOB_CHARACTERS.search(str(folder)):
+    if GLOB_CHARACTERS.search(str(folder)):
         return TableSnapshot(folder, schema, handle.version(), files=None)
     # Not `file_uris`: those have a blank or an umlaut as %20 or the like, which Spark takes as it is.
     sizes = data_files(handle)
