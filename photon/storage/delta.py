@@ -21,7 +21,7 @@ from photon.storage.table_features import (
     TableDescription,
     Unkept,
     describe,
-    sentence,
+    sentences,
     unkept,
 )
 
@@ -47,7 +47,11 @@ class LakeForbidden(LakeUnavailable):
 
 
 class UnsupportedTable(LakeUnavailable):
-    """Somebody gave the table a feature that Photon can't keep; the message says which, and what to type."""
+    """Somebody gave the table a feature that Photon can't keep (protocol E9); `remedy` is what to type."""
+
+    def __init__(self, why: str, remedy: str) -> None:
+        super().__init__(f"{why}: {remedy}")
+        self.why, self.remedy = why, remedy
 
 
 @contextmanager
@@ -83,7 +87,7 @@ def open_table(folder: Location) -> DeltaTable:
     except DeltaError as error:
         if (said := _UNSUPPORTED.search(str(error))) is None:
             raise
-        raise UnsupportedTable(_sentence(folder, [_unknown(said)], None, unkept)) from None
+        raise _unsupported(folder, [_unknown(said)], None, unkept) from None
     check_readable(handle, folder)
     return handle
 
@@ -106,21 +110,21 @@ def check_writable(handle: DeltaTable, folder: Location, expected: Expected) -> 
 
 def _refuse(folder: Location, handle: DeltaTable, judge: Callable[[TableDescription], list[Unkept]]) -> None:
     if found := judge(describe(handle)):
-        raise UnsupportedTable(_sentence(folder, found, handle.version(), judge))
+        raise _unsupported(folder, found, handle.version(), judge)
 
 
-def _sentence(
+def _unsupported(
     folder: Location,
     found: Sequence[Unkept],
     version: int | None,
     judge: Callable[[TableDescription], list[Unkept]],
-) -> str:
-    """What was found, and what to do. Only now the log is read, for the version before it came."""
+) -> UnsupportedTable:
+    """The error that says what was found. Only now the log is read, for the version before it came."""
     try:
         before = _last_well(folder, version, judge)
     except (OSError, ValueError, DeltaError):
         before = None  # the sentence does without
-    return sentence(folder, found, before)
+    return UnsupportedTable(*sentences(folder, found, before))
 
 
 def _last_well(

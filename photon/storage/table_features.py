@@ -257,7 +257,7 @@ def _named(feature: str) -> str:
     return f"the table feature {feature}"
 
 
-def sentence(folder: object, found: Sequence[Unkept], version_before: int | None) -> str:
+def sentences(folder: object, found: Sequence[Unkept], version_before: int | None) -> tuple[str, str]:
     """What a table has that Photon can't keep, and what to type; `version_before`: the last without it."""
     table = f"delta.`{str(folder).replace('`', '``')}`"
     statements = [each.format(table=table) for each in _once(one.statements for one in found)]
@@ -275,7 +275,7 @@ def sentence(folder: object, found: Sequence[Unkept], version_before: int | None
         remedy = "no statement takes it out: put the table back from a copy without it"
     unread = "neither reads nor writes" if any(one.hides_rows for one in found) else "does not write"
     what = " and ".join(_once([one.what] for one in found))
-    return f"the table {folder} has {what}, which Photon can't keep, so that it {unread} it: {remedy}"
+    return f"the table {folder} has {what}, which Photon can't keep, so that it {unread} it", remedy
 
 
 def _once(groups: Iterable[Sequence[str]]) -> list[str]:

@@ -32,6 +32,7 @@ from photon.storage.delta import (
     HOOKS,
     LOG_FOLDER,
     LakeUnavailable,
+    UnsupportedTable,
     check_readable,
     check_writable,
     columns_in_files,
@@ -170,6 +171,14 @@ class OutputTable:
         handle = self.load()
         check_writable(handle, self.folder, _expected(self.name))
         return handle
+
+    def why_not_written(self, handle: DeltaTable) -> str:
+        """Why nothing is committed to the table as it was loaded, and what to type; empty: nothing is why."""
+        try:
+            check_writable(handle, self.folder, _expected(self.name))
+        except UnsupportedTable as error:
+            return str(error)
+        return ""
 
     @contextmanager
     def reading(self) -> Iterator[None]:

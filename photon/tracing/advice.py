@@ -51,6 +51,8 @@ def _in_datacenter(name: str, one: DatacenterTrace, found: Trace) -> str:
     waits = [record for record in one.waiting if record.status != "unjoinable"]
     if one.decision == "on hold" and (one.orders or waits or one.records):
         return f"Let datacenter {name} run again: photon resume {found.pipeline} {name}."
+    if one.not_written and (one.orders or waits or any(not each.was_read for each in one.records)):
+        return f"Datacenter {name} joins it once it may write its tables: {one.not_written}."
     if one.orders:
         return f"Let datacenter {name} take up its work order; if it does not run: {join}."
     if waits:

@@ -129,6 +129,7 @@ class DatacenterTrace:
     removed: list[dict[str, Any]] = field(default_factory=list)  # of rows that rebuilds took out
     decision: Decision = ""
     never_joined: bool = False  # the registry knows no epoch of it
+    not_written: str = ""  # why it commits nothing to one of its tables
 
     @property
     def is_retired(self) -> bool:

@@ -19,7 +19,7 @@ from photon.pipeline.file import Pipeline
 from photon.pipeline.location import Location
 from photon.storage.columns import TableName, text
 from photon.storage.damaged_files import REMEDY
-from photon.storage.delta import LOG_FOLDER, LakeUnavailable
+from photon.storage.delta import LOG_FOLDER, LakeUnavailable, UnsupportedTable
 from photon.storage.native_errors import reason_of
 from photon.storage.tables import OutputTable
 from photon.tracing.report import Unread
@@ -41,10 +41,14 @@ UNREADABLE = (OSError, pa.ArrowInvalid)
 
 @dataclass(frozen=True)
 class TableAnswer:
-    """The rows of an event in one table, as dicts by column; `unread`: what may have more."""
+    """The rows of an event in one table, as dicts by column; `unread`: what may have more.
+
+    `not_written`: why its datacenter commits nothing to it.
+    """
 
     rows: list[dict[str, Any]] = field(default_factory=list)
     unread: list[Unread] = field(default_factory=list)
+    not_written: str = ""
 
 
 def ask_table(pipeline: Pipeline, datacenter: str, name: TableName, event_id: str) -> TableAnswer:
@@ -58,6 +62,8 @@ def ask_table(pipeline: Pipeline, datacenter: str, name: TableName, event_id: st
             return TableAnswer(unread=[Unread(f"no table {name} in {lake}", remedy)])
         handle = table.load()
         dataset = handle.to_pyarrow_dataset()
+    except UnsupportedTable as error:
+        return TableAnswer(unread=[Unread(error.why, error.remedy)], not_written=str(error))
     except (LakeUnavailable, DeltaError) as error:
         remedy = f"make {lake} readable, or put {table.folder / LOG_FOLDER} back from a copy of the lake"
         return TableAnswer(unread=[Unread(reason_of(error), remedy)])
@@ -68,7 +74,7 @@ def ask_table(pipeline: Pipeline, datacenter: str, name: TableName, event_id: st
         )
     columns = [*SHOWN[name], *(["event_id"] if name == "dead_letters" else []), _FILE]
     found, unread = _read(dataset, columns, of_event, table.folder)
-    return TableAnswer(_with_files(found, handle, table.folder), unread)
+    return TableAnswer(_with_files(found, handle, table.folder), unread, table.why_not_written(handle))
 
 
 def _read(

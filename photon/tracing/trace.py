@@ -88,6 +88,7 @@ def _ask_datacenter(
     for table, rows in tables.items():
         answer = ask_table(pipeline, name, table, event_id)
         rows += answer.rows
+        here.not_written = here.not_written or answer.not_written
         if not is_gone:
             found.problems += [f"datacenter {name}: {one.why}; {one.remedy}" for one in answer.unread]
             if table == "joined_events" and answer.unread and not here.never_joined:

@@ -90,6 +90,7 @@ class Scope:
     given_up: frozenset[str] = frozenset()  # datacenters that never run again
     left_out: Sequence[str] = ()  # of these, the ones that were asked for: others answer for what was theirs
     at_us: int = 0
+    not_written: Mapping[str, Sequence[str]] = field(default_factory=dict)  # why, by datacenter
 
     @property
     def retired(self) -> set[str]:
@@ -194,9 +195,9 @@ class Scope:
         }
 
     def notes(self, datacenter: str) -> list[str]:
-        """Why a datacenter can't be fully verified, in words."""
+        """Why a datacenter can't be fully verified, or joins nothing, in words."""
         problem = self.read_offsets[datacenter].problem
-        return [problem] if problem else []
+        return [*([problem] if problem else []), *self.not_written.get(datacenter, ())]
 
     def findings(self, datacenter: str) -> list[Finding]:
         """What is wrong before any record is read: rows that are gone, all of them."""
@@ -227,12 +228,15 @@ def open_scope(
     address = find_registry(pipeline)
     tables: dict[tuple[str, TableName], TableSnapshot] = {}
     handles: dict[str, DeltaTable] = {}
+    not_written: dict[str, list[str]] = {name: [] for name in pipeline.datacenters}
     for datacenter, place in pipeline.datacenters.items():
         for name, schema in TABLE_COLUMNS.items():
             table = OutputTable(place.lake, name)
             tables[datacenter, name] = TableSnapshot(table.folder, schema)
             if table.exists():
                 handle = table.load()
+                if why := table.why_not_written(handle):
+                    not_written[datacenter].append(why)
                 tables[datacenter, name] = _snapshot(datacenter, table.folder, handle)
                 if name == "joined_events":
                     handles[datacenter] = handle
@@ -269,6 +273,7 @@ def open_scope(
         given_up=frozenset(register.given_up),
         left_out=left_out,
         at_us=at_us,
+        not_written=not_written,
     )
     if not scope.can_be_kept:
         return scope

@@ -1,0 +1,227 @@
+"""People change tables: joins wait while a feature is there that Photon can't keep, and say so (E9)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+from deltalake import DeltaTable, Field
+
+from photon.backfill.rebuild import CannotRebuild
+from photon.dispatcher.retrying import Callbacks
+from photon.join.messages import BatchTasks, TaskOutcome
+from photon.join.tasks import LocalRunner
+from photon.read import joined
+from photon.storage.columns import TableName
+from photon.storage.delta import UnsupportedTable
+from photon.upkeep.compact import compact_tables
+from photon.verification.scope import open_scope
+from tests.simulation.rebuilding import rebuild
+from tests.simulation.verifying import verify
+from tests.simulation.world import World
+from tests.table_changes import change, feature, last_version, map_columns
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    made = World(tmp_path)
+    made.queries("q1", "q2", "q3")
+    made.clicks(("c1", "q1"))
+    made.join()
+    return made
+
+
+def folder(world: World, table: TableName = "joined_events") -> Path:
+    found = world.pipeline.datacenters["east"].lake / table
+    assert isinstance(found, Path)
+    return found
+
+
+def constrain(table: Path) -> Callable[[], None]:
+    """Add a constraint; what takes it away."""
+    DeltaTable(table).alter.add_constraint({"early": "_batch < 2"})
+    return lambda: DeltaTable(table).alter.drop_constraint("early")
+
+
+def mark_deleted(table: Path) -> Callable[[], None]:
+    change(table, feature("deletionVectors"), {"delta.enableDeletionVectors": "true"})
+    plain = {"minReaderVersion": 1, "minWriterVersion": 2}  # as `DROP FEATURE ... TRUNCATE HISTORY` leaves it
+    return lambda: _ignore(change(table, plain, {"delta.enableDeletionVectors": "false"}))
+
+
+def map_names(table: Path) -> Callable[[], None]:
+    map_columns(table)
+    unmapped = {"minReaderVersion": 2, "minWriterVersion": 7, "writerFeatures": ["columnMapping"]}
+    return lambda: _ignore(change(table, unmapped, {"delta.columnMapping.mode": "none"}))
+
+
+def _ignore(_: object) -> None:
+    return None
+
+
+CHANGES = {"constraint early": constrain, "deletion vectors": mark_deleted, "column mapping": map_names}
+
+
+class Counting(LocalRunner):
+    """Counts the runs; changes a table once the tasks of the first one have ended."""
+
+    def __init__(self, world: World, after_first: Callable[[], None] = lambda: None) -> None:
+        super().__init__(world.registry, world.clock)
+        self.runs, self.after_first = 0, after_first
+
+    def run(self, tasks: BatchTasks) -> list[TaskOutcome]:
+        done = super().run(tasks)
+        self.runs += 1
+        if self.runs == 1:
+            self.after_first()
+        return done
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_join_waits_before_its_first_batch_and_goes_on_once_the_feature_is_gone(
+    world: World, name: str
+) -> None:
+    mend = CHANGES[name](folder(world))
+    version, said = last_version(folder(world)), list[str]()
+
+    def on_wait(reason: str) -> None:
+        said.append(reason)
+        assert last_version(folder(world)) == version
+        mend()
+
+    world.clicks(("c2", "q2"), ("c3", "q3"))
+    world.join(callbacks=Callbacks(on_wait=on_wait))
+    assert [name in one for one in said] == [True]
+    assert world.joined_ids() == ["c1", "c2", "c3"]
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_join_that_meets_the_feature_at_its_commit_runs_no_task_again_until_it_is_gone(
+    world: World, name: str
+) -> None:
+    mends = list[Callable[[], None]]()
+    runner = Counting(world, after_first=lambda: mends.append(CHANGES[name](folder(world))))
+    said, runs = list[str](), list[int]()
+
+    def on_wait(reason: str) -> None:
+        said.append(reason)
+        runs.append(runner.runs)
+
+    def should_stop() -> bool:
+        world.clock.advance(1)
+        if len(runs) == 1 and world.clock.now_us() > began_us + 100_000_000:
+            mends.pop()() if mends else None
+        return False
+
+    began_us = world.clock.now_us()
+    world.clicks(("c2", "q2"), ("c3", "q3"))
+    world.join(callbacks=Callbacks(on_wait=on_wait, should_stop=should_stop), runner=runner)
+    assert [name in one for one in said] == [True]
+    assert runs == [1]
+    assert runner.runs <= 3  # the tasks again once, and the retries of what waits
+    assert world.joined_ids() == ["c1", "c2", "c3"]
+
+
+@pytest.mark.parametrize("table", ["dead_letters", "unjoined", "too_old"])
+def test_a_join_waits_for_a_side_table_as_well(world: World, table: TableName) -> None:
+    mend, said = constrain(folder(world, table)), list[str]()
+
+    def on_wait(reason: str) -> None:
+        said.append(reason)
+        mend()
+
+    world.clicks(("c2", "q2"))
+    world.join(callbacks=Callbacks(on_wait=on_wait))
+    assert [table in one and "constraint early" in one for one in said] == [True]
+    assert world.joined_ids() == ["c1", "c2"]
+
+
+@pytest.mark.parametrize("name", ["deletion vectors", "column mapping"])
+def test_a_reader_says_what_hides_rows_and_what_to_type(world: World, name: str) -> None:
+    CHANGES[name](folder(world))
+    with pytest.raises(UnsupportedTable, match=f"{name}.*ALTER TABLE delta"):
+        joined(world.pipeline, retired=())
+
+
+def test_a_reader_reads_what_is_there_past_a_constraint(world: World) -> None:
+    constrain(folder(world))
+    assert joined(world.pipeline, retired=()).count_rows() == 1
+
+
+@pytest.mark.parametrize("name", CHANGES)
+@pytest.mark.parametrize("table", ["joined_events", "dead_letters"])
+def test_a_compaction_writes_nothing_past_a_feature(world: World, name: str, table: TableName) -> None:
+    CHANGES[name](folder(world, table))
+    version = last_version(folder(world, table))
+    with pytest.raises(UnsupportedTable, match=name):
+        compact_tables(world.pipeline, "east", world.clock)
+    assert last_version(folder(world, table)) == version
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_rebuild_writes_nothing_past_a_feature(world: World, name: str) -> None:
+    CHANGES[name](folder(world))
+    with pytest.raises(UnsupportedTable, match=name):
+        rebuild(world)
+
+
+def test_a_rebuild_takes_no_row_out_of_a_table_that_gives_none_back(world: World) -> None:
+    DeltaTable(folder(world)).alter.set_table_properties({"delta.appendOnly": "true"})
+    with pytest.raises(CannotRebuild, match=r"'delta\.appendOnly' = 'false'"):
+        rebuild(world)
+    compact_tables(world.pipeline, "east", world.clock)
+
+
+def labels(world: World) -> dict[str, Any]:
+    return {row["_event_id"]: row.get("label") for row in world.rows()}
+
+
+def test_a_persons_own_column_stops_no_join_and_is_null_in_new_rows(world: World) -> None:
+    DeltaTable(folder(world)).alter.add_columns([Field("label", "string")])  # type: ignore[arg-type]
+    world.clicks(("c2", "q2"))
+    world.join()
+    assert labels(world) == {"c1": None, "c2": None}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_trace_of_an_event_that_waits_for_it_says_what_to_type(world: World, name: str) -> None:
+    CHANGES[name](folder(world))
+    world.clicks(("c2", "q2"))
+    found = world.trace("c2")
+    assert name in found.what_to_do
+    assert "ALTER TABLE" in found.what_to_do
+    assert "backfill" not in found.what_to_do
+
+
+def test_a_trace_finds_a_row_past_a_constraint(world: World) -> None:
+    constrain(folder(world))
+    found = world.trace("c1")
+    assert (len(found.counting_rows), found.what_to_do, found.problems) == (1, "", [])
+
+
+@pytest.mark.parametrize("name", ["deletion vectors", "column mapping"])
+def test_a_verification_names_the_feature_and_no_other_remedy(world: World, name: str) -> None:
+    CHANGES[name](folder(world))
+    with pytest.raises(UnsupportedTable, match=f"{name}.*ALTER TABLE"):
+        verify(world)
+
+
+def test_a_verification_reads_past_a_constraint_and_notes_it(world: World) -> None:
+    constrain(folder(world, "dead_letters"))
+    asked = {"find_registry": lambda _: world.address, "open_registry": lambda _: world.registry}
+    with mock.patch.multiple("photon.verification.scope", **asked):
+        scope = open_scope(world.pipeline, ["east"])
+    assert ["constraint early" in note for note in scope.notes("east")] == [True]
+
+
+def test_without_the_check_rows_break_a_constraint_of_their_table(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    constrain(folder(world))
+    monkeypatch.setattr("photon.storage.tables.check_writable", lambda *_: None)
+    world.clicks(("c2", "q2"))
+    world.join()
+    assert [row["_event_id"] for row in world.rows() if not row["_batch"] < 2] == ["c2"]
