@@ -206,10 +206,12 @@ class Dispatcher:
     def _tend_held(self) -> None:
         """See to what silent datacenters hold (protocol E6); later, while the registry does not answer."""
         holders = self.execution.holders
-        with suppress(RegistryUnavailable):
+        try:
             holders.notice_hold()
             if holders.tend(self.state.waiting.count(("held",))):
                 self.state.make_all_due(("held",))
+        except RegistryUnavailable:
+            self.execution.watch.doubt()
         if holders.out_of_reach != self._out_of_reach:
             self.state.note_out_of_reach(holders.out_of_reach)
             self._out_of_reach = holders.out_of_reach

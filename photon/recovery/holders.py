@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal
@@ -92,7 +92,10 @@ class Holders:
         registry: QuorumRegistry,
         clock: Clock,
         asks_aside: bool = True,
+        heard: Callable[[Mapping[str, Mark]], None] = lambda marks: None,
     ) -> None:
+        """`heard`: is told of all marks that are read, and that the registry has answered."""
+        self._heard = heard
         self._pipeline = pipeline
         self._lakes = DistantLakes(pipeline.recovery.lake_timeout, asks_aside)
         self._datacenter = datacenter
@@ -117,8 +120,7 @@ class Holders:
         if len(self._pipeline.datacenters) == 1 and not self._held:
             return None
         register = self._read_decisions()
-        others = {name for name, e in register.epochs.items() if e.datacenter != self._datacenter}
-        marks = self._registry.marks.read(sorted(others | {name for _, name in self._held}))
+        marks = self._read_marks(register)
         self._watch.look(marks, self._clock.elapsed_us())
         self.published = {name: mark.batch for name, mark in marks.items()}
         self._register = register
@@ -127,7 +129,13 @@ class Holders:
     def notice_hold(self) -> None:
         """Ask what people have decided, now and then: without a batch nobody looks. RegistryUnavailable."""
         if not self.is_stopped and self._clock.elapsed_us() - self._asked_us >= HOLD_US:
-            self._read_decisions()
+            self._read_marks(self._read_decisions())
+
+    def _read_marks(self, register: Register) -> Mapping[str, Mark]:
+        others = {name for name, e in register.epochs.items() if e.datacenter != self._datacenter}
+        marks = self._registry.marks.read(sorted(others | {name for _, name in self._held}))
+        self._heard(marks)
+        return marks
 
     def _read_decisions(self) -> Register:
         self._asked_us = self._clock.elapsed_us()

@@ -20,6 +20,7 @@ from photon.pipeline.event_key import event_key
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import ForeignLog
 from photon.recovery.distant_lakes import DistantLakes
+from photon.registry.consensus.marks import NO_MARK, Mark
 from photon.registry.consensus.register import EpochRecord, Register, retired_datacenters
 from photon.registry.interface import (
     BeyondHorizon,
@@ -43,6 +44,9 @@ log = logging.getLogger(__name__)
 # A process that joins asks so often whether the registry still has its newest rows: nobody stops a server,
 # replaces its data and starts it again in less.
 CONFIRM_US = MICROSECONDS
+# An idle process asks for people's decisions twice as often (`holders.HOLD_US`): one that has heard nothing
+# for so long was stopped itself, and whatever was put back meanwhile, the tables of all tell.
+SILENT_US = 10 * MICROSECONDS
 # Looked up at once, some 2 ms. Of a batch with more rows every n-th: what a task registers in one call lies
 # together in its file, so a registry that was copied in the middle of the batch lacks some of these.
 MOST_ROWS = 1_000
@@ -121,6 +125,8 @@ class RegistryWatch:
     asks_aside: bool = True
     _lakes: DistantLakes = field(init=False)
     _confirmed_us: int | None = None  # None: it was away since, and may be another one
+    _heard_us: int = 0
+    _marks: dict[str, Mark] = field(default_factory=dict)  # the greatest of each epoch that was seen
     _seen: dict[str, list[Claim]] = field(default_factory=dict)  # rows that it had, by datacenter
     _committed: Sequence[OutputFile] = ()  # since then, by this process
 
@@ -139,23 +145,32 @@ class RegistryWatch:
                 break
             if is_last:
                 raise self._mismatch(found[0])
-        self._confirmed_us = self.clock.elapsed_us()
+        self._confirmed_us = self._heard_us = self.clock.elapsed_us()
+
+    def heard(self, marks: Mapping[str, Mark]) -> None:
+        """The registry has answered, with these marks. One that is smaller than it was has been put back."""
+        if any(mark < self._marks.get(epoch, NO_MARK) for epoch, mark in marks.items()):
+            self.doubt()
+            self._marks.clear()
+        self._marks.update(marks)
+        self._heard_us = self.clock.elapsed_us()
 
     def confirm(self) -> None:
         """The same before ids are registered, by the rows that were seen last, and at most once a second.
 
         RegistryMismatch, RegistryUnavailable, LakeUnavailable.
         """
-        if self._confirmed_us is None:
+        now_us = self.clock.elapsed_us()
+        if self._confirmed_us is None or now_us - self._heard_us > SILENT_US:
             self.check()
             return
-        if self.clock.elapsed_us() - self._confirmed_us < CONFIRM_US:
+        if now_us - self._confirmed_us < CONFIRM_US:
             return
         seen = [(name, claim) for name, claims in self._seen.items() for claim in claims]
         if self._committed:
             newest = self._claims(_some(rows_in(self.table, self._committed)), self.datacenter)
             seen += [(self.datacenter, claim) for claim in newest]
-        outcomes = self.registry.lookup([claim.key for _, claim in seen])
+        outcomes = self.registry.lookup_surely([claim.key for _, claim in seen])
         if any(
             isinstance(judge(name, claim, outcome), Lacking)
             for (name, claim), outcome in zip(seen, outcomes, strict=True)
@@ -163,7 +178,7 @@ class RegistryWatch:
             self.check()
         if self._committed:
             self._seen[self.datacenter], self._committed = newest, ()
-        self._confirmed_us = self.clock.elapsed_us()
+        self._confirmed_us = self._heard_us = self.clock.elapsed_us()
 
     def confirm_wins(self) -> None:
         """The same before what was won is committed. A registry that is away now has let them win before."""
@@ -210,7 +225,7 @@ class RegistryWatch:
         for epoch in epochs_to_look_at(committed.epochs(), own):
             for rows in committed.newest(epoch, MOST_BATCHES):
                 claims = self._claims(_some(rows), datacenter)
-                outcomes = self.registry.lookup([claim.key for claim in claims])
+                outcomes = self.registry.lookup_surely([claim.key for claim in claims])
                 says = [judge(datacenter, *each) for each in zip(claims, outcomes, strict=True)]
                 found += [one for one in says if isinstance(one, Lacking) and not self._has_row(one)]
                 if any(says):

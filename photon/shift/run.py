@@ -321,7 +321,7 @@ def _open_dispatcher(
             _news_of(pipeline.datacenters[datacenter]) as news,
             ExitStack() as stack,
         ):
-            holders, meter = Holders(pipeline, datacenter, registry, clock, in_thread), Meter()
+            holders, meter = Holders(pipeline, datacenter, registry, clock, in_thread, watch.heard), Meter()
             measured = MeasuredFile(state.folder, state.epoch or "", (meter, registry.meter), clock)
             stack.callback(measured.write)
             callbacks = _measured(callbacks, holders, measured)

@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from photon.errors import UserError
 from photon.faults import fault_point
 from photon.pipeline.file import Pipeline
@@ -155,10 +157,10 @@ class _Refill:
         """What the registry lacks now. Nothing is changed."""
         found = Refilled()
         for claims in self._claims(found, "looked at"):
-            outcomes = self.registry.lookup([claim.key for claim in claims])
-            found.too_old += int(outcomes.are(TooOld).sum())
+            outcomes = self.registry.lookup_surely([claim.key for claim in claims])
+            found.too_old += sum(isinstance(outcome, TooOld) for outcome in outcomes)
             others = _held_otherwise(claims, outcomes)
-            found.put_back += len(claims) - int((outcomes.are(Joined) | outcomes.are(TooOld)).sum())
+            found.put_back += sum(not isinstance(outcome, Joined | TooOld) for outcome in outcomes)
             doubles = self._with_rows([token for _, token in others], fences=False)
             found.released += sum(token not in doubles for _, token in others)
             self._note_doubles(found, others, doubles)
@@ -205,8 +207,8 @@ class _Refill:
 
     def _put_back(self, claims: Sequence[Claim], done: Refilled) -> None:
         """RegistryUnavailable."""
-        before = self.registry.lookup([claim.key for claim in claims])
-        held = before.are(Joined)
+        before = self.registry.lookup_surely([claim.key for claim in claims])
+        held = np.array([isinstance(outcome, Joined) for outcome in before], bool)
         outcomes = self._commit(claims)
         done.too_old += int(outcomes.are(TooOld).sum())
         done.put_back += int((outcomes.are(Won) & ~held).sum())

@@ -113,6 +113,38 @@ def test_rows_below_the_boundary_prove_nothing_and_are_no_alarm(world: Copied) -
     assert world.refused() is None
 
 
+@pytest.mark.parametrize("silent", [0, 1, 2])
+def test_ids_that_one_of_three_endpoints_could_confirm_are_no_alarm_while_it_is_silent(
+    tmp_path: Path, silent: int
+) -> None:
+    world = Copied(tmp_path, endpoints=3)
+    world.queries("q1")
+    world.clicks(("c1", "q1"))
+    world.join()
+    world.stores[silent].fail("down")
+    world.clicks(("c1", "q1"), ("c2", "q1"))
+    assert world.refused() is None
+    assert not world.refill().began
+    world.must_be_sound(["c1", "c2"])
+
+
+@pytest.mark.parametrize("newer", [0, 1, 2])
+def test_two_endpoints_of_three_that_are_put_back_are_noticed(tmp_path: Path, newer: int) -> None:
+    world = Copied(tmp_path, endpoints=3)
+    world.queries("q1")
+    world.clicks(("c1", "q1"))
+    world.join()
+    world.copy()
+    world.clicks(("d1", "q1"), ("d2", "q1"))
+    world.join()
+    items = dict(world.stores[newer].items)
+    world.put_back(["registry"])
+    world.stores[newer].items.update(items)
+    world.clicks(("d1", "q1"), ("e1", "q1"))
+    assert world.join_all()
+    world.must_be_sound(["c1", "d1", "d2", "e1"])
+
+
 def test_cleared_ids_prove_nothing_and_are_no_alarm(world: Copied) -> None:
     clear_output(world.pipeline, "east", world.registry)
     world.clicks(("e1", "q1"))
@@ -274,6 +306,33 @@ def test_an_older_copy_that_was_put_back_while_nothing_was_logged_is_noticed_too
     world.refill()
     world.join()
     world.must_be_sound([*ALL, "e1"])
+
+
+def test_an_idle_process_hears_by_marks_that_rows_of_another_one_are_lacking(tmp_path: Path) -> None:
+    """Its own rows are in the copy, and it asked nobody while the registry was away."""
+    world, rounds = Copied(tmp_path, ("east", "west")), list[int]()
+    for name in ("east", "west"):
+        world.queries("q1", datacenter=name)
+        world.clicks(("c1", "q1"), datacenter=name)
+    world.join_all()
+    world.copy()
+
+    def should_stop() -> bool:
+        rounds.append(1)
+        if len(rounds) == 5:
+            world.clicks(("d1", "q1"), datacenter="west")
+            world.join("west")
+            world.clock.sleep(6)
+        if len(rounds) == 10:
+            world.put_back(["registry"])
+            world.clock.sleep(6)
+        if len(rounds) == 15:
+            world.clicks(("d1", "q1"))
+        return len(rounds) > 1_000
+
+    with pytest.raises(RegistryMismatch, match="west"):
+        world.join(mode="stop", callbacks=Callbacks(should_stop=should_stop))
+    assert world.joined_ids() == ["c1", "d1"]
 
 
 def test_state_and_lake_of_before_begin_a_new_epoch_where_the_registry_has_heard_of_more(

@@ -179,6 +179,35 @@ def recover(replies: Sequence[Stored], n: int) -> str | None:
     return None
 
 
+def may_be_chosen(stored: Sequence[Stored], n: int) -> str | None:
+    """The value that may be chosen already, if those that did not reply have it too; None: none is.
+
+    A lookup can't say so: a value without a ballot is chosen by nearly all, and one of these may be silent.
+    """
+    value = recover(stored, n)
+    if value is None or is_cleared(value):
+        return value
+    copies = Counter((s.value, s.accepted) for s in stored if s.value == value)
+    silent = n - len(stored)
+    return (
+        value
+        if any(
+            count + silent >= (fast_quorum(n) if accepted == FAST_BALLOT else majority(n))
+            for (_, accepted), count in copies.items()
+        )
+        else None
+    )
+
+
+def decide_possible(stored: Sequence[Stored], n: int) -> Holder | TooFewReplies | None:
+    """Who may hold an id; None: certainly nobody does."""
+    if len(stored) < majority(n):
+        return TooFewReplies()
+    text = may_be_chosen(stored, n)
+    value = None if text is None else decode_value(text)
+    return None if value is None or isinstance(value, Tombstone) else holder_of(value)
+
+
 def value_to_commit(current: str | None, token: str) -> Value:
     """What a commit of `token` proposes, given the value that it must go on with."""
     if current is None:

@@ -63,7 +63,7 @@ from photon.registry.quorum.outcomes import (
     same_token_only,
     settle_winners,
 )
-from photon.registry.quorum.reading import Reading, holders_of, tokens_of
+from photon.registry.quorum.reading import Reading, holders_of, possible_holders_of, tokens_of
 from photon.registry.quorum.register_store import RegisterStore
 from photon.registry.quorum.rounds import Rounds
 
@@ -266,6 +266,21 @@ class QuorumRegistry:
             reading, place = _reading_of(ItemColumn.of(self._items(keys)), tokens_of)
             self._until_read(reading, deadline)
         return [reading.found.get(index, frozenset()) for index in place.tolist()]
+
+    def lookup_surely(self, keys: Sequence[EventKey]) -> Sequence[LookupOutcome]:
+        """`lookup`, in which an id is free only if certainly nobody holds it (protocol A23).
+
+        While an endpoint is silent `lookup` calls an id free that it can't prove to be held.
+        """
+        keys, outcomes = KeyColumns.of(keys), list(self.lookup(keys))
+        free = np.flatnonzero([isinstance(outcome, Free) for outcome in outcomes])
+        if len(free):
+            with self._call() as deadline:
+                reading, place = _reading_of(ItemColumn.of(self._items(keys.take(free))), possible_holders_of)
+                self._until_read(reading, deadline)
+            for index, found in zip(free.tolist(), map(reading.found.get, place.tolist()), strict=True):
+                outcomes[index] = Free() if found is None else Joined(found)
+        return outcomes
 
     def clear(self, claims: Sequence[Claim]) -> int:
         """Also raises RegistryUnavailable if some got no answer: clearing can be repeated."""

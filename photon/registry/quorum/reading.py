@@ -10,7 +10,14 @@ import numpy as np
 from photon.registry.consensus import quorums
 from photon.registry.consensus.acceptor import ABSENT, ReadReply, Stored
 from photon.registry.consensus.columns import Indices, ItemColumn
-from photon.registry.consensus.decisions import TooFewReplies, decide_lookup, majority, reason_of, tokens_in
+from photon.registry.consensus.decisions import (
+    TooFewReplies,
+    decide_lookup,
+    decide_possible,
+    majority,
+    reason_of,
+    tokens_in,
+)
 from photon.registry.consensus.quorums import Enough, all_of_them
 from photon.registry.endpoints.endpoints import ActiveEndpoints
 from photon.registry.endpoints.parts import Replies
@@ -68,6 +75,11 @@ class Reading(Generic[T]):
 def holders_of(items: ItemColumn) -> Reading[Holder | None]:
     """Who holds each id; None, or nothing found: nobody."""
     return Reading(items, decide_lookup, quorums.known)
+
+
+def possible_holders_of(items: ItemColumn) -> Reading[Holder | None]:
+    """Who holds each id, or may, by all endpoints that answer; None, or nothing found: certainly nobody."""
+    return Reading(items, decide_possible, lambda n: all_of_them)
 
 
 def tokens_of(items: ItemColumn) -> Reading[frozenset[str]]:
