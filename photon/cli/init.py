@@ -51,10 +51,16 @@ Examples:
 @click.option("--primary-id", metavar="COLUMN", help="The primary's id; several: a,b.")
 @click.option("--primary-time", metavar="COLUMN", help="When the primary event was.")
 @click.option("--primary-unit", type=UNITS, help="The unit of that time.")
+@click.option(
+    "--primary-time-format", metavar="FORMAT", help="How that time is written, in strptime's codes."
+)
 @click.option("--foreign-id", metavar="COLUMN", help="The foreign event's own id; several: a,b.")
 @click.option("--foreign-key", metavar="COLUMN", help="The primary id that it belongs to; several: a,b.")
 @click.option("--foreign-time", metavar="COLUMN", help="When the foreign event was.")
 @click.option("--foreign-unit", type=UNITS, help="The unit of that time.")
+@click.option(
+    "--foreign-time-format", metavar="FORMAT", help="How that time is written, in strptime's codes."
+)
 @click.option(
     "--force", is_flag=True, help="Write over a pipeline file, or into the folders of tables, that are there."
 )

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from photon.logs.times import parse_times
 from photon.pipeline.values import TimeUnit
+from photon.profile.time_formats import formats_of
 
 Kind = Literal["empty", "boolean", "integer", "decimal", "structure", "text"]
 
@@ -62,6 +63,7 @@ class Column:
     is_count: bool  # nearly each value is the one before it, plus 1
     units: Counter[str]  # how many of the values looked at are times, by unit
     looked_at: int
+    time_formats: tuple[str, ...]  # of strptime, in which they are times that Photon does not know by itself
     form: str | None  # what its values look like, if they are made to differ
     why_no_id: str | None  # what its values look like, if no id does
 
@@ -83,6 +85,8 @@ class Column:
     @property
     def unit(self) -> TimeUnit | None:
         """The unit in which its values are times."""
+        if self.time_formats:
+            return "iso8601"
         if not self.units:
             return None
         unit, count = self.units.most_common(1)[0]
@@ -97,8 +101,10 @@ def column_of(name: str, values: pa.Array, json_types: frozenset[str] = frozense
     kind = _kind(some, json_types)
     form = _form(different, kind)
     is_count = _is_count(some[:MOST_LOOKED_AT].to_pylist())
+    units = _units(looked_at, kind)
+    formats = () if units.total() else formats_of(looked_at.to_pylist())
     return Column(
-        name, kind, values, len(some), different, is_count, _units(looked_at, kind), len(looked_at),
+        name, kind, values, len(some), different, is_count, units, len(looked_at), formats,
         form, None if form else _why_no_id(different, kind),
     )  # fmt: skip
 
@@ -187,6 +193,8 @@ def described(columns: dict[str, Column]) -> str:
 def _like(column: Column) -> str:
     if column.kind == "empty":
         return "empty"
+    if column.time_formats:
+        return "times as " + " or ".join(column.time_formats)
     if column.units.total() >= LEAST_TIMES * column.looked_at:
         return "times in " + " and ".join(column.units)
     like = [f"{column.distinct:.0%} distinct", column.form or column.why_no_id]

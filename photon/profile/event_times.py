@@ -21,15 +21,25 @@ class EventTime:
 
     column: str
     unit: TimeUnit
+    format: str | None  # of strptime, where Photon does not know by itself how it is written
     finding: Finding
 
 
+@dataclass(frozen=True, slots=True)
+class TimeSaid:
+    """What the user said of a side's times; None: to be found out."""
+
+    column: str | None = None
+    unit: TimeUnit | None = None
+    format: str | None = None
+
+
 def event_time(
-    side: Side, columns: Mapping[str, Column], said: str | None, unit: TimeUnit | None, ids: Container[str]
+    side: Side, columns: Mapping[str, Column], said: TimeSaid, ids: Container[str]
 ) -> EventTime | Question:
-    """The time of a side's events, and its unit. `ids`: columns that are ids or keys: times only by name."""
-    if said is not None:
-        return _with_unit(side, columns[said], unit)
+    """The time of a side's events. `ids`: columns that are ids or keys: times only by name."""
+    if said.column is not None:
+        return _as_written(side, columns[said.column], said)
     options = (f"--{side}-time",)
     scored = sorted(
         (-_score(column), column.name)
@@ -43,23 +53,38 @@ def event_time(
     near = [name for score, name in scored if score - scored[0][0] < NEAR]
     if len(near) > 1:
         return Question(options, f"{side}: several columns are times", tuple((name,) for name in near))
-    return _with_unit(side, columns[near[0]], unit)
+    return _as_written(side, columns[near[0]], said)
 
 
-def _with_unit(side: Side, column: Column, unit: TimeUnit | None) -> EventTime | Question:
-    name, seen = column.name, units_seen(column)
-    found = unit or column.unit
+def _as_written(side: Side, column: Column, said: TimeSaid) -> EventTime | Question:
+    """The time with its unit, and its format where it needs one."""
+    name, seen, what, option = column.name, units_seen(column), f"{side} time", f"--{side}-time"
+    if said.format or (column.time_formats and not said.unit):
+        if said.format is None and len(column.time_formats) > 1:
+            why = f"{side}: nobody can tell the day from the month in {name!r}, such as {_example(column)!r}"
+            return Question((f"{option}-format",), why, tuple((each,) for each in column.time_formats))
+        form = said.format or column.time_formats[0]
+        why = "the format is as you said" if said.format else f"its values are written as {form}"
+        return EventTime(name, said.unit or "iso8601", form, Finding(what, (name,), "sure", why))
+    found = said.unit or column.unit
     if found is not None:
-        why = "the unit is as you said" if unit else f"its values are times in {found}"
-        return EventTime(name, found, Finding(f"{side} time", (name,), "sure", why))
+        why = "the unit is as you said" if said.unit else f"its values are times in {found}"
+        return EventTime(name, found, None, Finding(what, (name,), "sure", why))
     if column.kind not in ("integer", "decimal"):  # a unit makes no time of other text
-        why = f"{side}: {name!r} can't be the time: {seen}. Name another column"
-        return Question((f"--{side}-time",), why)
+        why = (
+            f"{side}: {name!r} is no time that is known: {seen}. "
+            f"Say how it is written with {option}-format FORMAT, or name another column"
+        )
+        return Question((option,), why)
     why = (
         f"{side}: the unit of {name!r} is not clear: {seen}. "
         "Lines of another unit become dead letters or times of other years"
     )
     return Question((f"--{side}-unit",), why, tuple((each,) for each in UNITS_OF_NUMBERS))
+
+
+def _example(column: Column) -> str:
+    return str(column.different[0].as_py())
 
 
 def _score(column: Column) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from typing import Literal
 
@@ -35,4 +36,6 @@ class Question:
 
     def said(self, answers: tuple[str, ...]) -> str:
         """The options with answers, as they can be typed."""
-        return " ".join(f"{option} {answer}" for option, answer in zip(self.options, answers, strict=True))
+        return " ".join(
+            f"{option} {shlex.quote(answer)}" for option, answer in zip(self.options, answers, strict=True)
+        )

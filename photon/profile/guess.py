@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from photon.pipeline.values import TimeUnit
 from photon.profile.column import Column, column_of
-from photon.profile.event_times import event_time
+from photon.profile.event_times import EventTime, TimeSaid, event_time
 from photon.profile.findings import Finding, Question
 from photon.profile.identity import foreign_id
 from photon.profile.keys import key_and_id
@@ -27,10 +27,12 @@ class Answers:
     primary_id: tuple[str, ...] | None = None
     primary_time: str | None = None
     primary_unit: TimeUnit | None = None
+    primary_time_format: str | None = None
     foreign_id: tuple[str, ...] | None = None
     foreign_key: tuple[str, ...] | None = None
     foreign_time: str | None = None
     foreign_unit: TimeUnit | None = None
+    foreign_time_format: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +40,10 @@ class Guess:
     """The columns of both logs."""
 
     primary_id: tuple[str, ...]
-    primary_time: str
-    primary_unit: TimeUnit
+    primary_time: EventTime
     foreign_id: tuple[str, ...]
     foreign_key: tuple[str, ...]
-    foreign_time: str
-    foreign_unit: TimeUnit
+    foreign_time: EventTime
     findings: tuple[Finding, ...] = ()  # what was found out, and how sure it is
 
 
@@ -70,11 +70,11 @@ def guess(primary: Sample, foreign: Sample, answers: Answers) -> Guess | tuple[Q
         event = foreign_id(foreigns, key, words[1], of_primary)
         found.append(event)
         event_id = event.columns if isinstance(event, Finding) else None
-    primary_time = event_time(
-        "primary", primaries, answers.primary_time, answers.primary_unit, primary_id or ()
-    )
+    said_of_primary = TimeSaid(answers.primary_time, answers.primary_unit, answers.primary_time_format)
+    primary_time = event_time("primary", primaries, said_of_primary, primary_id or ())
     ids = (*(event_id or ()), *(key or ()))
-    foreign_time = event_time("foreign", foreigns, answers.foreign_time, answers.foreign_unit, ids)
+    said_of_foreign = TimeSaid(answers.foreign_time, answers.foreign_unit, answers.foreign_time_format)
+    foreign_time = event_time("foreign", foreigns, said_of_foreign, ids)
     if (
         primary_id is None
         or key is None
@@ -83,12 +83,9 @@ def guess(primary: Sample, foreign: Sample, answers: Answers) -> Guess | tuple[Q
         or isinstance(foreign_time, Question)
     ):
         return tuple(each for each in (*found, primary_time, foreign_time) if isinstance(each, Question))
-    findings = [each for each in found if isinstance(each, Finding)]
-    return Guess(
-        primary_id, primary_time.column, primary_time.unit,
-        event_id, key, foreign_time.column, foreign_time.unit,
-        (*findings, primary_time.finding, foreign_time.finding),
-    )  # fmt: skip
+    own = (each for each in found if isinstance(each, Finding))
+    findings = (*own, primary_time.finding, foreign_time.finding)
+    return Guess(primary_id, primary_time, event_id, key, foreign_time, findings)
 
 
 def _refuse_unknown(sample: Sample, names: list[str | None], options: str) -> None:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from typing import Any
 
 from photon.pipeline.sections import ForeignLog, Log, PrimaryLog
 from photon.pipeline.values import PIPELINE_NAME
 from photon.profile.column_types import column_types
+from photon.profile.event_times import EventTime
 from photon.profile.guess import Guess
 from photon.profile.sample import Sample, Where, word_of
 
 TABLES_AND_STATE = ("lake", "state")  # a datacenter's folders, by their keys
 DEFAULT_NAME = "joined"
+_OF_WRITING = ("delimiter", "quote", "escape", "header", "comment", "encoding")
 _PLAIN = re.compile(r"[A-Za-z_][\w./-]*")
 _WORDS_OF_YAML = {"y", "n", "yes", "no", "on", "off", "true", "false", "null"}
 
@@ -32,22 +35,25 @@ def logs_of(
     return (
         PrimaryLog(
             files=places[0].glob,
-            format=primary.format,
             id=guess.primary_id,
-            time=guess.primary_time,
-            time_unit=guess.primary_unit,
             columns=column_types(primary),
+            **primary.written.settings(),
+            **_time(guess.primary_time),
         ),
         ForeignLog(
             files=places[1].glob,
-            format=foreign.format,
             id=guess.foreign_id,
             key=guess.foreign_key,
-            time=guess.foreign_time,
-            time_unit=guess.foreign_unit,
             columns=column_types(foreign),
+            **foreign.written.settings(),
+            **_time(guess.foreign_time),
         ),
     )
+
+
+def _time(found: EventTime) -> dict[str, Any]:
+    settings: dict[str, Any] = {"time": found.column, "time_unit": found.unit}
+    return settings | ({"time_format": (found.format,)} if found.format else {})
 
 
 def pipeline_text(
@@ -72,10 +78,14 @@ def pipeline_text(
 
 
 def _section(log: Log) -> list[str]:
-    lines = [f"  files: {json.dumps(log.files)}", f"  format: {log.format}", f"  id: {_names(log.id)}"]
+    lines = [f"  files: {json.dumps(log.files)}", f"  format: {log.format}"]
+    lines += [f"  {key}: {_value(getattr(log, key))}" for key in _OF_WRITING if key in log.model_fields_set]
+    lines.append(f"  id: {_names(log.id)}")
     if isinstance(log, ForeignLog):
         lines.append(f"  key: {_names(log.key)}")
     lines += [f"  time: {_text(log.time)}", f"  time_unit: {log.time_unit}"]
+    if log.time_format:
+        lines.append(f"  time_format: {_names(log.time_format)}")
     if log.columns:
         lines.append("  columns:  # the others are text")
         lines += [f"    {_text(name)}: {kind}" for name, kind in log.columns.items()]
@@ -85,6 +95,10 @@ def _section(log: Log) -> list[str]:
 def _folders(datacenter: str, logs: str, before: str) -> str:
     own = [f"{key}: {_text(f'{key}/{before}{datacenter}')}" for key in TABLES_AND_STATE if before]
     return ", ".join([f"logs: {_text(logs)}", *own])
+
+
+def _value(value: str | tuple[str, ...]) -> str:
+    return _text(value) if isinstance(value, str) else f"[{', '.join(map(_text, value))}]"
 
 
 def _names(names: tuple[str, ...]) -> str:

@@ -17,17 +17,16 @@ import pyarrow.compute as pc
 
 from photon.errors import WrongUsage
 from photon.logs.columns import ONE_NAME_EACH
-from photon.logs.dialect import header_names, plain_dialect
+from photon.logs.dialect import dialect_of, header_names
 from photon.logs.discovery import FoundFile, reason_of, scan, strip_gz
 from photon.logs.files import LogFile, Side
 from photon.logs.gzips import CorruptGzip, NotClosedYet
-from photon.logs.json_lines import decode_record
 from photon.logs.lines import split_lines
-from photon.logs.odd_files import LOOKED_AT_BYTES, Odd, no_json_lines, no_text
+from photon.logs.odd_files import Odd
 from photon.logs.parse import parse_combined
 from photon.logs.source import Head, Source, head_of, open_source
 from photon.pipeline.sections import PrimaryLog
-from photon.pipeline.values import Format
+from photon.profile.written import Written, together, written_as
 
 SAMPLE_FILES, SAMPLE_BYTES = 16, 16 * 2**20  # of each side
 LINE_LIMIT_BYTES = 2**20
@@ -36,10 +35,7 @@ _SHARE_OF_BEGINNING = 0.5
 # How long a gzip file is nobody knows. Pieces of it are looked for at these multiples of its share: the
 # farthest costs the decompression of 256 MiB at most, a second or two.
 _GZIP_PLACES = (16, 4, 1)
-_LINES_FOR_FORMAT = 20
-OTHER_TEXT = "docs/formats-and-adapters.md#text-of-another-kind says how to make one of these of it"
 _DEEPEST = 4  # objects within each other; what is deeper is no id that anybody would find
-_SHOWN = 80
 MAGIC = re.compile(r"[*?\[]")
 JsonType = Literal["text", "integer", "decimal", "boolean", "structure"]
 _JSON_TYPES: dict[type, JsonType] = {
@@ -82,7 +78,7 @@ class Sample:
 
     side: Side
     name: str  # a word for the log: that of its folder or file
-    format: Format
+    written: Written
     files_found: int
     files: tuple[SampledFile, ...]
     # Text by record, null where it has none or an empty one. A record that was logged twice counts once.
@@ -145,20 +141,24 @@ def read_sample(side: Side, where: Where, sample_bytes: int = SAMPLE_BYTES) -> S
     if not heads:
         why = "; ".join(passed_over) or "all of them are empty"
         raise CannotPropose(f"{side}: none of the {len(found)} files of {_shown(where)} can be used: {why}")
-    form = _one_format(side, where, {file.path: format_of(pieces[0].data) for file, pieces, _ in heads})
-    files = [_sampled(number, side, *head, form) for number, head in enumerate(heads)]
+    seen = {
+        file.path: written_as(b"".join(piece.data for piece in pieces), not is_whole)
+        for file, pieces, is_whole in heads
+    }
+    written = _one_of(side, where, seen)
+    files = [_sampled(number, side, *head, written) for number, head in enumerate(heads)]
     used = tuple(file for file in files if file is not None)
     if not used:
         raise CannotPropose(f"{side}: {_shown(where)} has no whole line yet; expected a header and records")
-    repeated = _repeated(used, form)
+    repeated = _repeated(used, written)
     passed_over += [
         f"{path}: several of its columns are called {name!r}; {ONE_NAME_EACH}"
         for name, path in repeated.items()
     ]
-    names = _Names.of(used, form)
-    columns = _columns(used, form, [name for name in names.all if name and name not in repeated])
+    names = _Names.of(used, written)
+    columns = _columns(used, written, [name for name in names.all if name and name not in repeated])
     return Sample(
-        side, word_of(where.glob), form, len(found), used, columns,
+        side, word_of(where.glob), written, len(found), used, columns,
         {name: frozenset(seen) for name, seen in names.json_types.items()},
         tuple(name for name in names.outermost if name in columns), tuple(passed_over),
     )  # fmt: skip
@@ -212,92 +212,42 @@ def _files_of(side: Side, where: Where) -> Sequence[FoundFile]:
     return seen.files
 
 
-def _one_format(side: Side, where: Where, by_path: dict[str, Format | Odd]) -> Format:
-    """The format of all files; CannotPropose if there are several, or one that is none."""
-    formats: dict[Format, str] = {}
+def _one_of(side: Side, where: Where, by_path: dict[str, Written | Odd]) -> Written:
+    """How all files are written; CannotPropose if they differ, or one is no log."""
+    all_of_them: Written | None = None
     for path, found in by_path.items():
         if isinstance(found, Odd):
             raise CannotPropose(
-                f"{side}: {where.logs / path} {found.what}; expected JSON lines, or CSV or TSV with a header "
-                f"line. Where it is not meant, give a glob that leaves it out, "
-                f"such as 'clicks/**/*.jsonl'; else {found.remedy}"
+                f"{side}: {where.logs / path} {found.what}; expected JSON lines, CSV or TSV. "
+                f"Where it is not meant, give a glob that leaves it out, such as 'clicks/**/*.jsonl'; "
+                f"else {found.remedy}"
             )
-        formats.setdefault(found, path)
-    if len(formats) > 1:
-        seen = ", ".join(f"{path} is {form}" for form, path in formats.items())
-        raise CannotPropose(
-            f"{side}: {_shown(where)} has files of several formats: {seen}; expected one: "
-            "give a glob that names one kind, such as 'clicks/**/*.jsonl'"
-        )
-    return next(iter(formats))
+        both = found if all_of_them is None else together(all_of_them, found)
+        if both is None:
+            seen = ", ".join(f"{each} is {what}" for each, what in by_path.items())
+            raise CannotPropose(
+                f"{side}: {_shown(where)} has files of several formats: {seen}; expected one: "
+                "give a glob that names one kind, such as 'clicks/**/*.jsonl'"
+            )
+        all_of_them = both
+    assert all_of_them is not None, "there is a file"
+    return all_of_them
 
 
-def format_of(data: bytes) -> Format | Odd:
-    """The format of a file that begins so; else what it is instead."""
-    data = data[:LOOKED_AT_BYTES]
-    if odd := no_text(data):
-        return odd
-    lines = [line for line in data.removeprefix(b"\xef\xbb\xbf").split(b"\n") if line.strip()]
-    if b"\0" in data:
-        return Odd("holds binary data", OTHER_TEXT)
-    try:
-        first = lines[0].decode().rstrip("\r")
-    except UnicodeDecodeError:
-        return Odd(
-            "holds bytes that are not UTF-8", "convert it to UTF-8, for example by `iconv -f LATIN1 -t UTF-8`"
-        )
-    if b"\n" not in data and data.count(b"\r") > 1:
-        return Odd("ends its lines with CR alone", "convert them to LF or CR LF")
-    looked_at = lines[:_LINES_FOR_FORMAT]
-    if 2 * sum(map(_is_record, looked_at)) > len(looked_at):  # the first may be the rest of a line
-        return "jsonl"
-    if odd := no_json_lines(data):
-        return odd
-    return _jsonl_by(first) if first.startswith("{") else _delimited_by(first)
+def _log_of(written: Written, name: str) -> PrimaryLog:
+    """A log that is written so, to read it; which column is what matters to nobody here."""
+    return PrimaryLog(files="*", id=(name,), time=name, **written.settings())
 
 
-def _jsonl_by(first: str) -> Format | Odd:
-    try:
-        decode_record(first.encode())
-    except ValueError as error:
-        return Odd(f"begins with a line that is {error}", "mend the program that writes it")
-    return "jsonl"
-
-
-def _delimited_by(first: str) -> Format | Odd:
-    """CSV or TSV, by the header line."""
-    form: Format = "tsv" if first.count("\t") > first.count(",") else "csv"
-    try:
-        names = _header_names(first.encode(), form)
-    except ValueError as error:
-        return Odd(f"has no usable header line ({error})", OTHER_TEXT)
-    if len(names) < 2:
-        shown = first if len(first) <= _SHOWN else first[:_SHOWN] + "..."
-        return Odd(f"begins with {shown!r}", OTHER_TEXT)
-    if any(re.fullmatch(r"[-+\d.:TZ ]+", name) for name in names):
-        return Odd(
-            f"has no header line: its first line holds values, such as {names[0]!r}", "write one before it"
-        )
-    return form
-
-
-def _header_names(header: bytes, form: Format) -> list[str]:
-    dialect = plain_dialect(form)
-    return [] if dialect is None else header_names(header, dialect)
-
-
-def _is_record(line: bytes) -> bool:
-    try:
-        decode_record(line)
-    except ValueError:
-        return False
-    return True
+def _header_of(file: LogFile, written: Written) -> list[str]:
+    dialect = dialect_of(_log_of(written, "-"))
+    return [] if dialect is None else header_names(file.header, dialect)
 
 
 def _sampled(
-    number: int, side: Side, found: FoundFile, pieces: Sequence[Piece], is_whole: bool, form: Format
+    number: int, side: Side, found: FoundFile, pieces: Sequence[Piece], is_whole: bool, written: Written
 ) -> SampledFile | None:
-    head = head_of(pieces[0].data, plain_dialect(form), LINE_LIMIT_BYTES, final=True)
+    head = head_of(pieces[0].data, dialect_of(_log_of(written, "-")), LINE_LIMIT_BYTES, final=True)
     if not isinstance(head, Head):
         return None
     file = LogFile(
@@ -326,11 +276,11 @@ class _Names:
     json_types: dict[str, set[JsonType]] = field(default_factory=lambda: defaultdict(set))
 
     @classmethod
-    def of(cls, files: Sequence[SampledFile], form: Format) -> _Names:
+    def of(cls, files: Sequence[SampledFile], written: Written) -> _Names:
         found = cls()
         for each in files:
-            if form != "jsonl":
-                found.outermost.update(dict.fromkeys(_header_names(each.file.header, form)))
+            if written.format != "jsonl":
+                found.outermost.update(dict.fromkeys(_header_of(each.file, written)))
                 found.all.update(found.outermost)
                 continue
             for record in _records(each):
@@ -342,11 +292,11 @@ class _Names:
         return found
 
 
-def _columns(files: Sequence[SampledFile], form: Format, names: Sequence[str]) -> dict[str, pa.Array]:
+def _columns(files: Sequence[SampledFile], written: Written, names: Sequence[str]) -> dict[str, pa.Array]:
     """The columns of all files by name."""
     if not names:
         return {}
-    parts = [_texts(each, form, names) for each in files]
+    parts = [_texts(each, written, names) for each in files]
     joined = [pa.concat_arrays([part[i] for part in parts]) for i in range(len(names) + 1)]
     table = pa.table(joined, ["", *names])
     table = table.take(_first_records(table))
@@ -362,11 +312,11 @@ def _first_records(table: pa.Table) -> pa.Array:
     return rows.group_by("line").aggregate([("row", "min")])["row_min"].combine_chunks().sort()
 
 
-def _repeated(files: Sequence[SampledFile], form: Format) -> dict[str, str]:
+def _repeated(files: Sequence[SampledFile], written: Written) -> dict[str, str]:
     """Columns that a header line names more than once, each with the path of such a file."""
     repeated: dict[str, str] = {}
-    for each in files if form != "jsonl" else ():
-        names = _header_names(each.file.header, form)
+    for each in files if written.format != "jsonl" else ():
+        names = _header_of(each.file, written)
         repeated.update((name, each.file.path) for name in names if name and names.count(name) > 1)
     return repeated
 
@@ -389,10 +339,12 @@ def _records(sampled: SampledFile) -> Iterable[dict[str, object]]:
             yield record
 
 
-def _texts(sampled: SampledFile, form: Format, names: Sequence[str]) -> list[pa.Array]:
-    """The lines of a file, but for repeated headers, and some columns of them."""
-    log = PrimaryLog(files="*", format=form, id=(names[0],), time=names[0])
+def _texts(sampled: SampledFile, written: Written, names: Sequence[str]) -> list[pa.Array]:
+    """The lines of a file, but for comments and repeated headers, and some columns of them."""
+    log = _log_of(written, names[0])
     raws = split_lines(b"".join(piece.data for piece in sampled.pieces)).raws
     if sampled.file.header:
         raws = raws.filter(pc.not_equal(raws, sampled.file.header))
+    if log.comment:
+        raws = raws.filter(pc.invert(pc.starts_with(raws, log.comment)))
     return [raws, *parse_combined(raws, sampled.file, log, *[[name] for name in names])]

@@ -137,7 +137,7 @@ def test_a_column_that_is_unique_and_looks_like_an_id_is_proposed(tmp_path: Path
     )
     assert isinstance(found, Guess), found
     assert found.foreign_id == (name,)
-    assert (found.foreign_key, found.foreign_time) == (("query_id",), "at")
+    assert (found.foreign_key, found.foreign_time.column) == (("query_id",), "at")
 
 
 NO_IDS: dict[str, Callable[[int], Any]] = {
@@ -268,7 +268,11 @@ def test_integers_of_64_bits_are_ids_and_no_times(tmp_path: Path) -> None:
     found = told(tmp_path, tweets, likes)
     assert isinstance(found, Guess), found
     assert (found.primary_id, found.foreign_key) == (("tweet_id",), ("tweet_id",))
-    assert (found.foreign_id, found.foreign_time, found.primary_time) == (("like_id",), "ts", "ts")
+    assert (found.foreign_id, found.foreign_time.column, found.primary_time.column) == (
+        ("like_id",),
+        "ts",
+        "ts",
+    )
 
 
 @pytest.mark.parametrize("other", ["in_reply_to", "tweet_ref", "tweet", "tweetId"])
@@ -328,7 +332,11 @@ def test_ids_in_objects_are_told_apart(tmp_path: Path) -> None:
     found = told(tmp_path, served, errors, ("access", "errors"))
     assert isinstance(found, Guess), found
     assert (found.primary_id, found.foreign_key) == (("request.id",), ("request.id",))
-    assert (found.foreign_id, found.foreign_time, found.foreign_unit) == (("error.id",), "@timestamp", "ms")
+    assert (found.foreign_id, found.foreign_time.column, found.foreign_time.unit) == (
+        ("error.id",),
+        "@timestamp",
+        "ms",
+    )
 
 
 def test_two_keys_that_both_fit_are_asked_for(tmp_path: Path) -> None:
@@ -372,7 +380,7 @@ def test_times_are_known_by_their_values_and_their_units_too(tmp_path: Path, nam
     ]
     found = told(tmp_path, queries(), rows)
     assert isinstance(found, Guess), found
-    assert (found.foreign_time, found.foreign_unit) == (name, unit)
+    assert (found.foreign_time.column, found.foreign_time.unit) == (name, unit)
 
 
 def test_a_unit_is_asked_for_only_where_a_unit_helps(tmp_path: Path) -> None:

@@ -1,0 +1,166 @@
+"""How `photon init` sees how files are written: delimiters, quotes, headers, comments, encodings, times."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from photon.cli.main import main
+from photon.logs.odd_files import Odd
+from photon.logs.times import parse_times
+from photon.pipeline.file import Pipeline, load_pipeline
+from photon.profile.time_formats import formats_of
+from photon.profile.written import Written, written_as
+
+NAMES = ["click_id", "query_id", "at", "note"]
+ROWS = [[f"c{i}", f"q{i % 9}", str(1_767_607_200 + i), ("a", "b c", "")[i % 3]] for i in range(40)]
+
+
+def lines(rows: Sequence[Sequence[str]], delimiter: str = ",") -> str:
+    return "".join(delimiter.join(row) + "\n" for row in rows)
+
+
+def seen(text: str | bytes, is_cut: bool = False) -> Written | Odd:
+    return written_as(text.encode() if isinstance(text, str) else text, is_cut)
+
+
+@pytest.mark.parametrize(
+    ("delimiter", "expected"),
+    [
+        (",", Written("csv")),
+        ("\t", Written("tsv")),
+        (";", Written("csv", delimiter=";")),
+        ("|", Written("csv", delimiter="|")),
+        ("\x01", Written("csv", delimiter="\x01")),
+    ],
+)
+def test_delimiters_are_told_apart(delimiter: str, expected: Written) -> None:
+    assert seen(lines([NAMES, *ROWS], delimiter)) == expected
+
+
+def test_a_decimal_comma_is_no_delimiter_and_a_quoted_delimiter_is_none() -> None:
+    rows = [[*row[:3], f"{i},5"] for i, row in enumerate(ROWS)]
+    assert seen(lines([NAMES, *rows], ";")) == Written("csv", delimiter=";")
+    rows = [[*row[:3], f'"a; b, c{i}"'] for i, row in enumerate(ROWS)]
+    assert seen(lines([NAMES, *rows], ";")) == Written("csv", delimiter=";")
+
+
+def test_lines_that_are_cut_and_quoted_line_ends_do_not_matter() -> None:
+    rows = [[*row[:3], f'"two\nlines {i}"'] for i, row in enumerate(ROWS)]
+    text = lines([NAMES, *rows], ";")
+    assert seen(text) == Written("csv", delimiter=";")
+    assert seen(text[:-4], is_cut=True) == Written("csv", delimiter=";")
+
+
+def test_quotes_and_escapes_of_other_programs_are_seen() -> None:
+    quoted = lines([[f"'{value}'" for value in row] for row in [NAMES, *ROWS]])
+    assert seen(quoted) == Written("csv", quote="'")
+    in_tabs = lines([[f'"{value}"' for value in row] for row in [NAMES, *ROWS]], "\t")
+    assert seen(in_tabs) == Written("tsv", quote='"')
+    escaped = [[*row[:3], r'"say \"hello, you\" now"'] for row in ROWS]
+    assert seen(lines([NAMES, *escaped])) == Written("csv", escape="\\")
+    doubled = [[*row[:3], '"say ""hello, you"" now"'] for row in ROWS]
+    assert seen(lines([NAMES, *doubled])) == Written("csv")
+
+
+def test_a_header_that_is_nowhere_is_numbered_and_one_in_a_comment_is_taken() -> None:
+    numbered = ("column_1", "column_2", "column_3", "column_4")
+    assert seen(lines(ROWS)) == Written("csv", header=numbered)
+    texts = [[f"c{i}", ("view", "buy")[i % 2], "de"] for i in range(40)]
+    assert seen(lines(texts)) == Written("csv", header=numbered[:3])
+    commented = "# made by hand\n#" + lines([NAMES, *ROWS])
+    assert seen(commented) == Written("csv", header=tuple(NAMES), comment="#")
+
+
+def test_comments_before_a_header_and_those_of_zeek_are_seen() -> None:
+    assert seen("# made by hand\n" + lines([NAMES, *ROWS])) == Written("csv", comment="#")
+    zeek = (
+        "#separator \\x09\n#set_separator\t,\n#fields\t"
+        + "\t".join(NAMES)
+        + "\n#types\tstring\tstring\ttime\tstring\n"
+    )
+    text = zeek + lines(ROWS, "\t") + "#close\t2026-01-05-10-00-00\n"
+    assert seen(text) == Written("tsv", comment="#")
+
+
+def test_latin_1_is_told_from_utf_8_with_some_bad_lines() -> None:
+    rows = [[*row[:3], "Größe"] for row in ROWS]
+    text = lines([NAMES, *rows], ";")
+    assert seen(text.encode("latin-1")) == Written("csv", delimiter=";", encoding="latin-1")
+    assert seen(text.encode() + b"c99;q1;1767607200;Gr\xf6\xdfe\n") == Written("csv", delimiter=";")
+
+
+def test_text_of_one_column_and_json_that_is_not_utf_8_are_no_tables() -> None:
+    assert isinstance(seen("one\ntwo\nthree\n"), Odd)
+    odd = seen('{"id": "1", "name": "Größe"}\n'.encode("latin-1") * 3)
+    assert isinstance(odd, Odd)
+    assert "UTF-8" in odd.what
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        (["05.01.2026 10:00:00", "31.01.2026 10:00:01"], ("%d.%m.%Y %H:%M:%S",)),
+        (["05/31/2026 10:00:00", "01/05/2026 23:00:01"], ("%m/%d/%Y %H:%M:%S",)),
+        (["05/01/2026 10:00", "06/01/2026 23:00"], ("%d/%m/%Y %H:%M", "%m/%d/%Y %H:%M")),
+        (["1/13/2026 10:00:00 PM", "1/14/2026 1:00:00 AM"], ("%m/%d/%Y %I:%M:%S %p",)),
+        (["Mon Jan  5 10:00:00 2026"], ("%a %b %d %H:%M:%S %Y",)),
+        (["20260105100000", "20261231235959"], ("%Y%m%d%H%M%S",)),
+        (["c1", "q17", "12", "1.2.3", "Paris 2026"], ()),
+    ],
+)
+def test_formats_of_times_are_found_by_their_values(texts: list[str], expected: tuple[str, ...]) -> None:
+    assert formats_of(texts) == expected
+    assert parse_times_of(texts) == 0 or not expected
+
+
+def parse_times_of(texts: list[str]) -> int:
+    """How many of these texts Photon knows as times without a format: for those none is proposed."""
+    import pyarrow as pa
+
+    return len(texts) - parse_times(pa.array(texts), "iso8601").null_count
+
+
+def described(folder: Path, clicks: str | bytes, *said: str, status: int = 0) -> Pipeline | str:
+    """The pipeline that `photon init` writes for queries and these clicks, or what it asks."""
+    (folder / "queries").mkdir(exist_ok=True)
+    (folder / "clicks").mkdir(exist_ok=True)
+    queries = [["query_id", "at"], *([f"q{i}", str(1_767_607_200 + i)] for i in range(9))]
+    (folder / "queries" / "a.csv").write_text(lines(queries))
+    (folder / "clicks" / "a.csv").write_bytes(clicks.encode() if isinstance(clicks, str) else clicks)
+    places = [str(folder / name) for name in ("queries", "clicks")]
+    done = CliRunner().invoke(main, ["init", *places, "--force", "-o", str(folder / "p.yaml"), *said])
+    assert done.exit_code == status, done.output
+    return done.stderr if status else load_pipeline(folder / "p.yaml")
+
+
+def test_what_is_seen_is_written_into_the_pipeline_file(tmp_path: Path) -> None:
+    rows = [[*row[:2], f"{1 + i % 28:02}.01.2026 10:00:00", "Größe"] for i, row in enumerate(ROWS)]
+    text = "# export\n" + lines([NAMES, *rows], ";")
+    pipeline = described(tmp_path, text.encode("latin-1"))
+    assert isinstance(pipeline, Pipeline)
+    log = pipeline.foreign
+    assert (log.format, log.delimiter, log.comment, log.encoding) == ("csv", ";", "#", "latin-1")
+    assert (log.time, log.time_format, log.id) == ("at", ("%d.%m.%Y %H:%M:%S",), ("click_id",))
+
+
+def test_files_without_a_header_are_described_with_the_options_that_are_asked_for(tmp_path: Path) -> None:
+    question = described(tmp_path, lines(ROWS), status=1)
+    assert "--foreign-id column_1" in str(question)
+    pipeline = described(tmp_path, lines(ROWS), "--foreign-id", "column_1")
+    assert isinstance(pipeline, Pipeline)
+    assert pipeline.foreign.header == ("column_1", "column_2", "column_3", "column_4")
+    assert (pipeline.foreign.key, pipeline.foreign.time) == (("column_2",), "column_3")
+
+
+def test_a_day_that_may_be_a_month_is_asked_for(tmp_path: Path) -> None:
+    rows = [[*row[:2], f"{1 + i % 9:02}/02/2026 10:00:00", "x"] for i, row in enumerate(ROWS)]
+    question = str(described(tmp_path, lines([NAMES, *rows]), status=1))
+    assert "nobody can tell the day from the month in 'at'" in question
+    assert "--foreign-time-format '%d/%m/%Y %H:%M:%S'" in question
+    pipeline = described(tmp_path, lines([NAMES, *rows]), "--foreign-time-format", "%m/%d/%Y %H:%M:%S")
+    assert isinstance(pipeline, Pipeline)
+    assert pipeline.foreign.time_format == ("%m/%d/%Y %H:%M:%S",)
