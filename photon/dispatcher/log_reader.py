@@ -317,7 +317,13 @@ def _restart_if_back(before: TrackedFile | None, now: TrackedFile) -> TrackedFil
 
 
 def _is_worth_storing(before: TrackedFile | None, after: TrackedFile) -> bool:
-    """Whether more changed than size and time of growth, which the next start sees anew."""
+    """Whether more changed than its size and end, which the next start sees anew."""
     if before is None:
         return True
-    return before != replace(after, size_bytes=before.size_bytes, grown_us=before.grown_us)
+    return before != replace(
+        after,
+        size_bytes=before.size_bytes,
+        grown_us=before.grown_us,
+        seen_hash=before.seen_hash,
+        modified_ns=before.modified_ns,
+    )

@@ -42,6 +42,10 @@ class TrackedFile:
     max_time_us: int | None  # the largest event time read from it
     state: Literal["open", "gone", "replaced"] = "open"  # gone: unseen; replaced: truncated or reused
     disk_bytes: int = 0  # of a compressed file: how big it was on disk when it was last whole; else 0
+    seen_hash: bytes = b""  # of the last 256 bytes before `size_bytes`; empty where nobody has read them
+    modified_ns: int = 0  # when it was last written to, as seen while `files` matched its name
+    target: str = ""  # where a link led to, from the logs folder; empty for a file
+    end_unknown: bool = False  # it may have grown before it was truncated or went, and nobody knows
 
     @property
     def read_bytes(self) -> int:

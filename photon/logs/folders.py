@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Protocol
 
 from photon.logs.discovery import FoundFile, Scan, is_text, scan, stat_file
-from photon.logs.files import LogFile, Stretches
+from photon.logs.files import LogFile, Stretches, TrackedFile
 from photon.logs.news import News
 from photon.logs.rotation import may_be_rotated
 from photon.logs.source import Source, StoredBytes, open_bytes, open_source
@@ -69,6 +69,15 @@ class LogFolder(Protocol):
 
     def candidates(self, file: LogFile) -> Iterator[str]:
         """The paths where a file may be, the one where it was seen last ahead."""
+
+    def elsewhere(self, tracked: TrackedFile) -> Iterable[str]:
+        """The paths where a file may be that is not in its folder any more."""
+
+    def beside(self, path: str) -> Mapping[str, int]:
+        """The files in the folder of a path, with their inodes."""
+
+    def target_of(self, found: FoundFile) -> str:
+        """Where the links in a path lead to, from the logs folder; empty if there are none."""
 
     def at_hand(self, found: Sequence[FoundFile]) -> Iterable[FoundFile]:
         """The same files, each at a moment when its beginning can be read without another wait."""
@@ -125,6 +134,30 @@ class LocalLogs:
         rotated = [n for n in inodes if inodes[n] != file.inode and may_be_rotated(name, n)]
         yield from [folder + slash + n for n in sorted(rotated, key=lambda n: (n != name + ".gz", n))]
         yield from (path for path in self.search(file) if path.rpartition("/")[0] != folder)
+
+    def elsewhere(self, tracked: TrackedFile) -> list[str]:
+        """Beside what a link led to, then anywhere below the logs folder."""
+        path = tracked.target
+        name = path.rpartition("/")[2]
+        near = [p for p in self.beside(path) if may_be_rotated(name, p.rpartition("/")[2])] if path else []
+        return [*sorted(near), *self.search(tracked.file)]
+
+    def beside(self, path: str) -> dict[str, int]:
+        folder, slash, _ = path.rpartition("/")
+        try:
+            with os.scandir(self._folder / folder) as entries:
+                return {
+                    folder + slash + entry.name: entry.inode()
+                    for entry in entries
+                    if is_text(entry.name) and entry.is_file(follow_symlinks=False)
+                }
+        except OSError:
+            return {}
+
+    def target_of(self, found: FoundFile) -> str:
+        root = os.path.realpath(self._folder)
+        real = os.path.relpath(os.path.realpath(self._folder / found.path), root)
+        return real if real != os.path.normpath(found.path) and is_text(real) else ""
 
     def search(self, file: LogFile) -> list[str]:
         """Where a file may have been moved below the logs folder: by its inode, then by its name."""

@@ -10,7 +10,15 @@ from photon.logs.files import TrackedFile
 from photon.logs.folders import LogFolder
 from photon.logs.gzips import NotClosedYet
 from photon.logs.rotation import Beginnings, is_beginning_of
-from photon.logs.source import UNREADABLE, WholeGzips, has_head, has_tail, problem_of
+from photon.logs.source import (
+    UNREADABLE,
+    WholeGzips,
+    end_hash,
+    has_head,
+    has_seen_end,
+    has_tail,
+    problem_of,
+)
 
 
 @dataclass
@@ -22,10 +30,13 @@ class Look:
     now_us: int
     final: bool
     problems: list[FileProblem]
+    matched: frozenset[str] = frozenset()  # paths that the pattern matches
     changed: set[int] = field(default_factory=set)
     present: set[int] = field(default_factory=set)  # numbers of the files that were found again
     withheld: list[FoundFile] = field(default_factory=list)  # can't be read, or are no whole gzip file yet
     sizes: dict[str, int] = field(default_factory=dict)  # by path, decompressed
+    ends: dict[str, bytes] = field(default_factory=dict)  # by path: `seen_hash` of a file of that size
+    unreadable: set[str] = field(default_factory=set)  # paths of possible rotations that can't be opened
     awaited: set[int] = field(default_factory=set)  # numbers of files that are being compressed
     missing: set[int] = field(default_factory=set)
     vanished: list[TrackedFile] = field(default_factory=list)
@@ -62,6 +73,13 @@ class Contents:
                 return beginnings.like(source, found.path)
         except NotClosedYet:
             return beginnings.beside(found.path)
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            if beside := beginnings.beside(found.path):
+                look.withhold(found, problem_of(found.path, error))
+                look.unreadable.add(found.path)
+            return beside
         except UNREADABLE:
             return []  # if it is to be read, whoever reads it says so
 
@@ -101,15 +119,21 @@ class Contents:
         return False
 
     def same_content(self, look: Look, found: FoundFile, file: TrackedFile) -> bool:
-        """Whether it begins as the file did, and holds what was read last (protocol D1, D2)."""
-        if found in look.withheld or look.sizes[found.path] < file.offset_bytes:
+        """Whether it begins as the file did, and holds what was read and seen last (protocol D1, D2)."""
+        size_bytes = look.sizes[found.path]
+        if found in look.withheld or size_bytes < max(file.offset_bytes, file.size_bytes):
             return False
         if self.folder.is_immutable:
             return found.inode == file.file.inode
         unchanged_gzip = found.inode == file.file.inode and _is_untouched(found, file)
         try:
             with self.folder.open(found) as source:
-                return has_head(source, file.file) and (unchanged_gzip or has_tail(source, file))
+                if not has_head(source, file.file):
+                    return False
+                if not unchanged_gzip and not (has_tail(source, file) and has_seen_end(source, file)):
+                    return False
+                look.ends[found.path] = file.seen_hash if unchanged_gzip else end_hash(source, size_bytes)
+                return True
         except FileNotFoundError:
             look.withhold(found, None)  # it went since the scan: the next look will tell
         except UNREADABLE as error:

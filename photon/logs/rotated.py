@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from photon.logs.discovery import FoundFile, Matches, Scan
 from photon.logs.files import TrackedFile
@@ -24,7 +24,8 @@ def find_rotated(look: Look, contents: Contents, found: Scan, matches: Matches) 
             if file.file.number in rotated:
                 continue
             if candidate in look.withheld or not contents.is_whole(look, candidate):
-                if candidate.path not in {problem.path for problem in look.problems}:
+                has_problem = candidate.path in {problem.path for problem in look.problems}
+                if not has_problem or candidate.path in look.unreadable:
                     look.awaited.add(file.file.number)
             elif contents.same_content(look, candidate, file):
                 rotated[file.file.number] = candidate
@@ -61,28 +62,66 @@ def find_back(
     return back
 
 
-def unseen_rotations(
-    look: Look, contents: Contents, found: Scan, followed: Iterable[FoundFile]
-) -> list[FoundFile]:
+def find_elsewhere(
+    look: Look, contents: Contents, missing: Iterable[int], found: Collection[int]
+) -> dict[int, FoundFile]:
+    """Files that are neither in their folders nor `found`: beside what a link led to, or in other folders."""
+    elsewhere: dict[int, FoundFile] = {}
+    for number in missing:
+        tracked = look.files[number]
+        if number in found or number in look.awaited or tracked.state != "open":
+            continue
+        followed = {look.files[each].file.path for each in look.present}
+        followed |= {each.path for each in elsewhere.values()}
+        paths = dict.fromkeys(contents.folder.elsewhere(tracked))
+        for candidate in contents.folder.find([path for path in paths if path not in followed]).values():
+            if _is_it(look, contents, candidate, tracked):
+                elsewhere[number] = candidate
+                break
+    return elsewhere
+
+
+def _is_it(look: Look, contents: Contents, candidate: FoundFile, tracked: TrackedFile) -> bool:
+    has_read = tracked.offset_bytes > tracked.file.header_bytes
+    if not (has_read or tracked.seen_hash or tracked.file.head_bytes >= TELLING_BYTES):
+        return False
+    return contents.is_whole(look, candidate) and contents.same_content(look, candidate, tracked)
+
+
+def others_beside(look: Look, contents: Contents, found: Scan) -> dict[str, int]:
+    """The files, with their inodes, among which rotations that nobody saw may be."""
+    others = dict(found.others)
+    for number in look.present:
+        path = look.files[number].file.path
+        if path not in look.matched and path not in others:
+            others |= contents.folder.beside(path)
+    return others
+
+
+def unseen_rotations(look: Look, contents: Contents, others: Mapping[str, int]) -> list[FoundFile]:
     """Logs that were begun and rotated while nobody looked, so that `files` never matched their names.
 
-    `followed`: all known files that are there. A rotation of a log that is younger than one that is followed
-    was begun later; an older one was there before the log was followed.
+    What was written to after a log was followed was that log for some time. What was there before stays a
+    stranger.
     """
     since_ns: dict[str, int] = {}
-    for file in followed:
-        for log in rotated_from(file.path) if file.path in found.others else ():
-            since_ns[log] = min(file.modified_ns, since_ns.get(log, file.modified_ns))
+    for tracked in look.files.values():
+        path, is_here = tracked.file.path, tracked.file.number in look.present
+        logs = rotated_from(path) if path in others else [path] if not is_here else []
+        for log in logs if tracked.modified_ns else ():
+            since_ns[log] = min(tracked.modified_ns, since_ns.get(log, tracked.modified_ns))
     if not since_ns:
         return []
     inodes = {file.file.inode for file in look.files.values() if file.state == "open"}
     known = Beginnings(look.files[number] for number in look.present)
     unseen = []
-    for path, inode in found.others.items():
+    for path, inode in others.items():
         first_ns = [since_ns[log] for log in rotated_from(path) if log in since_ns]
-        may_be_new = bool(first_ns) and inode not in inodes
+        may_be_new = bool(first_ns) and inode not in inodes and path not in look.matched
         candidate = contents.folder.find([path]).get(path) if may_be_new else None
-        if candidate is None or candidate.modified_ns < first_ns[0] or not contents.is_whole(look, candidate):
+        if candidate is None or candidate.modified_ns < min(first_ns):
+            continue
+        if not contents.is_whole(look, candidate):
             continue
         alike = contents.like(look, candidate, known)
         if not any(contents.same_content(look, candidate, one) for one in alike):

@@ -223,6 +223,21 @@ def has_tail(source: Source, tracked: TrackedFile) -> bool:
     )
 
 
+def has_seen_end(source: Source, tracked: TrackedFile) -> bool:
+    """Is what was seen last, though not read, still in its place? Files may begin alike (protocol D2)."""
+    return (
+        source.is_certain
+        or not tracked.seen_hash
+        or end_hash(source, tracked.size_bytes) == tracked.seen_hash
+    )
+
+
+def end_hash(source: Source, size_bytes: int) -> bytes:
+    """The hash of the last bytes of a file of this size."""
+    start = max(0, size_bytes - TAIL_BYTES)
+    return hash_bytes(source.read(start, size_bytes - start))
+
+
 _Verdict = int | FileProblem | None  # decompressed size; what is wrong with it; not closed yet
 
 

@@ -18,14 +18,23 @@ from photon.logs.look import Contents, Look
 from photon.logs.odd_files import Odd
 from photon.logs.out_of_sight import kept_of, paths_out_of_sight
 from photon.logs.ranges import cut_range, cut_to_end
-from photon.logs.rotated import copies_among, find_back, find_rotated, unseen_rotations
+from photon.logs.rotated import (
+    copies_among,
+    find_back,
+    find_elsewhere,
+    find_rotated,
+    others_beside,
+    unseen_rotations,
+)
 from photon.logs.set_aside import SetAside
 from photon.logs.source import (
     UNREADABLE,
     Head,
     LogsUnavailable,
     WholeGzips,
+    end_hash,
     has_head,
+    has_seen_end,
     has_tail,
     problem_of,
     read_head,
@@ -98,7 +107,8 @@ class LogTail:
         one look is enough (protocol D4). `told` is for the watch. Never raises for what the disk says.
         """
         found = self.seen = self._watch.scan(final, told)
-        look = Look(dict(tracked), next_number, now_us, final, list(found.problems))
+        paths = frozenset(file.path for file in found.files)
+        look = Look(dict(tracked), next_number, now_us, final, list(found.problems), paths)
         self._gzips.begin_look(unbounded=final)
         self.set_aside.begin_look(now_us)
         try:
@@ -178,6 +188,7 @@ class LogTail:
         for number, file in matches.same.items():
             self._found_again(look, look.files[number], file)
         rotated = find_rotated(look, self._contents, found, matches)
+        rotated |= find_elsewhere(look, self._contents, matches.missing, rotated)
         for number, file in rotated.items():
             self._found_again(look, look.files[number], file)
         kept = kept_of(look, self._contents, self._held, matches.missing, rotated)
@@ -222,12 +233,12 @@ class LogTail:
 
         While a file is missing any of them may be that file.
         """
-        if found.others == self._others or any(look.files[number].state == "open" for number in missing):
+        others = others_beside(look, self._contents, found)
+        if others == self._others or any(look.files[number].state == "open" for number in missing):
             return []
-        followed = [self._known[look.files[number].file.path][0] for number in look.present]
         withheld = len(look.withheld)
-        unseen = unseen_rotations(look, self._contents, found, followed)
-        self._others = found.others if len(look.withheld) == withheld else {}
+        unseen = unseen_rotations(look, self._contents, others)
+        self._others = others if len(look.withheld) == withheld else {}
         return unseen
 
     def _found_again(self, look: Look, file: TrackedFile, found: FoundFile) -> None:
@@ -235,8 +246,20 @@ class LogTail:
         log_file = replace(file.file, path=found.path, inode=found.inode, compressed=found.compressed)
         grown_us = look.now_us if size_bytes > file.size_bytes else file.grown_us
         again = replace(file, file=log_file, size_bytes=size_bytes, grown_us=grown_us, state="open")
-        look.put(replace(again, disk_bytes=_disk_bytes(found)))
+        has_moved = (file.file.path, file.file.inode) != (found.path, found.inode)
+        look.put(self._as_seen(look, again, found, has_moved))
         self._remember(look, found, log_file.number)
+
+    def _as_seen(self, look: Look, file: TrackedFile, found: FoundFile, has_moved: bool) -> TrackedFile:
+        """A file with what tells it from others the next time."""
+        is_named = found.path in look.matched
+        return replace(
+            file,
+            disk_bytes=_disk_bytes(found),
+            seen_hash=look.ends.get(found.path, file.seen_hash),
+            modified_ns=found.modified_ns if is_named or not file.modified_ns else file.modified_ns,
+            target=self._folder.target_of(found) if is_named and has_moved else file.target,
+        )
 
     def _number(self, look: Look, found: FoundFile) -> None:
         """Make a log file of a new file, if it holds a record."""
@@ -247,6 +270,8 @@ class LogTail:
             with self._folder.open(found) as source:
                 is_closed = look.final or self._folder.is_immutable
                 head = read_head(source, dialect_of(self._log), self._line_limit_bytes, is_closed)
+                if not (found.compressed or self._folder.is_immutable):
+                    look.ends[found.path] = end_hash(source, size_bytes)
         except FileNotFoundError:
             if self._folder.is_immutable:
                 look.problems.append(FileProblem(found.path, LISTED_ONLY))
@@ -271,7 +296,7 @@ class LogTail:
                 head.header, head.header_bytes, head.head_bytes, head.head_hash,
             )  # fmt: skip
             new = TrackedFile(log_file, head.header_bytes, b"", False, size_bytes, look.now_us, None)
-            look.put(replace(new, disk_bytes=_disk_bytes(found)))
+            look.put(self._as_seen(look, new, found, has_moved=True))
             self._remember(look, found, look.next_number)
             look.next_number += 1
 
@@ -318,7 +343,9 @@ class LogTail:
         try:
             with self._folder.open_at(file.path, file) as source:
                 self._failed_cuts.pop(file.number, None)
-                if not (has_head(source, file) and has_tail(source, tracked)):
+                if not (
+                    has_head(source, file) and has_tail(source, tracked) and has_seen_end(source, tracked)
+                ):
                     self._known.pop(file.path, None)
                     return None
                 is_closed = final or self._folder.is_immutable  # an unterminated last line is whole

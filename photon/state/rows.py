@@ -33,9 +33,10 @@ def reading_column(column: str) -> Iterator[None]:
 
 
 def put_sizes(db: sqlite3.Connection, grown: Iterable[TrackedFile]) -> None:
-    """Store how big files are."""
-    sizes = [(tracked.size_bytes, tracked.grown_us, tracked.file.number) for tracked in grown]
-    db.executemany("UPDATE files SET size_bytes = ?, grown_us = ? WHERE number = ?", sizes)
+    """Store how big files are, and how they ended then."""
+    sizes = [(f.size_bytes, f.grown_us, f.seen_hash, f.modified_ns, f.file.number) for f in grown]
+    columns = "size_bytes = ?, grown_us = ?, seen_hash = ?, modified_ns = ?"
+    db.executemany(f"UPDATE files SET {columns} WHERE number = ?", sizes)
 
 
 def add_counts(db: sqlite3.Connection, increments: Mapping[str, int]) -> None:

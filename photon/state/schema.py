@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from photon.state.waiting_list import TABLES as WAITING_TABLES
 
-STATE_FORMAT = 3
+STATE_FORMAT = 4
 LOST = """CREATE TABLE lost (
     file_number INTEGER NOT NULL, offset_bytes INTEGER NOT NULL, event_id TEXT NOT NULL,
     PRIMARY KEY (file_number, offset_bytes)) WITHOUT ROWID"""
@@ -23,6 +23,12 @@ MIGRATIONS = {
         "INSERT INTO meta VALUES ('index_lost', '1')",
     ),
     2: (*WAITING_TABLES, ORDERED),  # `waiting_migration` fills them
+    3: (
+        "ALTER TABLE files ADD COLUMN seen_hash BLOB NOT NULL DEFAULT x''",
+        "ALTER TABLE files ADD COLUMN modified_ns INTEGER NOT NULL DEFAULT 0",
+        "ALTER TABLE files ADD COLUMN target TEXT NOT NULL DEFAULT ''",
+        "ALTER TABLE files ADD COLUMN end_unknown INTEGER NOT NULL DEFAULT 0",
+    ),
 }
 WAITING = ";\n".join(WAITING_TABLES)
 
@@ -35,7 +41,8 @@ CREATE TABLE files (
     head_bytes INTEGER NOT NULL, head_hash BLOB NOT NULL, offset_bytes INTEGER NOT NULL,
     tail_hash BLOB NOT NULL, inside_oversized INTEGER NOT NULL, size_bytes INTEGER NOT NULL,
     grown_us INTEGER NOT NULL, max_time_us INTEGER, state TEXT NOT NULL,
-    disk_bytes INTEGER NOT NULL);
+    disk_bytes INTEGER NOT NULL, seen_hash BLOB NOT NULL, modified_ns INTEGER NOT NULL,
+    target TEXT NOT NULL, end_unknown INTEGER NOT NULL);
 CREATE TABLE plan (
     batch INTEGER PRIMARY KEY, plan_id TEXT NOT NULL, content TEXT NOT NULL,
     advances TEXT NOT NULL, requeue_id INTEGER, attempts TEXT NOT NULL);

@@ -16,7 +16,7 @@ from functools import partial
 from hashlib import blake2b
 
 from photon.logs.discovery import FoundFile
-from photon.logs.files import LogFile, Stretches
+from photon.logs.files import LogFile, Stretches, TrackedFile
 from photon.logs.news import News
 from photon.logs.on_s3.listening import listening
 from photon.logs.on_s3.listing import ListedWatch
@@ -223,6 +223,15 @@ class ObjectLogs:
     def candidates(self, file: LogFile) -> Iterator[str]:
         """Nothing renames an object."""
         yield file.path
+
+    def elsewhere(self, tracked: TrackedFile) -> Sequence[str]:
+        return ()
+
+    def beside(self, path: str) -> Mapping[str, int]:
+        return {}
+
+    def target_of(self, found: FoundFile) -> str:
+        return ""
 
     def at_hand(self, found: Sequence[FoundFile]) -> Iterator[FoundFile]:
         most = MOST_KEPT_BYTES // BEGINNING_BYTES // 2

@@ -1,0 +1,247 @@
+"""Logs that are rotated while nothing runs: what nobody has read is found by its content, or named."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.unit.tailing_world import Player, World, named
+from tests.unit.test_logs_rotation import compress, read_until_nothing_comes
+
+FIRST = b"".join(b"c%d\n" % number for number in range(3))
+
+
+def with_files(tmp_path: Path) -> tuple[World, Player]:
+    world = named(tmp_path, "c/app.log")
+    world.write("c/app.log", FIRST)
+    return world, Player(world, restarts=False)
+
+
+def lines(*numbers: int) -> bytes:
+    return b"".join(b"c%d\n" % number for number in numbers)
+
+
+def rotate(player: Player, way: str = "rename") -> None:
+    """One rotation, by a way of its own; the log that follows is empty."""
+    for number in range(5, 0, -1):
+        for end in ("", ".gz"):
+            if player.place(f"c/app.log.{number}{end}").exists():
+                player.rename(f"c/app.log.{number}{end}", f"c/app.log.{number + 1}{end}")
+    if way == "copytruncate":
+        player.copy("c/app.log", "c/app.log.1")
+        player.overwrite("c/app.log", b"")
+    else:
+        player.rename("c/app.log", "c/app.log.1")
+        player.write("c/app.log", b"")
+    if way == "compress":
+        compress(player, "c/app.log.1")
+
+
+@pytest.mark.parametrize("way", ["rename", "compress", "copytruncate"])
+@pytest.mark.parametrize("late", [True, False], ids=["late_line", "no_late_line"])
+@pytest.mark.parametrize("read_bytes", [0, 3, len(FIRST)], ids=["unread", "half", "whole"])
+def test_two_rotations_and_a_late_line_lose_nothing(
+    tmp_path: Path, way: str, late: bool, read_bytes: int
+) -> None:
+    world, player = with_files(tmp_path)
+    world.look()
+    if read_bytes:
+        _, world.tracked[1] = world.tail.cut(world.tracked[1], read_bytes)  # type: ignore[misc]
+    rotate(player, way)
+    player.append("c/app.log", lines(3, 4))
+    rotate(player, way)
+    player.append("c/app.log", lines(5, 6))
+    expected = lines(*range(7))[read_bytes:]
+    if late and way != "compress":
+        player.append("c/app.log.2", lines(7))
+        expected += lines(7)
+    world.restart()
+    assert Counter(read_until_nothing_comes(world)) == Counter(expected.splitlines())
+
+
+def test_rotations_are_read_though_the_log_that_was_followed_is_deleted_by_them(tmp_path: Path) -> None:
+    world, player = with_files(tmp_path)
+    world.read()
+    for first in (3, 5, 7):
+        rotate(player)
+        player.append("c/app.log", lines(first, first + 1))
+    player.remove("c/app.log.3")
+    world.restart()
+    assert sorted(read_until_nothing_comes(world)) == lines(*range(3, 9)).splitlines()
+
+
+def test_rotations_of_the_target_of_a_link_are_read(tmp_path: Path) -> None:
+    world = named(tmp_path, "c/*.log")
+    player = Player(world, restarts=False)
+    world.write("../pods/x/0.log", FIRST)
+    (world.folder / "c").mkdir(parents=True)
+    (world.folder / "c/app.log").symlink_to("../../pods/x/0.log")
+    world.read()
+    player.append("../pods/x/0.log", lines(3))
+    player.rename("../pods/x/0.log", "../pods/x/0.log.20260301-100000")
+    world.write("../pods/x/0.log", lines(4, 5))
+    player.rename("../pods/x/0.log", "../pods/x/0.log.20260301-110000")
+    world.write("../pods/x/0.log", lines(6))
+    world.restart()
+    assert sorted(read_until_nothing_comes(world)) == lines(3, 4, 5, 6).splitlines()
+
+
+def test_a_link_that_leads_elsewhere_leaves_its_old_target_to_be_read(tmp_path: Path) -> None:
+    world = named(tmp_path, "c/*.log")
+    world.write("../pods/x/0.log", FIRST)
+    (world.folder / "c").mkdir(parents=True)
+    (world.folder / "c/app.log").symlink_to("../../pods/x/0.log")
+    world.read()
+    world.append("../pods/x/0.log", lines(3))
+    world.write("../pods/y/1.log", lines(4))
+    (world.folder / "c/app.log").unlink()
+    (world.folder / "c/app.log").symlink_to("../../pods/y/1.log")
+    world.restart()
+    assert sorted(read_until_nothing_comes(world)) == lines(3, 4).splitlines()
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_a_log_that_was_rotated_into_another_folder_is_read_on(tmp_path: Path, compressed: bool) -> None:
+    world, player = with_files(tmp_path)
+    world.read()
+    player.append("c/app.log", lines(3))
+    (world.folder / "old").mkdir()
+    player.rename("c/app.log", "old/app.log.1")
+    world.write("c/app.log", lines(4, 5))
+    player.rename("old/app.log.1", "old/app.log.2")
+    player.rename("c/app.log", "old/app.log.1")
+    world.write("c/app.log", lines(6))
+    if compressed:
+        compress(player, "old/app.log.2")
+    world.restart()
+    assert sorted(read_until_nothing_comes(world)) == lines(3, 4, 5, 6).splitlines()
+
+
+# -- logs that begin alike
+
+ALIKE = b"start of a log whose first line is always the same\n"
+Rewrite = Callable[[Player], None]
+
+
+def copied(player: Player) -> None:
+    player.copy("c/app.log", "c/app.log.1")
+
+
+def copied_and_compressed(player: Player) -> None:
+    player.write("c/app.log.1.gz", gzip.compress(player.place("c/app.log").read_bytes()))
+
+
+def copied_elsewhere(player: Player) -> None:
+    (player.world.folder / "old").mkdir()
+    player.copy("c/app.log", "old/app.log-20260301")
+
+
+@pytest.mark.parametrize("stopped", [False, True], ids=["running", "stopped"])
+@pytest.mark.parametrize("copy", [copied, copied_and_compressed, copied_elsewhere])
+@pytest.mark.parametrize("new", [lines(7), lines(*range(100, 300)), lines(5, 6, 7)], ids=len)
+@pytest.mark.parametrize("read_bytes", [0, len(ALIKE), len(ALIKE + FIRST)], ids=["unread", "first", "whole"])
+def test_a_log_that_was_copied_and_rewritten_with_the_same_first_line_is_another_one(
+    tmp_path: Path, stopped: bool, copy: Rewrite, new: bytes, read_bytes: int
+) -> None:
+    world = named(tmp_path, "c/app.log")
+    player = Player(world, restarts=False)
+    world.write("c/app.log", ALIKE)
+    world.look()  # so that its first line is all that it is known by
+    world.append("c/app.log", FIRST)
+    world.look()
+    read = b""
+    if read_bytes:
+        _, world.tracked[1] = world.tail.cut(world.tracked[1], read_bytes)  # type: ignore[misc]
+        read = (ALIKE + FIRST)[:read_bytes]
+    copy(player)
+    player.overwrite("c/app.log", ALIKE + new)
+    if stopped:
+        world.restart()
+    found = read.splitlines() + read_until_nothing_comes(world)
+    assert Counter(found) == Counter((ALIKE + FIRST + ALIKE + new).splitlines())
+
+
+def test_a_log_that_is_rewritten_between_a_look_and_a_cut_is_not_cut(tmp_path: Path) -> None:
+    world = named(tmp_path, "c/app.log")
+    player = Player(world, restarts=False)
+    world.write("c/app.log", ALIKE)
+    world.look()
+    world.append("c/app.log", FIRST)
+    world.look()
+    player.overwrite("c/app.log", ALIKE + lines(5, 6, 7))
+    player.cuts_nothing(1)
+
+
+def test_a_log_that_is_rewritten_without_a_copy_counts_what_was_not_read(tmp_path: Path) -> None:
+    world = named(tmp_path, "c/app.log")
+    world.write("c/app.log", ALIKE)
+    world.look()
+    world.append("c/app.log", FIRST)
+    world.look()
+    Player(world, restarts=False).overwrite("c/app.log", ALIKE + lines(5, 6, 7, 8))
+    world.look()
+    (lost,) = world.look().vanished
+    assert (lost.state, lost.unread_bytes) == ("replaced", len(ALIKE + FIRST))
+
+
+# -- what can't be opened
+
+
+@pytest.mark.parametrize("rewritten", [True, False], ids=["copied", "renamed"])
+def test_a_rotation_that_may_not_be_opened_is_told_and_read_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rewritten: bool
+) -> None:
+    world, player = with_files(tmp_path)
+    world.look()
+    if rewritten:
+        player.copy("c/app.log", "c/app.log.1")
+        player.overwrite("c/app.log", lines(3))
+    else:
+        player.copy("c/app.log", "c/app.log.1")  # another inode, as after a copy between disks
+        player.remove("c/app.log")
+        player.write("c/app.log", lines(3))
+    world.restart()
+    with monkeypatch.context() as closed:
+        deny(closed, "app.log.1")
+        found = []
+        for _ in range(3):
+            found += [line for data in world.read().values() for line in data.splitlines()]
+            assert [p.path for p in world.last_seen.problems] == ["c/app.log.1"]
+            assert "Permission denied" in world.last_seen.problems[0].reason
+            assert world.last_seen.vanished == ()
+    found += read_until_nothing_comes(world)
+    assert Counter(found) == Counter(lines(0, 1, 2, 3).splitlines())
+
+
+def test_a_rotation_that_nobody_saw_and_nobody_may_open_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world, player = with_files(tmp_path)
+    world.read()
+    rotate(player)
+    player.append("c/app.log", lines(3))
+    rotate(player)
+    player.append("c/app.log", lines(4))
+    world.restart()
+    with monkeypatch.context() as closed:
+        deny(closed, "app.log.1")
+        assert world.read() == {2: lines(4)}
+        assert [p.path for p in world.last_seen.problems] == ["c/app.log.1"]
+    assert read_until_nothing_comes(world) == [b"c3"]
+
+
+def deny(patch: pytest.MonkeyPatch, name: str) -> None:
+    """Have the system refuse to open a file, as it does to those that are not root."""
+    really = os.open
+
+    def refuses(path: object, *rest: object, **more: object) -> int:
+        if str(path).endswith(name):
+            raise PermissionError(13, "Permission denied", str(path))
+        return really(path, *rest, **more)  # type: ignore[arg-type]
+
+    patch.setattr(os, "open", refuses)
