@@ -195,7 +195,7 @@ class Photon(Contender):
             asked = [*PHOTON, "status", str(self.pipeline), "--json"]
             printed = subprocess.run(asked, capture_output=True, text=True, check=False)
             if printed.returncode == 0:
-                counts = [one["counts"] for one in json.loads(printed.stdout).values()]
+                counts = [one.get("counts", {}) for one in json.loads(printed.stdout).values()]
                 if all(one.get("foreign") == records and not one["pending"] for one in counts):
                     return True
         return False
