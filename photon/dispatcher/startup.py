@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from photon.clock import Clock
+from photon.dispatcher.other_settings import refuse_other_ids, was_begun_otherwise, why_begun_anew
 from photon.dispatcher.work_folder import remove_work, settle_work
 from photon.errors import UserError
 from photon.pipeline.file import Pipeline
+from photon.pipeline.remembered import remembered_settings
 from photon.recovery.lacking import refuse_lacking
 from photon.recovery.registry_watch import RegistryWatch, lake_is_ahead
 from photon.registry.consensus.register import EpochRecord, Register, RetiredDatacenter
@@ -22,6 +24,8 @@ from photon.state.database import STATE_FILE, StateUnavailable
 from photon.state.dispatcher_state import DispatcherState
 from photon.storage.tables import LastCommit, OutputTable, app_id
 from photon.tokens import new_id
+
+SET_ASIDE_FILE = f"{Path(STATE_FILE).stem}-set-aside.sqlite"
 
 
 class OnHold(UserError):
@@ -117,7 +121,11 @@ def start(
     try:
         if state is not None:
             refuse_place_of_another(f"the state {folder}", state.meta("pipeline"), pipeline, datacenter)
+            refuse_other_ids(state, pipeline)
         epoch, because = _judge_state(state, own_epochs, table, datacenter, registry)
+        anew = why_begun_anew(state, pipeline) if state is not None and epoch is not None else None
+        reads_all = bool(anew) or was_begun_otherwise(folder / SET_ASIDE_FILE, pipeline)
+        because = because or anew
     except BaseException:
         if state is not None:
             state.close()  # a new epoch can't set aside what this process has open
@@ -138,7 +146,9 @@ def start(
         if name in own_epochs:
             register.revoke_epoch(name, clock.now_us())
         remove_work(pipeline.datacenters[datacenter], name)
-    started = _begin_epoch(pipeline, datacenter, register, table.table_id(), clock, follows=ran_before)
+    started = _begin_epoch(
+        pipeline, datacenter, register, table.table_id(), clock, follows=ran_before, reads_all=reads_all
+    )
     started.new_epoch_because = because if ran_before else None
     return started
 
@@ -215,9 +225,15 @@ def _check_lake(
 
 
 def _begin_epoch(
-    pipeline: Pipeline, datacenter: str, register: RegisterStore, table_id: str, clock: Clock, follows: bool
+    pipeline: Pipeline,
+    datacenter: str,
+    register: RegisterStore,
+    table_id: str,
+    clock: Clock,
+    follows: bool,
+    reads_all: bool,
 ) -> Started:
-    """A new epoch: first in the registry, then on the disk.
+    """A new epoch: first in the registry, then on the disk. `reads_all`: also where it would read from now.
 
     A crash between leaves an epoch without a state, which the next start fences.
     """
@@ -227,9 +243,11 @@ def _begin_epoch(
     folder.mkdir(parents=True, exist_ok=True)
     _rename_old_state(folder)
     state = DispatcherState(folder)
-    skips_backlog = follows and pipeline.new_epoch_reads_from == "now"
-    work = place.work_of(epoch)
-    state.begin_epoch(pipeline.name, datacenter, epoch, clock.now_us(), follows, work, skips_backlog)
+    skips_backlog = follows and pipeline.new_epoch_reads_from == "now" and not reads_all
+    work, settings = place.work_of(epoch), remembered_settings(pipeline)
+    state.begin_epoch(
+        pipeline.name, datacenter, epoch, clock.now_us(), follows, work, skips_backlog, settings
+    )
     return Started(state)
 
 
@@ -244,4 +262,4 @@ def _rename_old_state(folder: Path) -> None:
                 raise StateUnavailable(
                     f"cannot set the old state {path} aside: {error}: somebody reads it; start again"
                 ) from error
-        path.rename(folder / f"{path.stem}-set-aside.sqlite")
+        path.rename(folder / SET_ASIDE_FILE)

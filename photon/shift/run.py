@@ -19,6 +19,7 @@ from photon.dispatcher.batch import BatchExecution
 from photon.dispatcher.completion import Superseded
 from photon.dispatcher.dispatcher import Dispatcher, Mode
 from photon.dispatcher.log_reader import note_files
+from photon.dispatcher.other_settings import refuse_other_ids
 from photon.dispatcher.primary_index import PrimaryIndex
 from photon.dispatcher.retrying import BackoffRetry, BatchReport, Callbacks
 from photon.dispatcher.startup import check_datacenters, refuse_place_of_another, start
@@ -249,16 +250,18 @@ def _telling_waits(callbacks: Callbacks, lock: DatacenterLock, clock: Clock) -> 
 
 
 def _refuse_before_anything_is_made(pipeline: Pipeline, datacenter: str, for_tests: ForTests) -> None:
-    """Refuse a state folder of another pipeline; and by what the registry says, before there is a folder.
+    """Refuse a state of another pipeline or of other ids; before there is one, by what the registry says.
 
-    PlaceTaken, RetiredDatacenter, OnHold, RegistryMismatch, RegistryMissing. Who does not answer is waited
-    for later.
+    PlaceTaken, SettingsChanged, RetiredDatacenter, OnHold, RegistryMismatch, RegistryMissing. Who does not
+    answer is waited for later.
     """
     folder = pipeline.datacenters[datacenter].state
     if folder.exists():
         with suppress(StateUnavailable, FormatTooNew), open_view(folder) as state:
             owner = None if state is None else state.meta("pipeline")
             refuse_place_of_another(f"the state {folder}", owner, pipeline, datacenter)
+            if state is not None:
+                refuse_other_ids(state, pipeline)
         return
     with suppress(RegistryUnavailable):
         _, registry = for_tests.registry or _registry_of(pipeline)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 from photon.errors import FormatTooNew, UserError
@@ -44,10 +44,10 @@ class StateUnavailable(UserError):
 class StateReader:
     """The state of one datacenter's dispatcher, as everybody else sees it."""
 
-    def __init__(self, folder: Path) -> None:
-        """StateUnavailable, FormatTooNew."""
+    def __init__(self, folder: Path, name: str = STATE_FILE) -> None:
+        """StateUnavailable, FormatTooNew. `name`: of its file, where that is set aside."""
         self.folder = folder
-        self.path = folder / STATE_FILE
+        self.path = folder / name
         try:
             self._db = self._open()
             self.waiting = WaitingView(self._db, lambda: self.work)
@@ -83,6 +83,12 @@ class StateReader:
     def epoch(self) -> str | None:
         """The epoch of this state; None in an empty database."""
         return self.meta("epoch")
+
+    @property
+    def settings(self) -> Mapping[str, object]:
+        """The settings that the epoch was begun with (`photon.pipeline.remembered`)."""
+        with reading_column("meta, settings,"):
+            return dict(json.loads(self.meta("settings") or "{}"))
 
     @property
     def follows_an_epoch(self) -> bool:

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 
@@ -124,10 +125,12 @@ class DispatcherState(StateReader):
         follows: bool,
         work: Location | None = None,
         skips_backlog: bool = False,
+        settings: Mapping[str, object] = MappingProxyType({}),
     ) -> None:
         """Make the tables of an empty database: the state of a new epoch, which may follow an earlier one.
 
-        `skips_backlog`: the foreign lines that are there are to be passed over first.
+        `skips_backlog`: the foreign lines that are there are to be passed over first. `settings`: what is
+        remembered of the pipeline file.
         """
         values = {
             "format": STATE_FORMAT,
@@ -138,12 +141,18 @@ class DispatcherState(StateReader):
             "completed": 0,
             "follows_an_epoch": int(follows),
             "skips_backlog": int(skips_backlog),
+            "settings": json.dumps(dict(settings)),
         }
         with self._transaction() as db:
             for statement in SCHEMA.split(";\n"):
                 db.execute(statement)
             put(db, "meta", [(key, str(value)) for key, value in values.items()])
         self.put_work(work or self.folder)
+
+    def note_settings(self, settings: Mapping[str, object]) -> None:
+        """Remember other settings, under which all that is stored means the same."""
+        with self._transaction() as db:
+            put(db, "meta", [("settings", json.dumps(dict(settings)))])
 
     def note_backlog_skipped(self) -> None:
         """From now on each foreign line counts."""

@@ -135,6 +135,15 @@ class WaitingView:
                 found += int(np.count_nonzero(is_for_primary & (listed.times_us < before_us)))
         return found
 
+    def by_file(self) -> dict[int, int]:
+        """How many records of each log file wait, by its number. WaitingDamaged, OSError."""
+        numbers = [np.empty(0, np.int32)]
+        for listed in self._listed.values():
+            if pending(listed.tally):
+                numbers.append(listed.index.records["_file"].to_numpy()[listed.is_waiting])
+        files, counts = np.unique(np.concatenate(numbers), return_counts=True)
+        return dict(zip(files.tolist(), counts.tolist(), strict=True))
+
     def by_age(self, now_us: int, bounds_us: Sequence[int]) -> list[int]:
         """How many records wait by how long ago they were first seen: below each bound, and beyond the last.
 

@@ -1,0 +1,237 @@
+"""Settings that change while a pipeline lives: refused, or what was not joined is."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from photon.clock import MICROSECONDS
+from photon.dispatcher.other_settings import SettingsChanged
+from photon.pipeline.file import load_pipeline
+from photon.shift import run as shift_run
+from tests.simulation.world import NOON_US, World, counts_of
+
+
+def change(world: World, old: str, new: str) -> None:
+    """Edit the pipeline file, as a person does; its registry and its clock stay."""
+    path = world.pipeline.file
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+    world.pipeline = load_pipeline(path)
+
+
+def epoch_of(world: World) -> str | None:
+    with world.state_of("east") as state:
+        return state.epoch
+
+
+def log(world: World, kind: str, *records: dict[str, Any] | str, file: str = "a.jsonl") -> None:
+    world.log("east", kind, *records, file=file)
+
+
+def test_a_key_that_is_mended_mid_life_joins_what_was_unjoinable(world: World) -> None:
+    for number in range(20):
+        log(world, "queries", {"query": f"q{number}", "uid": f"u{number}", "at": NOON_US})
+        log(world, "clicks", {"click": f"c{number}", "query": f"q{number}", "uid": "?", "at": NOON_US})
+    world.join(mode="complete")
+    change(world, "id: query", "id: uid")
+    change(world, "key: query", "key: uid")
+    for number in range(20):
+        log(world, "clicks", {"click": f"d{number}", "uid": f"u{number}", "at": NOON_US})
+    counts = world.join(mode="complete").counts
+    assert len(world.joined_ids()) == len(set(world.joined_ids())) == 40
+    assert counts_of(counts, "joined", "unjoinable", "pending") == {
+        "joined": 40,
+        "unjoinable": 0,
+        "pending": 0,
+    }
+    assert counts.adds_up
+
+
+def test_all_that_a_wrong_key_made_unjoinable_is_joined_once_it_is_right(world: World) -> None:
+    log(world, "queries", *({"query": f"q{n}", "at": NOON_US} for n in range(5)))
+    log(
+        world,
+        "clicks",
+        *({"click": f"c{n}", "query": f"x{n}", "q": f"q{n}", "at": NOON_US} for n in range(5)),
+    )
+    assert world.join(mode="complete").counts.of("unjoinable") == 5
+    change(world, "key: query", "key: q")
+    assert world.join(mode="complete").counts.of("joined") == 5
+    assert len(world.joined_ids()) == 5
+
+
+def test_a_unit_of_primary_times_that_is_mended_moves_the_watermark_of_what_was_read_before(
+    tmp_path: Path,
+) -> None:
+    world = World(tmp_path, more="retry: {unjoinable_after: 10m, min_attempts: 1, max_delay: 10s}")
+    world.clicks(("orphan", "never"))
+    log(world, "queries", {"query": "q1", "at": NOON_US // MICROSECONDS + 60})  # as microseconds: in 1970
+    for _ in range(3):
+        world.clock.advance(3_600)
+        assert world.join().counts.of("pending") == 1
+    change(world, "id: query, time: at, time_unit: us", "id: query, time: at, time_unit: s")
+    world.join()
+    world.clock.advance(3_600)
+    assert world.join().counts.of("unjoinable") == 1
+
+
+def test_another_delimiter_reads_the_logs_again(tmp_path: Path) -> None:
+    world = World(tmp_path, format_="csv")
+    log(world, "queries", f"query,at\nq1,{NOON_US}\n", file="a.csv")
+    log(world, "clicks", f"click;query;at\nc1;q1;{NOON_US}\n", file="a.csv")
+    world.join(mode="complete")
+    assert world.joined_ids() == []
+    change(
+        world,
+        'foreign: {files: "clicks/*.csv", format: csv',
+        'foreign: {files: "clicks/*.csv", format: csv, delimiter: ";"',
+    )
+    world.join(mode="complete")
+    assert world.joined_ids() == ["c1"]
+
+
+def test_other_settings_read_all_again_though_new_epochs_read_from_now(tmp_path: Path) -> None:
+    world = World(tmp_path, more="new_epoch_reads_from: now")
+    log(world, "queries", {"query": "q1", "at": NOON_US})
+    log(world, "clicks", {"click": "c1", "query": "x", "q": "q1", "at": NOON_US})
+    world.join(mode="complete")
+    change(world, "key: query", "key: q")
+    world.join(mode="complete")
+    assert world.joined_ids() == ["c1"]
+
+
+def test_a_crash_in_the_middle_of_beginning_anew_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(tmp_path, more="new_epoch_reads_from: now")
+    log(world, "queries", {"query": "q1", "at": NOON_US})
+    log(world, "clicks", {"click": "c1", "query": "x", "q": "q1", "at": NOON_US})
+    world.join(mode="complete")
+    change(world, "key: query", "key: q")
+
+    def die(*_: object, **__: object) -> None:
+        raise InterruptedError
+
+    with monkeypatch.context() as dies:
+        dies.setattr("photon.state.dispatcher_state.DispatcherState.begin_epoch", die)
+        with suppress(InterruptedError):  # unlike `pytest.raises`, it lets go of what the dead one has open
+            world.join(mode="complete")
+    gc.collect()
+    assert epoch_of(world) is None
+    world.join(mode="complete")
+    assert world.joined_ids() == ["c1"]
+
+
+def test_a_glob_that_finds_more_is_no_new_epoch(world: World) -> None:
+    world.queries("q1", "q2")
+    world.clicks(("c1", "q1"))
+    world.join()
+    epoch = epoch_of(world)
+    (world.folder / "logs" / "east" / "more").mkdir()
+    change(world, 'files: "clicks/*.jsonl"', 'files: "[cm]*/*.jsonl"')
+    log(world, "more", {"click": "c2", "query": "q2", "at": NOON_US})
+    world.join()
+    assert (epoch_of(world), world.joined_ids()) == (epoch, ["c1", "c2"])
+    change(world, 'files: "[cm]*/*.jsonl"', 'files: "clicks/*.jsonl"')
+    counts = world.join().counts
+    assert epoch_of(world) != epoch, "a file that is known counts no more"
+    assert (counts.foreign, counts.lost_bytes) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "named"),
+    [
+        ("id: click", "id: other", 'foreign.id is ["other"] and was ["click"]'),
+        (
+            "key: query, time: at, time_unit: us",
+            "key: query, time: at, time_unit: ms",
+            "foreign.time_unit is ms and was us",
+        ),
+    ],
+)
+def test_what_makes_ids_others_is_refused_with_both_values_and_the_remedy(
+    world: World, old: str, new: str, named: str
+) -> None:
+    world.queries("q1")
+    world.clicks(("c1", "q1"))
+    world.join()
+    change(world, old, new)
+    with pytest.raises(SettingsChanged) as refused:
+        world.join()
+    assert named in str(refused.value)
+    assert "rm -rf" in str(refused.value)
+    change(world, new, old)
+    world.join()
+    assert world.joined_ids() == ["c1"]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        "limits: {batch_events: 10}",
+        "retry: {unjoinable_after: 1h}",
+        "primary_prefix",
+        "tailing: {idle_after: 1m}",
+    ],
+)
+def test_settings_on_which_nothing_stored_depends_change_freely(world: World, more: str) -> None:
+    world.queries("q1")
+    world.clicks(("c1", "q1"), ("waits", "q2"))
+    world.join()
+    epoch = epoch_of(world)
+    if more == "primary_prefix":
+        change(world, "primary: {files", "primary: {prefix: p_, files")
+    else:
+        world.pipeline.file.write_text(f"{world.pipeline.file.read_text()}\n{more}\n")
+        world.pipeline = load_pipeline(world.pipeline.file)
+    world.queries("q2")
+    world.join()
+    assert (epoch_of(world), world.joined_ids()) == (epoch, ["c1", "waits"])
+
+
+def test_waiting_records_whose_logs_are_gone_are_told_before_they_go(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.clicks(("c1", "q1"), ("c2", "q2"))
+    world.join()
+    (world.folder / "logs" / "east" / "clicks" / "a.jsonl").rename(world.folder / "kept")
+    world.join()
+    change(world, "id: query", "id: q")
+    world.join()
+    assert "2 records that wait go with the state, since their logs are gone" in caplog.text
+    (world.folder / "kept").rename(world.folder / "logs" / "east" / "clicks" / "a.jsonl")
+    log(world, "queries", {"q": "q1", "at": NOON_US}, {"q": "q2", "at": NOON_US})
+    world.join()
+    assert world.joined_ids() == ["c1", "c2"]
+
+
+def test_the_refusal_comes_before_the_registry_is_asked(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.queries("q1")
+    world.join()
+    change(world, "id: click", "id: other")
+    asked: list[object] = []
+    opened: Callable[..., Any] = shift_run._open_dispatcher
+    monkeypatch.setattr(shift_run, "_open_dispatcher", lambda *a, **k: asked.append(a) or opened(*a, **k))
+    with pytest.raises(SettingsChanged):
+        world.join()
+    assert not asked
+
+
+def test_a_start_that_does_not_compare_settings_leaves_events_without_a_row(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log(world, "queries", {"query": "q1", "at": NOON_US})
+    log(world, "clicks", {"click": "c1", "query": "x", "q": "q1", "at": NOON_US})
+    world.join(mode="complete")
+    change(world, "key: query", "key: q")
+    monkeypatch.setattr("photon.dispatcher.startup.why_begun_anew", lambda *_: None)
+    assert world.join(mode="complete").counts.of("unjoinable") == 1
