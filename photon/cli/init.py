@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import sys
 from collections.abc import Iterable
 from dataclasses import asdict, replace
@@ -119,9 +120,35 @@ def init(
         "passed_over": [file for sample in samples for file in sample.passed_over],
         "trial": asdict(trial) | {"key_share": trial.key_share},
     }
-    print_result(told, _report(text, found, samples, trial, output if is_written else None), as_json)
-    if is_empty:
-        fail(_nothing_joins(trial, found), NOT_DONE)
+    report = _report(text, found, samples, trial)
+    problem = _nothing_joins(trial, found) if is_empty else None
+    if is_written:
+        with expected_errors():
+            problem, next_step = _next_step(output, problem)
+        report += f"\n\n{output} is written. {next_step}".rstrip()
+    print_result(told, report, as_json)
+    if problem:
+        fail(problem, NOT_DONE)
+
+
+def _next_step(written: Path, problem: str | None) -> tuple[str | None, str]:
+    """What a join would fail on, if anything; else what to do next."""
+    from photon.logs.columns import check_columns
+    from photon.pipeline.file import load_pipeline
+    from photon.registry.operations.init import begin_anew
+
+    pipeline = load_pipeline(written)
+    join = f"photon join {shlex.quote(str(written))} --complete"
+    if problem is None and (refused := check_columns(pipeline)):
+        problem = "\n".join(refused)
+    if problem:
+        return problem, ""
+    if any(place.exists() for each in pipeline.datacenters.values() for place in (each.lake, each.state)):  # type: ignore[union-attr]
+        return (
+            None,
+            f"There is what was joined before. Next, to begin anew: {begin_anew(pipeline)}; then {join}",
+        )
+    return None, f"Next: {join}"
 
 
 def _places(
@@ -299,9 +326,7 @@ def _nothing_joins(trial: Trial, found: Guess) -> str:
     )
 
 
-def _report(
-    text: str, found: Guess, samples: tuple[Sample, Sample], trial: Trial, written: Path | None
-) -> str:
+def _report(text: str, found: Guess, samples: tuple[Sample, Sample], trial: Trial) -> str:
     lines = [text, *map(str, found.findings), ""]
     lines += [*_side("primary", trial.primary), *_side("foreign", trial.foreign)]
     lines += [f"PASSED OVER {file}" for sample in samples for file in sample.passed_over]
@@ -310,14 +335,16 @@ def _report(
         f"would join: {trial.joined:,} of {trial.foreign.events:,} foreign events "
         f"({trial.key_share:.1%} of the keys are in the primary's sample{whole})",
         f"would not: {trial.without_primary:,} without a primary, {trial.without_key:,} without a key, "
-        f"{counted(trial.foreign.duplicates, 'duplicate')}, "
+        f"{counted(trial.foreign.duplicates, 'duplicate')}{_conflicting(trial.foreign)}, "
         f"{counted(sum(trial.foreign.dead_letters.values()), 'dead letter')}",
     ]
     if trial.example:
         lines.append("a row: " + ", ".join(f"{k} {v!r}" for k, v in trial.example.items()))
-    if written:
-        lines += ["", f"{written} is written. Next: photon join {written} --complete"]
     return "\n".join(lines)
+
+
+def _conflicting(seen: SideSeen) -> str:
+    return f" ({seen.conflicting:,} of them with other content)" if seen.conflicting else ""
 
 
 def _side(name: str, seen: SideSeen) -> list[str]:
@@ -325,8 +352,7 @@ def _side(name: str, seen: SideSeen) -> list[str]:
     order = f"{seen.out_of_order:.1%} out of order, by {seen.latest_by_seconds:,.1f} s at most"
     lines = [
         f"{name}: {counted(seen.files, 'file')}, {read} read: {counted(seen.events, 'event')}, "
-        f"{counted(seen.duplicates, 'duplicate')}, "
-        f"{order}"
+        f"{counted(seen.duplicates, 'duplicate')}{_conflicting(seen)}, {order}"
     ]
     reasons = list(seen.dead_letters.items())[:SHOWN_REASONS]
     return lines + [f"  {counted(count, 'dead letter')}: {reason}" for reason, count in reasons]

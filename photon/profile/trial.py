@@ -27,6 +27,7 @@ class SideSeen:
     files: int  # in all, also those of which nothing was read
     events: int
     duplicates: int  # events whose id came before
+    conflicting: int  # those of them whose record is another one
     dead_letters: dict[str, int]  # by reason
     out_of_order: float  # share of events that are earlier than the one before them in their file
     latest_by_seconds: float  # the most that an event is earlier than one before it in its file
@@ -95,6 +96,7 @@ def _read(sample: Sample, log: PrimaryLog | ForeignLog) -> tuple[pa.Table, SideS
         sample.files_found,
         len(events),
         len(events) - len(pc.unique(events["_id"])),
+        _conflicting(events),
         dict(reasons.most_common()),
         inversions / max(1, len(events)),
         latest_us / 10**6,
@@ -102,6 +104,13 @@ def _read(sample: Sample, log: PrimaryLog | ForeignLog) -> tuple[pa.Table, SideS
         bounds["max"],
         sample.is_whole,
     )
+
+
+def _conflicting(events: pa.Table) -> int:
+    """How many events have the id of an earlier one, and another record."""
+    first = events.take(_first_of_each(events["_id"]))
+    of_each = first["_raw"].take(pc.index_in(events["_id"], first["_id"]))
+    return int(pc.sum(pc.not_equal(events["_raw"], of_each)).as_py() or 0)
 
 
 def _kind(reason: str) -> str:
