@@ -200,8 +200,7 @@ class BatchExecution:
         self.holders.look()
         if self.holders.is_stopped:
             raise RegistryUnavailable(f"datacenter {self.datacenter} is on hold, or was retired")
-        has_events = bool(plan.content.foreign or plan.content.retries)
-        if has_events:
+        if plan.content.foreign or plan.content.retries:
             self.watch.confirm()
         ahead = None if life.ran_before else self.ahead.made_for(plan.key)
         tasks = self._tasks(plan, reader, life, ahead)
@@ -214,11 +213,12 @@ class BatchExecution:
         self._follow_moved(plan, reader, results)
         completion.check_adapter(results, self._adapter_calls, self.pipeline, plan.key)
         self.meter.add(results.measures)
-        if has_events:
+        rows = results.files("joined_events")
+        if rows:
             self.watch.confirm_wins()
         with self._timed("commit"):
             self._committing.commit_batch(plan, results)
-        self.watch.committed(results.files("joined_events"))
+        self.watch.committed(rows)
         readable_us = self.clock.now_us()
         # A task of an earlier attempt may have outlived it, and stored and registered more.
         stored = self._releasing.release_candidates(plan) if life.ran_before else {}

@@ -21,6 +21,7 @@ def judge_works(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeli
             "can't be asked",
         )
     kept = [
+        _refused(datacenter, found),
         _nobody(datacenter, found, memory, pipeline),
         _fenced(datacenter, found, pipeline),
         _held_back(datacenter, found, pipeline),
@@ -28,6 +29,18 @@ def judge_works(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeli
         _uncompacted(datacenter, found),
     ]
     return worse([one for one in kept if one is not None])
+
+
+def _refused(datacenter: str, found: Vitals) -> Verdict | None:
+    """Its last join ended before it began: each start ends so until a person has seen to it (A23)."""
+    if not found.lease.refused:
+        return None
+    return Verdict(
+        "error",
+        f"{datacenter} joins nothing: {found.lease.refused}",
+        "that, and start it again",
+        "joins nothing, for the registry is refused",
+    )
 
 
 def _nobody(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeline) -> Verdict:

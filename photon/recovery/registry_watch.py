@@ -41,9 +41,10 @@ from photon.tokens import Occurrence, PlanKey, Token
 
 log = logging.getLogger(__name__)
 
-# A process that joins asks so often whether the registry still has its newest rows: nobody stops a server,
-# replaces its data and starts it again in less.
+# Before a batch a process asks again whether the registry has its newest rows, unless it did so lately; and
+# in any case before it commits rows, since a server can be stopped and started with other data in less.
 CONFIRM_US = MICROSECONDS
+MOST_CONFIRMED = 8  # rows of each datacenter, in one request: the batch waits for it
 # An idle process asks for people's decisions twice as often (`holders.HOLD_US`): one that has heard nothing
 # for so long was stopped itself, and whatever was put back meanwhile, the tables of all tell.
 SILENT_US = 10 * MICROSECONDS
@@ -156,19 +157,30 @@ class RegistryWatch:
         self._heard_us = self.clock.elapsed_us()
 
     def confirm(self) -> None:
-        """The same before ids are registered, by the rows that were seen last, and at most once a second.
+        """The same before ids are registered, by a few of the rows that were seen last, if it is due.
 
         RegistryMismatch, RegistryUnavailable, LakeUnavailable.
         """
+        if self._confirmed_us is None or self.clock.elapsed_us() - self._confirmed_us >= CONFIRM_US:
+            self._confirm()
+
+    def confirm_wins(self) -> None:
+        """The same before rows are committed. A registry that is away now has let them win before."""
+        try:
+            self._confirm()
+        except RegistryUnavailable:
+            self.doubt()
+
+    def _confirm(self) -> None:
         now_us = self.clock.elapsed_us()
         if self._confirmed_us is None or now_us - self._heard_us > SILENT_US:
             self.check()
             return
-        if now_us - self._confirmed_us < CONFIRM_US:
-            return
         seen = [(name, claim) for name, claims in self._seen.items() for claim in claims]
+        newest: list[Claim] = []
         if self._committed:
-            newest = self._claims(_some(rows_in(self.table, self._committed)), self.datacenter)
+            rows = rows_in(self.table, self._committed)
+            newest = self._claims(_some(rows, MOST_CONFIRMED), self.datacenter)
             seen += [(self.datacenter, claim) for claim in newest]
         outcomes = self.registry.lookup_surely([claim.key for _, claim in seen])
         if any(
@@ -176,16 +188,9 @@ class RegistryWatch:
             for (name, claim), outcome in zip(seen, outcomes, strict=True)
         ):
             self.check()
-        if self._committed:
+        if newest:
             self._seen[self.datacenter], self._committed = newest, ()
         self._confirmed_us = self._heard_us = self.clock.elapsed_us()
-
-    def confirm_wins(self) -> None:
-        """The same before what was won is committed. A registry that is away now has let them win before."""
-        try:
-            self.confirm()
-        except RegistryUnavailable:
-            self.doubt()
 
     def doubt(self) -> None:
         """The registry was away: when it is back it may be an older copy."""
@@ -224,12 +229,12 @@ class RegistryWatch:
         own = {name: e for name, e in register.epochs.items() if e.datacenter == datacenter}
         for epoch in epochs_to_look_at(committed.epochs(), own):
             for rows in committed.newest(epoch, MOST_BATCHES):
-                claims = self._claims(_some(rows), datacenter)
+                claims = self._claims(_some(rows, MOST_ROWS), datacenter)
                 outcomes = self.registry.lookup_surely([claim.key for claim in claims])
                 says = [judge(datacenter, *each) for each in zip(claims, outcomes, strict=True)]
                 found += [one for one in says if isinstance(one, Lacking) and not self._has_row(one)]
                 if any(says):
-                    self._seen[datacenter] = claims
+                    self._seen[datacenter] = claims[:: len(claims) // MOST_CONFIRMED + 1]
                     break
         return found
 
@@ -266,7 +271,7 @@ def lake_is_ahead(pipeline: Pipeline, why: str) -> RegistryMismatch:
     )
 
 
-def _some(rows: pa.Table) -> pa.Table:
-    """At most so many of the rows as are looked up at once, evenly."""
-    step = -(-rows.num_rows // MOST_ROWS) or 1
+def _some(rows: pa.Table, most: int) -> pa.Table:
+    """At most so many of the rows, evenly."""
+    step = -(-rows.num_rows // most) or 1
     return rows.take(pa.array(range(0, rows.num_rows, step)))

@@ -59,6 +59,7 @@ class Lease:
     is_ending: bool = False  # it has noticed that it is to end
     waits_for: str = ""  # what is unavailable, in words
     waits_since_us: int = 0
+    refused: str = ""  # why it ended without joining: the registry is not the one that the lakes belong to
 
     @classmethod
     def of_this_process(
@@ -85,6 +86,11 @@ class LeaseStatus:
     is_locked: bool = False  # a living process has the lock
     beat_us: int = 0  # its last heartbeat
     successor: int | None = None  # the process that waits to take over
+
+    @property
+    def refused(self) -> str:
+        """Why the last process has joined nothing, if nobody runs it since."""
+        return self.lease.refused if self.lease is not None and not self.is_locked else ""
 
     def is_live(self, now_us: int, lease_seconds: float) -> bool:
         return self.is_locked and now_us - self.beat_us <= lease_seconds * MICROSECONDS
@@ -167,6 +173,12 @@ class DatacenterLock:
     def tell_wait(self, reason: str, now_us: int) -> None:
         """Write into the lease what this process waits for; nothing any more if it is empty."""
         self.lease = replace(self.lease, waits_for=reason[:MOST_REASON_CHARACTERS], waits_since_us=now_us)
+        with contextlib.suppress(OSError):
+            self._write()
+
+    def tell_refusal(self, reason: str) -> None:
+        """Write into the lease why this process joins nothing, until the next one begins."""
+        self.lease = replace(self.lease, refused=reason[:MOST_REASON_CHARACTERS])
         with contextlib.suppress(OSError):
             self._write()
 

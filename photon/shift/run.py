@@ -40,7 +40,7 @@ from photon.recovery.announcing import Announcer
 from photon.recovery.holders import Holders
 from photon.recovery.registry_watch import RegistryWatch
 from photon.registry.address import RegistryAddress
-from photon.registry.interface import RegistryUnavailable
+from photon.registry.interface import RegistryMismatch, RegistryUnavailable
 from photon.registry.open import open_registry
 from photon.registry.operations.init import find_registry, init_registry
 from photon.registry.quorum.proposer import QuorumRegistry
@@ -225,6 +225,9 @@ def run_shift(
                 seconds = (clock.now_us() - began_us) / MICROSECONDS
                 counts, events_before = dispatcher.state.counts(), before.foreign + before.primary
                 return ShiftResult(counts, seconds, events_before, ended)
+    except RegistryMismatch as error:
+        lock.tell_refusal(str(error))
+        raise
     finally:
         heartbeat.stop()
         lock.release(clock.now_us(), idle_seen)

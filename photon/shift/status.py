@@ -133,6 +133,8 @@ def status_of(
         problems = [] if decision else [f"{place.state}: no state yet; {makes_it}"]
         if (why := log_folder(place.logs).why_not_there()) is not None:
             problems.append(f"{place.logs}: {why}; expected the datacenter's logs")
+    if lease_status.refused:
+        problems.append(f"its last join was refused: {lease_status.refused}")
     idle_us = microseconds(pipeline.retry.unjoinable_after)
     completeness = last_said(place.lake)
     of_this_epoch = completeness if completeness is not None and completeness.epoch == view.epoch else None

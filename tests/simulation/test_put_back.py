@@ -289,7 +289,10 @@ def test_an_older_copy_that_is_put_back_while_a_process_joins_ends_it(world: Cop
     world.must_be_sound([*ALL, "e1", "f1"])
 
 
-def test_an_older_copy_that_was_put_back_while_nothing_was_logged_is_noticed_too(world: Copied) -> None:
+@pytest.mark.parametrize("seconds", [0, 0.3, 5, 30])
+def test_an_older_copy_that_was_put_back_while_nothing_was_logged_is_noticed_too(
+    world: Copied, seconds: float
+) -> None:
     """Nobody asked while it was away."""
     rounds: list[int] = []
 
@@ -297,15 +300,16 @@ def test_an_older_copy_that_was_put_back_while_nothing_was_logged_is_noticed_too
         rounds.append(report.batch)
         if len(rounds) == 1:
             world.put_back(["registry"])
-            world.clock.sleep(5)
-            world.clicks(("d1", "q1"), ("e1", "q1"))
+            world.clock.sleep(seconds)
+            world.clicks(("d1", "q1"), ("f1", "q1"))
 
     world.clicks(("e1", "q1"))
     with pytest.raises(RegistryMismatch):
         world.join(callbacks=Callbacks(on_batch=on_batch))
+    assert world.joined_ids() == [*ALL, "e1"]
     world.refill()
     world.join()
-    world.must_be_sound([*ALL, "e1"])
+    world.must_be_sound([*ALL, "e1", "f1"])
 
 
 def test_an_idle_process_hears_by_marks_that_rows_of_another_one_are_lacking(tmp_path: Path) -> None:

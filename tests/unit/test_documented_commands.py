@@ -20,6 +20,9 @@ RUN = {
 }
 # By section: blocks that are run elsewhere, and those that need what a test has not.
 RUN_IN_SECTIONS = {
+    ("docs/operations.md", "Make a copy"): "tests/e2e/test_backups.py",
+    ("docs/operations.md", "Put a copy of the state back"): "tests/e2e/test_backups.py",
+    ("docs/operations.md", "Put a copy of all back"): "tests/e2e/test_backups.py",
     ("docs/deployment.md", "On a laptop"): "tests/e2e/test_deployment.py",
     ("docs/deployment.md", "On a laptop, with lakes on MinIO"): "tests/e2e/test_deployment.py",
     # What is for several machines is left out there: it is the last part of the section.

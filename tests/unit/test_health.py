@@ -66,6 +66,15 @@ def test_a_datacenter_at_rest_keeps_every_promise(pipeline: Pipeline) -> None:
     assert {verdict.level for verdict in found.values()} == {"ok"}
 
 
+def test_a_join_that_was_refused_is_an_error_at_once_until_another_one_begins(pipeline: Pipeline) -> None:
+    refused = replace(SEEN, refused="the registry is older than the lake: photon registry refill p.yaml")
+    verdict = verdicts(pipeline, vitals(0, lease=LeaseStatus(refused)))["works"]
+    assert verdict.level == "error"
+    assert "photon registry refill p.yaml" in verdict.text
+    begun = vitals(0, lease=LeaseStatus(refused, is_locked=True, beat_us=NOW_US))
+    assert verdicts(pipeline, begun)["works"].level == "ok"
+
+
 @pytest.mark.parametrize(("seconds", "level"), [(29, "ok"), (30, "warn"), (44, "warn"), (45, "error")])
 def test_work_that_nobody_does_is_a_warning_and_then_an_error(
     pipeline: Pipeline, seconds: float, level: str

@@ -1,0 +1,174 @@
+"""Backups that are put back, with the product's own commands, local registry and tables (protocol A23).
+
+docs/operations.md says how: its blocks are run as they stand there.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from photon.registry.dynamodb.local_supervisor import LOOPBACK, answers, free_port, server_command
+from tests.documents import Block, blocks
+from tests.e2e.photon_process import PATIENCE_SECONDS, joined_rows, photon, running, wait_for_rows
+from tests.e2e.test_documents import follow
+
+pytestmark = [pytest.mark.server, pytest.mark.slow]
+
+PIPELINE = """
+name: backups
+datacenters: {datacenters}
+primary: {{files: "queries.jsonl", format: jsonl, id: query, time: at}}
+foreign: {{files: "clicks.jsonl", format: jsonl, id: click, key: query, time: at}}
+"""
+JOIN = ("--until-idle", "--engine", "local")
+
+
+class Endpoint:
+    """A dynoxide with its data in a folder, at a port that stays."""
+
+    def __init__(self, folder: Path, port: int) -> None:
+        folder.mkdir()
+        self.folder, self._port = folder, port
+        self.url = f"http://{LOOPBACK}:{port}"
+        self._server: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it, and wait until it answers."""
+        self._server = subprocess.Popen(server_command("dynoxide", self.folder, self._port))
+        end = time.monotonic() + PATIENCE_SECONDS
+        while not answers(self.url):
+            assert time.monotonic() < end, "the server does not answer"
+            time.sleep(0.05)
+
+    def stop(self) -> None:
+        """Kill it."""
+        assert self._server is not None
+        self._server.kill()
+        self._server.wait()
+
+
+def made(folder: Path, datacenters: str = "{east: {logs: logs}}", more: str = "") -> Path:
+    """A pipeline with one query."""
+    (folder / "logs").mkdir()
+    (folder / "logs" / "queries.jsonl").write_text(json.dumps({"query": "q", "at": 5}) + "\n")
+    file = folder / "pipeline.yaml"
+    file.write_text(PIPELINE.format(datacenters=datacenters) + more)
+    return file
+
+
+def click(pipeline: Path, first: int, end: int) -> None:
+    """Log these clicks."""
+    with (pipeline.parent / "logs" / "clicks.jsonl").open("a") as log:
+        log.writelines(
+            json.dumps({"click": f"c{n}", "query": "q", "at": 6}) + "\n" for n in range(first, end)
+        )
+
+
+def must_have(pipeline: Path, clicks: int) -> None:
+    """Each of so many clicks has one row."""
+    ids = joined_rows(pipeline)["_event_id"].to_pylist()
+    assert sorted(ids) == sorted(f"c{n}" for n in range(clicks))
+
+
+def section(name: str) -> list[Block]:
+    """The commands of a section."""
+    return [block for block in blocks("docs/operations.md") if block.section == name]
+
+
+@pytest.mark.spark
+def test_the_page_says_how_to_back_up_and_restore_and_no_event_gets_a_second_row(tmp_path: Path) -> None:
+    """260 clicks are joined and copied, then 140 more are; those are logged again, too."""
+    pipeline = made(tmp_path)
+    click(pipeline, 0, 260)
+    photon("join", pipeline, *JOIN)
+    follow(section("Make a copy"), tmp_path)
+    click(pipeline, 260, 400)
+    photon("join", pipeline, *JOIN)
+    click(pipeline, 300, 310)
+    said = follow(section("Put a copy of the state back"), tmp_path)
+    assert f"photon registry refill {pipeline}" in said
+    assert "400 rows: 140 ids put back" in said
+    must_have(pipeline, 400)
+    follow(section("Put a copy of all back"), tmp_path)
+    must_have(pipeline, 400)
+
+
+def test_two_datacenters_refuse_an_older_registry_and_go_on_once_it_is_filled(tmp_path: Path) -> None:
+    pipeline = made(tmp_path, "{east: {logs: logs}, west: {logs: logs}}")
+    click(pipeline, 0, 20)
+    photon("join", pipeline, *JOIN)
+    time.sleep(2)  # its server ends a second after its last user
+    shutil.copytree(tmp_path / "state" / "registry", tmp_path / "copy")
+    click(pipeline, 20, 40)
+    photon("join", pipeline, *JOIN)
+    time.sleep(2)
+    shutil.rmtree(tmp_path / "state" / "registry")
+    (tmp_path / "copy").rename(tmp_path / "state" / "registry")
+    click(pipeline, 20, 50)
+    refused = photon("join", pipeline, *JOIN, status=3)
+    assert f"photon registry refill {pipeline}" in refused.stderr
+    assert "state/registry" in refused.stderr
+    assert f"photon registry refill {pipeline}" in photon("status", pipeline, "--check", status=1).stdout
+    photon("registry", "refill", pipeline)
+    photon("join", pipeline, *JOIN)
+    must_have(pipeline, 50)
+
+
+def test_a_registry_that_is_deleted_is_made_anew_and_filled(tmp_path: Path) -> None:
+    pipeline = made(tmp_path)
+    click(pipeline, 0, 20)
+    photon("join", pipeline, *JOIN)
+    time.sleep(2)
+    shutil.rmtree(tmp_path / "state" / "registry")
+    click(pipeline, 10, 30)
+    refused = photon("join", pipeline, *JOIN, status=3)
+    assert f"photon registry init {pipeline}, then photon registry refill {pipeline}" in refused.stderr
+    photon("registry", "init", pipeline)
+    assert f"photon registry refill {pipeline}" in photon("join", pipeline, *JOIN, status=3).stderr
+    photon("registry", "refill", pipeline)
+    photon("join", pipeline, *JOIN)
+    must_have(pipeline, 30)
+
+
+@pytest.fixture
+def endpoint(tmp_path: Path) -> Iterator[Endpoint]:
+    """A server of a registry, with a port of its own."""
+    server = Endpoint(tmp_path / "endpoint", free_port())
+    server.start()
+    yield server
+    server.stop()
+
+
+def test_a_registry_that_is_put_back_while_a_datacenter_runs_ends_it(
+    tmp_path: Path, endpoint: Endpoint
+) -> None:
+    more = f"registry: {{endpoints: [{{url: '{endpoint.url}', transactions: true}}]}}\n"
+    pipeline = made(tmp_path, more=more)
+    click(pipeline, 0, 20)
+    photon("registry", "init", pipeline)
+    with running("join", pipeline, "--engine", "local") as process:
+        wait_for_rows(pipeline, "east", 20)
+        endpoint.stop()
+        shutil.copytree(endpoint.folder, tmp_path / "copy")
+        endpoint.start()
+        click(pipeline, 20, 40)
+        wait_for_rows(pipeline, "east", 40)
+        endpoint.stop()
+        shutil.rmtree(endpoint.folder)
+        (tmp_path / "copy").rename(endpoint.folder)
+        endpoint.start()
+        click(pipeline, 30, 50)
+        _, said = process.communicate(timeout=PATIENCE_SECONDS)
+    assert process.returncode == 3
+    assert f"photon registry refill {pipeline}" in said
+    assert endpoint.url in said
+    photon("registry", "refill", pipeline)
+    photon("join", pipeline, *JOIN)
+    must_have(pipeline, 50)
