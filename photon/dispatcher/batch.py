@@ -94,7 +94,8 @@ class BatchExecution:
         self.epoch = self.state.epoch or ""
         self._joined = self.tables["joined_events"]
         self._committing = Committing(self.tables, self.datacenter, self.epoch)
-        self._releasing = Releasing(self._joined, self.registry, self.pipeline.foreign, self._new_retry)
+        self.retry = BackoffRetry(self.callbacks, self.clock, self.rng)  # one, so that a wait is told once
+        self._releasing = Releasing(self._joined, self.registry, self.pipeline.foreign, self.retry)
         self._homes = HomeWatch.begin(self.pipeline.home, self.pipeline.datacenters, self.clock.now_us())
         self.limits = self.pipeline.limits  # of the next batch, as the dispatcher has it planned
         self.ahead = IndexAhead(self.pipeline, self.address, self.index, self.runner)
@@ -113,9 +114,6 @@ class BatchExecution:
         """
         return self._committing.is_fenced() and self.holders.is_alone(self.epoch)
 
-    def _new_retry(self) -> BackoffRetry:
-        return BackoffRetry(self.callbacks, self.clock, self.rng)
-
     def run(self, plan: Plan, reader: LogReader, found_open: bool = False) -> bool:
         """Run a plan until it is completed; False if it is left open because a stop was requested.
 
@@ -130,7 +128,7 @@ class BatchExecution:
             died = plan.key.plan_id != self._last_plan_id
             life = lifecycle.found_open(self.state.attempts(), is_piece, died)
         self._last_plan_id = plan.key.plan_id
-        began_us, retry, reason = self.clock.now_us(), self._new_retry(), ""
+        began_us, retry, reason = self.clock.now_us(), self.retry, ""
         while life.state not in FINAL:
             if life.state is State.WAITING:
                 event = Event.WAITED if retry.wait(reason) else Event.STOPPED

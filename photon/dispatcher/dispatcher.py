@@ -19,7 +19,7 @@ from photon.dispatcher.planning import (
     paced,
     primary_budget_bytes,
 )
-from photon.dispatcher.retrying import BackoffRetry, StoppedWaiting
+from photon.dispatcher.retrying import StoppedWaiting
 from photon.dispatcher.taking_orders import OrderTaking
 from photon.dispatcher.waiting import due_retries
 from photon.faults import fault_point
@@ -82,7 +82,7 @@ class Dispatcher:
         `until_idle` ends when for `idle_seconds` there was nothing to do.
         """
         callbacks = self.execution.callbacks
-        retry = BackoffRetry(callbacks, self.clock, self.execution.rng)
+        retry, room_is_doubted = self.execution.retry, False
         begun = index_is_lost = False
         while not callbacks.should_stop():
             try:
@@ -96,7 +96,12 @@ class Dispatcher:
                     begun = self._finish_earlier_work(mode)
                 elif self._step(mode, idle_seconds):
                     break
-                retry.over()
+                elif retry.is_waiting:
+                    # To read the state again, or to find nothing to do, is not what failed.
+                    if room_is_doubted:
+                        self.state.try_to_write()
+                        room_is_doubted = False
+                    retry.over()
             except IndexLost as error:
                 begun, index_is_lost = False, True
                 log.warning("%s", error)
@@ -112,7 +117,7 @@ class Dispatcher:
                 if not retry.wait(f"logs: {error}"):
                     return
             except (StateUnavailable, sqlite3.OperationalError, OSError) as error:  # OSError: its work folder
-                begun = False
+                begun, room_is_doubted = False, True
                 if not retry.wait(f"state in {self.state.folder}: {why_not(error, self.state.folder)}"):
                     return
         self.ahead.discard()

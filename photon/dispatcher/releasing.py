@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from photon.dispatcher.retrying import BackoffRetry
@@ -26,7 +26,7 @@ class Releasing:
     joined: OutputTable
     registry: IdRegistry
     foreign: ForeignLog
-    retry: Callable[[], BackoffRetry]
+    retry: BackoffRetry
 
     @property
     def _lake(self) -> Location:
@@ -40,12 +40,13 @@ class Releasing:
         tokens = {claim: Token.parse(claim.token) for claim in claims}
         row_status = self.joined.row_status_of(set(tokens.values()))
         left = [claim for claim, token in tokens.items() if row_status[token] == "no row"]
-        released, retry = len(left), self.retry()
+        released = len(left)
         while left:
             outcomes = self.registry.release(left)
             unknown = [(c, o) for c, o in zip(left, outcomes, strict=True) if isinstance(o, Unknown)]
             left = [claim for claim, _ in unknown]
-            if left and not retry.wait(f"registry: {len(left)} ids not released yet: {unknown[0][1].reason}"):
+            reason = unknown[0][1].reason if unknown else ""
+            if left and not self.retry.wait(f"registry: {len(left)} ids not released yet: {reason}"):
                 raise RegistryUnavailable("stopped before all ids of the batch were released")
         return released
 

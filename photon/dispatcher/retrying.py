@@ -40,10 +40,14 @@ class Callbacks:
     on_batch: Callable[[BatchReport], None] = lambda report: None
     on_wait: Callable[[str], None] = lambda reason: None  # something is unavailable; called once
     on_resume: Callable[[str, float], None] = lambda reason, seconds: None  # it is there again; after so long
+    on_cause: Callable[[str], None] = lambda reason: None  # the wait goes on, for another reason than before
 
 
 class BackoffRetry:
-    """Waits with backoff for what is unavailable; says once that it does, and once that it is over."""
+    """Waits with backoff for what is unavailable; says once that it does, and once that it is over.
+
+    A wait is over when what failed succeeds, not when something else does: who waits says `over` then.
+    """
 
     FIRST_SECONDS = 0.25
     MOST_SECONDS = 10.0
@@ -59,11 +63,19 @@ class BackoffRetry:
         self._wait_seconds = self.FIRST_SECONDS
         self._reason, self._since_us = "", 0  # what was said, and when
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a wait was said, and not that it is over."""
+        return bool(self._reason)
+
     def wait(self, reason: str) -> bool:
         """Wait before the next try; False if a stop is requested."""
         if not self._reason:
             self._reason, self._since_us = reason, self._clock.now_us()
             self._callbacks.on_wait(reason)
+        elif reason != self._reason:
+            self._reason = reason
+            self._callbacks.on_cause(reason)
         left = self._wait_seconds * self._rng.uniform(0.75, 1.25)
         self._wait_seconds = min(self._wait_seconds * 2, self.MOST_SECONDS)
         while left > 0:

@@ -21,7 +21,7 @@ from photon.dispatcher.dispatcher import Dispatcher, Mode
 from photon.dispatcher.log_reader import note_files
 from photon.dispatcher.other_settings import refuse_other_ids
 from photon.dispatcher.primary_index import PrimaryIndex
-from photon.dispatcher.retrying import BackoffRetry, BatchReport, Callbacks
+from photon.dispatcher.retrying import BackoffRetry, Callbacks
 from photon.dispatcher.startup import check_datacenters, refuse_place_of_another, start
 from photon.dispatcher.waiting_upkeep import WaitingUpkeep
 from photon.errors import FormatTooNew
@@ -240,16 +240,15 @@ def _telling_waits(callbacks: Callbacks, lock: DatacenterLock, clock: Clock) -> 
         lock.tell_wait(reason, clock.now_us())
         callbacks.on_wait(reason)
 
+    def on_cause(reason: str) -> None:
+        lock.tell_wait(reason, lock.lease.waits_since_us)
+        callbacks.on_cause(reason)
+
     def on_resume(reason: str, seconds: float) -> None:
         lock.tell_wait("", clock.now_us())
         callbacks.on_resume(reason, seconds)
 
-    def on_batch(report: BatchReport) -> None:
-        if lock.lease.waits_for:  # another failure has ended the wait
-            lock.tell_wait("", clock.now_us())
-        callbacks.on_batch(report)
-
-    return replace(callbacks, on_wait=on_wait, on_resume=on_resume, on_batch=on_batch)
+    return replace(callbacks, on_wait=on_wait, on_cause=on_cause, on_resume=on_resume)
 
 
 def _refuse_before_anything_is_made(pipeline: Pipeline, datacenter: str, for_tests: ForTests) -> None:

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
+from typing import BinaryIO
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from photon.join.failing import AdapterCalls, calls_to_json
 from photon.logs.files import TrackedFile
 from photon.pipeline.location import Location, location_to_json
 from photon.state.database import StateReader, StateUnavailable
-from photon.state.disk_room import why_not
+from photon.state.disk_room import LEAST_BYTES, why_not
 from photon.state.lifecycle import Attempts, attempts_to_json
 from photon.state.plan import (
     Plan,
@@ -40,6 +41,7 @@ from photon.state.schema import MIGRATIONS, SCHEMA, STATE_FORMAT
 from photon.state.waiting_list import WaitingList
 from photon.state.waiting_migration import move_waiting_rows
 from photon.state.window import Window, window_to_json
+from photon.storage.sync import write_synced
 from photon.tokens import Occurrence
 from photon.waiting.merging import Merged
 from photon.waiting.retries import Retries
@@ -47,6 +49,12 @@ from photon.waiting.segments import SegmentInfo as WaitingSegment
 from photon.waiting.states import State as WaitingState
 
 log = logging.getLogger(__name__)
+
+TRIAL_FILE = "trial"  # shows whether the disk takes writes again
+
+
+def _fill(sink: BinaryIO) -> None:
+    sink.write(bytes(LEAST_BYTES))
 
 
 @dataclass(frozen=True)
@@ -113,6 +121,17 @@ class DispatcherState(StateReader):
                     move_waiting_rows(db, self.folder)
                     self.waiting.forget()
                 put(db, "meta", [("format", str(older + 1))])
+
+    def try_to_write(self) -> None:
+        """Write as much as a batch may, and take it away again. OSError, StateUnavailable."""
+        trial = self.folder / TRIAL_FILE
+        trial.unlink(missing_ok=True)
+        try:
+            write_synced(trial, _fill)
+        finally:
+            trial.unlink(missing_ok=True)
+        with self._transaction() as db:
+            put(db, "meta", [("completed", str(self.completed))])
 
     # -- identity
 

@@ -13,7 +13,7 @@ from deltalake.exceptions import DeltaError
 
 from photon.errors import UserError
 from photon.pipeline.location import Location
-from photon.storage.native_errors import is_refusal, reason_of
+from photon.storage.native_errors import disk_remedy, is_refusal, reason_of
 from photon.storage.store import store_of
 from photon.storage.store_errors import StoreUnavailable
 from photon.storage.table_features import (
@@ -64,7 +64,9 @@ def lake_errors(doing: str, remedy: str = "") -> Iterator[None]:
         yield
     except (OSError, DeltaError) as error:
         said = f"cannot {doing}: {reason_of(error)}"
-        if remedy:
+        if found := disk_remedy(error):
+            said += f"; {found}"
+        elif remedy:
             said += f"; {'it is tried again' if isinstance(error, StoreUnavailable) else remedy}"
         if is_refusal(error):  # whose own words have the key's id and what was signed
             raise LakeForbidden(said) from None

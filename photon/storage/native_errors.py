@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 
 _S3_SAYS = re.compile(r"<Code>(?P<code>[^<]*)</Code>(?:\s*<Message>(?P<message>[^<]*)</Message>)?")
@@ -9,7 +10,19 @@ _S3_SAYS = re.compile(r"<Code>(?P<code>[^<]*)</Code>(?:\s*<Message>(?P<message>[
 _SYSTEM_SAYS = re.compile(r'\b(?:message|error): "([^"]*)"|(?<=kind: )Timeout')
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _REQUEST = re.compile(r"Error performing \w+ (?P<endpoint>https?://[^/\s]+)")
+_CAUSE = "\u21b3"  # obstore's, before each cause of the line above it
+# Rust's way to say what the operating system answered; obstore puts it into its last cause.
+_OS_ERROR = re.compile(r"\(os error (\d+)\)")
 REASON_CHARACTERS = 1_000
+# What to do about a disk, by what the operating system answered.
+DISK_REMEDIES = {
+    errno.ENOSPC: "make room on its disk",
+    errno.EDQUOT: "make room within the quota",
+    errno.EROFS: "mount it so that it can be written",
+    errno.EACCES: "let this user read and write there",
+    errno.EPERM: "let this user read and write there",
+    errno.EIO: "look at its disk, and at what the system's log says of it",
+}
 OTHERS_AS_FOR_BOTO3 = "the store refuses these credentials: set others as for boto3"
 # What to do, by what S3 says.
 REMEDIES = {
@@ -46,14 +59,23 @@ def reason_of(error: BaseException, remedy: str = "") -> str:
     first = lines[0][:REASON_CHARACTERS] if lines else type(error).__name__
     request = _REQUEST.search(said)
     if request is None:
-        return first
+        causes = [line.removeprefix(_CAUSE).strip() for line in lines if line.startswith(_CAUSE)]
+        # obstore's own first line is the same whatever happened to a local file.
+        return ": ".join(causes)[:REASON_CHARACTERS] if causes else first
     if (answer := _S3_SAYS.search(said)) is not None:
         why = ": ".join(part.rstrip(".") for part in (answer["code"], answer["message"]) if part)
         remedy = REMEDIES.get(answer["code"], remedy)
     else:
-        causes = [line.removeprefix("\u21b3").strip() for line in lines if line.startswith("\u21b3")]
+        causes = [line.removeprefix(_CAUSE).strip() for line in lines if line.startswith(_CAUSE)]
         why = causes[-1] if causes else _system_says(said) or first.rpartition(" - ")[2].rstrip(": ")
     return f"{why}, at {request['endpoint']}" + (f"; {remedy}" if remedy else "")
+
+
+def disk_remedy(error: BaseException) -> str:
+    """What to do about an error of a local disk; empty where that is not known."""
+    said = _OS_ERROR.search(str(error))
+    number = int(said[1]) if said is not None else getattr(error, "errno", None)
+    return DISK_REMEDIES.get(number, "") if number is not None else ""
 
 
 def _system_says(said: str) -> str:

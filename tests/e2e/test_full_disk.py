@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -15,7 +17,7 @@ from photon.registry.dynamodb.local_server import local_server
 from photon.registry.open import close_registries
 from photon.registry.operations.init import init_registry
 from photon.testing.traffic import Traffic
-from tests.e2e.photon_process import PATIENCE_SECONDS, joined_rows, photon_json, running, stop
+from tests.e2e.photon_process import PATIENCE_SECONDS, joined_rows, line_with, photon, photon_json, running
 
 
 class SmallDisk:
@@ -46,6 +48,11 @@ def disks() -> Iterator[list[SmallDisk]]:
     yield mounted
     for disk in mounted:
         disk.unmount()
+
+
+WAIT_SECONDS = 4.0
+# What the system says, and what to do; SQLite does not pass on the system's words.
+CAUSES = {"lake": "No space left on device.*make room", "state": r"no room|No space left on device"}
 
 
 def make_registry(pipeline: Path) -> None:
@@ -83,9 +90,16 @@ def test_a_full_disk_is_named_and_the_join_resumes_when_there_is_room(
             said = process.stderr.readline()
         assert "waits:" in said, said
         assert process.poll() is None
+        time.sleep(WAIT_SECONDS)
+        status = photon("status", pipeline, "--check", status=1).stdout
+        assert "east WAITS for 0 s" not in status
+        assert re.search(CAUSES[what], status), status
         disks[0].grow("64m")
-        time.sleep(1.0)
-        assert stop(process) == 0
+        lines = [line_with("goes on after", process)]
+        process.send_signal(signal.SIGTERM)
+        lines += process.communicate(timeout=PATIENCE_SECONDS)[1].splitlines()
+        assert process.returncode == 0
+    assert len([line for line in lines if "waits:" in line or "goes on" in line]) == 1, lines
     counts = photon_json("join", pipeline, "--complete", "--engine", "local")
     assert traffic.expected_outcomes().disagreements(counts) == []
     assert joined_rows(pipeline).num_rows == traffic.expected_outcomes().joined_total
