@@ -29,6 +29,7 @@ _MOST = 0.5  # the share of values from which on all are taken for what these lo
 _UNIT_OF_DIGITS: dict[int, TimeUnit] = {
     9: "s", 10: "s", 12: "ms", 13: "ms", 15: "us", 16: "us", 18: "ns", 19: "ns",
 }  # fmt: skip
+_DATE = r"^\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}$"
 _INTEGER = r"^-?\d+$"
 _NUMBER = r"^[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$"
 _BOOLEAN = r"^(?i:true|false)$"
@@ -83,6 +84,11 @@ class Column:
         return self.filled >= LEAST_FILLED and len(self.different) == self.count
 
     @property
+    def is_date(self) -> bool:
+        """Whether its values are days without a time of day."""
+        return self.unit is not None and _share(self.different, _DATE) == 1
+
+    @property
     def unit(self) -> TimeUnit | None:
         """The unit in which its values are times."""
         if self.time_formats:
@@ -98,7 +104,7 @@ def column_of(name: str, values: pa.Array, json_types: frozenset[str] = frozense
     some = values.drop_null()
     different = pc.unique(some)
     looked_at = some.take(pa.array(_spread(len(some))))
-    kind = _kind(some, json_types)
+    kind = _kind(different, json_types)
     form = _form(different, kind)
     is_count = _is_count(some[:MOST_LOOKED_AT].to_pylist())
     units = _units(looked_at, kind)
@@ -114,18 +120,18 @@ def _spread(count: int) -> list[int]:
     return [row * count // most for row in range(most)]
 
 
-def _kind(some: pa.Array, json_types: frozenset[str]) -> Kind:
-    if not len(some):
+def _kind(different: pa.Array, json_types: frozenset[str]) -> Kind:
+    if not len(different):
         return "empty"
-    if "structure" in json_types or _share(some, _STRUCTURE) >= _MOST:
+    if "structure" in json_types or _share(different, _STRUCTURE) >= _MOST:
         return "structure"
-    if json_types == {"boolean"} or _share(some, _BOOLEAN) == 1:
+    if json_types == {"boolean"} or _share(different, _BOOLEAN) == 1:
         return "boolean"
     if "decimal" in json_types and not json_types & {"text", "boolean"}:
         return "decimal"
-    if _share(some, _INTEGER) == 1:
+    if _share(different, _INTEGER) == 1:
         return "integer"
-    return "decimal" if _share(some, _NUMBER) == 1 else "text"
+    return "decimal" if _share(different, _NUMBER) == 1 else "text"
 
 
 def _form(different: pa.Array, kind: Kind) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from decimal import Decimal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,7 +16,7 @@ from photon.profile.sample import JsonType, Sample
 _INTEGER = r"^(0|-?[1-9]\d{0,18})$"
 _DECIMAL = r"^-?(0|[1-9]\d*)(\.\d+)?([eE][-+]?\d{1,3})?$"
 _BOOLEAN = r"^(true|false|True|False|TRUE|FALSE)$"
-_EXACT_DIGITS = 15  # a float64 holds them all
+_EXACT_DIGITS = 15  # a float64 holds any of so many; of more only some, such as those that a program printed
 _NUMBERS: frozenset[JsonType] = frozenset({"integer", "decimal"})
 
 
@@ -58,6 +59,7 @@ def _fits(texts: pa.Array, kind: pa.DataType) -> bool:
 
 
 def _is_exact(texts: pa.Array) -> bool:
+    """Whether a float64 holds the numbers as they are written."""
     mantissas = pc.replace_substring_regex(texts, r"[eE].*$|[-.]", "")
-    digits = pc.utf8_length(pc.utf8_ltrim(mantissas, "0"))
-    return bool(pc.max(digits).as_py() <= _EXACT_DIGITS)
+    is_long = pc.greater(pc.utf8_length(pc.utf8_ltrim(mantissas, "0")), _EXACT_DIGITS)
+    return all(Decimal(repr(float(text))) == Decimal(text) for text in texts.filter(is_long).to_pylist())

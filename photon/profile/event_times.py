@@ -69,6 +69,10 @@ def _as_written(side: Side, column: Column, said: TimeSaid) -> EventTime | Quest
     found = said.unit or column.unit
     if found is not None:
         why = "the unit is as you said" if said.unit else f"its values are times in {found}"
+        if column.is_date:
+            return EventTime(
+                name, found, None, Finding(what, (name,), "likely", "days without a time of day")
+            )
         return EventTime(name, found, None, Finding(what, (name,), "sure", why))
     if column.kind not in ("integer", "decimal"):  # a unit makes no time of other text
         why = (
@@ -94,5 +98,6 @@ def _score(column: Column) -> float:
         + 0.3 * is_time_name(name)
         + 0.3 * is_time_of_event(name)
         - 0.5 * is_time_of_others(name)
+        - 0.5 * column.is_date
         - 0.5 * (id_name(name, frozenset()) is not None)
     )

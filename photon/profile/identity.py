@@ -23,6 +23,7 @@ RECORDS_TO_BE_SURE = 100
 MOST_COLUMNS_OF_AN_ID = 3
 LEAST_STEPS = 10  # of a count within each host or session that does not begin in the sample
 LEAST_IN_ORDER = 0.9  # of the steps of such a count are 1, and of such counts begin with one number
+FEW = 0.1  # of the records: integers that occur so often may be those of partitions or processes
 _COMBINED = 12  # columns at most of which combinations are tried: the likeliest ones
 _SHOWN = 4
 
@@ -94,7 +95,10 @@ def _groupings(
     whole = [c for c in columns.values() if c.kind in ("text", "integer") and not c.values.null_count]
     named = [c.name for c in whole if id_name(c.name, log) and c.name not in key]
     texts = [c.name for c in whole if c.kind == "text" and not _is_a_time(c) and c.name not in (*named, *key)]
-    likely = [name for name in (*named, *texts) if len(columns[name].different) > 1][:_COMBINED]
+    few = [
+        c.name for c in whole if c.kind == "integer" and c.distinct <= FEW and c.name not in (*named, *key)
+    ]
+    likely = [name for name in (*named, *texts, *few) if len(columns[name].different) > 1][:_COMBINED]
     for size in range(1, MOST_COLUMNS_OF_AN_ID):
         yield from itertools.combinations(likely, size)
 

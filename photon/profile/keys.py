@@ -64,7 +64,8 @@ def key_and_id(
     if not unique and not any(is_said) and (together := _together(foreign, primary)):
         return together
     if not unique:
-        return Question(OPTIONS, _nothing(foreign, primary, found), tuple(p.said for p in found[:_SHOWN]))
+        perhaps = found or _perhaps(keys, ids, primary_log)
+        return Question(OPTIONS, _nothing(foreign, primary, found), tuple(p.said for p in perhaps[:_SHOWN]))
     best, *others = unique
     near = [pair for pair in others if best.score - pair.score < NEAR]
     if near:
@@ -97,6 +98,14 @@ def _pair(key: Column, one: Column, is_said: tuple[bool, bool], log: frozenset[s
     score = met + _NAME_COUNTS * alike + 0.1 * key.distinct
     is_unique = one.filled >= LEAST_FILLED and one.distinct >= LEAST_UNIQUE
     return Pair(key.name, one.name, score, met, is_unique)
+
+
+def _perhaps(keys: Sequence[Column], ids: Sequence[Column], log: frozenset[str]) -> list[Pair]:
+    """Pairs whose values meet, perhaps by chance: for somebody to choose from."""
+    pairs = (_pair(key, one, (True, True), log) for key in keys for one in ids if one.unit != "iso8601")
+    return sorted(
+        (p for p in pairs if p and p.is_unique and p.met > LEAST_MET_TOGETHER), key=lambda p: -p.score
+    )
 
 
 def _meet_by_chance(key: Column, one: Column, alike: float, met: float) -> bool:
@@ -162,5 +171,5 @@ def _nothing(foreign: Mapping[str, Column], primary: Mapping[str, Column], found
         "no column of the foreign log holds values of an id of the primary log. "
         f"Primary: {described(dict(primary))}. Foreign: {described(dict(foreign))}. "
         "Expected a key, such as the query's id in each click. "
-        "Are these the logs of the same days, in this order (primary, then foreign)? Else"
+        "Are these the logs of the same days, in this order (primary, then foreign)? If they are"
     )

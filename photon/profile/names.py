@@ -7,15 +7,28 @@ from functools import lru_cache
 from typing import Literal
 
 IdName = Literal["own", "other", "shared"]
+NUMBERED = "column_"
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
-_ID_WORDS = {"id", "ids", "uid", "uuid", "guid", "ulid", "key", "ref", "identifier"}
-_BARE = {"id", "uuid", "guid", "ulid", "identifier"}  # names that any log gives to its own records
+_ID_WORDS = {
+    "id", "ids", "uid", "uuid", "guid", "ulid", "key", "ref", "identifier", "number", "num", "no", "nr",
+}  # fmt: skip
+_BARE = {
+    "id",
+    "uuid",
+    "guid",
+    "ulid",
+    "identifier",
+    "number",
+    "no",
+    "nr",
+}  # names that any log gives to its own records
 _RECORD_WORDS = {"event", "record", "row", "log", "message", "msg", "entry"}
 # Who or what takes part in many events. In a sample its ids may all differ by chance.
 _SHARED_WORDS = {
     "session", "user", "visitor", "customer", "account", "client", "device", "tenant", "trace", "cookie",
     "host", "server", "ip", "correlation", "parent", "group", "thread", "process", "browser", "member",
+    "phone", "mobile", "mail", "email", "card", "version", "sequence", "line", "port", "page", "position",
 }  # fmt: skip
 _SHARED_NAMES = {"pid", "tid", "sid", "gid", "ppid", "vid"}
 # A hash of a content is the same for two events with that content.
@@ -26,6 +39,11 @@ _OTHERS_TIMES = re.compile(
     r"arriv|ingest|receiv|updat|process|written|load|logged|stored|insert", re.IGNORECASE
 )
 _CONCATENATED = re.compile(r"(.{3,})(uuid|guid|id)")
+
+
+def numbered(count: int) -> tuple[str, ...]:
+    """Names for the columns of files that name none."""
+    return tuple(f"{NUMBERED}{number}" for number in range(1, count + 1))
 
 
 @lru_cache(4096)
@@ -94,6 +112,8 @@ def is_time_of_others(name: str) -> bool:
 
 def alikeness(foreign: str, primary: str, primary_log: frozenset[str]) -> float:
     """How well a foreign column's name fits a primary id's, from 0 to 1."""
+    if foreign.startswith(NUMBERED) or primary.startswith(NUMBERED):
+        return 0.0  # nobody gave these names
     theirs, ours = words_of(foreign), words_of(primary)
     is_bare = len(ours) == 1 and ours[0] in _BARE
     if theirs == ours or foreign == primary:

@@ -17,6 +17,7 @@ from photon.logs.dialect import BYTE_ORDER_MARK, ZEEK_FIELDS
 from photon.logs.json_lines import decode_record
 from photon.logs.odd_files import LOOKED_AT_BYTES, Odd, no_json_lines, no_text
 from photon.pipeline.values import Encoding, Format
+from photon.profile.names import numbered
 
 OTHER_TEXT = "docs/formats-and-adapters.md#text-of-another-kind says how to make one of these of it"
 _LINES_FOR_FORMAT = 20
@@ -218,10 +219,11 @@ def _names(comments: Sequence[str], rows: Sequence[Sequence[str]], delimiter: st
     """The names of all columns where no header line has them: those of a comment, else numbers."""
     if not rows or _has_header(rows):
         return ()
-    in_comment = [name.strip() for name in comments[-1].lstrip("# ").split(delimiter)] if comments else []
-    if len(in_comment) == len(rows[0]) and _could_be_names(in_comment):
-        return tuple(in_comment)
-    return tuple(f"column_{number}" for number in range(1, len(rows[0]) + 1))
+    last = re.sub(r"^[# ]*(Fields:)?\s*", "", comments[-1]) if comments else ""
+    for names in ([name.strip() for name in last.split(delimiter)], last.split()):
+        if len(names) == len(rows[0]) and _could_be_names(names):
+            return tuple(names)
+    return numbered(len(rows[0]))
 
 
 def _could_be_names(row: Sequence[str]) -> bool:

@@ -245,9 +245,9 @@ def test_connections_and_requests_of_zeek_with_its_comment_lines(tmp_path: Path)
         with f as (select * from read_csv('{tmp_path}/logs/http.log', {reader}, names = {list(HTTP)})),
              p as (select * from read_csv('{tmp_path}/logs/conn.log', {reader}, names = {list(CONN)}))
         select length(f.uid) || ':' || f.uid || length(trans_depth) || ':' || trans_depth as _event_id,
-               f.ts, f.uid, f."id.orig_h", f."id.orig_p"::bigint as "id.orig_p",
+               f.ts::double as ts, f.uid, f."id.orig_h", f."id.orig_p"::bigint as "id.orig_p",
                trans_depth::bigint as trans_depth, method, uri, user_agent,
-               status_code::bigint as status_code, tags, p.ts as primary_ts, p.uid as primary_uid,
+               status_code::bigint as status_code, tags, p.ts::double as primary_ts, p.uid as primary_uid,
                p."id.orig_h" as "primary_id.orig_h", p."id.orig_p"::bigint as "primary_id.orig_p",
                p."id.resp_h" as "primary_id.resp_h", p."id.resp_p"::bigint as "primary_id.resp_p",
                p.proto as primary_proto, p.service as primary_service, p.duration as primary_duration,

@@ -123,6 +123,7 @@ IDS: dict[str, tuple[str, Callable[[int], Any]]] = {
     "message ids": ("message_id", lambda i: f"{hashed(i)[:12]}.{i}@mail.example.org"),
     "short texts that are called so": ("click_id", lambda i: f"c{i}"),
     "camel case": ("clickId", lambda i: f"c{i}"),
+    "numbers of a form": ("Antwort-Nr", lambda i: f"B{i:05}"),
     "Photon's own ids": ("event_id", lambda i: f"10.0.0.{i % 3}:4711:{BEGIN_S * 10**6 + i}"),
 }
 
@@ -204,6 +205,13 @@ def test_events_that_each_session_counts_have_an_id_of_session_and_number(tmp_pa
     found = told(tmp_path, queries(), rows)
     assert isinstance(found, Guess), found
     assert found.foreign_id == ("session_id", "n")
+
+
+def test_messages_that_each_partition_counts_have_an_id_of_partition_and_offset(tmp_path: Path) -> None:
+    rows = foreign(topic=lambda _: "acks", partition=lambda i: i % 4, offset=lambda i: 501 + i // 4)
+    found = told(tmp_path, queries(), rows)
+    assert isinstance(found, Guess), found
+    assert found.foreign_id == ("partition", "offset")
 
 
 def test_a_column_that_is_always_the_same_makes_no_id_with_a_counter(tmp_path: Path) -> None:
@@ -307,6 +315,26 @@ def test_small_integers_are_a_key_only_by_their_names(tmp_path: Path) -> None:
         for row in clicked
     ]
     assert asked(told(tmp_path, searched, unnamed))[0].options == ("--foreign-key", "--primary-id")
+
+
+def test_a_number_that_the_other_log_names_by_its_own_name_is_the_key(tmp_path: Path) -> None:
+    pulls = [{"id": 1_900_000_000 + i, "number": 300 + i, "created_at": BEGIN_S + i} for i in range(60)]
+    reviews = [
+        {"id": 2_500_000_000 + i, "pull_number": 300 + i % 60, "submitted_at": BEGIN_S + i} for i in range(90)
+    ]
+    found = told(tmp_path, pulls, reviews, ("pulls", "reviews"))
+    assert isinstance(found, Guess), found
+    assert (found.primary_id, found.foreign_key, found.foreign_id) == (("number",), ("pull_number",), ("id",))
+
+
+def test_columns_without_names_are_no_key_because_they_lie_in_the_same_place(tmp_path: Path) -> None:
+    for name, first, second in (("a", 10**9, BEGIN_S), ("b", 2 * 10**9, 10**9)):
+        rows = [f"{first + i * 17}\t{second + i * 17}\n" for i in range(60)]
+        (tmp_path / f"{name}.tsv").write_text("".join(rows))
+    places = where_of(*(str(tmp_path / f"{name}.tsv") for name in "ab"))
+    samples = read_sample("primary", places[0]), read_sample("foreign", places[1])
+    question, *_ = asked(guess(*samples, Answers()))
+    assert question.choices == (("column_2", "column_1"),)
 
 
 def test_the_same_names_in_both_logs_are_told_apart_by_their_values(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -73,9 +74,14 @@ def test_columns_of_json_lines_that_are_numbers_or_booleans_in_all_records_get_t
 
 
 def test_numbers_that_a_type_would_change_stay_text(tmp_path: Path) -> None:
-    numbers = ('"big": 9223372036854775808', '"long": 0.12345678901234567', '"huge": 1e400')
+    numbers = ('"big": 9223372036854775808', '"long": 0.1234567890123456789', '"huge": 1e400')
     text = ("{" + ", ".join((*numbers, '"id": 1896543210987654321')) + "}\n").encode()
     assert dict(column_types(sampled(write_plain(tmp_path, text)))) == {"id": "int64"}
+
+
+def test_numbers_as_programs_print_them_get_their_type_however_long_they_are(tmp_path: Path) -> None:
+    rows = [{"share": random.Random(n).random(), "ts": 1_767_607_200.123457 + n} for n in range(50)]
+    assert types(tmp_path, rows) == {"share": "float64", "ts": "float64"}
 
 
 def test_columns_of_csv_with_numbers_get_their_type_and_codes_stay_text(tmp_path: Path) -> None:

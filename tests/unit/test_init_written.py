@@ -75,6 +75,13 @@ def test_a_header_that_is_nowhere_is_numbered_and_one_in_a_comment_is_taken() ->
     assert seen(commented) == Written("csv", header=tuple(NAMES), comment="#")
 
 
+def test_the_names_of_a_web_caches_log_are_taken_from_its_comment() -> None:
+    names = ["date", "time", "c-ip", "x-edge-request-id"]
+    rows = [["2026-01-05", f"10:00:{i:02}", "10.0.0.1", f"r{i}=="] for i in range(40)]
+    text = "#Version: 1.0\n#Fields: " + " ".join(names) + "\n" + lines(rows, "\t")
+    assert seen(text) == Written("tsv", header=tuple(names), comment="#")
+
+
 def test_comments_before_a_header_and_those_of_zeek_are_seen() -> None:
     assert seen("# made by hand\n" + lines([NAMES, *ROWS])) == Written("csv", comment="#")
     zeek = (
