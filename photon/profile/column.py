@@ -8,6 +8,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -23,6 +24,7 @@ LEAST_TIMES = 0.9  # of the values of a time column
 SMALL_INTEGER = 10**6
 LARGE_DIGITS = 16  # an integer of as many can only be made to differ from all others, or be a time
 LEAST_FILLED = 0.9  # of the values of an id: a line without one becomes a dead letter
+_RISING = 0.9  # of the steps of a count
 _MOST = 0.5  # the share of values from which on all are taken for what these look like
 
 # Numbers of these many digits before the point are times between 1973 and 2286 in that unit.
@@ -111,7 +113,7 @@ def column_of(name: str, values: pa.Array, json_types: frozenset[str] = frozense
     formats = () if units.total() else formats_of(looked_at.to_pylist())
     return Column(
         name, kind, values, len(some), different, is_count, units, len(looked_at), formats,
-        form, None if form else _why_no_id(different, kind),
+        form, None if form else _why_no_id(some, different, kind),
     )  # fmt: skip
 
 
@@ -142,7 +144,9 @@ def _form(different: pa.Array, kind: Kind) -> str | None:
     return next((form for form, pattern in _MADE_TO_DIFFER.items() if _share(different, pattern) == 1), None)
 
 
-def _why_no_id(different: pa.Array, kind: Kind) -> str | None:
+def _why_no_id(some: pa.Array, different: pa.Array, kind: Kind) -> str | None:
+    if kind == "integer" and _begins_anew(some):
+        return "a count that begins anew"
     if kind == "integer":
         # Text of up to 18 digits is within 64 bits; longer ones are not small.
         small = pc.match_substring_regex(different, rf"^-?0*\d{{1,{len(str(SMALL_INTEGER)) - 1}}}$")
@@ -154,6 +158,17 @@ def _why_no_id(different: pa.Array, kind: Kind) -> str | None:
     if _share(different, r"\s") > 0:
         return "texts with blanks"
     return next((form for form, pattern in _NO_IDS.items() if _share(different, pattern) >= _MOST), None)
+
+
+def _begins_anew(texts: pa.Array) -> bool:
+    """Whether integers rise one after the other, and after a large one come small ones again."""
+    try:
+        numbers = texts.cast(pa.int64()).to_numpy()
+    except pa.ArrowInvalid:  # beyond 64 bits
+        return False
+    steps = np.diff(numbers)
+    falls = (numbers[:-1] >= SMALL_INTEGER) & (numbers[1:] < SMALL_INTEGER)
+    return bool(len(steps) and (steps > 0).mean() >= _RISING and falls.any())
 
 
 def _share(texts: pa.Array, pattern: str) -> float:

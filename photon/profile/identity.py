@@ -48,7 +48,7 @@ def foreign_id(
         return _found(likely[0], records, why)
     if not likely and (combined := _counted_within(columns, key, log)):
         return combined
-    choices = _choices(likely, unique, columns, key)
+    choices = _choices(likely, unique, columns, key, log)
     said = tuple((",".join(names),) for names in choices)
     return Question(("--foreign-id",), f"foreign: {_why(columns, unique, key, records)}", said)
 
@@ -146,20 +146,24 @@ def _groups(columns: Sequence[pa.Array]) -> np.ndarray:
 
 
 def _choices(
-    likely: Sequence[Column], unique: Sequence[Column], columns: Mapping[str, Column], key: Sequence[str]
+    likely: Sequence[Column],
+    unique: Sequence[Column],
+    columns: Mapping[str, Column],
+    key: Sequence[str],
+    log: frozenset[str],
 ) -> tuple[tuple[str, ...], ...]:
-    singles = list[tuple[str, ...]]()
-    singles += [(c.name,) for c in likely] + [(c.name,) for c in unique if c not in likely]
+    """What may be the id: single columns, and else the key with one that tells its records apart."""
+    named = [c for c in columns.values() if c.is_unique and c.kind == "integer" and id_name(c.name, log)]
+    singles = dict.fromkeys(c.name for c in (*likely, *unique, *named) if c.name not in key)
+    found: list[tuple[str, ...]] = [(name,) for name in singles]
     if key and is_unique_together(columns, key):
-        singles.append(tuple(key))
-    if not singles:
-        pairs = ((*key, name) for name in columns if name not in key)
-        singles = [
-            pair
-            for pair in pairs
-            if columns[pair[-1]].kind != "structure" and is_unique_together(columns, pair)
-        ]
-    return tuple(singles[:_SHOWN])
+        found.append(tuple(key))
+    if not found:
+        others = [c for c in columns.values() if c.kind in ("text", "integer") and c.name not in key]
+        others.sort(key=lambda column: (_is_a_time(column), column.why_no_id == "texts with blanks"))
+        pairs = ((*key, column.name) for column in others)
+        found = [pair for pair in pairs if is_unique_together(columns, pair)]
+    return tuple(found[:_SHOWN])
 
 
 def is_unique_together(columns: Mapping[str, Column], names: Sequence[str]) -> bool:
@@ -175,8 +179,8 @@ def _why(columns: Mapping[str, Column], unique: Sequence[Column], key: Sequence[
         return "several columns are unique and look like an id of the foreign event"
     if unique and records < LEAST_RECORDS:
         return (
-            f"{unique[0].name} is unique, but among {records:,} records it may be so by chance; "
-            f"expected {LEAST_RECORDS} or more"
+            f"{unique[0].name} is unique, but in a sample of {records:,} it may be so by chance; "
+            f"expected {LEAST_RECORDS} records or more"
         )
     if unique:
         return f"{unique[0].name} is unique, but its name is not that of an id of a foreign event"
@@ -186,9 +190,17 @@ def _why(columns: Mapping[str, Column], unique: Sequence[Column], key: Sequence[
         once = "has each primary event one foreign event at most?"
         return f"no column but the key is unique and looks like an id{also}; {once}"
     repeated = [
-        f"{c.name} has {c.count - len(c.different):,} values again"
+        _why_not_unique(c)
         for c in columns.values()
         if id_name(c.name, frozenset()) and not c.is_unique and c.name not in key
     ]
     also = f" ({', '.join((refused + repeated)[:_SHOWN])})" if refused or repeated else ""
     return f"no column of the foreign log is unique and looks like an id{also}"
+
+
+def _why_not_unique(column: Column) -> str:
+    if again := column.count - len(column.different):
+        return f"{column.name} has {again:,} values again"
+    return (
+        f"{column.name} is missing in {len(column.values) - column.count:,} of {len(column.values):,} records"
+    )

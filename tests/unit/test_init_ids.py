@@ -152,6 +152,7 @@ NO_IDS: dict[str, Callable[[int], Any]] = {
     "request": lambda i: {"number": i},
     "seq": lambda i: (65_500 + i) % 65_536,
     "counter_id": lambda i: (250 + i) % 256,
+    "packet_id": lambda i: (2**24 - 60 + i) % 2**24,
     "port": lambda i: 30_000 + 7 * i,
     "bytes": lambda i: 5_000_000 + 977 * i,
     "title": lambda i: f"The story number {i}",
@@ -252,13 +253,25 @@ def test_lines_without_an_id_do_not_make_it_doubtful_and_many_of_them_do(tmp_pat
     asked(told(tmp_path, queries(), rows))
 
 
+def test_small_integers_that_are_called_an_id_are_offered_and_not_taken(tmp_path: Path) -> None:
+    (question,) = asked(told(tmp_path, queries(), foreign(id=lambda i: i + 1, total=lambda i: i * 1.5)))
+    assert question.choices == (("id",),)
+    assert "id has small integers" in question.why
+
+
+def test_an_id_that_many_records_lack_is_told(tmp_path: Path) -> None:
+    rows = foreign(click_id=lambda i: f"c{i}" if i % 3 else None)
+    (question,) = asked(told(tmp_path, queries(), rows))
+    assert "click_id is missing in 40 of 120 records" in question.why
+
+
 def test_one_record_and_few_of_them_prove_no_id(tmp_path: Path) -> None:
     (question,) = asked(
         told(tmp_path, queries(), foreign(1, click_id=lambda i: f"c{i}"), ("queries", "clicks"))
     )
     assert ("click_id",) in question.choices
     (question,) = asked(told(tmp_path, queries(), foreign(8, impression_id=lambda i: f"c{i}")))
-    assert "among 8 records it may be so by chance" in question.why
+    assert "in a sample of 8 it may be so by chance" in question.why
     assert isinstance(
         told(tmp_path, queries(), foreign(8, click_id=lambda i: f"c{i}"), ("q", "clicks")), Guess
     )
