@@ -188,6 +188,7 @@ class LogReader:
         if (store or lost_bytes) and self._store is not None:
             self._store.put_files(store, lost_bytes)
             _log_lost(side, seen.vanished)
+            _log_unknown_ends(side, self.files, changed.values())
         self._grown = (self._grown | changed.keys()).difference(new.file.number for new in store)
         self.files.update(changed)
         self._to_hold |= changed.keys()
@@ -307,6 +308,13 @@ def _log_lost(side: Side, vanished: Iterable[TrackedFile]) -> None:
                 "%s log: %s is %s, and %d bytes of it were not read",
                 side, readable(lost.file.path), lost.state, lost.unread_bytes,
             )  # fmt: skip
+
+
+def _log_unknown_ends(side: Side, before: Mapping[int, TrackedFile], changed: Iterable[TrackedFile]) -> None:
+    for now in changed:
+        was_told = now.file.number in before and before[now.file.number].end_unknown
+        if now.end_unknown and not was_told:
+            log.warning("%s log: the last lines of %s may be lost", side, readable(now.file.path))
 
 
 def _restart_if_back(before: TrackedFile | None, now: TrackedFile) -> TrackedFile:

@@ -154,13 +154,15 @@ def _nothing_lost(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipe
     said = [f"{size(lost.bytes)} of log files that went away were not read"] if lost.bytes else []
     said += [f"{lost.records:,} records that waited are nowhere any more"] if lost.records else []
     said += [f"{missing:,} events were joined, and their rows are gone"] if missing else []
+    maybe = len(lost.may_be_lost)
+    said += [f"last lines may be lost of logs that were truncated or went in use: {maybe:,}"] if maybe else []
     return Verdict(
-        "error",
+        "error" if lost.is_certain or missing else "warn",
         f"{datacenter}: {', and '.join(said)}",
         "photon status names them; put the files back, or take their lines from another datacenter's copy; "
         f"then, or if they are gone for good: photon acknowledge {pipeline.file} {datacenter} (under Dagster "
         "the job acknowledgement)",
-        "has lost what was to be read",
+        "has lost what was to be read" if lost.is_certain or missing else "may have lost the ends of logs",
     )
 
 

@@ -142,6 +142,10 @@ class HeldFiles:
             return None
         return replace(tracked, file=replace(tracked.file, path=now.path, inode=now.inode))
 
+    def holds(self, tracked: TrackedFile) -> bool:
+        """Whether the bytes of a file are all known, for it is open."""
+        return tracked.file.number in self._held
+
     def may_have(self, tracked: TrackedFile) -> bool:
         """Whether a file is held, or may have been by a process that ended before it could say so."""
         return tracked.file.number in self._held or tracked.state == "open"

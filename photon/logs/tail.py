@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
-from photon.clock import MICROSECONDS
+from photon.clock import MICROSECONDS, microseconds
 from photon.logs.dialect import dialect_of
-from photon.logs.discovery import FileProblem, FoundFile, Scan, match, strip_gz
+from photon.logs.discovery import FileProblem, FoundFile, GlobbedPaths, Scan, match, strip_gz
 from photon.logs.files import ByteRange, LogFile, Side, TrackedFile
 from photon.logs.folders import log_folder
 from photon.logs.held import HeldFiles
@@ -39,6 +40,7 @@ from photon.logs.source import (
     problem_of,
     read_head,
 )
+from photon.logs.unknown_ends import Ends
 from photon.pipeline.location import Location
 from photon.pipeline.sections import Limits, Log, Tailing
 
@@ -79,7 +81,9 @@ class LogTail:
         self._watch = self._folder.watch(log.files, tailing.listed_folders)
         self._side: Side = side
         self._log = log
+        self._globbed = GlobbedPaths(log.files)
         self._line_limit_bytes = limits.line_bytes
+        self._idle_us = microseconds(tailing.idle_after)
         idle_after = None if self._folder.is_immutable else tailing.idle_after
         self._gzips = WholeGzips(self._folder.open_stored, idle_after)
         self._contents = Contents(self._folder, self._gzips)
@@ -189,8 +193,9 @@ class LogTail:
             self._found_again(look, look.files[number], file)
         rotated = find_rotated(look, self._contents, found, matches)
         rotated |= find_elsewhere(look, self._contents, matches.missing, rotated)
+        ends = Ends.of(look.files.values(), _inodes(found), self._idle_us)
         for number, file in rotated.items():
-            self._found_again(look, look.files[number], file)
+            self._found_again(look, look.files[number], file, ends.was_cut_off(look.files[number]))
         kept = kept_of(look, self._contents, self._held, matches.missing, rotated)
         for number, file in kept.items():
             self._found_again(look, look.files[number], file)
@@ -209,7 +214,7 @@ class LogTail:
             for file in self._folder.at_hand(by_age):
                 if file not in self._copies and file not in look.withheld:
                     self._number(look, file)
-        self._miss(look, found, [number for number in missing if number not in back.values()])
+        self._miss(look, found, ends, [number for number in missing if number not in back.values()])
 
     def _can_be_read(self, look: Look, found: FoundFile) -> bool:
         """Whether it is whole, and not set aside. LogsUnavailable."""
@@ -241,11 +246,15 @@ class LogTail:
         self._others = others if len(look.withheld) == withheld else {}
         return unseen
 
-    def _found_again(self, look: Look, file: TrackedFile, found: FoundFile) -> None:
+    def _found_again(
+        self, look: Look, file: TrackedFile, found: FoundFile, was_cut_off: bool = False
+    ) -> None:
         size_bytes = look.sizes[found.path]
         log_file = replace(file.file, path=found.path, inode=found.inode, compressed=found.compressed)
         grown_us = look.now_us if size_bytes > file.size_bytes else file.grown_us
+        end_unknown = was_cut_off or (file.end_unknown and file.state == "open")
         again = replace(file, file=log_file, size_bytes=size_bytes, grown_us=grown_us, state="open")
+        again = replace(again, end_unknown=end_unknown)
         has_moved = (file.file.path, file.file.inode) != (found.path, found.inode)
         look.put(self._as_seen(look, again, found, has_moved))
         self._remember(look, found, log_file.number)
@@ -304,7 +313,7 @@ class LogTail:
         look.present.add(number)
         self._known[found.path] = found, number
 
-    def _miss(self, look: Look, found: Scan, numbers: Collection[int]) -> None:
+    def _miss(self, look: Look, found: Scan, ends: Ends, numbers: Collection[int]) -> None:
         """Files that were not found vanish at the second look, unless they may be where nobody can read."""
         withheld = _traces(look.withheld)
         seen = _traces(found.files if numbers else ())
@@ -316,7 +325,11 @@ class LogTail:
                 continue
             look.missing.add(number)
             if look.final or number in self._missing:
-                look.put(replace(file, state="replaced" if seen & traces else "gone"))
+                is_held = self._held is not None and self._held.holds(file)
+                in_use = ends.went_in_use(file, is_held, self._globbed.match(file.file.path))
+                is_unknown = not self._folder.is_immutable and (ends.was_cut_off(file) or in_use)
+                state: Literal["replaced", "gone"] = "replaced" if seen & traces else "gone"
+                look.put(replace(file, state=state, end_unknown=is_unknown))
                 look.vanished.append(look.files[number])
 
     def _backlog(self, look: Look) -> dict[int, int]:
@@ -374,6 +387,10 @@ class LogTail:
         is_plain = self._folder.is_immutable and not tracked.file.compressed
         left_bytes = min(budget_bytes, (size_bytes or tracked.size_bytes) - tracked.offset_bytes)
         return is_plain and 0 < tracked.unread_bytes <= left_bytes
+
+
+def _inodes(found: Scan) -> set[int]:
+    return {*(file.inode for file in found.files), *found.others.values()}
 
 
 def _disk_bytes(found: FoundFile) -> int:

@@ -127,6 +127,11 @@ def _records(known: Mapping[str, DatacenterStatus]) -> Iterator[Metric]:
         _of_each(known, lambda one: one.lost.records),
     )
     yield gauge(
+        "may_be_lost_files",
+        "Log files that may have grown before they were truncated or went, and nobody has acknowledged it.",
+        _of_each(known, lambda one: len(one.lost.may_be_lost)),
+    )
+    yield gauge(
         "missing_rows",
         "Events that were joined and whose row is gone.",
         _of_each(known, lambda one: one.counts.get("missing", 0)),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from photon.shift.people import Decision, Decisions
 from photon.shift.stages import Stages, StoredPlans, stages_of, stored_plans
 from photon.state.damage import damage_is_named
 from photon.state.database import StateReader
-from photon.state.losses import Losses, acknowledged, losses_of
+from photon.state.losses import END_UNKNOWN, Losses, acknowledged, losses_of
 from photon.state.view import open_view, view_of
 from photon.storage.table_log import commits_in_log
 
@@ -121,6 +121,7 @@ def status_of(
             for at, event_id in records
         ]
         problems += _lost_files(reader.files.values(), known)
+        problems += _may_be_lost(lost, view.files)
         problems += uncompacted(pipeline, datacenter)
         problems += [
             f"{waiting.get('held', 0):,} records are held: datacenter {name} registered their events and is "
@@ -199,6 +200,14 @@ def _lost_files(files: Iterable[TrackedFile], known: Losses) -> list[str]:
     ]
     more = len(said) - MOST_LOST_NAMED
     return said[:MOST_LOST_NAMED] + ([f"{more} more files went with unread bytes"] if more > 0 else [])
+
+
+def _may_be_lost(lost: Losses, files: Mapping[int, TrackedFile]) -> list[str]:
+    """The files of which nobody knows how they ended, latest first; beyond a few their number."""
+    named = sorted(lost.may_be_lost, reverse=True)[:MOST_LOST_NAMED]
+    said = [f"{readable(files[number].file.path)}: {END_UNKNOWN}" for number in named]
+    more = len(lost.may_be_lost) - len(said)
+    return said + ([f"{more} more files ended so that something may be lost"] if more > 0 else [])
 
 
 def uncompacted(pipeline: Pipeline, datacenter: str) -> list[str]:

@@ -20,7 +20,8 @@ from photon.state.database import StateUnavailable
 from photon.state.view import StateView, view_state
 
 ACKNOWLEDGED_FILE = "acknowledged.json"
-FORMAT = 2
+FORMAT = 3
+END_UNKNOWN = "it was truncated or went while it was in use, and what was written to it last may be lost"
 # The classes of records of which a person may know, with how they are named for people.
 BAD = {
     "dead_letters": "foreign records are dead letters",
@@ -39,6 +40,8 @@ class Losses:
     )  # unread, of each file that went, by its number
     other_bytes: int = 0  # of ranges that went after they were planned
     records: int = 0  # that waited
+    # Numbers of files that may have grown before they were truncated or went (protocol D9).
+    may_be_lost: tuple[int, ...] = ()
 
     @property
     def bytes(self) -> int:
@@ -46,12 +49,19 @@ class Losses:
         return sum(self.file_bytes.values()) + self.other_bytes
 
     def __bool__(self) -> bool:
+        return bool(self.bytes or self.records or self.may_be_lost)
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether something is lost for sure."""
         return bool(self.bytes or self.records)
 
     def beyond(self, known: Losses) -> Losses:
         """Leave out what is `known`. A file counts anew if it came back, or if more of it is lost now."""
         new = {n: lost for n, lost in self.file_bytes.items() if known.file_bytes.get(n) != lost}
-        return Losses(new, max(0, self.other_bytes - known.other_bytes), max(0, self.records - known.records))
+        maybe = tuple(number for number in self.may_be_lost if number not in known.may_be_lost)
+        others, records = self.other_bytes - known.other_bytes, self.records - known.records
+        return Losses(new, max(0, others), max(0, records), maybe)
 
 
 def losses_of(view: StateView) -> Losses:
@@ -62,7 +72,8 @@ def losses_of(view: StateView) -> Losses:
         if tracked.state != "open" and tracked.unread_bytes
     }
     others = max(0, view.counts.lost_bytes - sum(gone.values()))
-    return Losses(gone, others, view.counts.of("lost"))
+    maybe = sorted(n for n, tracked in view.files.items() if tracked.end_unknown and n not in gone)
+    return Losses(gone, others, view.counts.of("lost"), tuple(maybe))
 
 
 def acknowledged(folder: Path, epoch: str | None) -> Losses:
@@ -73,7 +84,8 @@ def acknowledged(folder: Path, epoch: str | None) -> Losses:
     try:
         stored = _stored(folder, epoch)
         of_files = {int(number): _count(lost) for number, lost in stored["file_bytes"].items()}
-        return Losses(of_files, _count(stored["other_bytes"]), _count(stored["records"]))
+        maybe = tuple(map(_count, stored["may_be_lost"]))
+        return Losses(of_files, _count(stored["other_bytes"]), _count(stored["records"]), maybe)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return Losses()
 
@@ -140,6 +152,7 @@ def _named(losses: Losses, counts: Mapping[str, int], view: StateView) -> list[s
         lines.append(f"{losses.other_bytes:,} bytes went after they were planned")
     if losses.records:
         lines.append(f"{losses.records:,} records that waited are lost")
+    lines += [f"{readable(view.files[number].file.path)}: {END_UNKNOWN}" for number in losses.may_be_lost]
     return lines + [f"{count:,} {BAD[name]}" for name, count in counts.items()]
 
 

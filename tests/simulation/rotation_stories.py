@@ -19,6 +19,7 @@ from photon.dispatcher.retrying import Callbacks
 from photon.join.messages import BatchRunner, BatchTasks, TaskOutcome
 from photon.join.tasks import LocalRunner
 from photon.shift.status import status_of
+from photon.state.losses import acknowledge_here
 from tests.simulation.world import World, counts_of
 
 Way = Callable[[Path], None]  # takes the log's folder
@@ -172,6 +173,25 @@ def what_went_while_nobody_looked_is_counted(world: World) -> None:
     result = world.join()
     assert result.counts.lost_bytes == 0
     assert result.counts.foreign == EVENTS + 1
+
+
+def what_nobody_can_know_is_told_until_it_is_acknowledged(world: World, leave: Leave) -> None:
+    """A log grows and leaves its folder between two joins: nobody knows how it ended."""
+    with_exact_globs(world)
+    world.queries("q1")
+    world.clicks(("c1", "q1"))
+    world.join()
+    world.clicks(("c2", "q1"))
+    leave(log_folders(world)[1])
+    world.clicks(("c3", "q1"))
+    world.join()
+    assert world.joined_ids() == ["c1", "c3"]
+    told = status_of(world.pipeline, "east", world.clock)
+    assert [each.split(": ")[0] for each in told.problems] == ["clicks/a.jsonl"], "nobody is told"
+    assert "may be lost" in told.problems[0]
+    assert told.lost.may_be_lost == (1,)
+    acknowledge_here(world.state(), world.clock.now_us(), dry_run=False)
+    assert status_of(world.pipeline, "east", world.clock).problems == []
 
 
 def what_is_rotated_while_spark_starts_is_joined(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ import pytest
 from photon.dispatcher.batch import BatchExecution
 from photon.logs import look, tail
 from photon.logs.rotation import Beginnings
+from photon.logs.unknown_ends import Ends
 from photon.pipeline.values import Format
 from photon.shift.status import status_of
 from photon.state import dispatcher_state as state
@@ -57,6 +58,11 @@ def test_a_name_that_is_not_utf_8_does_not_end_the_datacenter(world: World) -> N
 
 def test_a_log_that_is_rotated_while_spark_starts_is_joined(world: World, monkeypatch: Patch) -> None:
     stories.what_is_rotated_while_spark_starts_is_joined(world, monkeypatch)
+
+
+@pytest.mark.parametrize("leave", [stories.to_another_folder, stories.to_nowhere])
+def test_a_log_that_leaves_its_folder_while_nothing_runs_is_told(world: World, leave: stories.Leave) -> None:
+    stories.what_nobody_can_know_is_told_until_it_is_acknowledged(world, leave)
 
 
 @pytest.mark.parametrize("at_task", [False, True], ids=["between_batches", "under_a_batch"])
@@ -112,6 +118,15 @@ def test_rotations_that_nobody_saw_as_logs_are_lost_if_files_alone_decides(
     ways = [stories.rename] * 4
     story = partial(stories.no_event_is_lost_or_joined_twice, world, ways, turns_a_join=3)
     caught_by_story(story, because="events were lost or joined twice")
+
+
+def test_ends_that_nobody_saw_are_lost_without_a_word_if_only_what_was_seen_counts(
+    world: World, monkeypatch: Patch
+) -> None:  # D9
+    monkeypatch.setattr(Ends, "went_in_use", lambda *known: False)
+    leave = stories.to_another_folder
+    story = partial(stories.what_nobody_can_know_is_told_until_it_is_acknowledged, world, leave)
+    caught_by_story(story, because="nobody is told")
 
 
 def test_sizes_that_are_not_stored_leave_lost_bytes_uncounted(world: World, monkeypatch: Patch) -> None:  # D5

@@ -221,6 +221,14 @@ def test_a_long_backlog_is_told_by_its_bytes(pipeline: Pipeline, unread_bytes: i
     assert verdicts(pipeline, vitals(0, unread_bytes))["backlog"].level == level
 
 
+def test_ends_of_logs_that_may_be_lost_are_a_warning_until_somebody_knows(pipeline: Pipeline) -> None:
+    unsure = verdicts(pipeline, vitals(0, lost=Losses(may_be_lost=(1, 2))))["nothing_lost"]
+    assert unsure.level == "warn"
+    assert "last lines may be lost of logs that were truncated or went in use: 2" in unsure.says
+    sure = verdicts(pipeline, vitals(0, lost=Losses({1: 2048}, may_be_lost=(2,))))["nothing_lost"]
+    assert sure.level == "error"
+
+
 def test_what_is_lost_is_an_error_until_somebody_does_something(pipeline: Pipeline) -> None:
     lost = {"state": counts(9, lost_bytes=2048), "lost": Losses({3: 2048}, records=2)}
     looks = [vitals(0, state=counts(9)), *(vitals(hours * 3_600, **lost) for hours in (1, 3, 1_000))]

@@ -55,6 +55,21 @@ def test_what_a_person_knows_of_is_no_open_loss(tmp_path: Path) -> None:
     assert not open_losses(tmp_path, lost)
 
 
+def test_the_end_of_a_file_that_nobody_saw_may_be_lost_until_a_person_knows_of_it(tmp_path: Path) -> None:
+    cut = replace(FIRST, end_unknown=True)
+    other = replace(cut, file=replace(FIRST.file, number=2, path="clicks/b.log"))
+    assert open_losses(tmp_path, view(cut)) == Losses(may_be_lost=(1,))
+    assert not open_losses(tmp_path, view(cut)).is_certain
+    acknowledge(tmp_path, view(cut))
+    assert not open_losses(tmp_path, view(cut))
+    assert open_losses(tmp_path, view(cut, other)) == Losses(may_be_lost=(2,))
+
+
+def test_a_file_whose_unread_bytes_are_counted_is_not_named_twice(tmp_path: Path) -> None:
+    went = replace(GONE, end_unknown=True)
+    assert open_losses(tmp_path, view(went, lost_bytes=60)) == Losses({1: 60})
+
+
 def test_what_is_lost_later_is_an_open_loss(tmp_path: Path) -> None:
     acknowledge(tmp_path, view(GONE, lost_bytes=75, lost=2))
     later = view(GONE, LATER, lost_bytes=130, lost=3)
@@ -135,7 +150,14 @@ def test_a_dry_run_ends_no_alarm(pipeline: Pipeline) -> None:
 def test_the_object_says_whether_it_was_a_dry_run(pipeline: Pipeline, dry_run: bool) -> None:
     words = ["acknowledge", str(pipeline.file), "east", "--json", *(["--dry-run"] if dry_run else [])]
     told = json.loads(CliRunner().invoke(main, words).stdout)
-    assert told == {"dry_run": dry_run, "file_bytes": {"1": 60}, "other_bytes": 0, "records": 0, "counts": {}}
+    assert told == {
+        "dry_run": dry_run,
+        "file_bytes": {"1": 60},
+        "other_bytes": 0,
+        "records": 0,
+        "may_be_lost": [],
+        "counts": {},
+    }
 
 
 def test_where_there_is_no_state_nobody_is_told_that_nothing_is_lost(pipeline: Pipeline) -> None:

@@ -87,6 +87,7 @@ def of(one: DatacenterStatus | Exception) -> Samples:
         (("photon_missing_rows", "east"), 3, {"counts": {"missing": 3}}),
         (("photon_open_loss_bytes", "east"), 75, {"lost": Losses({1: 60}, 15)}),
         (("photon_open_loss_records", "east"), 2, {"lost": Losses(records=2)}),
+        (("photon_may_be_lost_files", "east"), 2, {"lost": Losses(may_be_lost=(1, 4))}),
         (("photon_open_loss_bytes", "east"), 0, {"counts": {"lost_bytes": 75}}),
         (("photon_waiting_records", "east", "primary"), 5, {"waiting": {"primary": 5}}),
         (("photon_log_backlog_bytes", "east", "foreign"), 12, {"foreign": LogStatus(1, 0, 100, 12)}),

@@ -1,0 +1,112 @@
+"""What a log got last before it was truncated or went in use may be lost: such files are told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.unit.tailing_world import Player, World, named
+
+IDLE_US = 300 * 10**6  # tailing.idle_after
+OLD = b"old 1\nold 2\n"
+
+
+def followed(tmp_path: Path, holds: bool = False, files: str = "app.log") -> tuple[World, Player]:
+    world = named(tmp_path, files)
+    if holds:
+        world.hold()
+    world.write("app.log", OLD)
+    world.read()
+    return world, Player(world, restarts=False)
+
+
+def unknown(world: World) -> list[int]:
+    """The files that may have ended otherwise than anybody saw, after two looks."""
+    world.read()
+    world.read()
+    return [number for number, file in world.tracked.items() if file.end_unknown]
+
+
+def copy_truncate(player: Player) -> None:
+    player.copy("app.log", "app.log.1")
+    player.append("app.log", b"between the copy and the truncation\n")
+    player.overwrite("app.log", b"new\n")
+
+
+def truncate(player: Player) -> None:
+    player.overwrite("app.log", b"")
+
+
+def delete(player: Player) -> None:
+    player.append("app.log", b"late\n")
+    player.remove("app.log")
+
+
+def replace_out_of_sight(player: Player) -> None:
+    player.append("app.log", b"late\n")
+    player.rename("app.log", "../away")
+    player.write("app.log", b"new\n")
+
+
+Way = Callable[[Player], None]
+
+
+@pytest.mark.parametrize("holds", [False, True])
+@pytest.mark.parametrize("way", [copy_truncate, truncate])
+def test_a_log_that_is_truncated_may_have_lost_its_end(tmp_path: Path, way: Way, holds: bool) -> None:
+    world, player = followed(tmp_path, holds)
+    way(player)
+    assert unknown(world) == [1]
+
+
+@pytest.mark.parametrize("way", [delete, replace_out_of_sight])
+def test_a_log_that_went_while_nothing_ran_may_have_lost_its_end(tmp_path: Path, way: Way) -> None:
+    world, player = followed(tmp_path)
+    way(player)
+    world.restart()
+    assert unknown(world) == [1]
+
+
+@pytest.mark.parametrize("way", [delete, replace_out_of_sight])
+def test_a_log_that_is_held_open_loses_nothing(tmp_path: Path, way: Way) -> None:
+    world, player = followed(tmp_path, holds=True)
+    way(player)
+    assert unknown(world) == []
+
+
+def test_a_log_that_is_renamed_within_its_folder_loses_nothing(tmp_path: Path) -> None:
+    world, player = followed(tmp_path)
+    player.rename("app.log", "app.log.1")
+    player.write("app.log", b"new\n")
+    world.restart()
+    assert unknown(world) == []
+
+
+def test_a_file_at_rest_that_is_deleted_loses_nothing(tmp_path: Path) -> None:
+    world, player = followed(tmp_path, files="*.log")
+    world.now_us += IDLE_US + 10
+    world.write("later.log", b"later\n")
+    world.read()
+    player.remove("app.log")
+    world.restart()
+    assert unknown(world) == []
+
+
+def test_a_rotated_file_that_is_deleted_loses_nothing(tmp_path: Path) -> None:
+    world, player = followed(tmp_path)
+    player.rename("app.log", "app.log.1")
+    player.write("app.log", b"new\n")
+    world.read()
+    player.remove("app.log.1")
+    world.restart()
+    assert unknown(world) == []
+
+
+def test_a_file_that_comes_back_is_known_again(tmp_path: Path) -> None:
+    world, player = followed(tmp_path)
+    player.rename("app.log", "../away")
+    assert unknown(world) == [1]
+    player.rename("../away", "app.log")
+    assert unknown(world) == []
