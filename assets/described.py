@@ -30,6 +30,7 @@ ROLES: Mapping[str, Role] = {
     "dead_letters": "rest",
     "unjoined": "rest",
     "too_old": "rest",
+    "conflicting": "rest",
     "verification_report": "report",
     "registry_state": "report",
     "health": "health",

@@ -18,7 +18,7 @@ from photon.completeness.estimate import Completeness
 from photon.completeness.published import last_said
 from photon.dispatcher.retrying import BatchReport
 from photon.errors import UserError
-from photon.join.outcomes import Counts, OutcomeClass
+from photon.join.outcomes import Counts
 from photon.pace import size, span
 from photon.pipeline.file import Pipeline
 from photon.read import Watermark, watermark
@@ -35,10 +35,11 @@ from resources.environment import ServedPipeline
 PICTURE_EVERY, FIRST_PICTURE = 5, 2
 NEEDS_YOU = "needs_you"
 # Of what a side table has; their materializations come with the pictures.
-CLASS_OF_TABLE: Mapping[TableName, OutcomeClass] = {
+COUNT_OF_TABLE: Mapping[TableName, str] = {
     "dead_letters": "dead_letters",
     "unjoined": "unjoinable",
     "too_old": "too_old",
+    "conflicting": "conflicting",
 }
 
 log = logging.getLogger(__name__)
@@ -150,8 +151,8 @@ class Reporter:
 
     def _tell_side_tables(self, counts: Counts) -> None:
         """Materialize each side table that has more than when it was told last."""
-        for table, of_class in CLASS_OF_TABLE.items():
-            records = counts.of(of_class)
+        for table, name in COUNT_OF_TABLE.items():
+            records = counts.as_dict()[name]
             if records != self._told.get(table, 0):
                 self._told[table] = records
                 metadata = {

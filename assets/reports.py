@@ -110,7 +110,7 @@ VERIFICATION = Report(
         COPIES_CHECK: COPIES_AGREE,
         AVAILABILITY_CHECK: PROMISE,
     },
-    of=["joined_events", "daily_joins", "dead_letters", "unjoined", "too_old"],
+    of=["joined_events", "daily_joins", "dead_letters", "unjoined", "too_old", "conflicting"],
     technologies=["pyspark", "deltalake"],
     resources=["spark"],
     pool=VERIFICATION_POOL,

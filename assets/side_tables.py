@@ -20,6 +20,7 @@ from resources.environment import ServedPipeline
 DESCRIPTIONS: dict[TableName, str] = {
     "dead_letters": "Lines that are no events, and pairs that the adapter failed on, each with its reason.",
     "unjoined": "Foreign events that were given up, for their primary did not come in time.",
+    "conflicting": "Examples of duplicates that say something else than the record of their id that joined.",
     "too_old": "Foreign events older than the registry keeps ids, which can't be joined exactly once.",
 }
 MERGES = "photon.adapters:merge_columns"  # Photon's own adapter: its rows have the columns of the logs
@@ -38,6 +39,10 @@ COLUMNS = {
     "side": "Which log the line is of: primary or foreign.",
     "path": "The log file, below the datacenter's logs.",
     "length_bytes": "The line's length.",
+    "offset_bytes": "Where in that file the line begins.",
+    "joined_path": "The file of the record of the same id that joined.",
+    "joined_offset_bytes": "Where in that file it begins.",
+    "differs": "The columns in which both differ.",
     "reason": "Why it could not be used.",
     "raw": "The line itself, up to a limit.",
     "event_id": "The event's id, where the line has one.",

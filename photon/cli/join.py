@@ -99,6 +99,7 @@ def join(
         name = names[0]
         results = {name: _join_one(pipeline, name, mode, engine, signals, crash_at)}
         is_cut_short = mode == "stop" or signals.stop_requested()
+        _tell_conflicts(pipeline, name, results[name])
         status = DONE if is_cut_short else _warned(pipeline, name, results[name], complete)
     else:
         passed_on = [f"--{mode.replace('_', '-')}"] if mode != "stop" else []
@@ -197,6 +198,19 @@ def _warned(pipeline: Any, name: str, counts: Any, complete: bool) -> int:
     for each in told:
         log.warning("%s: %s", name, each)
     return NOT_MEANT if told and complete else DONE
+
+
+def _tell_conflicts(pipeline: Any, name: str, counts: Any) -> None:
+    """Say how many records have no row though they say something else than the one of their id that has."""
+    if conflicting := counts["conflicting"]:
+        log.warning(
+            "%s: %s duplicates say something else than the record of their id that joined, and have no row: "
+            "foreign.id (%s) may be no id. %s has some of them, with both places",
+            name,
+            f"{conflicting:,} of {counts['duplicates']:,}",
+            pipeline.foreign.id,
+            pipeline.datacenters[name].lake / "conflicting",
+        )
 
 
 def _join_each(

@@ -27,6 +27,7 @@ from photon.dispatcher.completion import (
     Superseded,
     collect_results,
 )
+from photon.dispatcher.conflicts import Conflicts
 from photon.dispatcher.home_watch import HomeWatch
 from photon.dispatcher.log_reader import LogReader
 from photon.dispatcher.planning import split
@@ -96,6 +97,7 @@ class BatchExecution:
         self._committing = Committing(self.tables, self.datacenter, self.epoch)
         self.retry = BackoffRetry(self.callbacks, self.clock, self.rng)  # one, so that a wait is told once
         self._releasing = Releasing(self._joined, self.registry, self.pipeline.foreign, self.retry)
+        self._conflicts = Conflicts(self.pipeline, self.datacenter, self.state, self.tables)
         self._homes = HomeWatch.begin(self.pipeline.home, self.pipeline.datacenters, self.clock.now_us())
         self.limits = self.pipeline.limits  # of the next batch, as the dispatcher has it planned
         self.ahead = IndexAhead(self.pipeline, self.address, self.index, self.runner)
@@ -305,6 +307,7 @@ class BatchExecution:
         fault_point("release.after")
         ended, released = resolved.ended | settled.ended, released | settled.released
         resolved.counts["joined_elsewhere"] += len(settled.ended)
+        resolved.counts += self._conflicts.count(plan, results, resolved, reader.files)
         now_us = self.clock.now_us()
         max_time_us = completion.latest_times_us(results)
         reader.advance(plan.advances, max_time_us)

@@ -186,6 +186,8 @@ class Resolved:
     ended: set[Occurrence] = field(default_factory=set)  # in a final class: they wait no more
     release: list[Claim] = field(default_factory=list)  # held by a plan of ours that has no row for it
     inherited: set[str] = field(default_factory=set)  # events joined by earlier epochs, now counted as joined
+    duplicates: list[RegisteredHere] = field(default_factory=list)  # of records of this epoch that joined
+    not_compared: int = 0  # other duplicates: nobody knows which record joined
 
     def count_inherited(self, key: EventKey, before: Collection[str]) -> None:
         """Count a record of an event that an earlier epoch has joined.
@@ -196,6 +198,7 @@ class Resolved:
         first = name not in before and name not in self.inherited
         self.inherited.add(name)
         self.counts["joined" if first else "duplicates"] += 1
+        self.not_compared += not first
 
 
 def resolve(
@@ -217,6 +220,7 @@ def resolve(
         epochs = epochs_of_rows.get(record.key, ())
         if record.token is None and epoch in epochs:
             resolved.counts["duplicates"] += 1
+            resolved.not_compared += 1
         elif record.token is None and epochs:
             resolved.count_inherited(record.key, inherited_before)
         elif record.token is None:
@@ -232,6 +236,7 @@ def resolve(
             if token.plan.epoch == epoch:
                 same = token.occurrence == record.occurrence
                 resolved.counts["joined" if same else "duplicates"] += 1
+                resolved.duplicates += [] if same else [record]
             else:
                 resolved.count_inherited(record.key, inherited_before)
             resolved.ended.add(record.occurrence)

@@ -26,6 +26,7 @@ from photon.health.works import if_lost, judge_waiting, judge_works
 from photon.pace import size, span
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Durations
+from photon.state.losses import BAD
 
 Judge = Callable[[str, Vitals, Memory, Pipeline], Verdict]
 MOST_FILES_NAMED = 3
@@ -118,6 +119,8 @@ UNJOINABLE = Kind(
     "foreign records found no primary event, or are too old", ("unjoinable", "too_old"), ("foreign",)
 )
 
+CONFLICTING = Kind(f"{BAD['conflicting']}, so they have no row", ("conflicting",), ("foreign",))
+
 
 def _dead_letters(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeline) -> Verdict:
     """The worse one of both logs: without its primary events nothing is joined either."""
@@ -137,6 +140,15 @@ def _unjoinable(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeli
         f"photon trace {pipeline.file} ID tells the story of one event"
     )
     return judge_share(datacenter, found, pipeline, UNJOINABLE, pipeline.health.unjoinable, remedy)
+
+
+def _conflicting(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeline) -> Verdict:
+    lake = pipeline.datacenters[datacenter].lake
+    remedy = (
+        f"look whether foreign.id ({pipeline.foreign.id}) is an id at all: rows of {lake / 'conflicting'} "
+        "name both places of some and the columns that differ"
+    )
+    return judge_share(datacenter, found, pipeline, CONFLICTING, pipeline.health.conflicting, remedy)
 
 
 def _nothing_lost(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeline) -> Verdict:
@@ -214,6 +226,7 @@ _JUDGES: Mapping[str, Judge] = MappingProxyType(
         "backlog": _backlog,
         "dead_letters": _dead_letters,
         "unjoinable": _unjoinable,
+        "conflicting": _conflicting,
         "nothing_lost": _nothing_lost,
         "clock": _clock,
         "verified": _verified,
@@ -232,6 +245,7 @@ PROMISES: Mapping[str, str] = MappingProxyType(
         "backlog": "Not much of its logs is unread (`health.backlog`).",
         "dead_letters": "Few of its records are dead letters (`health.dead_letters`).",
         "unjoinable": "Few of its records find no primary event (`health.unjoinable`).",
+        "conflicting": "Few of its records have another one's id and other content (`health.conflicting`).",
         "nothing_lost": "Nothing that was to be read is lost, or people know of it.",
         "clock": "No event is ahead of this machine's clock (`health.clock_skew`).",
         "verified": "Nothing is missing and nothing is there twice, by a verification that is not old.",

@@ -177,8 +177,10 @@ class Decisions:
         is_decided = of_event != Verdict.OPEN
         self._forget_notes(rows[is_decided])
         of[rows[is_decided]] = of_event[is_decided]
-        follows = rows != self.events.leaders[self.events.event_of_row]
-        of[rows[follows & (of_event == Verdict.JOINED)]] = Verdict.DUPLICATE
+        leaders = self.events.leaders[self.events.event_of_row]
+        follows = (rows != leaders) & (of_event == Verdict.JOINED)
+        of[rows[follows]] = Verdict.DUPLICATE
+        self.verdicts.duplicates, self.verdicts.duplicates_of = rows[follows], leaders[follows]
         for event, note in self.notes.items():
             self.verdicts.notes.update(dict.fromkeys(self.events.members(event).tolist(), note))
         assert (of != Verdict.OPEN).all(), "a record is left without a verdict"

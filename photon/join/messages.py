@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from photon.event_store.indexing import Indexed
 from photon.event_store.interface import IndexSnapshot
+from photon.join.comparing import Compared
 from photon.join.failing import AdapterCalls
 from photon.join.outcomes import OutcomeClass
 from photon.logs.files import ByteRange, LogFile
@@ -175,6 +176,7 @@ class JoinResult:
     classes: Mapping[OutcomeClass, int] = field(default_factory=dict)  # without pending
     lost: tuple[tuple[Occurrence, str], ...] = ()  # retries whose bytes are gone (A19), and their events
     waiting: tuple[SegmentInfo, ...] = ()  # the records that come again
+    compared: Compared = field(default_factory=Compared)  # duplicates of what joined in this task
     registered_here: tuple[RegisteredHere, ...] = ()  # in none of `classes` yet: the tables decide
     held: tuple[HeldElsewhere, ...] = ()
     to_release: tuple[Claim, ...] = ()  # own tokens: released unless they have a row (A7)

@@ -39,6 +39,8 @@ class Counts:
     primary: int = 0
     primary_dead_letters: int = 0
     lost_bytes: int = 0  # unread bytes of files that went away or were replaced
+    conflicting: int = 0  # of the duplicates: their content is another than that of the record that joined
+    not_compared: int = 0  # of the duplicates: nobody knows whether it is
     classes: Mapping[OutcomeClass, int] = field(default_factory=dict)
 
     def of(self, outcome: OutcomeClass) -> int:
@@ -50,13 +52,15 @@ class Counts:
         return self.foreign == sum(self.classes.values())
 
     def as_dict(self) -> dict[str, int]:
-        """The equation's terms by name, in its order, then the primary log's."""
+        """The equation's terms by name, in its order, then the primary log's, then parts of `duplicates`."""
         return {
             "foreign": self.foreign,
             **{name: self.of(name) for name in OUTCOME_CLASSES},
             "primary": self.primary,
             "primary_dead_letters": self.primary_dead_letters,
             "lost_bytes": self.lost_bytes,
+            "conflicting": self.conflicting,
+            "not_compared": self.not_compared,
         }
 
     def gained(self, left: Mapping[str, int]) -> dict[str, int]:
@@ -121,6 +125,9 @@ class Verdicts:
     registered_elsewhere: set[str] = field(default_factory=set)
     taken_over: Counter[str] = field(default_factory=Counter)  # by home: joined here, which it did not do
     fresh_were_free: bool | None = None  # nobody had fresh events of the own home half; None: no news of any
+    # Duplicates of records that joined in this very task, and beside them those records.
+    duplicates: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    duplicates_of: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
 
     def add_rows(self, rows: pa.Table, is_won: npt.NDArray[np.bool_]) -> None:
         """Add those of some rows whose claims have won."""

@@ -28,6 +28,7 @@ from photon.faults import fault_point
 from photon.join.adapting import CAREFUL_SHARE, Careful, adapter_of
 from photon.join.candidates import Candidates
 from photon.join.coming_again import store_waiting
+from photon.join.comparing import compare_in_task
 from photon.join.deadline import TaskTimedOut, deadline
 from photon.join.failing import TooManyFail
 from photon.join.joiner import EpochFenced, Joiner
@@ -273,6 +274,7 @@ def _join(task: JoinTask, context: TaskContext, registry: IdRegistry, clock: Clo
         classes={name: count for name, count in (classes + gone).items() if count},
         lost=_lost(records, verdicts),
         waiting=waiting,
+        compared=compare_in_task(records, verdicts.duplicates, verdicts.duplicates_of, context.pipeline),
         registered_here=_registered_here(records, verdicts),
         held=_held_elsewhere(records, verdicts),
         to_release=tuple(verdicts.to_release),

@@ -116,6 +116,16 @@ def _records(known: Mapping[str, DatacenterStatus]) -> Iterator[Metric]:
         "Bytes of logs that went away before they were read.",
         _of_each(known, lambda one: one.counts.get("lost_bytes", 0)),
     )
+    yield _counter(
+        "conflicting_records",
+        "Duplicates whose content is another than that of the record of their id that joined.",
+        _of_each(known, lambda one: one.counts.get("conflicting", 0)),
+    )
+    yield _counter(
+        "not_compared_records",
+        "Duplicates of which nobody knows whether their content is another one.",
+        _of_each(known, lambda one: one.counts.get("not_compared", 0)),
+    )
     yield gauge(
         "open_loss_bytes",
         "Bytes of logs that went away before they were read, and nobody has acknowledged it.",

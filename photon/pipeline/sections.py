@@ -362,6 +362,7 @@ class Health(Strict):
     backlog: Sizes = Sizes(warn=2**30, error=2**34)  # unread bytes of its logs
     dead_letters: Shares = Shares(warn=0.001, error=0.05)  # of the records of the window, of either log
     unjoinable: Shares = Shares(warn=0.2, error=0.9)
+    conflicting: Shares = Shares(warn=0.001, error=0.05)  # of the foreign records
     clock_skew: Durations = Durations(warn=timedelta(seconds=5), error=timedelta(minutes=1))
     unverified: Durations = Durations(warn=timedelta(hours=3), error=timedelta(days=1))
     # Of the writes a second that AWS serves of one key range. Another number of shards takes a day to begin.

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import fields
 from pathlib import Path
 
 from photon.errors import FormatTooNew, UserError
@@ -211,7 +212,7 @@ class StateReader:
 
     def counts(self) -> Counts:
         classes = dict(self._db.execute("SELECT name, n FROM counts"))
-        others = ("foreign", "primary", "primary_dead_letters", "lost_bytes")
+        others = [field.name for field in fields(Counts) if field.name != "classes"]
         return Counts(**{name: classes.pop(name, 0) for name in others}, classes=classes)
 
     def left(self) -> dict[str, int]:

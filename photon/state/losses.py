@@ -28,6 +28,7 @@ BAD = {
     "primary_dead_letters": "primary records are dead letters",
     "unjoinable": "foreign records found no primary event",
     "too_old": "foreign records are too old to be joined",
+    "conflicting": "foreign records have the id of another one, and other content",
 }
 
 

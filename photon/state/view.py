@@ -104,6 +104,7 @@ class ReadOffsets:
     requeued: tuple[ByteRange, ...] = ()  # foreign ranges before the offsets, to be taken up again
     waiting: pa.Table = field(default_factory=WAITING_COLUMNS.empty_table)
     earliest_waiting_us: int | None = None  # `WaitingList.earliest_primary_us`
+    conflicting: int = 0  # duplicates with other content than the record of their id that joined
     problem: str = ""
     is_unreadable: bool = False  # there is a state, and it can't be read
 
@@ -132,6 +133,7 @@ def read_offsets(folder: Path) -> ReadOffsets:
                 requeued,
                 state.waiting.events(),
                 state.waiting.earliest_primary_us(),
+                state.counts().conflicting,
             )
     except StateUnavailable as error:
         return ReadOffsets(problem=str(error), is_unreadable=True)

@@ -10,7 +10,7 @@ import pyarrow.dataset as ds
 
 from photon.adapters import DATE_COLUMN, ROW_COLUMNS, rows_without_columns, same_column, stored_name
 
-TableName = Literal["joined_events", "dead_letters", "unjoined", "too_old"]
+TableName = Literal["joined_events", "dead_letters", "unjoined", "too_old", "conflicting"]
 
 _TIME = pa.timestamp("us", "UTC")
 _STAMP = [ROW_COLUMNS.field(name) for name in ("_datacenter", "_epoch", "_batch", "_plan", "_occurrence")]
@@ -35,11 +35,23 @@ UNJOINED_COLUMNS = pa.schema(
         ("raw", pa.binary()),
     ]
 )
+CONFLICT_COLUMNS = pa.schema(
+    [
+        *_STAMP,
+        ("event_id", pa.string()),
+        ("path", pa.string()),
+        ("offset_bytes", pa.int64()),
+        ("joined_path", pa.string()),
+        ("joined_offset_bytes", pa.int64()),
+        ("differs", pa.string()),
+    ]
+)
 TABLE_COLUMNS: dict[TableName, pa.Schema] = {
     "joined_events": ROW_COLUMNS,
     "dead_letters": DEAD_LETTER_COLUMNS,
     "unjoined": UNJOINED_COLUMNS,
     "too_old": UNJOINED_COLUMNS,
+    "conflicting": CONFLICT_COLUMNS,
 }
 # Of new tables. One that an older Photon made has none, and stays so.
 PARTITIONS: dict[TableName, tuple[str, ...]] = {"joined_events": (DATE_COLUMN,)}

@@ -24,6 +24,7 @@ FindingKind = Literal[
     "unjoinable_but_joinable_when_complete",
     "same_id_two_times",
     "log_copy_short",
+    "conflicting",
 ]
 
 
@@ -87,6 +88,13 @@ MEANINGS: Mapping[FindingKind, Meaning] = {
         "here already counts as duplicates. Where the own file of this name is the other one cut short, you "
         "may put the whole one in its place instead. The dispatcher takes it up by itself, and photon "
         "verify tells when nothing is lacking any more",
+        violation=False,
+    ),
+    "conflicting": Meaning(
+        "duplicates that say something else than the record of their id that joined, as its join has counted",
+        "look whether foreign.id is an id at all: the table conflicting of its lake names both places of "
+        "some and the columns that differ. If it is none, take another column or several for foreign.id, in "
+        "a new pipeline: records that count as duplicates have no row",
         violation=False,
     ),
     "same_id_two_times": Meaning(

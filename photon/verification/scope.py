@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -200,7 +201,31 @@ class Scope:
         return [*([problem] if problem else []), *self.not_written.get(datacenter, ())]
 
     def findings(self, datacenter: str) -> list[Finding]:
-        """What is wrong before any record is read: rows that are gone, all of them."""
+        """What is wrong before any record is read: rows that are gone, all of them; ids that are none."""
+        return self._tables_gone(datacenter) + self._conflicting(datacenter)
+
+    def _conflicting(self, datacenter: str) -> list[Finding]:
+        count = self.read_offsets[datacenter].conflicting if datacenter in self.read_offsets else 0
+        if not count:
+            return []
+        table = OutputTable(self.pipeline.datacenters[datacenter].lake, "conflicting")
+        some: list[dict[str, Any]] = []
+        if table.exists():
+            with table.reading():
+                rows = table.load().to_pyarrow_table().sort_by([("_batch", "descending")])
+            some = rows.slice(0, self.pipeline.verification.examples).to_pylist()
+        examples = tuple(
+            Example(
+                row["event_id"],
+                f"byte {row['offset_bytes']} of {row['path']}",
+                f"joined: byte {row['joined_offset_bytes']} of {row['joined_path']}; "
+                f"differs in {row['differs']}",
+            )
+            for row in some
+        )
+        return [Finding("conflicting", count, examples)]
+
+    def _tables_gone(self, datacenter: str) -> list[Finding]:
         live = any(each.datacenter == datacenter and each.state == "live" for each in self.epochs.values())
         table = self.tables[datacenter, "joined_events"]
         if not live or table.version is not None:

@@ -195,7 +195,7 @@ def test_every_asset_in_the_graph_is_a_thing_and_reads_from_logs_to_report(tmp_p
     groups = {
         name.split("/")[-1]: one["group"] for name, one in found.items() if name.startswith("search_clicks/")
     }
-    logs, side_tables = ("primary_log", "foreign_log"), ("dead_letters", "unjoined", "too_old")
+    logs, side_tables = ("primary_log", "foreign_log"), ("dead_letters", "unjoined", "too_old", "conflicting")
     data = (*logs, "joined_events", *side_tables, "health", "daily_joins", "verification_report")
     assert groups == {
         **dict.fromkeys(data, "search_clicks"),
