@@ -17,8 +17,9 @@ from photon.pipeline.file import Pipeline
 from photon.readable import readable
 from photon.shift.deletable import deletable, files_of
 from photon.shift.lease import lease_status_of
+from photon.shift.needed_files import needed_by_waiting
 from photon.shift.people import Decision, Decisions
-from photon.shift.stages import Stages, StoredPlans, stages_of, stored_plans
+from photon.shift.stages import Stages, stages_of, stored_plans
 from photon.state.damage import damage_is_named
 from photon.state.database import StateReader
 from photon.state.losses import END_UNKNOWN, Losses, acknowledged, losses_of
@@ -105,7 +106,8 @@ def status_of(
         waiting = state.waiting.by_reason() if state is not None else {}
         by_age = _by_age(state, now_us) if waiting and state is not None else {}
         plans = stored_plans(state)
-        in_plans, earliest_us = _still_needed(state, plans)
+        needed = files_of(plans.contents)
+        needed |= needed_by_waiting(state, view.files.values()) if state is not None else set()
         stages = stages_of(state, plans, place.state, now_us)
         known = acknowledged(place.state, view.epoch)
         lost = losses_of(view).beyond(known)
@@ -139,7 +141,7 @@ def status_of(
     idle_us = microseconds(pipeline.retry.unjoinable_after)
     completeness = last_said(place.lake)
     of_this_epoch = completeness if completeness is not None and completeness.epoch == view.epoch else None
-    safe = deletable(reader.files.values(), in_plans, earliest_us, of_this_epoch, now_us, idle_us)
+    safe = deletable(reader.files.values(), needed, of_this_epoch, now_us, idle_us)
     return DatacenterStatus(
         running_process=lease.process if lease else None,
         running_run=(lease.run or None) if lease else None,
@@ -240,13 +242,6 @@ def _by_age(state: StateReader, now_us: int) -> dict[str, int]:
     names = (*(name for _, name in AGES), OLDEST)
     counts = zip(names, state.waiting.by_age(now_us, bounds_us), strict=True)
     return {name: count for name, count in counts if count}
-
-
-def _still_needed(state: StateReader | None, plans: StoredPlans) -> tuple[set[int], int | None]:
-    """The files of open and requeued plans, and the earliest time at which a primary is looked for."""
-    if state is None:
-        return set(), None
-    return files_of(plans.contents), state.waiting.earliest_primary_us()
 
 
 def _log_status(reader: LogReader, side: Side, safe: Iterable[TrackedFile]) -> LogStatus:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from tempfile import NamedTemporaryFile
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from photon.pipeline.location import Location
@@ -143,6 +144,13 @@ class WaitingView:
                 numbers.append(listed.index.records["_file"].to_numpy()[listed.is_waiting])
         files, counts = np.unique(np.concatenate(numbers), return_counts=True)
         return dict(zip(files.tolist(), counts.tolist(), strict=True))
+
+    def key_hashes(self) -> npt.NDArray[np.uint64]:
+        """The hashes of the keys of all records that wait, sorted, each once. WaitingDamaged, OSError."""
+        waiting = [
+            each.index.hashes_by_row[each.is_waiting] for each in self._listed.values() if pending(each.tally)
+        ]
+        return np.unique(np.concatenate([np.empty(0, np.uint64), *waiting]))
 
     def by_age(self, now_us: int, bounds_us: Sequence[int]) -> list[int]:
         """How many records wait by how long ago they were first seen: below each bound, and beyond the last.

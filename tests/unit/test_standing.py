@@ -173,12 +173,9 @@ COMPLETE = complete(NOW_US)
 
 
 def is_deletable(
-    tracked: TrackedFile,
-    in_plans: tuple[int, ...] = (),
-    earliest_us: int | None = None,
-    said: Completeness | None = COMPLETE,
+    tracked: TrackedFile, needed: tuple[int, ...] = (), said: Completeness | None = COMPLETE
 ) -> bool:
-    return bool(deletable([tracked], in_plans, earliest_us, said, NOW_US, idle_us=10))
+    return bool(deletable([tracked], needed, said, NOW_US, idle_us=10))
 
 
 def test_a_file_that_was_read_and_has_not_grown_may_go():
@@ -186,19 +183,23 @@ def test_a_file_that_was_read_and_has_not_grown_may_go():
     assert is_deletable(file(side="primary"))
 
 
-@pytest.mark.parametrize("changes", [{"offset_bytes": 99}, {"grown_us": NOW_US - 9}, {"state": "gone"}])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"offset_bytes": 99},
+        {"grown_us": NOW_US - 9},
+        {"grown_us": NOW_US + 9},
+        {"modified_ns": (NOW_US - 9) * 1_000},
+        {"state": "gone"},
+    ],
+)
 def test_a_file_stays_that_has_unread_bytes_or_grew_or_is_gone(changes: dict[str, object]):
     assert not is_deletable(file(**changes))
 
 
 def test_a_file_of_a_plan_stays():
     content = PlanContent(foreign=(ByteRange(1, 0, 10, 0, 1),))
-    assert not is_deletable(file(), in_plans=tuple(files_of([content])))
-
-
-@pytest.mark.parametrize(("earliest_us", "may_go"), [(None, True), (51, True), (50, False)])
-def test_a_primary_file_stays_that_may_have_what_an_event_waits_for(earliest_us: int | None, may_go: bool):
-    assert is_deletable(file(side="primary"), earliest_us=earliest_us) is may_go
+    assert not is_deletable(file(), needed=tuple(files_of([content])))
 
 
 @pytest.mark.parametrize("side", ["primary", "foreign"])
