@@ -330,12 +330,13 @@ def _report(text: str, found: Guess, samples: tuple[Sample, Sample], trial: Tria
     lines = [text, *map(str, found.findings), ""]
     lines += [*_side("primary", trial.primary), *_side("foreign", trial.foreign)]
     lines += [f"PASSED OVER {file}" for sample in samples for file in sample.passed_over]
+    conflicting = f" ({trial.conflicting:,} of them with other content)" if trial.conflicting else ""
     whole = "" if trial.primary.is_whole else "; others may be in what was not read"
     lines += [
         f"would join: {trial.joined:,} of {trial.foreign.events:,} foreign events "
         f"({trial.key_share:.1%} of the keys are in the primary's sample{whole})",
         f"would not: {trial.without_primary:,} without a primary, {trial.without_key:,} without a key, "
-        f"{counted(trial.foreign.duplicates, 'duplicate')}{_conflicting(trial.foreign)}, "
+        f"{counted(trial.foreign.duplicates, 'duplicate')}{conflicting}, "
         f"{counted(sum(trial.foreign.dead_letters.values()), 'dead letter')}",
     ]
     if trial.example:
@@ -343,16 +344,12 @@ def _report(text: str, found: Guess, samples: tuple[Sample, Sample], trial: Tria
     return "\n".join(lines)
 
 
-def _conflicting(seen: SideSeen) -> str:
-    return f" ({seen.conflicting:,} of them with other content)" if seen.conflicting else ""
-
-
 def _side(name: str, seen: SideSeen) -> list[str]:
     read = "all of them" if seen.is_whole else "a sample of them"
     order = f"{seen.out_of_order:.1%} out of order, by {seen.latest_by_seconds:,.1f} s at most"
     lines = [
         f"{name}: {counted(seen.files, 'file')}, {read} read: {counted(seen.events, 'event')}, "
-        f"{counted(seen.duplicates, 'duplicate')}{_conflicting(seen)}, {order}"
+        f"{counted(seen.duplicates, 'duplicate')}, {order}"
     ]
     reasons = list(seen.dead_letters.items())[:SHOWN_REASONS]
     return lines + [f"  {counted(count, 'dead letter')}: {reason}" for reason, count in reasons]

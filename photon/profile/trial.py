@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from photon.join.adapting import RawRecords, adapt_pairs, adapter_of
+from photon.join.comparing import MOST_COMPARED, compared
 from photon.join.records import raw_records
 from photon.logs.files import ByteRange
 from photon.logs.parse import read_events
@@ -18,6 +19,9 @@ from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import ForeignLog, Limits, PrimaryLog
 from photon.profile.sample import Sample
 from photon.storage.columns import TABLE_COLUMNS
+from photon.tokens import Occurrence
+
+_PLACE = ("_file", "_offset")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +31,6 @@ class SideSeen:
     files: int  # in all, also those of which nothing was read
     events: int
     duplicates: int  # events whose id came before
-    conflicting: int  # those of them whose record is another one
     dead_letters: dict[str, int]  # by reason
     out_of_order: float  # share of events that are earlier than the one before them in their file
     latest_by_seconds: float  # the most that an event is earlier than one before it in its file
@@ -42,6 +45,7 @@ class Trial:
 
     primary: SideSeen
     foreign: SideSeen
+    conflicting: int  # foreign events whose id came before, with other content
     joined: int
     without_key: int
     without_primary: int  # in the sample; it may be in what was not read
@@ -58,24 +62,41 @@ def try_join(primary: Sample, foreign: Sample, pipeline: Pipeline) -> Trial:
     """Join the samples as the pipeline would, each foreign id once."""
     primaries, primary_seen = _read(primary, pipeline.primary)
     foreigns, foreign_seen = _read(foreign, pipeline.foreign)
-    first = foreigns.take(_first_of_each(foreigns["_id"]))
-    keyed = first.filter(pc.is_valid(first["_key"]))
-    at = pc.index_in(keyed["_key"], primaries["_id"])
-    joined = keyed.filter(pc.is_valid(at))
-    left = keyed.filter(pc.is_null(at))
+    at = pc.index_in(foreigns["_key"], primaries["_id"], skip_nulls=True)
+    joined = foreigns.append_column("_at", at).filter(pc.is_valid(at))
+    joined_ids, keyed = joined["_id"], foreigns.filter(pc.is_valid(foreigns["_key"]))
+    left = keyed.filter(pc.invert(pc.is_in(keyed["_id"], joined_ids.combine_chunks())))
+    ids = len(pc.unique(foreigns["_id"]))
+    with_key, with_primary = len(pc.unique(keyed["_id"])), len(pc.unique(joined_ids))
     example = None
     if len(joined):
-        partner = primaries.slice(at.drop_null()[0].as_py(), 1)
-        example = _row(_raw_record(foreign, joined), _raw_record(primary, partner), pipeline)
+        one = joined.slice(_plain_pair(joined, foreigns, primaries), 1)
+        partner = primaries.slice(one["_at"][0].as_py(), 1)
+        example = _row(_raw_records(foreign, one), _raw_records(primary, partner), pipeline)
     return Trial(
         primary_seen,
         foreign_seen,
-        len(joined),
-        len(first) - len(keyed),
-        len(left),
+        _conflicting(foreign, foreigns, pipeline),
+        with_primary,
+        ids - with_key,
+        with_key - with_primary,
         example,
         tuple(left["_key"][:3].to_pylist()),
     )
+
+
+def _plain_pair(joined: pa.Table, foreigns: pa.Table, primaries: pa.Table) -> int:
+    """A pair whose events have no other record, so that a join makes just this row; else the first."""
+    is_once = pc.and_(
+        pc.invert(pc.is_in(joined["_id"], _again(foreigns["_id"]))),
+        pc.invert(pc.is_in(joined["_key"], _again(primaries["_id"]))),
+    )
+    return max(0, int(pc.index(is_once, True).as_py()))
+
+
+def _again(ids: pa.ChunkedArray) -> pa.Array:
+    counts = pc.value_counts(ids.combine_chunks())
+    return counts.field("values").filter(pc.greater(counts.field("counts"), 1))
 
 
 def _read(sample: Sample, log: PrimaryLog | ForeignLog) -> tuple[pa.Table, SideSeen]:
@@ -96,7 +117,6 @@ def _read(sample: Sample, log: PrimaryLog | ForeignLog) -> tuple[pa.Table, SideS
         sample.files_found,
         len(events),
         len(events) - len(pc.unique(events["_id"])),
-        _conflicting(events),
         dict(reasons.most_common()),
         inversions / max(1, len(events)),
         latest_us / 10**6,
@@ -106,11 +126,19 @@ def _read(sample: Sample, log: PrimaryLog | ForeignLog) -> tuple[pa.Table, SideS
     )
 
 
-def _conflicting(events: pa.Table) -> int:
-    """How many events have the id of an earlier one, and another record."""
+def _conflicting(sample: Sample, events: pa.Table, pipeline: Pipeline) -> int:
+    """How many events have the id of an earlier one, and say something else."""
     first = events.take(_first_of_each(events["_id"]))
-    of_each = first["_raw"].take(pc.index_in(events["_id"], first["_id"]))
-    return int(pc.sum(pc.not_equal(events["_raw"], of_each)).as_py() or 0)
+    again = np.setdiff1d(np.arange(len(events)), _first_of_each(events["_id"]).to_numpy())[:MOST_COMPARED]
+    others = events.take(pa.array(again))
+    ours = first.take(pc.index_in(others["_id"], first["_id"]))
+    both = pa.concat_tables([others, ours])
+    raws = _raw_records(sample, both)
+    places = [
+        [Occurrence(*each) for each in zip(*(side[name].to_pylist() for name in _PLACE), strict=True)]
+        for side in (others, ours)
+    ]
+    return compared(raws, others["_id"].to_pylist(), places[0], places[1], pipeline).conflicting
 
 
 def _kind(reason: str) -> str:
@@ -123,11 +151,10 @@ def _first_of_each(ids: pa.ChunkedArray) -> pa.Array:
     return rows.group_by("id").aggregate([("row", "min")])["row_min"].sort()
 
 
-def _raw_record(sample: Sample, events: pa.Table) -> RawRecords:
-    """The first of some events, as its file has it."""
-    first = events.slice(0, 1)
+def _raw_records(sample: Sample, events: pa.Table) -> RawRecords:
+    """Some events, as their files have them."""
     files = {each.file.number: each.file for each in sample.files}
-    return raw_records(first["_raw"].combine_chunks(), first["_file"].to_numpy(), files)
+    return raw_records(events["_raw"].combine_chunks(), events["_file"].to_numpy(), files)
 
 
 def _row(foreign: RawRecords, primary: RawRecords, pipeline: Pipeline) -> dict[str, Any] | None:

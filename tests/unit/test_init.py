@@ -170,6 +170,19 @@ def test_duplicates_and_late_lines_are_counted(logs: Path) -> None:
     assert seen["latest_by_seconds"] == 10
 
 
+def test_records_of_one_id_that_say_something_else_are_told(logs: Path) -> None:
+    csv_lines(logs / "clicks" / "a.csv", [*CLICKS, CLICKS[3]])
+    done = init("--foreign-id", "rank")
+    assert "92 duplicates (91 of them with other content)" in done.stdout
+
+
+def test_any_record_of_an_id_whose_primary_is_there_joins(logs: Path) -> None:
+    rows = [{**CLICKS[0], "query_id": "nowhere"}, {**CLICKS[1], "query_id": ""}, *CLICKS[:2]]
+    csv_lines(logs / "clicks" / "a.csv", rows)
+    trial = json.loads(init("--json", "--foreign-id", "click_id").stdout)["trial"]
+    assert (trial["joined"], trial["without_key"], trial["without_primary"]) == (2, 0, 0)
+
+
 def test_each_datacenter_is_named_with_its_folder(logs: Path) -> None:
     logs.rename("east")
     Path("west").mkdir()
