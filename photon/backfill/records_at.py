@@ -15,7 +15,7 @@ from photon.dispatcher.reading_again import as_mended
 from photon.join.adapting import RawRecords
 from photon.join.records import raw_records
 from photon.logs.files import LogFile, TrackedFile
-from photon.logs.lines_at import ends_of_files, read_lines_at
+from photon.logs.lines_at import ends_of_files, read_records_at
 from photon.logs.parse import parse_combined
 from photon.pipeline.location import Location
 from photon.pipeline.sections import Log
@@ -49,7 +49,7 @@ class RecordsAt:
     @classmethod
     def read(cls, numbers: Ints, offsets: Ints, copy: LogCopy) -> RecordsAt:
         """The records that begin at these offsets of these files."""
-        lines = read_lines_at(copy.folder, copy.files, numbers, offsets, copy.line_bytes)
+        lines = read_records_at(copy.folder, copy.files, numbers, offsets, copy.line_bytes, copy.log)
         lines = as_mended(lines, numbers, offsets, copy.mended)
         is_read = pc.is_valid(lines).to_numpy(zero_copy_only=False)
         files: dict[int, LogFile] = {number: one.file for number, one in copy.files.items()}

@@ -409,7 +409,7 @@ class BatchExecution:
         """Commit a batch that can't end empty, release its ids, queue its work in halves (A11)."""
         log.warning("batch %d could not be carried out (%s): taking it up in halves", plan.key.batch, reason)
         logs = self.pipeline.datacenters[self.datacenter].logs
-        parts = split(plan, reason, reader.files, logs)
+        parts = split(plan, reason, reader.files, logs, reader.rules_of)
         if any(part.lineage.quarantine for part in parts):
             self._quarantined_in_a_row += 1
             completion.check_deaths(self._quarantined_in_a_row, reason)

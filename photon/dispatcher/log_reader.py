@@ -9,13 +9,15 @@ from heapq import nlargest
 
 from photon.clock import MICROSECONDS
 from photon.logs.discovery import FileProblem, signature_of
-from photon.logs.files import ByteRange, Side, TrackedFile
+from photon.logs.files import ByteRange, LogFile, Side, TrackedFile
 from photon.logs.held import MOST_HELD, HeldFiles
 from photon.logs.news import News
 from photon.logs.ranges import RangeGone, read_at
+from photon.logs.records import RecordRules, record_rules
 from photon.logs.shares import next_to_serve, shares_of
 from photon.logs.tail import LogTail, Observation
 from photon.pipeline.file import Pipeline
+from photon.pipeline.sections import Log
 from photon.readable import readable
 from photon.state.dispatcher_state import DispatcherState
 from photon.state.plan import Advance
@@ -65,6 +67,7 @@ class LogReader:
             "primary": LogTail(logs, "primary", pipeline.primary, limits, tailing, held),
             "foreign": LogTail(logs, "foreign", pipeline.foreign, limits, tailing, held),
         }
+        self._settings: dict[Side, Log] = {"primary": pipeline.primary, "foreign": pipeline.foreign}
         self.files = dict(files)
         self.backlog_bytes: dict[Side, dict[int, int]] = {"primary": {}, "foreign": {}}
         self.problems: dict[Side, tuple[FileProblem, ...]] = {"primary": (), "foreign": ()}
@@ -160,9 +163,15 @@ class LogReader:
             return True  # a line beyond the limit is read without its end
         end_bytes = tracked.offset_bytes + tracked.unread_bytes
         try:
-            return b"\n" in read_at(self._logs, tracked.file, tracked.offset_bytes, end_bytes)
+            data = read_at(self._logs, tracked.file, tracked.offset_bytes, end_bytes)
         except RangeGone:
             return True  # it has just changed
+        rules = self.rules_of(tracked.file)
+        return b"\n" in data if rules is None else rules.end_of_first(data, at_end=False) is not None
+
+    def rules_of(self, file: LogFile) -> RecordRules | None:
+        """How records over several lines are told apart in a file; None: each line is one."""
+        return record_rules(self._settings[file.side], file.header, self.limits.line_bytes)
 
     def take_grown(self, now_us: int) -> list[TrackedFile]:
         """The files whose size has changed since the caller stored it (protocol D5); it does so now."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from zlib import crc32
 
-from photon.logs.files import ByteRange, TrackedFile
+from photon.logs.files import ByteRange, LogFile, TrackedFile
 from photon.logs.ranges import RangeGone, read_range
+from photon.logs.records import RecordRules
 from photon.pipeline.location import Location
 from photon.pipeline.sections import Limits
 from photon.state.plan import Plan, PlanContent
@@ -69,15 +70,27 @@ def budget(limits: Limits, due_retries: int, waiting: int, hold_foreign: bool = 
     return limits.batch_foreign_bytes, min(due_retries, max(limits.batch_events // 2, 1))
 
 
-def split(plan: Plan, reason: str, files: Mapping[int, TrackedFile], logs: Location) -> list[PlanContent]:
-    """The work of an abandoned plan in two halves; a single record goes to quarantine, for `reason`."""
+def split(
+    plan: Plan,
+    reason: str,
+    files: Mapping[int, TrackedFile],
+    logs: Location,
+    rules_of: Callable[[LogFile], RecordRules | None] = lambda file: None,
+) -> list[PlanContent]:
+    """The work of an abandoned plan in two halves; a single record goes to quarantine, for `reason`.
+
+    `rules_of` has those of files whose records may have several lines.
+    """
     lineage = plan.content.lineage.after(plan.as_origin, reason)
     content = replace(plan.content, lineage=lineage)
     parts = halves(content)
     if len(parts) > 1:
         return parts
     ranges = (*content.primary, *content.foreign)
-    cut = _cut(ranges[0], files[ranges[0].file_number], logs) if ranges and ranges[0].lines > 1 else []
+    cut = []
+    if ranges and ranges[0].lines > 1:
+        file = files[ranges[0].file_number].file
+        cut = _cut(ranges[0], file, logs, rules_of(file))
     if cut and content.primary:
         return [replace(content, primary=(part,)) for part in cut]
     if cut:
@@ -104,15 +117,13 @@ def _items(content: PlanContent, start: int, end: int) -> PlanContent:
     )
 
 
-def _cut(byte_range: ByteRange, tracked: TrackedFile, logs: Location) -> list[ByteRange]:
-    """A range as two of whole lines; none if its bytes are gone or it can't be cut."""
+def _cut(byte_range: ByteRange, file: LogFile, logs: Location, rules: RecordRules | None) -> list[ByteRange]:
+    """A range as two of whole records; none if its bytes are gone or it can't be cut."""
     try:
-        data = read_range(logs, tracked.file, byte_range)
+        data = read_range(logs, file, byte_range)
     except RangeGone:
         return []
-    middle = data.find(b"\n", len(data) // 2) + 1
-    if middle in (0, len(data)):
-        middle = data.rfind(b"\n", 0, len(data) // 2) + 1
+    middle = _middle_of_lines(data) if rules is None else _middle_of_records(data, rules)
     if middle in (0, len(data)):
         return []
     head, tail = data[:middle], data[middle:]
@@ -124,6 +135,16 @@ def _cut(byte_range: ByteRange, tracked: TrackedFile, logs: Location) -> list[By
         whole, start_bytes=at, checksum=crc32(tail), lines=_lines(tail), starts_inside_oversized=False
     )
     return [first, second]
+
+
+def _middle_of_lines(data: bytes) -> int:
+    middle = data.find(b"\n", len(data) // 2) + 1
+    return data.rfind(b"\n", 0, len(data) // 2) + 1 if middle in (0, len(data)) else middle
+
+
+def _middle_of_records(data: bytes, rules: RecordRules) -> int:
+    ends = rules.cut(data, at_end=True).ends[:-1].tolist()
+    return min(ends, key=lambda end: abs(end - len(data) // 2), default=0)
 
 
 def _lines(data: bytes) -> int:

@@ -209,7 +209,7 @@ def _reindex(task: ReindexTask, context: TaskContext) -> IndexResult:
     def pieces() -> Iterator[Piece]:
         for stretch in task.stretches:
             with contextlib.suppress(RangeGone):
-                for at, data in read_pieces(logs, stretch, REINDEX_PIECE_BYTES, limits.line_bytes):
+                for at, data in read_pieces(logs, stretch, REINDEX_PIECE_BYTES, limits.line_bytes, log):
                     yield stretch.tracked.file, at, data
 
     events = (parsed.events for parsed in read_events_of(pieces(), log, limits))

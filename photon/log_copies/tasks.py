@@ -104,7 +104,7 @@ def _events(part: Part, pipeline: Pipeline) -> Iterator[pa.Table | None]:
     with_time = part.side == "foreign" and pipeline.foreign.time_in_id
     logs, piece_bytes = pipeline.datacenters[part.datacenter].logs, pipeline.verification.piece_bytes
     try:
-        for byte_range, data in read_pieces(logs, part.stretch, piece_bytes, pipeline.limits.line_bytes):
+        for byte_range, data in read_pieces(logs, part.stretch, piece_bytes, pipeline.limits.line_bytes, log):
             events = read_events(data, part.stretch.tracked.file, byte_range, log, pipeline.limits).events
             ids, times = events["_id"], events["_time_us"]
             if with_time:

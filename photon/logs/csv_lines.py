@@ -1,36 +1,90 @@
-"""The values in lines of CSV and TSV, as text columns. Quotes are CSV's alone; none may hold a newline."""
+"""The values in records of CSV and TSV, as text columns."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pyarrow_csv
 
 from photon.logs.dialect import Dialect
 from photon.logs.lines import LineTexts, in_halves, join_lines, one_array
+from photon.logs.records import is_whole_record
 
 
-def read_csv_lines(raws: pa.Array, column_count: int, wanted: Sequence[int], dialect: Dialect) -> LineTexts:
-    """The columns `wanted` (by position) of lines that are UTF-8 and not empty, as strings."""
+class GoesOn(Exception):
+    """A quoted value of some line may go on over the next one."""
+
+
+def read_csv_lines(
+    raws: pa.Array, column_count: int, wanted: Sequence[int], dialect: Dialect, are_lines: bool = False
+) -> LineTexts:
+    """The columns `wanted` (by position) of records that are UTF-8 and not empty, as strings.
+
+    `are_lines`: they are lines, of which nobody knows yet whether they are records; GoesOn if some are not.
+    """
     if not len(raws):
         return LineTexts((pa.array([], pa.string()),) * len(wanted), {})
-    has_return = pc.match_substring(raws, b"\r")
-    if pc.any(has_return).as_py():  # pyarrow would end a row there
-        good = read_csv_lines(
-            pc.if_else(has_return, _empty_row(column_count, dialect), raws), column_count, wanted, dialect
-        )
-        reason, rows = "a carriage return within the line", pc.indices_nonzero(has_return).to_pylist()
-        columns = (pc.if_else(has_return, pa.scalar(None, pa.string()), column) for column in good.columns)
-        return LineTexts(tuple(columns), {**good.failures, **dict.fromkeys(rows, reason)})
+    ends_within = pc.match_substring(raws, b"\r")
+    if not are_lines:
+        ends_within = pc.or_(ends_within, pc.match_substring(raws, b"\n"))
+    if pc.any(ends_within).as_py():  # pyarrow would end a row there
+        if are_lines:
+            raise GoesOn
+        return _read_apart(raws, ends_within, column_count, wanted, dialect)
     block = _read_csv_block(raws, column_count, wanted, dialect)
     if block is not None:
         return block
+    if are_lines:
+        raise GoesOn
     if len(raws) == 1:
         nothing = (pa.nulls(1, pa.string()),) * len(wanted)
         return LineTexts(nothing, {0: "not valid CSV: a quoted value is not closed"})
     return in_halves(raws, lambda half: read_csv_lines(half, column_count, wanted, dialect))
+
+
+def _read_apart(
+    raws: pa.Array, ends_within: pa.Array, column_count: int, wanted: Sequence[int], dialect: Dialect
+) -> LineTexts:
+    """The values of records of which some hold line ends: those by themselves, for they are sure to be whole.
+
+    A line that holds a carriage return outside quotes is none.
+    """
+    texts = zip(raws.to_pylist(), ends_within.to_pylist(), strict=True)
+    kinds = np.array(
+        [int(is_whole_record(raw, dialect, column_count)) + 1 if odd else 0 for raw, odd in texts]
+    )
+    failures = dict.fromkeys(np.flatnonzero(kinds == 1).tolist(), "a carriage return within the line")
+    parts: list[tuple[pa.Array, ...]] = []
+    places = np.full(len(raws), -1)
+    count = 0
+    for kind in (0, 2):
+        rows = np.flatnonzero(kinds == kind)
+        if not len(rows):
+            continue
+        read = _of_a_kind(raws.take(pa.array(rows)), kind == 2, column_count, wanted, dialect)
+        failures.update({int(rows[row]): reason for row, reason in read.failures.items()})
+        places[rows] = count + np.arange(len(rows))
+        count += len(rows)
+        parts.append(read.columns)
+    if not parts:
+        return LineTexts((pa.nulls(len(raws), pa.string()),) * len(wanted), failures)
+    order = pa.array(places, mask=places < 0)
+    columns = (pa.concat_arrays([part[n] for part in parts]).take(order) for n in range(len(wanted)))
+    return LineTexts(tuple(columns), failures)
+
+
+def _of_a_kind(
+    raws: pa.Array, are_whole: bool, column_count: int, wanted: Sequence[int], dialect: Dialect
+) -> LineTexts:
+    """The values of records that all hold line ends in quotes, or of which none does."""
+    if not are_whole:
+        return read_csv_lines(raws, column_count, wanted, dialect)
+    block = _read_csv_block(raws, column_count, wanted, dialect)
+    assert block is not None, "whole records are as many rows"
+    return block
 
 
 def _empty_row(column_count: int, dialect: Dialect) -> bytes:
@@ -42,7 +96,8 @@ def _read_csv_block(
 ) -> LineTexts | None:
     """All lines at once; None if a quote that is not closed may have swallowed line ends.
 
-    No row is less than a line, for lines hold no other line end; so as many rows as lines are the lines.
+    No row is less than a line, for lines hold no other line end, or hold them all in quotes; so as many rows
+    as lines are the lines.
     A line of empty values follows as a guard: it is swallowed where the last line has an open quote.
     """
     guard = pa.array([_empty_row(column_count, dialect)], pa.binary())

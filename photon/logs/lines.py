@@ -1,7 +1,7 @@
 """Lines of a stretch of bytes. Their values are read by `csv_lines` and `json_lines`.
 
-A record is one line, ended by LF; a CR before it is dropped. A line means what a parser makes of it by
-itself: reading many at once is only quicker, and is done where it is sure to say the same.
+A record is one line, or several (`records`), ended by LF; a CR before it is dropped. It means what a parser
+makes of it by itself: reading many at once is only quicker, and is done where it is sure to say the same.
 """
 
 from __future__ import annotations
@@ -54,6 +54,16 @@ def split_lines(data: bytes) -> Lines:
         data = (data + b"\n" if returns[-1] else data).replace(b"\r\n", b"")
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data.replace(b"\n", b""))]
     return Lines(pa.Array.from_buffers(pa.binary(), len(ends), buffers), starts, lengths, joined)
+
+
+def cut(text: pa.Buffer, starts: np.ndarray, ends: np.ndarray, is_lost: np.ndarray) -> pa.Array:
+    """The bytes of `text` from each start to its end, without a copy of each; null where lost."""
+    # Every other value is wanted; between them are the bytes from one to the next.
+    bounds = np.stack((starts, ends), axis=1).reshape(-1)
+    values = pa.Array.from_buffers(
+        pa.binary(), len(bounds) - 1, [None, pa.py_buffer(bounds.astype(np.int32)), text]
+    )
+    return values.take(pa.array(np.arange(0, len(bounds), 2), mask=is_lost))
 
 
 def join_lines(raws: pa.Array) -> bytes:

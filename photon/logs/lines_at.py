@@ -15,15 +15,60 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from photon.logs.dialect import dialect_of
 from photon.logs.files import TrackedFile
-from photon.logs.scattered import NEIGHBOUR_BYTES, cut, read_stretches_in_order
+from photon.logs.lines import cut
+from photon.logs.records import record_rules
+from photon.logs.scattered import NEIGHBOUR_BYTES, read_stretches_in_order
 from photon.pipeline.location import Location
+from photon.pipeline.sections import Log
 
 GUESSED_BYTES = (1024, 4096)  # that are read from where a line begins; then as many as a line may have
 MOST_BYTES_AT_ONCE = 2**26
 _NEWLINE, _RETURN = b"\n"[0], b"\r"[0]
 
 Ints = npt.NDArray[np.int64]
+
+
+def read_records_at(
+    logs: Location,
+    files: Mapping[int, TrackedFile],
+    numbers: Ints,
+    starts_bytes: Ints,
+    line_bytes: int,
+    log: Log,
+) -> pa.Array:
+    """The records that begin at these places, as `read_lines_at` reads lines; some may have several lines."""
+    lines = read_lines_at(logs, files, numbers, starts_bytes, line_bytes)
+    dialect = dialect_of(log)
+    if dialect is None or dialect.record_lines == 1:
+        return lines
+    signs = [pc.count_substring(lines, sign) for sign in dialect.quote + dialect.escape]
+    may_go_on = [pc.not_equal(pc.bit_wise_and(n, 1) if not dialect.escape else n, 0) for n in signs]
+    places = {
+        (int(numbers[row]), int(starts_bytes[row])): row
+        for row in {
+            row for each in may_go_on for row in pc.indices_nonzero(pc.fill_null(each, False)).to_pylist()
+        }
+    }
+    again = dict[int, bytes]()
+    for (number, start), row in sorted(places.items()):
+        tracked = files[number]
+        rules = record_rules(log, tracked.file.header, line_bytes)
+        end = min(start + line_bytes + 2, tracked.offset_bytes)
+        (data,) = read_stretches_in_order(logs, {number: tracked.file}, np.array([number]), [(start, end)])
+        length = (
+            None if data is None or rules is None else rules.end_of_first(data, end == tracked.offset_bytes)
+        )
+        if data is not None and length is not None:
+            again[row] = data[:length].removesuffix(b"\n").removesuffix(b"\r")
+    if not again:
+        return lines
+    rows = sorted(again)
+    is_again = np.zeros(len(lines), bool)
+    is_again[rows] = True
+    found = pa.array([again[row] for row in rows], lines.type)
+    return pc.replace_with_mask(lines, pa.array(is_again), found)
 
 
 def read_lines_at(

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from itertools import accumulate
-from zlib import crc32
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from photon.logs.files import ByteRange, LogFile, TrackedFile
 from photon.logs.folders import log_folder
-from photon.logs.parse import FOREIGN_EVENTS, ParsedRange, read_events
+from photon.logs.parse import DEAD_LETTERS, FOREIGN_EVENTS, ParsedRange, Piece, read_events_of
+from photon.logs.records import RecordRules, record_rules
 from photon.logs.source import UNREADABLE, LogsUnavailable, Source, has_head
 from photon.pipeline.location import Location
 from photon.pipeline.sections import ForeignLog, Limits
@@ -52,11 +51,12 @@ def read_records(
     folder = log_folder(logs)
     for path in folder.candidates(file):
         lines: dict[int, bytes] = {}
+        rules = record_rules(log, file.header, limits.line_bytes)
         try:
             with folder.open_at(path, file) as source:
                 if has_head(source, file):
                     for offset in sorted(left):
-                        lines[offset] = _line_at(source, offset, limits.line_bytes)
+                        lines[offset] = _record_at(source, offset, limits.line_bytes, rules)
         except LogsUnavailable:
             raise
         except UNREADABLE:
@@ -84,24 +84,20 @@ def _records_of(
 def parse_lines(lines: Mapping[int, bytes], file: LogFile, log: ForeignLog, limits: Limits) -> ParsedRange:
     """The records of single lines, by their offsets in the file; in the place of others, or read alone.
 
-    Parsed together: 20 us a line, not 1 ms. A line that holds a line's end is no record.
+    Parsed together: 20 us a line, not 1 ms. A line that holds more than one record is none.
     """
-    whole = {at: line.removesuffix(b"\n") for at, line in lines.items()}
-    single = {at: line for at, line in whole.items() if b"\n" not in line}
-    starts = accumulate((len(line) + 1 for line in single.values()), initial=0)
-    offset_of = dict(zip(starts, single, strict=False))
-    data = b"".join(line + b"\n" for line in single.values())
-    parsed = read_events(
-        data, file, ByteRange(file.number, 0, len(data), crc32(data), len(single)), log, limits
+    rules = record_rules(log, file.header, limits.line_bytes)
+    pieces: list[Piece] = []
+    for at, line in lines.items():
+        data = line.removesuffix(b"\n") + b"\n"
+        is_one = b"\n" not in data[:-1] if rules is None else rules.end_of_first(data, True) == len(data)
+        if is_one:
+            pieces.append((file, ByteRange(file.number, at, at + len(data), 0, 1), data))
+    parsed = list(read_events_of(pieces, log, limits))
+    return ParsedRange(
+        pa.concat_tables([FOREIGN_EVENTS.empty_table(), *(part.events for part in parsed)]),
+        pa.concat_tables([DEAD_LETTERS.empty_table(), *(part.dead_letters for part in parsed)]),
     )
-    return ParsedRange(_moved(parsed.events, offset_of), _moved(parsed.dead_letters, offset_of))
-
-
-def _moved(table: pa.Table, offset_of: Mapping[int, int]) -> pa.Table:
-    """The same rows at other offsets."""
-    place = table.schema.get_field_index("_offset")
-    offsets = [offset_of[start] for start in table["_offset"].to_pylist()]
-    return table.set_column(place, table.schema.field(place), [pa.array(offsets, pa.int64())])
 
 
 def with_lines(
@@ -122,11 +118,16 @@ def with_lines(
     return ParsedRange(*tables)
 
 
-def _line_at(source: Source, offset_bytes: int, line_limit_bytes: int) -> bytes:
-    data = b""
-    for length in (FIRST_READ_BYTES, line_limit_bytes + 1):
+def _record_at(source: Source, offset_bytes: int, limit_bytes: int, rules: RecordRules | None) -> bytes:
+    """The record that begins at an offset, with a newline at its end."""
+    data, end = b"", None
+    for length in (FIRST_READ_BYTES, limit_bytes + 2):
         data = source.read(offset_bytes, length)
-        if b"\n" in data or len(data) < length:
+        is_at_end = len(data) < length
+        if rules is not None:
+            end = rules.end_of_first(data, is_at_end)
+        elif newline := data.find(b"\n") + 1:
+            end = newline
+        if end is not None or is_at_end:
             break
-    end = data.find(b"\n")
-    return (data if end < 0 else data[:end]) + b"\n"
+    return data[:end].removesuffix(b"\n") + b"\n"

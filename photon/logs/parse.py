@@ -7,17 +7,18 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from photon.logs.csv_lines import read_csv_lines
+from photon.logs.csv_lines import GoesOn, read_csv_lines
 from photon.logs.dialect import BYTE_ORDER_MARK, Dialect, dialect_of, header_names, utf8
 from photon.logs.files import ByteRange, LogFile
 from photon.logs.json_lines import decode_record, read_json_lines, value_of
-from photon.logs.lines import BLANK, Lines, LineTexts, split_lines
+from photon.logs.lines import BLANK, Lines, LineTexts, cut, split_lines
+from photon.logs.records import RecordRules, record_rules
 from photon.logs.times import event_time_problem, parse_event_times, style_of
 from photon.pipeline.sections import ForeignLog, Limits, Log, PrimaryLog
 
@@ -94,18 +95,32 @@ def _groups(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
 
 def _read_together(pieces: Sequence[Piece], log: PrimaryLog | ForeignLog, limits: Limits) -> ParsedRange:
     """The events of ranges of files with one header."""
-    joined = _Joined.of(pieces)
-    lines, file = joined.lines, pieces[0][0]
-    dialect = dialect_of(log)
+    joined, file = _Joined.of(pieces), pieces[0][0]
+    rules = record_rules(log, file.header, limits.line_bytes)
+    if rules is None:
+        return _parsed(joined, file, log, limits)
+    try:  # most files have no record over several lines, and to know that costs nothing here
+        return _parsed(joined, file, log, limits, are_lines=True)
+    except GoesOn:
+        return _parsed(joined.in_records(rules), file, log, limits)
+
+
+def _parsed(
+    joined: _Joined, file: LogFile, log: PrimaryLog | ForeignLog, limits: Limits, are_lines: bool = False
+) -> ParsedRange:
+    """The events among these records. GoesOn if they are only lines, and some may go on over the next one."""
+    lines, dialect = joined.lines, dialect_of(log)
     rows = np.flatnonzero(~(joined.is_rest | _is_nothing(lines.raws, file, dialect)))
     is_long = lines.lengths[rows] > limits.line_bytes
     failures = dict.fromkeys(rows[is_long].tolist(), f"line longer than {limits.line_bytes} bytes")
     rows = rows[~is_long]
     not_text = _not_utf8(lines.raws, rows) if _is_utf8(dialect) else rows[:0]
     failures.update(dict.fromkeys(not_text.tolist(), "not UTF-8"))
+    if are_lines and failures:
+        raise GoesOn  # what a record begins with may be among them
     rows = np.setdiff1d(rows, not_text, assume_unique=True)
     data = lines.data if len(rows) == len(lines.raws) else None
-    events, bad = _parse_rows(_take(lines.raws, rows), file, log, data)
+    events, bad = _parse_rows(_take(lines.raws, rows), file, log, data, are_lines)
     failures.update({int(rows[row]): reason for row, reason in bad.items() if reason != BLANK})
     good = rows if not bad else np.delete(rows, list(bad))
     return ParsedRange(_events(joined, good, events), _dead_letters(joined, failures))
@@ -119,11 +134,14 @@ class _Joined:
     file_numbers: np.ndarray  # int32
     offsets: np.ndarray  # int64: in the file
     is_rest: np.ndarray  # bool: of a line that began in the range before
+    parts: Sequence[bytes]  # the bytes of each range, with a newline at the end
+    text: bytes  # all of them
 
     @classmethod
     def of(cls, pieces: Sequence[Piece]) -> _Joined:
         parts = [data if data.endswith(b"\n") else data + b"\n" for _, _, data in pieces if data]
-        lines = split_lines(parts[0] if len(parts) == 1 else b"".join(parts))
+        text = parts[0] if len(parts) == 1 else b"".join(parts)
+        lines = split_lines(text)
         ranges = [where for _, where, data in pieces if data]
         ends = np.cumsum([len(part) for part in parts], dtype=np.int64)
         starts = ends - [len(part) for part in parts]
@@ -137,6 +155,38 @@ class _Joined:
             numbers[piece_of],
             lines.starts + from_start[piece_of],
             is_first & inside[piece_of],
+            parts,
+            text,
+        )
+
+    def in_records(self, rules: RecordRules) -> _Joined:
+        """The records that these lines make, range by range."""
+        rests = np.flatnonzero(self.is_rest)
+        starts = [np.empty(0, np.int64)]
+        ends = [np.empty(0, np.int64)]
+        at = 0
+        for part in self.parts:
+            first = np.searchsorted(self.lines.starts, at)
+            rest_bytes = int(self.lines.lengths[first]) + 1 if first in rests else 0
+            if rest_bytes:
+                starts.append(np.array([at]))
+                ends.append(np.array([at + rest_bytes]))
+            found = rules.cut(part[rest_bytes:], at_end=True).ends + at + rest_bytes
+            starts.append(np.concatenate(([at + rest_bytes], found[:-1]))[: len(found)])
+            ends.append(found)
+            at += len(part)
+        first_bytes, behind = np.concatenate(starts).astype(np.int64), np.concatenate(ends).astype(np.int64)
+        rows = np.searchsorted(self.lines.starts, first_bytes)
+        lengths = behind - 1 - first_bytes
+        codes = np.frombuffer(self.text, np.uint8)
+        returns = (lengths > 0) & (codes[np.maximum(behind - 2, 0)] == 13)
+        raws = cut(pa.py_buffer(self.text), first_bytes, behind - 1 - returns, np.zeros(len(rows), bool))
+        return replace(
+            self,
+            lines=Lines(raws, first_bytes, lengths, None),
+            file_numbers=self.file_numbers[rows],
+            offsets=self.offsets[rows],
+            is_rest=self.is_rest[rows],
         )
 
 
@@ -203,12 +253,12 @@ def _not_utf8(raws: pa.Array, rows: np.ndarray) -> np.ndarray:
 
 
 def _parse_rows(
-    raws: pa.Array, file: LogFile, log: Log, data: bytes | None
+    raws: pa.Array, file: LogFile, log: Log, data: bytes | None, are_lines: bool
 ) -> tuple[list[pa.Array], dict[int, str]]:
     """The last columns of the events; and of the lines that have no id or time, by row, why."""
     keys = log.key if isinstance(log, ForeignLog) else ()
     names = (*log.id, *keys, log.time)
-    texts = _texts(raws, file, log, names, data)
+    texts = _texts(raws, file, log, names, data, are_lines)
     id_texts, key_texts = texts.columns[: len(log.id)], texts.columns[len(log.id) : -1]
     ids = combine(id_texts)
     times_us = parse_event_times(texts.columns[-1], style_of(log))
@@ -223,9 +273,14 @@ def _parse_rows(
 
 
 def _texts(
-    raws: pa.Array, file: LogFile, log: Log, names: Sequence[str], data: bytes | None = None
+    raws: pa.Array,
+    file: LogFile,
+    log: Log,
+    names: Sequence[str],
+    data: bytes | None = None,
+    are_lines: bool = False,
 ) -> LineTexts:
-    """The columns `names` of each line; `data`: the lines joined, if they are at hand."""
+    """The columns `names` of each record; `data`: the lines joined, if they are at hand. GoesOn."""
     dialect = dialect_of(log)
     texts = utf8(raws, dialect)
     if dialect is None:
@@ -245,7 +300,7 @@ def _texts(
             reason = f"several columns {unclear!r} in the header of its file"
         nothing = pa.nulls(len(raws), pa.string())
         return LineTexts((nothing,) * len(names), dict.fromkeys(range(len(raws)), reason))
-    return read_csv_lines(texts, len(header), [header.index(name) for name in names], dialect)
+    return read_csv_lines(texts, len(header), [header.index(name) for name in names], dialect, are_lines)
 
 
 def combine(columns: Sequence[pa.Array]) -> pa.Array:

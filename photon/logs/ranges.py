@@ -10,8 +10,11 @@ from pathlib import PurePath
 
 from photon.logs.files import ByteRange, LogFile, TrackedFile
 from photon.logs.folders import log_folder
+from photon.logs.record_ranges import cut_records, first_record
+from photon.logs.records import RecordRules, record_rules
 from photon.logs.source import TAIL_BYTES, UNREADABLE, LogsUnavailable, Source, has_head, has_tail, hash_bytes
 from photon.pipeline.location import Location
+from photon.pipeline.sections import Log
 
 # A longer range is cut and known again by its last bytes: no byte before them is read to plan it. Other bytes
 # in the place of a log are other ones here too.
@@ -66,13 +69,19 @@ def cut_range(
     line_limit_bytes: int,
     final: bool = False,
     size_bytes: int | None = None,
+    rules: RecordRules | None = None,
 ) -> tuple[ByteRange, TrackedFile] | None:
-    """The next range of whole lines, and the file after it; None: no whole line is waiting.
+    """The next range of whole records, and the file after it; None: no whole record is waiting.
 
-    At most `budget_bytes`, but at least one line up to the limit. `final`: an unterminated last line
-    counts; `size_bytes`: lines that begin at or after it are left alone (both protocol D4).
+    At most `budget_bytes`, but at least one record up to the limit. `final`: an unterminated last line
+    counts; `size_bytes`: records that begin at or after it are left alone (both protocol D4). `rules`: of
+    records over several lines; None: each line is one.
     """
     start, limit_bytes = tracked.offset_bytes, line_limit_bytes
+    if rules is not None and not tracked.inside_oversized:
+        return _cut_records(source, tracked, budget_bytes, rules, final, size_bytes)
+    if rules is not None:
+        budget_bytes = 1  # to the end of that line: behind it a record begins
     length_bytes = budget_bytes if size_bytes is None else min(budget_bytes, size_bytes - start)
     first = start + max(0, length_bytes - CHECKED_BYTES)
     last_bytes = length_bytes - (first - start)
@@ -98,6 +107,35 @@ def cut_range(
         unchecked_bytes=first - start,
     )
     inside = cut.ends_inside_oversized
+    return byte_range, replace(tracked, offset_bytes=end, tail_hash=hash_bytes(tail), inside_oversized=inside)
+
+
+def _cut_records(
+    source: Source,
+    tracked: TrackedFile,
+    budget_bytes: int,
+    rules: RecordRules,
+    final: bool,
+    size_bytes: int | None,
+) -> tuple[ByteRange, TrackedFile] | None:
+    """The next range of records over several lines; all of it is read, for each quote counts."""
+    start = tracked.offset_bytes
+    target = start + budget_bytes if size_bytes is None else min(start + budget_bytes, size_bytes)
+    found = cut_records(source.read, rules, start, target, final, to_record_end=target == size_bytes)
+    if found is None:
+        return None
+    end, inside = found.end_bytes, found.ends_inside_oversized
+    first = max(start, end - CHECKED_BYTES)
+    byte_range = ByteRange(
+        file_number=tracked.file.number,
+        start_bytes=start,
+        end_bytes=end,
+        checksum=zlib.crc32(source.read(first, end - first)),
+        lines=found.lines,
+        ends_inside_oversized=inside,
+        unchecked_bytes=first - start,
+    )
+    tail = source.read(max(0, end - TAIL_BYTES), min(end, TAIL_BYTES))
     return byte_range, replace(tracked, offset_bytes=end, tail_hash=hash_bytes(tail), inside_oversized=inside)
 
 
@@ -239,11 +277,12 @@ def read_stretches(
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """The lines of a file that begin in [start, end); none goes beyond the file's `offset_bytes`."""
+    """The records of a file that begin in [start, end); none goes beyond the file's `offset_bytes`."""
 
     tracked: TrackedFile
     start_bytes: int
     end_bytes: int
+    begins_record: bool = False  # at its start, as its maker knows
 
     @property
     def length_bytes(self) -> int:
@@ -264,9 +303,9 @@ def stretches_of(tracked: TrackedFile, piece_bytes: int, from_bytes: int | None 
 
 
 def read_pieces(
-    logs: Location, stretch: Stretch, piece_bytes: int, line_limit_bytes: int
+    logs: Location, stretch: Stretch, piece_bytes: int, line_limit_bytes: int, log: Log | None = None
 ) -> Iterator[tuple[ByteRange, bytes]]:
-    """The whole lines of a stretch, in pieces of about `piece_bytes`, each with its range (no checksum).
+    """The whole records of a stretch, in pieces of about `piece_bytes`, each with its range (no checksum).
 
     Reads only the beginning of a line longer than the limit. Raises RangeGone, perhaps after some
     pieces, if the bytes that were read are not there any more; LogsUnavailable.
@@ -282,7 +321,8 @@ def read_pieces(
                         reason = "another file is in its place"
                     continue
                 begun = True
-                yield from _Reader(source, stretch, piece_bytes, line_limit_bytes).pieces()
+                rules = None if log is None else record_rules(log, file.header, line_limit_bytes)
+                yield from _Reader(source, stretch, piece_bytes, line_limit_bytes, rules).pieces()
                 return
         except FileNotFoundError:
             continue
@@ -311,19 +351,46 @@ class _Reader:
     stretch: Stretch
     piece_bytes: int
     line_limit_bytes: int
+    rules: RecordRules | None  # None: each line is a record
 
     def pieces(self) -> Iterator[tuple[ByteRange, bytes]]:
-        first, limit_bytes = self._first_line(), self.stretch.end_bytes
+        first, limit_bytes = self._first_record(), self.stretch.end_bytes
         while first < limit_bytes:
-            data, following = self._piece(first, min(first + self.piece_bytes, limit_bytes))
+            data, following = self._records(first, min(first + self.piece_bytes, limit_bytes))
             number, end = self.stretch.tracked.file.number, first + len(data)
             yield ByteRange(number, first, end, checksum=0, lines=data.count(b"\n")), data
             first = following
 
+    def _first_record(self) -> int:
+        """Where the first record begins that begins in the stretch."""
+        start, end = self.stretch.start_bytes, self.stretch.tracked.offset_bytes
+        begins = self.stretch.tracked.file.header_bytes
+        if self.rules is None or self.stretch.begins_record or start == begins:
+            return self._first_line()
+        return first_record(self._up_to_end, self.rules, begins, start, end)
+
+    def _records(self, first: int, end: int) -> tuple[bytes, int]:
+        """Whole records from `first` on, the last one beginning before `end`; and where the next begins."""
+        if self.rules is None:
+            return self._piece(first, end)
+        found = cut_records(self._up_to_end, self.rules, first, end, final=True, to_record_end=True)
+        last = self.stretch.tracked.offset_bytes
+        if found is None:
+            raise _gone(self.stretch, f"the file ends before byte {end}")
+        data = self._read(first, found.end_bytes)
+        if found.ends_inside_oversized:
+            return data, self._after_newline(found.end_bytes, last)
+        return data, found.end_bytes
+
+    def _up_to_end(self, start: int, length_bytes: int) -> bytes:
+        """Bytes of what was read of the file; a file that has fewer is another one."""
+        end = min(start + length_bytes, self.stretch.tracked.offset_bytes)
+        return self._read(start, end) if start < end else b""
+
     def _first_line(self) -> int:
         """Where the first line begins that begins in the stretch."""
         start = self.stretch.start_bytes
-        if start == self.stretch.tracked.file.header_bytes:
+        if start == self.stretch.tracked.file.header_bytes or self.stretch.begins_record:
             return start
         return self._after_newline(start - 1, self.stretch.end_bytes)
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from photon.logs.files import LogFile
 from photon.logs.folders import log_folder
+from photon.logs.lines import cut
 from photon.logs.ranges import RangeGone, read_stretches
 from photon.pipeline.location import Location
 
@@ -68,16 +69,6 @@ def _read(logs: Location, files: Mapping[int, LogFile], lines: Lines) -> pa.Arra
     at[lost] = (np.cumsum(lengths) - lengths)[stretch[lost]]
     buffer = pa.py_buffer(b"".join(filter(None, data)))
     return cut(buffer, at, at + np.where(lost, 0, lines.lengths_bytes), lost)
-
-
-def cut(text: pa.Buffer, starts: Ints, ends: Ints, is_lost: npt.NDArray[np.bool_]) -> pa.Array:
-    """The bytes of `text` from each start to its end, without a copy of each; null where lost."""
-    # Every other value is wanted; between them are the bytes from one to the next.
-    bounds = np.stack((starts, ends), axis=1).reshape(-1)
-    values = pa.Array.from_buffers(
-        pa.binary(), len(bounds) - 1, [None, pa.py_buffer(bounds.astype(np.int32)), text]
-    )
-    return values.take(pa.array(np.arange(0, len(bounds), 2), mask=is_lost))
 
 
 def read_stretches_in_order(

@@ -19,6 +19,7 @@ from photon.logs.look import Contents, Look
 from photon.logs.odd_files import Odd
 from photon.logs.out_of_sight import kept_of, paths_out_of_sight
 from photon.logs.ranges import cut_range, cut_to_end
+from photon.logs.records import record_rules
 from photon.logs.rotated import (
     copies_among,
     find_back,
@@ -365,7 +366,9 @@ class LogTail:
                 is_rest = self._is_left_as_a_whole(tracked, budget_bytes, size_bytes)
                 if is_rest and (cut := cut_to_end(source, tracked)) is not None:
                     return cut
-                cut = cut_range(source, tracked, budget_bytes, self._line_limit_bytes, is_closed, size_bytes)
+                limit_bytes = self._line_limit_bytes
+                rules = record_rules(self._log, file.header, limit_bytes)
+                cut = cut_range(source, tracked, budget_bytes, limit_bytes, is_closed, size_bytes, rules)
         except FileNotFoundError:
             self._known.pop(file.path, None)
             return None

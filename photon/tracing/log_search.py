@@ -93,7 +93,8 @@ def _search_file(
     whole = replace(tracked, offset_bytes=tracked.size_bytes, tail_hash=b"")
     stretch = Stretch(whole, file.header_bytes, whole.offset_bytes)
     logs = pipeline.datacenters[datacenter].logs
-    for byte_range, data in read_pieces(logs, stretch, pipeline.verification.piece_bytes, limits.line_bytes):
+    piece_bytes = pipeline.verification.piece_bytes
+    for byte_range, data in read_pieces(logs, stretch, piece_bytes, limits.line_bytes, log):
         rows: list[dict[str, Any]] = []
         if may_contain(data, ids, log):
             events = read_events(data, file, byte_range, log, limits).events

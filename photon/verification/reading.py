@@ -117,7 +117,7 @@ def neighbours(tracked: TrackedFile, offsets: np.ndarray) -> Iterator[Stretch]:
     """Stretches in which records begin at all of these offsets, which are in their order."""
     (ends,) = np.nonzero(np.diff(offsets) > NEIGHBOUR_BYTES)
     for group in np.split(offsets, ends + 1):
-        yield Stretch(tracked, int(group[0]), int(group[-1]) + 1)
+        yield Stretch(tracked, int(group[0]), int(group[-1]) + 1, begins_record=True)
 
 
 def _read(
@@ -131,7 +131,9 @@ def _read(
     for datacenter, stretch in stretches:
         file, logs = stretch.tracked.file, pipeline.datacenters[datacenter].logs
         read_up_to = stretch.start_bytes
-        pieces = read_pieces(logs, stretch, pipeline.verification.piece_bytes, pipeline.limits.line_bytes)
+        pieces = read_pieces(
+            logs, stretch, pipeline.verification.piece_bytes, pipeline.limits.line_bytes, log
+        )
         try:
             for byte_range, data in pieces:
                 parsed = read_events(data, file, byte_range, log, pipeline.limits)

@@ -1,0 +1,164 @@
+"""Where records of CSV begin whose quoted values hold line ends (protocol D10).
+
+What follows a line alone says whether the record that begins with it ends there: it goes on over the next
+lines only if that makes a whole record of all columns, of at most so many lines and bytes. Else the line is a
+record by itself, most likely a bad one. So a quote that is not closed costs one line, and a reader who begins
+at a record finds the same records behind it, however the bytes were divided before.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+from photon.logs.dialect import BYTE_ORDER_MARK, Dialect, dialect_of, header_names
+from photon.pipeline.sections import Log
+
+Ints = npt.NDArray[np.int64]
+_NEWLINE = b"\n"[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Cuts:
+    """What is known of bytes that begin with a record."""
+
+    ends: Ints  # of the records, each behind its newline
+    lines: Ints  # how many lines each has
+    open_bytes: int  # where the first record begins that may go on behind the bytes; their length: none does
+
+
+@dataclass(frozen=True, slots=True)
+class RecordRules:
+    """How the records of a file are told from each other."""
+
+    dialect: Dialect
+    column_count: int
+    limit_bytes: int  # of a record, without its newline
+
+    def cut(self, data: bytes, at_end: bool = False) -> Cuts:
+        """The records that `data` begins with; `at_end`: nothing follows, and no record goes on."""
+        if at_end and data and not data.endswith(b"\n"):
+            found = self.cut(data + b"\n", at_end)
+            return Cuts(np.minimum(found.ends, len(data)), found.lines, len(data))
+        ends, suspects = self._lines(data)
+        open_bytes = int(ends[-1]) if len(ends) else 0
+        if not len(suspects):
+            return Cuts(ends, np.ones(len(ends), np.int64), open_bytes)
+        is_inner = np.zeros(len(ends), bool)  # whether a line's end is inside a record
+        line, whole = 0, len(ends)
+        for suspect in suspects.tolist():
+            if suspect < line:
+                continue
+            line = self._line_behind(data, ends, suspect, at_end)
+            if line < 0:
+                whole = suspect
+                open_bytes = int(ends[suspect - 1]) if suspect else 0
+                break
+            is_inner[suspect : line - 1] = True
+        last_lines = np.flatnonzero(~is_inner[:whole])
+        return Cuts(ends[last_lines], np.diff(last_lines, prepend=-1), open_bytes)
+
+    def end_of_first(self, data: bytes, at_end: bool) -> int | None:
+        """Where the record ends that `data` begins with; None: what follows must be known."""
+        ends = self.cut(data, at_end).ends
+        return int(ends[0]) if len(ends) else None
+
+    def _lines(self, data: bytes) -> tuple[Ints, Ints]:
+        """Where the lines end, and which of them may go on: those of whole records have even quotes."""
+        text = np.frombuffer(data, np.uint8)
+        is_sign = text == _NEWLINE
+        for sign in self.dialect.quote + self.dialect.escape:
+            is_sign |= text == ord(sign)
+        signs = np.flatnonzero(is_sign)
+        at = np.flatnonzero(text[signs] == _NEWLINE)
+        counts = np.diff(at, prepend=-1) - 1
+        # Whether a quote behind an escape sign counts is not looked at here.
+        return signs[at] + 1, np.flatnonzero(counts if self.dialect.escape else counts & 1)
+
+    def _line_behind(self, data: bytes, ends: Ints, line: int, at_end: bool) -> int:
+        """The line that follows the record that begins with a line; -1: what comes later decides."""
+        start = int(ends[line - 1]) if line else 0
+        if ends[line] - start - 1 > self.limit_bytes or self.dialect.is_comment(data[start : start + 8]):
+            return line + 1
+        last = min(line + self.dialect.record_lines, len(ends))
+        end = min(int(ends[last - 1]), start + self.limit_bytes + 1)
+        patterns = _patterns(self.dialect, self.column_count)
+        whole = patterns.last_record if at_end and end == len(data) else patterns.record
+        if found := whole.match(data, start, end):
+            last_line = int(np.searchsorted(ends, found.end()))
+            return last_line + 1 if ends[last_line] == found.end() else line + 1
+        is_all = end == ends[-1] and last - line < self.dialect.record_lines
+        may_follow = is_all and not at_end and len(data) - start <= self.limit_bytes
+        return -1 if may_follow and patterns.begun.match(data, start, end) else line + 1
+
+    def sure_start(self, data: bytes, is_at_end: bool) -> int | None:
+        """The first place in `data` where a record begins for sure; None: more must be known.
+
+        `data` begins at a line's end somewhere in a file. A record has at most so many lines: of as many
+        lines one begins a record. Where none of the records that could begin before a line goes on over it,
+        a record begins with that line.
+        """
+        ends, suspects = self._lines(data)
+        following = np.arange(1, len(ends) + 1)
+        for suspect in suspects.tolist():
+            line = self._line_behind(data, ends, suspect, is_at_end)
+            following[suspect] = len(ends) + 1 if line < 0 else line
+        reached = np.maximum.accumulate(following)
+        lines = np.arange(len(ends)) + 1  # the line behind each
+        first = np.flatnonzero((reached == lines) & (lines >= self.dialect.record_lines))
+        return int(ends[first[0]]) if len(first) else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Patterns:
+    record: re.Pattern[bytes]  # a whole record with its line end
+    last_record: re.Pattern[bytes]  # the last of a file may have none
+    begun: re.Pattern[bytes]  # one that ends within a value
+
+
+@lru_cache(64)
+def _patterns(dialect: Dialect, column_count: int) -> _Patterns:
+    quote, between = re.escape(dialect.quote.encode()), re.escape(dialect.delimiter.encode())
+    escape = re.escape(dialect.escape.encode())
+    escaped = b"|" + escape + b"." if escape else b""
+    plain = b"(?:[^" + between + quote + escape + b"\r\n]" + escaped + b")*+"
+    if quote:
+        begun = quote + b"(?:[^" + quote + escape + b"]|" + quote + quote + escaped + b")*+"
+        value = b"(?:" + begun + quote + b"|" + plain + b")"
+        begun = (
+            b"(?:" + begun + b"|" + plain + b")"
+        )  # the second holds a line end behind an escape sign alone
+    else:
+        begun, value = plain, plain
+    mark = b"(?:" + BYTE_ORDER_MARK + b")?"
+    values = mark + value + b"(?:" + between + value + b"){%d}" % (column_count - 1)
+    return _Patterns(
+        re.compile(values + b"\r?\n", re.DOTALL),
+        re.compile(values + b"(?:\r?\n|\\Z)", re.DOTALL),
+        re.compile(mark + b"(?:" + value + between + b")*+" + begun + b"\\Z", re.DOTALL),
+    )
+
+
+def is_whole_record(raw: bytes, dialect: Dialect, column_count: int) -> bool:
+    """Whether a record, in UTF-8 and without its newline, is one for every parser, line ends or not."""
+    return _patterns(dialect, column_count).last_record.fullmatch(raw) is not None
+
+
+def record_rules(log: Log, header: bytes, limit_bytes: int) -> RecordRules | None:
+    """The rules of the files of a log with this header; None: each line is a record."""
+    dialect = dialect_of(log)
+    return None if dialect is None else _rules(dialect, header, limit_bytes)
+
+
+@lru_cache(256)
+def _rules(dialect: Dialect, header: bytes, limit_bytes: int) -> RecordRules | None:
+    if dialect.record_lines == 1 or not (dialect.quote or dialect.escape):
+        return None
+    try:
+        return RecordRules(dialect, len(header_names(header, dialect)), limit_bytes)
+    except ValueError:
+        return None

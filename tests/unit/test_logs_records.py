@@ -1,0 +1,249 @@
+"""Records over several lines: the same ones at the same offsets, however a file is divided."""
+
+import csv
+import io
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from photon.logs.columns import parse_columns
+from photon.logs.files import ByteRange, LogFile, TrackedFile
+from photon.logs.lines_at import read_records_at
+from photon.logs.one_record import read_records
+from photon.logs.parse import read_events, read_events_of
+from photon.logs.ranges import Stretch, cut_range, read_pieces
+from photon.logs.record_ranges import first_record
+from photon.logs.records import RecordRules, record_rules
+from photon.logs.source import hash_bytes
+from photon.pipeline.sections import ForeignLog, Limits
+from tests.unit.test_logs_ranges import Bytes
+
+HEADER = b"id,key,ts,note"
+LIMIT = 400
+
+
+def log_of(record_lines: int = 6, **more: object) -> ForeignLog:
+    names = {"files": "*", "format": "csv", "id": "id", "key": "key", "time": "ts"}
+    return ForeignLog(**{**names, "record_lines": record_lines, **more})
+
+
+def rules_of(log: ForeignLog) -> RecordRules:
+    rules = record_rules(log, HEADER, LIMIT)
+    assert rules is not None
+    return rules
+
+
+def file_of(data: bytes, path: str = "a.csv", inode: int = 1) -> TrackedFile:
+    """A file of these records behind a header line, read to its end."""
+    file = LogFile(1, "foreign", path, inode, False, HEADER, len(HEADER) + 1, 20, hash_bytes(data[:20]))
+    end = file.header_bytes + len(data)
+    return TrackedFile(file, end, b"", False, end, 0, None)
+
+
+def read_all(
+    data: bytes, log: ForeignLog, ranges: list[tuple[int, int]]
+) -> list[tuple[int, bytes, str | None]]:
+    """Offset, bytes and id, or none for a dead letter, of each record in these ranges of `data`."""
+    file = file_of(data).file
+    found: list[tuple[int, bytes, str | None]] = []
+    for start, end in ranges:
+        piece = data[start:end]
+        parsed = read_events(piece, file, ByteRange(1, start, end, 0, 0), log, Limits(line_bytes=LIMIT))
+        events, dead = parsed.events.to_pylist(), parsed.dead_letters.to_pylist()
+        found += [(row["_offset"], row["_raw"], row["_id"]) for row in events]
+        found += [(row["_offset"], row["_raw"], None) for row in dead]
+    return sorted(found)
+
+
+PIECES = st.sampled_from(
+    [
+        b"a",
+        b"b,k,1,x",
+        b",",
+        b'"',
+        b'""',
+        b"\n",
+        b"\r\n",
+        b"\n\n",
+        b'"x\ny"',
+        b'a,k,1,"q\nr"\n',
+        b"c,k,2,z\n",
+        b'",',
+        b',"',
+    ]
+)
+FILES = st.lists(PIECES, max_size=30).map(b"".join)
+ESCAPED = st.lists(st.one_of(PIECES, st.sampled_from([b"\\", b"\\\n", b'\\"'])), max_size=30).map(b"".join)
+
+
+def cut_in_ranges(data: bytes, log: ForeignLog, budget: int, final: bool = True) -> list[tuple[int, int]]:
+    rules, source, file = rules_of(log), Bytes(data), LogFile(1, "foreign", "a", 1, False, HEADER, 0, 0, b"")
+    at, ranges = TrackedFile(file, 0, b"", False, len(data), 0, None), list[tuple[int, int]]()
+    while (cut := cut_range(source, at, budget, LIMIT, final, rules=rules)) is not None:
+        byte_range, at = cut
+        ranges.append((byte_range.start_bytes, byte_range.end_bytes))
+    return ranges
+
+
+@pytest.mark.parametrize("escape", [None, "\\"])
+@settings(max_examples=40, deadline=None)
+@given(data=st.data())
+def test_the_records_are_the_same_whatever_the_size_of_the_ranges(escape, data):
+    text = data.draw(FILES if escape is None else ESCAPED)
+    log = log_of(escape=escape)
+    whole = read_all(text, log, [(0, len(text))])
+    for budget in range(1, len(text) + 2, 1 + len(text) // 12):
+        ranges = cut_in_ranges(text, log, budget)
+        assert [start for start, _ in ranges] == [0, *(end for _, end in ranges)][: len(ranges)]
+        assert ranges[-1:] == ([(ranges[-1][0], len(text))] if text else [])
+        assert read_all(text, log, ranges) == whole
+
+
+@settings(max_examples=100, deadline=None)
+@given(FILES, st.integers(1, 40))
+def test_a_growing_file_has_the_same_records_as_the_whole_one(text, step):
+    """What is cut while it grows is what is cut of all of it, but for the record that waits at its end."""
+    log = log_of()
+    rules, at = rules_of(log), 0
+    ends: list[int] = []
+    for size in range(0, len(text), step):
+        file = LogFile(1, "foreign", "a", 1, False, HEADER, 0, 0, b"")
+        tracked = TrackedFile(file, at, b"", False, size, 0, None)
+        while (cut := cut_range(Bytes(text[:size]), tracked, 10**6, LIMIT, rules=rules)) is not None:
+            _, tracked = cut
+        at = tracked.offset_bytes
+        ends.append(at)
+    known = {0, *rules.cut(text, at_end=True).ends.tolist()}
+    assert set(ends) <= known
+
+
+@settings(max_examples=100, deadline=None)
+@given(FILES, st.integers(1, 5))
+def test_a_record_is_found_from_any_place_without_the_beginning_of_the_file(text, record_lines):
+    rules = rules_of(log_of(record_lines + 1))
+    starts = [0, *rules.cut(text, at_end=True).ends.tolist()]
+    source = Bytes(text)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("photon.logs.record_ranges.LOOKED_AROUND_BYTES", 16)
+        for place in range(len(text) + 1):
+            expected = next(start for start in starts if start >= place)
+            assert first_record(source.read, rules, 0, place, len(text)) == expected
+
+
+def written(folder: Path, data: bytes) -> TrackedFile:
+    path = folder / "a.csv"
+    path.write_bytes(HEADER + b"\n" + data)
+    return file_of(data, path.name, path.stat().st_ino)
+
+
+COMMENTS = [
+    "one line",
+    "two\nlines",
+    'with "quotes"\nand, a comma',
+    "",
+    "a\n\n\nb",
+    "x" * 50 + "\n" + "y" * 50,
+    "c\r\nd",
+]
+
+
+def comments(count: int, seed: int) -> tuple[bytes, list[tuple[str, str]]]:
+    """Records as Python's csv module writes them, with their ids and notes."""
+    chance = random.Random(seed)
+    notes = [(f"c{n}", chance.choice(COMMENTS)) for n in range(count)]
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerows([event_id, f"k{event_id}", n, note] for n, (event_id, note) in enumerate(notes))
+    return out.getvalue().encode(), notes
+
+
+def test_every_stretch_of_a_file_has_the_records_that_begin_in_it(tmp_path):
+    print("seed 7")
+    data, notes = comments(300, 7)
+    tracked, log = written(tmp_path, data), log_of()
+    begins, end = tracked.file.header_bytes, tracked.offset_bytes
+    for length in (97, 1000, 10**6):
+        found: list[str] = []
+        for start in range(begins, end, length):
+            stretch = Stretch(tracked, start, min(start + length, end))
+            for byte_range, piece in read_pieces(tmp_path, stretch, 50, LIMIT, log):
+                events = read_events(piece, tracked.file, byte_range, log, Limits(line_bytes=LIMIT)).events
+                assert all(start <= offset < start + length for offset in events["_offset"].to_pylist())
+                found += events["_id"].to_pylist()
+        assert found == [event_id for event_id, _ in notes]
+
+
+def test_records_as_spreadsheets_and_databases_write_them_lose_nothing():
+    """As in a file of 3,413 comments, of which 78 had line ends."""
+    data, notes = comments(3_413, 5)
+    log, file = log_of(100), file_of(data).file
+    parsed = read_events(data, file, ByteRange(1, 0, len(data), 0, 0), log, Limits())
+    assert parsed.dead_letters.num_rows == 0
+    table = parse_columns(parsed.events["_raw"].combine_chunks(), HEADER, log, Limits()).table
+    assert list(zip(table["id"].to_pylist(), table["note"].to_pylist(), strict=True)) == notes
+
+
+def test_records_are_read_again_at_their_offsets(tmp_path):
+    data, notes = comments(200, 3)
+    tracked, log, limits = written(tmp_path, data), log_of(), Limits(line_bytes=LIMIT)
+    begins = tracked.file.header_bytes
+    events = read_events(data, tracked.file, ByteRange(1, begins, 0, 0, 0), log, limits).events
+    offsets, raws = events["_offset"].to_numpy(), events["_raw"].to_pylist()
+    found = read_records_at(
+        tmp_path, {1: tracked}, np.ones(len(offsets), np.int64), offsets[::-1].copy(), LIMIT, log
+    )
+    assert found.to_pylist() == raws[::-1]
+    ids = dict(zip(offsets.tolist(), (event_id for event_id, _ in notes), strict=True))
+    assert read_records(tmp_path, tracked.file, ids, log, limits)["_raw"].to_pylist() == raws
+
+
+UNCLOSED = b'a,k,1,"never closed\n'
+
+
+@pytest.mark.parametrize("rest", [b"b%d,k,2,plain\n", b'b%d,k,2,"quoted"\n', b'b%d,k,"2","a\nb"\n'])
+def test_a_quote_that_is_not_closed_costs_one_line(rest):
+    data = UNCLOSED + b"".join(rest % n for n in range(20))
+    found = read_all(data, log_of(), [(0, len(data))])
+    assert [event_id for _, _, event_id in found] == [None, *(f"b{n}" for n in range(20))]
+
+
+@pytest.mark.parametrize("record_lines", [2, 5, 40])
+def test_a_quote_that_is_not_closed_holds_a_growing_log_up_for_so_many_lines_alone(record_lines):
+    log = log_of(record_lines)
+    waiting = UNCLOSED + b"b,k,2,x\n" * (record_lines - 2)
+    assert cut_in_ranges(waiting, log, 10**6, final=False) == []
+    more = waiting + b"b,k,2,x\n"
+    assert cut_in_ranges(more, log, 10**6, final=False) == [(0, len(more))]
+
+
+def test_a_record_beyond_the_limit_of_a_line_is_none():
+    data = b'a,k,1,"' + b"x" * 390 + b"\n" + b"y" * 100 + b'"\nb,k,2,z\n'
+    assert [event_id for _, _, event_id in read_all(data, log_of(), [(0, len(data))])] == [None, None, "b"]
+    assert cut_in_ranges(data[:405], log_of(), 10**6, final=False) == [(0, 398)]
+
+
+def test_half_a_record_waits_for_its_end():
+    assert cut_in_ranges(b'a,k,1,x\nb,k,2,"half\n', log_of(), 10**6, final=False) == [(0, 8)]
+    assert cut_in_ranges(b'b,k,2,"half\n', log_of(), 10**6, final=False) == []
+    assert cut_in_ranges(b'b,k,2,"half\nof it"\n', log_of(), 10**6, final=False) == [(0, 19)]
+
+
+def test_with_one_line_a_record_no_value_holds_a_line_end():
+    assert record_rules(log_of(1), HEADER, LIMIT) is None
+
+
+@pytest.mark.parametrize("others", [0, 1, 100])
+def test_what_a_record_is_does_not_depend_on_the_ranges_that_are_parsed_with_it(others):
+    whole = b'a,k,1,"two\nlines"\n'
+    file, log = file_of(b"").file, log_of()
+    pieces = [
+        (file, ByteRange(1, 1000 * n, 0, 0, 0), data)
+        for n, data in enumerate([UNCLOSED] * others + [whole] + [UNCLOSED] * others)
+    ]
+    (parsed,) = read_events_of(pieces, log, Limits())
+    assert parsed.events["_raw"].to_pylist() == [whole[:-1]]
+    assert parsed.dead_letters.num_rows == 2 * others
