@@ -19,7 +19,9 @@ import pyarrow as pa
 PRIMARY_PREFIX = "primary_"
 FOREIGN_PREFIX = "foreign_"  # of foreign columns whose names are taken
 SUFFIX_BYTES = 4
-_REFUSED = re.compile(r"[ ,;{}()\n\t=]")  # in names of Parquet columns, by Delta
+# In names of columns Delta refuses the first ones; Arrow's interface of C cuts a name at a NUL.
+_REFUSED = re.compile(r"[ ,;{}()=\x00-\x1f\x7f]")
+MOST_NAME_BYTES = 255  # of a column's name in a table: catalogs take no longer one
 
 # The columns that Photon puts before those of the events.
 ROW_COLUMNS = pa.schema(
@@ -165,8 +167,12 @@ per_event = PerEventAdapter
 
 
 def stored_name(name: str) -> str:
-    """The name in a table: characters that Delta refuses become `_`."""
-    return _REFUSED.sub("_", name) or "column"
+    """The name in a table, by the name alone: what tables refuse becomes `_`, and a long name is cut."""
+    safe = _REFUSED.sub("_", name) or "column"
+    if len(name) <= MOST_NAME_BYTES // 4 or len(safe.encode("utf-8", "surrogatepass")) <= MOST_NAME_BYTES:
+        return safe
+    kept = safe.encode("utf-8", "surrogatepass")[: MOST_NAME_BYTES - 2 * SUFFIX_BYTES - 1]
+    return f"{kept.decode(errors='ignore')}_{_hash(name)}"
 
 
 def same_column(name: str) -> str:

@@ -155,14 +155,27 @@ def _typed(texts: pa.Array, declared: ColumnType, log: Log) -> tuple[pa.Array, l
 
 
 def _cast(texts: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Texts as values; null where one does not fit."""
+    """Texts as values; null where one does not fit, so that no value is another one than its text says."""
+    if pa.types.is_integer(kind):  # Arrow reads 0xFFFFFFFFFFFFFFFF, and as -1
+        texts = pc.if_else(
+            pc.match_substring(texts, "x", ignore_case=True), pa.scalar(None, pa.string()), texts
+        )
+    values = _cast_halves(texts, kind)
+    if not pa.types.is_floating(kind):
+        return values
+    beyond = pc.and_(pc.is_inf(values), pc.match_substring_regex(texts, "[0-9]"))
+    below = pc.and_(pc.equal(values, 0.0), pc.match_substring_regex(texts, r"^[+-]?[0.]*[1-9]"))
+    return pc.if_else(pc.or_(beyond, below), pa.scalar(None, kind), values)
+
+
+def _cast_halves(texts: pa.Array, kind: pa.DataType) -> pa.Array:
     try:
         return texts.cast(kind)
     except pa.ArrowInvalid:
         if len(texts) == 1:
             return pa.nulls(1, kind)
     half = len(texts) // 2
-    return pa.concat_arrays([_cast(texts[:half], kind), _cast(texts[half:], kind)])
+    return pa.concat_arrays([_cast_halves(texts[:half], kind), _cast_halves(texts[half:], kind)])
 
 
 def _shorten(text: str) -> str:

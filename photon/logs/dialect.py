@@ -84,10 +84,9 @@ def utf8(raws: pa.Array, dialect: Dialect | None) -> pa.Array:
     """
     if dialect is not None and dialect.encoding != "utf-8":
         return pa.array([raw.decode(dialect.encoding).encode() for raw in raws.to_pylist()], pa.binary())
-    has_mark = pc.starts_with(raws, BYTE_ORDER_MARK)
-    if not pc.any(has_mark).as_py():
+    if not pc.any(pc.starts_with(raws, BYTE_ORDER_MARK)).as_py():
         return raws
-    return pc.if_else(has_mark, pc.binary_slice(raws, len(BYTE_ORDER_MARK)), raws)
+    return pa.array([raw.removeprefix(BYTE_ORDER_MARK) for raw in raws.to_pylist()], pa.binary())
 
 
 def _values(text: str, dialect: Dialect) -> list[str]:

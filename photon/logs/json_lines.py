@@ -199,6 +199,7 @@ def _is_plain(raws: pa.Array, data: bytes) -> bool:
     """Each line in braces, not deeply nested, without what parsers see differently."""
     return bool(
         b"Inf" not in data  # a number to pyarrow, to Python only as Infinity
+        and b"\\u0000" not in data  # in a key it is the end of the name to pyarrow
         and _is_in_braces(raws)
         and (_is_flat(raws, data) or _most(raws, b"[") + _most(raws, b"{") <= _DEEPEST)
     )

@@ -87,8 +87,7 @@ class RecordRules:
         last = min(line + self.dialect.record_lines, len(ends))
         end = min(int(ends[last - 1]), start + self.limit_bytes + 1)
         patterns = _patterns(self.dialect, self.column_count)
-        whole = patterns.last_record if at_end and end == len(data) else patterns.record
-        if found := whole.match(data, start, end):
+        if found := patterns.record.match(data, start, end):
             last_line = int(np.searchsorted(ends, found.end()))
             return last_line + 1 if ends[last_line] == found.end() else line + 1
         is_all = end == ends[-1] and last - line < self.dialect.record_lines
@@ -116,7 +115,6 @@ class RecordRules:
 @dataclass(frozen=True, slots=True)
 class _Patterns:
     record: re.Pattern[bytes]  # a whole record with its line end
-    last_record: re.Pattern[bytes]  # the last of a file may have none
     begun: re.Pattern[bytes]  # one that ends within a value
 
 
@@ -138,14 +136,13 @@ def _patterns(dialect: Dialect, column_count: int) -> _Patterns:
     values = mark + value + b"(?:" + between + value + b"){%d}" % (column_count - 1)
     return _Patterns(
         re.compile(values + b"\r?\n", re.DOTALL),
-        re.compile(values + b"(?:\r?\n|\\Z)", re.DOTALL),
         re.compile(mark + b"(?:" + value + between + b")*+" + begun + b"\\Z", re.DOTALL),
     )
 
 
 def is_whole_record(raw: bytes, dialect: Dialect, column_count: int) -> bool:
     """Whether a record, in UTF-8 and without its newline, is one for every parser, line ends or not."""
-    return _patterns(dialect, column_count).last_record.fullmatch(raw) is not None
+    return _patterns(dialect, column_count).record.fullmatch(raw + b"\n") is not None
 
 
 def record_rules(log: Log, header: bytes, limit_bytes: int) -> RecordRules | None:

@@ -139,10 +139,20 @@ def fit(table: pa.Table, schema: pa.Schema) -> pa.Table:
             continue
         elif kind is not None:
             _check_parts(kind, field.type, name)
-        values = column.cast(field.type)
+        values = _cast(column, field.type, name)
         there = columns.get(field.name)
         columns[field.name] = values if there is None else _united(field.name, there, values)
     return pa.table(columns) if columns else rows_without_columns(table.num_rows)
+
+
+def _cast(column: pa.ChunkedArray, kind: pa.DataType, name: str) -> pa.ChunkedArray:
+    """The values in another type. ArrowInvalid if one does not fit: Arrow makes a large float infinite."""
+    values = column.cast(kind)
+    if pa.types.is_floating(kind) and pa.types.is_floating(column.type) and column.type != kind:
+        is_lost = pc.and_(pc.is_inf(values), pc.invert(pc.is_inf(column)))
+        if pc.any(is_lost).as_py():
+            raise pa.ArrowInvalid(f"column {name!r}: a value of {column.type} is beyond {kind}")
+    return values
 
 
 def _united(name: str, some: pa.ChunkedArray, others: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -178,6 +188,8 @@ def _stored_type(kind: pa.DataType, name: str) -> pa.DataType | None:
 
 def _stored_struct(kind: pa.StructType, name: str) -> pa.DataType | None:
     parts = {part.name: _stored_type(part.type, f"{name}.{part.name}") for part in kind}
+    if unsafe := next((part for part in parts if part != stored_name(part)), None):
+        raise ValueError(f"column {name!r}: a table holds no part named {unsafe!r}; give it another name")
     if len({part.lower() for part in parts}) < kind.num_fields:
         raise ValueError(f"column {name!r}: two of its parts have one name; expected more than another case")
     known = [(part, part_type) for part, part_type in parts.items() if part_type is not None]

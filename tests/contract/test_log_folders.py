@@ -139,7 +139,7 @@ def test_ranges_pieces_and_scattered_lines_have_the_bytes_that_were_written(
     pieces = [
         piece
         for stretch in stretches_of(logs.known(), 2**21)
-        for _, piece in read_pieces(logs.location, stretch, 2**20, LINE_LIMIT_BYTES, LOG)
+        for _, piece in read_pieces(logs.location, stretch, 2**20, LINE_LIMIT_BYTES)
     ]
     assert b"".join(pieces) == data
     places = [(0, 5), (7, 30), (len(data) // 2, len(data) // 2 + 100), (len(data) - 4, len(data))]

@@ -103,6 +103,17 @@ def test_the_records_are_the_same_whatever_the_size_of_the_ranges(escape, data):
         assert read_all(text, log, ranges) == whole
 
 
+def test_ranges_that_are_cut_at_any_line_end_have_other_records():
+    """The rule left out (D10): a range ends within a record, whose halves are no records."""
+    data, _ = comments(40, 1)
+    log, at = log_of(), TrackedFile(file_of(data).file, 0, b"", False, len(data), 0, None)
+    ranges: list[tuple[int, int]] = []
+    while (cut := cut_range(Bytes(data), at, 50, LIMIT, final=True)) is not None:
+        byte_range, at = cut
+        ranges.append((byte_range.start_bytes, byte_range.end_bytes))
+    assert read_all(data, log, ranges) != read_all(data, log, [(0, len(data))])
+
+
 @settings(max_examples=100, deadline=None)
 @given(FILES, st.integers(1, 40))
 def test_a_growing_file_has_the_same_records_as_the_whole_one(text, step):
