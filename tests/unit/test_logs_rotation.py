@@ -2,8 +2,6 @@
 
 import gzip
 import os
-import shutil
-import subprocess
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -347,41 +345,3 @@ def test_names_of_rotations_begin_as_the_name_of_the_log_in_its_folder() -> None
     rotations = Rotations(["logs/access.log", "other.log.1"])
     found = ["logs/access.log.1.gz", "logs/access-20261122.log.gz", "logs/error.log", "access.log", "other"]
     assert list(rotations.among(found)) == [*found[:2], "other"]
-
-
-@pytest.mark.skipif(shutil.which("logrotate") is None, reason="logrotate is not installed")
-@pytest.mark.parametrize("files", GLOBS)
-@pytest.mark.parametrize("stopped", [False, True], ids=["running", "stopped"])
-@pytest.mark.parametrize(
-    "settings",
-    [
-        ["create"],
-        ["create", "compress"],
-        ["create", "compress", "delaycompress"],
-        ["create", "compress", "dateext"],
-        ["copytruncate"],
-        ["copytruncate", "compress"],
-    ],
-    ids=" ".join,
-)
-def test_the_real_logrotate_loses_nothing(
-    tmp_path: Path, files: str, stopped: bool, settings: list[str]
-) -> None:
-    world = named(tmp_path, files)
-    log, config = world.folder / "access.log", tmp_path / "logrotate.conf"
-    config.write_text(f"{log} {{\n{chr(10).join(['rotate 9', *settings])}\n}}\n")
-    world.write("access.log", b"")
-    lines, written = [], []
-    for turn in range(1 if stopped or "dateext" in settings else 4):  # a date, once
-        more = [b"turn %d line %d" % (turn, number) for number in range(500)]
-        world.append("access.log", b"".join(line + b"\n" for line in more))
-        written += more
-        number = max(world.look().backlog_bytes)
-        byte_range, world.tracked[number] = world.tail.cut(world.tracked[number], 5_000)
-        lines += read_range(world.folder, world.tracked[number].file, byte_range).splitlines()
-        command = ["logrotate", "-f", "-s", str(tmp_path / "status"), str(config)]
-        subprocess.run(command, check=True, capture_output=True)
-    if stopped:
-        world.restart()
-    lines += read_until_nothing_comes(world)
-    assert Counter(lines) == Counter(written)
