@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from photon.logs.discovery import FileProblem, FoundFile
+from photon.logs.discovery import FileProblem, FoundFile, strip_gz
 from photon.logs.files import TrackedFile
 from photon.logs.folders import LogFolder
 from photon.logs.gzips import NotClosedYet
@@ -31,12 +31,14 @@ class Look:
     final: bool
     problems: list[FileProblem]
     matched: frozenset[str] = frozenset()  # paths that the pattern matches
+    shown: frozenset[str] = frozenset()  # these, and those of the other files in the same folders
     changed: set[int] = field(default_factory=set)
     present: set[int] = field(default_factory=set)  # numbers of the files that were found again
     withheld: list[FoundFile] = field(default_factory=list)  # can't be read, or are no whole gzip file yet
     sizes: dict[str, int] = field(default_factory=dict)  # by path, decompressed
     ends: dict[str, bytes] = field(default_factory=dict)  # by path: `seen_hash` of a file of that size
-    unreadable: set[str] = field(default_factory=set)  # paths of possible rotations that can't be opened
+    # Paths of possible rotations that can't be opened, or read to their ends, and may be later.
+    unfinished: set[str] = field(default_factory=set)
     awaited: set[int] = field(default_factory=set)  # numbers of files that are being compressed
     missing: set[int] = field(default_factory=set)
     vanished: list[TrackedFile] = field(default_factory=list)
@@ -78,7 +80,7 @@ class Contents:
         except OSError as error:
             if beside := beginnings.beside(found.path):
                 look.withhold(found, problem_of(found.path, error))
-                look.unreadable.add(found.path)
+                look.unfinished.add(found.path)
             return beside
         except UNREADABLE:
             return []  # if it is to be read, whoever reads it says so
@@ -111,11 +113,15 @@ class Contents:
             look.sizes[found.path] = known.size_bytes
             if self.same_content(look, found, known):
                 return True
-        verdict = self._gzips.size_bytes(found, look.now_us, look.final)
+        verdict = self._gzips.size_bytes(found)
         if isinstance(verdict, int):
             look.sizes[found.path] = verdict
             return True
-        look.withhold(found, verdict)
+        is_unfinished = self._gzips.is_unfinished(found, look.now_us, look.final)
+        if is_unfinished:
+            look.unfinished.add(found.path)
+        is_copy = is_unfinished and strip_gz(found.path) in look.shown  # whose log is there as well
+        look.withhold(found, None if is_copy else verdict)
         return False
 
     def same_content(self, look: Look, found: FoundFile, file: TrackedFile) -> bool:

@@ -25,7 +25,7 @@ def find_rotated(look: Look, contents: Contents, found: Scan, matches: Matches) 
                 continue
             if candidate in look.withheld or not contents.is_whole(look, candidate):
                 has_problem = candidate.path in {problem.path for problem in look.problems}
-                if not has_problem or candidate.path in look.unreadable:
+                if not has_problem or candidate.path in look.unfinished:
                     look.awaited.add(file.file.number)
             elif contents.same_content(look, candidate, file):
                 rotated[file.file.number] = candidate

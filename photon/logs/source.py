@@ -33,6 +33,9 @@ LEAST_RETURNS = 2  # without a line feed: lines that end with CR alone; one may 
 GZIP_LOOK_BYTES = 32 * 2**20
 
 
+ENDS_EARLY = (
+    "this gzip file ends early: it is read once it is whole; if nobody writes it any more, compress it again"
+)
 UNREADABLE = (OSError, NotClosedYet, CorruptGzip)  # what opening and reading a log file may raise
 
 
@@ -254,11 +257,12 @@ class WholeGzips:
         open_stored: Callable[[FoundFile], AbstractContextManager[StoredBytes]],
         idle_after: timedelta | None,
     ) -> None:
-        """`idle_after`: then a file that ends early is a problem; None: at once, for it never grows."""
+        """`idle_after`: then a file that ends early is not waited for; None: it never grows."""
         self._open = open_stored
         self._idle_us = -1 if idle_after is None else microseconds(idle_after)
         self._verdicts: dict[FoundFile, _Verdict] = {}
         self._checks: dict[FoundFile, GzipStream] = {}  # read to their ends, look by look
+        self._seen_us: dict[FoundFile, int] = {}  # when each that ends early was seen first
         self._budget_bytes = 0
         self._asked: set[FoundFile] = set()
         self.pending = False  # a check is under way: the next look will know more
@@ -268,12 +272,13 @@ class WholeGzips:
         for file in self._checks.keys() - self._asked:
             del self._checks[file]
         self._verdicts = {file: verdict for file, verdict in self._verdicts.items() if file in self._asked}
+        self._seen_us = {file: seen_us for file, seen_us in self._seen_us.items() if file in self._asked}
         self._asked = set()
         self._budget_bytes = 2**62 if unbounded else GZIP_LOOK_BYTES
         self.pending = False
 
-    def size_bytes(self, file: FoundFile, now_us: int, final: bool) -> _Verdict:
-        """The decompressed size of a whole gzip file, or what is wrong with it, or None: ask again later.
+    def size_bytes(self, file: FoundFile) -> _Verdict:
+        """The decompressed size of a whole gzip file, or what is wrong with it, or None: ask again.
 
         LogsUnavailable.
         """
@@ -282,10 +287,17 @@ class WholeGzips:
             self.pending = True
             return None
         verdict = self._verdicts[file]
-        idle_us = now_us - file.modified_ns // 1000
-        if verdict is None and (final or self._idle_us < 0 or idle_us > self._idle_us):
-            return FileProblem(file.path, "this gzip file ends early and does not grow; compress it again")
-        return verdict
+        return FileProblem(file.path, ENDS_EARLY) if verdict is None else verdict
+
+    def is_unfinished(self, file: FoundFile, now_us: int, final: bool) -> bool:
+        """Whether a file that ends early may still be written: it was, within the time that counts as idle.
+
+        It was written when it says so, or when it was seen first: clocks may be wrong.
+        """
+        if final or self._verdicts.get(file, 0) is not None:
+            return False
+        since_us = min(file.modified_ns // 1000, self._seen_us.setdefault(file, now_us))
+        return now_us - since_us <= self._idle_us
 
     def _check(self, file: FoundFile) -> bool:
         """Decompress on within the budget; whether the check has ended."""

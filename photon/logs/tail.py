@@ -113,7 +113,15 @@ class LogTail:
         """
         found = self.seen = self._watch.scan(final, told)
         paths = frozenset(file.path for file in found.files)
-        look = Look(dict(tracked), next_number, now_us, final, list(found.problems), paths)
+        look = Look(
+            dict(tracked),
+            next_number,
+            now_us,
+            final,
+            list(found.problems),
+            paths,
+            paths | found.others.keys(),
+        )
         self._gzips.begin_look(unbounded=final)
         self.set_aside.begin_look(now_us)
         try:

@@ -27,9 +27,10 @@ STORIES = {
         [
             ("write", "a.log.gz", LONG_GZIP[:500]),
             ("reads", {}),
-            ("sees_problems",),
+            ("sees_problems", "a.log.gz"),
             ("append", "a.log.gz", LONG_GZIP[500:]),
             ("reads", {1: LONG}),
+            ("sees_problems",),
         ]
     ),
     "a_gzip_file_with_nonsense_in_it_is_a_problem_and_the_rest_goes_on": Story(
@@ -125,12 +126,33 @@ def world(tmp_path):
     return World(tmp_path / "logs", "**/*.log", "jsonl", Limits())
 
 
-def test_a_gzip_file_that_never_ends_is_named_after_a_while_and_when_inputs_are_complete(world):
-    world.write("a.log.gz", gzip.compress(os.urandom(1000))[:500])
-    assert world.look().problems == ()
-    assert "ends early" in world.look(final=True).problems[0].reason
-    world.now_us = (world.folder / "a.log.gz").stat().st_mtime_ns // 1000 + 6 * 60 * 10**6
-    assert "ends early" in world.look().problems[0].reason
+NOW_US = 1_772_366_400_000_000
+DAY_US = 86_400 * 10**6
+
+
+@pytest.mark.parametrize("final", [False, True])
+@pytest.mark.parametrize("written_us", [NOW_US - DAY_US, NOW_US, NOW_US + DAY_US, 0], ids=str)
+def test_a_gzip_file_that_ends_early_is_named_at_once_whenever_it_was_written(world, written_us, final):
+    world.write("a.log.gz", LONG_GZIP[:500])
+    os.utime(world.folder / "a.log.gz", ns=(written_us * 1000, written_us * 1000))
+    world.now_us = NOW_US
+    (problem,) = world.look(final).problems
+    assert problem.path == "a.log.gz"
+    assert "ends early" in problem.reason
+
+
+@pytest.mark.parametrize("written_us", [NOW_US, NOW_US + DAY_US], ids=str)
+def test_half_a_copy_is_waited_for_as_long_as_it_may_be_written(world, written_us):
+    world.now_us = NOW_US
+    world.write("a.log", LONG)
+    world.look()
+    world.write("a.log.gz", LONG_GZIP[:500])
+    os.utime(world.folder / "a.log.gz", ns=(written_us * 1000, written_us * 1000))
+    assert world.look().problems == ()  # its log is there as well
+    (world.folder / "a.log").unlink()
+    for _ in range(3):
+        assert world.look().vanished == ()
+        assert [problem.path for problem in world.last_seen.problems] == ["a.log.gz"]
 
 
 def test_big_gzip_files_are_checked_in_several_looks_of_a_mebibyte_together(world, monkeypatch):
