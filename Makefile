@@ -124,6 +124,7 @@ test-services: setup
 soak: setup
 	$(BIN)/python -m tests.simulation.registry_simulation --seeds 100000
 	$(BIN)/python -m tests.simulation.whole.simulation --seeds 100000
+	$(BIN)/python -m tests.simulation.whole.simulation --restored --seeds 20000
 	$(MAKE) soak-outages
 
 soak-outages: setup

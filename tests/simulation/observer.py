@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
+from copy import deepcopy
 from functools import lru_cache
 from itertools import pairwise
+from typing import Any
 
 from photon.registry.consensus.acceptor import Stored
 from photon.registry.consensus.layout import REGISTER_KEY, ItemKey
@@ -89,6 +91,20 @@ class Observer:
     def first_held(self, key: ItemKey, token: str) -> float:
         """When the token was first chosen, be it forgotten since."""
         return self._first_held.get((key, token), NO_END)
+
+    # -- a registry that is put back from a copy
+
+    def snapshot(self) -> tuple[Any, ...]:
+        """All that was chosen until now."""
+        return deepcopy((self.register, dict(self._taken), dict(self._chosen), self._shards, self._registers))
+
+    def restore(self, snapshot: tuple[Any, ...]) -> None:
+        """All that was chosen since is as if it had never been; but who held an id has held it."""
+        self.register, taken, values, self._shards, self._registers = snapshot
+        self._taken.clear()
+        self._taken.update(taken)
+        self._chosen.clear()
+        self._chosen.update(values)
 
     # -- the register
 

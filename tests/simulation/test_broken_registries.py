@@ -334,7 +334,7 @@ def test_a_retry_after_clearing_that_is_let_in_is_seen(monkeypatch: Patch) -> No
 
 
 def test_a_boundary_that_is_checked_before_the_win_only_lets_old_ids_in(monkeypatch: Patch) -> None:  # C1
-    def without_boundary(contender: Any) -> Any:
+    def without_boundary(contender: Any, of_rows: bool) -> Any:
         return contender.verdict or Unknown(contender.reason)
 
     monkeypatch.setattr(proposer, "outcome_of_commit", without_boundary)

@@ -272,14 +272,17 @@ class QuorumRegistry:
 
         While an endpoint is silent `lookup` calls an id free that it can't prove to be held.
         """
-        keys, outcomes = KeyColumns.of(keys), list(self.lookup(keys))
-        free = np.flatnonzero([isinstance(outcome, Free) for outcome in outcomes])
-        if len(free):
-            with self._call() as deadline:
+        keys = KeyColumns.of(keys)
+        if not keys:
+            return []
+        with self._call() as deadline:
+            outcomes = list(self._lookup(keys, deadline))
+            free = np.flatnonzero([isinstance(outcome, Free) for outcome in outcomes])
+            if len(free):
                 reading, place = _reading_of(ItemColumn.of(self._items(keys.take(free))), possible_holders_of)
                 self._until_read(reading, deadline)
-            for index, found in zip(free.tolist(), map(reading.found.get, place.tolist()), strict=True):
-                outcomes[index] = Free() if found is None else Joined(found)
+                for index, found in zip(free.tolist(), map(reading.found.get, place.tolist()), strict=True):
+                    outcomes[index] = Free() if found is None else Joined(found)
         return outcomes
 
     def clear(self, claims: Sequence[Claim]) -> int:

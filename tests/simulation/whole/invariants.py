@@ -138,6 +138,14 @@ class Invariants:
             twice = [value for value, count in Counter(values).items() if count > 1]
             must(not twice, f"F1: {what} has two rows: {twice[:3]}")
 
+    def forget_lake(self, datacenter: str) -> None:
+        """Its lake was put back from a copy: read it anew. Rows that were there have been there."""
+        tokens, folder = self.lakes[datacenter].tokens, self.lakes[datacenter].folder
+        self.lakes[datacenter] = Lake(folder, tokens=tokens)
+        for name, table in self._side_tables:
+            if name == datacenter:
+                self._side_tables[name, table] = Table(self._side_tables[name, table].folder)
+
     def rows(self) -> list[Row]:
         """The rows that readers see."""
         gone = retired_datacenters(self.site.observer.register.epochs)

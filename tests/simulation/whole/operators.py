@@ -21,10 +21,12 @@ from photon.storage.columns import TableName
 from photon.storage.delta import LakeUnavailable
 from photon.storage.tables import OutputTable
 from photon.upkeep.clear import clear_output
+from photon.upkeep.refill import NotRefilled
 from photon.upkeep.retirable import NotRetired
 from photon.upkeep.retire import retire
 from tests.simulation.simulated_operators import Operators
 from tests.simulation.verifying import recover_from, verify
+from tests.simulation.whole.copies import Copies
 from tests.simulation.whole.invariants import Invariants
 from tests.simulation.whole.logs import Writers
 from tests.simulation.whole.processes import EVEN, Worker
@@ -34,7 +36,7 @@ from tests.simulation.world import World
 
 log = logging.getLogger(__name__)
 
-UNAVAILABLE = (RegistryUnavailable, LakeUnavailable, StateUnavailable, NotRetired)
+UNAVAILABLE = (RegistryUnavailable, LakeUnavailable, StateUnavailable, NotRetired, NotRefilled)
 Deed = Callable[[], None]
 
 
@@ -69,6 +71,9 @@ class People:
         self._copies: set[str] = set()  # datacenters of whose state there is a copy
         self._verifies = False
         self._cloned = 0
+        self.copies = copies = Copies(site, shifts, invariants)
+        copies.with_a_process, copies.alive = self._with_a_process, self.alive
+        copies.retire, copies.given_up = self.carry_out_retirement, self.given_up
         self.deeds: dict[str, tuple[int, Deed]] = {
             "kill": (4, self.kill),
             "freeze": (3, self.freeze),
@@ -90,17 +95,23 @@ class People:
             "recover": (2, self.recover),
             "remove_a_row": (1, self.remove_a_row),
             "fill_disk": (2, self.fill_disk),
+            # Only where they are asked for.
+            "copy_stores": (0, copies.take),
+            "put_back_registry": (0, copies.put_back_registry),
+            "put_back_lake": (0, copies.put_back_lake),
+            "put_back_state": (0, copies.put_back_state),
+            "put_back_all": (0, copies.put_back_all),
         }
 
     @property
     def has_taken_rows(self) -> bool:
         """Whether rows went that were there: then people have to recover."""
-        return bool(self.done["remove_a_row"] or self.rows_gone)
+        return bool(self.done["remove_a_row"] or self.rows_gone or self.copies.has_taken_rows)
 
     def act(self, focus: Sequence[str] = ()) -> None:
         """One thing happens, of these or of all."""
-        names = focus or list(self.deeds)
-        (name,) = self.site.chance.choices(names, [self.deeds[name][0] for name in names])
+        names = focus or [name for name, (weight, _) in self.deeds.items() if weight]
+        (name,) = self.site.chance.choices(names, [self.deeds[name][0] or 1 for name in names])
         self.done[name] += 1
         log.info("%.1f s: %s", self.site.network.now_seconds, name)
         self.deeds[name][1]()

@@ -21,7 +21,7 @@ from photon.event_store import opened
 from photon.join.tasks import LocalRunner
 from photon.pipeline.file import Pipeline
 from photon.registry.consensus.register import RetiredDatacenter
-from photon.registry.interface import RegistryUnavailable
+from photon.registry.interface import RegistryMismatch, RegistryUnavailable
 from photon.shift.lease import AlreadyRunning
 from photon.shift.run import ForTests, ShiftResult, run_shift
 from photon.storage.delta import LakeUnavailable
@@ -35,6 +35,7 @@ log = logging.getLogger(__name__)
 SKEWS_SECONDS = (0.0, 0.0, -30.0, 40.0)
 # What may end a shift that nobody killed: another one has its place, or a person stopped it.
 ENDINGS = (Superseded, OnHold, RetiredDatacenter, AlreadyRunning, StoppedWaiting, LakeMismatch)
+ENDINGS += (RegistryMismatch,)  # only where copies are put back
 # What it waits for when it is told to stop.
 REGISTERING = ("task.during_register", "task.after_register")
 REGISTERED = ("task.after_register", "task.after_rows_written", "commit.before_main")
@@ -115,6 +116,7 @@ class Shifts:
         self.lose_a_log: Callable[[str], None] = lambda datacenter: None
         self.pace = Pace()
         site.network.waiting = lambda: str({name: worker.last_step for worker, name in self.running.items()})
+        self.refused: Callable[[], None] = lambda: None  # who is told that the registry is older
         self.lost_answers = 0.0  # of commits to tables
         self.died = 0.0  # the chance that a shift dies at one of its steps
 
@@ -199,6 +201,8 @@ class Shifts:
                 self.ended[results[0].ended] += 1
             except ENDINGS as ending:
                 self.ended[type(ending).__name__] += 1
+                if isinstance(ending, RegistryMismatch):
+                    self.refused()
                 log.info("shift of %s: %s", datacenter, ending)
             except UNAVAILABLE:
                 if not stop():

@@ -32,6 +32,7 @@ from photon.upkeep.retire import NotRetired
 from tests.simulation.network import Weather
 from tests.simulation.simulated_operators import Operators
 from tests.simulation.verifying import verify
+from tests.simulation.whole.copies import RESTORED
 from tests.simulation.whole.invariants import Invariants, must
 from tests.simulation.whole.logs import Writers
 from tests.simulation.whole.operators import People
@@ -90,8 +91,10 @@ class Simulation:
         chance, after = self.site.chance, self.site.network.after
         self.shifts.died = chance.choice((0.0, 0.3, 0.6))
         self.shifts.lost_answers = chance.choice((0.0, 0.05))
-        for _ in range(10 if self._focus else chance.choice((0, 2, 5, 10))):
+        for _ in range(self._count_of_deeds()):
             after(chance.uniform(2, LENGTH_SECONDS), lambda: self.people.act(self._focus))
+        if "copy_stores" in self._focus:
+            self._copy_and_put_back()
         if self.site.n > 1 and chance.random() < LOSE_A_STORE:
             self.operators.begin("repair")
         if chance.random() < ONE_IS_AWAY:
@@ -103,6 +106,18 @@ class Simulation:
             after(chance.uniform(0, 5), lambda name=name: self.shifts.begin(name))  # type: ignore[misc]
         after(LENGTH_SECONDS, self._stop)
         self.site.network.run()
+
+    def _count_of_deeds(self) -> int:
+        if "copy_stores" in self._focus:
+            return self.site.chance.choice((0, 2, 5))
+        return 10 if self._focus else self.site.chance.choice((0, 2, 5, 10))
+
+    def _copy_and_put_back(self) -> None:
+        """Most shifts live, so that rows are there to be lacking, in a copy of their midst."""
+        chance, after, copies = self.site.chance, self.site.network.after, self.people.copies
+        self.shifts.died = chance.choice((0.0, 0.0, 0.2))
+        after(chance.uniform(0.2, 0.5) * LENGTH_SECONDS, copies.take)
+        after(chance.uniform(0.6, 0.9) * LENGTH_SECONDS, copies.put_back_registry)
 
     def _stop(self) -> None:
         self.shifts.stopping = True
@@ -166,6 +181,8 @@ class Simulation:
             self._by_an_operator(partial(self.people.set_hold, name, False))
         for name in sorted(self.people.given_up):
             self._by_an_operator(partial(self._retire, name))
+        if self.people.copies.has_put_back:
+            self._by_an_operator(self.people.copies.refill)
 
     def _retire(self, name: str, worker: Worker) -> None:
         with suppress(NotRetired):  # the registry does not know it: it never ran
@@ -208,13 +225,13 @@ def simulate(seed: int, focus: Sequence[str] = ()) -> str | None:
     return None
 
 
-def first_failure(seeds: Sequence[int]) -> tuple[int, int | None, str | None]:
+def first_failure(seeds: Sequence[int], focus: Sequence[str] = ()) -> tuple[int, int | None, str | None]:
     """Run seeds until one fails: how many ran, the failing one, what is wrong."""
     logging.getLogger("photon").setLevel(logging.CRITICAL)  # what is simulated is told of, often
     gc.disable()  # a tenth of the time, and what was imported is never garbage
     gc.freeze()
     for ran, seed in enumerate(seeds, 1):
-        problem = problem_or_error(seed)
+        problem = problem_or_error(seed, focus)
         if ran % SEEDS_OF_GARBAGE == 0:
             gc.collect()
         if problem is not None:
@@ -237,10 +254,12 @@ def main() -> int:
     parser.add_argument("--from", type=int, default=0, dest="first", help="the first seed")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="how many at once")
     parser.add_argument("--seed", type=int, help="run this one alone, with what the product says")
+    parser.add_argument("--restored", action="store_true", help="stores are put back from copies")
     arguments = parser.parse_args()
+    focus = RESTORED if arguments.restored else ()
     if arguments.seed is not None:
         logging.basicConfig(level=logging.INFO)
-        problem = simulate(arguments.seed)
+        problem = simulate(arguments.seed, focus)
         print(problem or "nothing is wrong")
         return int(problem is not None)
     began, end = time.monotonic(), arguments.first + arguments.seeds
@@ -253,12 +272,13 @@ def main() -> int:
     # Spawned: what is forked has locks of threads that it does not have. Anew after each share: of a process
     # that was killed in a simulation a thread may be left.
     with get_context("spawn").Pool(arguments.processes, maxtasksperchild=1) as pool:
-        for ran, seed, problem in pool.imap_unordered(first_failure, shares):
+        for ran, seed, problem in pool.imap_unordered(partial(first_failure, focus=focus), shares):
             done += ran
             print(f"{done} seeds, {time.monotonic() - began:.0f} s", flush=True)
             if seed is not None:
                 print(f"seed {seed} fails: {problem}")
-                print(f"again: python -m tests.simulation.whole.simulation --seed {seed}")
+                again = f"--seed {seed}" + (" --restored" if focus else "")
+                print(f"again: python -m tests.simulation.whole.simulation {again}")
                 return 1
     return 0
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.simulation.whole.copies import RESTORED
 from tests.simulation.whole.simulation import Simulation
 
 
@@ -16,6 +17,14 @@ from tests.simulation.whole.simulation import Simulation
 def test_no_interleaving_joins_an_event_twice_or_loses_one(tmp_path: Path, seed: int) -> None:
     print(f"again: python -m tests.simulation.whole.simulation --seed {seed}")
     Simulation(tmp_path, seed).run()
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_copies_of_stores_that_are_put_back_join_no_event_twice_and_lose_none(
+    tmp_path: Path, seed: int
+) -> None:
+    print(f"again: python -m tests.simulation.whole.simulation --seed {seed} --restored")
+    Simulation(tmp_path, seed, RESTORED).run()
 
 
 HISTORY = """

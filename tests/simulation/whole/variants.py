@@ -27,6 +27,7 @@ from photon.registry.interface import ClaimColumns, Fenced, Released, Unknown
 from photon.state.lifecycle import Event
 from photon.storage.output_files import OutputFile
 from photon.storage.tables import OutputTable
+from tests.simulation.whole.copies import RESTORED
 from tests.simulation.whole.simulation import problem_or_error
 
 SEEDS = 400  # within 200 each is noticed today, most within ten
@@ -54,6 +55,7 @@ class Variant:
 TABLE, COMMITTING = "photon.storage.tables.OutputTable", "photon.dispatcher.committing.Committing"
 JOINER, RELEASING = "photon.join.joiner.Joiner", "photon.dispatcher.releasing.Releasing"
 DECISIONS = "photon.join.deciding.Decisions"
+WATCH = "photon.recovery.registry_watch.RegistryWatch"
 _commit, _write, _row_status_of = OutputTable.commit, OutputTable._write, OutputTable.row_status_of
 _undecided = Decisions.undecided
 _finish_earlier_work = Dispatcher._finish_earlier_work
@@ -247,6 +249,21 @@ VARIANTS: dict[str, Variant] = {
         {"photon.dispatcher.dispatcher.Dispatcher._take_order": lambda self, now_us: False},
         "F13",
         ("remove_a_row",),
+    ),
+    "nobody looks whether the registry has the rows": Variant(
+        "A23",
+        {f"{WATCH}.check": lambda self: None, f"{WATCH}._confirm": lambda self: None},
+        "F1",
+        RESTORED,
+    ),
+    "a refill ends no epoch": Variant(
+        "B19",
+        {
+            "photon.upkeep.refill.with_refill_begun": lambda register, *_: register,
+            "photon.upkeep.refill._Refill._fence": lambda self, datacenter, epoch: None,
+        },
+        "F",
+        RESTORED,
     ),
     "an order counts twice": Variant(
         "E4",
