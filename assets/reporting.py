@@ -21,7 +21,7 @@ from photon.errors import UserError
 from photon.join.outcomes import Counts
 from photon.pace import size, span
 from photon.pipeline.file import Pipeline
-from photon.read import Watermark, watermark
+from photon.read import Watermark, newest_watermark
 from photon.shift.growth import Growth, growth_of
 from photon.shift.meant import told_of
 from photon.shift.report import ShiftLog, ShiftReport
@@ -135,7 +135,7 @@ class Reporter:
     def _union(self) -> Metadata:
         """How complete the rows of all datacenters are together; nothing where one of them can't be asked."""
         try:
-            return union_metadata(watermark(self._pipeline))
+            return union_metadata(newest_watermark(self._pipeline))
         except (UserError, OSError):
             return {}
 

@@ -22,6 +22,7 @@ from photon.registry.quorum.proposer import QuorumRegistry
 from photon.registry.quorum.register_store import RegisterStore
 from photon.state.database import STATE_FILE, StateUnavailable
 from photon.state.dispatcher_state import DispatcherState
+from photon.storage.delta import LakeMismatch
 from photon.storage.tables import LastCommit, OutputTable, app_id
 from photon.tokens import new_id
 
@@ -30,10 +31,6 @@ SET_ASIDE_FILE = f"{Path(STATE_FILE).stem}-set-aside.sqlite"
 
 class OnHold(UserError):
     """A person has stopped this datacenter until it is resumed."""
-
-
-class LakeMismatch(UserError):
-    """The registry knows another lake of this datacenter (protocol B9)."""
 
 
 class PlaceTaken(UserError):

@@ -16,12 +16,15 @@ T = TypeVar("T")
 class DistantLakes:
     """Waits for an answer for so long at most: the joins of this datacenter wait as long.
 
-    `aside` False: ask in the caller's thread, for tests whose time is not the machine's.
+    `aside` False: ask in the caller's thread, for tests whose time is not the machine's. `limited_by`: the
+    setting that says for how long.
     """
 
-    def __init__(self, timeout: timedelta, aside: bool = True) -> None:
+    def __init__(
+        self, timeout: timedelta, aside: bool = True, limited_by: str = " (recovery.lake_timeout)"
+    ) -> None:
         self._timeout_seconds = timeout.total_seconds()
-        self._aside = aside
+        self._aside, self._limited_by = aside, limited_by
         self._unanswered: dict[str, Future[object]] = {}
 
     def ask(self, datacenter: str, question: Callable[[], T]) -> T:
@@ -46,7 +49,7 @@ class DistantLakes:
             self._unanswered[datacenter] = answer  # type: ignore[assignment]  # whatever it answers is dropped
             raise LakeUnavailable(
                 f"the lake of datacenter {datacenter} does not answer within "
-                f"{self._timeout_seconds:.0f} s (recovery.lake_timeout)"
+                f"{self._timeout_seconds:.0f} s{self._limited_by}"
             ) from None
 
 

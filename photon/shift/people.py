@@ -5,12 +5,14 @@ Who refuses to run a datacenter because of it is `photon.dispatcher.startup`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 from photon.errors import UserError
 from photon.pipeline.file import Pipeline
 from photon.recovery.lacking import refuse_lacking
+from photon.registry.consensus.known_tables import known_tables
 from photon.registry.consensus.register import Register, retired_datacenters
 from photon.registry.open import open_registry
 from photon.registry.operations.init import find_registry
@@ -26,6 +28,7 @@ class Decisions:
     retired: frozenset[str] = frozenset()
     ended_epochs: frozenset[str] = frozenset()  # that others, or people, have ended
     unknown_because: str | None = None
+    tables: Mapping[str, str] = field(default_factory=dict)  # the ids of tables that are to be there
 
     def on(self, datacenter: str) -> Decision | None:
         """What people have decided on one; a retirement goes before a hold, for it is for good."""
@@ -48,7 +51,7 @@ def decisions_of(pipeline: Pipeline) -> Decisions:
     refuse_lacking(pipeline, register)
     retired = retired_datacenters(register.epochs).union(register.given_up)
     ended = frozenset(epoch for epoch, record in register.epochs.items() if record.state != "live")
-    return Decisions(frozenset(register.on_hold), retired, ended)
+    return Decisions(frozenset(register.on_hold), retired, ended, tables=known_tables(register))
 
 
 def register_of(pipeline: Pipeline) -> Register | None:

@@ -16,6 +16,7 @@ from photon.logs.folders import log_folder
 from photon.pipeline.file import Pipeline
 from photon.readable import readable
 from photon.shift.deletable import deletable, files_of
+from photon.shift.lakes import lake_problems
 from photon.shift.lease import lease_status_of
 from photon.shift.needed_files import needed_by_waiting
 from photon.shift.people import Decision, Decisions
@@ -138,6 +139,8 @@ def status_of(
             problems.append(f"{place.logs}: {why}; expected the datacenter's logs")
     if lease_status.refused:
         problems.append(f"its last join was refused: {lease_status.refused}")
+    table_id = decisions.tables.get(datacenter)
+    problems += lake_problems(pipeline, datacenter, view.epoch is not None, table_id)
     idle_us = microseconds(pipeline.retry.unjoinable_after)
     completeness = last_said(place.lake)
     of_this_epoch = completeness if completeness is not None and completeness.epoch == view.epoch else None

@@ -46,6 +46,10 @@ class LakeForbidden(LakeUnavailable):
     """The lake may be there, and does not let us in: credentials are missing, wrong, or lack a right."""
 
 
+class LakeMismatch(UserError):
+    """The lake is not the one that the registry knows of a datacenter (protocol B9)."""
+
+
 class UnsupportedTable(LakeUnavailable):
     """Somebody gave the table a feature that Photon can't keep (protocol E9); `remedy` is what to type."""
 

@@ -15,6 +15,7 @@ from photon.dispatcher.retrying import Callbacks
 from photon.join.messages import BatchTasks, TaskOutcome
 from photon.join.tasks import LocalRunner
 from photon.read import joined
+from photon.shift.status import status_of
 from photon.storage.columns import TableName
 from photon.storage.delta import UnsupportedTable
 from photon.upkeep.compact import compact_tables
@@ -207,6 +208,15 @@ def test_a_verification_names_the_feature_and_no_other_remedy(world: World, name
     CHANGES[name](folder(world))
     with pytest.raises(UnsupportedTable, match=f"{name}.*ALTER TABLE"):
         verify(world)
+
+
+@pytest.mark.parametrize("table", ["joined_events", "unjoined"])
+@pytest.mark.parametrize("name", CHANGES)
+def test_status_names_the_feature_and_what_to_type(world: World, name: str, table: TableName) -> None:
+    CHANGES[name](folder(world, table))
+    (problem,) = status_of(world.pipeline, "east", world.clock).problems
+    assert name in problem
+    assert f"ALTER TABLE delta.`{folder(world, table)}`" in problem
 
 
 def test_a_verification_reads_past_a_constraint_and_notes_it(world: World) -> None:

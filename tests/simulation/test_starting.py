@@ -9,14 +9,14 @@ from contextlib import closing
 import pytest
 
 from photon.dispatcher.retrying import Callbacks, StoppedWaiting
-from photon.dispatcher.startup import LakeMismatch, PlaceTaken
+from photon.dispatcher.startup import PlaceTaken
 from photon.registry.consensus.register import EPOCHS_KEPT
 from photon.registry.interface import RegistryMismatch
 from photon.shift.lease import AlreadyRunning, DatacenterLock, Lease, lease_status_of
 from photon.shift.status import status_of
 from photon.state.damage import StateDamaged
 from photon.state.database import STATE_FILE, StateUnavailable
-from photon.storage.delta import LakeUnavailable
+from photon.storage.delta import LakeMismatch, LakeUnavailable
 from photon.storage.tables import LastCommit, OutputTable
 from tests.simulation.world import World, counts_of
 

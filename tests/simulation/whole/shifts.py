@@ -16,7 +16,7 @@ from uuid import UUID
 from photon.dispatcher.completion import Superseded
 from photon.dispatcher.dispatcher import Mode
 from photon.dispatcher.retrying import Callbacks, StoppedWaiting
-from photon.dispatcher.startup import LakeMismatch, OnHold
+from photon.dispatcher.startup import OnHold
 from photon.event_store import opened
 from photon.join.tasks import LocalRunner
 from photon.pipeline.file import Pipeline
@@ -24,7 +24,7 @@ from photon.registry.consensus.register import RetiredDatacenter
 from photon.registry.interface import RegistryMismatch, RegistryUnavailable
 from photon.shift.lease import AlreadyRunning
 from photon.shift.run import ForTests, ShiftResult, run_shift
-from photon.storage.delta import LakeUnavailable
+from photon.storage.delta import LakeMismatch, LakeUnavailable
 from tests.simulation.whole.processes import EVEN, Pace, Worker
 from tests.simulation.whole.site import SETTINGS, Site
 from tests.simulation.whole.tables import is_table, lent_tables

@@ -1,0 +1,69 @@
+"""What is wrong with a datacenter's lake, for those who only tell it: tables missing, or with odd features.
+
+Asked aside, and not for long: a store that hangs is a sentence too.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from functools import partial
+
+from photon.errors import UserError
+from photon.pipeline.file import Pipeline
+from photon.recovery.distant_lakes import DistantLakes
+from photon.storage.columns import TABLE_COLUMNS
+from photon.storage.delta import LakeUnavailable, UnsupportedTable
+from photon.storage.tables import OutputTable
+
+ANSWERS_WITHIN = timedelta(seconds=2)  # `photon status` asks each lake in turn, and is to answer within 5 s
+
+
+def lake_problems(pipeline: Pipeline, datacenter: str, has_run: bool, table_id: str | None) -> list[str]:
+    """What keeps a datacenter's tables from being read or written, and what to do.
+
+    `table_id`: of its joined rows, as the registry knows it; None: it knows none, or was not asked.
+    """
+    question = partial(_problems, pipeline, datacenter, has_run, table_id)
+    try:
+        return DistantLakes(ANSWERS_WITHIN, limited_by="").ask(datacenter, question)
+    except (UserError, OSError) as error:
+        return [str(error)]
+
+
+def _problems(pipeline: Pipeline, datacenter: str, has_run: bool, table_id: str | None) -> list[str]:
+    found: list[str] = []
+    lake = pipeline.datacenters[datacenter].lake
+    for name in TABLE_COLUMNS:
+        table = OutputTable(lake, name)
+        try:
+            handle = table.load() if table.exists() else None
+        except UnsupportedTable as error:
+            found.append(str(error))
+            continue
+        except LakeUnavailable as error:
+            return [*found, str(error)]
+        if handle is not None and (why := table.why_not_written(handle)):
+            found.append(why)
+        if name == "joined_events":
+            here = None if handle is None else str(handle.metadata().id)
+            found += _not_its_own(pipeline, datacenter, here, has_run, table_id)
+    return found
+
+
+def _not_its_own(
+    pipeline: Pipeline, datacenter: str, here: str | None, has_run: bool, table_id: str | None
+) -> list[str]:
+    """That the table of joined rows is not there, or is another one, if so."""
+    folder = pipeline.datacenters[datacenter].lake / "joined_events"
+    if here is None and (has_run or table_id is not None):
+        return [
+            f"there is no table {folder}, and datacenter {datacenter} has joined: mount the lake or put it "
+            "back, for its rows are missing and no join goes on. If it is lost for good: "
+            f"photon retire {pipeline.file} {datacenter} --lake-is-gone"
+        ]
+    if here is not None and table_id not in (None, here):
+        return [
+            f"the table {folder} (id {here}) is not the one that the registry knows of datacenter "
+            f"{datacenter} (id {table_id}): rows are missing, and no join goes on; put the lake folder back"
+        ]
+    return []
