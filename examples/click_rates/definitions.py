@@ -30,6 +30,7 @@ from assets.freshness import freshness
 from assets.runs import canceled_with_a_sentence
 from orchestration.definitions import build_defs
 from photon.pipeline.file import Pipeline
+from photon.read import joined_tables
 from resources.environment import LocationSettings, ServedPipeline, dagster_name, location_settings
 
 TICK_SECONDS = 60
@@ -141,9 +142,11 @@ def make(rate: Rate, day: str, pipeline: Pipeline, spark: SparkSession) -> tuple
 
 
 def read_joined(spark: SparkSession, pipeline: Pipeline) -> DataFrame:
-    """The joined rows of all datacenters: each has those that it has won, so none is there twice."""
-    tables = [str(place.lake / "joined_events") for place in pipeline.datacenters.values()]
-    frames = [spark.read.format("delta").load(table) for table in tables]
+    """The joined rows of all datacenters that count: each has those that it has won, so none is there twice.
+
+    Rows of one that was given up as lost are left out, and a table that is not there is an error.
+    """
+    frames = [spark.read.format("delta").load(table) for table in joined_tables(pipeline).values()]
     return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), frames)
 
 

@@ -75,9 +75,12 @@ def test_the_page_on_own_logs_describes_joins_and_reads_them(tmp_path: Path) -> 
     make_logs(tmp_path / "made")
     (tmp_path / "made" / "logs" / "east").rename(tmp_path / "logs")
     python = [block for block in blocks("docs/own-logs.md") if block.language == "python"]
-    without_spark = [block.text for block in python if "spark." not in block.text]
-    (tmp_path / "read.py").write_text("\n".join(without_spark) + "\nprint(now.complete_up_to)\n")
-    follow([*shell_of("docs/own-logs.md"), Block("", "bash", "python read.py\n")], tmp_path)
+    start = "from jobs.session import build_session, stop_session\n\nspark = build_session('own logs')\n"
+    end = "print('rows:', rows.count_rows(), union.count(), rows.complete_up_to)\nstop_session(spark)\n"
+    (tmp_path / "read.py").write_text("\n".join([start, *(block.text for block in python), end]))
+    joined_first, anew = shell_of("docs/own-logs.md")[:-1], shell_of("docs/own-logs.md")[-1:]
+    said = follow([*joined_first, Block("", "bash", "python read.py\n"), *anew], tmp_path)
+    assert re.search(r"^rows: ([1-9]\d*) \1 20", said, re.MULTILINE) is not None
     assert len(joined_rows(tmp_path / "pipeline.yaml")) == TRAFFIC.expected_outcomes().joined_total
 
 

@@ -277,6 +277,13 @@ def test_what_comes_while_tables_are_opened_is_not_promised_of_these_rows(
     assert not holds(world, rows, newest_watermark(world.pipeline).complete_up_to)
 
 
+def test_what_is_said_after_tables_were_opened_is_not_in_their_rows(world: World) -> None:
+    """Why the order of the two matters."""
+    rows = joined(world.pipeline)
+    late_rows(world)
+    assert not holds(world, rows, newest_watermark(world.pipeline).complete_up_to)
+
+
 def test_what_comes_after_it_was_said_how_complete_rows_are_is_in_them(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
