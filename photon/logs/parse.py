@@ -42,6 +42,8 @@ DEAD_LETTERS = pa.schema(
     ]
 )
 DEAD_LETTER_RAW_BYTES = 4096
+OTHER_ORDER = "behind a header line that names the columns in another order; put it into a file of its own"
+MOST_BESIDE_NAMES = 8  # bytes of a header line beside names, delimiters and quotes
 TOGETHER_BYTES = 2**25  # of ranges that are parsed together: bounds memory, and an Arrow array holds 2 GiB
 
 
@@ -110,10 +112,12 @@ def _parsed(
 ) -> ParsedRange:
     """The events among these records. GoesOn if they are only lines, and some may go on over the next one."""
     lines, dialect = joined.lines, dialect_of(log)
-    rows = np.flatnonzero(~(joined.is_rest | _is_nothing(lines.raws, file, dialect)))
-    is_long = lines.lengths[rows] > limits.line_bytes
+    rows = np.flatnonzero(~(joined.is_rest | _is_nothing(lines.raws, dialect)))
+    is_header, is_misnamed = _headers_within(joined, rows, file, dialect)
+    is_long = (lines.lengths[rows] > limits.line_bytes) & ~is_header
     failures = dict.fromkeys(rows[is_long].tolist(), f"line longer than {limits.line_bytes} bytes")
-    rows = rows[~is_long]
+    failures.update(dict.fromkeys(rows[is_misnamed & ~is_long].tolist(), OTHER_ORDER))
+    rows = rows[~(is_long | is_header | is_misnamed)]
     not_text = _not_utf8(lines.raws, rows) if _is_utf8(dialect) else rows[:0]
     failures.update(dict.fromkeys(not_text.tolist(), "not UTF-8"))
     if are_lines and failures:
@@ -133,6 +137,7 @@ class _Joined:
     lines: Lines
     file_numbers: np.ndarray  # int32
     offsets: np.ndarray  # int64: in the file
+    piece_of: np.ndarray  # int64: which range each is from
     is_rest: np.ndarray  # bool: of a line that began in the range before
     parts: Sequence[bytes]  # the bytes of each range, with a newline at the end
     text: bytes  # all of them
@@ -154,6 +159,7 @@ class _Joined:
             lines,
             numbers[piece_of],
             lines.starts + from_start[piece_of],
+            piece_of,
             is_first & inside[piece_of],
             parts,
             text,
@@ -186,6 +192,7 @@ class _Joined:
             lines=Lines(raws, first_bytes, lengths, None),
             file_numbers=self.file_numbers[rows],
             offsets=self.offsets[rows],
+            piece_of=self.piece_of[rows],
             is_rest=self.is_rest[rows],
         )
 
@@ -223,17 +230,54 @@ def _take(raws: pa.Array, rows: np.ndarray) -> pa.Array:
     return raws if len(rows) == len(raws) else raws.take(pa.array(rows))
 
 
-def _is_nothing(raws: pa.Array, file: LogFile, dialect: Dialect | None) -> np.ndarray:
-    """Whether a line is neither an event nor a dead letter: it is blank, a comment, or the header again."""
+def _is_nothing(raws: pa.Array, dialect: Dialect | None) -> np.ndarray:
+    """Whether a line is neither an event nor a dead letter, since it is blank or a comment."""
     lengths = pc.binary_length(raws).to_numpy(zero_copy_only=False)
     nothing: np.ndarray = lengths == 0
-    if file.header:
-        headers = pa.array([file.header, BYTE_ORDER_MARK + file.header], pa.binary())
-        nothing |= pc.is_in(raws, headers).to_numpy(zero_copy_only=False)
     if dialect is not None and dialect.comment:
         sign = dialect.comment.encode(dialect.encoding)
         nothing |= pc.starts_with(raws, sign).to_numpy(zero_copy_only=False)
     return nothing
+
+
+def _headers_within(
+    joined: _Joined, rows: np.ndarray, file: LogFile, dialect: Dialect | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Which rows are header lines, written in another way; and which stand behind one in another order.
+
+    A header line holds all names, so its length is known but for quotes, a mark and a return.
+    """
+    none = np.zeros(len(rows), bool)
+    if dialect is None or not (file.header or dialect.names):
+        return none, none
+    try:
+        names = header_names(file.header, dialect)
+    except ValueError:
+        return none, none
+    least = sum(len(name.encode(dialect.encoding)) + 1 for name in names) - 1
+    lengths = joined.lines.lengths[rows]
+    alike = np.flatnonzero((lengths >= least) & (lengths <= least + 2 * len(names) + MOST_BESIDE_NAMES))
+    if not len(alike):
+        return none, none
+    some = _take(joined.lines.raws, rows[alike])
+    alike = alike[pc.match_substring(some, max(names, key=len).encode(dialect.encoding)).to_numpy(False)]
+    is_header, is_misnamed = none.copy(), none.copy()
+    piece = joined.piece_of[rows]
+    for row in alike.tolist():
+        found = _names_in(joined.lines.raws[int(rows[row])].as_py(), dialect)
+        if sorted(found) == sorted(names):
+            is_header[row] = True
+            is_misnamed[row + 1 :] = np.where(
+                piece[row + 1 :] == piece[row], found != names, is_misnamed[row + 1 :]
+            )
+    return is_header, is_misnamed & ~is_header
+
+
+def _names_in(raw: bytes, dialect: Dialect) -> list[str]:
+    try:
+        return header_names(raw.removeprefix(BYTE_ORDER_MARK), replace(dialect, names=()))
+    except ValueError:
+        return []
 
 
 def _is_utf8(dialect: Dialect | None) -> bool:

@@ -8,7 +8,7 @@ import pytest
 from photon.logs.columns import parse_columns
 from photon.logs.dialect import dialect_of
 from photon.logs.files import ByteRange, LogFile
-from photon.logs.parse import read_events
+from photon.logs.parse import read_events, read_events_of
 from photon.logs.source import Head, head_of
 from photon.pipeline.file import PipelineError, load_pipeline
 from photon.pipeline.sections import ForeignLog, Limits
@@ -161,3 +161,43 @@ def test_settings_that_can_not_be_are_refused_with_what_was_expected(tmp_path, m
 def test_json_lines_take_no_settings_of_csv(tmp_path, more):
     with pytest.raises(PipelineError, match="expected it beside format: csv or tsv"):
         loaded(tmp_path, more, "jsonl")
+
+
+@pytest.mark.parametrize(
+    "again",
+    [b"event_id,key,ts,note", b'"event_id","key","ts","note"', b'\xef\xbb\xbfevent_id,"key",ts,note\r'],
+)
+def test_a_header_line_within_a_file_is_passed_over_however_it_is_written(again):
+    parsed = parse(b"a,k1,1,x\n" + again + b"\nb,k2,2,y\n")
+    assert events(parsed) == EXPECTED
+    assert parsed.dead_letters.num_rows == 0
+
+
+@pytest.mark.parametrize(
+    "other", [b"key,event_id,ts,note", b'"note","ts","key","event_id"', b"ts,note,event_id,key\r"]
+)
+@pytest.mark.parametrize("beside", [0, 100])
+def test_values_behind_a_header_in_another_order_are_never_taken_for_others(other, beside):
+    parsed = parse(b"f,k,1,x\n" * beside + b"a,k1,1,x\n" + other + b"\nk2,b,2,y\n" + HEADER + b"\nb,k2,2,y\n")
+    assert events(parsed)[beside:] == EXPECTED
+    assert [reason[:48] for reason in reasons(parsed)] == ["behind a header line that names the columns in a"]
+
+
+def test_a_header_in_another_order_says_nothing_of_other_ranges():
+    file = LogFile(7, "foreign", "c.csv", 1, False, HEADER, 0, 0, b"")
+    log = ForeignLog(files="*", format="csv", id="event_id", key="key", time="ts")
+    pieces = [
+        (file, ByteRange(7, at, 0, 0, 0), data)
+        for at, data in [(0, b"key,ts,note,event_id\n"), (50, b"a,k1,1,x\n")]
+    ]
+    (parsed,) = read_events_of(pieces, log, Limits())
+    assert events(parsed) == EXPECTED[:1]
+
+
+@pytest.mark.parametrize(
+    "line", [b"event_id,key,ts,note2", b"event_id,event_id,ts,note", b"note key ts event_id12"]
+)
+def test_a_record_that_only_looks_like_a_header_is_a_record(line):
+    parsed = parse(line + b"\na,k1,1,x\n")
+    assert events(parsed) == EXPECTED[:1]
+    assert parsed.dead_letters.num_rows == 1
