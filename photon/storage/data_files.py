@@ -71,6 +71,11 @@ class DataFiles:
         """Every file, in no order."""
         return _parsed(self._files)
 
+    def epochs(self) -> list[str]:
+        """The epochs whose rows they have, sorted."""
+        names = (self._files.column(f"{bound}._epoch").unique().drop_null() for bound in ("min", "max"))
+        return sorted({name for column in names for name in column.to_pylist()})
+
     def of_epoch(self, epoch: str, batches: Collection[int] | range | None = None) -> list[DataFile]:
         """The files that may have rows of an epoch, and of one of these batches, in the batches' order."""
         column = self._files.column

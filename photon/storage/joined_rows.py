@@ -54,8 +54,7 @@ class CommittedRows:
 
     def epochs(self) -> list[str]:
         """The epochs that have rows, sorted."""
-        names = (name for file in self._files.all() for name in (file.first_epoch, file.last_epoch))
-        return sorted({name for name in names if name is not None})
+        return self._files.epochs()
 
     def newest(self, epoch: str, most_batches: int) -> Iterator[pa.Table]:
         """The rows of an epoch's newest batches, a table each, with the columns `REGISTERED_AS`.

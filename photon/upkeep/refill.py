@@ -42,6 +42,7 @@ from photon.registry.quorum.proposer import QuorumRegistry
 from photon.shift.lease import lease_status_of
 from photon.state.database import STATE_FILE
 from photon.state.view import open_view
+from photon.storage.delta import LakeUnavailable
 from photon.storage.joined_rows import CommittedRows
 from photon.storage.tables import CommitConflict, OutputTable, app_id
 from photon.tokens import Token, new_id
@@ -104,15 +105,22 @@ def refill(
 
 
 def _tables(pipeline: Pipeline, register: Register) -> dict[str, OutputTable]:
-    """The tables whose rows count, by datacenter; each can be read. NotRefilled, LakeUnavailable."""
+    """The tables whose rows count, by datacenter; each can be read. NotRefilled."""
     found: dict[str, OutputTable] = {}
     for name, place in pipeline.datacenters.items():
         if name in retired_datacenters(register.epochs):
             continue  # its lake is gone, and its rows don't count
         table = OutputTable(place.lake, "joined_events")
+        try:
+            table_id = table.table_id() if table.exists() else None
+        except LakeUnavailable as error:
+            raise NotRefilled(
+                f"the lake of datacenter {name} can't be read: {error}; then again: "
+                f"photon registry refill {pipeline.file}"
+            ) from error
         known = {e.table_id for e in register.epochs.values() if e.datacenter == name}
         has_joined = bool(known) or (place.state / STATE_FILE).exists()
-        if not table.exists():
+        if table_id is None:
             if has_joined:
                 raise NotRefilled(
                     f"datacenter {name} has joined, and its table {table.folder} is not there: put its lake "
@@ -120,7 +128,7 @@ def _tables(pipeline: Pipeline, register: Register) -> dict[str, OutputTable]:
                     f"before that: photon retire {pipeline.file} {name} --lake-is-gone"
                 )
             continue
-        if known and table.table_id() not in known:
+        if known and table_id not in known:
             raise NotRefilled(
                 f"the table {table.folder} is not the one that the registry knows of datacenter {name}: put "
                 f"its lake back, then again: photon registry refill {pipeline.file}"

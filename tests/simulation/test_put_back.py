@@ -200,8 +200,11 @@ def test_an_event_that_has_two_rows_is_told_and_neither_is_touched(world: Copied
     assert world.refused() is None  # no third one comes
 
 
-def test_a_new_and_empty_registry_is_refused_until_it_is_filled(world: Copied) -> None:
+@pytest.mark.parametrize("has_state", [True, False])
+def test_a_new_and_empty_registry_is_refused_until_it_is_filled(world: Copied, has_state: bool) -> None:
     world.new_registry()
+    if not has_state:
+        shutil.rmtree(world.state())
     world.clicks(("d1", "q1"), ("e1", "q1"))
     assert world.refused() is not None
     assert world.refill().put_back == 10
@@ -263,6 +266,15 @@ def test_a_datacenter_whose_table_is_not_there_is_named_and_nothing_is_changed(w
     world.put_back(["registry"])
     shutil.rmtree(str(world.pipeline.datacenters["east"].lake))
     with pytest.raises(NotRefilled, match=r"datacenter east has joined, and its table .* is not there"):
+        world.refill()
+    assert not world.registry.register.read().is_refilling
+
+
+def test_a_lake_that_cannot_be_read_is_named_and_nothing_is_changed(world: Copied) -> None:
+    world.put_back(["registry"])
+    for entry in (Path(str(world.pipeline.datacenters["east"].lake)) / "joined_events/_delta_log").glob("*"):
+        entry.write_text("{")
+    with pytest.raises(NotRefilled, match="the lake of datacenter east can't be read"):
         world.refill()
     assert not world.registry.register.read().is_refilling
 
