@@ -208,7 +208,7 @@ def _tell_conflicts(pipeline: Any, name: str, counts: Any) -> None:
             "foreign.id (%s) may be no id. %s has some of them, with both places",
             name,
             f"{conflicting:,} of {counts['duplicates']:,}",
-            pipeline.foreign.id,
+            ", ".join(pipeline.foreign.id),
             pipeline.datacenters[name].lake / "conflicting",
         )
 

@@ -145,8 +145,8 @@ def _unjoinable(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeli
 def _conflicting(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeline) -> Verdict:
     lake = pipeline.datacenters[datacenter].lake
     remedy = (
-        f"look whether foreign.id ({pipeline.foreign.id}) is an id at all: rows of {lake / 'conflicting'} "
-        "name both places of some and the columns that differ"
+        f"look whether foreign.id ({', '.join(pipeline.foreign.id)}) is an id at all: rows of "
+        f"{lake / 'conflicting'} name both places of some and the columns that differ"
     )
     return judge_share(datacenter, found, pipeline, CONFLICTING, pipeline.health.conflicting, remedy)
 

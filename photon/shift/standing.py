@@ -117,7 +117,8 @@ def sentences(one: DatacenterStatus) -> list[str]:
         known = "" if one.lost.bytes else ", which people know of"
         said.append(f"{size(lost)} of logs went away before they were read{known}")
     if conflicting := one.counts.get("conflicting", 0):
-        said.append(f"{conflicting:,} duplicates say something else than the record of their id that joined")
+        of_all = f"{conflicting:,} of {one.counts['duplicates']:,} duplicates"
+        said.append(f"{of_all} say something else than the record of their id that joined")
     if missing := one.counts.get("missing", 0):
         said.append(f"{missing:,} events had a row that is gone: photon verify names them")
     return said + [f"NEEDS YOU: {problem}" for problem in one.problems]
