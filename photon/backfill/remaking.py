@@ -41,6 +41,7 @@ from photon.logs.times import parse_event_times, style_of
 from photon.storage.columns import by_date
 from photon.storage.delta import lake_errors
 from photon.storage.output_files import OutputFile, write_parquet
+from photon.storage.own_columns import columns_of_people
 from photon.storage.store import store_of
 
 
@@ -229,8 +230,10 @@ class _Remaking:
         self.fresh_rows = rows[made.kept]
         old = take(self.rows, self.fresh_rows)
         own = take(self.own, self.fresh_rows)
+        kept = old.select(columns_of_people(context.row_schema, made.table.column_names))
         self.fresh = pa.table(
-            [*own.columns, *made.table.columns], names=[*own.column_names, *made.table.column_names]
+            [*own.columns, *made.table.columns, *kept.columns],
+            names=[*own.column_names, *made.table.column_names, *kept.column_names],
         )
         self.changed[self.fresh_rows] = differs(old.drop_columns(["file", "row"]), self.fresh)
 

@@ -44,6 +44,7 @@ from photon.storage.delta import (
     partitions_of,
 )
 from photon.storage.output_files import STATS_COLUMNS, OutputFile, add_action, write_rows
+from photon.storage.own_columns import marked
 from photon.storage.store import store_of
 from photon.storage.table_features import Expected, expected
 from photon.tokens import Occurrence, PlanKey, Token
@@ -405,4 +406,4 @@ class OutputTable:
         """Add the columns that the table lacks; the rows that it has are null there."""
         names = {field.name for field in self.schema()}
         if new := [field for field in wanted if field.name not in names]:
-            handle.alter.add_columns(list(Schema.from_arrow(pa.schema(new)).fields))
+            handle.alter.add_columns(list(Schema.from_arrow(pa.schema(list(map(marked, new)))).fields))

@@ -26,6 +26,7 @@ from photon.registry.interface import Holder, Joined, LookupOutcome, RegistryUna
 from photon.registry.open import open_registry
 from photon.storage.delta import LakeUnavailable
 from photon.storage.joined_rows import joined_beyond
+from photon.storage.own_columns import columns_of_people
 from photon.storage.tables import OutputTable
 from photon.verification.classes import EpochStatus, Evidence, MissingEvent, RejoinResult, classify
 
@@ -144,6 +145,8 @@ def _differences_of(pairs: pa.Table, datacenter: str, scope: TaskScope) -> list[
     ]
     kept = [row for row, one in enumerate(results) if one.outcome == "joins"]
     stored = pa.Table.from_struct_array(pairs["values"].combine_chunks()).take(pa.array(kept, _INT64))
+    theirs = columns_of_people(scope.row_schemas.get(datacenter, pa.schema([])), rows.column_names)
+    stored = stored.drop_columns([name for name in theirs if name in stored.column_names])
     times = zip(pairs["row_time_us"].to_pylist(), pairs["time_us"].to_pylist(), strict=True)
     of_times = [_time_difference(*each) for each in times]
     for row, detail in zip(kept, differences(rows, stored), strict=True):

@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, Field
 
+from photon.adapters import ROW_COLUMNS
 from photon.backfill.rebuild import CannotRebuild
 from photon.dispatcher.retrying import Callbacks
 from photon.join.messages import BatchTasks, TaskOutcome
@@ -18,9 +20,10 @@ from photon.read import joined
 from photon.shift.status import status_of
 from photon.storage.columns import TableName
 from photon.storage.delta import UnsupportedTable
+from photon.storage.own_columns import columns_of_people, marked
 from photon.upkeep.compact import compact_tables
 from photon.verification.scope import open_scope
-from tests.simulation.rebuilding import rebuild
+from tests.simulation.rebuilding import rebuild, set_adapter
 from tests.simulation.verifying import verify
 from tests.simulation.world import World
 from tests.table_changes import change, feature, last_version, map_columns
@@ -63,6 +66,21 @@ def _ignore(_: object) -> None:
     return None
 
 
+WITHOUT_NOTE = """
+from photon.adapters import Adapter, merge
+import pyarrow as pa
+
+
+class Plain(Adapter):
+    def combine(self, foreign, primary):
+        return merge(foreign, primary)
+
+
+adapter = Plain()
+"""
+WITH_NOTE = WITHOUT_NOTE.replace(
+    "merge(foreign, primary)", "merge(foreign, primary).append_column('note', pa.array(['n'] * len(foreign)))"
+)
 CHANGES = {"constraint early": constrain, "deletion vectors": mark_deleted, "column mapping": map_names}
 
 
@@ -178,6 +196,51 @@ def test_a_rebuild_takes_no_row_out_of_a_table_that_gives_none_back(world: World
 
 def labels(world: World) -> dict[str, Any]:
     return {row["_event_id"]: row.get("label") for row in world.rows()}
+
+
+def alter(world: World, click: str, **values: str) -> None:
+    """Give the row of a click other values, as an UPDATE does."""
+    literals = {name: f"'{value}'" for name, value in values.items()}
+    DeltaTable(folder(world)).update(literals, predicate=f"_event_id = '{click}'")
+
+
+def test_a_rebuild_mends_a_row_and_keeps_what_a_person_wrote_into_their_own_column(world: World) -> None:
+    world.clicks(("c2", "q2"))
+    world.join()
+    DeltaTable(folder(world)).alter.add_columns([Field("label", "string")])  # type: ignore[arg-type]
+    alter(world, "c1", label="good", primary_text="altered")
+    alter(world, "c2", label="bad")
+    assert rebuild(world).tally.replaced == 1
+    assert labels(world) == {"c1": "good", "c2": "bad"}
+    assert {row["primary_text"] for row in world.rows()} == {"text of q1", "text of q2"}
+
+
+def test_a_rebuild_takes_away_what_was_written_into_a_column_that_an_adapter_once_made(world: World) -> None:
+    set_adapter(world, "with_note", WITH_NOTE)
+    world.clicks(("c2", "q2"))
+    world.join()
+    set_adapter(world, "without_note", WITHOUT_NOTE)
+    rebuild(world)
+    assert {row["note"] for row in world.rows()} == {None}
+
+
+def test_a_compaction_keeps_what_a_person_wrote_into_their_own_column(world: World) -> None:
+    DeltaTable(folder(world)).alter.add_columns([Field("label", "string")])  # type: ignore[arg-type]
+    for number in range(2, 14):
+        world.clicks((f"c{number}", "q2"))
+        world.join()
+        alter(world, f"c{number}", label=f"of {number}")
+    done = compact_tables(world.pipeline, "east", world.clock)["joined_events"]
+    assert done.commits > 0
+    assert labels(world) == {"c1": None} | {f"c{number}": f"of {number}" for number in range(2, 14)}
+
+
+def test_a_persons_own_column_is_no_wrong_value(world: World) -> None:
+    """Beside one that is: what a verification compares is what rebuilds make."""
+    schema = pa.schema([*ROW_COLUMNS, marked(pa.field("text", pa.string())), pa.field("label", pa.string())])
+    assert columns_of_people(schema, made=["text"]) == ["label"]
+    assert columns_of_people(schema, made=["text", "label"]) == []
+    assert columns_of_people(schema, made=[]) == ["label"], "an adapter made the other one once"
 
 
 def test_a_persons_own_column_stops_no_join_and_is_null_in_new_rows(world: World) -> None:

@@ -90,3 +90,20 @@ def test_rows_that_are_gone_are_a_violation(pipeline: Path, tmp_path: Path) -> N
     done = verify(copy / "p.yaml", "--all")
     assert done.returncode == 1, done.stderr
     assert "VIOLATION missing" in done.stdout
+
+
+def test_a_persons_own_column_is_no_wrong_value_and_their_constraint_is_named(
+    pipeline: Path, tmp_path: Path
+) -> None:
+    from deltalake import DeltaTable, Field
+
+    copy = tmp_path / "copy"
+    shutil.copytree(pipeline.parent, copy, ignore=shutil.ignore_patterns("*.lock", "server.json"))
+    for name in ("east", "west"):
+        table = copy / "lake" / name / "joined_events"
+        DeltaTable(table).alter.add_columns([Field("label", "string")])  # type: ignore[arg-type]
+        DeltaTable(table).update({"label": "'theirs'"})
+        DeltaTable(table).alter.add_constraint({"theirs": "label IS NULL OR label = 'theirs'"})
+    done = verify(copy / "p.yaml", "--all")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"ALTER TABLE delta.`{copy}/lake/east/joined_events` DROP CONSTRAINT theirs" in done.stdout
