@@ -21,20 +21,16 @@ from photon.logs.dialect import dialect_of, header_names
 from photon.logs.discovery import FoundFile, reason_of, scan, strip_gz
 from photon.logs.files import LogFile, Side
 from photon.logs.gzips import CorruptGzip, NotClosedYet
-from photon.logs.lines import split_lines
 from photon.logs.odd_files import Odd
 from photon.logs.parse import parse_combined
-from photon.logs.source import Head, Source, head_of, open_source
+from photon.logs.records import record_rules
+from photon.logs.source import Head, head_of, open_source
 from photon.pipeline.sections import PrimaryLog
+from photon.profile.pieces import Piece, pieces_of, raws_of, whole_records
 from photon.profile.written import Written, together, written_as
 
 SAMPLE_FILES, SAMPLE_BYTES = 16, 16 * 2**20  # of each side
 LINE_LIMIT_BYTES = 2**20
-# Of a longer file: so much of its share is read from its beginning, the rest from its middle and its end.
-_SHARE_OF_BEGINNING = 0.5
-# How long a gzip file is nobody knows. Pieces of it are looked for at these multiples of its share: the
-# farthest costs the decompression of 256 MiB at most, a second or two.
-_GZIP_PLACES = (16, 4, 1)
 _DEEPEST = 4  # objects within each other; what is deeper is no id that anybody would find
 MAGIC = re.compile(r"[*?\[]")
 JsonType = Literal["text", "integer", "decimal", "boolean", "structure"]
@@ -53,14 +49,6 @@ class Where:
 
     logs: Path
     glob: str
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """Some lines of a file that follow each other."""
-
-    start_bytes: int
-    data: bytes  # whole lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +120,7 @@ def read_sample(side: Side, where: Where, sample_bytes: int = SAMPLE_BYTES) -> S
     for file in chosen:
         try:
             with open_source(where.logs / file.path, file.compressed) as source:
-                heads.append((file, *_pieces_of(source, file, each_bytes)))
+                heads.append((file, *pieces_of(source, file, each_bytes)))
         except (NotClosedYet, CorruptGzip) as error:
             passed_over.append(f"{file.path}: {str(error) or 'a gzip file that ends early'}")
         except OSError as error:
@@ -168,25 +156,6 @@ def word_of(place: str) -> str:
     """The last part of a folder, file or glob that has no wildcard, in small letters, without endings."""
     plain = [part for part in Path(place).parts if not MAGIC.search(part)]
     return re.sub("[^a-z0-9]+", "_", plain[-1].partition(".")[0].lower()).strip("_") if plain else ""
-
-
-def _pieces_of(source: Source, file: FoundFile, most_bytes: int) -> tuple[list[Piece], bool]:
-    """The beginning of a file, and pieces from elsewhere if it is longer; whether they are all of it."""
-    data = source.read(0, most_bytes)
-    if len(data) < most_bytes:
-        return [Piece(0, data)], True
-    first = Piece(0, data[: int(most_bytes * _SHARE_OF_BEGINNING)])
-    each_bytes = (most_bytes - len(first.data)) // 2
-    if file.compressed:
-        places = [most_bytes * times for times in _GZIP_PLACES]
-    else:
-        middle_bytes, end_bytes = file.size_bytes // 2, file.size_bytes - each_bytes
-        places = [max(middle_bytes, len(first.data)), max(end_bytes, middle_bytes + each_bytes)]
-    others = list[Piece]()
-    for place in places:
-        if len(others) < 2 and (data := source.read(place, each_bytes)):
-            others.append(Piece(place, data))
-    return [first, *sorted(others, key=lambda piece: piece.start_bytes)], False
 
 
 def _shown(where: Where) -> str:
@@ -255,16 +224,8 @@ def _sampled(
         head.header, head.header_bytes, head.head_bytes, head.head_hash,
     )  # fmt: skip
     first = Piece(head.header_bytes, pieces[0].data[head.header_bytes :])
-    if is_whole:
-        return SampledFile(file, (first,), is_whole)
-    begun = [first, *(_from_next_line(each) for each in pieces[1:])]
-    whole = [Piece(each.start_bytes, each.data[: each.data.rfind(b"\n") + 1]) for each in begun]
-    return SampledFile(file, tuple(whole), is_whole)
-
-
-def _from_next_line(piece: Piece) -> Piece:
-    start = piece.data.find(b"\n") + 1
-    return Piece(piece.start_bytes + start, piece.data[start:])
+    rules = record_rules(_log_of(written, "-"), head.header, LINE_LIMIT_BYTES)
+    return SampledFile(file, whole_records([first, *pieces[1:]], rules, is_whole), is_whole)
 
 
 @dataclass(slots=True)
@@ -342,7 +303,8 @@ def _records(sampled: SampledFile) -> Iterable[dict[str, object]]:
 def _texts(sampled: SampledFile, written: Written, names: Sequence[str]) -> list[pa.Array]:
     """The lines of a file, but for comments and repeated headers, and some columns of them."""
     log = _log_of(written, names[0])
-    raws = split_lines(b"".join(piece.data for piece in sampled.pieces)).raws
+    rules = record_rules(log, sampled.file.header, LINE_LIMIT_BYTES)
+    raws = pa.concat_arrays([raws_of(piece, rules) for piece in sampled.pieces])
     if sampled.file.header:
         raws = raws.filter(pc.not_equal(raws, sampled.file.header))
     if log.comment:

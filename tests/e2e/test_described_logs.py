@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import random
 from collections.abc import Sequence
@@ -259,3 +260,49 @@ def test_connections_and_requests_of_zeek_with_its_comment_lines(tmp_path: Path)
 
 def zeek_time(us: int) -> str:
     return f"{us // 10**6}.{us % 10**6:06}"
+
+
+def test_a_spreadsheets_export_with_semicolons_and_line_ends_in_quotes(tmp_path: Path) -> None:
+    chance = random.Random(SEED)
+    orders = [["Bestell-Nr", "Datum", "Kunde", "Betrag", "Menge", "Notiz"]]
+    returns = [["Rücksende-Nr", "Bestell-Nr", "Datum", "Grund"]]
+    for number in range(150):
+        order, moment = f"B-{20_000 + number}", BEGIN + timedelta(minutes=7 * number)
+        note = chance.choice(
+            ["", "bitte; schnell", 'sagte "ja"\nund ging', "zwei\n\nAbsätze", "Größe prüfen"]
+        )
+        orders.append(
+            [
+                order, f"{moment:%d.%m.%Y %H:%M:%S}", f"Müller {number % 9}",
+                f"{chance.randrange(900)},{chance.randrange(100):02}", str(chance.randrange(1, 40)), note,
+            ]
+        )  # fmt: skip
+        if number % 3 == 0:
+            why = chance.choice(["zu groß", 'laut Brief:\n"kaputt"; sofort', "gefällt nicht"])
+            later = moment + timedelta(days=number % 20)
+            returns.append([f"R-{5_000 + number}", order, f"{later:%d.%m.%Y %H:%M:%S}", why])
+    for name, rows in (("Bestellungen", orders), ("Rücksendungen", returns)):
+        path = tmp_path / "logs" / f"{name}.csv"
+        path.parent.mkdir(exist_ok=True)
+        with path.open("w", newline="", encoding="latin-1") as file:
+            csv.writer(file, delimiter=";", lineterminator="\r\n").writerows(rows)
+    told, rows = described_and_joined(tmp_path, "Bestellungen.csv", "Rücksendungen.csv")
+    assert ids_of(told) == [["Bestell-Nr"], ["Bestell-Nr"], ["Rücksende-Nr"]]
+    assert told["trial"]["foreign"]["dead_letters"] == told["trial"]["primary"]["dead_letters"] == {}
+    preview_is_a_row(told, rows)
+    reader = (
+        "delim = ';', quote = '\"', header = true, all_varchar = true, encoding = 'latin-1', "
+        "new_line = '\\r\\n'"
+    )
+    returned, ordered = (tmp_path / "logs" / f"{name}.csv" for name in ("Rücksendungen", "Bestellungen"))
+    same_rows(
+        rows,
+        f"""
+        with f as (select coalesce(columns(*), '') from read_csv('{returned}', {reader})),
+             p as (select coalesce(columns(*), '') from read_csv('{ordered}', {reader}))
+        select f."Rücksende-Nr" as _event_id, f.*, p."Bestell-Nr" as "primary_Bestell-Nr",
+               p.Datum as primary_Datum, p.Kunde as primary_Kunde, p.Betrag as primary_Betrag,
+               p.Menge::bigint as primary_Menge, p.Notiz as primary_Notiz
+        from f join p on f."Bestell-Nr" = p."Bestell-Nr"
+        """,
+    )

@@ -51,6 +51,18 @@ def test_a_long_file_is_sampled_at_its_beginning_and_elsewhere(
         assert piece.data.startswith(b'{"n"')
 
 
+def test_records_over_several_lines_are_sampled_whole_from_elsewhere_too(tmp_path: Path) -> None:
+    rows = [f'c{n},"first, {n}\n\nc1,""no record"",1\n",{n}\n' for n in range(LINES)]
+    path = tmp_path / "b.csv"
+    path.write_text("click_id,note,n\n" + "".join(rows))
+    sample = sampled(path)
+    numbers = [int(text) for text in sample.columns["n"].to_pylist()]
+    assert numbers == sorted(set(numbers))
+    assert numbers[-1] > LINES // 2
+    notes = set(sample.columns["note"].to_pylist())
+    assert notes == {f'first, {n}\n\nc1,"no record",1\n' for n in numbers}
+
+
 def test_a_short_file_is_sampled_whole_and_each_of_its_lines_once(tmp_path: Path) -> None:
     lines = b'{"n": 1}\n\n{"n": 2}\nno JSON\n{"n": 1}\n{"n": 3}'
     sample = sampled(write_plain(tmp_path, lines))

@@ -1,0 +1,77 @@
+"""Pieces of one log file: its beginning and, of a long one, some from elsewhere; cut at whole records."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from photon.logs.discovery import FoundFile
+from photon.logs.lines import split_lines
+from photon.logs.records import RecordRules
+from photon.logs.source import Source
+
+# Of a longer file: so much of its share is read from its beginning, the rest from its middle and its end.
+SHARE_OF_BEGINNING = 0.5
+# How long a gzip file is nobody knows. Pieces of it are looked for at these multiples of its share: the
+# farthest costs the decompression of 256 MiB at most, a second or two.
+GZIP_PLACES = (16, 4, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Some bytes of a file that follow each other."""
+
+    start_bytes: int
+    data: bytes
+
+
+def pieces_of(source: Source, file: FoundFile, most_bytes: int) -> tuple[list[Piece], bool]:
+    """The beginning of a file, and pieces from elsewhere if it is longer; whether they are all of it."""
+    data = source.read(0, most_bytes)
+    if len(data) < most_bytes:
+        return [Piece(0, data)], True
+    first = Piece(0, data[: int(most_bytes * SHARE_OF_BEGINNING)])
+    each_bytes = (most_bytes - len(first.data)) // 2
+    if file.compressed:
+        places = [most_bytes * times for times in GZIP_PLACES]
+    else:
+        middle_bytes, end_bytes = file.size_bytes // 2, file.size_bytes - each_bytes
+        places = [max(middle_bytes, len(first.data)), max(end_bytes, middle_bytes + each_bytes)]
+    others = list[Piece]()
+    for place in places:
+        if len(others) < 2 and (data := source.read(place, each_bytes)):
+            others.append(Piece(place, data))
+    return [first, *sorted(others, key=lambda piece: piece.start_bytes)], False
+
+
+def whole_records(pieces: Sequence[Piece], rules: RecordRules | None, is_whole: bool) -> tuple[Piece, ...]:
+    """The pieces without records that are cut. The first begins with one; `is_whole`: it ends the file."""
+    if is_whole:
+        return tuple(pieces)
+    begun = [pieces[0], *(_from_next_record(piece, rules) for piece in pieces[1:])]
+    return tuple(Piece(each.start_bytes, each.data[: _whole_bytes(each.data, rules)]) for each in begun)
+
+
+def _from_next_record(piece: Piece, rules: RecordRules | None) -> Piece:
+    start = piece.data.find(b"\n") + 1
+    if rules is not None:
+        sure = rules.sure_start(piece.data[start:], is_at_end=False)
+        start = len(piece.data) if sure is None else start + sure
+    return Piece(piece.start_bytes + start, piece.data[start:])
+
+
+def _whole_bytes(data: bytes, rules: RecordRules | None) -> int:
+    return data.rfind(b"\n") + 1 if rules is None else rules.cut(data).open_bytes
+
+
+def raws_of(piece: Piece, rules: RecordRules | None) -> pa.Array:
+    """The records of a piece, each without its line end."""
+    if rules is None:
+        return split_lines(piece.data).raws
+    ends = rules.cut(piece.data, at_end=True).ends
+    starts = np.concatenate((np.zeros(1, np.int64), ends[:-1]))[: len(ends)]
+    records = [piece.data[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+    return pa.array([raw.removesuffix(b"\n").removesuffix(b"\r") for raw in records], pa.binary())
