@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from dagster import AssetCheckResult, AssetCheckSeverity, MetadataValue
 
 from assets.runs import Metadata, markdown_table
 from photon.log_copies.lacks import KIND
+from photon.readable import typed
 from photon.verification.report import MEANINGS, VerificationReport
 
 COPIES_CHECK = "copies_agree"
 COPIES_AGREE = "Every datacenter's copy of the logs has the events that the others have."
 
 
-def copies_check(report: VerificationReport, problems: Sequence[str]) -> AssetCheckResult:
+def copies_check(
+    report: VerificationReport, problems: Sequence[str], pipeline_file: Path | str = "PIPELINE"
+) -> AssetCheckResult:
     """Warns where a copy is short, with the datacenter that has to act, and from where on."""
     found = [
         (name, finding)
@@ -32,8 +36,9 @@ def copies_check(report: VerificationReport, problems: Sequence[str]) -> AssetCh
     if rows:
         columns = ["datacenter that has to act", "another one has", "what is lacking", "first event"]
         metadata["examples"] = MetadataValue.md(markdown_table([columns, *rows], "-"))
-        says.append(f"What to do: {MEANINGS[KIND].remedy}")
-        metadata["what_to_do"] = MEANINGS[KIND].remedy
+        remedy = typed(MEANINGS[KIND].remedy, pipeline_file)
+        says.append(f"What to do: {remedy}")
+        metadata["what_to_do"] = remedy
     return AssetCheckResult(
         check_name=COPIES_CHECK,
         passed=not found,

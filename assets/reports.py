@@ -79,8 +79,8 @@ def _verify(run: WorkRun) -> MaterializeResult[None]:
     append(run.pipeline, report, run.clock.now_us(), context.run.run_id, seconds)
     availability = judge_all(run.pipeline, report.datacenters, run.clock.now_us(), context.run.run_id)
     checks = [
-        *(check_result(check, report) for check in CHECKS),
-        copies_check(report, copies.problems),
+        *(check_result(check, report, run.pipeline.file) for check in CHECKS),
+        copies_check(report, copies.problems, run.pipeline.file),
         availability_check(availability),
     ]
     return MaterializeResult(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from dagster import AssetCheckResult, MetadataValue
 
 from assets.runs import Metadata, markdown_table
-from photon.verification.report import Finding, FindingKind, VerificationReport
+from photon.readable import typed
+from photon.verification.report import Finding, FindingKind, VerificationReport, events_in
 
 # Classes that are plotted over time, for each datacenter; the table has all.
 PLOTTED = ("joined", "pending", "unjoinable", "dead_letters", "missing")
@@ -71,13 +73,15 @@ def report_metadata(report: VerificationReport, seconds: float) -> Metadata:
     }
 
 
-def check_result(check: Check, report: VerificationReport) -> AssetCheckResult:
+def check_result(
+    check: Check, report: VerificationReport, pipeline_file: Path | str = "PIPELINE"
+) -> AssetCheckResult:
     """Whether the promise is kept; if not, how many cases there are, some of them, and what to do."""
     found = check.violations(report)
-    metadata: Metadata = {"count": sum(finding.count for _, finding in found)}
+    metadata: Metadata = {"count": events_in(finding for _, finding in found)}
     description = f"Holds in {', '.join(report.datacenters)}."
     if found:
-        remedies = {finding.kind: finding.meaning.remedy for _, finding in found}
+        remedies = {finding.kind: typed(finding.meaning.remedy, pipeline_file) for _, finding in found}
         says = "; ".join(f"{name}: {finding.number()} {finding.meaning.says}" for name, finding in found)
         description = f"{says}. What to do: {'; '.join(dict.fromkeys(remedies.values()))}"
         news = (finding.count if finding.new is None else finding.new for _, finding in found)

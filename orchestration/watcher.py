@@ -27,6 +27,7 @@ from photon.health.vitals import look
 from photon.health.watched import Told, Watched, as_text, from_text
 from photon.pipeline.file import Pipeline
 from photon.registry.open import close_registries
+from photon.shift.people import Decisions, decisions_seen
 from resources.environment import ServedPipeline
 
 TICK_SECONDS = 10
@@ -55,6 +56,7 @@ def watcher_sensor(served: ServedPipeline, clock: Clock | None = None) -> Sensor
     )
     def watcher(context: SensorEvaluationContext) -> SensorResult:
         pipeline, before = served.load(), from_text(context.cursor)
+        decisions = decisions_seen(pipeline)
         after: dict[str, Watched] = {}
         news: list[AssetCheckEvaluation] = []
         problems: list[str] = []
@@ -62,7 +64,7 @@ def watcher_sensor(served: ServedPipeline, clock: Clock | None = None) -> Sensor
             for name in served.datacenters:
                 is_starting = bool(ShiftRuns(context.instance, served, name).in_progress())
                 now_us = clock.now_us()
-                seen = _look_at(pipeline, name, before.get(name, Watched()), now_us, is_starting)
+                seen = _look_at(pipeline, name, before.get(name, Watched()), now_us, is_starting, decisions)
                 due = _due(seen, pipeline, now_us)
                 after[name] = replace(seen.watched, told={**seen.watched.told, **due})
                 found = {key: evaluation(served, name, key, one) for key, one in seen.verdicts.items()}
@@ -80,10 +82,12 @@ def watcher_sensor(served: ServedPipeline, clock: Clock | None = None) -> Sensor
     return watcher
 
 
-def _look_at(pipeline: Pipeline, name: str, last: Watched, now_us: int, is_starting: bool) -> Look:
+def _look_at(
+    pipeline: Pipeline, name: str, last: Watched, now_us: int, is_starting: bool, decisions: Decisions
+) -> Look:
     """Look at one datacenter. One that can't be looked at keeps no other from being judged."""
     try:
-        found = look(pipeline, name, now_us, is_starting)
+        found = look(pipeline, name, now_us, is_starting, decisions)
         memory = last.memory.after(found, pipeline)
         verdicts = judge(name, found, memory, pipeline)
     except Exception as error:
@@ -109,7 +113,7 @@ def _due(seen: Look, pipeline: Pipeline, now_us: int) -> dict[str, Told]:
     """What is to be told now: it has changed, or goes on for `health.tell_again`."""
     again_us, told = microseconds(pipeline.health.tell_again), seen.watched.told
     return {
-        promise: Told(verdict.level, now_us)
+        promise: Told.after(told.get(promise), verdict, now_us)
         for promise, verdict in seen.verdicts.items()
         if promise not in told or told[promise].is_news(verdict, now_us, again_us)
     }

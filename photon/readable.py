@@ -1,6 +1,10 @@
-"""Texts of users' logs in messages (names, ids, lines): what does not show as it is becomes an escape."""
+"""Texts in messages: what of users' logs does not show becomes an escape, and commands can be typed."""
 
 from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
 
 
 def readable(text: str | bytes) -> str:
@@ -15,3 +19,9 @@ def readable(text: str | bytes) -> str:
         each if each.isprintable() or each == "\t" else each.encode("unicode_escape").decode()
         for each in text
     )
+
+
+def typed(remedy: str, pipeline_file: Path | str, datacenter: str = "") -> str:
+    """What to do, with commands as they can be typed: they name this pipeline file and datacenter."""
+    said = re.sub(r"\bPIPELINE\b", lambda _: shlex.quote(str(pipeline_file)), remedy)
+    return said.replace("-d DATACENTER", f"-d {datacenter}") if datacenter else said

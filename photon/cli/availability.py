@@ -59,7 +59,8 @@ def availability(
     lines = report.sentences()
     if bad := report.bad_minutes():
         lines += ["the latest bad minutes:", *(f"  {line}" for line in bad)]
-        lines.append("  photon availability PIPELINE --minute MINUTE names the slowest events of one")
+        says = f"  photon availability {pipeline_file} --minute MINUTE names the slowest events of one"
+        lines.append(says)
     print_result(report.as_dict(), "\n".join(lines), as_json)
 
 

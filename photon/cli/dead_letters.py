@@ -87,8 +87,13 @@ def _list(pipeline: Pipeline, names: Sequence[str], reason: str, most: int) -> t
     value, text = {}, []
     for name in names:
         found = open_letters(pipeline, name)
-        of_primary = dict(found.reasons_of_primary().most_common(MOST_REASONS))
-        value[name] = _listed(found.with_reason(reason), most) | {"primary_reasons": of_primary}
+        every = found.reasons_of_primary()
+        of_primary = dict(every.most_common(MOST_REASONS))
+        others = every.total() - sum(of_primary.values())
+        value[name] = _listed(found.with_reason(reason), most) | {
+            "primary_reasons": of_primary,
+            "other_primary_reasons": others,
+        }
         text += _lines_of_list(name, value[name])
     return value, "\n".join(text)
 
@@ -135,6 +140,8 @@ def _lines_of_list(name: str, value: Mapping[str, Any]) -> list[str]:
             "file of that log. The table dead_letters has their places"
         )
         lines += [f"  {count:>9,}  {reason}" for reason, count in of_primary.items()]
+        if others := value["other_primary_reasons"]:
+            lines.append(f"  {others:>9,}  of other reasons")
     return lines
 
 

@@ -351,5 +351,9 @@ def _side(name: str, seen: SideSeen) -> list[str]:
         f"{name}: {counted(seen.files, 'file')}, {read} read: {counted(seen.events, 'event')}, "
         f"{counted(seen.duplicates, 'duplicate')}, {order}"
     ]
-    reasons = list(seen.dead_letters.items())[:SHOWN_REASONS]
-    return lines + [f"  {counted(count, 'dead letter')}: {reason}" for reason, count in reasons]
+    reasons = list(seen.dead_letters.items())
+    lines += [f"  {counted(count, 'dead letter')}: {reason}" for reason, count in reasons[:SHOWN_REASONS]]
+    if others := reasons[SHOWN_REASONS:]:
+        more = sum(count for _, count in others)
+        lines.append(f"  {counted(more, 'dead letter')} for {counted(len(others), 'other reason')}")
+    return lines

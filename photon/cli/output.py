@@ -6,7 +6,7 @@ import json
 import logging
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 DONE, VIOLATION = 0, 1
+CLOSE_SECONDS = 0.5
 UPKEEP_LINE_SECONDS = 10.0  # between two lines of a log that say how far upkeep is
 
 pipeline_argument: Callable[[Callable[..., Any]], Callable[..., Any]] = click.argument(
@@ -31,6 +32,15 @@ json_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
     "--json", "as_json", is_flag=True, help="One JSON object on standard output; logs on standard error."
 )
 
+WITHIN_SECONDS = 4.0  # with what the command itself takes, people have an answer within five
+within_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
+    "--within",
+    type=click.FloatRange(min=0.1),
+    default=WITHIN_SECONDS,
+    show_default=True,
+    metavar="SECONDS",
+    help="Name what does not answer within so many seconds, and go on without it.",
+)
 dry_run_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
     "--dry-run", is_flag=True, help="Say what would be done, and change nothing."
 )
@@ -114,13 +124,16 @@ def opened(pipeline_file: Path) -> Iterator[Pipeline]:
     """The pipeline of a command that asks its registry; with logs and errors as all commands have them."""
     log_to_stderr()
     with expected_errors():
+        from photon.in_time import NotInTime, Question
         from photon.pipeline.file import load_pipeline
         from photon.registry.open import close_registries
 
         try:
             yield load_pipeline(pipeline_file)
         finally:
-            close_registries()
+            # One that hangs ends with the process.
+            with suppress(NotInTime):
+                Question(close_registries).answer(CLOSE_SECONDS)
 
 
 @contextmanager

@@ -14,7 +14,8 @@ from typing import NoReturn
 # They neither run Spark nor a user's adapter, and end within seconds.
 ASKING = ("hold", "metrics", "resume", "status", "trace")
 # Of the threads of Arrow and delta-rs one may still run at the end, and abort the process (1 of 25 times).
-ENDING_AT_ONCE = (*ASKING, "availability", "dead-letters", "init")
+# What hangs is left alone by a thread, which `registry` must not wait for.
+ENDING_AT_ONCE = (*ASKING, "availability", "dead-letters", "init", "registry")
 
 
 def start_quickly() -> None:

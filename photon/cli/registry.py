@@ -22,6 +22,7 @@ from photon.cli.output import (
     pipeline_argument,
     print_result,
     showing_progress,
+    within_option,
 )
 from photon.errors import NOT_DONE
 from photon.pipeline.sections import MOST_SHARDS
@@ -132,16 +133,21 @@ def _refill_text(done: Refilled, dry_run: bool, pipeline_file: Path) -> str:
 
 @registry.command(epilog=epilog_of("registry state"))
 @pipeline_argument
+@within_option
 @json_option
-def state(pipeline_file: Path, as_json: bool) -> None:
+def state(pipeline_file: Path, within: float, as_json: bool) -> None:
     """Show PIPELINE's registry: its shards, sizes, tokens, endpoints and epochs.
 
-    Reads the stores, as much as `registry.state` in the pipeline file allows, while joins go on.
+    Reads the stores, as much as `registry.state` in the pipeline file allows, while joins go on. What hangs
+    is named after --within seconds, with the command that ends it.
     """
     with opened(pipeline_file) as pipeline:
         from photon.registry.operations.report import registry_state
+        from photon.shift.people import asked_in_time
 
-        found = registry_state(pipeline)
+        found = asked_in_time(
+            pipeline, lambda: registry_state(pipeline, grace_seconds=within / 3), within, while_working=True
+        )
     lines = _state_lines(found, pipeline.health.shard_load.warn)
     print_result(found.as_dict(), "\n".join(lines), as_json)
 

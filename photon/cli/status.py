@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +12,14 @@ from typing import TYPE_CHECKING
 import click
 
 from photon.cli.ending import fail
-from photon.cli.output import VIOLATION, json_option, opened, pipeline_argument, print_result
+from photon.cli.output import (
+    VIOLATION,
+    json_option,
+    opened,
+    pipeline_argument,
+    print_result,
+    within_option,
+)
 from photon.errors import NOT_DONE
 
 if TYPE_CHECKING:
@@ -19,19 +27,23 @@ if TYPE_CHECKING:
     from photon.pipeline.file import Pipeline
     from photon.shift.status import DatacenterStatus
 
+AVAILABILITY_SECONDS = 0.2  # it was asked first
+
 
 @click.command()
 @pipeline_argument
 @json_option
 @click.option("--check", is_flag=True, help="End with 1 if somebody is needed, for scripts.")
+@within_option
 @click.option("--safe-to-delete", is_flag=True, help="Print the log files that joins need no more.")
-def status(pipeline_file: Path, as_json: bool, check: bool, safe_to_delete: bool) -> None:
+def status(pipeline_file: Path, as_json: bool, check: bool, within: float, safe_to_delete: bool) -> None:
     """How each datacenter of PIPELINE stands: whether it is well, what waits and why, what to do.
 
     The first line says whether all is well, also by the newest recorded verification; details come last. It
     reads the datacenters' own folders and lakes, and from the registry who is on hold or retired; it disturbs
     neither registry nor joins. It ends with 3 if a datacenter's state can't be read, and with --check with 1
-    if its first line says that somebody is needed.
+    if its first line says that somebody is needed. What hangs is named after --within seconds, with the
+    command that ends it.
     """
     with opened(pipeline_file) as pipeline:
         from photon.registry.open import start_servers
@@ -42,17 +54,16 @@ def status(pipeline_file: Path, as_json: bool, check: bool, safe_to_delete: bool
 
         from photon.availability.report import ALL, report_of
         from photon.clock import SystemClock
-        from photon.health.overall import judge_now, needs, overall
-        from photon.shift.people import decisions_of
+        from photon.health.overall import look_at_all, needs, overall
+        from photon.in_time import NotInTime, Question
+        from photon.shift.people import decisions_in_time
         from photon.shift.standing import standing_of
-        from photon.shift.status import statuses_of
 
         # First what the registry is not asked for: a local one is about to start.
-        clock, availability = SystemClock(), report_of(pipeline)
-        decisions = decisions_of(pipeline)
-        found, errors = statuses_of(pipeline, clock, decisions)
-        now_us = clock.now_us()
-        verdicts = {name: judge_now(pipeline, name, now_us, decisions) for name in found}
+        clock, availability = SystemClock(), Question(lambda: report_of(pipeline))
+        decisions = decisions_in_time(pipeline, within / 2)
+        seen = look_at_all(pipeline, clock, decisions, within / 2)
+        now_us, found, verdicts, errors = clock.now_us(), seen.found, seen.verdicts, seen.errors
         needed = {name: needs(one, verdicts[name]) for name, one in found.items()}
         in_short = overall(found, verdicts, errors, now_us, decisions.unknown_because is not None)
         is_needed = bool(errors or decisions.unknown_because or any(needed.values()))
@@ -62,7 +73,8 @@ def status(pipeline_file: Path, as_json: bool, check: bool, safe_to_delete: bool
             lines = [in_short, "", *_standing(pipeline_file, found, verdicts, errors, now_us)]
             if decisions.unknown_because:
                 lines.append(f"who is on hold or retired is NOT KNOWN: {decisions.unknown_because}")
-            lines += availability.sentences()[-1:]  # of all together
+            with suppress(NotInTime):  # what hangs is said above
+                lines += availability.answer(AVAILABILITY_SECONDS).sentences()[-1:]  # of all together
             lines += ["", *(line for name, one in found.items() for line in _details(name, one))]
     told: dict[str, object] = {
         name: {

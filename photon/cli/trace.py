@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from photon.cli.output import json_option, opened, pipeline_argument, print_result, showing_progress
+from photon.cli.output import (
+    json_option,
+    opened,
+    pipeline_argument,
+    print_result,
+    showing_progress,
+    within_option,
+)
 
 if TYPE_CHECKING:
     from photon.tracing.report import DatacenterTrace, RegistryAnswer, Trace
@@ -25,8 +32,9 @@ SAID_OF = {
 @pipeline_argument
 @click.argument("event_id")
 @click.option("--no-logs", is_flag=True, help="Do not search the raw logs, which takes a while.")
+@within_option
 @json_option
-def trace(pipeline_file: Path, event_id: str, no_logs: bool, as_json: bool) -> None:
+def trace(pipeline_file: Path, event_id: str, no_logs: bool, within: float, as_json: bool) -> None:
     """What happened to the foreign event EVENT_ID of PIPELINE, in every datacenter.
 
     Asks the registry, every datacenter's tables and waiting list, and the raw logs. Names what can't be
@@ -42,7 +50,7 @@ def trace(pipeline_file: Path, event_id: str, no_logs: bool, as_json: bool) -> N
         from photon.tracing.trace import trace as trace_event
 
         say("asking")
-        found = trace_event(pipeline, event_id, not no_logs, say)
+        found = trace_event(pipeline, event_id, not no_logs, say, within / 2)
     print_result(found.as_dict(), trace_text(found), as_json)
 
 
@@ -105,6 +113,8 @@ def _datacenter(one: DatacenterTrace) -> list[str]:
             f"grew last {moment(f.grown_us)}"
             for f in log.last
         ]
+        if more := log.files - len(log.last):
+            lines.append(f"             and {more:,} more files")
     return lines
 
 

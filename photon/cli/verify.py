@@ -23,6 +23,7 @@ from photon.cli.output import (
     table_lines,
 )
 from photon.errors import NOT_DONE
+from photon.readable import typed
 
 if TYPE_CHECKING:
     from photon.pipeline.file import Pipeline
@@ -77,8 +78,8 @@ def verify(
             report, more, told = _of_all_times(pipeline, names, record, anew)
         else:
             report, more, told = _of_window(pipeline, names, window, anew), {}, []
-    text = "\n".join([report_text(report), *told])
-    print_result({**report.as_dict(), **more}, text, as_json)
+    text = "\n".join([report_text(report, pipeline_file), *told])
+    print_result({**report.typed(pipeline_file), **more}, text, as_json)
     sys.exit(VIOLATION if not report.ok else NOT_DONE if report.not_done else DONE)
 
 
@@ -127,7 +128,7 @@ def _program(path: str) -> Callable[..., Any]:
     return found
 
 
-def report_text(report: VerificationReport) -> str:
+def report_text(report: VerificationReport, pipeline_file: Path | str = "PIPELINE") -> str:
     """The report for people: the equations side by side, then what is wrong and what to do."""
     lines = [report.window.sentence()] if report.window is not None else []
     if report.datacenters:
@@ -139,7 +140,7 @@ def report_text(report: VerificationReport) -> str:
     for name, one in report.datacenters.items():
         lines += _remarks(name, one)
         for finding in one.findings:
-            lines += _finding(name, finding, report.datacenters)
+            lines += _finding(name, finding, report.datacenters, pipeline_file)
     if report.not_done:
         lines.append(f"NOTHING IS VERIFIED of {', '.join(report.not_done)}, see above")
     if not report.ok:
@@ -169,7 +170,7 @@ def _remarks(name: str, report: DatacenterReport) -> list[str]:
     return lines
 
 
-def _finding(name: str, finding: Finding, told: Collection[str]) -> list[str]:
+def _finding(name: str, finding: Finding, told: Collection[str], pipeline_file: Path | str) -> list[str]:
     """What is to be said of it; `told`: the datacenters whose reports are here."""
     word = "VIOLATION" if finding.meaning.violation else "FINDING"
     lines = [f"{name}: {word} {finding.kind}: {finding.number()} {finding.meaning.says}"]
@@ -181,4 +182,4 @@ def _finding(name: str, finding: Finding, told: Collection[str]) -> list[str]:
     lines += [f"    {e.event_id} at {e.where}{': ' if e.detail else ''}{e.detail}" for e in finding.examples]
     if finding.count > len(finding.examples):
         lines.append(f"    and {finding.count - len(finding.examples):,} more")
-    return [*lines, f"    what to do: {finding.meaning.remedy}"]
+    return [*lines, f"    what to do: {typed(finding.meaning.remedy, pipeline_file, name)}"]

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 
+from photon.clock import Clock
+from photon.errors import UserError
 from photon.health.levels import Verdict
 from photon.health.memory import Memory
 from photon.health.verdicts import judge
 from photon.health.vitals import look
+from photon.in_time import NotInTime, Question
 from photon.pipeline.file import Pipeline
 from photon.shift.people import Decisions
 from photon.shift.standing import standing_of
-from photon.shift.status import DatacenterStatus
+from photon.shift.status import DatacenterStatus, status_of
 
 Verdicts = Mapping[str, Verdict]  # by promise
+FOLDER_SECONDS = 0.3  # a folder that takes longer to be listed is taken for one that hangs
 SAID_BY_ITS_HEADLINE = ("works", "waiting")
 
 
@@ -21,6 +30,56 @@ def judge_now(pipeline: Pipeline, datacenter: str, now_us: int, decisions: Decis
     """The verdicts on a datacenter for a person who looks once. OSError, FormatTooNew."""
     found = look(pipeline, datacenter, now_us, decisions=decisions)
     return judge(datacenter, found, Memory.of_one_look(found, pipeline), pipeline)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What is known of a pipeline's datacenters, and why some can't be asked."""
+
+    found: Mapping[str, DatacenterStatus]
+    verdicts: Mapping[str, Verdicts]
+    errors: Mapping[str, Exception]
+
+
+def look_at_all(pipeline: Pipeline, clock: Clock, decisions: Decisions, seconds: float) -> Seen:
+    """Look at all datacenters at once. One that can't be asked, or hangs for so long, keeps no other back."""
+
+    def look_at(name: str) -> tuple[DatacenterStatus, Verdicts]:
+        one = status_of(pipeline, name, clock, decisions)
+        return one, judge_now(pipeline, name, clock.now_us(), decisions)
+
+    asked = {name: Question(partial(look_at, name)) for name in pipeline.datacenters}
+    found, verdicts = dict[str, DatacenterStatus](), dict[str, Verdicts]()
+    errors = dict[str, Exception]()
+    for name, question in asked.items():
+        try:
+            found[name], verdicts[name] = question.answer(seconds, while_working=True)
+        except NotInTime as error:
+            errors[name] = NotInTime(f"datacenter {name}: {error}; {_hanging(pipeline, name)}")
+        except (UserError, OSError) as error:
+            errors[name] = error
+    return Seen(found, verdicts, errors)
+
+
+def _hanging(pipeline: Pipeline, datacenter: str) -> str:
+    """Which folders of a datacenter do not answer, and what to do about them; stores can't be tried so."""
+    place = pipeline.datacenters[datacenter]
+    asked = {
+        folder: Question(partial(os.listdir, folder)) if isinstance(folder, Path) else None
+        for folder in (place.state, place.logs, place.lake)
+    }
+    hangs = [str(folder) for folder, question in asked.items() if question is None or not _answers(question)]
+    named = " or ".join(hangs) or f"something below {place.state}, {place.logs} or {place.lake}"
+    return f"{named} does not answer: look at its disk, mount or store"
+
+
+def _answers(question: Question[list[str]]) -> bool:
+    with suppress(OSError):
+        try:
+            question.answer(FOLDER_SECONDS)
+        except NotInTime:
+            return False
+    return True
 
 
 def needs(one: DatacenterStatus, verdicts: Verdicts) -> list[str]:

@@ -26,6 +26,7 @@ from photon.health.works import if_lost, judge_waiting, judge_works
 from photon.pace import size, span
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Durations
+from photon.readable import typed
 from photon.state.losses import BAD
 
 Judge = Callable[[str, Vitals, Memory, Pipeline], Verdict]
@@ -204,7 +205,7 @@ def _verified(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeline
     if broken:
         kinds = "; ".join(f"{one['count']:,} {one['says']}" for one in broken)
         todo = "; ".join(dict.fromkeys(one["what_to_do"] for one in broken))
-        todo = todo.replace("PIPELINE", str(pipeline.file))  # as older reports have it
+        todo = typed(todo, pipeline.file, datacenter)
         todo += f". Then photon verify {pipeline.file} --record says whether it is mended"
         short = f"is broken by its newest verification ({found.verified.kinds})"
         return Verdict("error", f"{datacenter}, verified at {at}: {kinds}", todo, short)

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from photon.clock import microseconds
 from photon.dispatcher.log_reader import LogReader
 from photon.health.newest_verification import Verified, newest_verification
 from photon.pipeline.file import Pipeline
-from photon.registry.interface import RegistryMismatch
+from photon.processes import is_stopped, what_ends
 from photon.shift.growth import Growth, growth_of
 from photon.shift.lease import LeaseStatus, lease_status_of
-from photon.shift.people import Decision, Decisions, decisions_of
+from photon.shift.people import Decision, Decisions, decisions_seen
 from photon.shift.stages import orders_of
 from photon.shift.status import half_lines, uncompacted
 from photon.state.losses import Losses, acknowledged_counts, open_losses
@@ -33,6 +31,8 @@ class Vitals:
     verified: Verified | None = None  # the newest verification; None: there is none
     unverified_because: str = ""  # why no verification could be read
     lost: Losses = field(default_factory=Losses)  # that nobody has acknowledged
+    is_stopped: bool = False  # its process goes on only if somebody continues it
+    what_ends_it: str = ""  # how to end its process, or to continue it; empty: it is on another machine
     only_half_lines: bool = False  # nobody runs it, and what is unread is half a line in each file
     passed_over: tuple[str, ...] = ()  # log files that reading leaves out, each with the reason
     acknowledged: Mapping[str, int] = field(default_factory=dict)  # records by class that people know of
@@ -75,6 +75,7 @@ def look(
     except LakeUnavailable as error:
         why = str(error)
     lease = lease_status_of(state)
+    process = _process_here(lease)
     reader = _reader(pipeline, datacenter, growth, now_us, is_run=lease.is_locked)
     found = Vitals(
         now_us,
@@ -84,15 +85,23 @@ def look(
         verified=verified,
         unverified_because=why,
         lost=open_losses(state, growth.state),
+        is_stopped=process is not None and is_stopped(process),
+        what_ends_it=what_ends(process) if process is not None else "",
         only_half_lines=reader is not None and not lease.is_locked and bool(half_lines(reader)),
         passed_over=_passed_over(reader, growth),
         acknowledged=acknowledged_counts(state, growth.state.epoch),
         refused_orders=orders_of(state, now_us).refused,
         uncompacted=tuple(uncompacted(pipeline, datacenter)) if growth.state.epoch is not None else (),
     )
-    known = _decisions(pipeline, found) if decisions is None else decisions
+    known = decisions_seen(pipeline) if decisions is None else decisions
     epoch = growth.state.epoch
     return replace(found, decision=known.on(datacenter), is_fenced=epoch in known.ended_epochs)
+
+
+def _process_here(status: LeaseStatus) -> int | None:
+    """The process of this machine that runs the datacenter, if there is one."""
+    lease = status.lease
+    return lease.process if lease is not None and status.is_locked and lease.is_here else None
 
 
 def _reader(
@@ -117,18 +126,3 @@ def _passed_over(reader: LogReader | None, growth: Growth) -> tuple[str, ...]:
         return ()
     found = [f"{one.path}: {one.reason}" for side in reader.problems.values() for one in side]
     return tuple(one for one in dict.fromkeys(found) if one not in growth.problems)
-
-
-def _decisions(pipeline: Pipeline, found: Vitals) -> Decisions:
-    """What people have decided: the registry is asked only where nobody runs it, and that may be an alarm."""
-    is_old = found.verified is not None and found.now_us - found.verified.at_us >= microseconds(
-        pipeline.health.unverified.warn
-    )
-    growth = found.growth
-    lacks = bool(
-        growth.problems or growth.state_unreadable or found.unverified_because or found.lost or is_old
-    )
-    if found.is_still(pipeline.shift.lease_duration.total_seconds()) or (lacks and not found.lease.is_locked):
-        with suppress(RegistryMismatch):  # its shift says why it can't run
-            return decisions_of(pipeline)
-    return Decisions()

@@ -6,6 +6,7 @@ Whoever else judges a datacenter reads it too: so a check that a person evaluate
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -16,9 +17,15 @@ from photon.health.memory import Memory
 from photon.health.vitals import Vitals
 from photon.pipeline.file import Pipeline
 
-FORMAT = 3
+FORMAT = 4
 # A watcher looks every 10 s, and on a busy machine every minute. What an older look knew may be over.
 FRESH_SECONDS = 300
+
+
+# Words that change again within a minute are told after it: what flaps is not stored at each look.
+REWORDED_US = 60 * MICROSECONDS
+# A number with its unit. Numbers change all the time, and are no other words.
+_NUMBER = re.compile(r"\d[\d.,:T+-]*(?: ?(?:bytes|[KMGT]iB|days|h|min|s)\b)?")
 
 
 @dataclass(frozen=True)
@@ -27,10 +34,25 @@ class Told:
 
     level: Level
     at_us: int
+    words: str = ""  # without numbers
+    is_reworded: bool = False  # the level was told before, in other words
+
+    @classmethod
+    def after(cls, before: Told | None, verdict: Verdict, now_us: int) -> Told:
+        words = words_of(verdict)
+        is_reworded = before is not None and before.level == verdict.level and before.words != words
+        return cls(verdict.level, now_us, words, is_reworded)
 
     def is_news(self, verdict: Verdict, now_us: int, again_us: int) -> bool:
-        """Whether to tell it: it has changed, or goes on for so long."""
-        return verdict.level != self.level or (verdict.level != "ok" and now_us - self.at_us >= again_us)
+        """Whether to tell it: it has changed, also in its words, or goes on for so long."""
+        since_us = now_us - self.at_us
+        is_other = words_of(verdict) != self.words and (not self.is_reworded or since_us >= REWORDED_US)
+        return verdict.level != self.level or is_other or (verdict.level != "ok" and since_us >= again_us)
+
+
+def words_of(verdict: Verdict) -> str:
+    """What a verdict says, without its numbers."""
+    return _NUMBER.sub("#", verdict.says)
 
 
 @dataclass(frozen=True)

@@ -46,6 +46,8 @@ def _refused(datacenter: str, found: Vitals) -> Verdict | None:
 def _nobody(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeline) -> Verdict:
     """A run that is to come has its time, unless a person asks what is so now."""
     well = Verdict("ok", f"{datacenter} works, or has nothing to do")
+    if found.is_stopped and not memory.is_patient and memory.still_since_us is None:
+        return Verdict("warn", f"{datacenter}: {found.what_ends_it}", in_short="is silent")
     if memory.still_since_us is None:
         if memory.is_patient or found.growth.state.epoch is not None or found.lease.is_locked:
             return well
@@ -55,7 +57,7 @@ def _nobody(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeline) 
     level = level_of(seconds, patience.warn.total_seconds(), patience.error.total_seconds())
     if found.is_starting and seconds < pipeline.shift.start_timeout.total_seconds():
         level = "ok"  # a start takes its time
-    if level == "ok" and not memory.is_patient and not found.lease.is_locked:
+    if level == "ok" and not memory.is_patient and (found.is_stopped or not found.lease.is_locked):
         level = "warn"
     if level == "ok":
         return well
@@ -66,7 +68,8 @@ def _nobody(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeline) 
             level,
             f"{datacenter}: {process} has given no sign of life for {span(seconds)}: it was stopped, or a "
             "task, disk or lake hangs",
-            f"look at its disks; end the process, and its successor goes on; {if_lost(datacenter, pipeline)}",
+            f"look at its disks; {found.what_ends_it or 'end the process'}, and its successor goes on; "
+            f"{if_lost(datacenter, pipeline)}",
             "is silent",
         )
     if found.growth.state.epoch is None and not memory.is_patient:

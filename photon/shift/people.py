@@ -5,19 +5,27 @@ Who refuses to run a datacenter because of it is `photon.dispatcher.startup`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Literal
+from pathlib import Path
+from typing import Literal, TypeVar
 
 from photon.errors import UserError
+from photon.in_time import NotInTime, Question
 from photon.pipeline.file import Pipeline
 from photon.recovery.lacking import refuse_lacking
 from photon.registry.consensus.known_tables import known_tables
 from photon.registry.consensus.register import Register, retired_datacenters
+from photon.registry.dynamodb.local_server import content_of, hanging, is_starting
+from photon.registry.dynamodb.local_supervisor import START_SECONDS
+from photon.registry.interface import RegistryMismatch
 from photon.registry.open import open_registry
-from photon.registry.operations.init import find_registry
+from photon.registry.operations.init import endpoints_of, find_registry_soon
 
+T = TypeVar("T")
 Decision = Literal["on hold", "retired"]
+ASK_SECONDS = 2.5  # who only tells waits so long for the registry, of the five in which people get an answer
 
 
 @dataclass(frozen=True)
@@ -54,6 +62,63 @@ def decisions_of(pipeline: Pipeline) -> Decisions:
     return Decisions(frozenset(register.on_hold), retired, ended, tables=known_tables(register))
 
 
+def asked_in_time(pipeline: Pipeline, ask: Callable[[], T], seconds: float, while_working: bool = False) -> T:
+    """What `ask` finds in the registry, or raises; NotInTime if that hangs, with the command that ends it.
+
+    A local server that is only just starting has its time.
+    """
+    question = Question(ask)
+    try:
+        return question.answer(seconds, while_working)
+    except NotInTime as error:
+        if pipeline.registry.endpoints == "local" and is_starting(pipeline.registry_folder):
+            with suppress(NotInTime):
+                return question.answer(START_SECONDS)
+        raise NotInTime(silent_registry(pipeline, str(error))) from error
+
+
+def decisions_in_time(pipeline: Pipeline, seconds: float = ASK_SECONDS) -> Decisions:
+    """As `decisions_of`; a registry that hangs is one that could not be asked. RegistryMismatch."""
+    try:
+        return asked_in_time(pipeline, lambda: decisions_of(pipeline), seconds)
+    except NotInTime as error:
+        return Decisions(unknown_because=str(error))
+
+
+# By pipeline file: what was last known, and of which content of a local registry.
+_seen: dict[Path, tuple[object, Decisions]] = {}
+
+
+def decisions_seen(pipeline: Pipeline) -> Decisions:
+    """What people have decided, for who looks all the time.
+
+    A local registry is not started for a look while it holds what it held at the last one. While a registry
+    can't be asked, what was known last counts.
+    """
+    is_local = pipeline.registry.endpoints == "local"
+    content = content_of(pipeline.registry_folder) if is_local else None
+    before = _seen.get(pipeline.file)
+    if before is not None and content is not None and before[0] == content:
+        return before[1]
+    try:
+        found = decisions_in_time(pipeline)
+    except RegistryMismatch:  # its shift says why it can't run
+        return Decisions()
+    if found.unknown_because is not None:
+        return before[1] if before is not None else found
+    _seen[pipeline.file] = (content, found)
+    return found
+
+
+def silent_registry(pipeline: Pipeline, said: str) -> str:
+    """Why a registry has not answered, as far as that can be seen from here, and what to do."""
+    if pipeline.registry.endpoints == "local":
+        folder = pipeline.registry_folder
+        return f"the local registry in {folder}: {said}; {hanging(folder)}"
+    places = ", ".join(str(one) for one in endpoints_of(pipeline))
+    return f"the registry at {places}: {said}; look at these servers, and at the network between"
+
+
 def register_of(pipeline: Pipeline) -> Register | None:
     """The register now; None where a local registry was never made.
 
@@ -62,4 +127,4 @@ def register_of(pipeline: Pipeline) -> Register | None:
     # A local registry that was never made would be started for nothing.
     if pipeline.registry.endpoints == "local" and not pipeline.registry_folder.exists():
         return None
-    return open_registry(find_registry(pipeline)).register.read()
+    return open_registry(find_registry_soon(pipeline)).register.read()

@@ -44,7 +44,7 @@ def standing_of(one: DatacenterStatus, now_us: int) -> Standing:
         return "not running" if is_left else "at rest"
     if one.is_fenced:
         return "fenced"
-    if one.is_silent(now_us):
+    if one.is_silent(now_us) or one.is_stopped:
         return "silent"
     if one.waits_for:
         return "waiting"
@@ -73,10 +73,10 @@ def headline(name: str, one: DatacenterStatus, now_us: int, pipeline_file: str) 
             return (
                 f"{name} is FENCED: it was silent, and the others have ended its epoch. "
                 f"Process {one.running_process}{quiet} begins a new one when it goes on: continue it, or end "
-                f"it and then {start}"
+                f"it and then {start}" + (f"; {one.what_ends_it}" if one.is_stopped else "")
             )
         case "silent":
-            return f"{name} is SILENT: {silence}; look at its log"
+            return f"{name} is SILENT: {silence}; {one.what_ends_it or 'look at its log'}"
         case "waiting":
             waited = span(max(0, now_us - one.waits_since_us) / MICROSECONDS)
             return f"{name} WAITS for {waited}: {one.waits_for}; mend that, and it goes on by itself"
@@ -96,6 +96,8 @@ def _half_lines(one: DatacenterStatus) -> str:
 
 def _decided(name: str, one: DatacenterStatus, pipeline_file: str) -> str:
     ends = "; its process ends within seconds" if one.running_process is not None else ""
+    if one.is_stopped:
+        ends = f"; {one.what_ends_it}"
     if one.decision == "retired":
         return f"RETIRED: it was given up as lost, and never runs again{ends}"
     backlog_bytes = one.primary.backlog_bytes + one.foreign.backlog_bytes

@@ -14,6 +14,7 @@ from photon.errors import UserError
 from photon.logs.files import Side, TrackedFile
 from photon.logs.folders import log_folder
 from photon.pipeline.file import Pipeline
+from photon.processes import is_stopped, what_ends
 from photon.readable import readable
 from photon.shift.deletable import deletable, files_of
 from photon.shift.lakes import lake_problems
@@ -79,6 +80,8 @@ class DatacenterStatus:
     waits_since_us: int = 0
     silent_after_seconds: float = 30.0  # without a sign of life the others may take it for dead
     is_fenced: bool = False  # they have
+    is_stopped: bool = False  # its process goes on only if somebody continues it
+    what_ends_it: str = ""  # how to end its process, or to continue it; empty: it is on another machine
     lost: Losses = field(default_factory=Losses)  # that nobody has acknowledged
 
     def silent_seconds(self, now_us: int) -> float:
@@ -169,6 +172,8 @@ def status_of(
         waits_since_us=lease.waits_since_us if lease else 0,
         silent_after_seconds=pipeline.recovery.silent_after.total_seconds(),
         is_fenced=view.epoch in decisions.ended_epochs,
+        is_stopped=lease is not None and lease.is_here and is_stopped(lease.process),
+        what_ends_it=what_ends(lease.process) if lease is not None and lease.is_here else "",
         lost=lost,
     )
 

@@ -5,20 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from deltalake.exceptions import DeltaError
 
 from photon.dead_letters.trial_join import try_joins
 from photon.errors import UserError
+from photon.in_time import NotInTime, Question
 from photon.logs.one_record import read_records_of
 from photon.pipeline.file import Pipeline
 from photon.recovery.lacking import lacking_datacenters
 from photon.recovery.orders import orders_in
 from photon.registry.consensus.register import Register
 from photon.registry.open import open_registry
-from photon.registry.operations.init import find_registry
+from photon.registry.operations.init import find_registry_soon as find_registry
 from photon.registry.quorum.proposer import QuorumRegistry
+from photon.shift.people import ASK_SECONDS, asked_in_time
 from photon.state.database import StateUnavailable
 from photon.state.view import open_view, read_offsets
 from photon.storage.columns import TableName
@@ -32,6 +35,7 @@ from photon.tracing.report import DatacenterTrace, OrderOf, Trace, Unread, Waiti
 from photon.tracing.table_rows import UNREADABLE, ask_table, removed_of
 
 MOST_LOST = 10  # records of one event
+NEXT_SECONDS = 0.3  # what hangs in one datacenter may hang in the next one too
 
 
 def trace(
@@ -39,22 +43,43 @@ def trace(
     event_id: str,
     search_logs: bool = True,
     progress: Progress = lambda text: None,
+    seconds: float = ASK_SECONDS,
 ) -> Trace:
-    """Gather what is known of `event_id`; the trace names what could not be asked."""
+    """Gather what is known of `event_id`; the trace names what could not be asked.
+
+    `seconds`: what does not answer for so long, registry or datacenter, counts as one that hangs.
+    """
     found = Trace(event_id, search_logs, pipeline=str(pipeline.file))
     registry: QuorumRegistry | None = None
     found.datacenters = {name: DatacenterTrace() for name in pipeline.datacenters}
     with _noting_problem(found, "registry"):
-        opened = open_registry(find_registry(pipeline))
-        register, registry = opened.register.read(), opened
+        register, registry = _registry_in_time(pipeline, seconds)
         _note_what_the_register_says(pipeline, register, found)
     for name, here in found.datacenters.items():
-        _ask_datacenter(pipeline, name, here, found, progress)
+        asked = Question(partial(_ask_datacenter, pipeline, name, here, found, progress))
+        try:
+            asked.answer(seconds, while_working=True)
+        except NotInTime as error:
+            seconds = min(seconds, NEXT_SECONDS)
+            found.problems.append(
+                f"datacenter {name}: {error}; its state, lake or logs hang: photon status {pipeline.file} "
+                "names which"
+            )
     if registry is not None:
         with _noting_problem(found, "registry"):
             found.registry += ask_registry(pipeline, registry, found)
     found.what_to_do = what_to_do(found)
     return found
+
+
+def _registry_in_time(pipeline: Pipeline, seconds: float) -> tuple[Register, QuorumRegistry]:
+    """The register, and the registry that it is of. NotInTime, naming what hangs."""
+
+    def asked() -> tuple[Register, QuorumRegistry]:
+        opened = open_registry(find_registry(pipeline))
+        return opened.register.read(), opened
+
+    return asked_in_time(pipeline, asked, seconds)
 
 
 def _note_what_the_register_says(pipeline: Pipeline, register: Register, found: Trace) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 from photon.clock import in_utc
 from photon.join.outcomes import OUTCOME_CLASSES
+from photon.readable import typed
 from photon.verification.days import Window
 
 # Of the equation; `missing` is the last. What is `lost` is no more to be read, so nobody can verify it.
@@ -166,6 +169,33 @@ class Finding:
         }
 
 
+# Each datacenter that has read such an event tells of it.
+TOLD_BY_EACH = ("missing", "missing_and_cleared", "unjoinable_but_joinable_when_complete")
+
+
+def events_in(findings: Iterable[Finding]) -> int:
+    """How many events findings of several datacenters are of: each counts once, as far as they are named."""
+    total, by_kind = 0, defaultdict[FindingKind, list[Finding]](list)
+    for finding in findings:
+        by_kind[finding.kind].append(finding)
+    for kind, found in by_kind.items():
+        if kind not in TOLD_BY_EACH:
+            total += sum(one.count for one in found)
+            continue
+        ids = [_all_ids(one) for one in found]
+        known = set[str]().union(*(each for each in ids if each is not None))
+        total += max([len(known), *(one.count for one, each in zip(found, ids, strict=True) if each is None)])
+    return total
+
+
+def _all_ids(finding: Finding) -> set[str] | None:
+    """The events of a finding; None where it does not name all of them."""
+    for named in (finding.cases, finding.examples):
+        if len(named) == finding.count:
+            return {one.event_id for one in named}
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class Unverified:
     """A log file that can't be read again from some byte on, so that its records can't be verified."""
@@ -289,6 +319,15 @@ class VerificationReport:
     def not_done(self) -> list[str]:
         """The datacenters that could not be verified at all."""
         return [name for name, report in self.datacenters.items() if report.state_is_unreadable]
+
+    def typed(self, pipeline_file: Path) -> dict[str, Any]:
+        """As `as_dict`, with commands as they can be typed."""
+        value = self.as_dict()
+        for name in self.datacenters:
+            for kind in ("violations", "findings"):
+                for one in value[name].get(kind, ()):
+                    one["what_to_do"] = typed(one["what_to_do"], pipeline_file, name)
+        return value
 
     def as_dict(self) -> dict[str, Any]:
         reports = {name: report.as_dict() for name, report in self.datacenters.items()}

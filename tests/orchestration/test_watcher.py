@@ -10,6 +10,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from dagster import (
     AssetCheckEvaluation,
     AssetCheckKey,
@@ -31,7 +32,10 @@ from dagster_shared.record import replace
 
 from assets.health import health_checks, health_key
 from orchestration.watcher import watcher_sensor
-from photon.health.verdicts import PROMISES
+from photon.cli.main import main
+from photon.health.levels import Verdict
+from photon.health.verdicts import ENDED_BY_A_HOLD, PROMISES
+from photon.health.watched import Told
 from photon.logs.files import LogFile, TrackedFile
 from photon.registry.open import close_registries
 from photon.shift.run import prepare, run_shift
@@ -359,3 +363,34 @@ def test_a_state_that_cannot_be_read_is_told_once_and_turns_no_red_check_green(
     database.write_bytes(kept)
     back = told(tick(location, instance, spoilt.cursor))
     assert not back["east__nothing_lost"].passed, "it is red still, and the run has left it without a result"
+
+
+def test_a_hold_is_told_at_the_next_look_and_so_is_its_end(
+    location: Location, instance: DagsterInstance
+) -> None:
+    prepare(location.pipeline)
+    run_shift(location.pipeline, "east", "until_idle", "local")
+    last = tick(location, instance)
+    checks = {f"east__{promise}" for promise in ENDED_BY_A_HOLD}
+    for command, is_held in (("hold", True), ("resume", False)):
+        done = CliRunner().invoke(main, [command, str(location.file), "east"])
+        assert done.exit_code == 0, done.output
+        location.clock.advance(60)
+        last = tick(location, instance, last.cursor)
+        said = {check: told(last)[check] for check in checks}
+        assert all(one.passed for one in said.values())
+        assert {"east is on hold" in str(one.description) for one in said.values()} == {is_held}
+    assert not told(tick(location, instance, last.cursor)), "what goes on is told once"
+
+
+def test_words_that_flap_are_stored_once_a_minute_at_most_and_numbers_are_no_words() -> None:
+    again_us, second_us = 300 * 10**6, 10**6
+    told_, stored = Told.after(None, Verdict("warn", "east is 1 min behind"), 0), 0
+    for second in range(1, 241):
+        says = f"east waits for {second} s: {'the lake' if second % 2 else 'the registry'}"
+        verdict = Verdict("warn", says)
+        if told_.is_news(verdict, second * second_us, again_us):
+            told_, stored = Told.after(told_, verdict, second * second_us), stored + 1
+    assert stored in range(4, 6)
+    last = Told.after(None, Verdict("warn", "east is 59 s behind; 1.5 MiB are unread"), 0)
+    assert not last.is_news(Verdict("warn", "east is 2 min behind; 20 bytes are unread"), second_us, again_us)

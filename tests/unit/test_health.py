@@ -100,6 +100,17 @@ def test_what_people_keep_from_running_is_no_alarm(pipeline: Pipeline) -> None:
     assert (verdict["works"].level, "on hold" in verdict["works"].says) == ("ok", True)
 
 
+def test_no_advice_contradicts_a_hold(pipeline: Pipeline) -> None:
+    """However much is unread, and whatever its process has waited for."""
+    waits = LeaseStatus(replace(SEEN, waits_for="the lake", waits_since_us=NOW_US), is_locked=True)
+    looks = [vitals(seconds, 20 * GIB, waits, lag=1e9, decision="on hold") for seconds in (0, 3_600)]
+    found = verdicts(pipeline, *looks)
+    assert {one.level for one in found.values()} == {"ok"}
+    for promise in ("works", "waiting", "logs", "lag", "backlog"):
+        assert "east is on hold, as people have decided" in found[promise].says
+        assert found[promise].remedy == ""
+
+
 def test_of_a_datacenter_that_people_have_retired_nothing_is_an_alarm(pipeline: Pipeline) -> None:
     lacking = {
         **WORK,

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
+from assets.log_copies import copies_check
 from assets.verification import CHECKS, MOST_SHOWN_CHARACTERS, check_result, report_metadata
+from photon.cli.verify import report_text
 from photon.verification.report import (
     MEANINGS,
     DatacenterReport,
@@ -94,3 +98,42 @@ def test_what_events_say_can_neither_break_the_table_nor_fill_the_storage() -> N
     (_, _, row) = str(metadata["examples"].value).splitlines()
     assert "|`a\\|b'c d`|" in row
     assert len(row) < MOST_SHOWN_CHARACTERS + 100
+
+
+def both_have(*of: Finding) -> VerificationReport:
+    """A report in which each datacenter tells of the same records."""
+    return VerificationReport({name: DatacenterReport(findings=of) for name in ("east", "west")}, rows=0)
+
+
+@pytest.mark.parametrize(
+    ("finding", "events"),
+    [
+        (Finding("missing", 295), 295),
+        (Finding("missing", 2, (Example("e1", "1:0"), Example("e2", "1:9"))), 2),
+        (Finding("missing_and_cleared", 7), 7),
+        (Finding("table_gone", 1), 2),
+    ],
+)
+def test_an_event_that_each_datacenter_tells_of_counts_once(finding: Finding, events: int) -> None:
+    metadata = check_result(BY_NAME["nothing_missing"], both_have(finding)).metadata or {}
+    assert metadata["count"].value == events
+
+
+def test_events_that_one_datacenter_alone_tells_of_count_too() -> None:
+    east, west = (Finding("missing", 1, (Example(name, "1:0"),)) for name in ("e1", "e2"))
+    report = VerificationReport(
+        {"east": DatacenterReport(findings=(east,)), "west": DatacenterReport(findings=(west,))}, rows=0
+    )
+    metadata = check_result(BY_NAME["nothing_missing"], report).metadata or {}
+    assert metadata["count"].value == 2
+
+
+@pytest.mark.parametrize("kind", [kind for kind, meaning in MEANINGS.items() if "PIPELINE" in meaning.remedy])
+def test_a_remedy_names_the_pipeline_file_wherever_it_is_shown(kind: FindingKind, tmp_path: Path) -> None:
+    file, report = tmp_path / "my clicks.yaml", both_have(Finding(kind, 3))
+    texts = [report_text(report, file), json.dumps(report.typed(file))]
+    texts += [str(check_result(check, report, file).description) for check in CHECKS]
+    texts.append(str(copies_check(report, [], file).description))
+    assert not [text for text in texts if "PIPELINE" in text]
+    assert "-d DATACENTER --day" not in texts[0]
+    assert f"'{file}'" in texts[0]

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import IO
 
 from photon.errors import UserError
+from photon.processes import is_stopped, state_of, what_ends
 from photon.registry.dynamodb.local_supervisor import (
     DATABASES,
     START_SECONDS,
@@ -43,6 +44,7 @@ NAMES: dict[ServerKind, str] = {
     "dynamodb-local": "DynamoDB Local",
 }
 LOG_TAIL_BYTES = 600
+LEAVE_SECONDS = 0.2
 _MODULE = "photon.registry.dynamodb.local_supervisor"  # run as the supervisor
 
 
@@ -78,10 +80,14 @@ class LocalServer:
 
     def leave(self) -> None:
         """Hold the server no longer; it stops when nobody else holds it."""
-        with self._lock:
+        if not self._lock.acquire(timeout=LEAVE_SECONDS):
+            return  # somebody of this process still waits for the server, and ends with the process
+        try:
             if self._users is not None:
                 self._users.close()
                 self._users = None
+        finally:
+            self._lock.release()
 
     def _hold(self, deadline: float) -> None:
         if self._users is None:
@@ -171,6 +177,39 @@ def local_server(folder: Path, kind: ServerKind | None = None) -> Iterator[str]:
         yield server.ensure()
     finally:
         server.leave()
+
+
+def hanging(folder: Path) -> str:
+    """What to do about a server that does not answer: its process, and the command that ends it."""
+    try:
+        running = Running(**json.loads((folder / "server.json").read_text()))
+    except (OSError, ValueError, TypeError):
+        return f"no server runs there; look at {folder / 'server.log'}"
+    of_supervisor = f"; its supervisor: {what_ends(running.supervisor_pid)}"
+    return f"its server: {what_ends(running.server_pid)}, and the next command starts another" + (
+        of_supervisor if is_stopped(running.supervisor_pid) else ""
+    )
+
+
+def is_starting(folder: Path) -> bool:
+    """Whether a server is on its way: its supervisor works, and has none yet that answers."""
+    try:
+        running = Running(**json.loads((folder / "server.json").read_text()))
+    except (OSError, ValueError, TypeError):
+        return _is_supervised(folder)
+    return not state_of(running.supervisor_pid)  # left by one that was killed
+
+
+def content_of(folder: Path) -> object:
+    """What is the same for as long as nobody writes to the registry in this folder."""
+    found = []
+    for name in sorted(set(DATABASES.values())):
+        for file, counts_empty in ((folder / name, True), (folder / f"{name}-wal", False)):
+            with contextlib.suppress(OSError):
+                status = file.stat()
+                if status.st_size or counts_empty:
+                    found.append((file.name, status.st_size, status.st_mtime_ns))
+    return tuple(found)
 
 
 def running_server(folder: Path) -> Running | None:

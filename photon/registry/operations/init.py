@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import logging
 import shlex
+import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 from photon.clock import Clock, SystemClock
 from photon.errors import UserError
+from photon.in_time import NotInTime, Question
 from photon.pipeline.file import Pipeline, pipelines_beside, settings_hash
 from photon.registry.address import EndpointAddress, RegistryAddress, table_name, tables_of
 from photon.registry.consensus.acceptor import NoReply
@@ -24,6 +27,9 @@ from photon.registry.open import connection, open_registry
 from photon.registry.operations.directory import ADMIN_TIMEOUT, TABLE_SECONDS, Directory, EndpointSilent
 
 log = logging.getLogger(__name__)
+
+GRACE_SECONDS = 1.5  # for a minority of the endpoints, where a majority has answered
+ANSWER_SECONDS = 300.0  # an endpoint gives up long before: each of its requests has a time-out
 
 
 class RegistryMissing(UserError):
@@ -54,14 +60,16 @@ def init_registry(pipeline: Pipeline, clock: Clock) -> RegistryAddress:
     return _checked(pipeline, endpoints, found)
 
 
-def find_registry(pipeline: Pipeline) -> RegistryAddress:
+def find_registry(pipeline: Pipeline, grace_seconds: float | None = None) -> RegistryAddress:
     """The pipeline's registry, never made here; a minority of its endpoints may be down or wiped.
+
+    `grace_seconds`: a minority that takes longer is not waited for.
 
     RegistryMissing if there is none, RegistryMismatch if it belongs to other settings or its endpoints do not
     belong together, RegistryUnavailable if too few endpoints answer.
     """
     endpoints = endpoints_of(pipeline)
-    found = _find(pipeline, endpoints)
+    found = _find(pipeline, endpoints, grace_seconds)
     if found is None:
         places = ", ".join(map(str, endpoints))
         makes_it = "photon join" if pipeline.registry.endpoints == "local" else "photon registry init"
@@ -73,6 +81,11 @@ def find_registry(pipeline: Pipeline) -> RegistryAddress:
             f"photon registry init {pipeline.file}, then photon registry refill {pipeline.file}"
         )
     return _checked(pipeline, endpoints, found)
+
+
+def find_registry_soon(pipeline: Pipeline) -> RegistryAddress:
+    """As `find_registry`, for people who wait: a minority of endpoints that hang is not waited for."""
+    return find_registry(pipeline, GRACE_SECONDS)
 
 
 def endpoints_of(pipeline: Pipeline) -> tuple[EndpointAddress, ...]:
@@ -157,11 +170,25 @@ class Answer:
 EndpointReply = Answer | NoReply
 
 
-def _find(pipeline: Pipeline, endpoints: Sequence[EndpointAddress]) -> RegistryFound | None:
-    """See `classify_endpoints`."""
-    with ThreadPoolExecutor(len(endpoints)) as pool:
-        replies = list(pool.map(lambda endpoint: ask_endpoint(pipeline.name, endpoint), endpoints))
-    return classify_endpoints(pipeline, endpoints, replies)
+def _find(
+    pipeline: Pipeline, endpoints: Sequence[EndpointAddress], grace_seconds: float | None = None
+) -> RegistryFound | None:
+    """See `classify_endpoints`. `grace_seconds`: do without those that take longer, if a registry can."""
+    asked = [Question(partial(ask_endpoint, pipeline.name, endpoint)) for endpoint in endpoints]
+    if grace_seconds is not None:
+        ends = time.monotonic() + grace_seconds
+        in_time = [_reply_within(one, max(0.0, ends - time.monotonic())) for one in asked]
+        with suppress(RegistryUnavailable, RegistryMismatch):
+            if (found := classify_endpoints(pipeline, endpoints, in_time)) is not None:
+                return found
+    return classify_endpoints(pipeline, endpoints, [one.answer(ANSWER_SECONDS) for one in asked])
+
+
+def _reply_within(asked: Question[EndpointReply], seconds: float) -> EndpointReply:
+    try:
+        return asked.answer(seconds)
+    except NotInTime as error:
+        return NoReply(str(error))
 
 
 def ask_endpoint(pipeline: str, endpoint: EndpointAddress) -> EndpointReply:

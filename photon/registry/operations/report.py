@@ -11,9 +11,11 @@ import heapq
 import random
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from itertools import groupby, zip_longest
 from typing import Any, Literal, get_args
 
+from photon.in_time import NotInTime, Question
 from photon.pipeline.file import Pipeline
 from photon.registry.consensus.acceptor import Acceptor, NoReply, Replace, Scanned, Stored, StoreSize
 from photon.registry.consensus.layout import (
@@ -170,27 +172,43 @@ class RegistryState:
         }
 
 
-def registry_state(pipeline: Pipeline, pages: int | None = None) -> RegistryState:
+def registry_state(
+    pipeline: Pipeline, pages: int | None = None, grace_seconds: float | None = None
+) -> RegistryState:
     """The state of a pipeline's registry now. RegistryUnavailable, and what `find_registry` raises.
 
     From at most `pages` pages of each endpoint; 0: of the endpoints alone; None: `registry.state.pages`.
+    `grace_seconds`: an endpoint that takes longer does not answer.
     """
     pages = pipeline.registry.state.pages if pages is None else pages
-    address = find_registry(pipeline)
+    address = find_registry(pipeline, grace_seconds)
     names = [(str(one), table) for one, table in zip(address.endpoints, address.tables, strict=True)]
-    return state_of(open_registry(address), names, pages)
+    return state_of(open_registry(address), names, pages, grace_seconds)
 
 
-def state_of(registry: QuorumRegistry, names: Sequence[tuple[str, str]], pages: int) -> RegistryState:
+def state_of(
+    registry: QuorumRegistry,
+    names: Sequence[tuple[str, str]],
+    pages: int,
+    grace_seconds: float | None = None,
+) -> RegistryState:
     """The state of a registry now, from at most `pages` pages of each endpoint.
 
     `names`: endpoint and table of each slot, for people. RegistryUnavailable if no majority has the register.
     """
     register = registry.register.read()
     acceptors = registry.endpoints.active.acceptors
-    endpoints = [
-        _probed(registry, number, names[number], acceptor) for number, acceptor in enumerate(acceptors)
+    probes = [
+        partial(_probed, registry, number, names[number], acceptor)
+        for number, acceptor in enumerate(acceptors)
     ]
+    if grace_seconds is None:
+        endpoints = [probe() for probe in probes]
+    else:
+        asked = [Question(probe) for probe in probes]
+        endpoints = [
+            _probed_within(one, number, names[number], grace_seconds) for number, one in enumerate(asked)
+        ]
     config_shards = shards_by_config(register)
     shards: list[ShardState] = []
     for shard in sampled(config_shards):
@@ -266,6 +284,15 @@ def _probed(
     if isinstance(size, StoreSize):
         state.items, state.bytes = size.items, size.bytes
     return state
+
+
+def _probed_within(
+    asked: Question[EndpointState], number: int, name: tuple[str, str], seconds: float
+) -> EndpointState:
+    try:
+        return asked.answer(seconds)
+    except NotInTime as error:
+        return EndpointState(number + 1, *name, "does not answer", str(error))
 
 
 def _refused_write(registry: QuorumRegistry, acceptor: Acceptor, text: str) -> str | None:

@@ -1,0 +1,110 @@
+"""Whatever hangs, who asks goes on: with what others answer, and the name of what does not."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from photon.clock import Clock, SystemClock
+from photon.health import overall
+from photon.health.overall import look_at_all
+from photon.in_time import NotInTime, Question
+from photon.pipeline.file import Pipeline, load_pipeline
+from photon.processes import is_stopped, state_of, what_ends
+from photon.shift import people
+from photon.shift.people import Decisions, decisions_in_time
+from photon.shift.status import DatacenterStatus, status_of
+from photon.testing.traffic import Traffic
+
+
+@pytest.fixture
+def hanging() -> Iterator[threading.Event]:
+    """What hangs waits for it."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path) -> Pipeline:
+    return load_pipeline(Traffic(1, ("east", "west")).write_pipeline(tmp_path))
+
+
+def test_an_answer_in_time_is_given_and_so_is_an_error() -> None:
+    assert Question(lambda: 7).answer(5) == 7
+    with pytest.raises(ZeroDivisionError):
+        Question(lambda: 1 // 0).answer(5)
+
+
+def test_what_hangs_ends_no_wait_of_who_asks(hanging: threading.Event) -> None:
+    with pytest.raises(NotInTime, match=r"no answer within 0\.1 s"):
+        Question(hanging.wait).answer(0.1)
+
+
+def test_what_is_at_work_has_its_time(hanging: threading.Event) -> None:
+    def work() -> int:
+        return sum(each * each for each in range(3_000_000))
+
+    assert Question(work).answer(0.02, while_working=True)
+    with pytest.raises(NotInTime):
+        Question(hanging.wait).answer(0.1, while_working=True)
+
+
+def test_a_datacenter_that_hangs_keeps_no_other_from_being_told(
+    pipeline: Pipeline, hanging: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def of(pipeline: Pipeline, name: str, clock: Clock, decisions: Decisions) -> DatacenterStatus:
+        if name == "west":
+            hanging.wait()
+        return status_of(pipeline, name, clock, decisions)
+
+    monkeypatch.setattr(overall, "status_of", of)
+    seen = look_at_all(pipeline, SystemClock(), Decisions(), 0.3)
+    assert (list(seen.found), list(seen.verdicts)) == (["east"], ["east"])
+    assert str(seen.errors["west"]).startswith("datacenter west: no answer within 0.3 s; ")
+
+
+@pytest.mark.parametrize("what", ["state", "logs", "lake"])
+def test_the_folder_that_hangs_is_named(
+    pipeline: Pipeline, hanging: threading.Event, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    folder, listed = getattr(pipeline.datacenters["west"], what), os.listdir
+
+    def list_(path: Path) -> list[str]:
+        if path == folder:
+            hanging.wait()
+        return listed(path)
+
+    monkeypatch.setattr(overall, "status_of", lambda *_: hanging.wait())
+    monkeypatch.setattr(overall.os, "listdir", list_)
+    said = str(look_at_all(pipeline, SystemClock(), Decisions(), 0.1).errors["west"])
+    assert f"; {folder} does not answer: look at its disk, mount or store" in said
+
+
+def test_a_registry_that_hangs_is_one_that_could_not_be_asked(
+    pipeline: Pipeline, hanging: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(people, "register_of", lambda _: hanging.wait())
+    why = decisions_in_time(pipeline, 0.1).unknown_because
+    assert why is not None
+    assert why.startswith(f"the local registry in {pipeline.registry_folder}: no answer within 0.1 s; ")
+
+
+def test_a_process_is_told_with_the_command_that_ends_it() -> None:
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    try:
+        assert what_ends(process.pid) == f"kill -9 {process.pid} ends process {process.pid}"
+        process.send_signal(19)
+        while not is_stopped(process.pid):
+            pass
+        assert f"kill -CONT {process.pid} has it go on" in what_ends(process.pid)
+    finally:
+        process.kill()
+        process.wait()
+    assert state_of(process.pid) == ""
