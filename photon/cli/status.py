@@ -74,7 +74,9 @@ def status(pipeline_file: Path, as_json: bool, check: bool, within: float, safe_
             if decisions.unknown_because:
                 lines.append(f"who is on hold or retired is NOT KNOWN: {decisions.unknown_because}")
             with suppress(NotInTime):  # what hangs is said above
-                lines += availability.answer(AVAILABILITY_SECONDS).sentences()[-1:]  # of all together
+                lines += availability.answer(AVAILABILITY_SECONDS, while_working=True).sentences()[
+                    -1:
+                ]  # of all together
             lines += ["", *(line for name, one in found.items() for line in _details(name, one))]
     told: dict[str, object] = {
         name: {

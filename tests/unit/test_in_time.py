@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -48,10 +49,13 @@ def test_what_hangs_ends_no_wait_of_who_asks(hanging: threading.Event) -> None:
 
 
 def test_what_is_at_work_has_its_time(hanging: threading.Event) -> None:
-    def work() -> int:
-        return sum(each * each for each in range(3_000_000))
+    def work() -> bool:
+        ends = time.thread_time() + 0.6
+        while time.thread_time() < ends:
+            pass
+        return True
 
-    assert Question(work).answer(0.02, while_working=True)
+    assert Question(work).answer(0.3, while_working=True)
     with pytest.raises(NotInTime):
         Question(hanging.wait).answer(0.1, while_working=True)
 
