@@ -32,6 +32,7 @@ _UNIT_OF_DIGITS: dict[int, TimeUnit] = {
     9: "s", 10: "s", 12: "ms", 13: "ms", 15: "us", 16: "us", 18: "ns", 19: "ns",
 }  # fmt: skip
 _DATE = r"^\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}$"
+_ZONE = r"([Zz]|UTC|GMT|UT|:\d\d(\.\d+)? ?[+-]\d\d(:?\d\d)?)\]?$"
 _INTEGER = r"^-?\d+$"
 _NUMBER = r"^[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$"
 _BOOLEAN = r"^(?i:true|false)$"
@@ -91,6 +92,11 @@ class Column:
         return self.unit is not None and _share(self.different, _DATE) == 1
 
     @property
+    def lacks_zone(self) -> bool:
+        """Whether its values are times as text that say of no zone that they are of it."""
+        return self.unit == "iso8601" and not _share(self.different, _ZONE)
+
+    @property
     def unit(self) -> TimeUnit | None:
         """The unit in which its values are times."""
         if self.time_formats:
@@ -105,7 +111,7 @@ def column_of(name: str, values: pa.Array, json_types: frozenset[str] = frozense
     """What the values of a column look like; `json_types`: which types they have in JSON lines."""
     some = values.drop_null()
     different = pc.unique(some)
-    looked_at = some.take(pa.array(_spread(len(some))))
+    looked_at = some.take(pa.array(_spread(len(some)), pa.int64()))
     kind = _kind(different, json_types)
     form = _form(different, kind)
     is_count = _is_count(some[:MOST_LOOKED_AT].to_pylist())

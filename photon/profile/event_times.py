@@ -73,6 +73,7 @@ def _as_written(side: Side, column: Column, said: TimeSaid) -> EventTime | Quest
             return EventTime(
                 name, found, None, Finding(what, (name,), "likely", "days without a time of day")
             )
+        why += "; they name no zone, and count as UTC (time_zone)" * column.lacks_zone
         return EventTime(name, found, None, Finding(what, (name,), "sure", why))
     if column.kind not in ("integer", "decimal"):  # a unit makes no time of other text
         why = (

@@ -309,4 +309,9 @@ def _texts(sampled: SampledFile, written: Written, names: Sequence[str]) -> list
         raws = raws.filter(pc.not_equal(raws, sampled.file.header))
     if log.comment:
         raws = raws.filter(pc.invert(pc.starts_with(raws, log.comment)))
-    return [raws, *parse_combined(raws, sampled.file, log, *[[name] for name in names])]
+    header = _header_of(sampled.file, written) if written.format != "jsonl" else names
+    there = [name for name in names if header.count(name) == 1]
+    parsed = parse_combined(raws, sampled.file, log, *[[name] for name in there]) if there else []
+    texts = dict(zip(there, parsed, strict=True))
+    nothing = pa.nulls(len(raws), pa.string())
+    return [raws, *(texts.get(name, nothing) for name in names)]

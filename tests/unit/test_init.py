@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import os
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -68,6 +69,28 @@ def test_the_pipeline_file_of_two_folders_names_their_ids_keys_times_and_units(l
     assert told["trial"]["joined"] == expected
     assert told["trial"]["without_primary"] == len(CLICKS) - expected
     assert told["trial"]["example"]["primary_user"] == 0
+
+
+def test_the_next_step_is_named_where_a_join_would_go_on(logs: Path) -> None:
+    assert init().stdout.endswith("pipeline.yaml is written. Next: photon join pipeline.yaml --complete\n")
+
+
+def test_what_a_join_would_refuse_is_told_in_place_of_a_next_step(logs: Path) -> None:
+    os.utime(logs / "clicks" / "a.csv", (1_767_607_200, 1_767_607_200))
+    for number in range(3):  # the newest files have another name for it
+        text = (logs / "clicks" / "a.csv").read_text().replace("click_id", "click")
+        (logs / "clicks" / f"b{number}.csv").write_text(text)
+    done = init("--foreign-id", "click_id")
+    assert done.exit_code == 3
+    assert "Next:" not in done.stdout
+    assert "expected a column of" in done.stderr
+    assert "got 'click_id'" in done.stderr
+
+
+def test_what_was_joined_before_is_to_be_removed_before_the_next_step(logs: Path) -> None:
+    Path("state/here").mkdir(parents=True)
+    told = init("--force").stdout
+    assert f"Next, to begin anew: rm -rf {logs.parent}/lake/here {logs.parent}/state/here" in told
 
 
 def test_a_pipeline_file_that_is_there_is_kept_unless_force_is_said(logs: Path) -> None:

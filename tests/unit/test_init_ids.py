@@ -431,3 +431,25 @@ def test_a_unit_is_asked_for_only_where_a_unit_helps(tmp_path: Path) -> None:
     assert "unit" not in str(question)
     (question,) = asked(told(tmp_path, queries(), rows, foreign_time="n"))
     assert question.options == ("--foreign-unit",)
+
+
+def test_times_without_a_zone_are_told_to_count_as_utc(tmp_path: Path) -> None:
+    for zone, told_so in (("", True), ("Z", False), ("+01:00", False), (" UTC", False)):
+        rows = foreign(click_id=lambda i: f"c{i}", when=lambda i, z=zone: f"2026-01-05T10:00:{i % 60:02}{z}")
+        found = told(tmp_path, queries(), rows, foreign_time="when")
+        assert isinstance(found, Guess)
+        assert ("count as UTC" in str(found.findings[-1])) == told_so
+
+
+def test_columns_that_are_always_empty_or_null_and_objects_and_booleans_do_no_harm(tmp_path: Path) -> None:
+    rows = foreign(
+        click_id=lambda i: f"c{i}",
+        nothing=lambda _: None,
+        blank=lambda _: "",
+        ok=lambda i: i % 2 == 0,
+        part=lambda i: {"n": i, "none": None} if i % 2 else {},
+        often=lambda i: [] if i % 2 else None,
+    )
+    found = told(tmp_path, queries(), rows)
+    assert isinstance(found, Guess), found
+    assert found.foreign_id == ("click_id",)

@@ -106,3 +106,14 @@ def test_columns_of_csv_with_numbers_get_their_type_and_codes_stay_text(tmp_path
 
 def test_columns_that_a_table_can_not_tell_apart_get_no_type(tmp_path: Path) -> None:
     assert types(tmp_path, [{"User": 1, "user": 2, "n": 3}, {"a b": 1, "a_b": 2, "n": 4}]) == {"n": "int64"}
+
+
+def test_files_whose_headers_differ_are_sampled_each_by_its_own(tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    for name, header in (("a", "id,n"), ("b", "n,id"), ("c", "id,other")):
+        (tmp_path / "logs" / f"{name}.csv").write_text(f"{header}\n{name}1,{name}2\n")
+    _, where = where_of(str(tmp_path / "a.csv"), str(tmp_path / "logs"))
+    columns = read_sample("foreign", where).columns
+    assert columns["id"].to_pylist() == ["a1", "b2", "c1"]
+    assert columns["n"].to_pylist() == ["a2", "b1", None]
+    assert columns["other"].to_pylist() == [None, None, "c2"]
