@@ -24,7 +24,7 @@ _LINES_FOR_FORMAT = 20
 _ROWS_LOOKED_AT = 200
 _DELIMITERS = ",;\t|\x01"
 _QUOTES_TRIED = (('"', None), ('"', "\\"), ("'", None))  # with escapes; the likeliest first
-_LEAST_ALIKE = 0.8  # of the rows have as many values as most
+_LEAST_ALIKE = 0.5  # of the rows have as many values as the first: a short file may have bad ones
 _SHOWN = 80
 _VALUE = re.compile(r"[-+]?[\d.,:/TZ eE+-]*\d[\d.,:/TZ +-]*|true|false", re.IGNORECASE)
 _SHAPE = re.compile(r"(\d+)|([A-Za-z]+)")
@@ -188,7 +188,7 @@ def _delimiter_of(lines: Sequence[str]) -> str | None:
         if not rows or len(rows[0]) < 2:
             continue
         alike = counts[len(rows[0])] / len(rows)
-        if alike >= _LEAST_ALIKE or len(rows) <= 2:
+        if alike > _LEAST_ALIKE or len(rows) <= 2:
             likelihood = -_QUOTES_TRIED.index((quote, escape))
             best = max(best, (len(rows[0]) * alike, likelihood, delimiter))
     return best[2] or None

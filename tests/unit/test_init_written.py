@@ -55,6 +55,11 @@ def test_lines_that_are_cut_and_quoted_line_ends_do_not_matter() -> None:
     assert seen(text[:-4], is_cut=True) == Written("csv", delimiter=";")
 
 
+def test_a_bad_line_of_a_short_file_hides_no_delimiter() -> None:
+    assert seen(lines([NAMES, *ROWS[:2]], ";") + '"open;x\n') == Written("csv", delimiter=";")
+    assert seen(lines([NAMES, *ROWS[:2]], "\t") + "cut\tx\n") == Written("tsv")
+
+
 def test_quotes_and_escapes_of_other_programs_are_seen() -> None:
     quoted = lines([[f"'{value}'" for value in row] for row in [NAMES, *ROWS]])
     assert seen(quoted) == Written("csv", quote="'")
