@@ -80,8 +80,9 @@ def begin_anew(told: str) -> None:
     subprocess.run(shlex.split(command), check=True)
 
 
-def test_a_wrong_unit_of_times_is_told_and_mended_by_what_the_messages_name(folder: Path) -> None:
-    file = written(folder, {"time_unit": "s"}, {"time_unit": "s"})
+def test_a_wrong_format_of_times_is_told_and_mended_by_what_the_messages_name(folder: Path) -> None:
+    wrong = {"time_format": "%d/%m/%Y %H:%M:%S"}  # a wrong unit alone does no harm to times as text
+    file = written(folder, wrong, wrong)
     done = photon("join", file, "--complete", "--engine", "local")
     assert done.exit_code == 5
     assert "all 2 foreign lines are dead letters" in done.stderr
