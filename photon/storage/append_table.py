@@ -29,7 +29,7 @@ from photon.storage.delta import (
     open_table,
 )
 from photon.storage.store import store_of
-from photon.storage.table_features import ANY_COLUMNS, expected
+from photon.storage.table_features import ANY_COLUMNS, expected, kept_hours
 
 FORMAT_PROPERTY, FORMAT = "photon.format", 1
 ReportTable = Literal[
@@ -142,7 +142,7 @@ def compact_report_table(folder: Location) -> tuple[int, int, int] | None:
                 table.optimize.compact(target_size=FILE_BYTES)
                 table.create_checkpoint()
                 after = pa.table(table.get_add_actions()).num_rows
-        removed = table.vacuum(KEEP_HOURS, dry_run=False)
+        removed = table.vacuum(kept_hours(table, "deletedFile", KEEP_HOURS), dry_run=False)
     return before, after, len(removed)
 
 
@@ -155,7 +155,8 @@ def would_compact_report_table(folder: Location) -> tuple[int, int, int] | None:
         check_writable(table, folder, ANY_COLUMNS)
         before, small = _files_and_small_ones(table)
         after = before - small + 1 if small >= LEAST_FILES else before
-        return before, after, len(table.vacuum(KEEP_HOURS, dry_run=True))
+        hours = kept_hours(table, "deletedFile", KEEP_HOURS)
+        return before, after, len(table.vacuum(hours, dry_run=True))
 
 
 def _files_and_small_ones(table: DeltaTable) -> tuple[int, int]:

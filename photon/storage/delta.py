@@ -106,7 +106,8 @@ def _unknown(said: re.Match[str]) -> Unkept:
 
 def check_readable(handle: DeltaTable, folder: Location) -> None:
     """UnsupportedTable if who does not know the table's features would read other rows than it has."""
-    _refuse(folder, handle, lambda table: [one for one in unkept(table) if one.hides_rows])
+    if any(one.hides_rows for one in unkept(describe(handle, with_columns=False))):
+        _refuse(folder, handle, lambda table: [one for one in unkept(table) if one.hides_rows])
 
 
 def check_writable(handle: DeltaTable, folder: Location, expected: Expected) -> None:
@@ -114,7 +115,9 @@ def check_writable(handle: DeltaTable, folder: Location, expected: Expected) -> 
     _refuse(folder, handle, lambda table: unkept(table, expected))
 
 
-def _refuse(folder: Location, handle: DeltaTable, judge: Callable[[TableDescription], list[Unkept]]) -> None:
+def _refuse(
+    folder: Location, handle: DeltaTable, judge: Callable[[TableDescription], Sequence[Unkept]]
+) -> None:
     if found := judge(describe(handle)):
         raise _unsupported(folder, found, handle.version(), judge)
 
@@ -123,7 +126,7 @@ def _unsupported(
     folder: Location,
     found: Sequence[Unkept],
     version: int | None,
-    judge: Callable[[TableDescription], list[Unkept]],
+    judge: Callable[[TableDescription], Sequence[Unkept]],
 ) -> UnsupportedTable:
     """The error that says what was found. Only now the log is read, for the version before it came."""
     try:
@@ -134,7 +137,7 @@ def _unsupported(
 
 
 def _last_well(
-    folder: Location, version: int | None, judge: Callable[[TableDescription], list[Unkept]]
+    folder: Location, version: int | None, judge: Callable[[TableDescription], Sequence[Unkept]]
 ) -> int | None:
     """The last version of a table, up to this one or the newest, that Photon keeps; None: nobody knows."""
     store = store_of(folder)

@@ -7,10 +7,11 @@ pyarrow: it evaluates no expression of a table, finds columns by their names, an
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 from deltalake import DeltaTable, Schema
@@ -60,6 +61,8 @@ _OF_COLUMNS = {
     "delta.invariants": "an invariant on column",
     "CURRENT_DEFAULT": "a default of column",
 }
+_INTERVAL = re.compile(r"(interval )?\s*(?P<number>\d+)\s*(?P<unit>second|minute|hour|day|week)s?")
+_SECONDS = {"second": 1, "minute": 60, "hour": 3_600, "day": 86_400, "week": 7 * 86_400}
 _WITHOUT_HISTORY = "'delta.dropFeatureTruncateHistory.retentionDuration' = 'interval 0 hours'"
 
 
@@ -81,26 +84,30 @@ class TableDescription:
     writer: int
     reader_features: frozenset[str]
     writer_features: frozenset[str]
-    properties: Mapping[str, str]
+    properties: tuple[tuple[str, str], ...]
     partitions: tuple[str, ...]
-    columns: tuple[Column, ...]
+    schema: str  # as Delta's log has it; empty: it was not asked for
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return _columns(self.schema) if self.schema else ()
 
 
 @dataclass(frozen=True, slots=True)
 class Expected:
     """What Photon expects of one of its tables: its own columns with their types, and its partitions."""
 
-    columns: Mapping[str, str]
+    columns: tuple[tuple[str, str], ...]
     partitions: tuple[tuple[str, ...], ...]
 
 
 def expected(columns: pa.Schema, *partitions: tuple[str, ...]) -> Expected:
     """What Photon expects of a table that it makes with these columns; no partitions: it has none."""
     made = _columns(Schema.from_arrow(columns).to_json())
-    return Expected({column.name: column.type for column in made}, partitions or ((),))
+    return Expected(tuple((column.name, column.type) for column in made), partitions or ((),))
 
 
-ANY_COLUMNS = Expected({}, ((),))  # of a small table, whoever writes it
+ANY_COLUMNS = Expected((), ((),))  # of a small table, whoever writes it
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,21 +119,21 @@ class Unkept:
     hides_rows: bool = False  # who does not know it reads other rows, or none
 
 
-def describe(handle: DeltaTable) -> TableDescription:
-    """The description of a loaded table; reads nothing."""
+def describe(handle: DeltaTable, with_columns: bool = True) -> TableDescription:
+    """The description of a loaded table; reads nothing. Columns hide no rows, and take most of the time."""
     protocol, metadata = handle.protocol(), handle.metadata()
     return TableDescription(
         protocol.min_reader_version,
         protocol.min_writer_version,
         frozenset(protocol.reader_features or ()),
         frozenset(protocol.writer_features or ()),
-        metadata.configuration,
+        tuple(sorted(metadata.configuration.items())),
         tuple(metadata.partition_columns),
-        _columns(handle.schema().to_json()),
+        handle.schema().to_json() if with_columns else "",
     )
 
 
-@lru_cache(maxsize=64)  # each commit asks, and the columns are mostly those of the one before
+@lru_cache(maxsize=64)
 def _columns(schema_json: str) -> tuple[Column, ...]:
     return tuple(_parts("", json.loads(schema_json)))
 
@@ -149,17 +156,26 @@ def _kind(of: Any) -> str:
     return of if isinstance(of, str) else str(of["type"])
 
 
-def unkept(table: TableDescription, photons: Expected | None = None) -> list[Unkept]:
+@lru_cache(maxsize=64)  # each commit asks, and a table is mostly as it was
+def unkept(table: TableDescription, photons: Expected | None = None) -> tuple[Unkept, ...]:
     """What Photon can't keep of a table when it writes; those that hide rows first."""
     found = [*_of_protocol(table), *_of_properties(table), *_of_columns(table)]
     if photons is not None:
         found += _of_own(table, photons)
-    return sorted(found, key=lambda one: not one.hides_rows)
+    return tuple(sorted(found, key=lambda one: not one.hides_rows))
 
 
 def is_append_only(handle: DeltaTable) -> bool:
     """Whether a table takes no row back. Compaction, which keeps all rows, is no matter of it."""
     return handle.metadata().configuration.get("delta.appendOnly", "false").lower() == "true"
+
+
+def kept_hours(handle: DeltaTable, what: Literal["deletedFile", "log"], least: int = 0) -> int:
+    """For how many hours to keep what left a table: as people have set it, and at least `least`."""
+    said = handle.metadata().configuration.get(f"delta.{what}RetentionDuration", "")
+    if (found := _INTERVAL.fullmatch(said.strip().lower())) is None:
+        return least
+    return max(least, -(-int(found["number"]) * _SECONDS[found["unit"]] // 3_600))
 
 
 def _of_protocol(table: TableDescription) -> Iterator[Unkept]:
@@ -195,8 +211,9 @@ def _dropping(feature: str, off: Sequence[str], table: TableDescription) -> tupl
 
 
 def _of_properties(table: TableDescription) -> Iterator[Unkept]:
+    properties = dict(table.properties)
     for key, (feature, off) in _SWITCHES.items():
-        if table.properties.get(key, off).lower() == off:
+        if properties.get(key, off).lower() == off:
             continue
         hides_rows = feature == "columnMapping"
         is_told = feature in (table.reader_features if hides_rows else table.writer_features)
@@ -206,13 +223,13 @@ def _of_properties(table: TableDescription) -> Iterator[Unkept]:
                 (f"ALTER TABLE {{table}} SET TBLPROPERTIES ('{key}' = '{off}')",),
                 hides_rows,
             )
-    for key in sorted(key for key in table.properties if key.startswith(_CONSTRAINT)):
+    for key in sorted(key for key in properties if key.startswith(_CONSTRAINT)):
         name = key.removeprefix(_CONSTRAINT)
         yield Unkept(
-            f"the CHECK constraint {name} ({table.properties[key]})",
+            f"the CHECK constraint {name} ({properties[key]})",
             (f"ALTER TABLE {{table}} DROP CONSTRAINT {name}",),
         )
-    if _FORGETS_COMMITS in table.properties:
+    if _FORGETS_COMMITS in properties:
         yield Unkept(
             f"the property {_FORGETS_COMMITS}, by which it forgets what was committed",
             (f"ALTER TABLE {{table}} UNSET TBLPROPERTIES ('{_FORGETS_COMMITS}')",),
@@ -243,7 +260,7 @@ def _dropping_column(name: str) -> tuple[str, ...]:
 def _of_own(table: TableDescription, photons: Expected) -> Iterator[Unkept]:
     """Where columns and partitions are not as Photon made them. A column that is not there yet it adds."""
     there = {column.name: column.type for column in table.columns}
-    for name, kind in photons.columns.items():
+    for name, kind in photons.columns:
         if (found := there.get(name, kind)) != kind:
             yield Unkept(f"column {name} of type {found}, which Photon has as {kind}")
     if table.partitions not in photons.partitions:

@@ -16,12 +16,13 @@ from photon.storage.candidate_files import prefix_of
 from photon.storage.delta import LOG_FOLDER, lake_errors, open_table
 from photon.storage.replacing import data_files
 from photon.storage.store import store_of
+from photon.storage.table_features import kept_hours
 from photon.storage.tables import OutputTable
 from photon.tokens import PlanKey
 
 # Readers may have opened a version so long ago; candidates of a plan may wait to be committed.
 KEEP_HOURS = 7 * 24
-KEEP_US = KEEP_HOURS * 3_600 * MICROSECONDS
+HOUR_US = 3_600 * MICROSECONDS
 BETWEEN_LOOKS_US = 24 * 3_600 * MICROSECONDS
 LOOKED = "looked"  # in the archive: when the whole folder was looked at last
 MOST_REMOVED = 1_000  # in one request
@@ -34,7 +35,7 @@ def vacuum(table: OutputTable, open_plan: PlanKey | None, knows_plans: bool, now
     stays: it may be of a plan whose state is elsewhere. LakeUnavailable.
     """
     with lake_errors(f"remove old data files of {table.folder}"):
-        done = _remove_what_left(table, now_us - KEEP_US)
+        done = _remove_what_left(table, now_us - _keep_hours(table) * HOUR_US)
         if knows_plans and now_us - _looked_us(table) >= BETWEEN_LOOKS_US:
             names = _never_committed(table, open_plan)
             _remove(table, names)
@@ -48,8 +49,13 @@ def vacuum(table: OutputTable, open_plan: PlanKey | None, knows_plans: bool, now
 def would_remove(table: OutputTable, open_plan: PlanKey | None, knows_plans: bool, now_us: int) -> int:
     """How many files `vacuum` would remove now, with a look at the whole folder. LakeUnavailable."""
     with lake_errors(f"look at {table.folder}"):
-        left = sum(len(gone) for _, gone in _what_left(table, now_us - KEEP_US))
+        left = sum(len(gone) for _, gone in _what_left(table, now_us - _keep_hours(table) * HOUR_US))
         return left + (len(_never_committed(table, open_plan)) if knows_plans else 0)
+
+
+def _keep_hours(table: OutputTable) -> int:
+    """People may want them kept for longer (`delta.deletedFileRetentionDuration`)."""
+    return kept_hours(table.load(), "deletedFile", KEEP_HOURS)
 
 
 def _remove_what_left(table: OutputTable, before_us: int) -> int:
@@ -83,7 +89,7 @@ def _looked_us(table: OutputTable) -> int:
 def _never_committed(table: OutputTable, open_plan: PlanKey | None) -> list[str]:
     """Files that are a week old and that the table has not, and has not had since."""
     handle = open_table(table.folder)  # one that was open before may lack entries that are gone
-    old = handle.vacuum(KEEP_HOURS, dry_run=True, full=True)
+    old = handle.vacuum(kept_hours(handle, "deletedFile", KEEP_HOURS), dry_run=True, full=True)
     prefix = prefix_of(open_plan) if open_plan is not None else None
     old = [path for path in old if prefix is None or not path.startswith(prefix)]
     return sorted(set(old) - _left_lately(table)) if old else []

@@ -20,6 +20,7 @@ from photon.storage.append_table import REPORT_TABLES, compact_report_table
 from photon.storage.columns import TABLE_COLUMNS
 from photon.storage.compaction import Group, compact, groups_of
 from photon.storage.data_files import DataFiles
+from photon.storage.table_features import kept_hours
 from photon.storage.table_log import checkpoint, clean
 from photon.storage.tables import OutputTable, app_id
 from photon.storage.vacuum import vacuum
@@ -82,8 +83,7 @@ class _Compaction:
     def run(self, state: Path) -> Compacted:
         files_before, rows, commits = self._rewrite()
         checkpoint(self.table.folder)
-        before_us = self.clock.now_us() - microseconds(self.settings.keep_log)
-        entries = clean(self.table.folder, before_us)
+        entries = clean(self.table.folder, log_kept_since_us(self.table, self.settings, self.clock.now_us()))
         knows_plans, open_plan = open_plan_of(state)
         data_files = vacuum(self.table, open_plan, knows_plans, self.clock.now_us())
         with self.table.reading():
@@ -104,6 +104,12 @@ class _Compaction:
             if written is not None:
                 rows, commits = rows + written.rows, commits + 1
         return files, rows, commits
+
+
+def log_kept_since_us(table: OutputTable, settings: Compaction, now_us: int) -> int:
+    """Since when commits stay in a table's log: `keep_log`, or longer where people have set it so."""
+    hours_us = kept_hours(table.load(), "log") * 3_600 * MICROSECONDS
+    return now_us - max(microseconds(settings.keep_log), hours_us)
 
 
 def to_rewrite(table: OutputTable, datacenter: str, settings: Compaction) -> tuple[int, list[Group]]:

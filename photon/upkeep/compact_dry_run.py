@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from photon.clock import Clock, microseconds
+from photon.clock import Clock
 from photon.pipeline.file import Pipeline
 from photon.storage.append_table import REPORT_TABLES, would_compact_report_table
 from photon.storage.columns import TABLE_COLUMNS
 from photon.storage.table_log import would_clean
 from photon.storage.tables import OutputTable
 from photon.storage.vacuum import would_remove
-from photon.upkeep.compact import Compacted, open_plan_of, to_rewrite
+from photon.upkeep.compact import Compacted, log_kept_since_us, open_plan_of, to_rewrite
 
 
 def would_compact(pipeline: Pipeline, datacenter: str, clock: Clock) -> dict[str, Compacted]:
@@ -27,7 +27,9 @@ def would_compact(pipeline: Pipeline, datacenter: str, clock: Clock) -> dict[str
             files_after=files - sum(len(group.files) for group in groups) + len(groups),
             commits=len(groups),
             rows=sum(group.rows for group in groups),
-            log_files_removed=would_clean(table.folder, now_us - microseconds(pipeline.compaction.keep_log)),
+            log_files_removed=would_clean(
+                table.folder, log_kept_since_us(table, pipeline.compaction, now_us)
+            ),
             data_files_removed=would_remove(table, open_plan, knows_plans, now_us),
         )
     for report in REPORT_TABLES:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -21,6 +22,7 @@ from photon.shift.status import status_of
 from photon.storage.columns import TableName
 from photon.storage.delta import UnsupportedTable
 from photon.storage.own_columns import columns_of_people, marked
+from photon.storage.table_features import kept_hours
 from photon.upkeep.compact import compact_tables
 from photon.verification.scope import open_scope
 from tests.simulation.rebuilding import rebuild, set_adapter
@@ -298,3 +300,38 @@ def test_without_the_check_rows_break_a_constraint_of_their_table(
     world.clicks(("c2", "q2"))
     world.join()
     assert [row["_event_id"] for row in world.rows() if not row["_batch"] < 2] == ["c2"]
+
+
+@pytest.mark.parametrize(
+    ("said", "hours"),
+    [
+        ("interval 30 days", 720),
+        ("INTERVAL 2 weeks", 336),
+        ("interval 9 hours", 168),
+        ("interval 90 minutes", 168),
+        ("for ever", 168),
+        (None, 168),
+    ],
+)
+def test_what_left_a_table_is_kept_for_a_week_or_for_as_long_as_a_person_has_set(
+    world: World, said: str | None, hours: int
+) -> None:
+    table = DeltaTable(folder(world))
+    if said is not None:
+        table.alter.set_table_properties(
+            {"delta.deletedFileRetentionDuration": said}, raise_if_not_exists=False
+        )
+    assert kept_hours(DeltaTable(folder(world)), "deletedFile", least=168) == hours
+
+
+@pytest.mark.parametrize("is_set", [True, False])
+def test_a_compaction_keeps_the_log_for_as_long_as_a_person_has_set(world: World, is_set: bool) -> None:
+    if is_set:
+        keeps = {"delta.logRetentionDuration": "interval 100 days"}
+        DeltaTable(folder(world)).alter.set_table_properties(keeps)
+    world.clock.advance((datetime.now(UTC).timestamp() - world.clock.now_us() / 1e6) + 86_400)
+    for _ in range(2):  # the first writes the checkpoint before which entries go
+        world.clock.advance(3_600)
+        compact_tables(world.pipeline, "east", world.clock)
+    there = (folder(world) / "_delta_log" / f"{0:020d}.json").exists()
+    assert there == is_set

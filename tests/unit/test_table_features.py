@@ -317,4 +317,4 @@ def test_the_check_of_a_loaded_table_reads_nothing(
     handle = table.load()
     for path in folder_of(table).rglob("*"):
         path.unlink() if path.is_file() else None
-    assert unkept(describe(handle)) == []
+    assert unkept(describe(handle)) == ()

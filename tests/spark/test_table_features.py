@@ -1,0 +1,100 @@
+"""Features that people turn on in Spark SQL stop a commit, and the message's statements end that (E9)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from photon.adapters import ROW_COLUMNS
+from photon.storage.delta import UnsupportedTable
+from photon.storage.output_files import OutputFile, write_rows
+from photon.storage.tables import OutputTable, app_id
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+APP = app_id("east", "e")
+PROPERTIES = "ALTER TABLE {} SET TBLPROPERTIES"
+# How a person turns each on; what the message names.
+TURNED_ON = {
+    "column mapping (delta.columnMapping.mode)": [
+        PROPERTIES + " ('delta.columnMapping.mode' = 'name')",
+        "ALTER TABLE {} ADD COLUMN label STRING",
+    ],
+    "the CHECK constraint early (_batch < 9)": ["ALTER TABLE {} ADD CONSTRAINT early CHECK (_batch < 9)"],
+    "row tracking (table feature rowTracking)": [PROPERTIES + " ('delta.enableRowTracking' = 'true')"],
+    "in-commit timestamps (table feature inCommitTimestamp)": [
+        PROPERTIES + " ('delta.enableInCommitTimestamps' = 'true')"
+    ],
+    "the vacuum protocol check": [PROPERTIES + " ('delta.feature.vacuumProtocolCheck' = 'supported')"],
+    "a default of column kind": [
+        "ALTER TABLE {} ADD COLUMN kind STRING",
+        PROPERTIES + " ('delta.feature.allowColumnDefaults' = 'supported')",
+        "ALTER TABLE {} ALTER COLUMN kind SET DEFAULT 'a'",
+    ],
+    "column extra of type VARIANT": ["ALTER TABLE {} ADD COLUMN extra VARIANT"],
+    "checkpoint protection": [
+        PROPERTIES + " ('delta.enableDeletionVectors' = 'true')",
+        "DELETE FROM {} WHERE _event_id = 'a'",
+        PROPERTIES + " ('delta.enableDeletionVectors' = 'false')",
+        "ALTER TABLE {} DROP FEATURE deletionVectors",
+    ],
+}
+
+
+def written(table: OutputTable, *ids: str, batch: int) -> OutputFile:
+    plan = {"_datacenter": "east", "_epoch": "e", "_batch": batch, "_plan": "p"}
+    rows = [plan | {"_occurrence": "1:0", "_event_id": each} for each in ids]
+    return write_rows(table.folder.parent, table.name, batch, pa.Table.from_pylist(rows, ROW_COLUMNS))
+
+
+def ids_in(table: OutputTable) -> list[str]:
+    return sorted(table.load().to_pyarrow_table(columns=["_event_id"])["_event_id"].to_pylist())
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> OutputTable:
+    made = OutputTable(tmp_path, "joined_events")
+    made.create("clicks", "east")
+    made.commit([written(made, "a", "b", batch=1)], APP, 1, 0)
+    return made
+
+
+@pytest.mark.parametrize("feature", TURNED_ON)
+def test_what_the_message_says_ends_what_a_person_has_turned_on(
+    session: Any, table: OutputTable, feature: str
+) -> None:
+    table_id = table.table_id()
+    for statement in TURNED_ON[feature]:
+        session.sql(statement.format(f"delta.`{table.folder}`"))
+    version = DeltaTable(table.folder).version()
+    with pytest.raises(UnsupportedTable) as raised:
+        table.commit([written(table, "c", batch=2)], APP, 2, 1)
+    assert feature in str(raised.value)
+    assert DeltaTable(table.folder).version() == version
+    for statement in raised.value.remedy.partition(": ")[2].partition(" (the last")[0].split("; "):
+        session.sql(statement)
+    table.commit([written(table, "c", batch=2)], APP, 2, 1)
+    assert (table.table_id(), table.version_of(APP), ids_in(table)) == (table_id, 2, ["a", "b", "c"])
+
+
+def test_rows_behind_deletion_vectors_are_not_read_back(session: Any, table: OutputTable) -> None:
+    name = f"delta.`{table.folder}`"
+    session.sql(f"{PROPERTIES.format(name)} ('delta.enableDeletionVectors' = 'true')")
+    session.sql(f"DELETE FROM {name} WHERE _event_id = 'a'")
+    with pytest.raises(
+        UnsupportedTable, match=r"deletion vectors.*DROP FEATURE deletionVectors TRUNCATE HISTORY"
+    ):
+        table.load()
+
+
+@pytest.mark.parametrize("kind", ["GENERATED ALWAYS AS (_batch + 1)", "GENERATED ALWAYS AS IDENTITY"])
+def test_a_table_that_a_person_has_made_with_columns_that_delta_fills_is_not_written(
+    session: Any, tmp_path: Path, kind: str
+) -> None:
+    table = OutputTable(tmp_path, "joined_events")
+    session.sql(f"CREATE TABLE delta.`{table.folder}` (_batch BIGINT, number BIGINT {kind}) USING delta")
+    with pytest.raises(UnsupportedTable, match="column number"):
+        table.create("clicks", "east")
