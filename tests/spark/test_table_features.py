@@ -43,6 +43,8 @@ TURNED_ON = {
     ],
 }
 
+QUICK = ("column mapping (delta.columnMapping.mode)", "a default of column kind")
+
 
 def written(table: OutputTable, *ids: str, batch: int) -> OutputFile:
     plan = {"_datacenter": "east", "_epoch": "e", "_batch": batch, "_plan": "p"}
@@ -62,7 +64,10 @@ def table(tmp_path: Path) -> OutputTable:
     return made
 
 
-@pytest.mark.parametrize("feature", TURNED_ON)
+@pytest.mark.parametrize(
+    "feature",
+    [each if each in QUICK else pytest.param(each, marks=pytest.mark.long) for each in TURNED_ON],
+)
 def test_what_the_message_says_ends_what_a_person_has_turned_on(
     session: Any, table: OutputTable, feature: str
 ) -> None:
