@@ -32,7 +32,8 @@ class Question:
 
     def __str__(self) -> str:
         likely = " or ".join(map(self.said, self.choices))
-        return f"{self.why}: say {likely or self.said(('COLUMN',) * len(self.options))}"
+        then = " If so, say" if self.why.endswith("?") else ": say"
+        return f"{self.why}{then} {likely or self.said(('COLUMN',) * len(self.options))}"
 
     def said(self, answers: tuple[str, ...]) -> str:
         """The options with answers, as they can be typed."""

@@ -165,7 +165,8 @@ def _nothing(foreign: Mapping[str, Column], primary: Mapping[str, Column], found
         pair = found[0]
         why = f"{pair.primary_id} is no id of primary events: some of its values occur in several records"
         if foreign[pair.key].is_unique:
-            why += f", and {pair.key} of the foreign log is unique: are both logs named in the wrong order?"
+            why += f", and {pair.key} of the foreign log is unique. "
+            why += "Both logs may be named in the wrong order; else"
         return why
     return (
         "no column of the foreign log holds values of an id of the primary log. "

@@ -97,7 +97,7 @@ def test_logs_in_the_wrong_order_are_told(tmp_path: Path) -> None:
     connected, requests = connections()
     (question, *_) = asked(told(tmp_path, requests, connected, names=("http", "conn")))
     assert question.options == ("--foreign-key", "--primary-id")
-    assert "are both logs named in the wrong order?" in question.why
+    assert "Both logs may be named in the wrong order" in question.why
 
 
 def asked(found: Guess | tuple[Question, ...]) -> tuple[Question, ...]:
