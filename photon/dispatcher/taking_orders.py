@@ -16,7 +16,7 @@ from photon.faults import fault_point
 from photon.join.coming_again import as_waiting
 from photon.logs.files import TrackedFile
 from photon.pipeline.file import Pipeline
-from photon.recovery.orders import Order, OrderedRecord, leaves, read_order, still_open
+from photon.recovery.orders import Order, OrderedRecord, leaves, read_order, still_open, with_parts
 from photon.state.dispatcher_state import DispatcherState
 from photon.state.plan import PlanContent
 from photon.storage.mended_letters import MendedLetter, add_mended
@@ -93,7 +93,9 @@ class OrderTaking:
             plans = _plans(name, read_all_records(folder, name))
             fault_point("order.after_segment")
         places = {record.occurrence for record in woken}
-        self.state.take_order(segment, plans, places, leaves(taken, self.state.counts().classes))
+        counts = self.state.counts()
+        leaving = with_parts(leaves(taken, counts.classes), counts)
+        self.state.take_order(segment, plans, places, leaving)
 
     def _tell(self, order: Order, taken: int, gone: int) -> None:
         if order.epoch != self.state.epoch:

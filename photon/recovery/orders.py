@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 
 from photon.errors import FormatTooNew
 from photon.faults import fault_point
-from photon.join.outcomes import OUTCOME_CLASSES, OutcomeClass
+from photon.join.outcomes import OUTCOME_CLASSES, Counts, OutcomeClass
 from photon.storage.sync import sync, write_synced
 from photon.tokens import Occurrence, new_id
 
@@ -170,3 +170,16 @@ def leaves(records: Sequence[OrderedRecord], counts: Mapping[OutcomeClass, int])
         left[found] -= 1
         taken[found] = taken.get(found, 0) - 1
     return taken
+
+
+def with_parts(leaving: Mapping[str, int], counts: Counts) -> dict[str, int]:
+    """The increments with those of the parts of `duplicates`: these leave in proportion.
+
+    Nobody knows which of the duplicates were conflicting; they are compared again.
+    """
+    leave, all_of_them = -leaving.get("duplicates", 0), counts.of("duplicates")
+    if not (leave and all_of_them):
+        return dict(leaving)
+    parts = {"conflicting": counts.conflicting, "not_compared": counts.not_compared}
+    lost = {name: -round(count * leave / all_of_them) for name, count in parts.items()}
+    return {**leaving, **{name: less for name, less in lost.items() if less}}

@@ -23,7 +23,9 @@ from photon.shift.standing import sentences
 from photon.shift.status import status_of
 from photon.tokens import Occurrence
 from photon.verification.scope import open_scope
+from tests.simulation.recovery_stories import FAULTS, Plant
 from tests.simulation.test_random_records import NAMES, SOON
+from tests.simulation.verifying import recover_all
 from tests.simulation.world import NOON_US, World, counts_of
 
 
@@ -253,3 +255,15 @@ def test_its_thresholds_are_settings(world: World) -> None:
     found = look(pipeline, "east", world.clock.now_us())
     verdict = judge("east", found, Memory.of_one_look(found, pipeline), pipeline)["conflicting"]
     assert verdict.level == "warn"
+
+
+@pytest.mark.parametrize("plant", FAULTS.values(), ids=FAULTS)
+def test_what_recovery_has_looked_at_again_is_counted_once(world: World, plant: Plant) -> None:
+    world.log("east", "clicks", click("c1"), click("c1", n=2))
+    world.join()
+    world.log("east", "clicks", click("c1", n=3))
+    before = world.join().counts
+    plant(world)
+    recover_all(world)
+    assert world.join().counts.as_dict() == before.as_dict()
+    assert of_duplicates(before) == (2, 2, 0)

@@ -9,7 +9,7 @@ import pytest
 
 from photon.cli.recover import recovery_text
 from photon.errors import FormatTooNew
-from photon.join.outcomes import OutcomeClass
+from photon.join.outcomes import Counts, OutcomeClass
 from photon.recovery.orders import (
     ORDER_FORMAT,
     Order,
@@ -18,6 +18,7 @@ from photon.recovery.orders import (
     order_from_json,
     order_to_json,
     still_open,
+    with_parts,
 )
 from photon.tokens import Occurrence
 from photon.verification.classes import Evidence
@@ -77,6 +78,14 @@ def test_no_class_falls_below_nothing_and_every_record_leaves_one() -> None:
 def test_of_a_cleared_event_one_record_was_joined_and_the_others_were_duplicates() -> None:
     records = [OrderedRecord(Occurrence(1, n), "c1", "missing") for n in range(3)]
     assert leaves(records, {"joined": 9, "duplicates": 9}) == {"joined": -1, "duplicates": -2}
+
+
+def test_conflicting_records_leave_in_proportion_to_the_duplicates() -> None:
+    counts = Counts(conflicting=6, not_compared=3, classes={"duplicates": 9, "joined": 9})
+    leaving = {"joined": -1, "duplicates": -3}
+    assert with_parts(leaving, counts) == {**leaving, "conflicting": -2, "not_compared": -1}
+    assert with_parts({"joined": -1}, counts) == {"joined": -1}
+    assert with_parts(leaving, Counts()) == leaving
 
 
 def order(epoch: str = "e1", completed: int = 5, is_kept: bool = False) -> Order:
