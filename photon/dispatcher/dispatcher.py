@@ -280,6 +280,7 @@ class Dispatcher:
         else:
             primary_bytes = primary_budget_bytes(limits, backlog["primary"])
             primary = self.reader.cut("primary", primary_bytes, most_primary_lines(limits))
+        self.index.follow(self.reader.take_with_new_headers())
         share_bytes = foreign_share_bytes(primary_bytes, backlog["primary"], backlog["foreign"])
         foreign = self.reader.cut("foreign", min(foreign_bytes, share_bytes), limits.batch_events)
         content = PlanContent(

@@ -69,6 +69,7 @@ class LogReader:
         }
         self._settings: dict[Side, Log] = {"primary": pipeline.primary, "foreign": pipeline.foreign}
         self.files = dict(files)
+        self._with_new_headers: set[int] = set()
         self.backlog_bytes: dict[Side, dict[int, int]] = {"primary": {}, "foreign": {}}
         self.problems: dict[Side, tuple[FileProblem, ...]] = {"primary": (), "foreign": ()}
         self.away_because: str | None = None  # the store of the logs can't be asked now
@@ -268,12 +269,28 @@ class LogReader:
             if cut is None:
                 continue
             byte_range, after = cut
+            if after.file.header != file.file.header:
+                self._note_headers(after.file)
             ranges.append(byte_range)
             advances.append(Advance(number, after.offset_bytes, after.tail_hash, after.inside_oversized))
             lines += byte_range.lines
             if lines >= most_lines:
                 break
         return NewRanges(tuple(ranges), tuple(advances))
+
+    def _note_headers(self, file: LogFile) -> None:
+        """Store that a file has headers within it, before a plan goes by them: its content alone says so."""
+        known = self.files[file.number]
+        self.files[file.number] = replace(known, file=replace(known.file, header=file.header))
+        if self._store is not None:
+            self._store.put_files([self.files[file.number]])
+        self._with_new_headers.add(file.number)
+
+    def take_with_new_headers(self) -> list[TrackedFile]:
+        """The primary files in which headers were found since the caller asked last."""
+        found = [self.files[number] for number in sorted(self._with_new_headers)]
+        self._with_new_headers.clear()
+        return [tracked for tracked in found if tracked.file.side == "primary"]
 
     def advance(self, advances: tuple[Advance, ...], max_time_us: Mapping[int, int]) -> None:
         """Note how far a completed plan has read, as the state has stored it."""

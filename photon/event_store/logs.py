@@ -18,7 +18,9 @@ from photon.event_store.interface import IndexSnapshot, Ints, Primaries, TimeWin
 from photon.event_store.log_files import LogFiles, write_log_files
 from photon.event_store.opened import open_log_files, open_segments
 from photon.event_store.segments import Places, concat
+from photon.logs.dialect import dialect_of
 from photon.logs.files import LogFile
+from photon.logs.later_headers import in_first_order
 from photon.logs.parse import PRIMARY_EVENTS, parse_ids
 from photon.logs.scattered import Lines, read_lines
 from photon.pipeline.location import Location
@@ -125,6 +127,12 @@ class LogsEventStore:
             places.files.astype(np.int64), places.offsets_bytes, places.lengths_bytes.astype(np.int64)
         )
         raws = read_lines(self._logs, candidates.files, lines)
+        changed = [file for file in candidates.files.values() if file.later_headers]
+        if changed:
+            own = in_first_order(
+                raws.combine_chunks(), lines.files, lines.starts_bytes, changed, dialect_of(self._log)
+            )
+            raws = pa.chunked_array([own])
         columns = [
             pa.array(places.files.astype(np.int32)),
             pa.array(places.offsets_bytes),

@@ -64,11 +64,19 @@ def header_names(header: bytes, dialect: Dialect) -> list[str]:
     """
     if dialect.names:
         return list(dialect.names)
-    text = header.decode(dialect.encoding)
+    text = header.partition(b"\n")[0].decode(dialect.encoding)
     names = _values(text, dialect)
     if dialect.comment and names[0] == dialect.comment + ZEEK_FIELDS:
         return names[1:]
     return names
+
+
+def own_names(header: bytes, dialect: Dialect) -> list[str]:
+    """The column names of a header line within a file, whatever the settings name; none if it is not text."""
+    try:
+        return header_names(header.removeprefix(BYTE_ORDER_MARK), replace(dialect, names=()))
+    except ValueError:
+        return []
 
 
 def is_zeek_header(line: bytes, dialect: Dialect) -> bool:

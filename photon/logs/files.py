@@ -23,10 +23,22 @@ class LogFile:
     path: str
     inode: int
     compressed: bool
-    header: bytes  # the header line of CSV and TSV without its newline; empty for JSON lines
+    # The header line of CSV and TSV without its newline, empty for JSON lines; and behind a newline those
+    # within the file that change the order of its columns.
+    header: bytes
     header_bytes: int  # where the records begin: length of the header line with its newline, or 0
     head_bytes: int  # how many bytes from `header_bytes` on `head_hash` covers: at least one record
     head_hash: bytes
+
+    @property
+    def first_header(self) -> bytes:
+        """The header line that the file begins with."""
+        return self.header.partition(b"\n")[0]
+
+    @property
+    def later_headers(self) -> bytes:
+        """Header lines within the file that change the order of its columns (`photon.logs.later_headers`)."""
+        return self.header.partition(b"\n")[2]
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from photon.logs.dialect import dialect_of
 from photon.logs.files import TrackedFile
+from photon.logs.later_headers import in_first_order
 from photon.logs.lines import cut
 from photon.logs.records import record_rules
 from photon.logs.scattered import NEIGHBOUR_BYTES, read_stretches_in_order
@@ -38,7 +39,25 @@ def read_records_at(
     line_bytes: int,
     log: Log,
 ) -> pa.Array:
-    """The records that begin at these places, as `read_lines_at` reads lines; some may have several lines."""
+    """The records that begin at these places, as `read_lines_at` reads lines; some may have several lines.
+
+    The columns of each are in the order that its file begins with.
+    """
+    records = _read_records(logs, files, numbers, starts_bytes, line_bytes, log)
+    changed = [
+        files[n].file for n in np.unique(numbers).tolist() if n in files and files[n].file.later_headers
+    ]
+    return in_first_order(records, numbers, starts_bytes, changed, dialect_of(log)) if changed else records
+
+
+def _read_records(
+    logs: Location,
+    files: Mapping[int, TrackedFile],
+    numbers: Ints,
+    starts_bytes: Ints,
+    line_bytes: int,
+    log: Log,
+) -> pa.Array:
     lines = read_lines_at(logs, files, numbers, starts_bytes, line_bytes)
     dialect = dialect_of(log)
     if dialect is None or dialect.record_lines == 1:

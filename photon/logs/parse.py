@@ -14,9 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from photon.logs.csv_lines import GoesOn, read_csv_lines
-from photon.logs.dialect import BYTE_ORDER_MARK, Dialect, dialect_of, header_names, utf8
+from photon.logs.dialect import Dialect, dialect_of, header_names, own_names, utf8
 from photon.logs.files import ByteRange, LogFile
 from photon.logs.json_lines import decode_record, read_json_lines, value_of
+from photon.logs.later_headers import in_first_order, later_headers
 from photon.logs.lines import BLANK, Lines, LineTexts, cut, split_lines
 from photon.logs.records import RecordRules, record_rules
 from photon.logs.times import event_time_problem, parse_event_times, style_of
@@ -43,7 +44,6 @@ DEAD_LETTERS = pa.schema(
 )
 DEAD_LETTER_RAW_BYTES = 4096
 OTHER_ORDER = "behind a header line that names the columns in another order; put it into a file of its own"
-MOST_BESIDE_NAMES = 8  # bytes of a header line beside names, delimiters and quotes
 TOGETHER_BYTES = 2**25  # of ranges that are parsed together: bounds memory, and an Arrow array holds 2 GiB
 
 
@@ -99,21 +99,30 @@ def _read_together(pieces: Sequence[Piece], log: PrimaryLog | ForeignLog, limits
     """The events of ranges of files with one header."""
     joined, file = _Joined.of(pieces), pieces[0][0]
     rules = record_rules(log, file.header, limits.line_bytes)
-    if rules is None:
-        return _parsed(joined, file, log, limits)
+    if rules is None or not rules.spans_lines:
+        return _parsed(joined, file, log, limits, rules)
+    if joined.changed:  # lines that are no records yet have no columns to bring into another order
+        return _parsed(joined.in_records(rules), file, log, limits, rules)
     try:  # most files have no record over several lines, and to know that costs nothing here
-        return _parsed(joined, file, log, limits, are_lines=True)
+        return _parsed(joined, file, log, limits, rules, are_lines=True)
     except GoesOn:
-        return _parsed(joined.in_records(rules), file, log, limits)
+        return _parsed(joined.in_records(rules), file, log, limits, rules)
 
 
 def _parsed(
-    joined: _Joined, file: LogFile, log: PrimaryLog | ForeignLog, limits: Limits, are_lines: bool = False
+    joined: _Joined,
+    file: LogFile,
+    log: PrimaryLog | ForeignLog,
+    limits: Limits,
+    rules: RecordRules | None,
+    are_lines: bool = False,
 ) -> ParsedRange:
     """The events among these records. GoesOn if they are only lines, and some may go on over the next one."""
     lines, dialect = joined.lines, dialect_of(log)
     rows = np.flatnonzero(~(joined.is_rest | _is_nothing(lines.raws, dialect)))
-    is_header, is_misnamed = _headers_within(joined, rows, file, dialect)
+    is_header, is_misnamed = np.zeros(len(rows), bool), np.zeros(len(rows), bool)
+    if rules is not None:
+        is_header, is_misnamed = _headers_within(joined, rows, file, rules)
     is_long = (lines.lengths[rows] > limits.line_bytes) & ~is_header
     failures = dict.fromkeys(rows[is_long].tolist(), f"line longer than {limits.line_bytes} bytes")
     failures.update(dict.fromkeys(rows[is_misnamed & ~is_long].tolist(), OTHER_ORDER))
@@ -123,11 +132,13 @@ def _parsed(
     if are_lines and failures:
         raise GoesOn  # what a record begins with may be among them
     rows = np.setdiff1d(rows, not_text, assume_unique=True)
+    of_events = joined.in_first_order(dialect)
+    lines = of_events.lines
     data = lines.data if len(rows) == len(lines.raws) else None
     events, bad = _parse_rows(_take(lines.raws, rows), file, log, data, are_lines)
     failures.update({int(rows[row]): reason for row, reason in bad.items() if reason != BLANK})
     good = rows if not bad else np.delete(rows, list(bad))
-    return ParsedRange(_events(joined, good, events), _dead_letters(joined, failures))
+    return ParsedRange(_events(of_events, good, events), _dead_letters(joined, failures))
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +152,19 @@ class _Joined:
     is_rest: np.ndarray  # bool: of a line that began in the range before
     parts: Sequence[bytes]  # the bytes of each range, with a newline at the end
     text: bytes  # all of them
+    changed: Sequence[LogFile]  # files among them whose order of columns changes within
+
+    @property
+    def noted(self) -> set[tuple[int, int]]:
+        """Where these files have header lines that were noted when they were cut."""
+        return {(file.number, at) for file in self.changed for at, _ in later_headers(file.later_headers)}
+
+    def in_first_order(self, dialect: Dialect | None) -> _Joined:
+        """The same records, each in the order of columns that its file begins with."""
+        if not self.changed:
+            return self
+        raws = in_first_order(self.lines.raws, self.file_numbers, self.offsets, self.changed, dialect)
+        return replace(self, lines=replace(self.lines, raws=raws, data=None))
 
     @classmethod
     def of(cls, pieces: Sequence[Piece]) -> _Joined:
@@ -163,6 +187,7 @@ class _Joined:
             is_first & inside[piece_of],
             parts,
             text,
+            list({file.number: file for file, _, _ in pieces if file.later_headers}.values()),
         )
 
     def in_records(self, rules: RecordRules) -> _Joined:
@@ -241,43 +266,21 @@ def _is_nothing(raws: pa.Array, dialect: Dialect | None) -> np.ndarray:
 
 
 def _headers_within(
-    joined: _Joined, rows: np.ndarray, file: LogFile, dialect: Dialect | None
+    joined: _Joined, rows: np.ndarray, file: LogFile, rules: RecordRules
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Which rows are header lines, written in another way; and which stand behind one in another order.
-
-    A header line holds all names, so its length is known but for quotes, a mark and a return.
-    """
-    none = np.zeros(len(rows), bool)
-    if dialect is None or not (file.header or dialect.names):
-        return none, none
-    try:
-        names = header_names(file.header, dialect)
-    except ValueError:
-        return none, none
-    least = sum(len(name.encode(dialect.encoding)) + 1 for name in names) - 1
-    lengths = joined.lines.lengths[rows]
-    alike = np.flatnonzero((lengths >= least) & (lengths <= least + 2 * len(names) + MOST_BESIDE_NAMES))
-    if not len(alike):
-        return none, none
-    some = _take(joined.lines.raws, rows[alike])
-    alike = alike[pc.match_substring(some, max(names, key=len).encode(dialect.encoding)).to_numpy(False)]
-    is_header, is_misnamed = none.copy(), none.copy()
+    """Which rows are header lines; and which stand behind one in another order that nobody has noted."""
+    is_header, is_misnamed = np.zeros(len(rows), bool), np.zeros(len(rows), bool)
+    raws = _take(joined.lines.raws, rows)
+    found = rules.headers(raws, joined.lines.lengths[rows])
     piece = joined.piece_of[rows]
-    for row in alike.tolist():
-        found = _names_in(joined.lines.raws[int(rows[row])].as_py(), dialect)
-        if sorted(found) == sorted(names):
-            is_header[row] = True
-            is_misnamed[row + 1 :] = np.where(
-                piece[row + 1 :] == piece[row], found != names, is_misnamed[row + 1 :]
-            )
+    for row in found.tolist():
+        is_header[row] = True
+        place = int(joined.file_numbers[rows[row]]), int(joined.offsets[rows[row]])
+        is_known = place in joined.noted or own_names(raws[row].as_py(), rules.dialect) == list(rules.names)
+        is_misnamed |= (np.arange(len(rows)) > row) & (piece == piece[row]) & (not is_known)
+        if is_known:
+            is_misnamed &= (np.arange(len(rows)) < row) | (piece != piece[row])
     return is_header, is_misnamed & ~is_header
-
-
-def _names_in(raw: bytes, dialect: Dialect) -> list[str]:
-    try:
-        return header_names(raw.removeprefix(BYTE_ORDER_MARK), replace(dialect, names=()))
-    except ValueError:
-        return []
 
 
 def _is_utf8(dialect: Dialect | None) -> bool:

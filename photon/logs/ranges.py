@@ -10,6 +10,7 @@ from pathlib import PurePath
 
 from photon.logs.files import ByteRange, LogFile, TrackedFile
 from photon.logs.folders import log_folder
+from photon.logs.later_headers import changes_of, with_later_headers
 from photon.logs.record_ranges import cut_records, first_record
 from photon.logs.records import RecordRules, record_rules
 from photon.logs.source import TAIL_BYTES, UNREADABLE, LogsUnavailable, Source, has_head, has_tail, hash_bytes
@@ -136,7 +137,11 @@ def _cut_records(
         unchecked_bytes=first - start,
     )
     tail = source.read(max(0, end - TAIL_BYTES), min(end, TAIL_BYTES))
-    return byte_range, replace(tracked, offset_bytes=end, tail_hash=hash_bytes(tail), inside_oversized=inside)
+    file = tracked.file
+    if changes := changes_of(file, found.headers, rules.dialect):
+        file = with_later_headers(file, changes)
+    after = replace(tracked, file=file, offset_bytes=end, tail_hash=hash_bytes(tail), inside_oversized=inside)
+    return byte_range, after
 
 
 def cut_to_end(source: Source, tracked: TrackedFile) -> tuple[ByteRange, TrackedFile] | None:
@@ -365,13 +370,14 @@ class _Reader:
         """Where the first record begins that begins in the stretch."""
         start, end = self.stretch.start_bytes, self.stretch.tracked.offset_bytes
         begins = self.stretch.tracked.file.header_bytes
-        if self.rules is None or self.stretch.begins_record or start == begins:
+        spans_lines = self.rules is not None and self.rules.spans_lines
+        if self.rules is None or not spans_lines or self.stretch.begins_record or start == begins:
             return self._first_line()
         return first_record(self._up_to_end, self.rules, begins, start, end)
 
     def _records(self, first: int, end: int) -> tuple[bytes, int]:
         """Whole records from `first` on, the last one beginning before `end`; and where the next begins."""
-        if self.rules is None:
+        if self.rules is None or not self.rules.spans_lines:
             return self._piece(first, end)
         found = cut_records(self._up_to_end, self.rules, first, end, final=True, to_record_end=True)
         last = self.stretch.tracked.offset_bytes

@@ -6,8 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
 
-from photon.logs.records import RecordRules
+from photon.logs.lines import cut
+from photon.logs.records import Cuts, RecordRules
 
 Read = Callable[[int, int], bytes]  # from an offset on so many bytes; fewer where the file ends
 STEP_BYTES = 2**22
@@ -21,6 +23,7 @@ class RecordsCut:
     end_bytes: int  # offset in the file
     lines: int
     ends_inside_oversized: bool = False
+    headers: tuple[tuple[int, bytes], ...] = ()  # header lines in it, by their offsets
 
 
 def cut_records(
@@ -32,6 +35,7 @@ def cut_records(
     taken as a whole. None: no record is known to its end.
     """
     at, lines, rest = start, 0, b""
+    headers: list[tuple[int, bytes]] = []
     is_at_end = False
     while at + len(rest) < target and not is_at_end and not _is_long(rest, rules):
         wanted = min(STEP_BYTES, target - at - len(rest))
@@ -40,12 +44,15 @@ def cut_records(
         rest += data
         if is_at_end and final:
             ends_inside = _is_long(rest[rest.rfind(b"\n") + 1 :], rules)
-            lines += int(rules.cut(rest, at_end=True).lines.sum())
+            found = rules.cut(rest, at_end=True)
+            lines += int(found.lines.sum())
+            headers += _headers(rest, found, at, rules)
             end = at + len(rest)
-            return RecordsCut(end, lines, ends_inside) if end > start else None
+            return RecordsCut(end, lines, ends_inside, tuple(headers)) if end > start else None
         found = rules.cut(rest)
         if len(found.ends):
             taken = int(found.ends[-1])
+            headers += _headers(rest, found, at, rules)
             at, lines, rest = at + taken, lines + int(found.lines.sum()), rest[taken:]
     if rest and not is_at_end and (at == start or to_record_end) and not _is_long(rest, rules):
         wanted = rules.limit_bytes + 2  # each record that begins in `rest` is known to its end
@@ -58,12 +65,25 @@ def cut_records(
             count = max(1, int(np.searchsorted(found.ends, len(rest), side="right")))
         count = min(count, len(found.ends))
         if count:
+            some = Cuts(found.ends[:count], found.lines[:count], 0)
+            headers += _headers(rest + data, some, at, rules)
             at, lines = at + int(found.ends[count - 1]), lines + int(found.lines[:count].sum())
         else:
             rest += data
     if at > start:
-        return RecordsCut(at, lines)
+        return RecordsCut(at, lines, headers=tuple(headers))
     return RecordsCut(at + len(rest), 0, True) if _is_long(rest, rules) else None
+
+
+def _headers(data: bytes, found: Cuts, at: int, rules: RecordRules) -> list[tuple[int, bytes]]:
+    """The header lines among these records, whose bytes begin at an offset."""
+    ends = found.ends
+    if not len(ends):
+        return []
+    starts = np.concatenate((np.zeros(1, np.int64), ends))[:-1]
+    raws = cut(pa.py_buffer(data), starts, ends - 1, np.zeros(len(ends), bool))
+    rows = rules.headers(raws, ends - 1 - starts).tolist()
+    return [(at + int(starts[row]), raws[row].as_py().removesuffix(b"\r")) for row in rows]
 
 
 def _is_long(rest: bytes, rules: RecordRules) -> bool:

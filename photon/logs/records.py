@@ -14,12 +14,15 @@ from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from photon.logs.dialect import BYTE_ORDER_MARK, Dialect, dialect_of, header_names
+from photon.logs.dialect import BYTE_ORDER_MARK, Dialect, dialect_of, header_names, own_names
 from photon.pipeline.sections import Log
 
 Ints = npt.NDArray[np.int64]
 _NEWLINE = b"\n"[0]
+MOST_BESIDE_NAMES = 8  # bytes of a header line beside names, delimiters and quotes: a mark, a return
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +39,29 @@ class RecordRules:
     """How the records of a file are told from each other."""
 
     dialect: Dialect
-    column_count: int
+    names: tuple[str, ...]  # of the columns
     limit_bytes: int  # of a record, without its newline
+
+    @property
+    def spans_lines(self) -> bool:
+        """Whether a record may have several lines."""
+        return self.dialect.record_lines > 1 and bool(self.dialect.quote or self.dialect.escape)
+
+    def headers(self, raws: pa.Array, lengths: Ints) -> Ints:
+        """Which of these records are header lines: those that hold all names, in any order and any quotes."""
+        least = sum(len(name.encode(self.dialect.encoding)) + 1 for name in self.names) - 1
+        most = least + 2 * len(self.names) + MOST_BESIDE_NAMES
+        alike = np.flatnonzero((lengths >= least) & (lengths <= most))
+        if not len(alike):
+            return alike
+        some = raws if len(alike) == len(raws) else raws.take(pa.array(alike))
+        longest = max(self.names, key=len).encode(self.dialect.encoding)
+        alike = alike[pc.match_substring(some, longest).to_numpy(zero_copy_only=False)]
+        wanted = sorted(self.names)
+        found = [
+            row for row in alike.tolist() if sorted(own_names(raws[row].as_py(), self.dialect)) == wanted
+        ]
+        return np.array(found, np.int64)
 
     def cut(self, data: bytes, at_end: bool = False) -> Cuts:
         """The records that `data` begins with; `at_end`: nothing follows, and no record goes on."""
@@ -71,6 +95,9 @@ class RecordRules:
         """Where the lines end, and which of them may go on: those of whole records have even quotes."""
         text = np.frombuffer(data, np.uint8)
         is_sign = text == _NEWLINE
+        if not self.spans_lines:
+            ends = np.flatnonzero(is_sign) + 1
+            return ends, ends[:0]
         for sign in self.dialect.quote + self.dialect.escape:
             is_sign |= text == ord(sign)
         signs = np.flatnonzero(is_sign)
@@ -86,7 +113,7 @@ class RecordRules:
             return line + 1
         last = min(line + self.dialect.record_lines, len(ends))
         end = min(int(ends[last - 1]), start + self.limit_bytes + 1)
-        patterns = _patterns(self.dialect, self.column_count)
+        patterns = _patterns(self.dialect, len(self.names))
         if found := patterns.record.match(data, start, end):
             last_line = int(np.searchsorted(ends, found.end()))
             return last_line + 1 if ends[last_line] == found.end() else line + 1
@@ -146,16 +173,14 @@ def is_whole_record(raw: bytes, dialect: Dialect, column_count: int) -> bool:
 
 
 def record_rules(log: Log, header: bytes, limit_bytes: int) -> RecordRules | None:
-    """The rules of the files of a log with this header; None: each line is a record."""
+    """The rules of the files of a log with this header; None: JSON lines, or a header that is no text."""
     dialect = dialect_of(log)
     return None if dialect is None else _rules(dialect, header, limit_bytes)
 
 
 @lru_cache(256)
 def _rules(dialect: Dialect, header: bytes, limit_bytes: int) -> RecordRules | None:
-    if dialect.record_lines == 1 or not (dialect.quote or dialect.escape):
-        return None
     try:
-        return RecordRules(dialect, len(header_names(header, dialect)), limit_bytes)
+        return RecordRules(dialect, tuple(header_names(header, dialect)), limit_bytes)
     except ValueError:
         return None

@@ -212,7 +212,7 @@ def has_head(source: Source, file: LogFile) -> bool:
         return True
     data = source.read(0, file.header_bytes + file.head_bytes)
     before = data[: file.header_bytes].removesuffix(b"\n").removesuffix(b"\r")  # comments too
-    return hash_bytes(data[file.header_bytes :]) == file.head_hash and before.endswith(file.header)
+    return hash_bytes(data[file.header_bytes :]) == file.head_hash and before.endswith(file.first_header)
 
 
 def has_tail(source: Source, tracked: TrackedFile) -> bool:

@@ -244,7 +244,8 @@ def test_half_a_record_waits_for_its_end():
 
 
 def test_with_one_line_a_record_no_value_holds_a_line_end():
-    assert record_rules(log_of(1), HEADER, LIMIT) is None
+    assert not rules_of(log_of(1)).spans_lines
+    assert not rules_of(log_of(quote="")).spans_lines
 
 
 @pytest.mark.parametrize("others", [0, 1, 100])
@@ -258,3 +259,72 @@ def test_what_a_record_is_does_not_depend_on_the_ranges_that_are_parsed_with_it(
     (parsed,) = read_events_of(pieces, log, Limits())
     assert parsed.events["_raw"].to_pylist() == [whole[:-1]]
     assert parsed.dead_letters.num_rows == 2 * others
+
+
+OTHER = b'ts,"note",key,id\n'
+TWO_ORDERS = b'a,k1,1,"x\ny"\n' + OTHER + b'2,"z\n, z",k2,b\n3,5" disk,k3,c\n' + HEADER + b"\nd,k4,4,w\n"
+EVENTS = [("a", "k1", 1), ("b", "k2", 2), ("c", "k3", 3), ("d", "k4", 4)]
+
+
+def cut_file(
+    data: bytes, log: ForeignLog, budget: int, header: bytes = HEADER
+) -> tuple[LogFile, list[tuple[int, int]]]:
+    """A file as it is known once it was cut into ranges, and the ranges."""
+    file, rules = LogFile(1, "foreign", "a", 1, False, header, 0, 0, b""), record_rules(log, header, LIMIT)
+    at, ranges = TrackedFile(file, 0, b"", False, len(data), 0, None), list[tuple[int, int]]()
+    while (cut := cut_range(Bytes(data), at, budget, LIMIT, final=True, rules=rules)) is not None:
+        byte_range, at = cut
+        ranges.append((byte_range.start_bytes, byte_range.end_bytes))
+    return at.file, ranges
+
+
+def values_of(file: LogFile, data: bytes, ranges: list[tuple[int, int]], log: ForeignLog) -> list[tuple]:
+    found: list[tuple] = []
+    for start, end in ranges:
+        parsed = read_events(data[start:end], file, ByteRange(1, start, end, 0, 0), log, Limits())
+        assert parsed.dead_letters.num_rows == 0, parsed.dead_letters.to_pylist()
+        rows = parsed.events.to_pylist()
+        found += [(row["_id"], row["_key"], row["_time_us"] // 10**6) for row in rows]
+        notes = parse_columns(parsed.events["_raw"].combine_chunks(), file.header, log, Limits()).table
+        assert notes["id"].to_pylist() == [row["_id"] for row in rows]
+    return found
+
+
+@pytest.mark.parametrize("budget", [1, 5, 20, 40, 1000])
+def test_a_header_in_another_order_holds_from_there_on_whatever_the_size_of_the_ranges(budget):
+    file, ranges = cut_file(TWO_ORDERS, log_of(), budget)
+    assert values_of(file, TWO_ORDERS, ranges, log_of()) == EVENTS
+
+
+@pytest.mark.parametrize("budget", [1, 20, 1000])
+def test_a_header_of_tsv_in_another_order_holds_from_there_on(budget):
+    log = log_of(format="tsv")
+    header, data = b"id\tkey\tts", b"a\tk1\t1\nkey\tts\tid\nk2\t2\tb\nts\tid\tkey\n3\tc\tk3\n"
+    file, ranges = cut_file(data, log, budget, header)
+    assert values_of(file, data, ranges, log) == EVENTS[:3]
+
+
+def test_a_header_of_zeek_in_another_order_holds_from_there_on():
+    log = log_of(format="tsv", comment="#")
+    header, data = (
+        b"#fields\tid\tkey\tts",
+        b"#types\ta\na\tk1\t1\n#close\n#fields\tts\tid\tkey\n#types\tb\n2\tb\tk2\n",
+    )
+    file, ranges = cut_file(data, log, 10, header)
+    assert values_of(file, data, ranges, log) == EVENTS[:2]
+
+
+def test_records_behind_a_header_in_another_order_are_read_again_in_the_first_order(tmp_path):
+    log, limits = log_of(), Limits(line_bytes=LIMIT)
+    tracked = written(tmp_path, TWO_ORDERS)
+    begins = tracked.file.header_bytes
+    whole = HEADER + b"\n" + TWO_ORDERS
+    at = TrackedFile(tracked.file, begins, b"", False, len(whole), 0, None)
+    rules = record_rules(log, HEADER, LIMIT)
+    _, read = cut_range(Bytes(whole), at, 10**6, LIMIT, final=True, rules=rules)
+    events = read_events(TWO_ORDERS, read.file, ByteRange(1, begins, 0, 0, 0), log, limits).events
+    offsets, ids = events["_offset"].to_numpy(), events["_id"].to_pylist()
+    found = read_records_at(tmp_path, {1: read}, np.ones(len(offsets), np.int64), offsets, LIMIT, log)
+    assert found.to_pylist() == events["_raw"].to_pylist()
+    wanted = dict(zip(offsets.tolist(), ids, strict=True))
+    assert read_records(tmp_path, read.file, wanted, log, limits)["_id"].to_pylist() == ["a", "b", "c", "d"]
