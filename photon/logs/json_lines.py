@@ -198,11 +198,16 @@ def _read_json(data: bytes, schema: pa.Schema, others: str) -> pa.Table:
 def _is_plain(raws: pa.Array, data: bytes) -> bool:
     """Each line in braces, not deeply nested, without what parsers see differently."""
     return bool(
-        b"Inf" not in data  # a number to pyarrow, to Python only as Infinity
-        and b"\\u0000" not in data  # in a key it is the end of the name to pyarrow
+        not _holds(data, b"Inf")  # a number to pyarrow, to Python only as Infinity
+        and not _holds(data, b"\\u0000")  # in a key it is the end of the name to pyarrow
         and _is_in_braces(raws)
         and (_is_flat(raws, data) or _most(raws, b"[") + _most(raws, b"{") <= _DEEPEST)
     )
+
+
+def _holds(data: bytes, part: bytes) -> bool:
+    """Whether bytes hold others; to look for the first of them alone takes a twentieth of the time."""
+    return part[:1] in data and part in data
 
 
 def _is_in_braces(raws: pa.Array) -> bool:
