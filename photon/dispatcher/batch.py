@@ -215,7 +215,7 @@ class BatchExecution:
         self.meter.add(results.measures)
         rows = results.files("joined_events")
         if rows:
-            self.watch.confirm_wins()
+            self.watch.confirm_wins(rows)
         with self._timed("commit"):
             self._committing.commit_batch(plan, results)
         self.watch.committed(rows)

@@ -44,6 +44,8 @@ log = logging.getLogger(__name__)
 # Before a batch a process asks again whether the registry has its newest rows, unless it did so lately; and
 # in any case before it commits rows, since a server can be stopped and started with other data in less.
 CONFIRM_US = MICROSECONDS
+# A batch whose tasks took so long may have met another registry than it began with: they ask it themselves.
+LONG_US = 2 * MICROSECONDS
 MOST_CONFIRMED = 8  # rows of each datacenter, in one request: the batch waits for it
 # An idle process asks for people's decisions twice as often (`holders.HOLD_US`): one that has heard nothing
 # for so long was stopped itself, and whatever was put back meanwhile, the tables of all tell.
@@ -129,6 +131,7 @@ class RegistryWatch:
     _heard_us: int = 0
     _marks: dict[str, Mark] = field(default_factory=dict)  # the greatest of each epoch that was seen
     _seen: dict[str, list[Claim]] = field(default_factory=dict)  # rows that it had, by datacenter
+    _others: dict[str, OutputTable] = field(default_factory=dict)  # tables, which are read again and again
     _committed: Sequence[OutputFile] = ()  # since then, by this process
 
     def __post_init__(self) -> None:
@@ -164,12 +167,22 @@ class RegistryWatch:
         if self._confirmed_us is None or self.clock.elapsed_us() - self._confirmed_us >= CONFIRM_US:
             self._confirm()
 
-    def confirm_wins(self) -> None:
-        """The same before rows are committed. A registry that is away now has let them win before."""
-        try:
-            self._confirm()
-        except RegistryUnavailable:
-            self.doubt()
+    def confirm_wins(self, rows: Sequence[OutputFile]) -> None:
+        """The same before rows are committed, and whether the registry still has what won for these.
+
+        RegistryMismatch, LakeUnavailable; RegistryUnavailable: the batch is to be run again.
+        """
+        claims = self._claims(_some(rows_in(self.table, rows), MOST_CONFIRMED), self.datacenter)
+        if self._confirmed_us is None or self.clock.elapsed_us() - self._confirmed_us >= LONG_US:
+            self.check()
+        outcomes = self.registry.lookup_surely([claim.key for claim in claims])
+        if any(
+            isinstance(judge(self.datacenter, *each), Lacking) for each in zip(claims, outcomes, strict=True)
+        ):
+            raise RegistryUnavailable(
+                "the registry does not have what this batch has registered: a copy was put back since"
+            )
+        self._confirm()
 
     def _confirm(self) -> None:
         now_us = self.clock.elapsed_us()
@@ -210,7 +223,8 @@ class RegistryWatch:
     def _lacking_of(self, datacenter: str, register: Register) -> list[Lacking]:
         if datacenter == self.datacenter:
             return self._lacking_in(self.table, datacenter, register)
-        table = OutputTable(self.pipeline.datacenters[datacenter].lake, "joined_events")
+        lake = self.pipeline.datacenters[datacenter].lake
+        table = self._others.setdefault(datacenter, OutputTable(lake, "joined_events"))
         try:
             return self._lakes.ask(datacenter, partial(self._lacking_in_other, table, datacenter, register))
         except LakeUnavailable as error:

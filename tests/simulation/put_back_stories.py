@@ -145,7 +145,8 @@ def a_process_works_while_the_registry_is_filled(folder: Path) -> None:
             with mock.patch("photon.upkeep.refill._refuse_beside_joins"):
                 refilled.append(world.refill())
 
-    with watched(refill_once), mock.patch(f"{WATCH}.check"), mock.patch(f"{WATCH}.confirm"):
+    blind = dict.fromkeys(("check", "confirm", "confirm_wins"), mock.DEFAULT)
+    with watched(refill_once), mock.patch.multiple(WATCH, **blind):
         world.join()
     must(refilled, "the registry was filled while a process worked")
     must(world.joined_ids() == ["c1", "d1", "d2", "e1"], f"an event has two rows: {world.joined_ids()}")

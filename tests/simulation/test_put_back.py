@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from photon.dispatcher.retrying import BatchReport, Callbacks
-from photon.faults import REFILL_FAULT_POINTS, arm, disarm
+from photon.faults import REFILL_FAULT_POINTS, arm, disarm, watched
 from photon.pipeline.event_key import EventKey
 from photon.registry.consensus.register import with_boundary
 from photon.registry.interface import Claim, Joined, RegistryMismatch
@@ -349,6 +349,29 @@ def test_an_idle_process_hears_by_marks_that_rows_of_another_one_are_lacking(tmp
     with pytest.raises(RegistryMismatch, match="west"):
         world.join(mode="stop", callbacks=Callbacks(should_stop=should_stop))
     assert world.joined_ids() == ["c1", "d1"]
+
+
+def test_what_won_before_a_copy_was_put_back_is_not_committed_beside_who_wins_it_then(tmp_path: Path) -> None:
+    world, done = Copied(tmp_path, ("east", "west")), list[str]()
+    for name in ("east", "west"):
+        world.queries("q1", datacenter=name)
+        world.clicks(("c1", "q1"), datacenter=name)
+    world.join_all()
+    world.copy(["registry"])
+    for name in ("east", "west"):
+        world.clicks(("d1", "q1"), ("d2", "q1"), ("d3", "q1"), datacenter=name)
+
+    def put_back_once(point: str, place: object) -> None:
+        if point == "task.after_register" and not done:
+            done.append(point)
+            world.put_back(["registry"])
+            world.join("west")
+
+    with watched(put_back_once):
+        world.join()
+    world.join_all()
+    assert done
+    world.must_be_sound(["c1", "d1", "d2", "d3"])
 
 
 def test_state_and_lake_of_before_begin_a_new_epoch_where_the_registry_has_heard_of_more(
