@@ -77,12 +77,13 @@ def cut_records(
 
 def _headers(data: bytes, found: Cuts, at: int, rules: RecordRules) -> list[tuple[int, bytes]]:
     """The header lines among these records, whose bytes begin at an offset."""
-    ends = found.ends
-    if not len(ends):
+    starts = np.concatenate((np.zeros(1, np.int64), found.ends))[:-1]
+    alike = rules.as_long_as_headers(found.ends - 1 - starts)
+    if not len(alike):
         return []
-    starts = np.concatenate((np.zeros(1, np.int64), ends))[:-1]
-    raws = cut(pa.py_buffer(data), starts, ends - 1, np.zeros(len(ends), bool))
-    rows = rules.headers(raws, ends - 1 - starts).tolist()
+    starts, ends = starts[alike], found.ends[alike] - 1
+    raws = cut(pa.py_buffer(data), starts, ends, np.zeros(len(ends), bool))
+    rows = rules.headers(raws, ends - starts).tolist()
     return [(at + int(starts[row]), raws[row].as_py().removesuffix(b"\r")) for row in rows]
 
 

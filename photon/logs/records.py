@@ -47,11 +47,15 @@ class RecordRules:
         """Whether a record may have several lines."""
         return self.dialect.record_lines > 1 and bool(self.dialect.quote or self.dialect.escape)
 
-    def headers(self, raws: pa.Array, lengths: Ints) -> Ints:
-        """Which of these records are header lines: those that hold all names, in any order and any quotes."""
+    def as_long_as_headers(self, lengths: Ints) -> Ints:
+        """Which records may be header lines, by their lengths."""
         least = sum(len(name.encode(self.dialect.encoding)) + 1 for name in self.names) - 1
         most = least + 2 * len(self.names) + MOST_BESIDE_NAMES
-        alike = np.flatnonzero((lengths >= least) & (lengths <= most))
+        return np.flatnonzero((lengths >= least) & (lengths <= most))
+
+    def headers(self, raws: pa.Array, lengths: Ints) -> Ints:
+        """Which of these records are header lines: those that hold all names, in any order and any quotes."""
+        alike = self.as_long_as_headers(lengths)
         if not len(alike):
             return alike
         some = raws if len(alike) == len(raws) else raws.take(pa.array(alike))
