@@ -290,9 +290,9 @@ def sentences(folder: object, found: Sequence[Unkept], version_before: int | Non
         )
     else:
         remedy = "no statement takes it out: put the table back from a copy without it"
-    unread = "neither reads nor writes" if any(one.hides_rows for one in found) else "does not write"
+    unread = "neither reads nor writes it" if any(one.hides_rows for one in found) else "writes nothing to it"
     what = " and ".join(_once([one.what] for one in found))
-    return f"the table {folder} has {what}, which Photon can't keep, so that it {unread} it", remedy
+    return f"the table {folder} has {what}, which Photon can't keep, so that it {unread}", remedy
 
 
 def _once(groups: Iterable[Sequence[str]]) -> list[str]:
