@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from photon.dispatcher.log_reader import LogReader
 from photon.health.newest_verification import Verified, newest_verification
 from photon.pipeline.file import Pipeline
 from photon.processes import is_stopped, what_ends
 from photon.shift.growth import Growth, growth_of
+from photon.shift.lakes import has_rows_without_state, lake_problems
 from photon.shift.lease import LeaseStatus, lease_status_of
 from photon.shift.people import Decision, Decisions, decisions_seen
 from photon.shift.stages import orders_of
@@ -31,6 +33,8 @@ class Vitals:
     verified: Verified | None = None  # the newest verification; None: there is none
     unverified_because: str = ""  # why no verification could be read
     lost: Losses = field(default_factory=Losses)  # that nobody has acknowledged
+    has_rows_without_state: bool = False  # it has joined, and its state is gone
+    lake: tuple[str, ...] = ()  # why its tables can't be read or written, with what to do
     is_stopped: bool = False  # its process goes on only if somebody continues it
     what_ends_it: str = ""  # how to end its process, or to continue it; empty: it is on another machine
     only_half_lines: bool = False  # nobody runs it, and what is unread is half a line in each file
@@ -95,7 +99,25 @@ def look(
     )
     known = decisions_seen(pipeline) if decisions is None else decisions
     epoch = growth.state.epoch
-    return replace(found, decision=known.on(datacenter), is_fenced=epoch in known.ended_epochs)
+    return replace(
+        found,
+        decision=known.on(datacenter),
+        is_fenced=epoch in known.ended_epochs,
+        has_rows_without_state=has_rows_without_state(pipeline, datacenter, _has_state(growth)),
+        lake=_lake(pipeline, datacenter, growth, known),
+    )
+
+
+def _has_state(growth: Growth) -> bool:
+    return growth.state.epoch is not None or bool(growth.state_unreadable)
+
+
+def _lake(pipeline: Pipeline, datacenter: str, growth: Growth, known: Decisions) -> tuple[str, ...]:
+    """What is wrong with a lake on a disk. Of one in a store, whose every look costs, its join tells."""
+    if not isinstance(pipeline.datacenters[datacenter].lake, Path):
+        return ()
+    table_id = known.tables.get(datacenter)
+    return tuple(lake_problems(pipeline, datacenter, _has_state(growth), table_id))
 
 
 def _process_here(status: LeaseStatus) -> int | None:

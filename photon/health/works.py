@@ -26,6 +26,7 @@ def judge_works(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeli
         _fenced(datacenter, found, pipeline),
         _held_back(datacenter, found, pipeline),
         _orders(datacenter, found, pipeline),
+        _lake(datacenter, found),
         _uncompacted(datacenter, found),
     ]
     return worse([one for one in kept if one is not None])
@@ -43,6 +44,13 @@ def _refused(datacenter: str, found: Vitals) -> Verdict | None:
     )
 
 
+def _lake(datacenter: str, found: Vitals) -> Verdict | None:
+    """Its tables are not there, are others, or have what Photon can't keep: nothing is joined into them."""
+    if not found.lake:
+        return None
+    return Verdict("error", f"{datacenter}: {'; '.join(found.lake)}", in_short="can't use its lake")
+
+
 def _nobody(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeline) -> Verdict:
     """A run that is to come has its time, unless a person asks what is so now."""
     well = Verdict("ok", f"{datacenter} works, or has nothing to do")
@@ -51,7 +59,7 @@ def _nobody(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeline) 
     if memory.still_since_us is None:
         if memory.is_patient or found.growth.state.epoch is not None or found.lease.is_locked:
             return well
-        return Verdict("warn", *_never_ran(datacenter, pipeline))
+        return Verdict("warn", *_never_ran(datacenter, found, pipeline))
     seconds = (found.now_us - memory.still_since_us) / MICROSECONDS
     patience = pipeline.health.standing_still
     level = level_of(seconds, patience.warn.total_seconds(), patience.error.total_seconds())
@@ -73,7 +81,7 @@ def _nobody(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeline) 
             "is silent",
         )
     if found.growth.state.epoch is None and not memory.is_patient:
-        return Verdict(level, *_never_ran(datacenter, pipeline))
+        return Verdict(level, *_never_ran(datacenter, found, pipeline))
     due = f", and {found.growth.due:,} events are due" if found.growth.due else ""
     return Verdict(
         level,
@@ -85,8 +93,12 @@ def _nobody(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeline) 
     )
 
 
-def _never_ran(datacenter: str, pipeline: Pipeline) -> tuple[str, str, str]:
+def _never_ran(datacenter: str, found: Vitals, pipeline: Pipeline) -> tuple[str, str, str]:
     start = f"start it with photon join {pipeline.file} -d {datacenter}"
+    if found.has_rows_without_state:
+        says = f"{datacenter} has no state, and its lake has rows"
+        remedy = f"put {pipeline.datacenters[datacenter].state} back if it is only away; else {start}"
+        return says, remedy, "has lost its state"
     return f"{datacenter} has never run", start, "has never run"
 
 

@@ -5,15 +5,16 @@ Asked aside, and not for long: a store that hangs is a sentence too.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import timedelta
 from functools import partial
+from pathlib import Path
 
 from photon.errors import UserError
 from photon.pipeline.file import Pipeline
 from photon.recovery.distant_lakes import DistantLakes
 from photon.storage.columns import TABLE_COLUMNS
-from photon.storage.delta import LakeUnavailable, UnsupportedTable
-from photon.storage.tables import OutputTable
+from photon.storage.delta import LakeUnavailable, UnsupportedTable, is_table
 
 ANSWERS_WITHIN = timedelta(seconds=2)  # `photon status` asks each lake in turn, and is to answer within 5 s
 
@@ -23,6 +24,9 @@ def lake_problems(pipeline: Pipeline, datacenter: str, has_run: bool, table_id: 
 
     `table_id`: of its joined rows, as the registry knows it; None: it knows none, or was not asked.
     """
+    lake = pipeline.datacenters[datacenter].lake
+    if not has_run and table_id is None and isinstance(lake, Path) and not lake.exists():
+        return []  # nothing was ever made
     question = partial(_problems, pipeline, datacenter, has_run, table_id)
     try:
         return DistantLakes(ANSWERS_WITHIN, limited_by="").ask(datacenter, question)
@@ -30,7 +34,19 @@ def lake_problems(pipeline: Pipeline, datacenter: str, has_run: bool, table_id: 
         return [str(error)]
 
 
+def has_rows_without_state(pipeline: Pipeline, datacenter: str, has_state: bool) -> bool:
+    """Whether a datacenter has joined, and its state is gone: its lake, on a disk, has the table."""
+    lake = pipeline.datacenters[datacenter].lake
+    if has_state or not isinstance(lake, Path):
+        return False
+    with suppress(OSError):
+        return is_table(lake / "joined_events")
+    return False
+
+
 def _problems(pipeline: Pipeline, datacenter: str, has_run: bool, table_id: str | None) -> list[str]:
+    from photon.storage.tables import OutputTable  # which takes long to import, for a status of nothing
+
     found: list[str] = []
     lake = pipeline.datacenters[datacenter].lake
     for name in TABLE_COLUMNS:

@@ -60,6 +60,11 @@ def headline(name: str, one: DatacenterStatus, now_us: int, pipeline_file: str) 
     match standing_of(one, now_us):
         case "on hold" | "retired":
             return f"{name} is {_decided(name, one, pipeline_file)}"
+        case "new" if one.has_rows_without_state:
+            return (
+                f"{name} has no state, and its lake has rows: put the state folder back if it is only away; "
+                f"else {start} begins a new epoch, which reads the logs again and joins what has no row"
+            )
         case "new":
             return f"{name} has never run: start it with {start}"
         case "at half a line":

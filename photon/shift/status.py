@@ -17,7 +17,7 @@ from photon.pipeline.file import Pipeline
 from photon.processes import is_stopped, what_ends
 from photon.readable import readable
 from photon.shift.deletable import deletable, files_of
-from photon.shift.lakes import lake_problems
+from photon.shift.lakes import has_rows_without_state, lake_problems
 from photon.shift.lease import lease_status_of
 from photon.shift.needed_files import needed_by_waiting
 from photon.shift.people import Decision, Decisions
@@ -80,6 +80,7 @@ class DatacenterStatus:
     waits_since_us: int = 0
     silent_after_seconds: float = 30.0  # without a sign of life the others may take it for dead
     is_fenced: bool = False  # they have
+    has_rows_without_state: bool = False  # it has joined, and its state is gone
     is_stopped: bool = False  # its process goes on only if somebody continues it
     what_ends_it: str = ""  # how to end its process, or to continue it; empty: it is on another machine
     lost: Losses = field(default_factory=Losses)  # that nobody has acknowledged
@@ -172,6 +173,7 @@ def status_of(
         waits_since_us=lease.waits_since_us if lease else 0,
         silent_after_seconds=pipeline.recovery.silent_after.total_seconds(),
         is_fenced=view.epoch in decisions.ended_epochs,
+        has_rows_without_state=has_rows_without_state(pipeline, datacenter, view.epoch is not None),
         is_stopped=lease is not None and lease.is_here and is_stopped(lease.process),
         what_ends_it=what_ends(lease.process) if lease is not None and lease.is_here else "",
         lost=lost,

@@ -14,6 +14,7 @@ from photon.health.verdicts import judge
 from photon.health.vitals import look
 from photon.metrics.judging import Judging
 from photon.shift.people import Decisions
+from photon.shift.standing import headline
 from photon.shift.status import status_of
 from photon.state.losses import acknowledge_here
 from tests.simulation.world import World
@@ -143,3 +144,30 @@ def test_primaries_that_come_late_mend_what_was_bad(tmp_path: Path) -> None:
     world.clicks(*((f"v{each}", "never") for each in range(50)), file="late.jsonl")
     world.join(mode="complete")
     assert level_everywhere(world, "unjoinable") == "warn", "50 of 150, and none of them was mended"
+
+
+def test_a_lake_that_is_gone_is_told_by_every_light(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.queries("q1")
+    world.clicks(("c1", "q1"))
+    world.join()
+    assert level_everywhere(world, "works") == "ok"
+    lake = world.pipeline.datacenters["east"].lake
+    assert isinstance(lake, Path)
+    lake.rename(tmp_path / "not mounted")
+    assert level_everywhere(world, "works") == "error"
+    assert status_and_verdicts(world)[0].endswith("east can't use its lake")
+
+
+def test_a_state_that_is_gone_beside_a_lake_is_no_datacenter_that_never_ran(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.queries("q1")
+    world.clicks(("c1", "q1"))
+    world.join()
+    world.state().rename(tmp_path / "moved away")
+    first, verdicts = status_and_verdicts(world)
+    assert first == "1 of 1 datacenters needs somebody: east has lost its state"
+    assert str(world.state()) in verdicts["works"].remedy
+    one = status_of(world.pipeline, "east", world.clock, Decisions())
+    said = headline("east", one, world.clock.now_us(), "p.yaml")
+    assert said.startswith("east has no state, and its lake has rows: put the state folder back")

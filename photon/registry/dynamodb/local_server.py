@@ -74,6 +74,11 @@ class LocalServer:
                 self._hold(deadline)
                 return self._wait_until_running(deadline)
             except OSError as error:
+                if error.filename is not None and not Path(error.filename).is_relative_to(self.folder):
+                    raise RegistryUnavailable(
+                        f"the local registry's server can't be started: {error}; make that file executable, "
+                        "or remove it, and it is fetched anew"
+                    ) from error
                 raise RegistryUnavailable(
                     f"the local registry's folder {self.folder} can't be used: {error}; make it writable"
                 ) from error
