@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 
+from jobs.dialect import as_itself
 from jobs.session import local_master, reach_lakes, session_for, stop_session
 from jobs.verification import verify
 from photon.backfill.fill import Fill, Filled
@@ -27,7 +28,7 @@ from photon.pipeline.file import Pipeline
 from photon.registry.consensus.register import RetiredDatacenter
 from photon.verification.days import Window
 from photon.verification.report import DatacenterReport
-from photon.verification.scope import GLOB_CHARACTERS, MOST_FILES_NAMED
+from photon.verification.scope import MOST_FILES_NAMED
 
 if TYPE_CHECKING:
     from jobs.verification import SparkMaker
@@ -156,7 +157,7 @@ class SparkProgram:
 
 def _rows_of(session: SparkSession, pipeline: Pipeline, datacenter: str, paths: Sequence[str]) -> DataFrame:
     folder = pipeline.datacenters[datacenter].lake / TABLE
-    named = (GLOB_CHARACTERS.sub(r"\\\g<0>", str(folder / path)) for path in paths)
+    named = (as_itself(str(folder / path)) for path in paths)
     frame = session.read.schema(_COLUMNS).parquet(*named)
     return frame.select(
         *_COLUMNS.fieldNames(),

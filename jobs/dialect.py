@@ -7,6 +7,7 @@ whoever chooses none has Spark. PySpark is imported only where Spark is used.
 from __future__ import annotations
 
 import pickle
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -26,7 +27,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql import functions as F
 
-__all__ = ["F", "parquet", "read_in_tasks", "schema_of", "union_of", "words_of", "write_parquet"]
+# Spark takes a path with one of these for a pattern.
+_GLOB_CHARACTERS = re.compile(r"[*?\[\]{}\\]")
+
+__all__ = ["F", "as_itself", "parquet", "read_in_tasks", "schema_of", "union_of", "words_of", "write_parquet"]
 
 TASKS_PER_CORE = 4  # so that one slow file does not hold up all others
 
@@ -72,12 +76,18 @@ def union_of(frames: Sequence[DataFrame]) -> DataFrame:
     return reduce(lambda one, other: one.unionAll(other), frames)
 
 
+def as_itself(path: str) -> str:
+    """A path as Spark has to be given it: brackets and braces in it would be a pattern."""
+    return _GLOB_CHARACTERS.sub(r"\\\g<0>", path)
+
+
 def parquet(session: Any, files: Sequence[str], schema: pa.Schema | str) -> DataFrame:
     """The rows of Parquet files, of which there may be none. LakeUnavailable in this process."""
     if isinstance(session, LocalSession):
         return cast("DataFrame", session.parquet(files, schema))
     of = schema if isinstance(schema, str) else schema_of(schema)
-    found = session.read.schema(of).parquet(*files) if files else session.createDataFrame([], of)
+    named = map(as_itself, files)
+    found = session.read.schema(of).parquet(*named) if files else session.createDataFrame([], of)
     return cast("DataFrame", found)
 
 

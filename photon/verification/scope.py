@@ -5,7 +5,6 @@ Reads states, Delta logs and the registry's register; no log file and no row.
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -43,8 +42,6 @@ from photon.verification.stored_reports import is_fully_verified, read_verified_
 
 # More are left to Delta's own reader, which does not hold them in one plan.
 MOST_FILES_NAMED = 5_000
-# Spark takes a path with one of these for a pattern.
-GLOB_CHARACTERS = re.compile(r"[*?\[\]{}\\]")
 
 
 @dataclass(frozen=True)
@@ -351,8 +348,6 @@ def _size_bytes(tracked: TrackedFile, logs: Location) -> int:
 
 def _snapshot(datacenter: str, folder: Location, handle: DeltaTable) -> TableSnapshot:
     schema = columns_in_files(handle)
-    if GLOB_CHARACTERS.search(str(folder)):
-        return TableSnapshot(folder, schema, handle.version(), files=None)
     # Not `file_uris`: those have a blank or an umlaut as %20 or the like, which Spark takes as it is.
     sizes = data_files(handle)
     refuse_incomplete(datacenter, folder, handle.version(), sizes)

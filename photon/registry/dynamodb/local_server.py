@@ -14,6 +14,8 @@ import contextlib
 import fcntl
 import json
 import os
+import platform
+import shlex
 import signal
 import subprocess
 import sys
@@ -26,6 +28,7 @@ from typing import IO
 from photon.errors import UserError
 from photon.processes import is_stopped, state_of, what_ends
 from photon.registry.dynamodb.local_supervisor import (
+    CANNOT_EXECUTE,
     DATABASES,
     START_SECONDS,
     WAIT_POLL_SECONDS,
@@ -119,13 +122,17 @@ class LocalServer:
     def _start_supervisor(self) -> None:
         if self._supervisor is not None and self._supervisor.poll() is None:
             return  # ours is on its way
-        if self._supervisor is not None and self._supervisor.returncode not in (0, -signal.SIGKILL):
-            self._supervisor = None
-            raise self._not_started("it ended before it answered")
         try:
-            server_command(self.kind, self.folder, port=0)
+            program = server_command(self.kind, self.folder, port=0)[0]
         except UserError as error:
             raise RegistryUnavailable(f"the local registry can't be started: {error}") from error
+        except OSError as error:  # it asks Java for its version
+            raise _not_executed(str(error.filename), error.strerror or str(error)) from error
+        if self._supervisor is not None and self._supervisor.returncode not in (0, -signal.SIGKILL):
+            ended, self._supervisor = self._supervisor.returncode, None
+            if ended == CANNOT_EXECUTE:
+                raise _not_executed(program, self._log_end().rpartition(": ")[2])
+            raise self._not_started("it ended before it answered")
         arguments = [str(self.folder.resolve()), self.kind]
         with (self.folder / "server.log").open("ab") as log:
             self._supervisor = subprocess.Popen(
@@ -140,18 +147,36 @@ class LocalServer:
     def _not_in_time(self) -> RegistryUnavailable:
         return self._not_started(f"no answer within {START_SECONDS:.0f} s")
 
-    def _not_started(self, reason: str) -> RegistryUnavailable:
-        log = self.folder / "server.log"
+    def _log_end(self) -> str:
         try:
-            end = log.read_bytes()[-LOG_TAIL_BYTES:].decode(errors="replace").strip()
+            log = (self.folder / "server.log").read_bytes()
         except OSError as error:
-            end = str(error)
+            return str(error)
+        return log[-LOG_TAIL_BYTES:].decode(errors="replace").strip()
+
+    def _not_started(self, reason: str) -> RegistryUnavailable:
+        log, end = self.folder / "server.log", self._log_end()
         return RegistryUnavailable(
             f"the local registry, {NAMES[self.kind]} in {self.folder}, did not start: {reason}. Mend what its"
             f" log {log} says, or end the process `{_MODULE} {self.folder.resolve()}` if one hangs, and start"
             f' again. If {DATABASES[self.kind]} is damaged, its ids are lost: docs/operations.md, "A lost'
             f' registry". The end of the log: {end!r}'
         )
+
+
+def _not_executed(program: str, reason: str) -> RegistryUnavailable:
+    """The system refuses to run the server's program, for this reason."""
+    file = Path(program)
+    if file.is_file() and not os.access(file, os.X_OK):
+        remedy = f"make it executable: chmod +x {shlex.quote(program)}"
+    else:
+        remedy = (
+            f"it is no program for this machine ({platform.machine()}), or its disk runs none: remove "
+            f"{shlex.quote(program)} and fetch it again: make setup"
+        )
+    return RegistryUnavailable(
+        f"the local registry can't be started: its server {program} can't be executed ({reason}); {remedy}"
+    )
 
 
 def default_kind() -> ServerKind:

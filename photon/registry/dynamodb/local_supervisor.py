@@ -41,6 +41,7 @@ HEALTH_SECONDS = 2.0
 USERS_POLL_SECONDS = 0.5
 WAIT_POLL_SECONDS = 0.01  # a command that only asks waits for it
 LOCK_TRIES = 100  # a second
+CANNOT_EXECUTE = 126  # as a shell ends: the server's program is there, and the system does not run it
 PORT_ATTEMPTS = 5  # another process may take the port that was free a moment ago
 _LISTEN = "0A"  # the state of a listening socket in /proc/net/tcp
 
@@ -72,7 +73,11 @@ def supervise(folder: Path, kind: ServerKind) -> int:
             if try_lock(users, fcntl.LOCK_EX):
                 return 0  # nobody wants a server any more
             use_write_ahead_log(kind, folder)
-            server = _start_server(folder, kind)
+            try:
+                server = _start_server(folder, kind)
+            except OSError as error:
+                print(f"{error.filename or error}: {error.strerror}", file=sys.stderr)
+                return CANNOT_EXECUTE
             if server is None:
                 return 1
             try:
