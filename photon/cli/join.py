@@ -117,8 +117,11 @@ def join(
 def _prepare(pipeline: Any, who: str, signals: StopSignals) -> None:
     """Check the pipeline, and make what a very first join lacks."""
     from photon.dispatcher.retrying import StoppedWaiting
+    from photon.dispatcher.shared_places import shared_logs
     from photon.shift.run import prepare
 
+    for shared in shared_logs(pipeline):
+        log.warning("%s", shared)
     try:
         prepare(pipeline, _telling_callbacks(who, signals))
     except StoppedWaiting as error:

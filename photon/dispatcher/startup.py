@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 from collections.abc import Mapping
 from contextlib import closing
@@ -10,6 +11,7 @@ from pathlib import Path
 
 from photon.clock import Clock
 from photon.dispatcher.other_settings import refuse_other_ids, was_begun_otherwise, why_begun_anew
+from photon.dispatcher.shared_places import note_place, why_copy
 from photon.dispatcher.work_folder import remove_work, settle_work
 from photon.errors import UserError
 from photon.pipeline.file import Pipeline
@@ -25,6 +27,8 @@ from photon.state.dispatcher_state import DispatcherState
 from photon.storage.delta import LakeMismatch
 from photon.storage.tables import LastCommit, OutputTable, app_id
 from photon.tokens import new_id
+
+log = logging.getLogger(__name__)
 
 SET_ASIDE_FILE = f"{Path(STATE_FILE).stem}-set-aside.sqlite"
 
@@ -131,6 +135,9 @@ def start(
         if because is None:
             try:
                 settle_work(state, pipeline.datacenters[datacenter])
+                if (copied := why_copy(state, pipeline)) is not None:
+                    log.warning("%s", copied)
+                note_place(state, pipeline)
             except BaseException:
                 state.close()
                 raise
@@ -217,7 +224,8 @@ def _check_lake(
             found = f"(id {table_id}) is not the one" if table_id else "is gone: the one"
             raise LakeMismatch(
                 f"the table {table.folder} {found} that the registry knows of datacenter {datacenter} "
-                f"(id {record.table_id}): rows would be missing; put the lake folder back"
+                f"(id {record.table_id}): rows would be missing; put the lake folder back; or if this is "
+                f"another pipeline, give it a name of its own ({pipeline.file})"
             )
 
 
@@ -245,6 +253,7 @@ def _begin_epoch(
     state.begin_epoch(
         pipeline.name, datacenter, epoch, clock.now_us(), follows, work, skips_backlog, settings
     )
+    note_place(state, pipeline)
     return Started(state)
 
 

@@ -21,6 +21,7 @@ from photon.pipeline.sections import Log
 from photon.registry.operations.init import begin_anew
 from photon.state.view import open_view
 
+JOIN_AGAIN = "then join again: all logs are read anew"  # a new epoch begins (A24)
 EVERYTHING, SHOWN_OTHERS = "**/*", 3
 # What becomes of a record alone whose primary event was found, here or elsewhere.
 MET = ("joined", "joined_elsewhere", "duplicates", "filtered", "missing")
@@ -183,7 +184,8 @@ def _nothing_understood(
     for side, lines in _not_understood(counts).items():
         reasons = f"photon dead-letters {pipeline.file} has the reasons"
         mend = odd_files.get(side) or f"Mend `{side}` in {pipeline.file}"
-        told.append(f"all {lines:,} {side} lines are dead letters; {reasons}. {mend}, {_again(pipeline)}")
+        again = JOIN_AGAIN if side == "primary" and side not in odd_files else _again(pipeline)
+        told.append(f"all {lines:,} {side} lines are dead letters; {reasons}. {mend}, {again}")
     return told
 
 
@@ -196,9 +198,10 @@ def _nothing_with_a_key(pipeline: Pipeline, counts: Mapping[str, float], seen: S
     because = f"{none_has}, or the adapter {pipeline.adapter} skips it" if seen.adapter_skips else none_has
     other = f", the other {dead_letters:,} are dead letters" if dead_letters else ""
     mend = "`foreign.key` or the adapter" if seen.adapter_skips else "`foreign.key`"
+    again = _again(pipeline) if seen.adapter_skips else JOIN_AGAIN
     return [
         f"all {skipped:,} foreign lines that could be read were skipped{other}: {because}; "
-        f"{_which_match(seen.logs)}. Mend {mend} in {pipeline.file}, {_again(pipeline)}"
+        f"{_which_match(seen.logs)}. Mend {mend} in {pipeline.file}, {again}"
     ]
 
 
@@ -215,8 +218,7 @@ def _nothing_met(pipeline: Pipeline, counts: Mapping[str, float], seen: Seen) ->
     ]
     return [
         f"no key matches: {' and '.join(unmet)}, and {counts['primary']:,} primary events were read; "
-        f"{_which_match(seen.logs)}. Mend `primary.id` and `foreign.key` in {pipeline.file}, "
-        f"{_again(pipeline)}"
+        f"{_which_match(seen.logs)}. Mend `primary.id` and `foreign.key` in {pipeline.file}, {JOIN_AGAIN}"
     ]
 
 
@@ -226,7 +228,7 @@ def _which_match(logs: tuple[LogSeen, ...]) -> str:
 
 
 def _again(pipeline: Pipeline) -> str:
-    # What was read by wrong settings is not read again by itself.
+    # What was read by another adapter, or under other ids, is not read again by itself.
     return f"then begin anew: {begin_anew(pipeline)}; and join again"
 
 

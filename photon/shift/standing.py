@@ -128,6 +128,7 @@ def sentences(one: DatacenterStatus) -> list[str]:
         said.append(f"{of_all} say something else than the record of their id that joined")
     if missing := one.counts.get("missing", 0):
         said.append(f"{missing:,} events had a row that is gone: photon verify names them")
+    said += [f"note: {note}" for note in one.notes]
     return said + [f"NEEDS YOU: {problem}" for problem in one.problems]
 
 

@@ -10,6 +10,7 @@ from photon.clock import MICROSECONDS, Clock, microseconds
 from photon.completeness.estimate import Completeness
 from photon.completeness.published import last_said
 from photon.dispatcher.log_reader import LogReader
+from photon.dispatcher.shared_places import shared_logs, why_copy
 from photon.errors import UserError
 from photon.logs.files import Side, TrackedFile
 from photon.logs.folders import log_folder
@@ -84,6 +85,7 @@ class DatacenterStatus:
     is_stopped: bool = False  # its process goes on only if somebody continues it
     what_ends_it: str = ""  # how to end its process, or to continue it; empty: it is on another machine
     lost: Losses = field(default_factory=Losses)  # that nobody has acknowledged
+    notes: tuple[str, ...] = ()  # what it shares with another one, perhaps by mistake
 
     def silent_seconds(self, now_us: int) -> float:
         """For how long its process has given no sign of life; 0 before the first one."""
@@ -118,6 +120,7 @@ def status_of(
         lost = losses_of(view).beyond(known)
         records = state.lost_records(MOST_LOST_NAMED) if state is not None and lost.records else []
         out_of_reach = state.out_of_reach if state is not None else {}
+        copied = why_copy(state, pipeline) if state is not None else None
     reader = LogReader(pipeline, datacenter, view.files)
     if view.epoch is not None:
         reader.look(now_us, final=False)
@@ -177,6 +180,7 @@ def status_of(
         is_stopped=lease is not None and lease.is_here and is_stopped(lease.process),
         what_ends_it=what_ends(lease.process) if lease is not None and lease.is_here else "",
         lost=lost,
+        notes=(*shared_logs(pipeline, datacenter), *([copied] if copied else [])),
     )
 
 

@@ -173,6 +173,12 @@ class DispatcherState(StateReader):
         with self._transaction() as db:
             put(db, "meta", [("settings", json.dumps(dict(settings)))])
 
+    def note_place(self, place: str) -> None:
+        """Remember where the state is (`photon.dispatcher.shared_places`)."""
+        if self.meta("place") != place:
+            with self._transaction() as db:
+                put(db, "meta", [("place", place)])
+
     def note_backlog_skipped(self) -> None:
         """From now on each foreign line counts."""
         with self._transaction() as db:

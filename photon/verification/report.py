@@ -70,9 +70,9 @@ MEANINGS: Mapping[FindingKind, Meaning] = {
     ),
     "different_values": Meaning(
         "rows whose values differ from a join of the raw logs made now",
-        "if the adapter or a declared type was changed, that is why; else somebody changed the table or the "
-        "logs: photon backfill PIPELINE -d DATACENTER --day DAY --rebuild, with the day of the row that is "
-        "named, makes the day's rows again",
+        "if the adapter, a declared type, or a log's time_unit, time_format or time_zone was changed, that "
+        "is why; else somebody changed the table or the logs: photon backfill PIPELINE -d DATACENTER --day "
+        "DAY --rebuild, with the day of the row that is named, makes the day's rows again",
     ),
     "unjoinable_but_joinable": Meaning(
         "events given up as unjoinable whose primary event came after all",

@@ -166,6 +166,21 @@ def test_the_command_that_begins_anew_names_the_folders_of_all_datacenters() -> 
     )
 
 
+@pytest.mark.parametrize(
+    "counts",
+    [
+        {"foreign": 50, "unjoinable": 50, "primary": 9},
+        {"foreign": 50, "skipped": 50, "primary": 9},
+        {"foreign": 50, "unjoinable": 50, "primary": 9, "primary_dead_letters": 9},
+    ],
+    ids=["no key matches", "no line has the key", "all primary lines are dead letters"],
+)
+def test_what_the_next_join_reads_anew_by_itself_costs_nobody_a_lake(counts: dict[str, int]) -> None:
+    said = told(**counts)[0]
+    assert "then join again: all logs are read anew" in said
+    assert "rm -rf" not in said
+
+
 def test_a_registry_of_ones_own_is_left_to_what_it_knows() -> None:
     endpoints = PIPELINE.registry.model_validate({"endpoints": [{"url": "http://127.0.0.1:8000"}]})
     (only,) = told(pipeline=PIPELINE.model_copy(update={"registry": endpoints}), foreign=2, dead_letters=2)

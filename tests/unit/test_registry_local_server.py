@@ -429,3 +429,58 @@ def test_a_registry_whose_server_was_killed_keeps_what_it_had_and_serves_again(
         assert all(isinstance(outcome, Lost) for outcome in registry.commit(others))
     finally:
         close_registries()
+
+
+FOREIGN_ELF = b"\x7fELF\x02\x01\x01" + bytes(9) + b"\x02\x00\xf3\x00" + bytes(100)  # of another processor
+SUPERVISES = """
+import sys
+from pathlib import Path
+from photon.registry.dynamodb import local_supervisor
+local_supervisor.server_command = lambda *_: [{program!r}]
+sys.exit(local_supervisor.supervise(Path(sys.argv[1]), sys.argv[2]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("content", "mode", "remedy"),
+    [
+        (b"#!/bin/sh\n", 0o644, "make it executable: chmod .x {program}"),
+        (
+            FOREIGN_ELF,
+            0o755,
+            "it is no program for this machine .* remove {program} and fetch it again",
+        ),
+        (b"no program\n", 0o755, "it is no program for this machine .* make setup"),
+        (b"#!/no/such/shell\n", 0o755, "it is no program for this machine .* make setup"),
+    ],
+    ids=["not executable", "another processor", "no program", "its interpreter is missing"],
+)
+def test_a_server_that_the_system_does_not_run_is_named_with_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes, mode: int, remedy: str
+) -> None:
+    program = tmp_path / "dynoxide"
+    program.write_bytes(content)
+    program.chmod(mode)
+    (tmp_path / "supervises.py").write_text(SUPERVISES.format(program=str(program)))
+    monkeypatch.setattr(module, "_MODULE", "supervises")
+    monkeypatch.setattr(module, "server_command", lambda *_, **__: [str(program)])
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    said = f"its server {program} can't be executed .*; {remedy.format(program=program)}"
+    with pytest.raises(RegistryUnavailable, match=said), local_server(tmp_path / "registry", "dynoxide"):
+        pass
+
+
+def test_a_java_that_the_system_does_not_run_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_bytes(FOREIGN_ELF)
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    monkeypatch.setattr(local_supervisor, "dynamodb_local_jars", lambda: tmp_path)
+    with (
+        pytest.raises(RegistryUnavailable, match=f"its server {java} can't be executed"),
+        local_server(tmp_path / "registry", "dynamodb-local"),
+    ):
+        pass

@@ -107,3 +107,19 @@ def test_a_persons_own_column_is_no_wrong_value_and_their_constraint_is_named(
     done = verify(copy / "p.yaml", "--all")
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"ALTER TABLE delta.`{copy}/lake/east/joined_events` DROP CONSTRAINT theirs" in done.stdout
+
+
+@pytest.mark.parametrize("name", ["a[b]", "a{b,c}", "a*b?c"])
+def test_a_path_that_would_be_a_pattern_is_verified_without_spark(
+    tmp_path: Path, pipeline: Path, name: str
+) -> None:
+    folder = tmp_path / name
+    folder.mkdir()
+    for each in ("p.yaml", "chatty.py"):
+        shutil.copy(pipeline.with_name(each), folder)
+    shutil.copytree(pipeline.with_name("logs"), folder / "logs")
+    joined = CliRunner().invoke(main, ["join", str(folder / "p.yaml"), "--complete", "--engine", "local"])
+    assert joined.exit_code == 0, joined.output
+    done = verify(folder / "p.yaml", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["rows"] == 2
