@@ -123,7 +123,7 @@ class LocalServer:
         if self._supervisor is not None and self._supervisor.poll() is None:
             return  # ours is on its way
         try:
-            program = server_command(self.kind, self.folder, port=0)[0]
+            server_command(self.kind, self.folder, port=0)
         except UserError as error:
             raise RegistryUnavailable(f"the local registry can't be started: {error}") from error
         except OSError as error:  # it asks Java for its version
@@ -131,7 +131,8 @@ class LocalServer:
         if self._supervisor is not None and self._supervisor.returncode not in (0, -signal.SIGKILL):
             ended, self._supervisor = self._supervisor.returncode, None
             if ended == CANNOT_EXECUTE:
-                raise _not_executed(program, self._log_end().rpartition(": ")[2])
+                named, _, reason = self._log_end().rpartition("\n")[2].rpartition(": ")
+                raise _not_executed(named, reason)
             raise self._not_started("it ended before it answered")
         arguments = [str(self.folder.resolve()), self.kind]
         with (self.folder / "server.log").open("ab") as log:
