@@ -191,7 +191,19 @@ def _known(pipeline: Pipeline, datacenter: str, is_selected: bool, now_us: int) 
         seen = timeline_of(pipeline, datacenter, 0).get(epoch, Seen())
         until_us = read_until_us(pipeline, datacenter, state, seen, now_us) if is_selected else 0
     copy, cut = _stored_copy(pipeline, datacenter, epoch, now_us), cut_short(files, place.logs)
-    copy = replace(copy, digests=[each for each in copy.digests if each.file not in cut])
+    altered = {
+        number
+        for number, tracked in files.items()
+        if is_selected
+        and tracked.state == "open"
+        and tracked.altered_us
+        and tracked.altered_us >= copy.digested_us.get(number, 0)
+    }
+    copy = replace(
+        copy,
+        digests=[each for each in copy.digests if each.file not in cut | altered],
+        reached={number: end for number, end in copy.reached.items() if number not in altered},
+    )
     # In a later epoch nobody knows what the logs had that went before it.
     unknown = {side: max(begun_us, copy.unknown_until_us.get(side, 0)) for side in SIDES}
     known = Known(replace(copy, unknown_until_us=unknown), epoch, files)
@@ -281,21 +293,26 @@ def _stored_copy(pipeline: Pipeline, datacenter: str, epoch: str, now_us: int) -
         if dataset is None:
             return Copy(datacenter)
         rows = dataset.to_table(filter=text("epoch") == epoch)
-        rows = rows.sort_by([("number", "ascending"), ("at", "ascending")]).to_pylist()
-    hours_us = (each["hour_us"] for row in rows for each in row["digests"])
+        rows = rows.sort_by([("number", "ascending"), ("at", "ascending")])
+    hours_us = (each["hour_us"] for row in rows["digests"].to_pylist() for each in row)
     since_us = compared_since_us(hours_us, now_us)
     reached: dict[int, int] = {}
     digests: list[FileDigest] = []
+    digested_us: dict[int, int] = {}
     readings, until_us, unknown = 0, 0, dict.fromkeys(SIDES, 0)
-    for row in rows:
+    for row, at_us in zip(rows.to_pylist(), rows["at"].cast(_INT64).to_pylist(), strict=True):
         if row["number"] == readings:
             continue
         readings = row["number"]
+        # A file that was altered in its place was digested anew, from its beginning.
+        again = {part["file"] for part in row["parts"] if part["start"] < reached.get(part["file"], 0)}
+        digests = [each for each in digests if each.file not in again]
+        digested_us |= {part["file"]: at_us for part in row["parts"]}
         reached |= {part["file"]: part["end"] for part in row["parts"]}
         digests += [FileDigest(**each) for each in row["digests"] if each["hour_us"] >= since_us]
         until_us = row["read_until_us"]
         unknown = {side: max(unknown[side], row[f"{side}_unknown_until_us"]) for side in SIDES}
-    return Copy(datacenter, until_us, reached, digests, unknown, readings)
+    return Copy(datacenter, until_us, reached, digests, unknown, readings, digested_us)
 
 
 Verdicts = dict[tuple[Hour, str], list[Lack]]

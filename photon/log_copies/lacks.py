@@ -53,6 +53,7 @@ class Copy:
     # Before this time logs went that nobody has digested.
     unknown_until_us: Mapping[Side, int] = field(default_factory=dict)
     readings: int = 0  # that are stored
+    digested_us: Mapping[int, int] = field(default_factory=dict)  # when each file was digested last
 
     def by_hour(self) -> dict[Hour, tuple[int, int, int]]:
         """The sums of each hour."""

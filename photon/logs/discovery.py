@@ -31,6 +31,7 @@ class FoundFile:
     size_bytes: int  # on disk: of a compressed file, compressed
     modified_ns: int
     compressed: bool  # the name ends in .gz
+    changed_ns: int = 0  # when it was changed in any way: who changes a file can set the other time
 
     @classmethod
     def of(cls, file: LogFile) -> FoundFile:
@@ -84,13 +85,15 @@ def stat_file(logs_folder: Path, path: str) -> FoundFile | None:
 def _is_as_before(file: FoundFile, status: os.stat_result) -> bool:
     return (
         file.modified_ns == status.st_mtime_ns
+        and file.changed_ns == status.st_ctime_ns
         and file.size_bytes == status.st_size
         and file.inode == status.st_ino
     )
 
 
 def _found_file(path: str, status: os.stat_result) -> FoundFile:
-    return FoundFile(path, status.st_ino, status.st_size, status.st_mtime_ns, path.endswith(".gz"))
+    times_ns = status.st_mtime_ns, status.st_ctime_ns
+    return FoundFile(path, status.st_ino, status.st_size, times_ns[0], path.endswith(".gz"), times_ns[1])
 
 
 def signature_of(scans: Iterable[Scan]) -> str:

@@ -57,6 +57,7 @@ class TrackedFile:
     seen_hash: bytes = b""  # of the last 256 bytes before `size_bytes`; empty where nobody has read them
     modified_ns: int = 0  # when it was last written to, as seen while `files` matched its name
     target: str = ""  # where a link led to, from the logs folder; empty for a file
+    altered_us: int = 0  # when it was last seen to be written to in its place, without growing
     end_unknown: bool = False  # it may have grown before it was truncated or went, and nobody knows
 
     @property

@@ -15,6 +15,7 @@ from photon.logs.source import (
     WholeGzips,
     end_hash,
     has_head,
+    has_header,
     has_seen_end,
     has_tail,
     problem_of,
@@ -34,6 +35,7 @@ class Look:
     shown: frozenset[str] = frozenset()  # these, and those of the other files in the same folders
     changed: set[int] = field(default_factory=set)
     present: set[int] = field(default_factory=set)  # numbers of the files that were found again
+    altered: set[int] = field(default_factory=set)  # inodes of files that changed and did not grow
     withheld: list[FoundFile] = field(default_factory=list)  # can't be read, or are no whole gzip file yet
     sizes: dict[str, int] = field(default_factory=dict)  # by path, decompressed
     ends: dict[str, bytes] = field(default_factory=dict)  # by path: `seen_hash` of a file of that size
@@ -102,6 +104,23 @@ class Contents:
         except UNREADABLE:
             pass  # if it is to be read, whoever reads it says so
         return False
+
+    def is_damaged(self, look: Look, found: FoundFile, file: TrackedFile) -> bool:
+        """Whether it is the same file in its place, and others are only the bytes that it began with."""
+        is_in_place = found.inode == file.file.inode and found.path == file.file.path
+        if not is_in_place or found.compressed or look.sizes[found.path] < file.size_bytes:
+            return False
+        try:
+            with self.folder.open(found) as source:
+                ends_alike = file.tail_hash and has_tail(source, file)
+                return bool(
+                    ends_alike
+                    and has_seen_end(source, file)
+                    and has_header(source, file.file)
+                    and not has_head(source, file.file)
+                )
+        except UNREADABLE:
+            return False  # if it is to be read, whoever reads it says so
 
     def is_whole(self, look: Look, found: FoundFile) -> bool:
         """Note the file's decompressed size; False: a gzip file that is not whole, or not yet."""

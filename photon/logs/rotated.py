@@ -81,6 +81,23 @@ def find_elsewhere(
     return elsewhere
 
 
+def damaged_in_place(
+    look: Look, contents: Contents, missing: Iterable[int], fresh: Iterable[FoundFile]
+) -> dict[int, FoundFile]:
+    """Files whose beginnings were overwritten where they are: what was read of them is behind that still.
+
+    Only where nothing else says that they are others: their ends, and what was read of them last, are theirs.
+    """
+    by_path = {file.path: file for file in fresh}
+    damaged = {}
+    for number in missing:
+        found = by_path.get(look.files[number].file.path)
+        is_open = look.files[number].state == "open"
+        if found is not None and is_open and contents.is_damaged(look, found, look.files[number]):
+            damaged[number] = found
+    return damaged
+
+
 def _is_it(look: Look, contents: Contents, candidate: FoundFile, tracked: TrackedFile) -> bool:
     has_read = tracked.offset_bytes > tracked.file.header_bytes
     if not (has_read or tracked.seen_hash or tracked.file.head_bytes >= TELLING_BYTES):

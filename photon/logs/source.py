@@ -210,9 +210,14 @@ def has_head(source: Source, file: LogFile) -> bool:
     """Does this file begin as the log file did (protocol D1)?"""
     if source.is_certain:
         return True
-    data = source.read(0, file.header_bytes + file.head_bytes)
-    before = data[: file.header_bytes].removesuffix(b"\n").removesuffix(b"\r")  # comments too
-    return hash_bytes(data[file.header_bytes :]) == file.head_hash and before.endswith(file.first_header)
+    data = source.read(file.header_bytes, file.head_bytes)
+    return hash_bytes(data) == file.head_hash and has_header(source, file)
+
+
+def has_header(source: Source, file: LogFile) -> bool:
+    """Does this file have the header line that the log file had?"""
+    before = source.read(0, file.header_bytes).removesuffix(b"\n").removesuffix(b"\r")  # comments too
+    return before.endswith(file.first_header)
 
 
 def has_tail(source: Source, tracked: TrackedFile) -> bool:

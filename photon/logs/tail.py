@@ -6,6 +6,7 @@ Nothing is stored here: the caller stores the `TrackedFile`s that a look returns
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -22,6 +23,7 @@ from photon.logs.ranges import cut_range, cut_to_end
 from photon.logs.records import record_rules
 from photon.logs.rotated import (
     copies_among,
+    damaged_in_place,
     find_back,
     find_elsewhere,
     find_rotated,
@@ -38,6 +40,7 @@ from photon.logs.source import (
     has_head,
     has_seen_end,
     has_tail,
+    hash_bytes,
     problem_of,
     read_head,
 )
@@ -170,6 +173,8 @@ class LogTail:
             elif now.size_bytes > before.size_bytes and self._merely_grew(look, now, file):
                 self._found_again(look, file, now)
             else:
+                if now.size_bytes == before.size_bytes:
+                    look.altered.add(now.inode)
                 others.append(now)
         return others
 
@@ -205,6 +210,11 @@ class LogTail:
         ends = Ends.of(look.files.values(), _inodes(found), self._idle_us)
         for number, file in rotated.items():
             self._found_again(look, look.files[number], file, ends.was_cut_off(look.files[number]))
+        left = [number for number in matches.missing if number not in rotated]
+        damaged = damaged_in_place(look, self._contents, left, matches.fresh)
+        for number, file in damaged.items():
+            self._begin_otherwise(look, look.files[number], file)
+        rotated |= damaged
         kept = kept_of(look, self._contents, self._held, matches.missing, rotated)
         for number, file in kept.items():
             self._found_again(look, look.files[number], file)
@@ -261,12 +271,23 @@ class LogTail:
         size_bytes = look.sizes[found.path]
         log_file = replace(file.file, path=found.path, inode=found.inode, compressed=found.compressed)
         grown_us = look.now_us if size_bytes > file.size_bytes else file.grown_us
+        if found.size_bytes == file.size_bytes and _was_written(file, found):
+            look.altered.add(found.inode)
         end_unknown = was_cut_off or (file.end_unknown and file.state == "open")
         again = replace(file, file=log_file, size_bytes=size_bytes, grown_us=grown_us, state="open")
         again = replace(again, end_unknown=end_unknown)
         has_moved = (file.file.path, file.file.inode) != (found.path, found.inode)
         look.put(self._as_seen(look, again, found, has_moved))
         self._remember(look, found, log_file.number)
+
+    def _begin_otherwise(self, look: Look, file: TrackedFile, found: FoundFile) -> None:
+        """Know a file by what it begins with now. Its columns stay those of its header of then."""
+        with suppress(*UNREADABLE), self._folder.open(found) as source:
+            start, length = file.file.header_bytes, file.file.head_bytes
+            head_hash = hash_bytes(source.read(start, length))
+            look.altered.add(found.inode)
+            look.ends[found.path] = end_hash(source, look.sizes[found.path])
+            self._found_again(look, replace(file, file=replace(file.file, head_hash=head_hash)), found)
 
     def _as_seen(self, look: Look, file: TrackedFile, found: FoundFile, has_moved: bool) -> TrackedFile:
         """A file with what tells it from others the next time."""
@@ -276,6 +297,7 @@ class LogTail:
             disk_bytes=_disk_bytes(found),
             seen_hash=look.ends.get(found.path, file.seen_hash),
             modified_ns=found.modified_ns if is_named or not file.modified_ns else file.modified_ns,
+            altered_us=look.now_us if found.inode in look.altered else file.altered_us,
             target=self._folder.target_of(found) if is_named and has_moved else file.target,
         )
 
@@ -398,6 +420,12 @@ class LogTail:
         is_plain = self._folder.is_immutable and not tracked.file.compressed
         left_bytes = min(budget_bytes, (size_bytes or tracked.size_bytes) - tracked.offset_bytes)
         return is_plain and 0 < tracked.unread_bytes <= left_bytes
+
+
+def _was_written(file: TrackedFile, found: FoundFile) -> bool:
+    """Whether a file in its place was written to since it was seen, as far as its time says."""
+    is_in_place = (file.file.path, file.file.inode) == (found.path, found.inode)
+    return is_in_place and 0 < file.modified_ns != found.modified_ns
 
 
 def _inodes(found: Scan) -> set[int]:

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from photon.clock import SystemClock
+from photon.clock import SystemClock, in_utc
 from photon.logs.files import Side, TrackedFile
 from photon.logs.parse import read_events
 from photon.logs.ranges import RangeGone, Stretch, read_pieces
@@ -44,11 +44,7 @@ def search_log(
     seen = tail.observe(known, _FIRST_NEW_FILE_NUMBER, SystemClock().now_us(), final=True)
     tracked_files = {**known, **seen.changed}
     problems = [f"{problem.path}: {problem.reason}" for problem in seen.problems]
-    problems += [
-        f"{readable(tracked.file.path)}: this {side} log file is not there any more"
-        for tracked in tracked_files.values()
-        if tracked.state != "open"
-    ]
+    problems += [f"{readable(f.file.path)}: {why}" for f in tracked_files.values() if (why := _harm(f, side))]
     present = [tracked for _, tracked in sorted(tracked_files.items()) if tracked.state == "open"]
     all_bytes, done_bytes = sum(tracked.size_bytes for tracked in present), 0
     records: list[LogRecord] = []
@@ -70,6 +66,21 @@ def search_log(
     found.datacenters[datacenter].searched.append(_searched(side, searched))
     found.problems += [f"datacenter {datacenter}: {problem}" for problem in problems]
     return records
+
+
+def _harm(tracked: TrackedFile, side: Side) -> str:
+    """Why a file may not say what was once read of it; empty if it does."""
+    if tracked.state == "gone":
+        return f"this {side} log file is not there any more"
+    if tracked.state == "replaced":
+        return f"this {side} log file is not there any more; another one is in its place"
+    if tracked.altered_us:
+        seen = in_utc(tracked.altered_us, "seconds")
+        return (
+            f"this {side} log file was written to in its place, without growing (seen at {seen}): its lines "
+            "may be others than those that were joined"
+        )
+    return ""
 
 
 def _searched(side: Side, files: Sequence[SearchedFile]) -> SearchedLog:

@@ -73,6 +73,27 @@ def test_a_log_that_leaves_its_folder_while_a_join_runs_is_read_to_its_end(
     stories.what_moves_out_of_sight_under_a_join_is_joined(world, leave, at_task)
 
 
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        (0, "was written to in its place"),
+        (30, "was written to in its place"),
+        (59, "another one is in its place"),
+    ],
+)
+def test_a_trace_says_that_a_log_was_written_to_in_its_place(world: World, line: int, says: str) -> None:
+    world.queries("q")
+    world.clicks(*((f"c{number}", "q") for number in range(60)))
+    world.join()
+    log = stories.log_folders(world)[1] / "a.jsonl"
+    lines = log.read_bytes().splitlines(keepends=True)
+    lines[line] = b"#" * (len(lines[line]) - 1) + b"\n"
+    log.write_bytes(b"".join(lines))
+    (problem,) = world.trace(f"c{line}").problems
+    assert "clicks/a.jsonl" in problem
+    assert says in problem
+
+
 # -- without the rules
 
 

@@ -295,6 +295,31 @@ def test_a_copy_that_is_cut_short_after_it_was_compared_is_told_once_until_it_is
     assert world.joined_ids() == [f"c{number}" for number in range(6)]
 
 
+@pytest.mark.parametrize("damaged", [0, 30, 59], ids=["first", "middle", "last"])
+def test_a_line_that_is_damaged_in_its_place_is_told_though_it_was_compared(
+    tmp_path: Path, damaged: int
+) -> None:
+    world = World(tmp_path, ("east", "west"))
+    for name in ("east", "west"):
+        world.queries("q", datacenter=name)
+        world.clicks(*((f"c{number}", "q") for number in range(60)), datacenter=name)
+        world.join(name)
+    world.clock.advance(4 * 3_600)
+    assert told(world) is None
+    log = clicks_of(world, "west")
+    lines = log.read_bytes().splitlines(keepends=True)
+    lines[damaged] = b"#" * (len(lines[damaged]) - 1) + b"\n"
+    log.write_bytes(b"".join(lines))
+    world.clock.advance(60)
+    finding = told(world)
+    assert finding is not None, "nobody told that a line was damaged"
+    assert (finding.number(), finding.examples[0].event_id) == ("1", f"c{damaged}")
+    world.clock.advance(60)
+    log.write_bytes(clicks_of(world, "east").read_bytes())
+    assert told(world) is None
+    assert world.joined_ids() == sorted(f"c{number}" for number in range(60))
+
+
 def test_a_copy_that_is_split_otherwise_is_whole_after_what_the_text_says(tmp_path: Path) -> None:
     world = World(tmp_path, ("east", "west"))
     for name in ("east", "west"):

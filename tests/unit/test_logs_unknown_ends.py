@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -110,3 +111,52 @@ def test_a_file_that_comes_back_is_known_again(tmp_path: Path) -> None:
     assert unknown(world) == [1]
     player.rename("../away", "app.log")
     assert unknown(world) == []
+
+
+# -- bytes that are changed in place
+
+LONG = b"".join(b"line %d of a log\n" % number for number in range(300))
+
+
+def damage(player: Player, line: int) -> None:
+    """Other bytes of the same number, at the time of the file's last line."""
+    lines = LONG.splitlines(keepends=True)
+    lines[line] = b"#" * (len(lines[line]) - 1) + b"\n"
+    with player.place("app.log").open("r+b") as log:
+        log.write(b"".join(lines))
+
+
+@pytest.mark.parametrize("stopped", [False, True], ids=["running", "stopped"])
+@pytest.mark.parametrize("line", [0, 150], ids=["first", "middle"])
+def test_a_log_with_a_damaged_line_is_the_same_log_and_known_to_be_altered(
+    tmp_path: Path, stopped: bool, line: int
+) -> None:
+    world = named(tmp_path, "app.log")
+    world.write("app.log", LONG)
+    assert world.read() == {1: LONG}
+    damage(Player(world, restarts=False), line)
+    if stopped:
+        world.restart()
+    assert world.read() == {}
+    assert world.tracked[1].altered_us == world.now_us
+    world.append("app.log", b"more\n")
+    assert world.read() == {1: b"more\n"}
+
+
+def test_a_log_whose_last_line_was_damaged_is_read_again_and_told(tmp_path: Path) -> None:
+    world = named(tmp_path, "app.log")
+    world.write("app.log", LONG)
+    world.read()
+    damage(Player(world, restarts=False), 299)
+    assert list(world.read()) == [2]
+    assert unknown(world) == [1]
+
+
+def test_a_change_that_sets_the_time_back_is_seen(tmp_path: Path) -> None:
+    world = named(tmp_path, "app.log")
+    world.write("app.log", LONG)
+    world.read()
+    status = (world.folder / "app.log").stat()
+    damage(Player(world, restarts=False), 299)
+    os.utime((world.folder / "app.log"), ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert list(world.read()) == [2]
