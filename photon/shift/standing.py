@@ -120,6 +120,8 @@ def sentences(one: DatacenterStatus) -> list[str]:
     if deletable := len(one.primary.safe_to_delete) + len(one.foreign.safe_to_delete):
         safe = size(one.primary.safe_to_delete_bytes + one.foreign.safe_to_delete_bytes)
         said.append(f"{deletable:,} log files ({safe}) need not be kept: --safe-to-delete names them")
+    if one.kept_log_bytes:
+        said.append(f"{size(one.kept_log_bytes)} of logs that were deleted unread are kept for a week")
     if lost := one.counts.get("lost_bytes", 0):
         known = "" if one.lost.bytes else ", which people know of"
         said.append(f"{size(lost)} of logs went away before they were read{known}")

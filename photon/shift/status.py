@@ -14,6 +14,7 @@ from photon.dispatcher.shared_places import shared_logs, why_copy
 from photon.errors import UserError
 from photon.logs.files import Side, TrackedFile
 from photon.logs.folders import log_folder
+from photon.logs.held import kept_bytes
 from photon.pipeline.file import Pipeline
 from photon.processes import is_stopped, what_ends
 from photon.readable import readable
@@ -85,6 +86,7 @@ class DatacenterStatus:
     is_stopped: bool = False  # its process goes on only if somebody continues it
     what_ends_it: str = ""  # how to end its process, or to continue it; empty: it is on another machine
     lost: Losses = field(default_factory=Losses)  # that nobody has acknowledged
+    kept_log_bytes: int = 0  # copies of logs that were deleted unread, on this disk
     notes: tuple[str, ...] = ()  # what it shares with another one, perhaps by mistake
 
     def silent_seconds(self, now_us: int) -> float:
@@ -120,6 +122,7 @@ def status_of(
         lost = losses_of(view).beyond(known)
         records = state.lost_records(MOST_LOST_NAMED) if state is not None and lost.records else []
         out_of_reach = state.out_of_reach if state is not None else {}
+        work = state.work if state is not None and isinstance(state.work, Path) else place.state
         copied = why_copy(state, pipeline) if state is not None else None
     reader = LogReader(pipeline, datacenter, view.files)
     if view.epoch is not None:
@@ -180,6 +183,7 @@ def status_of(
         is_stopped=lease is not None and lease.is_here and is_stopped(lease.process),
         what_ends_it=what_ends(lease.process) if lease is not None and lease.is_here else "",
         lost=lost,
+        kept_log_bytes=kept_bytes(work),
         notes=(*shared_logs(pipeline, datacenter), *([copied] if copied else [])),
     )
 

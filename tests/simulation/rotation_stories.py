@@ -86,6 +86,8 @@ def what_moves_out_of_sight_under_a_join_is_joined(world: World, leave: Leave, a
     counts = world.join().counts
     assert world.joined_ids() == [f"c{number}" for number in range(1, 5)], "what left its folder is lost"
     assert counts_of(counts, "duplicates", "lost_bytes") == {"duplicates": 0, "lost_bytes": 0}
+    kept_bytes = status_of(world.pipeline, "east", world.clock).kept_log_bytes
+    assert (kept_bytes > 0) is (leave is to_nowhere), "copies on this disk are not counted"
 
 
 def grow_and_leave(world: World, leave: Leave) -> None:
