@@ -12,7 +12,7 @@ from tests.browser.pages import AssetPage, BackfillDialog, BackfillsPage
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(3_600)]  # it starts Spark three times
 
-REMEDY = "photon recover PIPELINE"
+REMEDY = "photon recover "
 
 
 def test_rows_that_are_gone_make_a_check_red_and_a_backfill_by_clicks_makes_it_green_again(
