@@ -399,6 +399,7 @@ class BatchExecution:
         Its rows are read back when the new plan meets their tokens (protocol A6, A8).
         """
         log.info("batch %d was committed but not completed: reading it back", plan.key.batch)
+        self.watch.doubt()  # its rows are the newest, and were not looked up
         stored = self._releasing.release_candidates(plan)
         reader.advance(plan.advances, {})
         lineage = plan.content.lineage.after(plan.as_origin)

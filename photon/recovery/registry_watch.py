@@ -140,15 +140,13 @@ class RegistryWatch:
     def check(self) -> None:
         """Refuse a registry that lacks a newest row. RegistryMismatch; LakeUnavailable of the own table.
 
-        What was read before the registry was asked may be gone by then, with its id: look twice.
+        A row may be gone by the time that the registry is asked, with its id: look at it again then.
         """
-        for is_last in (False, True):
-            register = self.registry.register.read()
-            found = [row for name in self._that_count(register) for row in self._lacking_of(name, register)]
-            if not found:
-                break
-            if is_last:
-                raise self._mismatch(found[0])
+        register = self.registry.register.read()
+        found = [row for name in self._that_count(register) for row in self._lacking_of(name, register)]
+        still = [row for row in found if self._still_lacks(row)]
+        if still:
+            raise self._mismatch(still[0])
         self._confirmed_us = self._heard_us = self.clock.elapsed_us()
 
     def heard(self, marks: Mapping[str, Mark]) -> None:
@@ -251,6 +249,18 @@ class RegistryWatch:
                     self._seen[datacenter] = claims[:: len(claims) // MOST_CONFIRMED + 1]
                     break
         return found
+
+    def _still_lacks(self, row: Lacking) -> bool:
+        """Whether that row is still in its table, and counts, and its id is still lacking."""
+        if row.datacenter not in self._that_count(self.registry.register.read()):
+            return False
+        table = self.table if row.datacenter == self.datacenter else self._others[row.datacenter]
+        token = Token.parse(row.claim.token)
+        if self._lakes.ask(row.datacenter, partial(table.row_status_of, [token]))[token] != "row":
+            return False
+        (outcome,) = self.registry.lookup_surely([row.claim.key])
+        said = judge(row.datacenter, row.claim, outcome)
+        return isinstance(said, Lacking) and not self._has_row(said)
 
     def _claims(self, rows: pa.Table, datacenter: str) -> list[Claim]:
         return claims_of_rows(rows, datacenter, self.pipeline.foreign)
