@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import date
 from functools import partial
+from pathlib import Path
 from typing import Any, Literal, cast
 
 from dagster import (
@@ -36,6 +37,7 @@ from photon.backfill.fill import Filled
 from photon.backfill.rebuild import Rebuilt
 from photon.backfill.yielding import in_line
 from photon.pipeline.file import Pipeline
+from photon.readable import typed
 from photon.verification.days import days_between
 from photon.verification.report import equation_table
 from resources.environment import ServedPipeline
@@ -112,7 +114,7 @@ class DaysRun:
                 if dry or is_done(filled, day):
                     yield self._event(day, filled_metadata(filled, day, len(self.days) == 1))
             if not dry:
-                lacking += lacking_texts(name, filled)
+                lacking += lacking_texts(name, filled, self.pipeline.file)
 
     def _event(self, day: date, metadata: Metadata) -> Event:
         kind = AssetObservation if self.config.is_dry else AssetMaterialization
@@ -227,10 +229,11 @@ def is_done(filled: Filled, day: date) -> bool:
     return not filled.broken and (filled.is_whole or not filled.left_by_day.get(str(day)))
 
 
-def lacking_texts(datacenter: str, filled: Filled) -> list[str]:
+def lacking_texts(datacenter: str, filled: Filled, pipeline_file: Path | str = "PIPELINE") -> list[str]:
     """Why days are not complete, and what to do."""
     texts = [
-        f"{datacenter}: {one.count:,} {one.meaning.says}. What to do: {one.meaning.remedy}"
+        f"{datacenter}: {one.count:,} {one.meaning.says}. What to do: "
+        + typed(one.meaning.remedy, pipeline_file, datacenter)
         for one in filled.broken
     ]
     if not filled.is_whole:
