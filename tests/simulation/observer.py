@@ -10,7 +10,14 @@ from itertools import pairwise
 from typing import Any
 
 from photon.registry.consensus.acceptor import Stored
-from photon.registry.consensus.layout import REGISTER_KEY, ItemKey
+from photon.registry.consensus.layout import (
+    REGISTER_KEY,
+    Cleared,
+    ItemKey,
+    datacenter_of,
+    encode_value,
+    is_cleared,
+)
 from photon.registry.consensus.register import Members, Register, decode_register
 from tests.simulation.chosen_values import Acceptance, chain_problem, chosen, step_problem
 
@@ -43,6 +50,7 @@ class Observer:
         self._chosen: dict[ItemKey, list[Acceptance]] = defaultdict(list)
         self._shards: dict[str, str] = {}
         self._first_held: dict[tuple[ItemKey, str], float] = {}
+        self._cleared: set[tuple[ItemKey, str]] = set()  # with the value that names the owner
         self._registers: list[tuple[float, Register]] = []
 
     def begin(self, register: Register, stored: Stored) -> None:
@@ -60,6 +68,8 @@ class Observer:
             return
         taken = self._taken[key]
         taken[slot].add((after.accepted, after.value))
+        if is_cleared(after.value):
+            self._cleared.add((key, after.value))
         counted = self._counted_registers(taken) if key == REGISTER_KEY else taken
         new = [a for a in chosen(counted, self.n) if a not in self._chosen[key]]
         if not new:
@@ -91,6 +101,16 @@ class Observer:
     def first_held(self, key: ItemKey, token: str) -> float:
         """When the token was first chosen, be it forgotten since."""
         return self._first_held.get((key, token), NO_END)
+
+    def is_cleared_of(self, key: ItemKey, datacenter: str) -> bool:
+        """Whether a datacenter has held the id, and a store that counts has its name in place of a token.
+
+        One such copy decides (protocol B6). Where a minority is down, a clearing ends with a majority of
+        them, and that need not be *chosen*: the fast round needs more.
+        """
+        if (key, encode_value(Cleared(datacenter))) not in self._cleared:
+            return False
+        return any(held == key and datacenter_of(token) == datacenter for held, token in self._first_held)
 
     # -- a registry that is put back from a copy
 

@@ -68,6 +68,8 @@ class People:
         self.held: set[str] = set()
         self.given_up: set[str] = set()
         self.rows_gone: set[str] = set()  # given up, and their lakes are gone
+        self._cleared: set[str] = set()  # datacenters that may have cleared ids
+        self._robbed: set[str] = set()  # datacenters that a row was taken from
         self._copies: set[str] = set()  # datacenters of whose state there is a copy
         self._verifies = False
         self._cloned = 0
@@ -246,6 +248,7 @@ class People:
                 table.load().to_pyarrow_table(columns=["_event_id"])["_event_id"].to_pylist()
             )
             if ids:
+                self._robbed.add(name)
                 table.load().delete(f"_event_id = '{self.site.chance.choice(ids)}'")
 
     def _not_collected(self, ids: list[str]) -> list[str]:
@@ -295,8 +298,10 @@ class People:
         name = self.somewhere()
         if name != self.loser and len(self.alive()) == 2 and self.loser in self.alive():
             return
-        was_collected = self.site.observer.register.boundary_us is not None
-        lake_is_gone = not was_collected and self.site.chance.random() < 0.5
+        if name in self._cleared & self._robbed:
+            return  # of a cleared id nobody but its owner makes the row again (E8)
+        is_needed = name in self._cleared or self.site.observer.register.boundary_us is not None
+        lake_is_gone = not is_needed and self.site.chance.random() < 0.5
         self._kill_all_of(name)
         self.given_up.add(name)
         if lake_is_gone:
@@ -316,8 +321,9 @@ class People:
         retire(self.site.pipeline, name, worker.registry, name in self.rows_gone, 3, worker.at_once)
 
     def clear(self) -> None:
-        """The ids of joined rows are cleared."""
+        """The ids of joined rows are cleared: from then on their owner's lake alone has these events (E8)."""
         name = self.somewhere()
+        self._cleared.add(name)
         self._with_a_process(
             name, lambda worker: (clear_output(self.site.pipeline, name, worker.registry), None)[1]
         )

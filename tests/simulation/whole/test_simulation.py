@@ -27,6 +27,21 @@ def test_copies_of_stores_that_are_put_back_join_no_event_twice_and_lose_none(
     Simulation(tmp_path, seed, RESTORED).run()
 
 
+@pytest.mark.parametrize(
+    ("seed", "focus"),
+    [
+        # A minority is down while an id is cleared, and later its row goes: its owner makes it again.
+        (71, ("clear", "remove_a_row", "recover", "lose_endpoint")),
+        # Its owner is retired: it takes no lake along that alone has the events whose ids it cleared.
+        (24, ("clear", "retire")),
+    ],
+)
+def test_a_row_whose_id_was_cleared_is_asked_back_only_of_its_owner(
+    tmp_path: Path, seed: int, focus: tuple[str, ...]
+) -> None:
+    Simulation(tmp_path, seed, focus).run()
+
+
 HISTORY = """
 import sys
 from pathlib import Path
