@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -33,12 +34,14 @@ class Look:
     problems: list[FileProblem]
     matched: frozenset[str] = frozenset()  # paths that the pattern matches
     shown: frozenset[str] = frozenset()  # these, and those of the other files in the same folders
+    before: Mapping[int, TrackedFile] = field(default_factory=dict)  # as the look before has left them
     changed: set[int] = field(default_factory=set)
     present: set[int] = field(default_factory=set)  # numbers of the files that were found again
     altered: set[int] = field(default_factory=set)  # inodes of files that changed and did not grow
     withheld: list[FoundFile] = field(default_factory=list)  # can't be read, or are no whole gzip file yet
     sizes: dict[str, int] = field(default_factory=dict)  # by path, decompressed
     ends: dict[str, bytes] = field(default_factory=dict)  # by path: `seen_hash` of a file of that size
+    cut_off: set[str] = field(default_factory=set)  # paths of copies whose logs were written anew in place
     # Paths of possible rotations that can't be opened, or read to their ends, and may be later.
     unfinished: set[str] = field(default_factory=set)
     awaited: set[int] = field(default_factory=set)  # numbers of files that are being compressed

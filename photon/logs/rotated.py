@@ -146,6 +146,40 @@ def unseen_rotations(look: Look, contents: Contents, others: Mapping[str, int]) 
     return sorted(unseen, key=lambda file: file.modified_ns)
 
 
+def copies_of_rewritten(look: Look, contents: Contents, others: Mapping[str, int]) -> list[FoundFile]:
+    """Copies of logs that were written anew in their places and begin as they did before.
+
+    Both hold what was seen of the log, which is little; only the copy holds what came next. A file that
+    nobody wrote to since then stays a stranger.
+    """
+    present = {look.files[n].file.path: look.files[n] for n in look.present if n in look.before}
+    known_inodes = {file.file.inode for file in look.files.values() if file.state == "open"}
+    found: list[FoundFile] = []
+    for path, inode in others.items():
+        logs = [present[log] for log in rotated_from(path) if log in present]
+        if not logs or path in look.matched or inode in known_inodes:
+            continue
+        candidate = contents.folder.find([path]).get(path)
+        if candidate is None:
+            continue
+        for log in logs:
+            before = look.before[log.file.number]
+            may_be_it = 0 < before.modified_ns <= candidate.modified_ns and before.file.path == log.file.path
+            if may_be_it and _is_cut_off(look, contents, candidate, before, log):
+                found.append(candidate)
+                break
+    return found
+
+
+def _is_cut_off(
+    look: Look, contents: Contents, copy: FoundFile, before: TrackedFile, now: TrackedFile
+) -> bool:
+    """Whether a file goes on otherwise than the log does, from what was seen of that."""
+    if not contents.is_whole(look, copy) or not contents.same_content(look, copy, before):
+        return False
+    return not contents.is_beginning_of(look, copy, now) and copy not in look.withheld
+
+
 def copies_among(look: Look, contents: Contents, fresh: Iterable[FoundFile]) -> dict[FoundFile, int]:
     """New files that hold nothing but the beginning of a file that is there: copies, perhaps half done.
 

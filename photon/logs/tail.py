@@ -23,6 +23,7 @@ from photon.logs.ranges import cut_range, cut_to_end
 from photon.logs.records import record_rules
 from photon.logs.rotated import (
     copies_among,
+    copies_of_rewritten,
     damaged_in_place,
     find_back,
     find_elsewhere,
@@ -124,6 +125,7 @@ class LogTail:
             list(found.problems),
             paths,
             paths | found.others.keys(),
+            tracked,
         )
         self._gzips.begin_look(unbounded=final)
         self.set_aside.begin_look(now_us)
@@ -262,6 +264,9 @@ class LogTail:
             return []
         withheld = len(look.withheld)
         unseen = unseen_rotations(look, self._contents, others)
+        copies = copies_of_rewritten(look, self._contents, others)
+        look.cut_off.update(copy.path for copy in copies)
+        unseen += copies
         self._others = others if len(look.withheld) == withheld else {}
         return unseen
 
@@ -336,6 +341,7 @@ class LogTail:
                 head.header, head.header_bytes, head.head_bytes, head.head_hash,
             )  # fmt: skip
             new = TrackedFile(log_file, head.header_bytes, b"", False, size_bytes, look.now_us, None)
+            new = replace(new, end_unknown=found.path in look.cut_off)
             look.put(self._as_seen(look, new, found, has_moved=True))
             self._remember(look, found, look.next_number)
             look.next_number += 1

@@ -166,6 +166,63 @@ def test_a_log_that_was_copied_and_rewritten_with_the_same_first_line_is_another
     assert Counter(found) == Counter((ALIKE + FIRST + ALIKE + new).splitlines())
 
 
+def copied_twice(player: Player) -> None:
+    copied(player)
+    player.overwrite("c/app.log", ALIKE + lines(3, 4))
+    player.rename("c/app.log.1", "c/app.log.2")
+    copied(player)
+
+
+@pytest.mark.parametrize("stopped", [False, True], ids=["running", "stopped"])
+@pytest.mark.parametrize("copy", [copied, copied_and_compressed, copied_twice])
+@pytest.mark.parametrize("new", [b"", lines(7), lines(*range(100, 300)), lines(5, 6, 7)], ids=len)
+@pytest.mark.parametrize("read_bytes", [0, len(ALIKE)], ids=["unread", "first"])
+def test_what_nobody_saw_of_a_log_is_read_from_the_copy_made_before_it_was_rewritten(
+    tmp_path: Path, stopped: bool, copy: Rewrite, new: bytes, read_bytes: int
+) -> None:
+    world = named(tmp_path, "c/app.log")
+    player = Player(world, restarts=False)
+    world.write("c/app.log", ALIKE)
+    world.look()
+    if read_bytes:
+        _, world.tracked[1] = world.tail.cut(world.tracked[1], read_bytes)  # type: ignore[misc]
+    world.append("c/app.log", FIRST)
+    copy(player)
+    player.overwrite("c/app.log", ALIKE + new)
+    if stopped:
+        world.restart()
+    found = ALIKE.splitlines() * bool(read_bytes) + read_until_nothing_comes(world)
+    between = lines(3, 4) if copy is copied_twice else b""
+    assert set(found) == set((ALIKE + FIRST + between + new).splitlines())
+    assert max(Counter(line for line in found if line not in ALIKE).values()) == 1
+    assert read_until_nothing_comes(world) == []
+    copies = [file for file in world.tracked.values() if file.file.path != "c/app.log"]
+    assert copies
+    assert all(file.end_unknown for file in copies)
+
+
+def test_a_copy_of_a_log_that_goes_on_is_not_read(tmp_path: Path) -> None:
+    world = named(tmp_path, "c/app.log")
+    player = Player(world, restarts=False)
+    world.write("c/app.log", ALIKE)
+    world.look()
+    world.append("c/app.log", FIRST)
+    copied(player)
+    world.append("c/app.log", lines(3))
+    assert read_until_nothing_comes(world) == (ALIKE + FIRST + lines(3)).splitlines()
+
+
+def test_a_rotation_from_before_a_log_was_followed_is_not_read_though_it_begins_alike(tmp_path: Path) -> None:
+    world = named(tmp_path, "c/app.log")
+    world.write("c/app.log.1", ALIKE + lines(9))
+    os.utime(world.folder / "c/app.log.1", (1, 1))
+    world.write("c/app.log", ALIKE)
+    world.look()
+    world.append("c/app.log", FIRST)
+    world.restart()
+    assert read_until_nothing_comes(world) == (ALIKE + FIRST).splitlines()
+
+
 def test_a_log_that_is_rewritten_between_a_look_and_a_cut_is_not_cut(tmp_path: Path) -> None:
     world = named(tmp_path, "c/app.log")
     player = Player(world, restarts=False)
