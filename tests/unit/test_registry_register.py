@@ -92,9 +92,13 @@ def test_an_epoch_is_revoked_then_retired_and_never_live_again() -> None:
     assert with_epoch_state(retired, "e1", "revoked", 9) == retired
 
 
-def test_an_unknown_epoch_is_named() -> None:
-    with pytest.raises(KeyError, match="e9"):
+def test_an_epoch_or_datacenter_that_the_register_lacks_by_now_is_decided_on_anew() -> None:
+    """A copy of the registry was put back since it was read."""
+    with pytest.raises(RegistryUnavailable, match=r"knew epoch e9 a moment ago.* was put back"):
         with_epoch_state(REGISTER, "e9", "revoked", 7)
+    for is_lake_gone in (False, True):
+        with pytest.raises(RegistryUnavailable, match="knew datacenter north a moment ago"):
+            with_datacenter_given_up(REGISTER, "north", is_lake_gone, 7)
 
 
 def register_with(revoked: int, datacenter: str = "east") -> Register:

@@ -164,15 +164,26 @@ def retired_datacenters(epochs: Mapping[str, EpochRecord]) -> frozenset[str]:
 
 
 def with_epoch_state(register: Register, epoch: str, state: EpochState, now_us: int) -> Register:
-    """The register with an epoch revoked or retired. It never goes back from there."""
+    """The register with an epoch revoked or retired. It never goes back from there.
+
+    RegistryUnavailable if the register lacks the epoch: the caller read another one, and decides anew.
+    """
     known = register.epochs.get(epoch)
     if known is None:
-        raise KeyError(f"the registry of {register.pipeline} knows no epoch {epoch}")
+        raise _put_back(register, f"epoch {epoch}")
     order: tuple[EpochState, ...] = ("live", "revoked", "retired")
     if order.index(state) <= order.index(known.state):
         return register
     changed = replace(known, state=state, since_us=now_us)
     return replace(register, epochs={**register.epochs, epoch: changed})
+
+
+def _put_back(register: Register, lacks: str) -> RegistryUnavailable:
+    """What was just read there is gone: whoever tries again decides by the register that is there now."""
+    return RegistryUnavailable(
+        f"the registry of {register.pipeline} knew {lacks} a moment ago, and does not any more: a copy of it "
+        "was put back"
+    )
 
 
 def with_hold(register: Register, datacenter: str, is_held: bool) -> Register:
@@ -189,7 +200,12 @@ def with_hold(register: Register, datacenter: str, is_held: bool) -> Register:
 def with_datacenter_given_up(
     register: Register, datacenter: str, is_lake_gone: bool, now_us: int
 ) -> Register:
-    """The register with a datacenter that never runs again; if its lake is gone, its rows don't count."""
+    """The register with a datacenter that never runs again; if its lake is gone, its rows don't count.
+
+    RegistryUnavailable if the register lacks the datacenter: then nothing would keep its tokens from winning.
+    """
+    if all(record.datacenter != datacenter for record in register.epochs.values()):
+        raise _put_back(register, f"datacenter {datacenter}")
     state: EpochState = "retired" if is_lake_gone else "revoked"
     for name, record in register.epochs.items():
         if record.datacenter == datacenter:

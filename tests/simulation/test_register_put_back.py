@@ -1,0 +1,70 @@
+"""A copy of the registry is put back between a look at the register and its change by a name (A23)."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from photon.faults import watched
+from tests.simulation import hold_stories as stories
+from tests.simulation.put_back_stories import Copied
+
+
+def _at_first(point: str, world: Copied) -> tuple[Callable[[str, object], None], list[str]]:
+    """Puts the registry back when this point is passed first; and where it did."""
+    done: list[str] = []
+
+    def watcher(passed: str, place: object) -> None:
+        if passed == point and not done:
+            done.append(passed)
+            world.put_back(["registry"])
+
+    return watcher, done
+
+
+@pytest.mark.parametrize("knows", ["an earlier epoch", "nothing of the datacenter"])
+def test_a_start_that_finds_its_epoch_gone_looks_again_and_is_refused_with_the_remedy(
+    tmp_path: Path, knows: str
+) -> None:
+    world = Copied(tmp_path)
+    world.queries("q1")
+    if knows == "nothing of the datacenter":
+        world.copy(["registry"])
+    world.clicks(("c1", "q1"))
+    world.join()
+    if knows == "an earlier epoch":
+        world.copy(["registry"])
+    shutil.rmtree(world.state())
+    world.clicks(("d1", "q1"))
+    world.join()
+    shutil.rmtree(world.state())
+    world.clicks(("d1", "q1"), ("e1", "q1"))
+    put_back, done = _at_first("lake.after_commit", world)  # the fence of the epoch that was lost
+    with watched(put_back):
+        refused = world.refused()
+    assert done
+    assert refused is not None
+    assert f"photon registry refill {world.pipeline.file}" in refused
+    world.refill()
+    world.join()
+    world.must_be_sound(["c1", "d1", "e1"])
+
+
+@pytest.mark.parametrize("knows", ["an earlier epoch", "nothing of the datacenter"])
+def test_a_survivor_that_finds_a_silent_epoch_gone_looks_again(tmp_path: Path, knows: str) -> None:
+    world = Copied(tmp_path, ("east", "west"), more=stories.HOME)
+    if knows == "an earlier epoch":
+        world.join("west")
+        shutil.rmtree(world.state("west"))
+    world.copy(["registry"])
+    stories.both_have(world, "c1", "c2")
+    assert world.join_with_a_crash("task.after_register", "west")
+    put_back, done = _at_first("recover.after_fence", world)
+    with watched(put_back):
+        world.join("east")
+    assert done
+    world.join_all()
+    world.must_be_sound(["c1", "c2"])
