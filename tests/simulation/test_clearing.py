@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -299,7 +300,8 @@ def test_after_a_lost_state_cleared_events_count_as_joined_once_and_their_repeti
     clear(world)
     shutil.rmtree(world.state())
     counts = world.join(mode="complete").counts
-    assert counts == before
+    # Nobody knows any more which of both records of c1 joined, so neither is compared with it.
+    assert counts == replace(before, not_compared=1)
     assert world.joined_ids() == ["c1", "c2"]
     # Met again they are duplicates, and so is what the new epoch has joined and cleared itself.
     join_some(world, "c3")
