@@ -27,10 +27,10 @@ LEAST_FILLED = 0.9  # of the values of an id: a line without one becomes a dead 
 _RISING = 0.9  # of the steps of a count
 _MOST = 0.5  # the share of values from which on all are taken for what these look like
 
-# Numbers of these many digits before the point are times between 1973 and 2286 in that unit.
-_UNIT_OF_DIGITS: dict[int, TimeUnit] = {
-    9: "s", 10: "s", 12: "ms", 13: "ms", 15: "us", 16: "us", 18: "ns", 19: "ns",
-}  # fmt: skip
+# Seconds since 1970 of the years 1973 to 2099: ids of as many digits reach beyond them.
+_TIMES_S = range(10**8, 4_102_444_800)
+_PER_SECOND: dict[TimeUnit, int] = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+_MOST_DIGITS = 19  # of a time, in nanoseconds
 _DATE = r"^\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}$"
 _ZONE = r"([Zz]|UTC|GMT|UT|:\d\d(\.\d+)? ?[+-]\d\d(:?\d\d)?)\]?$"
 _INTEGER = r"^-?\d+$"
@@ -189,16 +189,26 @@ def _is_count(texts: list[str]) -> bool:
 
 
 def _units(texts: pa.Array, kind: Kind) -> Counter[str]:
-    """The units in which the values are times of our days."""
-    units: Counter[str] = Counter()
-    for text in texts.to_pylist():
-        number = re.fullmatch(r"(\d+)(\.\d*)?", text)
-        if number and (unit := _UNIT_OF_DIGITS.get(len(number[1]))):
-            units[unit] += 1
-    if not units and kind == "text":  # seven or eight digits may be a date, and mostly are none
-        iso = len(texts) - parse_times(texts, "iso8601").null_count
-        units += Counter(iso8601=iso)
+    """The units in which the values are times of our days.
+
+    A log may have numbers of one unit and times as text in one column: that unit reads both.
+    """
+    found = [_unit_of_number(text) for text in texts.to_pylist()]
+    units: Counter[str] = Counter(unit for unit in found if unit)
+    if kind == "text" and len(units) < 2:  # seven or eight digits may be a date, and mostly are none
+        others = texts.filter(pa.array([unit is None for unit in found], pa.bool_()))
+        if iso := len(others) - parse_times(others, "iso8601").null_count:
+            of_numbers = next(iter(units), "s")
+            return Counter({"iso8601" if of_numbers == "s" else of_numbers: iso + units.total()})
     return units
+
+
+def _unit_of_number(text: str) -> TimeUnit | None:
+    """The unit in which a number is a time of our days; None: it is none, or no number."""
+    number = re.fullmatch(r"(\d+)(\.\d*)?", text)
+    if number is None or len(number[1]) > _MOST_DIGITS:
+        return None
+    return next((unit for unit, per in _PER_SECOND.items() if int(number[1]) // per in _TIMES_S), None)
 
 
 def units_seen(column: Column) -> str:

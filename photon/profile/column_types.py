@@ -41,9 +41,20 @@ def _type_of(texts: pa.Array, json_types: frozenset[JsonType] | None) -> ColumnT
         return "bool"
     if is_number and _all(texts, _INTEGER) and _fits(texts, pa.int64()):
         return "int64"
-    if is_number and _all(texts, _DECIMAL) and _fits(texts, pa.float64()) and _is_exact(texts):
+    is_decimal = is_number and _all(texts, _DECIMAL) and not (json_types is None and _are_versions(texts))
+    if is_decimal and _fits(texts, pa.float64()) and _is_exact(texts):
         return "float64"
     return None
+
+
+def _are_versions(texts: pa.Array) -> bool:
+    """Whether texts such as 1.9 and 1.10 differ in a zero at their end: as numbers 1.10 and 1.1 are one.
+
+    A program that prints decimals prints equally many of each, or none that end in 0 but `.0`.
+    """
+    decimals = pc.replace_substring_regex(texts.filter(pc.match_substring(texts, ".")), r"^.*\.|[eE].*$", "")
+    lengths = pc.utf8_length(decimals)
+    return pc.count_distinct(lengths).as_py() > 1 and not _all(decimals, r"^0$|[1-9]$")
 
 
 def _all(texts: pa.Array, pattern: str) -> bool:

@@ -65,7 +65,8 @@ def key_and_id(
         return together
     if not unique:
         perhaps = found or _perhaps(keys, ids, primary_log)
-        return Question(OPTIONS, _nothing(foreign, primary, found), tuple(p.said for p in perhaps[:_SHOWN]))
+        why = _by_chance(perhaps[0]) if perhaps and not found else _nothing(foreign, primary, found)
+        return Question(OPTIONS, why, tuple(pair.said for pair in perhaps[:_SHOWN]))
     best, *others = unique
     near = [pair for pair in others if best.score - pair.score < NEAR]
     if near:
@@ -158,6 +159,14 @@ def _met_together(
         set(zip(*(side[n].values.to_pylist() for n in names), strict=True)) for side in (foreign, primary)
     )
     return len(keys & ids) / max(1, len(keys))
+
+
+def _by_chance(pair: Pair) -> str:
+    return (
+        f"{pair.met:.0%} of the values of {pair.key} in the foreign log are values of {pair.primary_id} in "
+        "the primary log too. Their names do not say that they belong together, so that it may be by chance. "
+        "If it is not"
+    )
 
 
 def _nothing(foreign: Mapping[str, Column], primary: Mapping[str, Column], found: Sequence[Pair]) -> str:

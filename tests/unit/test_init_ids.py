@@ -340,6 +340,17 @@ def test_a_number_that_the_other_log_names_by_its_own_name_is_the_key(tmp_path: 
     assert (found.primary_id, found.foreign_key, found.foreign_id) == (("number",), ("pull_number",), ("id",))
 
 
+def test_integers_that_both_logs_have_under_other_names_are_told_and_asked_for(tmp_path: Path) -> None:
+    orders = [{"number": 1_000_000 + i * 7, "time": BEGIN_S + i} for i in range(60)]
+    payments = [
+        {"payment_id": f"p{i}", "belongs_to": 1_000_000 + i * 7, "at": BEGIN_S + i} for i in range(50)
+    ]
+    (question,) = asked(told(tmp_path, orders, payments))
+    assert "100% of the values of belongs_to in the foreign log are values of number" in str(question)
+    assert "no column of the foreign log holds" not in str(question)
+    assert ("belongs_to", "number") in question.choices
+
+
 def test_columns_without_names_are_no_key_because_they_lie_in_the_same_place(tmp_path: Path) -> None:
     for name, first, second in (("a", 10**9, BEGIN_S), ("b", 2 * 10**9, 10**9)):
         rows = [f"{first + i * 17}\t{second + i * 17}\n" for i in range(60)]
@@ -422,6 +433,31 @@ def test_times_are_known_by_their_values_and_their_units_too(tmp_path: Path, nam
     found = told(tmp_path, queries(), rows)
     assert isinstance(found, Guess), found
     assert (found.foreign_time.column, found.foreign_time.unit) == (name, unit)
+
+
+MIXED: dict[str, tuple[Callable[[int], Any], str]] = {
+    "text and seconds": (lambda i: f"2026-01-05T10:00:{i:02}Z" if i % 5 else str(BEGIN_S + i), "iso8601"),
+    "text and milliseconds": (lambda i: f"2026-01-05T10:00:{i:02}Z" if i % 5 else str(BEGIN_S * 1000), "ms"),
+    "mostly seconds": (lambda i: "Mon, 05 Jan 2026 10:00:00 GMT" if i % 5 == 0 else str(BEGIN_S), "iso8601"),
+}
+
+
+@pytest.mark.parametrize("way", MIXED)
+def test_times_as_text_and_as_numbers_in_one_column_are_times(tmp_path: Path, way: str) -> None:
+    value, unit = MIXED[way]
+    rows = [{"click_id": f"c{i:05}", "query_id": f"q{i % 60}", "at": value(i % 60)} for i in range(90)]
+    found = told(tmp_path, queries(), rows)
+    assert isinstance(found, Guess), found
+    assert (found.foreign_time.column, found.foreign_time.unit) == ("at", unit)
+
+
+@pytest.mark.parametrize("bits", [33, 53, 63])
+def test_large_integers_of_any_size_are_no_times(tmp_path: Path, bits: int) -> None:
+    number = random.Random(bits).getrandbits
+    rows = foreign(click_id=lambda i: f"c{i}", hash=lambda _: number(bits), at=lambda i: BEGIN_S + i)
+    found = told(tmp_path, queries(), rows)
+    assert isinstance(found, Guess), found
+    assert (found.foreign_time.column, found.foreign_time.unit) == ("at", "s")
 
 
 def test_a_unit_is_asked_for_only_where_a_unit_helps(tmp_path: Path) -> None:

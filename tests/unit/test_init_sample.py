@@ -104,6 +104,25 @@ def test_columns_of_csv_with_numbers_get_their_type_and_codes_stay_text(tmp_path
     assert dict(column_types(sampled(path))) == {"n": "int64", "price": "float64", "ok": "bool"}
 
 
+@pytest.mark.parametrize(
+    ("texts", "kind"),
+    [
+        (("1.9", "1.10", "2.0"), None),
+        (("3.1", "3.10", "3.11"), None),
+        (("10", "10.04", "10.1", "10.10"), None),
+        (("1.50", "2.00", "3.75"), "float64"),
+        (("1.5", "2.0", "3.25"), "float64"),
+        (("0.1", "1e-05", "2.25"), "float64"),
+    ],
+)
+def test_numbers_that_differ_in_a_last_zero_are_versions_and_stay_text(
+    tmp_path: Path, texts: Sequence[str], kind: str | None
+) -> None:
+    path = tmp_path / "b.csv"
+    path.write_text("name,version\n" + "".join(f"a,{text}\n" for text in texts))
+    assert column_types(sampled(path)).get("version") == kind
+
+
 def test_columns_that_a_table_can_not_tell_apart_get_no_type(tmp_path: Path) -> None:
     assert types(tmp_path, [{"User": 1, "user": 2, "n": 3}, {"a b": 1, "a_b": 2, "n": 4}]) == {"n": "int64"}
 
