@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from photon.logs.utf16 import mark_of, narrow, widen
 from photon.pipeline.sections import Log
 from photon.pipeline.values import Encoding, Format
 
@@ -29,7 +30,26 @@ class Dialect:
 
     def is_comment(self, line: bytes) -> bool:
         """Whether a line is a comment, in the file's encoding."""
-        return bool(self.comment) and line.startswith(self.comment.encode(self.encoding))
+        return bool(self.comment) and line.startswith(self.encode(self.comment))
+
+    def encode(self, text: str) -> bytes:
+        """A text as it is in the bytes of the file that are searched."""
+        return widen(text) if self.encoding == "utf-16" else text.encode(self.encoding)
+
+    def encode_in_record(self, text: str) -> bytes:
+        """A text as it is in a record by itself (`narrowed`)."""
+        return text.encode("utf-8" if self.encoding == "utf-16" else self.encoding)
+
+    def decode(self, header: bytes) -> str:
+        """The text of a header line; ValueError if it is not text."""
+        if self.encoding == "utf-16":
+            return narrow(header.removeprefix(mark_of(header))).decode()
+        return header.decode(self.encoding)
+
+    @property
+    def unit_bytes(self) -> int:
+        """How many bytes a sign takes, such as a delimiter."""
+        return len(self.encode(self.delimiter))
 
 
 _OF_FORMAT: dict[Format, Dialect] = {"csv": Dialect(",", '"'), "tsv": Dialect("\t", "")}
@@ -64,7 +84,7 @@ def header_names(header: bytes, dialect: Dialect) -> list[str]:
     """
     if dialect.names:
         return list(dialect.names)
-    text = header.partition(b"\n")[0].decode(dialect.encoding)
+    text = dialect.decode(header.partition(b"\n")[0])
     names = _values(text, dialect)
     if dialect.comment and names[0] == dialect.comment + ZEEK_FIELDS:
         return names[1:]
@@ -82,7 +102,7 @@ def own_names(header: bytes, dialect: Dialect) -> list[str]:
 def is_zeek_header(line: bytes, dialect: Dialect) -> bool:
     """Whether a comment line names the columns, as Zeek's does."""
     start = dialect.comment + ZEEK_FIELDS + dialect.delimiter
-    return bool(dialect.comment) and line.startswith(start.encode(dialect.encoding))
+    return bool(dialect.comment) and line.startswith(dialect.encode(start))
 
 
 def utf8(raws: pa.Array, dialect: Dialect | None) -> pa.Array:
@@ -90,11 +110,19 @@ def utf8(raws: pa.Array, dialect: Dialect | None) -> pa.Array:
 
     Those that are no text of their encoding stay as they are.
     """
-    if dialect is not None and dialect.encoding != "utf-8":
+    if dialect is not None and dialect.encoding == "latin-1":
         return pa.array([raw.decode(dialect.encoding).encode() for raw in raws.to_pylist()], pa.binary())
+    raws = narrowed(raws, dialect)
     if not pc.any(pc.starts_with(raws, BYTE_ORDER_MARK)).as_py():
         return raws
     return pa.array([raw.removeprefix(BYTE_ORDER_MARK) for raw in raws.to_pylist()], pa.binary())
+
+
+def narrowed(raws: pa.Array, dialect: Dialect | None) -> pa.Array:
+    """The records of UTF-16 in UTF-8 (`photon.logs.utf16`); others, and nulls, as they are."""
+    if dialect is None or dialect.encoding != "utf-16":
+        return raws
+    return pa.array([raw if raw is None else narrow(raw) for raw in raws.to_pylist()], pa.binary())
 
 
 def _values(text: str, dialect: Dialect) -> list[str]:

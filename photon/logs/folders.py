@@ -22,6 +22,7 @@ from photon.logs.rotation import may_be_rotated
 from photon.logs.source import Source, StoredBytes, open_bytes, open_source
 from photon.pipeline.location import Location
 from photon.pipeline.sections import LISTED_FOLDERS
+from photon.pipeline.values import Encoding
 
 MOST_SEARCHED = 10_000  # files below the logs folder, some 20 ms, for one that is not in its folder
 
@@ -94,8 +95,8 @@ class LocalLogs:
 
     is_immutable = False
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, encoding: Encoding = "utf-8") -> None:
+        self._folder, self._encoding = folder, encoding
 
     def watch(self, pattern: str, most_folders: int = LISTED_FOLDERS) -> Watch:
         return LocalWatch(self._folder, pattern)
@@ -110,13 +111,13 @@ class LocalLogs:
         return {path: found for path in paths if (found := stat_file(self._folder, path)) is not None}
 
     def open(self, found: FoundFile) -> AbstractContextManager[Source]:
-        return open_source(self._folder / found.path, found.compressed, found.inode)
+        return open_source(self._folder / found.path, found.compressed, found.inode, self._encoding)
 
     def open_stored(self, found: FoundFile) -> AbstractContextManager[StoredBytes]:
         return open_bytes(self._folder / found.path, found.inode)
 
     def open_at(self, path: str, file: LogFile) -> AbstractContextManager[Source]:
-        return open_source(self._folder / path, path.endswith(".gz"))
+        return open_source(self._folder / path, path.endswith(".gz"), utf16_mark=file.utf16_mark)
 
     def candidates(self, file: LogFile) -> Iterator[str]:
         """There, else rotated within the folder (protocol D6), else moved within the logs folder.
@@ -215,7 +216,7 @@ def _read_in_place(folder: str, file: LogFile, stretches: Stretches) -> list[byt
     Takes a third of the time of `read_stretches` (12 us of 40), which counts with thousands of files. Another
     file with a used inode does no harm: ids are compared.
     """
-    if file.compressed:
+    if file.compressed or file.utf16_mark:
         return None
     try:
         descriptor = os.open(f"{folder}/{file.path}", os.O_RDONLY | os.O_CLOEXEC)
@@ -238,10 +239,10 @@ def watch_of(location: Location, pattern: str) -> Watch:
     return log_folder(location).watch(pattern)
 
 
-def log_folder(location: Location) -> LogFolder:
-    """The logs below a location."""
+def log_folder(location: Location, encoding: Encoding = "utf-8") -> LogFolder:
+    """The logs below a location; `encoding`: of the files that it opens as they were found."""
     if isinstance(location, Path):
-        return LocalLogs(location)
+        return LocalLogs(location, encoding)
     from photon.logs.on_s3.objects import ObjectLogs  # only who uses S3 waits for its libraries
 
-    return ObjectLogs(location)
+    return ObjectLogs(location, encoding)

@@ -122,7 +122,8 @@ class HeldFiles:
         """
         held, copy = self._held.get(tracked.file.number), self._copy_of(tracked)
         copied_bytes = _size_of(copy)
-        if held is not None and held.size_bytes > max(copied_bytes, tracked.offset_bytes):
+        read_bytes = tracked.file.stored_bytes(tracked.offset_bytes)
+        if held is not None and held.size_bytes > max(copied_bytes, read_bytes):
             self._copy(held, copy)
         return stat_file(self._logs, self._relative(str(copy)))
 

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from photon.logs.dialect import BYTE_ORDER_MARK, Dialect, header_names, own_names
+from photon.logs.dialect import BYTE_ORDER_MARK, Dialect, header_names, narrowed, own_names
 from photon.logs.files import LogFile
 
 Ints = npt.NDArray[np.int64]
@@ -27,7 +27,7 @@ def with_later_headers(file: LogFile, found: Headers) -> LogFile:
     """The file with header lines that were found in it, beside those that it has."""
     known = sorted({*later_headers(file.later_headers), *found})
     stored = json.dumps([[at, line.hex()] for at, line in known]).encode()
-    return replace(file, header=file.first_header + b"\n" + stored)
+    return replace(file, header=file.header.partition(b"\n")[0] + b"\n" + stored)
 
 
 @lru_cache(1024)
@@ -56,6 +56,7 @@ def in_first_order(
 ) -> pa.Array:
     """Records at these places, each in the order of its file's own header; nulls stay so."""
     changed: dict[int, bytes] = {}
+    raws = narrowed(raws, dialect)
     for file in files if dialect is not None else ():
         headers = later_headers(file.later_headers)
         if not headers or dialect is None:

@@ -21,6 +21,8 @@ from photon.logs.source import (
     has_tail,
     problem_of,
 )
+from photon.logs.utf16 import text_bytes
+from photon.pipeline.values import Encoding
 
 
 @dataclass
@@ -67,9 +69,14 @@ class Look:
 class Contents:
     """Compares the bytes of files with what is known of log files."""
 
-    def __init__(self, folder: LogFolder, gzips: WholeGzips) -> None:
+    def __init__(self, folder: LogFolder, gzips: WholeGzips, encoding: Encoding) -> None:
         self.folder = folder
         self._gzips = gzips
+        self._encoding = encoding
+
+    def size_bytes(self, stored_bytes: int) -> int:
+        """How long a file of this size, decompressed, is for those who read it."""
+        return text_bytes(stored_bytes) if self._encoding == "utf-16" else stored_bytes
 
     def like(self, look: Look, found: FoundFile, beginnings: Beginnings) -> list[TrackedFile]:
         """The files that begin as this one; all that it may be a rotation of, while nobody can tell."""
@@ -127,7 +134,7 @@ class Contents:
 
     def is_whole(self, look: Look, found: FoundFile) -> bool:
         """Note the file's decompressed size; False: a gzip file that is not whole, or not yet."""
-        look.sizes[found.path] = found.size_bytes
+        look.sizes[found.path] = self.size_bytes(found.size_bytes)
         if not found.compressed:
             return True
         known = look.gzips.get(found.inode)
@@ -137,7 +144,7 @@ class Contents:
                 return True
         verdict = self._gzips.size_bytes(found)
         if isinstance(verdict, int):
-            look.sizes[found.path] = verdict
+            look.sizes[found.path] = self.size_bytes(verdict)
             return True
         is_unfinished = self._gzips.is_unfinished(found, look.now_us, look.final)
         if is_unfinished:

@@ -43,6 +43,13 @@ def no_text(data: bytes) -> Odd | None:
     return None
 
 
+def may_be_utf16(data: bytes, odd: Odd) -> Odd:
+    """The same of a file of CSV or TSV: its log's settings may say that it is UTF-16."""
+    if not data.startswith(_UTF16_MARKS):
+        return odd
+    return Odd(odd.what, f"set `encoding: utf-16` of its log, or {odd.remedy}")
+
+
 def _utf16(data: bytes) -> str | None:
     """The encoding by its name for iconv; without a mark every second byte is 0, as in English text."""
     if data.startswith(_UTF16_MARKS):

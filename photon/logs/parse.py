@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from photon.logs.csv_lines import GoesOn, read_csv_lines
-from photon.logs.dialect import Dialect, dialect_of, header_names, own_names, utf8
+from photon.logs.dialect import Dialect, dialect_of, header_names, narrowed, own_names, utf8
 from photon.logs.files import ByteRange, LogFile
 from photon.logs.json_lines import decode_record, read_json_lines, value_of
 from photon.logs.later_headers import in_first_order, later_headers
@@ -118,7 +118,9 @@ def _parsed(
     are_lines: bool = False,
 ) -> ParsedRange:
     """The events among these records. GoesOn if they are only lines, and some may go on over the next one."""
-    lines, dialect = joined.lines, dialect_of(log)
+    dialect = dialect_of(log)
+    joined = joined.in_utf8(dialect)
+    lines = joined.lines
     rows = np.flatnonzero(~(joined.is_rest | _is_nothing(lines.raws, dialect)))
     is_header, is_misnamed = np.zeros(len(rows), bool), np.zeros(len(rows), bool)
     if rules is not None:
@@ -128,7 +130,7 @@ def _parsed(
     failures.update(dict.fromkeys(rows[is_misnamed & ~is_long].tolist(), OTHER_ORDER))
     rows = rows[~(is_long | is_header | is_misnamed)]
     not_text = _not_utf8(lines.raws, rows) if _is_utf8(dialect) else rows[:0]
-    failures.update(dict.fromkeys(not_text.tolist(), "not UTF-8"))
+    failures.update(dict.fromkeys(not_text.tolist(), "not UTF-16" if _is_utf16(dialect) else "not UTF-8"))
     if are_lines and failures:
         raise GoesOn  # what a record begins with may be among them
     rows = np.setdiff1d(rows, not_text, assume_unique=True)
@@ -158,6 +160,12 @@ class _Joined:
     def noted(self) -> set[tuple[int, int]]:
         """Where these files have header lines that were noted when they were cut."""
         return {(file.number, at) for file in self.changed for at, _ in later_headers(file.later_headers)}
+
+    def in_utf8(self, dialect: Dialect | None) -> _Joined:
+        """The same records, those of UTF-16 in UTF-8; their offsets and lengths stay."""
+        if not _is_utf16(dialect):
+            return self
+        return replace(self, lines=replace(self.lines, raws=narrowed(self.lines.raws, dialect), data=None))
 
     def in_first_order(self, dialect: Dialect | None) -> _Joined:
         """The same records, each in the order of columns that its file begins with."""
@@ -237,6 +245,7 @@ def parse_combined(raws: pa.Array, file: LogFile, log: Log, *wanted: Sequence[st
     The lines are from files with the header of `file`.
     """
     rows = np.arange(len(raws))
+    raws = narrowed(raws, dialect_of(log))
     if _is_utf8(dialect_of(log)):
         texts = np.setdiff1d(rows, _not_utf8(raws, rows), assume_unique=True)
     else:
@@ -260,8 +269,7 @@ def _is_nothing(raws: pa.Array, dialect: Dialect | None) -> np.ndarray:
     lengths = pc.binary_length(raws).to_numpy(zero_copy_only=False)
     nothing: np.ndarray = lengths == 0
     if dialect is not None and dialect.comment:
-        sign = dialect.comment.encode(dialect.encoding)
-        nothing |= pc.starts_with(raws, sign).to_numpy(zero_copy_only=False)
+        nothing |= pc.starts_with(raws, dialect.comment.encode()).to_numpy(zero_copy_only=False)
     return nothing
 
 
@@ -284,7 +292,12 @@ def _headers_within(
 
 
 def _is_utf8(dialect: Dialect | None) -> bool:
-    return dialect is None or dialect.encoding == "utf-8"
+    """Whether records are UTF-8, or are made so when they are cut."""
+    return dialect is None or dialect.encoding != "latin-1"
+
+
+def _is_utf16(dialect: Dialect | None) -> bool:
+    return dialect is not None and dialect.encoding == "utf-16"
 
 
 def _not_utf8(raws: pa.Array, rows: np.ndarray) -> np.ndarray:

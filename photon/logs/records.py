@@ -17,7 +17,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from photon.logs.dialect import BYTE_ORDER_MARK, Dialect, dialect_of, header_names, own_names
+from photon.logs.dialect import BYTE_ORDER_MARK, Dialect, dialect_of, header_names, narrowed, own_names
+from photon.logs.utf16 import PAD, TEXT_BYTES
 from photon.pipeline.sections import Log
 
 Ints = npt.NDArray[np.int64]
@@ -49,17 +50,21 @@ class RecordRules:
 
     def as_long_as_headers(self, lengths: Ints) -> Ints:
         """Which records may be header lines, by their lengths."""
-        least = sum(len(name.encode(self.dialect.encoding)) + 1 for name in self.names) - 1
-        most = least + 2 * len(self.names) + MOST_BESIDE_NAMES
+        unit_bytes = self.dialect.unit_bytes
+        least = sum(len(self.dialect.encode(name)) + unit_bytes for name in self.names) - unit_bytes
+        most = least + (2 * len(self.names) + MOST_BESIDE_NAMES) * unit_bytes
         return np.flatnonzero((lengths >= least) & (lengths <= most))
 
     def headers(self, raws: pa.Array, lengths: Ints) -> Ints:
-        """Which of these records are header lines: those that hold all names, in any order and any quotes."""
+        """Which of these records are header lines: those that hold all names, in any order and any quotes.
+
+        `lengths`: of their lines in the file.
+        """
         alike = self.as_long_as_headers(lengths)
         if not len(alike):
             return alike
-        some = raws if len(alike) == len(raws) else raws.take(pa.array(alike))
-        longest = max(self.names, key=len).encode(self.dialect.encoding)
+        some = narrowed(raws if len(alike) == len(raws) else raws.take(pa.array(alike)), self.dialect)
+        longest = self.dialect.encode_in_record(max(self.names, key=len))
         alike = alike[pc.match_substring(some, longest).to_numpy(zero_copy_only=False)]
         wanted = sorted(self.names)
         found = [
@@ -113,7 +118,8 @@ class RecordRules:
     def _line_behind(self, data: bytes, ends: Ints, line: int, at_end: bool) -> int:
         """The line that follows the record that begins with a line; -1: what comes later decides."""
         start = int(ends[line - 1]) if line else 0
-        if ends[line] - start - 1 > self.limit_bytes or self.dialect.is_comment(data[start : start + 8]):
+        first = data[start : start + len(self.dialect.comment) * TEXT_BYTES]
+        if ends[line] - start - 1 > self.limit_bytes or self.dialect.is_comment(first):
             return line + 1
         last = min(line + self.dialect.record_lines, len(ends))
         end = min(int(ends[last - 1]), start + self.limit_bytes + 1)
@@ -153,11 +159,12 @@ class _Patterns:
 def _patterns(dialect: Dialect, column_count: int) -> _Patterns:
     quote, between = re.escape(dialect.quote.encode()), re.escape(dialect.delimiter.encode())
     escape = re.escape(dialect.escape.encode())
-    escaped = b"|" + escape + b"." if escape else b""
+    pads = PAD + b"*" if dialect.encoding == "utf-16" else b""  # before each sign; records in UTF-8 have none
+    escaped = b"|" + escape + pads + b"." if escape else b""
     plain = b"(?:[^" + between + quote + escape + b"\r\n]" + escaped + b")*+"
     if quote:
-        begun = quote + b"(?:[^" + quote + escape + b"]|" + quote + quote + escaped + b")*+"
-        value = b"(?:" + begun + quote + b"|" + plain + b")"
+        begun = pads + quote + b"(?:[^" + quote + escape + b"]|" + quote + pads + quote + escaped + b")*+"
+        value = b"(?:" + begun + quote + pads + b"|" + plain + b")"
         begun = (
             b"(?:" + begun + b"|" + plain + b")"
         )  # the second holds a line end behind an escape sign alone
@@ -166,7 +173,7 @@ def _patterns(dialect: Dialect, column_count: int) -> _Patterns:
     mark = b"(?:" + BYTE_ORDER_MARK + b")?"
     values = mark + value + b"(?:" + between + value + b"){%d}" % (column_count - 1)
     return _Patterns(
-        re.compile(values + b"\r?\n", re.DOTALL),
+        re.compile(values + b"\r?" + pads + b"\n", re.DOTALL),
         re.compile(mark + b"(?:" + value + between + b")*+" + begun + b"\\Z", re.DOTALL),
     )
 

@@ -10,7 +10,7 @@ import errno
 import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from hashlib import blake2b
 from pathlib import Path
@@ -22,7 +22,9 @@ from photon.logs.dialect import BYTE_ORDER_MARK, Dialect, is_zeek_header
 from photon.logs.discovery import FileProblem, FoundFile, reason_of
 from photon.logs.files import LogFile, TrackedFile
 from photon.logs.gzips import CompressedBytes, CorruptGzip, GzipStream, NotClosedYet, index_of
-from photon.logs.odd_files import Odd, no_text
+from photon.logs.odd_files import Odd, may_be_utf16, no_text
+from photon.logs.utf16 import MARK_BYTES, Utf16Text, utf16_text
+from photon.pipeline.values import Encoding
 
 TAIL_BYTES = 256  # protocol D2
 HEAD_BYTES = 1024  # of whole lines: more than one record, for first records are often alike
@@ -35,6 +37,10 @@ GZIP_LOOK_BYTES = 32 * 2**20
 
 ENDS_EARLY = (
     "this gzip file ends early: it is read once it is whole; if nobody writes it any more, compress it again"
+)
+NO_UTF16_MARK = Odd(
+    "does not begin with UTF-16's byte order mark, as `encoding: utf-16` expects",
+    "convert it by `iconv -t UTF-16`, with -f and its own encoding, or leave `encoding` out if it is UTF-8",
 )
 UNREADABLE = (OSError, NotClosedYet, CorruptGzip)  # what opening and reading a log file may raise
 
@@ -111,9 +117,14 @@ class _GzipSource:
         return self._index.read(self._stored, start_bytes, length_bytes)
 
 
-def source_of(stored: StoredBytes, compressed: bool) -> Source:
-    """A log file by its decompressed bytes."""
-    return _GzipSource(stored) if compressed else stored
+def source_of(
+    stored: StoredBytes, compressed: bool, encoding: Encoding = "utf-8", utf16_mark: bytes = b""
+) -> Source:
+    """A log file by its decompressed bytes; by its text, if it is to be UTF-16 or known to be."""
+    source: Source = _GzipSource(stored) if compressed else stored
+    if utf16_mark:
+        return Utf16Text(source, utf16_mark)
+    return utf16_text(source) if encoding == "utf-16" else source
 
 
 @contextmanager
@@ -132,14 +143,34 @@ def open_bytes(path: Path, inode: int | None = None) -> Iterator[FileBytes]:
 
 
 @contextmanager
-def open_source(path: Path, compressed: bool, inode: int | None = None) -> Iterator[Source]:
+def open_source(
+    path: Path,
+    compressed: bool,
+    inode: int | None = None,
+    encoding: Encoding = "utf-8",
+    utf16_mark: bytes = b"",
+) -> Iterator[Source]:
     """Open a log file of this machine as `open_bytes` does; NotClosedYet or CorruptGzip on reading."""
     with open_bytes(path, inode) as stored:
-        yield source_of(stored, compressed)
+        yield source_of(stored, compressed, encoding, utf16_mark)
 
 
 def read_head(source: Source, dialect: Dialect | None, line_limit_bytes: int, final: bool) -> HeadResult:
     """How a file begins; it has no head before its first record is whole, or with `final` begins."""
+    if dialect is not None and dialect.encoding == "utf-16":
+        return _read_utf16_head(source, dialect, line_limit_bytes, final)
+    return _read_head(source, dialect, line_limit_bytes, final)
+
+
+def _read_utf16_head(source: Source, dialect: Dialect, line_limit_bytes: int, final: bool) -> HeadResult:
+    """The same of a file that is to be UTF-16: its header begins with the byte order mark."""
+    if not isinstance(source, Utf16Text):
+        return NO_UTF16_MARK if len(source.read(0, MARK_BYTES)) == MARK_BYTES else "no record yet"
+    found = _read_head(source, dialect, line_limit_bytes, final)
+    return replace(found, header=source.mark + found.header) if isinstance(found, Head) else found
+
+
+def _read_head(source: Source, dialect: Dialect | None, line_limit_bytes: int, final: bool) -> HeadResult:
     result = head_of(source.read(0, _FIRST_READ_BYTES), dialect, line_limit_bytes, final)
     if isinstance(result, Head) and not final:
         return result
@@ -152,7 +183,7 @@ def head_of(data: bytes, dialect: Dialect | None, line_limit_bytes: int, final: 
     start = len(BYTE_ORDER_MARK) if data.startswith(BYTE_ORDER_MARK) else 0
     header = b""
     if odd := no_text(data):
-        return odd
+        return odd if dialect is None else may_be_utf16(data, odd)
     if b"\n" not in data and data.count(b"\r") >= LEAST_RETURNS:
         return "ends with CR"
     if dialect is not None and not dialect.names:
@@ -189,7 +220,8 @@ def _header_line(
 
 def _first_record(data: bytes, start: int, dialect: Dialect | None) -> int:
     """Where the first line begins that is no comment: comments alone are alike in many files."""
-    while dialect is not None and dialect.is_comment(data[start : start + len(dialect.comment)]):
+    sign_bytes = 0 if dialect is None else len(dialect.encode(dialect.comment))
+    while dialect is not None and dialect.is_comment(data[start : start + sign_bytes]):
         end = data.find(b"\n", start) + 1
         if not end:
             return len(data)

@@ -81,7 +81,7 @@ class LogTail:
 
         `held`: the files that the caller holds open.
         """
-        self._folder = log_folder(logs)
+        self._folder = log_folder(logs, log.encoding)
         self._held = held
         self._watch = self._folder.watch(log.files, tailing.listed_folders)
         self._side: Side = side
@@ -91,7 +91,7 @@ class LogTail:
         self._idle_us = microseconds(tailing.idle_after)
         idle_after = None if self._folder.is_immutable else tailing.idle_after
         self._gzips = WholeGzips(self._folder.open_stored, idle_after)
-        self._contents = Contents(self._folder, self._gzips)
+        self._contents = Contents(self._folder, self._gzips, log.encoding)
         self.set_aside = SetAside(tailing.unreadable_objects)
         self.seen = Scan()  # by the last look
         self._known: dict[str, tuple[FoundFile, int]] = {}  # path -> as it was last seen, file number
@@ -181,7 +181,7 @@ class LogTail:
         return others
 
     def _merely_grew(self, look: Look, found: FoundFile, file: TrackedFile) -> bool:
-        look.sizes[found.path] = found.size_bytes
+        look.sizes[found.path] = self._contents.size_bytes(found.size_bytes)
         return not found.compressed and self._contents.same_content(look, found, file)
 
     def _renamed(self, look: Look, found: Scan) -> list[FoundFile]:
@@ -276,7 +276,7 @@ class LogTail:
         size_bytes = look.sizes[found.path]
         log_file = replace(file.file, path=found.path, inode=found.inode, compressed=found.compressed)
         grown_us = look.now_us if size_bytes > file.size_bytes else file.grown_us
-        if found.size_bytes == file.size_bytes and _was_written(file, found):
+        if found.size_bytes == file.file.stored_bytes(file.size_bytes) and _was_written(file, found):
             look.altered.add(found.inode)
         end_unknown = was_cut_off or (file.end_unknown and file.state == "open")
         again = replace(file, file=log_file, size_bytes=size_bytes, grown_us=grown_us, state="open")

@@ -7,7 +7,7 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from photon.errors import WrongUsage
 from photon.logs.columns import ONE_NAME_EACH
-from photon.logs.dialect import dialect_of, header_names
+from photon.logs.dialect import dialect_of, header_names, narrowed
 from photon.logs.discovery import FoundFile, reason_of, scan, strip_gz
 from photon.logs.files import LogFile, Side
 from photon.logs.gzips import CorruptGzip, NotClosedYet
@@ -25,6 +25,7 @@ from photon.logs.odd_files import Odd
 from photon.logs.parse import parse_combined
 from photon.logs.records import record_rules
 from photon.logs.source import Head, head_of, open_source
+from photon.logs.utf16 import Utf16Text, text_bytes
 from photon.pipeline.sections import PrimaryLog
 from photon.profile.pieces import Piece, pieces_of, raws_of, whole_records
 from photon.profile.written import Written, together, written_as
@@ -116,22 +117,26 @@ def read_sample(side: Side, where: Where, sample_bytes: int = SAMPLE_BYTES) -> S
         found[i * len(found) // min(len(found), SAMPLE_FILES)] for i in range(min(len(found), SAMPLE_FILES))
     ]
     each_bytes = max(2**16, sample_bytes // len(chosen))
-    heads, passed_over = list[tuple[FoundFile, list[Piece], bool]](), list[str]()
+    heads, passed_over = list[tuple[FoundFile, bytes, list[Piece], bool]](), list[str]()
     for file in chosen:
         try:
-            with open_source(where.logs / file.path, file.compressed) as source:
-                heads.append((file, *pieces_of(source, file, each_bytes)))
+            with open_source(where.logs / file.path, file.compressed, encoding="utf-16") as source:
+                mark, size_bytes = b"", file.size_bytes
+                if isinstance(source, Utf16Text):  # as its byte order mark says
+                    mark, size_bytes = source.mark, text_bytes(size_bytes)
+                file = replace(file, size_bytes=size_bytes)
+                heads.append((file, mark, *pieces_of(source, file, each_bytes)))
         except (NotClosedYet, CorruptGzip) as error:
             passed_over.append(f"{file.path}: {str(error) or 'a gzip file that ends early'}")
         except OSError as error:
             passed_over.append(f"{file.path}: {reason_of(error)}")
-    heads = [each for each in heads if each[1][0].data.strip()]
+    heads = [each for each in heads if each[2][0].data.strip()]
     if not heads:
         why = "; ".join(passed_over) or "all of them are empty"
         raise CannotPropose(f"{side}: none of the {len(found)} files of {_shown(where)} can be used: {why}")
     seen = {
-        file.path: written_as(b"".join(piece.data for piece in pieces), not is_whole)
-        for file, pieces, is_whole in heads
+        file.path: written_as(b"".join(piece.data for piece in pieces), not is_whole, bool(mark))
+        for file, mark, pieces, is_whole in heads
     }
     written = _one_of(side, where, seen)
     files = [_sampled(number, side, *head, written) for number, head in enumerate(heads)]
@@ -214,17 +219,23 @@ def _header_of(file: LogFile, written: Written) -> list[str]:
 
 
 def _sampled(
-    number: int, side: Side, found: FoundFile, pieces: Sequence[Piece], is_whole: bool, written: Written
+    number: int,
+    side: Side,
+    found: FoundFile,
+    utf16_mark: bytes,
+    pieces: Sequence[Piece],
+    is_whole: bool,
+    written: Written,
 ) -> SampledFile | None:
     head = head_of(pieces[0].data, dialect_of(_log_of(written, "-")), LINE_LIMIT_BYTES, final=True)
     if not isinstance(head, Head):
         return None
     file = LogFile(
         number, side, found.path, found.inode, found.compressed,
-        head.header, head.header_bytes, head.head_bytes, head.head_hash,
+        utf16_mark + head.header, head.header_bytes, head.head_bytes, head.head_hash,
     )  # fmt: skip
     first = Piece(head.header_bytes, pieces[0].data[head.header_bytes :])
-    rules = record_rules(_log_of(written, "-"), head.header, LINE_LIMIT_BYTES)
+    rules = record_rules(_log_of(written, "-"), file.header, LINE_LIMIT_BYTES)
     return SampledFile(file, whole_records([first, *pieces[1:]], rules, is_whole), is_whole)
 
 
@@ -305,8 +316,9 @@ def _texts(sampled: SampledFile, written: Written, names: Sequence[str]) -> list
     log = _log_of(written, names[0])
     rules = record_rules(log, sampled.file.header, LINE_LIMIT_BYTES)
     raws = pa.concat_arrays([raws_of(piece, rules) for piece in sampled.pieces])
-    if sampled.file.header:
-        raws = raws.filter(pc.not_equal(raws, sampled.file.header))
+    if sampled.file.first_header:
+        raws = raws.filter(pc.not_equal(raws, sampled.file.first_header))
+    raws = narrowed(raws, dialect_of(log))
     if log.comment:
         raws = raws.filter(pc.invert(pc.starts_with(raws, log.comment)))
     header = _header_of(sampled.file, written) if written.format != "jsonl" else names

@@ -10,12 +10,13 @@ import itertools
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from photon.logs.dialect import BYTE_ORDER_MARK, ZEEK_FIELDS
 from photon.logs.json_lines import decode_record
 from photon.logs.odd_files import LOOKED_AT_BYTES, Odd, no_json_lines, no_text
+from photon.logs.utf16 import narrow
 from photon.pipeline.values import Encoding, Format
 from photon.profile.names import numbered
 
@@ -56,8 +57,13 @@ class Written:
         return " with ".join([self.format, *([", ".join(more)] if more else [])])
 
 
-def written_as(data: bytes, is_cut: bool) -> Written | Odd:
-    """How a file that begins so is written; else what it is instead. `is_cut`: it goes on."""
+def written_as(data: bytes, is_cut: bool, is_utf16: bool = False) -> Written | Odd:
+    """How a file that begins so is written; else what it is instead. `is_cut`: it goes on.
+
+    `is_utf16`: these bytes are the text of a UTF-16 file, as `photon.logs.utf16` has it.
+    """
+    if is_utf16:
+        return _in_utf16(written_as(b"\n".join(map(narrow, data.split(b"\n"))), is_cut))
     encoding, head = _encoding_of(data), data[:LOOKED_AT_BYTES]
     is_cut = is_cut or len(head) < len(data)
     if odd := no_text(head):
@@ -83,12 +89,21 @@ def written_as(data: bytes, is_cut: bool) -> Written | Odd:
 def together(some: Written, other: Written) -> Written | None:
     """The settings that hold for both files; None: no settings do."""
     same = (some.format, some.delimiter, some.header) == (other.format, other.delimiter, other.header)
-    if not same or (some.quote or '"') != (other.quote or '"'):
+    is_either = "utf-16" in (some.encoding, other.encoding) and some.encoding != other.encoding
+    if is_either or not same or (some.quote or '"') != (other.quote or '"'):
         return None
+    encodings = {some.encoding, other.encoding} - {"utf-8"}
     return Written(
         some.format, some.delimiter, some.quote or other.quote, some.escape or other.escape, some.header,
-        some.comment or other.comment, "latin-1" if "latin-1" in (some.encoding, other.encoding) else "utf-8",
+        some.comment or other.comment, "utf-8" if not encodings else max(encodings),
     )  # fmt: skip
+
+
+def _in_utf16(found: Written | Odd) -> Written | Odd:
+    """What a UTF-16 file is whose text is so."""
+    if isinstance(found, Odd) or found.format != "jsonl":
+        return found if isinstance(found, Odd) else replace(found, encoding="utf-16")
+    return Odd("is JSON lines in UTF-16", "convert it to UTF-8, for example by `iconv -f UTF-16 -t UTF-8`")
 
 
 def _encoding_of(data: bytes) -> Encoding:

@@ -101,4 +101,4 @@ def _unread_bytes(found: FoundFile, tracked: TrackedFile | None) -> int:
         return found.size_bytes
     if found.compressed or tracked.file.compressed:
         return 0 if tracked.offset_bytes >= tracked.size_bytes else found.size_bytes
-    return max(0, found.size_bytes - tracked.offset_bytes)
+    return max(0, found.size_bytes - tracked.file.stored_bytes(tracked.offset_bytes))

@@ -18,6 +18,7 @@ from photon.clock import SystemClock, microseconds
 from photon.join.adapting import fingerprint
 from photon.logs.files import Side, TrackedFile
 from photon.logs.ranges import Stretch, stretches_of
+from photon.logs.utf16 import text_bytes
 from photon.pipeline.file import Pipeline
 from photon.pipeline.location import Location
 from photon.recovery.lacking import refuse_lacking
@@ -341,7 +342,8 @@ def _size_bytes(tracked: TrackedFile, logs: Location) -> int:
     if tracked.file.compressed or not isinstance(logs, Path):
         return tracked.size_bytes
     try:
-        return max(tracked.size_bytes, (logs / tracked.file.path).stat().st_size)
+        size_bytes = (logs / tracked.file.path).stat().st_size
+        return max(tracked.size_bytes, text_bytes(size_bytes) if tracked.file.utf16_mark else size_bytes)
     except OSError:
         return tracked.size_bytes
 

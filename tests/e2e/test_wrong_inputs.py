@@ -106,7 +106,7 @@ WRONG: list[tuple[str, Spoil, str, int, tuple[str, ...]]] = [
     ("JSON over lines", lambda f, v: (clicks(json.dumps(OBJECTS[0], indent=1))(f, v), setting("foreign.format", "jsonl")(f, v)), JOIN, 5, ("all 5 foreign lines are dead letters", "logs/c/a.csv has a JSON object over several lines", "write each object on a line", "`jq -c .`, then begin anew: rm -rf /")),
     ("gzip by another name", clicks(gzip.compress(CLICKS.encode())), JOIN, 5, ("none of the files that match", "c/a.csv: it is gzip, and its name does not say so; rename it, so that it ends in .gz")),
     ("zstd", clicks(b"\x28\xb5\x2f\xfd" + CLICKS.encode()), JOIN, 5, ("none of the files that match", "c/a.csv: it is compressed by zstd, which is not read; decompress it")),
-    ("UTF-16", clicks(CLICKS.encode("utf-16")), JOIN, 5, ("none of the files that match", "c/a.csv: it is UTF-16; convert it to UTF-8, for example by `iconv -f UTF-16 -t UTF-8`")),
+    ("UTF-16", clicks(CLICKS.encode("utf-16")), JOIN, 5, ("none of the files that match", "c/a.csv: it is UTF-16; set `encoding: utf-16` of its log, or convert it to UTF-8, for example by `iconv -f UTF-16 -t UTF-8`")),
     ("UTF-16 without its mark", clicks(CLICKS.encode("utf-16-be")), JOIN, 5, ("none of the files that match", "c/a.csv: it is UTF-16", "`iconv -f UTF-16BE -t UTF-8`")),
     ("column that is twice", clicks(CLICKS.replace("rank", "query", 1)), JOIN, 2, ("foreign.key", "expected a column that ", "logs/c/a.csv has once", "got 'query'", "give each column of its header line a name of its own")),
     ("binary file", clicks(random.Random(3).randbytes(3000)), JOIN, 5, ("foreign lines are dead letters", "photon dead-letters", "Mend `foreign`")),

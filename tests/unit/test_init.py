@@ -287,8 +287,8 @@ def gzip_by_another_name(logs: Path) -> None:
 
 
 def utf16(logs: Path) -> None:
-    file = logs / "clicks" / "a.csv"
-    file.write_bytes(file.read_text().encode("utf-16"))
+    text = "".join(json.dumps(row) + "\n" for row in CLICKS)
+    (logs / "clicks" / "a.csv").write_bytes(text.encode("utf-16"))
 
 
 def json_over_lines(logs: Path) -> None:
@@ -359,7 +359,7 @@ def keys_that_never_match(logs: Path) -> None:
         (json_over_lines, "a.csv has a JSON object over several lines", "one object a line", "`jq -c .`"),
         (text_in_brackets, "a.csv begins with '[2026-01-05", "expected JSON lines", "#text-of-another-kind"),
         (gzip_by_another_name, "a.csv is gzip", "expected JSON lines", "rename it, so that it ends in .gz"),
-        (utf16, "a.csv is UTF-16", "expected JSON lines", "`iconv -f UTF-16 -t UTF-8`"),
+        (utf16, "a.csv is JSON lines in UTF-16", "expected JSON lines", "`iconv -f UTF-16 -t UTF-8`"),
     ],
 )
 def test_logs_that_can_not_be_joined_are_told_with_what_was_expected_and_what_to_do(

@@ -23,6 +23,7 @@ from photon.logs.on_s3.listing import ListedWatch
 from photon.logs.source import LogsUnavailable, Source, source_of
 from photon.pipeline.location import S3Folder
 from photon.pipeline.sections import LISTED_FOLDERS
+from photon.pipeline.values import Encoding
 from photon.storage.s3 import S3Store, StoredObject
 
 REQUESTS_AT_ONCE = 16
@@ -182,8 +183,8 @@ class ObjectLogs:
 
     is_immutable = True
 
-    def __init__(self, folder: S3Folder) -> None:
-        self._folder = folder
+    def __init__(self, folder: S3Folder, encoding: Encoding = "utf-8") -> None:
+        self._folder, self._encoding = folder, encoding
 
     def watch(self, pattern: str, most_folders: int = LISTED_FOLDERS) -> ListedWatch:
         return ListedWatch(S3Store(self._folder), found_object, pattern, most_folders)
@@ -214,11 +215,12 @@ class ObjectLogs:
     @contextmanager
     def open(self, found: FoundFile) -> Iterator[Source]:
         with self.open_stored(found) as stored:
-            yield source_of(stored, found.compressed)
+            yield source_of(stored, found.compressed, self._encoding)
 
     @contextmanager
     def open_at(self, path: str, file: LogFile) -> Iterator[Source]:
-        yield source_of(ObjectBytes(self._folder, path, file.inode), file.compressed)
+        stored = ObjectBytes(self._folder, path, file.inode)
+        yield source_of(stored, file.compressed, utf16_mark=file.utf16_mark)
 
     def candidates(self, file: LogFile) -> Iterator[str]:
         """Nothing renames an object."""
@@ -259,7 +261,7 @@ class ObjectLogs:
         spans = [
             (place, file, span)
             for place, (file, stretches) in enumerate(wanted)
-            if not file.compressed
+            if not (file.compressed or file.utf16_mark)
             for span in _spans(stretches)
         ]
         with ThreadPoolExecutor(REQUESTS_AT_ONCE) as threads:
