@@ -119,7 +119,7 @@ def _parsed(
 ) -> ParsedRange:
     """The events among these records. GoesOn if they are only lines, and some may go on over the next one."""
     dialect = dialect_of(log)
-    joined = joined.in_utf8(dialect)
+    as_read, joined = joined, joined.in_utf8(dialect)  # events keep the bytes that their lengths count
     lines = joined.lines
     rows = np.flatnonzero(~(joined.is_rest | _is_nothing(lines.raws, dialect)))
     is_header, is_misnamed = np.zeros(len(rows), bool), np.zeros(len(rows), bool)
@@ -134,7 +134,7 @@ def _parsed(
     if are_lines and failures:
         raise GoesOn  # what a record begins with may be among them
     rows = np.setdiff1d(rows, not_text, assume_unique=True)
-    of_events = joined.in_first_order(dialect)
+    of_events = as_read.in_first_order(dialect)
     lines = of_events.lines
     data = lines.data if len(rows) == len(lines.raws) else None
     events, bad = _parse_rows(_take(lines.raws, rows), file, log, data, are_lines)

@@ -58,6 +58,15 @@ def narrow(raw: bytes) -> bytes:
         return raw
 
 
+def line_end_of(raw: bytes) -> bytes:
+    """What a record has at its end that belongs to its line end."""
+    end = len(raw)
+    for part in (PAD * 2, _RETURN):
+        if raw.endswith(part):
+            end = len(raw) - len(part)
+    return raw[end:]
+
+
 class Utf16Text:
     """The text of an open file."""
 
