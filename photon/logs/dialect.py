@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 from dataclasses import dataclass, replace
 
@@ -10,10 +11,23 @@ import pyarrow.compute as pc
 
 from photon.logs.utf16 import mark_of, narrow, widen
 from photon.pipeline.sections import Log
-from photon.pipeline.values import Encoding, Format
+from photon.pipeline.values import ONE_BYTE_ENCODINGS, Encoding, Format
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 ZEEK_FIELDS = "fields"  # behind the comment sign: Zeek's line of column names
+
+# Windows-1252 gives five bytes no character. Browsers and Windows read them as Latin-1 does.
+_UNDEFINED = "photon.as_latin_1"
+_NOT_IN_ENCODING = "xmlcharrefreplace"  # for a character that no file of the encoding can hold: found nowhere
+
+
+def _as_latin_1(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeDecodeError):
+        raise error
+    return error.object[error.start : error.end].decode("latin-1"), error.end
+
+
+codecs.register_error(_UNDEFINED, _as_latin_1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,17 +48,17 @@ class Dialect:
 
     def encode(self, text: str) -> bytes:
         """A text as it is in the bytes of the file that are searched."""
-        return widen(text) if self.encoding == "utf-16" else text.encode(self.encoding)
+        return widen(text) if self.encoding == "utf-16" else self.encode_in_record(text)
 
     def encode_in_record(self, text: str) -> bytes:
         """A text as it is in a record by itself (`narrowed`)."""
-        return text.encode("utf-8" if self.encoding == "utf-16" else self.encoding)
+        return text.encode("utf-8" if self.encoding == "utf-16" else self.encoding, _NOT_IN_ENCODING)
 
     def decode(self, header: bytes) -> str:
         """The text of a header line; ValueError if it is not text."""
         if self.encoding == "utf-16":
             return narrow(header.removeprefix(mark_of(header))).decode()
-        return header.decode(self.encoding)
+        return decoded(header, self.encoding)
 
     @property
     def unit_bytes(self) -> int:
@@ -75,6 +89,11 @@ def dialect_of(log: Log) -> Dialect | None:
         encoding=log.encoding,
         record_lines=log.record_lines,
     )
+
+
+def decoded(raw: bytes, encoding: Encoding) -> str:
+    """The text of some bytes; ValueError if they are none, which bytes of a one-byte encoding always are."""
+    return raw.decode(encoding, _UNDEFINED if encoding in ONE_BYTE_ENCODINGS else "strict")
 
 
 def header_names(header: bytes, dialect: Dialect) -> list[str]:
@@ -110,8 +129,9 @@ def utf8(raws: pa.Array, dialect: Dialect | None) -> pa.Array:
 
     Those that are no text of their encoding stay as they are.
     """
-    if dialect is not None and dialect.encoding == "latin-1":
-        return pa.array([raw.decode(dialect.encoding).encode() for raw in raws.to_pylist()], pa.binary())
+    if dialect is not None and dialect.encoding in ONE_BYTE_ENCODINGS:
+        texts = (decoded(raw, dialect.encoding) for raw in raws.to_pylist())
+        return pa.array([text.encode() for text in texts], pa.binary())
     raws = narrowed(raws, dialect)
     if not pc.any(pc.starts_with(raws, BYTE_ORDER_MARK)).as_py():
         return raws

@@ -22,6 +22,7 @@ from photon.logs.lines import BLANK, Lines, LineTexts, cut, split_lines
 from photon.logs.records import RecordRules, record_rules
 from photon.logs.times import event_time_problem, parse_event_times, style_of
 from photon.pipeline.sections import ForeignLog, Limits, Log, PrimaryLog
+from photon.pipeline.values import ONE_BYTE_ENCODINGS
 
 PRIMARY_EVENTS = pa.schema(
     [
@@ -293,7 +294,7 @@ def _headers_within(
 
 def _is_utf8(dialect: Dialect | None) -> bool:
     """Whether records are UTF-8, or are made so when they are cut."""
-    return dialect is None or dialect.encoding != "latin-1"
+    return dialect is None or dialect.encoding not in ONE_BYTE_ENCODINGS
 
 
 def _is_utf16(dialect: Dialect | None) -> bool:

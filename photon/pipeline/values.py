@@ -250,7 +250,8 @@ Cron = Annotated[str, AfterValidator(_cron)]
 # Of another program, which takes all of them as text.
 Settings = Annotated[dict[str, str], BeforeValidator(_texts)]
 Format = Literal["csv", "tsv", "jsonl"]
-Encoding = Literal["utf-8", "latin-1", "utf-16"]
+Encoding = Literal["utf-8", "latin-1", "cp1252", "utf-16"]
+ONE_BYTE_ENCODINGS: frozenset[Encoding] = frozenset({"latin-1", "cp1252"})  # each byte is a character
 Delimiter = Annotated[
     str, _must(_is_delimiting, "one ASCII character that is no line end, such as ';' or \"\\t\"")
 ]

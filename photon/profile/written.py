@@ -28,6 +28,7 @@ _QUOTES_TRIED = (('"', None), ('"', "\\"), ("'", None))  # with escapes; the lik
 _LEAST_ALIKE = 0.5  # of the rows have as many values as the first: a short file may have bad ones
 _SHOWN = 80
 _VALUE = re.compile(r"[-+]?[\d.,:/TZ eE+-]*\d[\d.,:/TZ +-]*|true|false", re.IGNORECASE)
+_IN_CP1252_ALONE = re.compile(rb"[\x80-\x9f]")
 _SHAPE = re.compile(r"(\d+)|([A-Za-z]+)")
 
 
@@ -95,7 +96,7 @@ def together(some: Written, other: Written) -> Written | None:
     encodings = {some.encoding, other.encoding} - {"utf-8"}
     return Written(
         some.format, some.delimiter, some.quote or other.quote, some.escape or other.escape, some.header,
-        some.comment or other.comment, "utf-8" if not encodings else max(encodings),
+        some.comment or other.comment, min(encodings, default="utf-8"),
     )  # fmt: skip
 
 
@@ -107,14 +108,19 @@ def _in_utf16(found: Written | Odd) -> Written | Odd:
 
 
 def _encoding_of(data: bytes) -> Encoding:
-    """UTF-8, unless more lines with other characters than ASCII are none than are."""
+    """UTF-8, unless more lines with other characters than ASCII are none than are.
+
+    Bytes that are control characters in Latin-1 are Windows' quotes, dashes and euro signs: no text has them.
+    """
     try:
         data.decode()
         return "utf-8"
     except UnicodeDecodeError:
         special = [line for line in data.split(b"\n") if not line.isascii()]
         good = sum(_is_utf8(line) for line in special)
-        return "utf-8" if good >= len(special) - good else "latin-1"
+        if good >= len(special) - good:
+            return "utf-8"
+        return "cp1252" if _IN_CP1252_ALONE.search(data) else "latin-1"
 
 
 def _is_utf8(line: bytes) -> bool:

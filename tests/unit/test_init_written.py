@@ -13,7 +13,7 @@ from photon.logs.odd_files import Odd
 from photon.logs.times import parse_times
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.profile.time_formats import formats_of
-from photon.profile.written import Written, written_as
+from photon.profile.written import Written, together, written_as
 
 NAMES = ["click_id", "query_id", "at", "note"]
 ROWS = [[f"c{i}", f"q{i % 9}", str(1_767_607_200 + i), ("a", "b c", "")[i % 3]] for i in range(40)]
@@ -103,6 +103,14 @@ def test_latin_1_is_told_from_utf_8_with_some_bad_lines() -> None:
     text = lines([NAMES, *rows], ";")
     assert seen(text.encode("latin-1")) == Written("csv", delimiter=";", encoding="latin-1")
     assert seen(text.encode() + b"c99;q1;1767607200;Gr\xf6\xdfe\n") == Written("csv", delimiter=";")
+
+
+@pytest.mark.parametrize("note", [b"5 \x80", b"\x84so\x93", b"a \x96 b", b"it\x92s \x85"])
+def test_what_windows_writes_is_told_from_latin_1_by_its_signs(note: bytes) -> None:
+    text = lines([NAMES, *([*row[:3], note.decode("cp1252")] for row in ROWS)], ";")
+    assert seen(text.encode("cp1252")) == Written("csv", delimiter=";", encoding="cp1252")
+    plain, windows = Written("csv", encoding="latin-1"), Written("csv", encoding="cp1252")
+    assert together(plain, windows) == together(windows, plain) == windows
 
 
 def test_text_of_one_column_and_json_that_is_not_utf_8_are_no_tables() -> None:

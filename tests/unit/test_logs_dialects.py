@@ -49,11 +49,19 @@ def test_a_file_without_a_header_line_has_the_columns_that_the_settings_name():
 
 
 @pytest.mark.parametrize(
-    ("encoding", "raw", "note"), [("utf-8", "é", "é"), ("latin-1", "é", "é"), ("latin-1", "\x85", "\x85")]
+    ("encoding", "raw", "note"),
+    [
+        ("utf-8", "é".encode(), "é"),
+        ("latin-1", b"\xe9", "é"),
+        ("latin-1", b"\x85", "\x85"),
+        ("cp1252", b"\xe9 5 \x80", "é 5 €"),
+        ("cp1252", b"\x84so\x93 \x85", "„so“ …"),
+        ("cp1252", b"\x81\x8d\x8f\x90\x9d", "\x81\x8d\x8f\x90\x9d"),  # no characters of it
+    ],
 )
 def test_a_value_is_the_text_that_was_written(encoding, raw, note):
     log = ForeignLog(files="*", format="csv", id="id", key="k", time="ts", encoding=encoding)
-    raws = pa.array([f"a,k,1,{raw}".encode(encoding)], pa.binary())
+    raws = pa.array([b"a,k,1," + raw], pa.binary())
     table = parse_columns(raws, b"id,k,ts,note", log, Limits()).table
     assert table["note"].to_pylist() == [note]
 
@@ -61,6 +69,19 @@ def test_a_value_is_the_text_that_was_written(encoding, raw, note):
 def test_names_in_another_encoding_are_read_too():
     parsed = parse(b"a,k1,1\n", header="event_id,clé,ts".encode("latin-1"), key="clé", encoding="latin-1")
     assert events(parsed) == EXPECTED[:1]
+
+
+@pytest.mark.parametrize(
+    ("encoding", "name"), [("latin-1", "Preis €"), ("cp1252", "Preis Ω"), ("latin-1", "Größe")]
+)
+def test_a_name_that_the_encoding_can_not_hold_is_read_as_any_other(encoding, name):
+    names, data = ("event_id", "key", "ts", name), b"a,k1,1,x\nb,k2,2,y\n"
+    log = ForeignLog(
+        files="*", format="csv", id="event_id", key="key", time="ts", header=names, encoding=encoding
+    )
+    file = LogFile(7, "foreign", "clicks.csv", 1, False, b"", 0, 0, b"")
+    parsed = read_events(data, file, ByteRange(7, 0, len(data), 0, 2), log, Limits())
+    assert events(parsed) == EXPECTED
 
 
 def head(data: bytes, **settings: object) -> object:
