@@ -67,8 +67,11 @@ class TrackedFile:
     disk_bytes: int = 0  # of a compressed file: how big it was on disk when it was last whole; else 0
     seen_hash: bytes = b""  # of the last 256 bytes before `size_bytes`; empty where nobody has read them
     modified_ns: int = 0  # when it was last written to, as seen while `files` matched its name
-    target: str = ""  # where a link led to, from the logs folder; empty for a file
+    # Where it lay as a log, from the logs folder: of a link, what that led to. Empty for an object.
+    target: str = ""
     altered_us: int = 0  # when it was last seen to be written to in its place, without growing
+    # Somebody may still write to it: it was the log when it was seen last, or has grown since it was rotated.
+    in_use: bool = True
     end_unknown: bool = False  # it may have grown before it was truncated or went, and nobody knows
 
     @property

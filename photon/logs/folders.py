@@ -78,7 +78,7 @@ class LogFolder(Protocol):
         """The files in the folder of a path, with their inodes."""
 
     def target_of(self, found: FoundFile) -> str:
-        """Where the links in a path lead to, from the logs folder; empty if there are none."""
+        """Where the bytes of a file lie, from the logs folder, whatever links lead there; empty for an object."""
 
     def at_hand(self, found: Sequence[FoundFile]) -> Iterable[FoundFile]:
         """The same files, each at a moment when its beginning can be read without another wait."""
@@ -137,11 +137,12 @@ class LocalLogs:
         yield from (path for path in self.search(file) if path.rpartition("/")[0] != folder)
 
     def elsewhere(self, tracked: TrackedFile) -> list[str]:
-        """Beside what a link led to, then anywhere below the logs folder."""
-        path = tracked.target
-        name = path.rpartition("/")[2]
-        near = [p for p in self.beside(path) if may_be_rotated(name, p.rpartition("/")[2])] if path else []
-        return [*sorted(near), *self.search(tracked.file)]
+        """Beside where it was, now and as a log, then anywhere below the logs folder."""
+        near: list[str] = []
+        for path in filter(None, (tracked.target, tracked.file.path)):
+            name = path.rpartition("/")[2]
+            near += sorted(p for p in self.beside(path) if may_be_rotated(name, p.rpartition("/")[2]))
+        return [*near, *self.search(tracked.file)]
 
     def beside(self, path: str) -> dict[str, int]:
         folder, slash, _ = path.rpartition("/")
@@ -158,7 +159,7 @@ class LocalLogs:
     def target_of(self, found: FoundFile) -> str:
         root = os.path.realpath(self._folder)
         real = os.path.relpath(os.path.realpath(self._folder / found.path), root)
-        return real if real != os.path.normpath(found.path) and is_text(real) else ""
+        return real if is_text(real) else ""
 
     def search(self, file: LogFile) -> list[str]:
         """Where a file may have been moved below the logs folder: by its inode, then by its name."""

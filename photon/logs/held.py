@@ -16,6 +16,7 @@ from pathlib import Path
 from photon.clock import MICROSECONDS
 from photon.logs.discovery import FoundFile, is_text, stat_file
 from photon.logs.files import TrackedFile
+from photon.logs.source import FileBytes, end_hash, has_head, has_seen_end
 
 MOST_HELD = 256  # of the 1,024 files that a process may have open where nobody has changed that
 LINGERS_US = 60 * MICROSECONDS  # a file without a name may have a writer for so long since it grew last
@@ -46,6 +47,7 @@ class HeldFiles:
         self._logs, self._epoch = logs, epoch
         self._kept_in = work / KEPT_FOLDER
         self._held: dict[int, _Held] = {}
+        self._ended: set[int] = set()  # without names, and let go when they did not grow any more
         for path in self._kept_in.glob("*"):
             if not path.name.startswith(f"{epoch}-") or path.name.endswith(_UNFINISHED):
                 with suppress(OSError):
@@ -97,6 +99,7 @@ class HeldFiles:
                 held.nameless_since_us = now_us
             elif now_us - max(held.nameless_since_us, tracked.grown_us) > LINGERS_US:
                 self._let_go(number)
+                self._ended.add(number)
         for tracked in known.values():
             is_read = not tracked.unread_bytes and now_us - tracked.grown_us > KEPT_US
             if is_read and tracked.state == "open" and self.is_kept(tracked.file.path):
@@ -142,6 +145,33 @@ class HeldFiles:
         if now is None:
             return None
         return replace(tracked, file=replace(tracked.file, path=now.path, inode=now.inode))
+
+    def as_it_ended(self, tracked: TrackedFile) -> TrackedFile:
+        """A file that has lost its name, with what it got since it was seen: others may begin as it does."""
+        held = self._held.get(tracked.file.number)
+        if held is None or tracked.file.compressed or self.path_of(tracked) is not None:
+            return tracked
+        source, size_bytes = FileBytes(held.descriptor), held.size_bytes
+        is_it = (
+            size_bytes > max(tracked.size_bytes, tracked.offset_bytes) and held.inode == tracked.file.inode
+        )
+        if is_it and has_head(source, tracked.file) and has_seen_end(source, tracked):
+            return replace(tracked, size_bytes=size_bytes, seen_hash=end_hash(source, size_bytes))
+        return tracked
+
+    def was_truncated(self, tracked: TrackedFile) -> bool:
+        """Whether a file that is held does not have the bytes any more that were seen of it."""
+        held = self._held.get(tracked.file.number)
+        if held is None or tracked.file.compressed or held.inode != tracked.file.inode:
+            return False
+        source = FileBytes(held.descriptor)
+        is_shorter = held.size_bytes < max(tracked.size_bytes, tracked.offset_bytes)
+        return is_shorter or not (has_head(source, tracked.file) and has_seen_end(source, tracked))
+
+    def was_left(self, tracked: TrackedFile) -> bool:
+        """Whether an earlier process has ended that had a file without a name open, so that nobody has it now."""
+        is_open = tracked.file.number in self._held or tracked.file.number in self._ended
+        return self.is_kept(tracked.file.path) and not is_open
 
     def holds(self, tracked: TrackedFile) -> bool:
         """Whether the bytes of a file are all known, for it is open."""

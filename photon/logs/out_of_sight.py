@@ -13,7 +13,7 @@ from photon.logs.look import Contents, Look
 from photon.logs.source import problem_of
 
 
-def paths_out_of_sight(look: Look, found: Scan, held: HeldFiles | None) -> list[str]:
+def paths_out_of_sight(look: Look, contents: Contents, found: Scan, held: HeldFiles | None) -> list[str]:
     """Where files may be that the scan does not show."""
     shown = {file.path for file in found.files} | found.others.keys()
     paths: dict[str, None] = {}
@@ -23,9 +23,19 @@ def paths_out_of_sight(look: Look, found: Scan, held: HeldFiles | None) -> list[
         if held is not None and held.is_kept(tracked.file.path):
             _renew_copy(look, tracked, held)
         path = (held.path_of(tracked) if held is not None else None) or tracked.file.path
-        if path not in shown:
-            paths[path] = None
+        near = contents.folder.beside(tracked.target) if tracked.target != tracked.file.path else {}
+        for each in (path, *(other for other, inode in near.items() if inode == tracked.file.inode)):
+            if each not in shown:
+                paths[each] = None
     return list(paths)
+
+
+def ends_of_nameless(look: Look, held: HeldFiles | None) -> list[TrackedFile]:
+    """Files that lost their names after they grew, as they ended: what else is found has to have all of it."""
+    if held is None:
+        return []
+    missing = [look.files[n] for n in look.files.keys() - look.present if look.files[n].state == "open"]
+    return [now for before in missing if (now := held.as_it_ended(before)) != before]
 
 
 def _renew_copy(look: Look, tracked: TrackedFile, held: HeldFiles) -> None:

@@ -7,9 +7,8 @@ from collections.abc import Collection, Iterable, Mapping
 from photon.logs.discovery import FoundFile, Matches, Scan
 from photon.logs.files import TrackedFile
 from photon.logs.look import Contents, Look
-from photon.logs.rotation import SHORT_BYTES, Beginnings, Rotations, rotated_from
+from photon.logs.rotation import SHORT_BYTES, TELLING_BYTES, Beginnings, Rotations, rotated_from
 
-TELLING_BYTES = 512  # a beginning of this length is no other file's; a first record may be
 MOST_GONE = 1_000  # files that went, the latest ones, with which new files are compared
 
 
@@ -38,7 +37,7 @@ def _rotations(
 ) -> list[FoundFile]:
     """What the files that are sought may be called now, in the order of the paths."""
     followed = {look.files[number].file.path for number in look.present}
-    rotations = Rotations(file.file.path for file in sought)
+    rotations = Rotations(path for file in sought for path in (file.file.path, file.target))
     others = contents.folder.find(list(rotations.among(found.others)))
     candidates = {file.path: file for file in [*others.values(), *look.withheld, *fresh]}
     return [candidates[path] for path in sorted(candidates) if path not in followed]
@@ -63,9 +62,12 @@ def find_back(
 
 
 def find_elsewhere(
-    look: Look, contents: Contents, missing: Iterable[int], found: Collection[int]
+    look: Look, contents: Contents, missing: Iterable[int], found: Collection[int], inodes: Collection[int]
 ) -> dict[int, FoundFile]:
-    """Files that are neither in their folders nor `found`: beside what a link led to, or in other folders."""
+    """Files that are neither in their folders nor `found`: beside what a link led to, or in other folders.
+
+    `inodes`: of the files that the scan shows, which are none of them.
+    """
     elsewhere: dict[int, FoundFile] = {}
     for number in missing:
         tracked = look.files[number]
@@ -75,7 +77,7 @@ def find_elsewhere(
         followed |= {each.path for each in elsewhere.values()}
         paths = dict.fromkeys(contents.folder.elsewhere(tracked))
         for candidate in contents.folder.find([path for path in paths if path not in followed]).values():
-            if _is_it(look, contents, candidate, tracked):
+            if candidate.inode not in inodes and _is_it(look, contents, candidate, tracked):
                 elsewhere[number] = candidate
                 break
     return elsewhere
@@ -107,11 +109,17 @@ def _is_it(look: Look, contents: Contents, candidate: FoundFile, tracked: Tracke
 
 def others_beside(look: Look, contents: Contents, found: Scan) -> dict[str, int]:
     """The files, with their inodes, among which rotations that nobody saw may be."""
+    near: dict[str, str] = {}  # a file each of other folders
+    for number, tracked in look.files.items():
+        is_here = number in look.present
+        if is_here and tracked.file.path in look.matched and tracked.size_bytes >= TELLING_BYTES:
+            continue  # it was not rotated
+        for path in (tracked.file.path if is_here else "", tracked.target):
+            if path and path not in look.shown:
+                near[path.rpartition("/")[0]] = path
     others = dict(found.others)
-    for number in look.present:
-        path = look.files[number].file.path
-        if path not in look.matched and path not in others:
-            others |= contents.folder.beside(path)
+    for path in near.values():
+        others |= contents.folder.beside(path)
     return others
 
 
@@ -123,9 +131,7 @@ def unseen_rotations(look: Look, contents: Contents, others: Mapping[str, int]) 
     """
     since_ns: dict[str, int] = {}
     for tracked in look.files.values():
-        path, is_here = tracked.file.path, tracked.file.number in look.present
-        logs = rotated_from(path) if path in others else [path] if not is_here else []
-        for log in logs if tracked.modified_ns else ():
+        for log in _was_called(look, tracked) if tracked.modified_ns else ():
             since_ns[log] = min(tracked.modified_ns, since_ns.get(log, tracked.modified_ns))
     if not since_ns:
         return []
@@ -141,7 +147,8 @@ def unseen_rotations(look: Look, contents: Contents, others: Mapping[str, int]) 
         if not contents.is_whole(look, candidate):
             continue
         alike = contents.like(look, candidate, known)
-        if not any(contents.same_content(look, candidate, one) for one in alike):
+        is_copy = any(contents.is_beginning_of(look, candidate, one) for one in alike)
+        if not is_copy and candidate not in look.withheld:
             unseen.append(candidate)
     return sorted(unseen, key=lambda file: file.modified_ns)
 
@@ -152,7 +159,8 @@ def copies_of_rewritten(look: Look, contents: Contents, others: Mapping[str, int
     Both hold what was seen of the log, which is little; only the copy holds what came next. A file that
     nobody wrote to since then stays a stranger.
     """
-    present = {look.files[n].file.path: look.files[n] for n in look.present if n in look.before}
+    here = [look.files[n] for n in look.present if n in look.before]
+    present = {path: log for log in here for path in (log.file.path, log.target)}
     known_inodes = {file.file.inode for file in look.files.values() if file.state == "open"}
     found: list[FoundFile] = []
     for path, inode in others.items():
@@ -178,6 +186,14 @@ def _is_cut_off(
     if not contents.is_whole(look, copy) or not contents.same_content(look, copy, before):
         return False
     return not contents.is_beginning_of(look, copy, now) and copy not in look.withheld
+
+
+def _was_called(look: Look, tracked: TrackedFile) -> list[str]:
+    """The names that a file has had as a log, or may have had, and has not any more."""
+    path = tracked.file.path
+    if tracked.file.number in look.present and path in look.matched:
+        return []
+    return [path, *rotated_from(path), tracked.target]
 
 
 def copies_among(look: Look, contents: Contents, fresh: Iterable[FoundFile]) -> dict[FoundFile, int]:

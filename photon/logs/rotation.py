@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from photon.logs.files import TrackedFile
 from photon.logs.source import HEAD_BYTES, TAIL_BYTES, Source, hash_bytes
 
+TELLING_BYTES = 512  # a beginning of this length is no other file's; a first record may be
 SHORT_BYTES = 2 * HEAD_BYTES  # so much is compared as a whole
 _BEFORE_DIGIT = re.compile(r"[.-](?=\d)")
 # What follows a log's name, with its ending: access.log.1, access.log-2026-11-22, access-20261122.log.
@@ -79,13 +80,13 @@ class Beginnings:
             for (header_bytes, head_bytes), by_hash in self._files.items()
             if len(data) >= header_bytes + head_bytes
             for tracked in by_hash.get(hash_bytes(data[header_bytes : header_bytes + head_bytes]), ())
-            if _is_beside(tracked.file.path, path)
+            if _may_be(tracked, path)
         ]
         return sorted(found, key=lambda tracked: -tracked.file.number)
 
     def beside(self, path: str) -> list[TrackedFile]:
         """The files whose rotation may have this path, however it begins."""
-        return [tracked for tracked in self._by_path.values() if _is_beside(tracked.file.path, path)]
+        return [tracked for tracked in self._by_path.values() if _may_be(tracked, path)]
 
     def named_before(self, path: str) -> list[TrackedFile]:
         """The files whose path with something behind it is this one, as `access.log` and `access.log.1`."""
@@ -101,6 +102,11 @@ def is_beginning_of(copy: Source, copy_bytes: int, whole: Source) -> bool:
     """
     start = 0 if copy_bytes <= SHORT_BYTES else copy_bytes - TAIL_BYTES
     return copy.read(start, copy_bytes - start) == whole.read(start, copy_bytes - start)
+
+
+def _may_be(tracked: TrackedFile, path: str) -> bool:
+    """Whether a rotation may have put a file there: beside where it is, or where it was as a log."""
+    return _is_beside(tracked.file.path, path) or _is_beside(tracked.target, path)
 
 
 def _is_beside(path: str, other: str) -> bool:

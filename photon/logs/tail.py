@@ -12,13 +12,13 @@ from typing import Literal
 
 from photon.clock import MICROSECONDS, microseconds
 from photon.logs.dialect import dialect_of
-from photon.logs.discovery import FileProblem, FoundFile, GlobbedPaths, Scan, match, strip_gz
+from photon.logs.discovery import FileProblem, FoundFile, Scan, match, strip_gz
 from photon.logs.files import ByteRange, LogFile, Side, TrackedFile
 from photon.logs.folders import log_folder
 from photon.logs.held import HeldFiles
 from photon.logs.look import Contents, Look
 from photon.logs.odd_files import Odd
-from photon.logs.out_of_sight import kept_of, paths_out_of_sight
+from photon.logs.out_of_sight import ends_of_nameless, kept_of, paths_out_of_sight
 from photon.logs.ranges import cut_range, cut_to_end
 from photon.logs.records import record_rules
 from photon.logs.rotated import (
@@ -45,10 +45,13 @@ from photon.logs.source import (
     problem_of,
     read_head,
 )
-from photon.logs.unknown_ends import Ends
+from photon.logs.unknown_ends import Ends, latest_growth_us
 from photon.pipeline.location import Location
 from photon.pipeline.sections import Limits, Log, Tailing
 
+# Which new files are numbered first, by whether they are compressed, and matched by the pattern: each is
+# compared with those before it, for a log and its copy may both be new.
+ORDER_OF_NEW = ((False, True), (False, False), (True, True), (True, False))
 LISTED_ONLY = "it is listed and not there: it was removed before it was read, or its key ends with a slash"
 
 
@@ -86,7 +89,6 @@ class LogTail:
         self._watch = self._folder.watch(log.files, tailing.listed_folders)
         self._side: Side = side
         self._log = log
-        self._globbed = GlobbedPaths(log.files)
         self._line_limit_bytes = limits.line_bytes
         self._idle_us = microseconds(tailing.idle_after)
         idle_after = None if self._folder.is_immutable else tailing.idle_after
@@ -97,7 +99,9 @@ class LogTail:
         self._known: dict[str, tuple[FoundFile, int]] = {}  # path -> as it was last seen, file number
         self._copies: dict[FoundFile, int] = {}  # the other form of a known file (`discovery.match`)
         self._others: Mapping[str, int] = {}  # among which there is no rotation that nobody has seen
-        self._missing: set[int] = set()  # numbers of the files that the last look did not find
+        # Numbers of the files that the last look did not find, with `Ends.latest_us` of the first such look.
+        self._missing: dict[int, int] = {}
+        self._begun: list[FoundFile] = []  # such rotations without a record yet
         self._half_lines: dict[int, tuple[int, int]] = {}  # file number -> (offset, size): no whole line
         self._failed_cuts: dict[int, FileProblem] = {}  # by file number, until a cut succeeds
 
@@ -130,12 +134,13 @@ class LogTail:
         self._gzips.begin_look(unbounded=final)
         self.set_aside.begin_look(now_us)
         try:
-            self._recognise(look, found)
+            self._recognise(look, found, Ends.of(tracked.values(), _inodes(found), self._idle_us))
         except LogsUnavailable as error:  # what was recognised until then stays so
             found, look.problems = replace(found, is_away=True), [problem_of(".", error)]
         if self.set_aside:
             self.set_aside.keep({file.inode for file in found.files})
-        self._missing = look.missing
+        latest_us = latest_growth_us(tracked.values())
+        self._missing = {number: self._missing.get(number, latest_us) for number in look.missing}
         self._known = {  # names that a file had before a rename are forgotten
             path: (file, number)
             for path, (file, number) in self._known.items()
@@ -155,12 +160,14 @@ class LogTail:
             now_us - int(found.took_seconds * MICROSECONDS) if found.is_whole else None,
         )
 
-    def _recognise(self, look: Look, found: Scan) -> None:
+    def _recognise(self, look: Look, found: Scan, ends: Ends) -> None:
         """Match what was found to the known files, and number the others. LogsUnavailable."""
         unknown = self._find_unchanged(look, found.files)
+        for tracked in ends_of_nameless(look, self._held):
+            look.put(replace(tracked, grown_us=look.now_us))
         renamed = self._find_unchanged(look, self._renamed(look, found))
         self._copies = {copy: number for copy, number in self._copies.items() if number in look.present}
-        self._match(look, found, [file for file in unknown if file not in self._copies], renamed)
+        self._match(look, found, ends, [file for file in unknown if file not in self._copies], renamed)
 
     def _find_unchanged(self, look: Look, found: Iterable[FoundFile]) -> list[FoundFile]:
         """Recognise files that are as they were, or merely grew; return the others."""
@@ -194,10 +201,12 @@ class LogTail:
             if path is not None and number not in look.present:
                 paths[path] = None
         if not self._folder.is_immutable:
-            paths |= dict.fromkeys(paths_out_of_sight(look, found, self._held))
+            paths |= dict.fromkeys(paths_out_of_sight(look, self._contents, found, self._held))
         return list(self._folder.find(paths).values())
 
-    def _match(self, look: Look, found: Scan, unknown: list[FoundFile], renamed: list[FoundFile]) -> None:
+    def _match(
+        self, look: Look, found: Scan, ends: Ends, unknown: list[FoundFile], renamed: list[FoundFile]
+    ) -> None:
         """Match the other files by content; those that match nothing are new or missing."""
         matches = match(
             look.files,
@@ -206,12 +215,16 @@ class LogTail:
             frozenset(look.present),
         )
         for number, file in matches.same.items():
-            self._found_again(look, look.files[number], file)
+            before = look.files[number]
+            is_other = ends.may_be_another(before, file, self._is_held(before))
+            self._found_again(look, before, file, is_other or self._was_left(ends, before))
         rotated = find_rotated(look, self._contents, found, matches)
-        rotated |= find_elsewhere(look, self._contents, matches.missing, rotated)
-        ends = Ends.of(look.files.values(), _inodes(found), self._idle_us)
+        rotated |= find_elsewhere(look, self._contents, matches.missing, rotated, ends.inodes)
+        if rotated:
+            ends = replace(ends, inodes={*ends.inodes, *others_beside(look, self._contents, found).values()})
         for number, file in rotated.items():
-            self._found_again(look, look.files[number], file, ends.was_cut_off(look.files[number]))
+            is_cut = self._was_copied(ends, look.files[number], file)
+            self._found_again(look, look.files[number], file, is_cut)
         left = [number for number in matches.missing if number not in rotated]
         damaged = damaged_in_place(look, self._contents, left, matches.fresh)
         for number, file in damaged.items():
@@ -219,22 +232,26 @@ class LogTail:
         rotated |= damaged
         kept = kept_of(look, self._contents, self._held, matches.missing, rotated)
         for number, file in kept.items():
-            self._found_again(look, look.files[number], file)
+            before = look.files[number]
+            self._found_again(look, before, file, ends.went_in_use(before, self._is_held(before)))
         missing = [number for number in matches.missing if number not in rotated and number not in kept]
         not_new = {file.path for file in [*renamed, *look.withheld, *rotated.values()]}
         fresh = [file for file in matches.fresh if file.path not in not_new]
-        fresh += self._unseen_rotations(look, found, missing)
+        unseen = self._unseen_rotations(look, found, missing)
+        fresh += unseen
         back = find_back(look, self._contents, missing, fresh)
         for file, number in back.items():
             self._found_again(look, look.files[number], file)
         self._copies |= dict(matches.copies)
-        for is_compressed in (False, True):  # a log and its compressed copy may both be new
+        for is_compressed, is_log in ORDER_OF_NEW:
             new = [file for file in fresh if file.compressed is is_compressed and file not in back]
+            new = [file for file in new if (file.path in look.matched) is is_log]
             self._copies |= copies_among(look, self._contents, new)
             by_age = sorted(new, key=lambda file: file.modified_ns)  # so that numbers go by age
             for file in self._folder.at_hand(by_age):
                 if file not in self._copies and file not in look.withheld:
                     self._number(look, file)
+        self._begun = [file for file in unseen if file not in self._copies and file.path not in self._known]
         self._miss(look, found, ends, [number for number in missing if number not in back.values()])
 
     def _can_be_read(self, look: Look, found: FoundFile) -> bool:
@@ -260,28 +277,32 @@ class LogTail:
         While a file is missing any of them may be that file.
         """
         others = others_beside(look, self._contents, found)
-        if others == self._others or any(look.files[number].state == "open" for number in missing):
+        grown = self._folder.find([file.path for file in self._begun])
+        is_as_before = others == self._others and list(grown.values()) == self._begun
+        if is_as_before or any(look.files[number].state == "open" for number in missing):
             return []
         withheld = len(look.withheld)
         unseen = unseen_rotations(look, self._contents, others)
         copies = copies_of_rewritten(look, self._contents, others)
         look.cut_off.update(copy.path for copy in copies)
-        unseen += copies
+        unseen += [copy for copy in copies if copy not in unseen]
         self._others = others if len(look.withheld) == withheld else {}
         return unseen
 
     def _found_again(
-        self, look: Look, file: TrackedFile, found: FoundFile, was_cut_off: bool = False
+        self, look: Look, file: TrackedFile, found: FoundFile, end_unknown: bool = False
     ) -> None:
         size_bytes = look.sizes[found.path]
         log_file = replace(file.file, path=found.path, inode=found.inode, compressed=found.compressed)
         grown_us = look.now_us if size_bytes > file.size_bytes else file.grown_us
         if found.size_bytes == file.file.stored_bytes(file.size_bytes) and _was_written(file, found):
             look.altered.add(found.inode)
-        end_unknown = was_cut_off or (file.end_unknown and file.state == "open")
+        end_unknown = end_unknown or (file.end_unknown and file.state == "open")
         again = replace(file, file=log_file, size_bytes=size_bytes, grown_us=grown_us, state="open")
-        again = replace(again, end_unknown=end_unknown)
         has_moved = (file.file.path, file.file.inode) != (found.path, found.inode)
+        grows = size_bytes > file.size_bytes and not has_moved
+        in_use = found.path in look.matched or grows or (file.in_use and not has_moved)
+        again = replace(again, in_use=in_use, end_unknown=end_unknown)
         look.put(self._as_seen(look, again, found, has_moved))
         self._remember(look, found, log_file.number)
 
@@ -362,12 +383,22 @@ class LogTail:
                 continue
             look.missing.add(number)
             if look.final or number in self._missing:
-                is_held = self._held is not None and self._held.holds(file)
-                in_use = ends.went_in_use(file, is_held, self._globbed.match(file.file.path))
-                is_unknown = not self._folder.is_immutable and (ends.was_cut_off(file) or in_use)
+                in_use = ends.went_in_use(file, self._is_held(file), self._missing.get(number))
+                is_unknown = file.end_unknown or ends.was_cut_off(file) or in_use
+                is_unknown = is_unknown and not self._folder.is_immutable
                 state: Literal["replaced", "gone"] = "replaced" if seen & traces else "gone"
                 look.put(replace(file, state=state, end_unknown=is_unknown))
                 look.vanished.append(look.files[number])
+
+    def _was_copied(self, ends: Ends, file: TrackedFile, found: FoundFile) -> bool:
+        is_truncated = self._held is not None and self._held.was_truncated(file)
+        return is_truncated or ends.was_copied(file, found, self._is_held(file))
+
+    def _was_left(self, ends: Ends, file: TrackedFile) -> bool:
+        return self._held is not None and self._held.was_left(file) and ends.grew_lately(file)
+
+    def _is_held(self, file: TrackedFile) -> bool:
+        return self._held is not None and self._held.holds(file)
 
     def _backlog(self, look: Look) -> dict[int, int]:
         files = look.files

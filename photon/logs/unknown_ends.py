@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
+from photon.logs.discovery import FoundFile
 from photon.logs.files import TrackedFile
+from photon.logs.rotation import TELLING_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,12 +15,13 @@ class Ends:
     """What one look knows of how files ended."""
 
     inodes: Collection[int]  # of all files that the look saw
-    latest_us: int  # when a file of this log grew last, as far as anybody saw
+    latest_us: int  # when a file of this log had grown last, as far as anybody had seen before
     idle_us: int  # a file that did not grow for so long before is at rest
 
     @classmethod
-    def of(cls, files: Iterable[TrackedFile], inodes: Collection[int], idle_us: int) -> Ends:
-        return cls(inodes, max((file.grown_us for file in files), default=0), idle_us)
+    def of(cls, before: Iterable[TrackedFile], inodes: Collection[int], idle_us: int) -> Ends:
+        """`before`: the files as they were known before the look."""
+        return cls(inodes, latest_growth_us(before), idle_us)
 
     def was_cut_off(self, before: TrackedFile) -> bool:
         """Whether a file that is not in its place was truncated there, as copytruncate does it.
@@ -27,9 +30,30 @@ class Ends:
         """
         return before.file.inode in self.inodes
 
-    def went_in_use(self, before: TrackedFile, is_held: bool, was_named: bool) -> bool:
-        """Whether a file that went may have grown since it was seen: nobody held it, and it was the log.
+    def may_be_another(self, before: TrackedFile, found: FoundFile, is_held: bool) -> bool:
+        """Whether so little was seen of a file that another one, in its place, may merely begin as it did."""
+        is_seen_again = (
+            found.inode == before.file.inode or found.compressed or before.size_bytes >= TELLING_BYTES
+        )
+        return not is_seen_again and self.went_in_use(before, is_held)
 
-        `was_named`: the pattern matched its name, so that it was not rotated yet.
+    def was_copied(self, before: TrackedFile, found: FoundFile, is_held: bool) -> bool:
+        """Whether a copy alone is left of a file, which may have grown behind it."""
+        is_copy = found.inode != before.file.inode and not found.compressed
+        return self.was_cut_off(before) or (is_copy and self.went_in_use(before, is_held))
+
+    def went_in_use(self, before: TrackedFile, is_held: bool, latest_us: int | None = None) -> bool:
+        """Whether a file that went may have grown since it was seen: nobody held it, and it was in use.
+
+        `latest_us`: the same as of these ends, of the look that missed it first.
         """
-        return not is_held and was_named and before.grown_us >= self.latest_us - self.idle_us
+        return not is_held and before.in_use and self.grew_lately(before, latest_us)
+
+    def grew_lately(self, before: TrackedFile, latest_us: int | None = None) -> bool:
+        """Whether a file was not at rest when somebody looked last."""
+        return before.grown_us >= (self.latest_us if latest_us is None else latest_us) - self.idle_us
+
+
+def latest_growth_us(files: Iterable[TrackedFile]) -> int:
+    """When one of these files was last seen to grow."""
+    return max((file.grown_us for file in files), default=0)

@@ -28,6 +28,7 @@ MIGRATIONS = {
         "ALTER TABLE files ADD COLUMN modified_ns INTEGER NOT NULL DEFAULT 0",
         "ALTER TABLE files ADD COLUMN target TEXT NOT NULL DEFAULT ''",
         "ALTER TABLE files ADD COLUMN altered_us INTEGER NOT NULL DEFAULT 0",
+        "ALTER TABLE files ADD COLUMN in_use INTEGER NOT NULL DEFAULT 1",
         "ALTER TABLE files ADD COLUMN end_unknown INTEGER NOT NULL DEFAULT 0",
     ),
 }
@@ -43,7 +44,8 @@ CREATE TABLE files (
     tail_hash BLOB NOT NULL, inside_oversized INTEGER NOT NULL, size_bytes INTEGER NOT NULL,
     grown_us INTEGER NOT NULL, max_time_us INTEGER, state TEXT NOT NULL,
     disk_bytes INTEGER NOT NULL, seen_hash BLOB NOT NULL, modified_ns INTEGER NOT NULL,
-    target TEXT NOT NULL, altered_us INTEGER NOT NULL, end_unknown INTEGER NOT NULL);
+    target TEXT NOT NULL, altered_us INTEGER NOT NULL, in_use INTEGER NOT NULL,
+    end_unknown INTEGER NOT NULL);
 CREATE TABLE plan (
     batch INTEGER PRIMARY KEY, plan_id TEXT NOT NULL, content TEXT NOT NULL,
     advances TEXT NOT NULL, requeue_id INTEGER, attempts TEXT NOT NULL);

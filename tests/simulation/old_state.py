@@ -54,7 +54,7 @@ def make_it_of_format_2(state: Path, requeued: str = "requeued") -> None:
         db.execute("DROP TABLE waiting_segments")
         db.execute("DROP TABLE waiting_pages")
         db.execute("DROP TABLE ordered")
-        for column in ("seen_hash", "modified_ns", "target", "altered_us", "end_unknown"):
+        for column in ("seen_hash", "modified_ns", "target", "altered_us", "in_use", "end_unknown"):
             db.execute(f"ALTER TABLE files DROP COLUMN {column}")
         db.execute("UPDATE meta SET value = '2' WHERE key = 'format'")
         db.commit()

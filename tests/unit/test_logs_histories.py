@@ -140,7 +140,7 @@ class Histories(RuleBasedStateMachine):
         if file.compressed:  # by another name it would not be taken for a compressed one
             name = f"r{self.count}.log.gz"
         else:
-            name = f"r{self.count}.log" if matched else f"{path.name}.{self.count}"
+            name = f"r{self.count}.log" if matched else f"{path.name}.old{self.count}"
         os.rename(self.world.folder / path, self.world.folder / path.with_name(name))
         file.path = str(path.with_name(name))
 
