@@ -78,7 +78,7 @@ class LogFolder(Protocol):
         """The files in the folder of a path, with their inodes."""
 
     def target_of(self, found: FoundFile) -> str:
-        """Where the bytes of a file lie, from the logs folder, whatever links lead there; empty for an object."""
+        """Where the bytes of a file lie, from the logs folder, behind all links; empty for an object."""
 
     def at_hand(self, found: Sequence[FoundFile]) -> Iterable[FoundFile]:
         """The same files, each at a moment when its beginning can be read without another wait."""

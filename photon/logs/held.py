@@ -169,7 +169,7 @@ class HeldFiles:
         return is_shorter or not (has_head(source, tracked.file) and has_seen_end(source, tracked))
 
     def was_left(self, tracked: TrackedFile) -> bool:
-        """Whether an earlier process has ended that had a file without a name open, so that nobody has it now."""
+        """Whether nobody has a file without a name open any more, for the process that had it has ended."""
         is_open = tracked.file.number in self._held or tracked.file.number in self._ended
         return self.is_kept(tracked.file.path) and not is_open
 

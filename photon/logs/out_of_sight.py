@@ -31,7 +31,7 @@ def paths_out_of_sight(look: Look, contents: Contents, found: Scan, held: HeldFi
 
 
 def ends_of_nameless(look: Look, held: HeldFiles | None) -> list[TrackedFile]:
-    """Files that lost their names after they grew, as they ended: what else is found has to have all of it."""
+    """Files that lost their names after they grew, as they ended: whatever is found has to have all of it."""
     if held is None:
         return []
     missing = [look.files[n] for n in look.files.keys() - look.present if look.files[n].state == "open"]

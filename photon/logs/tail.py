@@ -237,8 +237,7 @@ class LogTail:
         missing = [number for number in matches.missing if number not in rotated and number not in kept]
         not_new = {file.path for file in [*renamed, *look.withheld, *rotated.values()]}
         fresh = [file for file in matches.fresh if file.path not in not_new]
-        unseen = self._unseen_rotations(look, found, missing)
-        fresh += unseen
+        fresh += self._unseen_rotations(look, found, missing)
         back = find_back(look, self._contents, missing, fresh)
         for file, number in back.items():
             self._found_again(look, look.files[number], file)
@@ -251,7 +250,7 @@ class LogTail:
             for file in self._folder.at_hand(by_age):
                 if file not in self._copies and file not in look.withheld:
                     self._number(look, file)
-        self._begun = [file for file in unseen if file not in self._copies and file.path not in self._known]
+        self._begun = [file for file in self._begun if not (file in self._copies or file.path in self._known)]
         self._miss(look, found, ends, [number for number in missing if number not in back.values()])
 
     def _can_be_read(self, look: Look, found: FoundFile) -> bool:
@@ -285,7 +284,7 @@ class LogTail:
         unseen = unseen_rotations(look, self._contents, others)
         copies = copies_of_rewritten(look, self._contents, others)
         look.cut_off.update(copy.path for copy in copies)
-        unseen += [copy for copy in copies if copy not in unseen]
+        self._begun = unseen = [*unseen, *(copy for copy in copies if copy not in unseen)]
         self._others = others if len(look.withheld) == withheld else {}
         return unseen
 
@@ -384,7 +383,8 @@ class LogTail:
             look.missing.add(number)
             if look.final or number in self._missing:
                 in_use = ends.went_in_use(file, self._is_held(file), self._missing.get(number))
-                is_unknown = file.end_unknown or ends.was_cut_off(file) or in_use
+                is_cut = ends.was_cut_off(file) or (self._held is not None and self._held.was_truncated(file))
+                is_unknown = file.end_unknown or is_cut or in_use
                 is_unknown = is_unknown and not self._folder.is_immutable
                 state: Literal["replaced", "gone"] = "replaced" if seen & traces else "gone"
                 look.put(replace(file, state=state, end_unknown=is_unknown))

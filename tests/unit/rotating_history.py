@@ -355,9 +355,10 @@ class History:
                 known = self.world.folder / tracked.file.path
                 is_it = tracked.state == "open" and known.exists() and known.samefile(file.place)
                 file.held_by = self.process if is_it else file.held_by
+                file.is_telling |= is_it and bool(file.lines)
             if file.number:
                 self.followed.add(file.log)
-                file.is_telling |= bool(file.lines) or len(self.first_line) < TELLING_BYTES
+                file.is_telling |= len(self.first_line) < TELLING_BYTES
             grows = file.seen_at_rest is not None and len(file.lines) > file.seen_at_rest
             if file.number and not self.is_current(file) and file.held_by == self.process:
                 if file.seen_at_rest is None and not file.grows_late:
