@@ -60,11 +60,10 @@ def narrow(raw: bytes) -> bytes:
 
 def line_end_of(raw: bytes) -> bytes:
     """What a record has at its end that belongs to its line end."""
-    end = len(raw)
-    for part in (PAD * 2, _RETURN):
+    for part in (PAD * 2 + _RETURN, PAD * 2):
         if raw.endswith(part):
-            end = len(raw) - len(part)
-    return raw[end:]
+            return part
+    return b""
 
 
 class Utf16Text:

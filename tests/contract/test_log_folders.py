@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import threading
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -17,11 +18,13 @@ from bench.minio_server import CREDENTIALS, MinioServer, minio_server
 from photon.logs.files import ByteRange, TrackedFile
 from photon.logs.folders import log_folder
 from photon.logs.on_s3 import objects
+from photon.logs.parse import read_events
 from photon.logs.ranges import RangeGone, read_at, read_pieces, read_range, read_stretches, stretches_of
 from photon.logs.scattered import read_stretches_in_order
 from photon.logs.set_aside import FIRST_PAUSE_US
 from photon.logs.source import LogsUnavailable
 from photon.logs.tail import LISTED_ONLY, LogTail
+from photon.logs.utf16 import narrow
 from photon.pipeline.location import Location, S3Folder
 from photon.pipeline.sections import Limits, PrimaryLog, Tailing
 from photon.storage import s3
@@ -113,6 +116,25 @@ def test_new_files_are_read_once_and_known_after_a_restart(logs: Logs) -> None:
     logs.restart()
     assert logs.read() == {3: b'{"n": 4}\n'}
     assert logs.read() == {}
+
+
+@pytest.mark.parametrize("name", ["a.log", "a.log.gz"])
+def test_records_of_utf_16_are_cut_and_read_at_their_offsets(logs: Logs, name: str) -> None:
+    stored = ("id,t\n" + "".join(f"ਊ{n},{n}\n" for n in range(40))).encode("utf-16")
+    logs.write(name, gzip.compress(stored) if name.endswith(".gz") else stored)
+    log = PrimaryLog(files="**/*.log", format="csv", id="id", time="t", encoding="utf-16")
+    logs.tail = LogTail(logs.location, "primary", log, Limits(), Tailing())
+    cut = logs.cuts()[1]
+    parsed = read_events(
+        read_range(logs.location, logs.known().file, cut), logs.known().file, cut, log, Limits()
+    )
+    assert parsed.events["_id"].to_pylist() == [f"ਊ{n}" for n in range(40)]
+    starts = parsed.events["_offset"].to_pylist()
+    stretches = list(itertools.pairwise(starts))
+    found = read_stretches_in_order(
+        logs.location, {1: logs.known().file}, np.ones(len(stretches), np.int64), stretches
+    )
+    assert [narrow(each or b"") for each in found] == [f"ਊ{n},{n}\n".encode() for n in range(39)]
 
 
 def test_a_file_that_went_unread_vanishes_at_the_second_look(logs: Logs) -> None:

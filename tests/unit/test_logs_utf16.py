@@ -298,3 +298,15 @@ def test_the_text_of_utf_16_is_not_taken_for_utf_16_once_more():
     head = head_of(data, dialect_of(log_of("utf-16")), LIMIT, final=True)
     assert isinstance(head, Head)
     assert narrow(head.header) == b"id,t"
+
+
+def test_a_record_in_another_order_is_as_long_as_in_its_file(tmp_path):
+    """By its length a join reads it again, from its offset on."""
+    text = 'id,t,note\na,1,"ਊ"\r\nnote,t,id\n"😀, so",2,b\r\nx,3,c\n'
+    tracked, log = followed(tmp_path, text.encode("utf-16"))
+    ((byte_range, data),) = read_pieces(tmp_path, stretches_of(tracked, 10**6)[0], 10**6, 2**20, log)
+    events = read_events(data, tracked.file, byte_range, log, Limits()).events.to_pylist()
+    assert [event["_id"] for event in events] == ["a", "b", "c"]
+    at = [event["_offset"] - byte_range.start_bytes for event in events]
+    lengths = [data.index(b"\n", start) - start for start in at]
+    assert [len(event["_raw"]) for event in events] == lengths
