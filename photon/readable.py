@@ -21,7 +21,8 @@ def readable(text: str | bytes) -> str:
     )
 
 
-def typed(remedy: str, pipeline_file: Path | str, datacenter: str = "") -> str:
-    """What to do, with commands as they can be typed: they name this pipeline file and datacenter."""
+def typed(remedy: str, pipeline_file: Path | str, datacenter: str = "", day: str = "") -> str:
+    """What to do, with commands as they can be typed: they name this pipeline file, datacenter and day."""
     said = re.sub(r"\bPIPELINE\b", lambda _: shlex.quote(str(pipeline_file)), remedy)
+    said = said.replace("--day DAY", f"--day {day}") if day else said
     return said.replace("-d DATACENTER", f"-d {datacenter}") if datacenter else said

@@ -182,4 +182,4 @@ def _finding(name: str, finding: Finding, told: Collection[str], pipeline_file: 
     lines += [f"    {e.event_id} at {e.where}{': ' if e.detail else ''}{e.detail}" for e in finding.examples]
     if finding.count > len(finding.examples):
         lines.append(f"    and {finding.count - len(finding.examples):,} more")
-    return [*lines, f"    what to do: {typed(finding.meaning.remedy, pipeline_file, name)}"]
+    return [*lines, f"    what to do: {typed(finding.meaning.remedy, pipeline_file, name, finding.day)}"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -71,8 +72,8 @@ MEANINGS: Mapping[FindingKind, Meaning] = {
     "different_values": Meaning(
         "rows whose values differ from a join of the raw logs made now",
         "if the adapter, a declared type, or a log's time_unit, time_format or time_zone was changed, that "
-        "is why; else somebody changed the table or the logs: photon backfill PIPELINE -d DATACENTER --day "
-        "DAY --rebuild, with the day of the row that is named, makes the day's rows again",
+        "is why; else somebody changed the table or the logs: photon backfill PIPELINE -d DATACENTER "
+        "--day DAY --rebuild makes the day's rows again; run it for each day named",
     ),
     "unjoinable_but_joinable": Meaning(
         "events given up as unjoinable whose primary event came after all",
@@ -106,6 +107,9 @@ MEANINGS: Mapping[FindingKind, Meaning] = {
         violation=False,
     ),
 }
+
+
+_DAY_OF_ROW = re.compile(r"\brow of (\d{4}-\d\d-\d\d)\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +149,11 @@ class Finding:
     def meaning(self) -> Meaning:
         return MEANINGS[self.kind]
 
+    @property
+    def day(self) -> str:
+        """The day of the first row among the examples; empty: none of them is a row."""
+        return next((found[1] for one in self.examples if (found := _DAY_OF_ROW.search(one.where))), "")
+
     def number(self) -> str:
         """How many cases there are, and how many of them are news."""
         if self.new is None or self.new == self.count:
@@ -162,7 +171,7 @@ class Finding:
             "new": self.new,
             "acting": dict(self.acting),
             "says": self.meaning.says,
-            "what_to_do": self.meaning.remedy,
+            "what_to_do": typed(self.meaning.remedy, "PIPELINE", day=self.day),
             "examples": [asdict(example) for example in self.examples],
             **({"cases": [asdict(case) for case in self.cases]} if self.cases else {}),
             **({"pages": list(self.pages)} if self.pages else {}),

@@ -137,3 +137,24 @@ def test_a_remedy_names_the_pipeline_file_wherever_it_is_shown(kind: FindingKind
     assert not [text for text in texts if "PIPELINE" in text]
     assert "-d DATACENTER --day" not in texts[0]
     assert f"'{file}'" in texts[0]
+
+
+@pytest.mark.parametrize(
+    ("kind", "where"),
+    [
+        ("different_values", "row of 2026-04-01, batch 1, occurrence 1:0"),
+        ("row_without_event", "row of 2026-04-01, batch 3, occurrence 2:64 (a.jsonl at byte 64)"),
+        (
+            "duplicate_rows",
+            "east: row of 2026-04-01, batch 1, occurrence 1:0; west: row of 2026-04-02, batch 1",
+        ),
+    ],
+)
+def test_the_remedy_of_a_row_names_its_day(kind: FindingKind, where: str, tmp_path: Path) -> None:
+    finding = Finding(
+        kind, 2, (Example("e0", "row of no day, batch 1, occurrence 1:0"), Example("e1", where))
+    )
+    report = both_have(finding)
+    for text in (report_text(report, tmp_path / "p.yaml"), json.dumps(report.typed(tmp_path / "p.yaml"))):
+        assert f"photon backfill {tmp_path / 'p.yaml'} -d east --day 2026-04-01 --rebuild" in text
+        assert "DAY" not in text
