@@ -11,16 +11,14 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from deltalake import write_deltalake
 
 from photon.backfill.messages import REMOVED, REMOVED_COLUMNS
 from photon.pipeline.location import Location
-from photon.storage.append_table import FORMAT, FORMAT_PROPERTY
+from photon.storage.append_table import append_rows, create_append_table
 from photon.storage.columns import text
-from photon.storage.delta import check_writable, create_table, is_table, lake_errors, open_table
+from photon.storage.delta import is_table, lake_errors, open_table
 from photon.storage.output_files import OutputFile
 from photon.storage.store import store_of
-from photon.storage.table_features import expected
 
 
 def record_removed(lake: Location, datacenter: str, files: Sequence[OutputFile]) -> int:
@@ -31,19 +29,13 @@ def record_removed(lake: Location, datacenter: str, files: Sequence[OutputFile])
     with lake_errors(f"record removed rows in {folder}"):
         store = store_of(folder)
         rows = pa.concat_tables([pq.read_table(store.open(file.path)) for file in files])
-        create_table(
-            folder,
-            REMOVED_COLUMNS,
-            f"rows that rebuilds removed, datacenter {datacenter}",
-            {FORMAT_PROPERTY: str(FORMAT)},
-        )
+        create_append_table(folder, REMOVED_COLUMNS, f"rows that rebuilds removed, datacenter {datacenter}")
         table = open_table(folder)
-        check_writable(table, folder, expected(REMOVED_COLUMNS))
         paths = pc.unique(rows["file"]).to_pylist()
         known = table.to_pyarrow_dataset().to_table(columns=["file", "row"], filter=text("file").isin(paths))
         new = rows.join(known, ["file", "row"], join_type="left anti").select(REMOVED_COLUMNS.names)
         if new.num_rows:
-            write_deltalake(table, new, mode="append")
+            append_rows(table, folder, new)
         for file in files:
             store.remove(file.path)
     return int(new.num_rows)

@@ -34,7 +34,7 @@ class Verified:
 
 def newest_verification(pipeline: Pipeline, datacenter: str) -> Verified | None:
     """The newest one; None where there is none. LakeUnavailable, FormatTooNew."""
-    latest = AppendTable("verification_reports", _COLUMNS).latest(pipeline, datacenter, "at")
+    latest = AppendTable("verification_reports", _COLUMNS).latest(pipeline, datacenter)
     if not latest.num_rows:
         return None
     at_us = latest["at"][-1].cast(pa.int64()).as_py()

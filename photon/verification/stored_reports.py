@@ -98,7 +98,7 @@ def newest(pipeline: Pipeline, datacenters: Iterable[str]) -> dict[str, StoredRe
     """The newest report of each datacenter that was ever verified. LakeUnavailable, FormatTooNew."""
     found = {}
     for name in datacenters:
-        latest = REPORTS.latest(pipeline, name, "at").select(["at", "run", "seconds", "report"])
+        latest = REPORTS.latest(pipeline, name).select(["at", "run", "seconds", "report"])
         if latest.num_rows:
             at_us = latest["at"][-1].cast(pa.int64()).as_py()
             row = latest.drop_columns(["at"]).to_pylist()[-1]
