@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import random
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -34,16 +34,16 @@ from photon.dispatcher.planning import split
 from photon.dispatcher.primary_index import PrimaryIndex
 from photon.dispatcher.releasing import Releasing
 from photon.dispatcher.retrying import BackoffRetry, BatchReport, Callbacks
+from photon.dispatcher.table_answers import TableAnswers
 from photon.dispatcher.task_splitter import index_tasks, join_tasks, reindex_tasks
 from photon.dispatcher.waiting_repair import WaitingRepair
 from photon.dispatcher.waiting_upkeep import WaitingUpkeep
 from photon.event_store.segments import SegmentInfo
 from photon.faults import fault_point
 from photon.join.failing import calls_from_json
-from photon.join.messages import BatchRunner, BatchTasks, RegisteredHere, RunnerDied, TaskContext, WorkerDied
+from photon.join.messages import BatchRunner, BatchTasks, RunnerDied, TaskContext, WorkerDied
 from photon.logs.files import TrackedFile
 from photon.measures import Meter
-from photon.pipeline.event_key import EventKey
 from photon.pipeline.file import Pipeline
 from photon.quantiles import Sample, merge
 from photon.readable import readable
@@ -59,14 +59,11 @@ from photon.state.plan import Plan
 from photon.state.timeline import Timeline
 from photon.storage.columns import TableName
 from photon.storage.delta import LakeUnavailable
-from photon.storage.joined_rows import epochs_of_rows
 from photon.storage.tables import CommitConflict, OutputTable, SchemaConflict
-from photon.tokens import PlanKey, Token, new_id
+from photon.tokens import PlanKey, new_id
 from photon.waiting.segments import WaitingDamaged
 
 log = logging.getLogger(__name__)
-
-ROWS_ARE_GONE = "of events that were joined, and whose rows are gone from the table: photon verify names them"
 
 
 @dataclass
@@ -94,6 +91,7 @@ class BatchExecution:
     def __post_init__(self) -> None:
         self.epoch = self.state.epoch or ""
         self._joined = self.tables["joined_events"]
+        self._table = TableAnswers(self.state, self._joined, self.pipeline.foreign)
         self._committing = Committing(self.tables, self.datacenter, self.epoch)
         self.retry = BackoffRetry(self.callbacks, self.clock, self.rng)  # one, so that a wait is told once
         self._releasing = Releasing(self._joined, self.registry, self.pipeline.foreign, self.retry)
@@ -299,7 +297,7 @@ class BatchExecution:
 
     def _complete(self, plan: Plan, reader: LogReader, results: Results) -> Counter[str]:
         """After the commit: release what has no row, then change the state in one transaction (A6, A7)."""
-        resolved = self._resolve(plan, results)
+        resolved = self._table.resolve(plan.key.batch, results.registered_here)
         fault_point("release.before")
         self._releasing.release(results.to_release)
         released = self._releasing.release_for_others(results.registered_here, resolved.release)
@@ -349,24 +347,6 @@ class BatchExecution:
         """Complete a plan whose tokens all have rows or are released: the others may know (A16)."""
         self.state.complete(plan, completion)
         self.announcer.completed(plan.key.batch)
-
-    def _resolve(self, plan: Plan, results: Results) -> completion.Resolved:
-        records = results.registered_here
-        before = self.state.inherited_among(completion.event_name(record.key) for record in records)
-        tokens = {Token.parse(record.token) for record in records if record.token is not None}
-        row_status = self._joined.row_status_of(tokens)
-        epochs_of_rows = self._epochs_of_rows([record for record in records if record.token is None])
-        resolved = completion.resolve(records, row_status, epochs_of_rows, self.epoch, before)
-        if missing := resolved.counts["missing"]:
-            log.warning("batch %d: %d records %s", plan.key.batch, missing, ROWS_ARE_GONE)
-        return resolved
-
-    def _epochs_of_rows(self, records: Sequence[RegisteredHere]) -> Mapping[EventKey, Collection[str]]:
-        """In which epochs these events have rows; in a first epoch no row need be read."""
-        if not self.state.follows_an_epoch:
-            return {record.key: {self.epoch} for record in records}
-        ids = {record.key.id for record in records}
-        return epochs_of_rows(self._joined, ids, self.pipeline.foreign)
 
     def _after_completion(
         self, plan: Plan, results: Results, counts: Counter[str], began_us: int, readable_us: int

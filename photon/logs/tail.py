@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from photon.clock import MICROSECONDS, microseconds
+from photon.logs.cutting import cut_range, cut_to_end
 from photon.logs.dialect import dialect_of
 from photon.logs.discovery import FileProblem, FoundFile, Scan, match, strip_gz
 from photon.logs.files import ByteRange, LogFile, Side, TrackedFile
@@ -19,7 +20,6 @@ from photon.logs.held import HeldFiles
 from photon.logs.look import Contents, Look
 from photon.logs.odd_files import Odd
 from photon.logs.out_of_sight import ends_of_nameless, kept_of, paths_out_of_sight
-from photon.logs.ranges import cut_range, cut_to_end
 from photon.logs.records import record_rules
 from photon.logs.rotated import (
     copies_among,

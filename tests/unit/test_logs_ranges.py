@@ -10,17 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from photon.logs import ranges
+from photon.logs import cutting
+from photon.logs.cutting import LinesCut, cut_lines, cut_range
 from photon.logs.files import ByteRange, LogFile, TrackedFile
-from photon.logs.ranges import (
-    Checked,
-    LinesCut,
-    RangeGone,
-    cut_lines,
-    cut_range,
-    read_at,
-    read_range,
-)
+from photon.logs.ranges import Checked, RangeGone, read_at, read_range
 from photon.logs.shares import fair_shares, next_to_serve
 from photon.logs.source import hash_bytes
 
@@ -145,7 +138,7 @@ def test_a_long_range_is_cut_by_its_end_where_it_would_be_if_all_of_it_were_read
     data = b"".join(line + b"\n" for line in lines) + rest.replace(b"\n", b"")
     source, at = Bytes(data), tracked(data)
     while (cut := cut_range(source, at, budget, limit, final)) is not None:
-        with mock.patch.object(ranges, "CHECKED_BYTES", checked):
+        with mock.patch.object(cutting, "CHECKED_BYTES", checked):
             by_its_end = cut_range(source, at, budget, limit, final)
         assert by_its_end is not None
         known = by_its_end[0]
@@ -165,7 +158,7 @@ def test_of_a_long_range_only_the_beginning_and_the_end_are_read():
     assert cut is not None
     assert cut[0].end_bytes == 900_000
     assert cut[0].lines == pytest.approx(9_000, rel=0.01)
-    assert source.most_bytes == ranges.CHECKED_BYTES
+    assert source.most_bytes == cutting.CHECKED_BYTES
 
 
 def test_a_long_range_with_another_end_is_gone(tmp_path):
