@@ -125,9 +125,7 @@ def _refill_text(done: Refilled, dry_run: bool, pipeline_file: Path) -> str:
     if done.doubles:
         lines.append(f"PROBLEM {len(done.doubles):,} events have a second row, and stay as they are:")
         lines += [f"  {one}" for one in done.doubles[:DOUBLES_TOLD]]
-        lines.append(
-            f"  which row stays: photon backfill {pipeline_file} --rebuild; all of them: photon verify"
-        )
+        lines.append(f"  photon verify {pipeline_file} names all, and what leaves one row of each")
     return "\n".join(lines)
 
 

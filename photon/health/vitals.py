@@ -11,7 +11,7 @@ from photon.health.newest_verification import Verified, newest_verification
 from photon.pipeline.file import Pipeline
 from photon.processes import is_stopped, what_ends
 from photon.shift.growth import Growth, growth_of
-from photon.shift.lakes import has_rows_without_state, lake_problems
+from photon.shift.lakes import has_rows_without_state, lake_problems, second_rows
 from photon.shift.lease import LeaseStatus, lease_status_of
 from photon.shift.people import Decision, Decisions, decisions_seen
 from photon.shift.stages import orders_of
@@ -35,6 +35,7 @@ class Vitals:
     lost: Losses = field(default_factory=Losses)  # that nobody has acknowledged
     has_rows_without_state: bool = False  # it has joined, and its state is gone
     lake: tuple[str, ...] = ()  # why its tables can't be read or written, with what to do
+    second_rows: tuple[str, ...] = ()  # that it has rows that double others, in words
     is_stopped: bool = False  # its process goes on only if somebody continues it
     what_ends_it: str = ""  # how to end its process, or to continue it; empty: it is on another machine
     only_half_lines: bool = False  # nobody runs it, and what is unread is half a line in each file
@@ -105,6 +106,7 @@ def look(
         is_fenced=epoch in known.ended_epochs,
         has_rows_without_state=has_rows_without_state(pipeline, datacenter, _has_state(growth)),
         lake=_lake(pipeline, datacenter, growth, known),
+        second_rows=tuple(second_rows(pipeline, datacenter)),
     )
 
 

@@ -27,6 +27,7 @@ def judge_works(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeli
         _held_back(datacenter, found, pipeline),
         _orders(datacenter, found, pipeline),
         _lake(datacenter, found),
+        _second_rows(datacenter, found),
         _uncompacted(datacenter, found),
     ]
     return worse([one for one in kept if one is not None])
@@ -49,6 +50,12 @@ def _lake(datacenter: str, found: Vitals) -> Verdict | None:
     if not found.lake:
         return None
     return Verdict("error", f"{datacenter}: {'; '.join(found.lake)}", in_short="can't use its lake")
+
+
+def _second_rows(datacenter: str, found: Vitals) -> Verdict | None:
+    if not found.second_rows:
+        return None
+    return Verdict("error", f"{datacenter}: {found.second_rows[0]}", in_short="has events with two rows")
 
 
 def _nobody(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeline) -> Verdict:

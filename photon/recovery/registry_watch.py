@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -20,6 +21,7 @@ from photon.pipeline.event_key import event_key
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import ForeignLog
 from photon.recovery.distant_lakes import DistantLakes
+from photon.recovery.doubled import note_doubled
 from photon.registry.consensus.marks import NO_MARK, Mark
 from photon.registry.consensus.register import EpochRecord, Register, retired_datacenters
 from photon.registry.interface import (
@@ -244,7 +246,10 @@ class RegistryWatch:
                 claims = self._claims(_some(rows, MOST_ROWS), datacenter)
                 outcomes = self.registry.lookup_surely([claim.key for claim in claims])
                 says = [judge(datacenter, *each) for each in zip(claims, outcomes, strict=True)]
-                found += [one for one in says if isinstance(one, Lacking) and not self._has_row(one)]
+                lacking = [one for one in says if isinstance(one, Lacking)]
+                doubled = [one for one in lacking if self._has_row(one)]
+                found += [one for one in lacking if one not in doubled]
+                self._tell_doubled(doubled)
                 if any(says):
                     self._seen[datacenter] = claims[:: len(claims) // MOST_CONFIRMED + 1]
                     break
@@ -264,6 +269,19 @@ class RegistryWatch:
 
     def _claims(self, rows: pa.Table, datacenter: str) -> list[Claim]:
         return claims_of_rows(rows, datacenter, self.pipeline.foreign)
+
+    def _tell_doubled(self, doubled: Sequence[Lacking]) -> None:
+        """Second rows of events: no reason to stop, and somebody has to know."""
+        if not doubled:
+            return
+        log.warning(
+            "%d of the newest rows of datacenter %s are second rows of their events, such as that of %r: "
+            "photon verify %s says what to do",
+            len(doubled), doubled[0].datacenter, doubled[0].claim.key.id, self.pipeline.file,
+        )  # fmt: skip
+        state = self.pipeline.datacenters[self.datacenter].state
+        with suppress(OSError):  # of a full disk: the next look notes them
+            note_doubled(state, {one.claim.token: one.claim.key.id for one in doubled})
 
     def _has_row(self, lacking: Lacking) -> bool:
         """Whether the token that holds the id has a row: then the event has two, and gets no third one."""

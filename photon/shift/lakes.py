@@ -5,6 +5,7 @@ Asked aside, and not for long: a store that hangs is a sentence too.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
@@ -12,7 +13,9 @@ from pathlib import Path
 
 from photon.errors import UserError
 from photon.pipeline.file import Pipeline
+from photon.readable import readable
 from photon.recovery.distant_lakes import DistantLakes
+from photon.recovery.doubled import doubled_in
 from photon.storage.columns import TABLE_COLUMNS
 from photon.storage.delta import LakeUnavailable, UnsupportedTable, is_table
 
@@ -64,6 +67,37 @@ def _problems(pipeline: Pipeline, datacenter: str, has_run: bool, table_id: str 
             here = None if handle is None else str(handle.metadata().id)
             found += _not_its_own(pipeline, datacenter, here, has_run, table_id)
     return found
+
+
+def second_rows(pipeline: Pipeline, datacenter: str) -> list[str]:
+    """Rows that a join or a refill of this datacenter found to be second ones, and that are there still."""
+    noted = doubled_in(pipeline.datacenters[datacenter].state)
+    if not noted:
+        return []
+    try:
+        return DistantLakes(ANSWERS_WITHIN, limited_by="").ask(
+            datacenter, partial(_second_rows, pipeline, noted)
+        )
+    except (UserError, OSError):
+        return []  # that the lake can't be read is told
+
+
+def _second_rows(pipeline: Pipeline, noted: Mapping[str, str]) -> list[str]:
+    from photon.storage.tables import OutputTable
+    from photon.tokens import Token
+
+    there: list[str] = []
+    for name, place in pipeline.datacenters.items():
+        own = [token for token in map(Token.parse, noted) if token.plan.datacenter == name]
+        table = OutputTable(place.lake, "joined_events")
+        if own and table.exists():
+            there += [noted[str(t)] for t, status in table.row_status_of(own).items() if status == "row"]
+    if not there:
+        return []
+    return [
+        f"{len(there):,} events or more have two rows, such as {readable(there[0])}: photon verify "
+        f"{pipeline.file} names them and their days, and says how one row of each is left"
+    ]
 
 
 def _not_its_own(

@@ -19,7 +19,7 @@ from photon.pipeline.file import Pipeline
 from photon.processes import is_stopped, what_ends
 from photon.readable import readable
 from photon.shift.deletable import deletable, files_of
-from photon.shift.lakes import has_rows_without_state, lake_problems
+from photon.shift.lakes import has_rows_without_state, lake_problems, second_rows
 from photon.shift.lease import lease_status_of
 from photon.shift.needed_files import needed_by_waiting
 from photon.shift.people import Decision, Decisions
@@ -151,6 +151,7 @@ def status_of(
         problems.append(f"its last join was refused: {lease_status.refused}")
     table_id = decisions.tables.get(datacenter)
     problems += lake_problems(pipeline, datacenter, view.epoch is not None, table_id)
+    problems += second_rows(pipeline, datacenter)
     idle_us = microseconds(pipeline.retry.unjoinable_after)
     completeness = last_said(place.lake)
     of_this_epoch = completeness if completeness is not None and completeness.epoch == view.epoch else None

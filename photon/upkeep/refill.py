@@ -10,7 +10,8 @@ Killed in between, joins stay refused until it has run to its end.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -18,6 +19,7 @@ import numpy as np
 from photon.errors import UserError
 from photon.faults import fault_point
 from photon.pipeline.file import Pipeline
+from photon.recovery.doubled import note_doubled
 from photon.recovery.lacking import refuse_lacking
 from photon.recovery.registry_watch import claims_of_rows
 from photon.registry.consensus.register import (
@@ -100,8 +102,20 @@ def refill(
     is_whole = is_known and not (found.put_back or found.released or register.is_refilling)
     if dry_run or is_whole:
         found.began = not is_whole
-        return found
-    return work.run(register)
+    else:
+        found = work.run(register)
+    if not dry_run:
+        _note_doubled(pipeline, work.doubled)
+    return found
+
+
+def _note_doubled(pipeline: Pipeline, doubled: Mapping[str, str]) -> None:
+    """Have the status of each datacenter whose state is here tell of its second rows."""
+    for name, place in pipeline.datacenters.items():
+        own = {token: id_ for token, id_ in doubled.items() if Token.parse(token).plan.datacenter == name}
+        if own and place.state.is_dir():
+            with suppress(OSError):  # the command says it too
+                note_doubled(place.state, own)
 
 
 def _tables(pipeline: Pipeline, register: Register) -> dict[str, OutputTable]:
@@ -160,6 +174,7 @@ class _Refill:
     page_rows: int
     say: Callable[[str], None]
     fenced: set[tuple[str, str]] = field(default_factory=set)
+    doubled: dict[str, str] = field(default_factory=dict)  # second rows: ids by token
 
     def look(self) -> Refilled:
         """What the registry lacks now. Nothing is changed."""
@@ -266,6 +281,7 @@ class _Refill:
         self.fenced.add((datacenter, epoch))
 
     def _note_doubles(self, found: Refilled, others: Sequence[tuple[Claim, str]], doubles: set[str]) -> None:
+        self.doubled |= {claim.token: claim.key.id for claim, token in others if token in doubles}
         found.doubles += [
             f"{claim.key.id}: the row of {claim.token}, and that of {token}, which holds the id"
             for claim, token in others

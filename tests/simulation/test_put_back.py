@@ -13,6 +13,7 @@ from photon.faults import REFILL_FAULT_POINTS, arm, disarm, watched
 from photon.pipeline.event_key import EventKey
 from photon.registry.consensus.register import with_boundary
 from photon.registry.interface import Claim, Joined, RegistryMismatch
+from photon.shift.lakes import second_rows
 from photon.shift.lease import DatacenterLock, Lease
 from photon.testing.crashes import SimulatedCrash, raise_simulated_crash
 from photon.upkeep.clear import clear_output
@@ -170,6 +171,39 @@ def test_another_datacenter_refuses_a_registry_that_lacks_rows_of_this_one(tmp_p
     world.refill()
     world.join_all()
     world.must_be_sound(["c1", "d1"])
+
+
+def said_of_second_rows(world: Copied) -> str:
+    return "\n".join(say for name in ("east", "west") for say in second_rows(world.pipeline, name))
+
+
+@pytest.mark.parametrize("found_by", ["join", "other_join", "refill"])
+def test_second_rows_that_were_joined_while_a_lake_was_away_are_told_until_they_are_gone(
+    tmp_path: Path, found_by: str
+) -> None:
+    world = Copied(tmp_path, ("east", "west"))
+    for name in ("east", "west"):
+        world.queries("q1", datacenter=name)
+        world.clicks(("c1", "q1"), datacenter=name)
+    world.join_all()
+    world.copy()
+    world.clicks(("d1", "q1"))
+    world.join()
+    world.put_back(["registry"])
+    world.clicks(("d1", "q1"), datacenter="west")
+    lake = Path(str(world.pipeline.datacenters["east"].lake))
+    lake.rename(tmp_path / "away")
+    world.join("west")
+    (tmp_path / "away").rename(lake)
+    assert "two rows" not in said_of_second_rows(world)
+    if found_by == "refill":
+        assert len(world.refill().doubles) == 1
+    else:
+        world.join("east" if found_by == "join" else "west")
+    world.join_all()
+    assert "events or more have two rows, such as d1: photon verify" in said_of_second_rows(world)
+    world.put_back(["lake"], ["east"])
+    assert "two rows" not in said_of_second_rows(world)
 
 
 def test_an_id_that_another_token_holds_without_a_row_is_noticed_and_given_to_its_row(world: Copied) -> None:

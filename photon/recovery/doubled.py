@@ -1,0 +1,35 @@
+"""Rows that a join or a refill has found to be second rows of their events: told until they are gone.
+
+A registry that was put back while a lake was away lets another datacenter join what has a row there. Nobody
+joins such an event a third time, so that nothing stops; and later batches hide it from whoever looks at the
+newest rows. Hence a file beside the state, which outlives epochs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+DOUBLED_FILE = "doubled.json"
+MOST_NOTED = 100  # `photon verify` finds the others; status looks each of these up
+
+
+def note_doubled(folder: Path, found: Mapping[str, str]) -> None:
+    """Remember these rows, by token, with their events' ids. OSError."""
+    known = doubled_in(folder)
+    if found.keys() <= known.keys() or len(known) >= MOST_NOTED:
+        return
+    noted = dict(list({**known, **found}.items())[:MOST_NOTED])
+    unfinished = folder / (DOUBLED_FILE + ".unfinished")
+    unfinished.write_text(json.dumps(noted))
+    unfinished.replace(folder / DOUBLED_FILE)
+
+
+def doubled_in(folder: Path) -> dict[str, str]:
+    """What was noted: event ids by token; nothing where it can't be read."""
+    try:
+        stored = json.loads((folder / DOUBLED_FILE).read_text())
+        return {str(token): str(event_id) for token, event_id in stored.items()}
+    except (OSError, ValueError, AttributeError):
+        return {}
