@@ -157,10 +157,18 @@ class _Joined:
     text: bytes  # all of them
     changed: Sequence[LogFile]  # files among them whose order of columns changes within
 
-    @property
-    def noted(self) -> set[tuple[int, int]]:
-        """Where these files have header lines that were noted when they were cut."""
-        return {(file.number, at) for file in self.changed for at, _ in later_headers(file.later_headers)}
+    def header_at(self, row: int) -> bytes | None:
+        """The header line within a row's file that holds at the row, as noted when the file was cut.
+
+        None: the one that the file begins with.
+        """
+        noted = (
+            later_headers(each.later_headers)
+            for each in self.changed
+            if each.number == self.file_numbers[row]
+        )
+        before = [line for headers in noted for at, line in headers if at <= self.offsets[row]]
+        return before[-1] if before else None
 
     def in_utf8(self, dialect: Dialect | None) -> _Joined:
         """The same records, those of UTF-16 in UTF-8; their offsets and lengths stay."""
@@ -277,15 +285,16 @@ def _is_nothing(raws: pa.Array, dialect: Dialect | None) -> np.ndarray:
 def _headers_within(
     joined: _Joined, rows: np.ndarray, file: LogFile, rules: RecordRules
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Which rows are header lines; and which stand behind one in another order that nobody has noted."""
+    """Which rows are header lines; and which stand behind one in an order that nobody has noted there."""
     is_header, is_misnamed = np.zeros(len(rows), bool), np.zeros(len(rows), bool)
     raws = _take(joined.lines.raws, rows)
     found = rules.headers(raws, joined.lines.lengths[rows])
     piece = joined.piece_of[rows]
     for row in found.tolist():
         is_header[row] = True
-        place = int(joined.file_numbers[rows[row]]), int(joined.offsets[rows[row]])
-        is_known = place in joined.noted or own_names(raws[row].as_py(), rules.dialect) == list(rules.names)
+        noted = joined.header_at(rows[row])
+        in_force = list(rules.names) if noted is None else own_names(noted, rules.dialect)
+        is_known = own_names(raws[row].as_py(), rules.dialect) == in_force
         is_misnamed |= (np.arange(len(rows)) > row) & (piece == piece[row]) & (not is_known)
         if is_known:
             is_misnamed &= (np.arange(len(rows)) < row) | (piece != piece[row])

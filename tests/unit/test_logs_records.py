@@ -298,6 +298,14 @@ def test_a_header_in_another_order_holds_from_there_on_whatever_the_size_of_the_
 
 
 @pytest.mark.parametrize("budget", [1, 20, 1000])
+def test_a_header_in_another_order_that_comes_again_goes_on_to_hold(budget):
+    data = b"a,k1,1\nts,id,key\n2,b,k2\nts,id,key\n3,c,k3\nid,key,ts\nd,k4,4\nid,key,ts\ne,k5,5\n"
+    file, ranges = cut_file(data, log_of(), budget, b"id,key,ts")
+    events = [(name, f"k{at}", at) for at, name in enumerate("abcde", 1)]
+    assert values_of(file, data, ranges, log_of()) == events
+
+
+@pytest.mark.parametrize("budget", [1, 20, 1000])
 def test_a_header_of_tsv_in_another_order_holds_from_there_on(budget):
     log = log_of(format="tsv")
     header, data = b"id\tkey\tts", b"a\tk1\t1\nkey\tts\tid\nk2\t2\tb\nts\tid\tkey\n3\tc\tk3\n"
