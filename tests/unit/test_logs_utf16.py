@@ -11,12 +11,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from photon.logs.columns import parse_columns
+from photon.logs.cutting import cut_range
 from photon.logs.dialect import dialect_of
 from photon.logs.files import ByteRange, LogFile, TrackedFile
 from photon.logs.lines_at import read_records_at
 from photon.logs.one_record import read_records
 from photon.logs.parse import read_events
-from photon.logs.ranges import cut_range, read_pieces, stretches_of
+from photon.logs.ranges import read_pieces, stretches_of
 from photon.logs.records import record_rules
 from photon.logs.scattered import Lines, read_lines
 from photon.logs.source import Head, head_of, read_head
