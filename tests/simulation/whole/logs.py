@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from photon.state.database import STATE_FILE, StateReader
 from tests.simulation import log_lines
 from tests.simulation.whole.site import Site
 
@@ -18,6 +19,7 @@ SEVERAL_RECORDS = 0.4  # of the clicks of such a seed
 NEVER = 0.08  # of clicks: their query is never logged
 ROTATED = 0.1  # before a line is written
 CUT_SHORT = 0.1  # of lines: the rest of one comes later
+WRITTEN_TO_LATE = 0.5  # of logs that are rotated out of sight: their old writer has one more line for them
 MOST_QUERIES, MOST_CLICKS = 4, 6  # of one burst
 
 
@@ -30,10 +32,13 @@ class Writers:
     clicks: dict[str, list[str]] = field(default_factory=dict)  # with the queries that its records name
     logged: set[str] = field(default_factory=set)  # queries that get into the logs
     incomplete: set[str] = field(default_factory=set)  # datacenters that have lost a log
+    # The epochs in which logs of a datacenter were moved away: a later one has never seen them.
+    out_of_sight: dict[str, set[str]] = field(default_factory=dict)
     written: Counter[str] = field(default_factory=Counter)  # foreign records by datacenter
     generations: Counter[str] = field(default_factory=Counter)
     _lines: int = 0
     _rest: dict[Path, bytes] = field(default_factory=dict)  # by log file: the rest of its last line
+    _moved: dict[Path, Path] = field(default_factory=dict)  # where a log went that gets one more line
 
     def __post_init__(self) -> None:
         # Chances of their own: the other seeds have the histories that they have without these records.
@@ -97,11 +102,42 @@ class Writers:
             log.unlink() if self.site.chance.random() < 0.5 else log.write_text("")
             self.incomplete.add(datacenter)
 
+    def move_a_log_away(self, datacenter: str) -> None:
+        """A log that the state knows is rotated out of sight; with it goes what was not read yet."""
+        epoch, known = self._known_logs(datacenter)
+        folder = self.site.folder / "logs" / datacenter / "clicks"
+        logs = sorted(log for log in folder.iterdir() if log.stat().st_ino in known)
+        if not logs:
+            return
+        log, away = self.site.chance.choice(logs), self.site.out_of_sight(datacenter)
+        away.mkdir(parents=True, exist_ok=True)
+        moved = log.rename(away / f"{log.stat().st_ino}.{self.site.format}")
+        self.out_of_sight.setdefault(datacenter, set()).add(epoch)
+        if log in self._rest:
+            self._rest[moved] = self._rest.pop(log)
+            self.site.network.after(self.site.chance.uniform(0, 3), lambda: self._finish(moved))
+        if self.site.chance.random() < WRITTEN_TO_LATE:
+            self._moved[log] = moved
+
+    def _known_logs(self, datacenter: str) -> tuple[str, set[int]]:
+        """The epoch of a datacenter's state, and the inodes of the logs that it has seen and not missed."""
+        folder = self.site.pipeline.datacenters[datacenter].state
+        if not (folder / STATE_FILE).exists():
+            return "", set()
+        state = StateReader(folder)
+        try:
+            inodes = {each.file.inode for each in state.files().values() if each.state == "open"}
+            return state.epoch or "", inodes
+        finally:
+            state.close()
+
     def _append(self, datacenter: str, kind: str, record: dict[str, object]) -> None:
         """Write a line, or the first part of it; before it the rest of the line before."""
         chance, format_ = self.site.chance, self.site.format
         log = self._log_of(datacenter, kind, chance.choice("ab"))
-        if chance.random() < ROTATED and log not in self._rest and log.exists():
+        log = self._moved.pop(log, log)
+        is_here = log.exists() and log.parent.name == kind
+        if chance.random() < ROTATED and log not in self._rest and is_here:
             self.generations[str(log)] += 1
             log.rename(log.with_suffix(f".{self.generations[str(log)]}.{format_}"))
         self._finish(log)

@@ -36,6 +36,9 @@ from tests.simulation.world import World
 
 log = logging.getLogger(__name__)
 
+# What befalls datacenters whose logs are rotated out of sight, and little else.
+ROTATED_AWAY = ("move_log_away", "move_log_away", "kill", "freeze", "cut_off", "hold", "fill_disk")
+
 UNAVAILABLE = (RegistryUnavailable, LakeUnavailable, StateUnavailable, NotRetired, NotRefilled)
 Deed = Callable[[], None]
 
@@ -98,6 +101,7 @@ class People:
             "remove_a_row": (1, self.remove_a_row),
             "fill_disk": (2, self.fill_disk),
             # Only where they are asked for.
+            "move_log_away": (0, lambda: writers.move_a_log_away(self.loser)),
             "copy_stores": (0, copies.take),
             "put_back_registry": (0, copies.put_back_registry),
             "put_back_lake": (0, copies.put_back_lake),

@@ -91,6 +91,10 @@ class Site:
                 (self.folder / "logs" / name / kind).mkdir(parents=True)
         return load_pipeline(path)
 
+    def out_of_sight(self, datacenter: str) -> Path:
+        """The folder to which logs of a datacenter are moved, where nobody looks for them."""
+        return self.folder / "away" / datacenter
+
     def key(self, event_id: str) -> EventKey:
         """What identifies an event."""
         return EventKey(event_id, self.times_us[event_id] if self.time_in_id else None)

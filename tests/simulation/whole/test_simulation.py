@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.simulation.whole.copies import RESTORED
+from tests.simulation.whole.operators import ROTATED_AWAY
 from tests.simulation.whole.simulation import Simulation
 
 
@@ -25,6 +26,12 @@ def test_copies_of_stores_that_are_put_back_join_no_event_twice_and_lose_none(
 ) -> None:
     print(f"again: python -m tests.simulation.whole.simulation --seed {seed} --restored")
     Simulation(tmp_path, seed, RESTORED).run()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_logs_that_are_rotated_out_of_sight_are_read_or_told(tmp_path: Path, seed: int) -> None:
+    print(f"again: python -m tests.simulation.whole.simulation --seed {seed} --rotated-away")
+    Simulation(tmp_path, seed, ROTATED_AWAY).run()
 
 
 @pytest.mark.parametrize(
@@ -46,6 +53,7 @@ HISTORY = """
 import sys
 from pathlib import Path
 from tests.simulation.whole.processes import Worker
+from tests.simulation.whole.operators import ROTATED_AWAY
 from tests.simulation.whole.simulation import Simulation
 
 step = Worker.step

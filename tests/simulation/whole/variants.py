@@ -235,6 +235,12 @@ VARIANTS: dict[str, Variant] = {
         "F",
         ("lose_log",),
     ),
+    "what nobody saw of a log that went counts as nothing": Variant(
+        "D9",
+        {"photon.logs.unknown_ends.Ends.went_in_use": lambda *known: False},
+        "records",
+        ("move_log_away",),
+    ),
     "nobody sees to what a silent one holds": Variant(
         "E6",
         {
