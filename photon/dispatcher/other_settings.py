@@ -46,6 +46,9 @@ def why_begun_anew(state: DispatcherState, pipeline: Pipeline) -> str | None:
 
     None if it was not. Other globs that find all the files that are known are remembered, and no reason.
     """
+    if not state.settings:
+        _tell_of_waiting_without_logs(state)
+        return "the state does not say with which settings it was begun: all logs are read again"
     changed = changed_settings(state.settings, pipeline)
     files = state.files().values()
     harmful = [each for each in changed if not _only_widens(each, pipeline, files)]
@@ -69,7 +72,7 @@ def was_begun_otherwise(path: Path, pipeline: Pipeline) -> bool:
     except (StateUnavailable, FormatTooNew):
         return False
     try:
-        return bool(changed_settings(state.settings, pipeline))
+        return not state.settings or bool(changed_settings(state.settings, pipeline))
     finally:
         state.close()
 

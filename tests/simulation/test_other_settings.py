@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import gc
+import sqlite3
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from photon.clock import MICROSECONDS
 from photon.dispatcher.other_settings import SettingsChanged
 from photon.pipeline.file import load_pipeline
 from photon.shift import run as shift_run
+from photon.state.database import STATE_FILE
 from tests.simulation.world import NOON_US, World, counts_of
 
 
@@ -52,6 +54,23 @@ def test_a_key_that_is_mended_mid_life_joins_what_was_unjoinable(world: World) -
         "pending": 0,
     }
     assert counts.adds_up
+
+
+def test_a_state_that_remembers_no_settings_is_not_taken_for_one_of_these(world: World) -> None:
+    log(world, "queries", {"query": "q1", "uid": "u1", "at": NOON_US})
+    log(world, "clicks", {"click": "c1", "query": "?", "uid": "u1", "at": NOON_US})
+    world.join(mode="complete")
+    with closing(sqlite3.connect(world.state() / STATE_FILE)) as db:
+        assert db.execute("DELETE FROM meta WHERE key = 'settings'").rowcount
+        db.commit()
+    change(world, "id: query", "id: uid")
+    change(world, "key: query", "key: uid")
+    counts = world.join(mode="complete").counts
+    assert world.joined_ids() == ["c1"]
+    assert counts.adds_up
+    epoch = epoch_of(world)
+    world.join(mode="complete")
+    assert epoch_of(world) == epoch
 
 
 def test_all_that_a_wrong_key_made_unjoinable_is_joined_once_it_is_right(world: World) -> None:
