@@ -283,7 +283,9 @@ def records_that_their_log_has_lost_too_are_named(world: World) -> None:
         "pending": 0,
         "lost": 1,
     }
-    (problem,) = [one for one in status_of(world.pipeline, "east", world.clock).problems if "lost" in one]
+    (problem,) = [
+        one for one in status_of(world.pipeline, "east", world.clock).problems if "c2 is lost" in one
+    ]
     assert "event c2 is lost: its record, at byte 0 of clicks/b.jsonl" in problem
     assert "east: it is lost: its record" in world.trace("c2").verdict
 
