@@ -20,7 +20,7 @@ STANDSTILL_SHARE = 0.05
 
 
 class NotInTime(UserError):
-    """What was asked has not answered in time; the message says what, and what to do."""
+    """Somebody did not answer in time; the message names who, and what to do."""
 
 
 class Question(Generic[T]):

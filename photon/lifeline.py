@@ -23,7 +23,7 @@ _prctl = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
 
 
 def bound_to_this_thread() -> Callable[[], None]:
-    """What a new process runs before its program (`preexec_fn`), to end with the thread that starts it."""
+    """Return a `preexec_fn`: a new process runs it first, to end with the thread that starts it."""
     parent = os.getpid()
     return lambda: end_with(parent)
 

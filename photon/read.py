@@ -81,7 +81,7 @@ class JoinedRows(ds.UnionDataset):
         return found
 
 
-# Of the rows that `joined` gave last, by pipeline file: they can have less than what is said later.
+# The promise of the rows that `joined` gave last, by pipeline file: a later promise may be beyond them.
 _of_last_rows: dict[Path, Watermark] = {}
 
 
@@ -149,7 +149,7 @@ def newest_watermark(pipeline: Pipeline | str | Path, retired: Collection[str] |
 
 
 def _said(place: Datacenter) -> Completeness | None:
-    """What a datacenter has said last; None: nothing. LakeUnavailable, FormatTooNew."""
+    """Return the last statement of a datacenter; None: there is none. LakeUnavailable, FormatTooNew."""
     try:
         found = published(place.lake)
     except (OSError, ValueError, KeyError) as error:
@@ -159,7 +159,7 @@ def _said(place: Datacenter) -> Completeness | None:
 
 
 def _promised(places: Mapping[str, Datacenter]) -> Watermark:
-    """What is promised of rows that are read next. What can't be read promises nothing."""
+    """Return the promise for rows that are read next. A statement that can't be read promises nothing."""
     said: dict[str, Completeness] = {}
     for name, place in places.items():
         try:
@@ -183,7 +183,7 @@ class _Asked:
 
 
 def _ask(pipeline: Pipeline) -> _Asked:
-    """What the registry says. RegistryMismatch, FormatTooNew."""
+    """Ask the registry which tables it knows. RegistryMismatch, FormatTooNew."""
     try:
         register = _register_of(pipeline)
     except (RegistryUnavailable, RegistryMissing) as error:

@@ -22,7 +22,7 @@ def readable(text: str | bytes) -> str:
 
 
 def typed(remedy: str, pipeline_file: Path | str, datacenter: str = "", day: str = "") -> str:
-    """What to do, with commands as they can be typed: they name this pipeline file, datacenter and day."""
+    """Return a remedy whose commands can be typed: they name this pipeline file, datacenter and day."""
     said = re.sub(r"\bPIPELINE\b", lambda _: shlex.quote(str(pipeline_file)), remedy)
     said = said.replace("--day DAY", f"--day {day}") if day else said
     return said.replace("-d DATACENTER", f"-d {datacenter}") if datacenter else said

@@ -132,7 +132,7 @@ def init(
 
 
 def _next_step(written: Path, problem: str | None) -> tuple[str | None, str]:
-    """What a join would fail on, if anything; else what to do next."""
+    """Say on what a join would fail, or else which command comes next."""
     from photon.logs.columns import check_columns
     from photon.pipeline.file import load_pipeline
     from photon.registry.operations.init import begin_anew
@@ -267,7 +267,7 @@ def _answers(said: dict[str, Any]) -> Answers:
 
 
 def _guess(samples: tuple[Sample, Sample], answers: Answers) -> tuple[Guess, Answers]:
-    """What was found out, and the answers, after a person at a terminal was asked for what is not sure."""
+    """Return what was found out, with the answers of a person at a terminal to each open question."""
     from photon.profile.guess import Guess, guess
 
     while not isinstance(found := guess(*samples, answers), Guess):

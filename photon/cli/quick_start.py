@@ -14,7 +14,7 @@ from typing import NoReturn
 # They neither run Spark nor a user's adapter, and end within seconds.
 ASKING = ("hold", "metrics", "resume", "status", "trace")
 # Of the threads of Arrow and delta-rs one may still run at the end, and abort the process (1 of 25 times).
-# What hangs is left alone by a thread, which `registry` must not wait for.
+# A thread leaves alone a look that hangs; `registry` must not wait for that thread.
 ENDING_AT_ONCE = (*ASKING, "availability", "dead-letters", "init", "registry")
 
 

@@ -1,4 +1,4 @@
-"""What two datacenters or two pipelines share, perhaps by mistake: told, not refused, for each joins right.
+"""Tell what two datacenters or two pipelines share, perhaps by mistake. Nothing is refused: each joins right.
 
 A state remembers where it is. One that finds itself elsewhere was moved, or it is a copy: then the state
 where it was is there still, with the same epoch.
@@ -40,7 +40,7 @@ def note_place(state: DispatcherState, pipeline: Pipeline) -> None:
 
 
 def why_copy(state: StateReader, pipeline: Pipeline) -> str | None:
-    """Of which other state this one is a copy, and what that means; None: of none that is there."""
+    """Name the state that this one is a copy of, and what that means; None: no such state is there."""
     stored = state.meta("place")
     if stored is None:
         return None

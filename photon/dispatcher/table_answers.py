@@ -1,4 +1,4 @@
-"""What the table says of records whose ids were registered before: do they have their rows (protocol A8)?
+"""Ask the table whether records whose ids were registered before have their rows (protocol A8).
 
 `photon.dispatcher.completion` decides what becomes of them.
 """
@@ -32,7 +32,7 @@ class TableAnswers:
     foreign: ForeignLog
 
     def resolve(self, batch: int, records: Sequence[RegisteredHere]) -> completion.Resolved:
-        """What becomes of these records, which were registered here, when `batch` ends. LakeUnavailable."""
+        """Decide on records that were registered here, when `batch` ends. LakeUnavailable."""
         before = self.state.inherited_among(completion.event_name(record.key) for record in records)
         tokens = {Token.parse(record.token) for record in records if record.token is not None}
         row_status = self.joined.row_status_of(tokens)

@@ -11,7 +11,7 @@ LEVELS: tuple[Level, ...] = get_args(Level)
 
 @dataclass(frozen=True)
 class Verdict:
-    """What is to be said of one promise.
+    """The sentence on one promise.
 
     What is well is said without numbers: it is told once, and stays to be read for days.
     """

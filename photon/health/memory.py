@@ -1,4 +1,4 @@
-"""What a watcher remembers from one look to the next: since when something lasts."""
+"""A watcher remembers since when something lasts, from one look to the next."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from photon.shift.standing import LIVE_BYTES
 
 @dataclass(frozen=True)
 class Memory:
-    """Of one datacenter."""
+    """The memory of one datacenter."""
 
     still_since_us: int | None = None  # there is work, and nobody at it
     behind_since_us: int | None = None  # more is unread than a live datacenter ever leaves
@@ -21,7 +21,7 @@ class Memory:
 
     @classmethod
     def of_one_look(cls, found: Vitals, pipeline: Pipeline) -> Memory:
-        """What a person knows who looks once: who was at work last says since when nobody is."""
+        """The memory of a person who looks once: the last process says since when nobody works."""
         return cls(still_since_us=found.lease.beat_us or None, is_patient=False).after(found, pipeline)
 
     def after(self, found: Vitals, pipeline: Pipeline) -> Memory:

@@ -27,7 +27,7 @@ class Verified:
 
     @property
     def kinds(self) -> str:
-        """What is broken, in a few words: "3 missing"; empty if nothing is."""
+        """Name what is broken in a few words: "3 missing"; empty if nothing is."""
         broken = self.report["violations"]
         return ", ".join(f"{one['count']:,} {one['kind'].replace('_', ' ')}" for one in broken)
 

@@ -34,7 +34,7 @@ def judge_now(pipeline: Pipeline, datacenter: str, now_us: int, decisions: Decis
 
 @dataclass(frozen=True)
 class Seen:
-    """What is known of a pipeline's datacenters, and why some can't be asked."""
+    """All that is known of a pipeline's datacenters, and why some can't be asked."""
 
     found: Mapping[str, DatacenterStatus]
     verdicts: Mapping[str, Verdicts]
@@ -116,7 +116,7 @@ def overall(
 
 
 def what_to_do(datacenter: str, one: DatacenterStatus, verdicts: Verdicts) -> list[str]:
-    """What each promise that is not kept asks for, where its headline and its problems don't say it."""
+    """Name the remedy for each broken promise, where headline and problems don't say it."""
     said = {*SAID_BY_ITS_HEADLINE, *(("logs",) if one.problems or one.epoch is None else ())}
     return [
         f"NEEDS YOU: {verdict.text.removeprefix(datacenter).lstrip(',: ')}"

@@ -115,7 +115,7 @@ def _has_state(growth: Growth) -> bool:
 
 
 def _lake(pipeline: Pipeline, datacenter: str, growth: Growth, known: Decisions) -> tuple[str, ...]:
-    """What is wrong with a lake on a disk. Of one in a store, whose every look costs, its join tells."""
+    """Name what is wrong with a lake on a disk. The join tells of one in a store, where each look costs."""
     if not isinstance(pipeline.datacenters[datacenter].lake, Path):
         return ()
     table_id = known.tables.get(datacenter)
@@ -131,7 +131,7 @@ def _process_here(status: LeaseStatus) -> int | None:
 def _reader(
     pipeline: Pipeline, datacenter: str, growth: Growth, now_us: int, is_run: bool
 ) -> LogReader | None:
-    """What opens log files; None where there is none to open.
+    """Return what opens log files; None where there is none to open.
 
     That is so where the dispatcher knows all files and has read them, as most looks find it; or never ran.
     """

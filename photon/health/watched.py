@@ -51,7 +51,7 @@ class Told:
 
 
 def words_of(verdict: Verdict) -> str:
-    """What a verdict says, without its numbers."""
+    """Return the words of a verdict, without its numbers."""
     return _NUMBER.sub("#", verdict.says)
 
 

@@ -110,7 +110,7 @@ def _never_ran(datacenter: str, found: Vitals, pipeline: Pipeline) -> tuple[str,
 
 
 def if_lost(datacenter: str, pipeline: Pipeline) -> str:
-    """What else is to be done where nobody can bring it back."""
+    """Name the remedy for a datacenter that nobody can bring back."""
     return (
         f"if it is lost for good: photon retire {pipeline.file} {datacenter} (under Dagster the job "
         "retirement), and its checks are green"
@@ -132,7 +132,7 @@ def _fenced(datacenter: str, found: Vitals, pipeline: Pipeline) -> Verdict | Non
 
 
 def _held_back(datacenter: str, found: Vitals, pipeline: Pipeline) -> Verdict | None:
-    """What waits here for dead datacenters whose lakes can't be reached."""
+    """Count the events that wait here for dead datacenters whose lakes can't be reached."""
     state = found.growth.state
     if not state.out_of_reach:
         return None

@@ -38,7 +38,7 @@ class Conflict:
 
 @dataclass(frozen=True)
 class Compared:
-    """What comparing duplicates with the records that joined has brought.
+    """Counts of duplicates that were compared with the records that joined.
 
     Where there are more than are compared, the share among those that were stands for all.
     """
@@ -55,7 +55,7 @@ class Compared:
         )
 
     def of_sample(self, compared: int, of: int) -> Compared:
-        """What this says of all, where so many of them were compared."""
+        """Scale the counts up to all duplicates, where only so many were compared."""
         conflicting, not_compared = (
             round(count * of / compared) for count in (self.conflicting, self.not_compared)
         )

@@ -133,7 +133,7 @@ class Joiner:
 
     @property
     def decided(self) -> npt.NDArray[np.int8]:
-        """By event: the verdict on all of its records."""
+        """The verdict on all records of each event, by event."""
         return self.decisions.of
 
     # -- the steps: each decides on some records, or on their events, and returns the others

@@ -213,7 +213,7 @@ class Events:
 
     @cached_property
     def place_of(self) -> Ints:
-        """By record: its place in `rows`; -1 if it is none of them."""
+        """The place of each record in `rows`; -1 for a record that is not there."""
         places = np.full(len(self.records), -1, np.int64)
         places[self.rows] = np.arange(len(self.rows))
         return places

@@ -70,7 +70,7 @@ _OF_FORMAT: dict[Format, Dialect] = {"csv": Dialect(",", '"'), "tsv": Dialect("\
 
 
 def plain_dialect(form: Format) -> Dialect | None:
-    """What a format means without further settings; None: of JSON lines nothing needs to be said."""
+    """Return the dialect of a format without further settings; None for JSON lines."""
     return _OF_FORMAT.get(form)
 
 

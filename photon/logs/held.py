@@ -111,7 +111,7 @@ class HeldFiles:
         return f"/{KEPT_FOLDER}/{self._epoch}-" in path
 
     def path_of(self, tracked: TrackedFile) -> str | None:
-        """What a file is called now, from the logs folder; None: it is not held, or has no name."""
+        """Return the present path of a file, from the logs folder; None: it is not held, or has no name."""
         held = self._held.get(tracked.file.number)
         if held is None or held.inode != tracked.file.inode:
             return None

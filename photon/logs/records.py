@@ -28,7 +28,7 @@ MOST_BESIDE_NAMES = 8  # bytes of a header line beside names, delimiters and quo
 
 @dataclass(frozen=True, slots=True)
 class Cuts:
-    """What is known of bytes that begin with a record."""
+    """How far bytes that begin with a record are whole records."""
 
     ends: Ints  # of the records, each behind its newline
     lines: Ints  # how many lines each has

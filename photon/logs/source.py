@@ -179,7 +179,7 @@ def _read_head(source: Source, dialect: Dialect | None, line_limit_bytes: int, f
 
 
 def head_of(data: bytes, dialect: Dialect | None, line_limit_bytes: int, final: bool) -> HeadResult:
-    """What the first bytes of a file say; `dialect`: None of JSON lines."""
+    """Read a file's head from its first bytes; `dialect` is None for JSON lines."""
     start = len(BYTE_ORDER_MARK) if data.startswith(BYTE_ORDER_MARK) else 0
     header = b""
     if odd := no_text(data):

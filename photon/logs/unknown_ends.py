@@ -12,7 +12,7 @@ from photon.logs.rotation import TELLING_BYTES
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """What one look knows of how files ended."""
+    """All that one look knows of how files ended."""
 
     inodes: Collection[int]  # of all files that the look saw
     latest_us: int  # when a file of this log had grown last, as far as anybody had seen before

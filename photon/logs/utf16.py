@@ -59,7 +59,7 @@ def narrow(raw: bytes) -> bytes:
 
 
 def line_end_of(raw: bytes) -> bytes:
-    """What a record has at its end that belongs to its line end."""
+    """Return the bytes at a record's end that belong to its line end."""
     for part in (PAD * 2 + _RETURN, PAD * 2):
         if raw.endswith(part):
             return part

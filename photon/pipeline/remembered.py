@@ -27,7 +27,7 @@ REFUSED = (
     "foreign.id_codec",
     "foreign.id_time_unit",
 )
-# What the state has of the logs would be wrong: a new epoch reads them again, and registered ids stay so.
+# Offsets, index and waiting records would be wrong: a new epoch reads all logs again; registered ids stay so.
 NEW_EPOCH: Mapping[str, str] = {
     **dict.fromkeys(("primary.files", "foreign.files"), "which files count: offsets, index, waiting records"),
     **{
@@ -100,7 +100,7 @@ class ChangedSetting:
 
 
 def remembered_settings(pipeline: Pipeline) -> Mapping[str, object]:
-    """What a state remembers of the pipeline file: JSON values, by key."""
+    """Return the settings that a state remembers: JSON values, by key."""
     return {key: _value(pipeline, key) for key in (*REFUSED, *NEW_EPOCH)}
 
 

@@ -1,4 +1,4 @@
-"""What the values of a column look like: numbers, times, and why they can be no ids. Pure decisions."""
+"""Describe the values of a column: numbers, times, and why they can be no ids. Pure decisions."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class Column:
 
 
 def column_of(name: str, values: pa.Array, json_types: frozenset[str] = frozenset()) -> Column:
-    """What the values of a column look like; `json_types`: which types they have in JSON lines."""
+    """The description of a column's values; `json_types`: which types they have in JSON lines."""
     some = values.drop_null()
     different = pc.unique(some)
     looked_at = some.take(pa.array(_spread(len(some)), pa.int64()))
@@ -223,7 +223,7 @@ def units_seen(column: Column) -> str:
 
 
 def described(columns: dict[str, Column]) -> str:
-    """What each column is like, in a few words."""
+    """Describe each column in a few words."""
     return ", ".join(f"{column.name} ({_like(column)})" for column in columns.values()) or "no column"
 
 

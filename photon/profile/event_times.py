@@ -27,7 +27,7 @@ class EventTime:
 
 @dataclass(frozen=True, slots=True)
 class TimeSaid:
-    """What the user said of a side's times; None: to be found out."""
+    """The user's words on a side's times; None: to be found out."""
 
     column: str | None = None
     unit: TimeUnit | None = None

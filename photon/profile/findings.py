@@ -1,4 +1,4 @@
-"""What was found out about two logs and how sure it is, and what only a person can tell."""
+"""Findings about two logs, with how sure they are, and questions that only a person can answer."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What a person has to say: nothing that was seen tells it."""
+    """A question to a person: nothing in the sample answers it."""
 
     options: tuple[str, ...]  # that say it together, such as --foreign-id
     why: str

@@ -90,7 +90,7 @@ def _counted_within(columns: Mapping[str, Column], key: Sequence[str], log: froz
 def _groupings(
     columns: Mapping[str, Column], key: Sequence[str], log: frozenset[str]
 ) -> Iterator[tuple[str, ...]]:
-    """What the events of a count may have in common: the key before all, then others that are like ids."""
+    """List the columns that the events of a count may share: the key first, then others that are like ids."""
     yield tuple(key)
     whole = [c for c in columns.values() if c.kind in ("text", "integer") and not c.values.null_count]
     named = [c.name for c in whole if id_name(c.name, log) and c.name not in key]
@@ -152,7 +152,7 @@ def _choices(
     key: Sequence[str],
     log: frozenset[str],
 ) -> tuple[tuple[str, ...], ...]:
-    """What may be the id: single columns, and else the key with one that tells its records apart."""
+    """List what may be the id: single columns, else the key with a column that tells its records apart."""
     named = [c for c in columns.values() if c.is_unique and c.kind == "integer" and id_name(c.name, log)]
     singles = dict.fromkeys(c.name for c in (*likely, *unique, *named) if c.name not in key)
     found: list[tuple[str, ...]] = [(name,) for name in singles]

@@ -16,7 +16,7 @@ from photon.profile.names import alikeness, id_name, is_time_name
 from photon.profile.sample import CannotPropose
 
 NEAR = 0.1  # two pairs whose scores differ by less are both likely
-# Of the values of a primary id: records that come again with other content cost no foreign event.
+# Least share of distinct values in a primary id: a record that comes again costs no foreign event.
 LEAST_UNIQUE = 0.99
 LEAST_DISTINCT = 0.5  # of the values of a column that is worth asking about
 LEAST_ALIKE = 0.5  # of two names: integers of two columns meet by chance

@@ -1,4 +1,4 @@
-"""What the name of a column says: whether it is that of an id, of whom, or that of a time. Pure decisions."""
+"""Tell from a column's name whether it is an id, and whose, or a time. Pure decisions."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def words_of(name: str) -> tuple[str, ...]:
 
 
 def log_words(place: str) -> frozenset[str]:
-    """What one record of a log may be called, by the word of its folder or file: clicks, click."""
+    """List the names for one record of a log, by the word of its folder or file: clicks, click."""
     words = words_of(place)
     if not words:
         return frozenset()

@@ -13,7 +13,7 @@ from photon.logs.lines import split_lines
 from photon.logs.records import RecordRules
 from photon.logs.source import Source
 
-# Of a longer file: so much of its share is read from its beginning, the rest from its middle and its end.
+# A longer file gives so much of its share from its beginning, the rest from its middle and its end.
 SHARE_OF_BEGINNING = 0.5
 # How long a gzip file is nobody knows. Pieces of it are looked for at these multiples of its share: the
 # farthest costs the decompression of 256 MiB at most, a second or two.

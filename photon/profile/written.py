@@ -101,7 +101,7 @@ def together(some: Written, other: Written) -> Written | None:
 
 
 def _in_utf16(found: Written | Odd) -> Written | Odd:
-    """What a UTF-16 file is whose text is so."""
+    """Describe a UTF-16 file by its text."""
     if isinstance(found, Odd) or found.format != "jsonl":
         return found if isinstance(found, Odd) else replace(found, encoding="utf-16")
     return Odd("is JSON lines in UTF-16", "convert it to UTF-8, for example by `iconv -f UTF-16 -t UTF-8`")
@@ -267,5 +267,5 @@ def _has_header(rows: Sequence[Sequence[str]]) -> bool:
 
 
 def _shape(text: str) -> str:
-    """What a value is like: `q17` and `q2` are alike, and `query_id` is not."""
+    """Return the shape of a value: `q17` and `q2` have one shape, and `query_id` another."""
     return _SHAPE.sub(lambda match: "9" if match[1] else "a", text)

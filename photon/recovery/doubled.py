@@ -27,7 +27,7 @@ def note_doubled(folder: Path, found: Mapping[str, str]) -> None:
 
 
 def doubled_in(folder: Path) -> dict[str, str]:
-    """What was noted: event ids by token; nothing where it can't be read."""
+    """Return the event ids that were noted, by token; nothing where the file can't be read."""
     try:
         stored = json.loads((folder / DOUBLED_FILE).read_text())
         return {str(token): str(event_id) for token, event_id in stored.items()}

@@ -89,7 +89,7 @@ def claims_of_rows(rows: pa.Table, datacenter: str, foreign: ForeignLog) -> list
 
 
 def judge(datacenter: str, claim: Claim, outcome: LookupOutcome) -> Lacking | bool:
-    """What the registry's answer says of a row: lacking; True: it is the row's own; False: it proves nothing.
+    """Judge a row by the registry's answer: lacking; True: it is the row's own; False: it proves nothing.
 
     An id below the boundary may be deleted. A cleared one says nothing of when it was registered. Nobody
     registers beyond the horizon, and a registry that has not been put back has it beyond all rows.

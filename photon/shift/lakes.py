@@ -1,4 +1,4 @@
-"""What is wrong with a datacenter's lake, for those who only tell it: tables missing, or with odd features.
+"""Find what is wrong with a datacenter's lake: tables that are missing or that Photon can't keep.
 
 Asked aside, and not for long: a store that hangs is a sentence too.
 """
@@ -23,7 +23,7 @@ ANSWERS_WITHIN = timedelta(seconds=2)  # `photon status` asks each lake in turn,
 
 
 def lake_problems(pipeline: Pipeline, datacenter: str, has_run: bool, table_id: str | None) -> list[str]:
-    """What keeps a datacenter's tables from being read or written, and what to do.
+    """Name what keeps a datacenter's tables from being read or written, and what to do.
 
     `table_id`: of its joined rows, as the registry knows it; None: it knows none, or was not asked.
     """

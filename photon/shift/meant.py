@@ -228,7 +228,7 @@ def _which_match(logs: tuple[LogSeen, ...]) -> str:
 
 
 def _again(pipeline: Pipeline) -> str:
-    # What was read by another adapter, or under other ids, is not read again by itself.
+    # Records that were read by another adapter, or under other ids, are not read again by themselves.
     return f"then begin anew: {begin_anew(pipeline)}; and join again"
 
 

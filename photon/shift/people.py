@@ -85,12 +85,12 @@ def decisions_in_time(pipeline: Pipeline, seconds: float = ASK_SECONDS) -> Decis
         return Decisions(unknown_because=str(error))
 
 
-# By pipeline file: what was last known, and of which content of a local registry.
+# The decisions that were last known, by pipeline file, and for which content of a local registry.
 _seen: dict[Path, tuple[object, Decisions]] = {}
 
 
 def decisions_seen(pipeline: Pipeline) -> Decisions:
-    """What people have decided, for who looks all the time.
+    """Return people's decisions, for a process that looks all the time.
 
     A local registry is not started for a look while it holds what it held at the last one. While a registry
     can't be asked, what was known last counts.

@@ -360,7 +360,7 @@ def _open_dispatcher(
 
 
 def _held_files(place: Datacenter, state: DispatcherState) -> HeldFiles | None:
-    """What holds log files open; objects of S3 stay what they are, and need nobody."""
+    """Return the holder of open log files; None for objects on S3, which stay as they are."""
     if not isinstance(place.logs, Path):
         return None
     work = state.work if isinstance(state.work, Path) else state.folder

@@ -221,7 +221,7 @@ class StateReader:
 
     @property
     def window(self) -> Window | None:
-        """What the latest records are counted from; None before the first batch."""
+        """The counts from which the latest records are counted; None before the first batch."""
         stored = self.meta("window")
         with reading_column("meta, window,"):
             return window_from_json(stored) if stored is not None else None

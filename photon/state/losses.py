@@ -92,7 +92,7 @@ def acknowledged(folder: Path, epoch: str | None) -> Losses:
 
 
 def acknowledged_counts(folder: Path, epoch: str | None) -> dict[str, int]:
-    """What was `gained` when a person said that he knows of it; nothing as in `acknowledged`."""
+    """Return what was `gained` when a person acknowledged it; nothing as in `acknowledged`."""
     try:
         return {str(name): _count(count) for name, count in _stored(folder, epoch)["counts"].items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
@@ -144,7 +144,7 @@ def bad_since(known: Mapping[str, int], name: str, view: StateView) -> int:
 
 
 def _named(losses: Losses, counts: Mapping[str, int], view: StateView) -> list[str]:
-    """What a person may say that he knows of, a line each."""
+    """List what a person may acknowledge, a line each."""
     lines = [
         f"{readable(view.files[number].file.path)}: {lost:,} bytes were not read"
         for number, lost in losses.file_bytes.items()
@@ -159,7 +159,7 @@ def _named(losses: Losses, counts: Mapping[str, int], view: StateView) -> list[s
 
 @dataclass(frozen=True)
 class Acknowledgement:
-    """What a person has said that he knows of, or would say in a dry run."""
+    """The things that a person has acknowledged, or would in a dry run."""
 
     losses: Losses
     counts: Mapping[str, int]  # of records, by bad class

@@ -14,7 +14,7 @@ _CAUSE = "\u21b3"  # obstore's, before each cause of the line above it
 # Rust's way to say what the operating system answered; obstore puts it into its last cause.
 _OS_ERROR = re.compile(r"\(os error (\d+)\)")
 REASON_CHARACTERS = 1_000
-# What to do about a disk, by what the operating system answered.
+# Remedies for a disk, by the operating system's answer.
 DISK_REMEDIES = {
     errno.ENOSPC: "make room on its disk",
     errno.EDQUOT: "make room within the quota",
@@ -72,7 +72,7 @@ def reason_of(error: BaseException, remedy: str = "") -> str:
 
 
 def disk_remedy(error: BaseException) -> str:
-    """What to do about an error of a local disk; empty where that is not known."""
+    """Return the remedy for an error of a local disk; empty where it is not known."""
     said = _OS_ERROR.search(str(error))
     number = int(said[1]) if said is not None else getattr(error, "errno", None)
     return DISK_REMEDIES.get(number, "") if number is not None else ""

@@ -54,7 +54,7 @@ _SWITCHES = {
 _CONSTRAINT = "delta.constraints."
 # With it Delta forgets which batch came last (A3).
 _FORGETS_COMMITS = "delta.setTransactionRetentionDuration"
-# Of a column: a key of its metadata, and what such a column is called.
+# A key of a column's metadata, and the name of such a column.
 _OF_COLUMNS = {
     "delta.generationExpression": "a generated column",
     "delta.identity.start": "an identity column",
@@ -78,7 +78,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class TableDescription:
-    """What the log says of a table beside its files."""
+    """The log's words on a table beside its files."""
 
     reader: int
     writer: int
@@ -275,7 +275,7 @@ def _named(feature: str) -> str:
 
 
 def sentences(folder: object, found: Sequence[Unkept], version_before: int | None) -> tuple[str, str]:
-    """What a table has that Photon can't keep, and what to type; `version_before`: the last without it."""
+    """Name the feature that Photon can't keep, and what to type; `version_before`: the last without it."""
     table = f"delta.`{str(folder).replace('`', '``')}`"
     statements = [each.format(table=table) for each in _once(one.statements for one in found)]
     if all(one.statements for one in found):

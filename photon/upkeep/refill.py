@@ -59,7 +59,7 @@ class NotRefilled(UserError):
 
 @dataclass
 class Refilled:
-    """What came of it. With `dry_run`: what would."""
+    """The result of a refill; with `dry_run`, the result that one would have."""
 
     rows: int = 0
     put_back: int = 0  # ids that were lacking
@@ -177,7 +177,7 @@ class _Refill:
     doubled: dict[str, str] = field(default_factory=dict)  # second rows: ids by token
 
     def look(self) -> Refilled:
-        """What the registry lacks now. Nothing is changed."""
+        """Find what the registry lacks now. Nothing is changed."""
         found = Refilled()
         for claims in self._claims(found, "looked at"):
             outcomes = self.registry.lookup_surely([claim.key for claim in claims])

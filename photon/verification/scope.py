@@ -199,7 +199,7 @@ class Scope:
         return [*([problem] if problem else []), *self.not_written.get(datacenter, ())]
 
     def findings(self, datacenter: str) -> list[Finding]:
-        """What is wrong before any record is read: rows that are gone, all of them; ids that are none."""
+        """Name what is wrong before any record is read: all rows are gone, or ids are none."""
         return self._tables_gone(datacenter) + self._conflicting(datacenter)
 
     def _conflicting(self, datacenter: str) -> list[Finding]:

@@ -179,7 +179,7 @@ def with_epoch_state(register: Register, epoch: str, state: EpochState, now_us: 
 
 
 def _put_back(register: Register, lacks: str) -> RegistryUnavailable:
-    """What was just read there is gone: whoever tries again decides by the register that is there now."""
+    """An entry that was just read is gone; the next attempt decides by the register that is there now."""
     return RegistryUnavailable(
         f"the registry of {register.pipeline} knew {lacks} a moment ago, and does not any more: a copy of it "
         "was put back"

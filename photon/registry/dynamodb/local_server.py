@@ -211,7 +211,7 @@ def local_server(folder: Path, kind: ServerKind | None = None) -> Iterator[str]:
 
 
 def hanging(folder: Path) -> str:
-    """What to do about a server that does not answer: its process, and the command that ends it."""
+    """Name the process of a server that does not answer, and the command that ends it."""
     try:
         running = Running(**json.loads((folder / "server.json").read_text()))
     except (OSError, ValueError, TypeError):
@@ -232,7 +232,7 @@ def is_starting(folder: Path) -> bool:
 
 
 def content_of(folder: Path) -> object:
-    """What is the same for as long as nobody writes to the registry in this folder."""
+    """Return a mark that stays the same for as long as nobody writes to the registry in this folder."""
     found = []
     for name in sorted(set(DATABASES.values())):
         for file, counts_empty in ((folder / name, True), (folder / f"{name}-wal", False)):

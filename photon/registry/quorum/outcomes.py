@@ -84,7 +84,7 @@ def settle_winners(
 
 
 def outcome_of_commit(contender: Contender, of_rows: bool = False) -> CommitOutcome:
-    """What the rounds came to for a claim. Boundary and epoch count after the win (protocol C1, B18).
+    """Return the outcome of the rounds. Boundary and epoch count after the win (protocol C1, B18).
 
     A claim `of_rows` wins though its epoch is over (B19).
     """
