@@ -92,13 +92,15 @@ def judge(datacenter: str, claim: Claim, outcome: LookupOutcome) -> Lacking | bo
     """Judge a row by the registry's answer: lacking; True: it is the row's own; False: it proves nothing.
 
     An id below the boundary may be deleted. A cleared one says nothing of when it was registered. Nobody
-    registers beyond the horizon, and a registry that has not been put back has it beyond all rows.
+    registers beyond the horizon, and a registry that has not been put back has it beyond all rows. A row is
+    its holder's by its plan, not by its place: a person may have altered that, which verification tells.
     """
     match outcome:
         case Free() | BeyondHorizon():
             return Lacking(datacenter, claim, None)
         case Joined(holder) if holder.token is not None:
-            return holder.token == claim.token or Lacking(datacenter, claim, holder.token)
+            is_own = Token.parse(holder.token).plan == Token.parse(claim.token).plan
+            return is_own or Lacking(datacenter, claim, holder.token)
     return False
 
 

@@ -132,8 +132,8 @@ def test_a_key_that_never_matches_is_found_by_the_command_that_the_message_names
     looked = photon("init", "--dry-run", logs / "queries.csv", logs / "clicks.csv")
     assert looked.exit_code == 0, looked.output
     assert "key: query" in looked.stdout
+    assert "all logs are read anew" in done.stderr
     written(folder)
-    begin_anew(done.stderr)
     assert joined(file) == 2
 
 
@@ -149,8 +149,8 @@ def test_a_key_that_no_line_has_is_found_by_the_command_that_the_message_names(f
     assert f"photon init --dry-run {logs}/queries.csv {logs}/clicks.jsonl" in done.stderr
     looked = photon("init", "--dry-run", logs / "queries.csv", logs / "clicks.jsonl")
     assert "key: query" in looked.stdout
+    assert "all logs are read anew" in done.stderr
     written(folder, foreign=lines)
-    begin_anew(done.stderr)
     assert joined(file) == 2
 
 

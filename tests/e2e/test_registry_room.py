@@ -90,4 +90,4 @@ def test_a_pipeline_without_a_registry_is_refused_with_what_to_do(traffic: Traff
     file = traffic.write_pipeline(tmp_path, "never-joined", CLEARING)
     for command in (["clear"], ["registry", "state"]):
         done = photon(*command, file, status=3)
-        assert f"make its registry: photon join {file}" in done.stderr
+        assert f"If it is new, make it: photon join {file}" in done.stderr

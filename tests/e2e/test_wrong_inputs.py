@@ -111,7 +111,7 @@ WRONG: list[tuple[str, Spoil, str, int, tuple[str, ...]]] = [
     ("column that is twice", clicks(CLICKS.replace("rank", "query", 1)), JOIN, 2, ("foreign.key", "expected a column that ", "logs/c/a.csv has once", "got 'query'", "give each column of its header line a name of its own")),
     ("binary file", clicks(random.Random(3).randbytes(3000)), JOIN, 5, ("foreign lines are dead letters", "photon dead-letters", "Mend `foreign`")),
     ("CR alone", clicks(CLICKS.replace("\n", "\r")), JOIN, 5, ("none of the files that match", "could be read", "Mend the files, or `foreign.files`", "c/a.csv: its lines end with CR alone", "expected LF or CR LF")),
-    ("gzip that is cut", clicks(gzip.compress(CLICKS.encode() * 50)[:-12], "a.csv.gz"), JOIN, 5, ("none of the files that match", "c/a.csv.gz", "ends early and does not grow", "compress it again")),
+    ("gzip that is cut", clicks(gzip.compress(CLICKS.encode() * 50)[:-12], "a.csv.gz"), JOIN, 5, ("none of the files that match", "c/a.csv.gz", "this gzip file ends early", "compress it again")),
     ("name that is no UTF-8", clicks(CLICKS, "\udcff.csv"), JOIN, 5, ("its name is not UTF-8", "rename it")),
     ("file that is hidden", clicks(CLICKS, ".a.csv"), JOIN, 5, ("no file matches", "logs/c/*", "look at `foreign.files`")),
     ("empty folder", no_clicks, JOIN, 5, ("no file matches", "logs/c/*", "look at `foreign.files`", "The folder has q/a.csv")),
@@ -122,7 +122,7 @@ WRONG: list[tuple[str, Spoil, str, int, tuple[str, ...]]] = [
     ("key that no line has", lambda f, v: (clicks('{"click": "c1", "query": "q1", "at": "2026-01-31T10:00:05Z"}\n')(f, v), setting("foreign.format", "jsonl")(f, v), setting("foreign.key", "qury")(f, v)), JOIN, 5, ("all 1 foreign lines that could be read were skipped", "none has the key `qury`", "photon init --dry-run", "Mend `foreign.key`", "then join again: all logs are read anew")),
     ("header alone", clicks(CLICKS.partition("\n")[0] + "\n"), JOIN, 5, ("none of the files that match", "no line below their header", "Mend the files, or `foreign.files`")),
     ("empty file", clicks(""), JOIN, 5, ("not one line is in the files that match", "logs/c/*", "mend `foreign.files`")),
-    ("another unit of times", setting("foreign.time_unit", "s"), JOIN, 5, ("all 2 foreign lines are dead letters", "photon dead-letters", "then begin anew: rm -rf /", "/lake/here /", "/state/registry; and join again")),
+    ("another format of times", setting("foreign.time_format", "%d/%m/%Y"), JOIN, 5, ("all 2 foreign lines are dead letters", "photon dead-letters", "then begin anew: rm -rf /", "/lake/here /", "/state/registry; and join again")),
     # -- words of commands
     ("no such file", nothing, "status missing.yaml", 2, ("missing.yaml: cannot be read", "expected a pipeline file", "photon init")),
     ("no such datacenter", nothing, f"{JOIN} -d ther", 2, ("no datacenter 'ther'", "expected one of: here")),

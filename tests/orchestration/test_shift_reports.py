@@ -83,7 +83,12 @@ def test_a_shift_says_how_complete_its_rows_are_and_those_of_all_datacenters(loc
 
 
 WRONG = {
-    "times": ("time_unit: iso8601", "time_unit: s", "lines are dead letters", "photon dead-letters {file}"),
+    "times": (
+        "time_unit: iso8601",
+        "time_format: '%d/%m/%Y'",
+        "lines are dead letters",
+        "photon dead-letters {file}",
+    ),
     "glob": ("clicks/**/*.jsonl", "klicks/*.jsonl", "no file matches {logs}/klicks/*", "`foreign.files`"),
     "key": ("key: query_id", "key: click_id", "no key matches", "init --dry-run '{logs}/queries/**/*.jsonl'"),
     "folder": ("logs/east", "logs/eats", "/logs/eats is not a folder that can be read", "`logs` of its"),
