@@ -114,6 +114,10 @@ class AssetPage:
         return CheckPage(self.page, name)
 
 
+# Dagster draws only the boxes that are in sight, and does not shrink a graph of this size.
+WHOLE_GRAPH: ViewportSize = {"width": 1_440, "height": 1_800}
+
+
 @dataclass(frozen=True)
 class GroupPage:
     """The graph of a group of assets."""
@@ -122,6 +126,7 @@ class GroupPage:
     group: str
 
     def open(self) -> GroupPage:
+        self.page.set_viewport_size(WHOLE_GRAPH)
         self.page.goto(f"/locations/photon/asset-groups/{self.group}/lineage")
         return self
 
