@@ -109,22 +109,22 @@ def _records(known: Mapping[str, DatacenterStatus]) -> Iterator[Metric]:
     yield _counter(
         "primary_records",
         "Primary records that were read.",
-        _of_each(known, lambda one: one.counts.get("primary", 0)),
+        _of_counts(known, "primary"),
     )
     yield _counter(
         "lost_bytes",
         "Bytes of logs that went away before they were read.",
-        _of_each(known, lambda one: one.counts.get("lost_bytes", 0)),
+        _of_counts(known, "lost_bytes"),
     )
     yield _counter(
         "conflicting_records",
         "Duplicates whose content is another than that of the record of their id that joined.",
-        _of_each(known, lambda one: one.counts.get("conflicting", 0)),
+        _of_counts(known, "conflicting"),
     )
     yield _counter(
         "not_compared_records",
         "Duplicates of which nobody knows whether their content is another one.",
-        _of_each(known, lambda one: one.counts.get("not_compared", 0)),
+        _of_counts(known, "not_compared"),
     )
     yield gauge(
         "open_loss_bytes",
@@ -144,7 +144,7 @@ def _records(known: Mapping[str, DatacenterStatus]) -> Iterator[Metric]:
     yield gauge(
         "missing_rows",
         "Events that were joined and whose row is gone.",
-        _of_each(known, lambda one: one.counts.get("missing", 0)),
+        _of_counts(known, "missing"),
     )
     yield gauge(
         "waiting_records",
@@ -201,6 +201,10 @@ def _work(known: Mapping[str, DatacenterStatus]) -> Iterator[Metric]:
     refused = [((name, "refused"), float(each.refused)) for name, each in orders]
     text = "Work orders that wait to be taken up, and files that hold none."
     yield gauge("work_orders", text, [*waiting, *refused], "state")
+
+
+def _of_counts(known: Mapping[str, DatacenterStatus], name: str) -> Samples:
+    return _of_each(known, lambda one: one.counts.get(name, 0))
 
 
 def _of_each(known: Mapping[str, DatacenterStatus], value: Callable[[DatacenterStatus], float]) -> Samples:

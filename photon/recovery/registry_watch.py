@@ -99,6 +99,8 @@ def judge(datacenter: str, claim: Claim, outcome: LookupOutcome) -> Lacking | bo
         case Free() | BeyondHorizon():
             return Lacking(datacenter, claim, None)
         case Joined(holder) if holder.token is not None:
+            if holder.token == claim.token:  # nearly always: a thousand rows are judged at once
+                return True
             is_own = Token.parse(holder.token).plan == Token.parse(claim.token).plan
             return is_own or Lacking(datacenter, claim, holder.token)
     return False

@@ -154,7 +154,8 @@ def test_cleared_ids_prove_nothing_and_are_no_alarm(world: Copied) -> None:
     assert world.refused() is not None
 
 
-def test_another_datacenter_refuses_a_registry_that_lacks_rows_of_this_one(tmp_path: Path) -> None:
+def behind_a_row_of_east(tmp_path: Path) -> Copied:
+    """Two datacenters; the registry was put back to before east joined d1, which west has yet to read."""
     world = Copied(tmp_path, ("east", "west"))
     for name in ("east", "west"):
         world.queries("q1", datacenter=name)
@@ -165,6 +166,11 @@ def test_another_datacenter_refuses_a_registry_that_lacks_rows_of_this_one(tmp_p
     world.join()
     world.put_back(["registry"])
     world.clicks(("d1", "q1"), datacenter="west")
+    return world
+
+
+def test_another_datacenter_refuses_a_registry_that_lacks_rows_of_this_one(tmp_path: Path) -> None:
+    world = behind_a_row_of_east(tmp_path)
     said = world.refused("west")
     assert said is not None
     assert str(world.pipeline.datacenters["east"].lake) in said
@@ -181,16 +187,7 @@ def said_of_second_rows(world: Copied) -> str:
 def test_second_rows_that_were_joined_while_a_lake_was_away_are_told_until_they_are_gone(
     tmp_path: Path, found_by: str
 ) -> None:
-    world = Copied(tmp_path, ("east", "west"))
-    for name in ("east", "west"):
-        world.queries("q1", datacenter=name)
-        world.clicks(("c1", "q1"), datacenter=name)
-    world.join_all()
-    world.copy()
-    world.clicks(("d1", "q1"))
-    world.join()
-    world.put_back(["registry"])
-    world.clicks(("d1", "q1"), datacenter="west")
+    world = behind_a_row_of_east(tmp_path)
     lake = Path(str(world.pipeline.datacenters["east"].lake))
     lake.rename(tmp_path / "away")
     world.join("west")
