@@ -72,7 +72,7 @@ def test_a_row_that_can_not_be_made_again_goes(tmp_path: Path, monkeypatch: Patc
 
     monkeypatch.setattr(_Remaking, "_keep", let_go)
     story = stories.test_a_filtered_row_goes_with_a_record_and_one_that_fails_stays
-    caught(story, tmp_path, "assert")
+    caught(story, tmp_path, "assert", "plain")
 
 
 def test_the_record_at_a_rows_place_is_taken_for_its_own(tmp_path: Path, monkeypatch: Patch) -> None:
