@@ -1,0 +1,86 @@
+"""Positions of ledgers as the rest of the registry needs them: write-once values, and the check that confirms.
+
+Values are bytes here (`photon.ledger.form`). `photon.ledger.stores` keeps them in one, three or five stores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from photon.ledger.entry import LedgerId
+from photon.ledger.register import Register
+
+Change = Callable[[Register], Register]
+
+
+class Unconfirmed(Exception):
+    """The members moved, or the registry was made anew, since the attempt began: forget what it brought (L8)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A value for the first position that is not decided, as far as its writer has read."""
+
+    position: int
+    value: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The value of the position that was offered at: the own one, byte by byte, or another's."""
+
+    value: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Undecided:
+    """No answer in time: the own value may be chosen, now or later. Reading on settles it (L2)."""
+
+    reason: str
+
+
+class Attempt(Protocol):
+    """What is asked of the stores between two checks, all under the same members.
+
+    Nothing that it brings counts before `confirm` has returned: no view folds it, nobody offers behind it (L1).
+    """
+
+    def offer(self, offers: Mapping[LedgerId, Offer]) -> Mapping[LedgerId, Chosen | Undecided]:
+        """Offer one value to each of these ledgers, in parallel. Never raises for a store that is silent."""
+        ...
+
+    def read(self, first: Mapping[LedgerId, int]) -> Mapping[LedgerId, Sequence[bytes]]:
+        """By ledger the decided values from position `first` on, in order; some of them where there are many.
+
+        An empty sequence: the position is undecided, or nothing is there. It never prepares a ballot, so
+        that reading writes nothing. RegistryUnavailable if too few stores answer.
+        """
+        ...
+
+    def confirm(self) -> Register:
+        """The register, read at a majority after all replies so far: then these count (L8).
+
+        Unconfirmed, or RegistryUnavailable.
+        """
+        ...
+
+
+class Positions(Protocol):
+    """All ledgers of a registry. Thread-safe; an attempt belongs to one thread."""
+
+    def attempt(self) -> Attempt:
+        """Begin an attempt."""
+        ...
+
+    def change(self, change: Change) -> Register:
+        """Replace the register by `change(register)`, which may be called again; the register after it.
+
+        RegistryUnavailable: it may have taken effect or not.
+        """
+        ...
+
+    def forget(self, ledgers: Sequence[LedgerId]) -> None:
+        """Delete all items of ledgers whose generation the register calls dropped (L12)."""
+        ...

@@ -1,0 +1,157 @@
+"""The register: the one item beside the ledgers that says which there are, and who may write to them.
+
+What it holds, how it is written down and how it may change; pure. It is changed by prepare and accept.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+
+from photon.errors import FormatTooNew, UserError
+from photon.ledger.entry import Epoch, LedgerId, do_meet
+
+REGISTER_FORMAT = 1
+ENTRY_VERSION = 1  # what writers write: no more than every reader of the register knows
+MOST_LEDGERS = 64  # of a generation: a batch appends to each that its ids meet
+
+
+class RetiredDatacenter(UserError):
+    """A person has given this datacenter up as lost: it never runs again (protocol E2)."""
+
+
+class RefillGoesOn(UserError):
+    """The rows of all tables are being put back: no epoch begins and no check passes before that ends (L10)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """The incarnations of the stores in use, by slot; the version rises with each change (protocol B11).
+
+    A slot that is `down` has a store that is just being filled: it is neither asked nor counted. A `fresh` one
+    has come up with this very version: it counts for entries, and for the register from the next version on.
+    """
+
+    version: int
+    incarnations: tuple[str, ...]
+    down: tuple[int, ...] = ()
+    fresh: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """Ledgers that share the range of hashes: how many, whose homes, and the boundary at its birth.
+
+    `homes`: by ledger the datacenter that its ids meet first, or an empty text. `is_dropped`: its items may be gone.
+    """
+
+    ledgers: int
+    homes: tuple[str, ...] = ()
+    boundary_us: int = 0
+    is_dropped: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Register:
+    """The register as it was read. Numbers in it never go back.
+
+    `incarnation`: of the ledgers; a refill makes a new one. `epochs`: by datacenter the highest number of an
+    epoch that was handed out. `tables`: by datacenter the id of its joined table.
+    """
+
+    pipeline: str
+    settings_hash: str
+    members: Members
+    incarnation: int = 1
+    generations: tuple[Generation, ...] = ()
+    boundary_us: int = 0
+    epochs: Mapping[str, int] = field(default_factory=dict)
+    tables: Mapping[str, str] = field(default_factory=dict)
+    on_hold: tuple[str, ...] = ()
+    given_up: tuple[str, ...] = ()
+    is_refilling: bool = False
+    entry_version: int = ENTRY_VERSION
+
+    @property
+    def live_generations(self) -> list[int]:
+        """The numbers of generations that are not dropped, oldest first."""
+        return [number for number, one in enumerate(self.generations) if not one.is_dropped]
+
+    def ledgers(self, generation: int) -> list[LedgerId]:
+        """The ledgers of a generation."""
+        return [LedgerId(generation, number) for number in range(self.generations[generation].ledgers)]
+
+    def parents(self, ledger: LedgerId) -> tuple[LedgerId, ...]:
+        """The ledgers of the generation before whose range meets this one's."""
+        if ledger.generation == 0:
+            return ()
+        before, own = self.generations[ledger.generation - 1], self.generations[ledger.generation]
+        numbers = range(before.ledgers)
+        meet = (n for n in numbers if do_meet(n, before.ledgers, ledger.number, own.ledgers))
+        return tuple(LedgerId(ledger.generation - 1, number) for number in meet)
+
+
+def encode_register(register: Register) -> bytes:
+    """The register as it is stored."""
+    return json.dumps({"format": REGISTER_FORMAT, **asdict(register)}, sort_keys=True).encode()
+
+
+def decode_register(value: bytes) -> Register:
+    """The inverse of `encode_register`; FormatTooNew if a newer version wrote it."""
+    stored = json.loads(value)
+    written = stored.pop("format")
+    if written > REGISTER_FORMAT:
+        raise FormatTooNew("the registry's register", written, REGISTER_FORMAT)
+    lists = ("incarnations", "down", "fresh")
+    kept = stored.pop("members")
+    members = Members(**{**kept, **{name: tuple(kept[name]) for name in lists}})
+    generations = tuple(
+        Generation(**{**one, "homes": tuple(one["homes"])}) for one in stored.pop("generations")
+    )
+    people = {name: tuple(stored.pop(name)) for name in ("on_hold", "given_up")}
+    return Register(members=members, generations=generations, **people, **stored)
+
+
+def with_epoch(register: Register, datacenter: str, known: int = 0) -> tuple[Register, Epoch]:
+    """The register with one more epoch of a datacenter, above all `known` ones (L4); and that epoch.
+
+    RefillGoesOn, RetiredDatacenter.
+    """
+    if register.is_refilling:
+        raise RefillGoesOn(
+            f"the ids of all rows are being put back into the registry of {register.pipeline}:"
+            " no epoch begins before that has ended"
+        )
+    if datacenter in register.given_up:
+        raise RetiredDatacenter(f"datacenter {datacenter} is retired: it begins no epoch any more")
+    number = max(register.epochs.get(datacenter, 0), known) + 1
+    return replace(register, epochs={**register.epochs, datacenter: number}), Epoch(datacenter, number)
+
+
+def with_boundary(register: Register, boundary_us: int) -> Register:
+    """The register with its boundary at least there (L5)."""
+    return replace(register, boundary_us=max(register.boundary_us, boundary_us))
+
+
+def with_generation(register: Register, after: int, ledgers: int, homes: tuple[str, ...] = ()) -> Register:
+    """The register with one more generation, if `after` is still the newest (L7); else as it is.
+
+    Whoever calls it has seen all ledgers of `after` open. ValueError for a number of ledgers that can't be.
+    """
+    if not 1 <= ledgers <= MOST_LEDGERS:
+        raise ValueError(f"{ledgers} ledgers; expected 1 to {MOST_LEDGERS}")
+    if after != len(register.generations) - 1:
+        return register
+    born = Generation(ledgers, homes, register.boundary_us)
+    return replace(register, generations=(*register.generations, born))
+
+
+def with_dropped(register: Register, generation: int) -> Register:
+    """The register without its oldest generation; as it is, if that is another one or the only one (L12)."""
+    live = register.live_generations
+    if len(live) < 2 or live[0] != generation:
+        return register
+    generations = list(register.generations)
+    generations[generation] = replace(generations[generation], is_dropped=True)
+    return replace(register, generations=tuple(generations))
