@@ -56,8 +56,8 @@ class Claimant(NamedTuple):
 class Claims:
     """Ids that a plan wants to hold, as columns of one length.
 
-    `times_us`: when each event was, NO_TIME_US where nobody knows. `files` and `offsets_bytes`: the place of the
-    record that would join. Of an id that occurs twice the first counts.
+    `times_us`: when each event was, NO_TIME_US where nobody knows. `files` and `offsets_bytes`: the place of
+    the record that would join. Of an id that occurs twice the first counts.
     """
 
     claimant: Claimant
@@ -96,8 +96,8 @@ class Free:
 class Close:
     """An epoch's claims up to a batch are decided (L4): those named by `frees` go, the others are joins.
 
-    `through`: a batch, or FOR_EVER. `is_part`: more frees come in another entry, so that nothing is a join yet;
-    claims up to `through` are void all the same. `frees_all`: every hold of the epoch that is not closed goes.
+    `through`: a batch, or FOR_EVER. `is_part`: more frees come in another entry, and nothing is a join yet;
+    claims up to `through` are void all the same. `frees_all`: all its holds that are not closed go.
     """
 
     epoch: Epoch
@@ -125,7 +125,7 @@ class Entry:
 
     `writer`: unique for each process and attempt, so that two entries are never equal by chance.
     `predecessor`: the checksum of the entry before it, empty at position 0. Parts count in the order of
-    the fields. `joined`: claims of rows that a refill puts back: they are joins at once, whatever is closed (L10).
+    the fields. `joined`: claims of rows that a refill puts back: they are joins, whatever is closed (L10).
     """
 
     writer: str

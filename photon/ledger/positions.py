@@ -1,4 +1,4 @@
-"""Positions of ledgers as the rest of the registry needs them: write-once values, and the check that confirms.
+"""Positions of ledgers as the rest of the registry needs them: write-once values, and a check.
 
 Values are bytes here (`photon.ledger.form`). `photon.ledger.stores` keeps them in one, three or five stores.
 """
@@ -16,7 +16,7 @@ Change = Callable[[Register], Register]
 
 
 class Unconfirmed(Exception):
-    """The members moved, or the registry was made anew, since the attempt began: forget what it brought (L8)."""
+    """The members moved, or the registry was made anew: forget what the attempt brought (L8)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,8 @@ class Undecided:
 class Attempt(Protocol):
     """What is asked of the stores between two checks, all under the same members.
 
-    Nothing that it brings counts before `confirm` has returned: no view folds it, nobody offers behind it (L1).
+    Nothing that it brings counts before `confirm` has returned: no view folds it, and nobody offers behind
+    it (L1).
     """
 
     def offer(self, offers: Mapping[LedgerId, Offer]) -> Mapping[LedgerId, Chosen | Undecided]:

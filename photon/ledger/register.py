@@ -9,28 +9,22 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 
-from photon.errors import FormatTooNew, UserError
+from photon.errors import FormatTooNew
 from photon.ledger.entry import Epoch, LedgerId, do_meet
+from photon.registry.consensus.register import RetiredDatacenter
+from photon.registry.interface import RegistryUnavailable
 
 REGISTER_FORMAT = 1
 ENTRY_VERSION = 1  # what writers write: no more than every reader of the register knows
 MOST_LEDGERS = 64  # of a generation: a batch appends to each that its ids meet
 
 
-class RetiredDatacenter(UserError):
-    """A person has given this datacenter up as lost: it never runs again (protocol E2)."""
-
-
-class RefillGoesOn(UserError):
-    """The rows of all tables are being put back: no epoch begins and no check passes before that ends (L10)."""
-
-
 @dataclass(frozen=True, slots=True)
 class Members:
     """The incarnations of the stores in use, by slot; the version rises with each change (protocol B11).
 
-    A slot that is `down` has a store that is just being filled: it is neither asked nor counted. A `fresh` one
-    has come up with this very version: it counts for entries, and for the register from the next version on.
+    A slot that is `down` has a store that is just being filled: it is neither asked nor counted. A `fresh`
+    one has come up with this very version: it counts for entries, and for the register from the next on.
     """
 
     version: int
@@ -43,7 +37,8 @@ class Members:
 class Generation:
     """Ledgers that share the range of hashes: how many, whose homes, and the boundary at its birth.
 
-    `homes`: by ledger the datacenter that its ids meet first, or an empty text. `is_dropped`: its items may be gone.
+    `homes`: by ledger the datacenter that its ids meet first, or an empty text. `is_dropped`: its items may
+    be gone.
     """
 
     ledgers: int
@@ -103,23 +98,21 @@ def decode_register(value: bytes) -> Register:
     written = stored.pop("format")
     if written > REGISTER_FORMAT:
         raise FormatTooNew("the registry's register", written, REGISTER_FORMAT)
-    lists = ("incarnations", "down", "fresh")
-    kept = stored.pop("members")
-    members = Members(**{**kept, **{name: tuple(kept[name]) for name in lists}})
-    generations = tuple(
-        Generation(**{**one, "homes": tuple(one["homes"])}) for one in stored.pop("generations")
-    )
-    people = {name: tuple(stored.pop(name)) for name in ("on_hold", "given_up")}
-    return Register(members=members, generations=generations, **people, **stored)
+    kept = stored["members"]
+    lists = {name: tuple(kept[name]) for name in ("incarnations", "down", "fresh")}
+    generations = (Generation(**{**one, "homes": tuple(one["homes"])}) for one in stored["generations"])
+    people = {name: tuple(stored[name]) for name in ("on_hold", "given_up")}
+    members = Members(**{**kept, **lists})
+    return Register(**{**stored, **people, "members": members, "generations": tuple(generations)})
 
 
 def with_epoch(register: Register, datacenter: str, known: int = 0) -> tuple[Register, Epoch]:
     """The register with one more epoch of a datacenter, above all `known` ones (L4); and that epoch.
 
-    RefillGoesOn, RetiredDatacenter.
+    RegistryUnavailable while a refill goes on; RetiredDatacenter.
     """
     if register.is_refilling:
-        raise RefillGoesOn(
+        raise RegistryUnavailable(
             f"the ids of all rows are being put back into the registry of {register.pipeline}:"
             " no epoch begins before that has ended"
         )
