@@ -195,7 +195,8 @@ class Photon(Contender):
             asked = [*PHOTON, "status", str(self.pipeline), "--json"]
             printed = subprocess.run(asked, capture_output=True, text=True, check=False)
             if printed.returncode == 0:
-                counts = [one.get("counts", {}) for one in json.loads(printed.stdout).values()]
+                told = json.loads(printed.stdout)
+                counts = [told.get(name, {}).get("counts", {}) for name in self.datacenters]
                 if all(one.get("foreign") == records and not one["pending"] for one in counts):
                     return True
         return False
