@@ -43,7 +43,7 @@ def _genesis(view: View, ledger: LedgerId) -> Genesis:
     for state in states:
         for datacenter, number in state.over.items():
             void[datacenter] = max(number, void.get(datacenter, 0))
-    return Genesis(parents, max((state.boundary_us for state in states), default=0) or at_birth, void)
+    return Genesis(parents, max([at_birth, *(state.boundary_us for state in states)]), void)
 
 
 def seal(view: View, positions: Positions, ledger: LedgerId) -> None:
