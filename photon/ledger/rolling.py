@@ -24,7 +24,8 @@ def open_ledger(view: View, positions: Positions, ledger: LedgerId) -> None:
         for parent in parents:
             seal(view, positions, parent)
         if any(parent not in view.states for parent in parents):
-            continue  # dropped: then this one was opened by somebody
+            catch_up(view, positions, [ledger])  # a parent is dropped: then somebody has opened this one
+            continue
         attempt = positions.attempt()
         value = encode(Entry(view.writer, genesis=_genesis(view, ledger)))
         reply = attempt.offer({ledger: Offer(0, value)})[ledger]
