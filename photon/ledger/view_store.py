@@ -301,10 +301,10 @@ class ViewStore:
             chain = _digest(chain + repr(row).encode())
             epoch = Epoch(row[3], row[4])
             view.claimants[ledger, row[2]] = Claimant(epochs.setdefault(epoch, epoch), row[5], row[6])
-        row = self._db.execute(f"SELECT state, unclosed FROM ledgers {of_ledger}", ledger).fetchone()
-        if row is None or _digest_of_ledger(*row, chain) != digest:
+        stored = self._db.execute(f"SELECT state, unclosed FROM ledgers {of_ledger}", ledger).fetchone()
+        if stored is None or _digest_of_ledger(*stored, chain) != digest:
             raise _Unusable(f"what it has of ledger {ledger} does not agree with its checksum")
-        view.states[ledger] = _decode_state(ledger, *row)
+        view.states[ledger] = _decode_state(ledger, *stored)
         return _Saved(view.states[ledger], chain, digest)
 
 
