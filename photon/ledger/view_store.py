@@ -301,7 +301,8 @@ class ViewStore:
             chain = _digest(chain + repr(row).encode())
             epoch = Epoch(row[3], row[4])
             view.claimants[ledger, row[2]] = Claimant(epochs.setdefault(epoch, epoch), row[5], row[6])
-        stored = self._db.execute(f"SELECT state, unclosed FROM ledgers {of_ledger}", ledger).fetchone()
+        rows = self._db.execute(f"SELECT state, unclosed FROM ledgers {of_ledger}", ledger)
+        stored: tuple[str, bytes] | None = rows.fetchone()
         if stored is None or _digest_of_ledger(*stored, chain) != digest:
             raise _Unusable(f"what it has of ledger {ledger} does not agree with its checksum")
         view.states[ledger] = _decode_state(ledger, *stored)
