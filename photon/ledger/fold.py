@@ -223,6 +223,8 @@ def _held(
 
 def are_first(hashes: Hashes) -> Mask:
     """Which of the hashes did not occur before."""
+    if len(hashes) < 2 or (hashes[1:, 0] > hashes[:-1, 0]).all():
+        return np.ones(len(hashes), bool)
     order = np.lexsort((hashes[:, 1], hashes[:, 0]))  # stable: of equal ones the first comes first
     ordered = hashes[order]
     first = np.ones(len(hashes), bool)

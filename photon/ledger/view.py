@@ -159,9 +159,10 @@ class View:
             held[indices] = still_held(own, state, self.states.get)
             joins[indices] = held[indices]
             for at, one in state.unclosed.items():
-                of_entry = own.are(*at)
-                if of_entry.any():
-                    where = indices[of_entry]
+                where = indices[own.are(*at)]
+                if at[0] == ledger:  # all that these claims hold is unclosed
+                    joins[where] = False
+                elif len(where):  # a parent may have closed some of it
                     joins[where] &= ~are_among(hashes[where], one.hashes)
             if times_us is not None:
                 too_old[indices] = ~held[indices] & (times_us[indices] < state.boundary_us)
