@@ -1,0 +1,127 @@
+"""Opening a registry's ledgers from their address: boto3 clients, local servers, positions."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any
+
+import boto3
+import botocore.session
+from botocore.config import Config
+from botocore.credentials import AssumeRoleCredentialFetcher, DeferredRefreshableCredentials
+
+from photon.clock import Clock, SystemClock
+from photon.ledger.register import Members
+from photon.ledger.stores.dynamo import DynamoStore
+from photon.ledger.stores.positions import StorePositions
+from photon.pipeline.sections import Registry
+from photon.registry.address import EndpointAddress, table_name
+from photon.registry.dynamodb.credentials import LOCAL_REGION
+from photon.registry.dynamodb.local_server import LocalServer, default_kind
+
+_LOCAL_KEY = "photon"  # local servers want a key and take any
+_STS_SECONDS = 5
+# A session reads the API's description, which takes 0.1 s; it makes clients for one thread at a time.
+_sessions = threading.Lock()
+_SESSION = "photon"  # how CloudTrail names who assumed a role
+
+
+@dataclass(frozen=True, slots=True)
+class LedgersAddress:
+    """One pipeline's ledgers: their stores, the members as they were when found, the registry's settings."""
+
+    pipeline: str
+    endpoints: tuple[EndpointAddress, ...]
+    members: Members
+    settings: Registry
+
+
+class OpenedPositions(StorePositions):
+    """Positions that hold the local servers of their stores until they are closed."""
+
+    def __init__(self, address: LedgersAddress, clock: Clock) -> None:
+        settings = address.settings
+        self._connections = [
+            Connection(endpoint, settings.request_timeout, settings.concurrent_requests)
+            for endpoint in address.endpoints
+        ]
+
+        def reopen(slot: int, incarnation: str) -> DynamoStore:
+            return DynamoStore(table_name(address.pipeline, incarnation), self._connections[slot])
+
+        super().__init__(address.members, reopen, settings, clock)
+
+    def close(self) -> None:
+        """Stop, once requests under way are answered; so does a local server that nobody else uses."""
+        super().close()
+        for connection in self._connections:
+            connection.leave()
+
+
+def open_positions(address: LedgersAddress, clock: Clock | None = None) -> OpenedPositions:
+    """The positions at `address`. Asks nobody: a registry that is down says so when it is used."""
+    return OpenedPositions(address, clock or SystemClock())
+
+
+class Connection:
+    """How to get a client of one endpoint; a local one is started first. One thread calls it at a time."""
+
+    def __init__(self, endpoint: EndpointAddress, timeout: timedelta, connections: int) -> None:
+        self._endpoint = endpoint
+        self._config = Config(
+            retries={"total_max_attempts": 1},  # whether to ask again is for the rounds to say (B2)
+            connect_timeout=timeout.total_seconds(),
+            read_timeout=timeout.total_seconds(),
+            max_pool_connections=connections,
+            tcp_keepalive=True,
+        )
+        self._server = (
+            LocalServer(endpoint.where, endpoint.local_server or default_kind())
+            if isinstance(endpoint.where, Path)
+            else None
+        )
+        self._client: Any = None
+        self._url = ""
+
+    def __call__(self) -> Any:
+        """A client; the same one while the URL is the same. RegistryUnavailable if a local server fails."""
+        url = str(self._endpoint.where) if self._server is None else self._server.ensure()
+        if self._client is None or url != self._url:
+            self._client, self._url = self._make(url), url
+        return self._client
+
+    def leave(self) -> None:
+        """Hold a local server no longer."""
+        if self._server is not None:
+            self._server.leave()
+
+    def _make(self, url: str) -> Any:
+        endpoint = self._endpoint
+        is_open = endpoint.region == LOCAL_REGION and endpoint.profile is None and endpoint.role is None
+        keys = {"aws_access_key_id": _LOCAL_KEY, "aws_secret_access_key": _LOCAL_KEY} if is_open else {}
+        with _sessions:
+            return _session(endpoint.profile, endpoint.role, endpoint.region).client(
+                "dynamodb", endpoint_url=url, region_name=endpoint.region, config=self._config, **keys
+            )
+
+
+@lru_cache
+def _session(profile: str | None, role: str | None, region: str) -> Any:
+    """A session with the credentials of boto3's chain or of a profile, or of a role assumed with them."""
+    core = botocore.session.Session(profile=profile)
+    if role is not None:
+        source = core.get_credentials()
+        sts = Config(connect_timeout=_STS_SECONDS, read_timeout=_STS_SECONDS)
+        fetcher = AssumeRoleCredentialFetcher(
+            partial(core.create_client, region_name=region, config=sts),
+            source,
+            role,
+            extra_args={"RoleSessionName": _SESSION},
+        )
+        core = botocore.session.Session(profile=profile)
+        core._credentials = DeferredRefreshableCredentials(fetcher.fetch_credentials, "assume-role")
+    return boto3.session.Session(botocore_session=core)

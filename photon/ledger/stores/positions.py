@@ -1,0 +1,260 @@
+"""Positions over one, three or five stores: `photon.ledger.positions`, made of rounds and reads."""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from photon.clock import Clock
+from photon.ledger.entry import LedgerId
+from photon.ledger.form import EntryDamaged, checksum, predecessor
+from photon.ledger.positions import Change, Chosen, Offer, Unconfirmed, Undecided
+from photon.ledger.register import Members, Register
+from photon.ledger.stores.asking import ActiveStores, Reopen, Stores
+from photon.ledger.stores.copies import Copy, Key, Promised, Refused, Store, ledger_key
+from photon.ledger.stores.decisions import reason_of
+from photon.ledger.stores.reading import Intact, JudgedPage, Walk, walk
+from photon.ledger.stores.register_store import RegisterStore
+from photon.ledger.stores.rounds import Contender, Rounds
+from photon.pipeline.sections import Registry
+from photon.registry.consensus.acceptor import NoReply
+from photon.registry.endpoints.channel import Channel, Threads
+from photon.registry.endpoints.deadline import Deadline
+from photon.registry.interface import RegistryUnavailable
+
+log = logging.getLogger(__name__)
+
+
+class StorePositions:
+    """See `photon.ledger.positions.Positions`. `members`: as they were found; `reopen` opens their stores."""
+
+    def __init__(
+        self,
+        members: Members,
+        reopen: Reopen,
+        settings: Registry,
+        clock: Clock,
+        channel: Channel | None = None,
+        chance: random.Random | None = None,
+    ) -> None:
+        self.stores = Stores(members, reopen, channel or Threads(settings.concurrent_requests), clock, chance)
+        self.register = RegisterStore(self.stores, settings.request_timeout.total_seconds())
+        self._deadline_seconds = settings.total_timeout.total_seconds()
+        self._incarnation: int | None = None  # of the ledgers, as it was last read
+        self._lock = threading.Lock()
+
+    def attempt(self) -> StoreAttempt:
+        """Begin an attempt. The first one of a process reads the register: RegistryUnavailable."""
+        active, incarnation = self.stores.active, self._incarnation
+        if incarnation is None:
+            incarnation = self.read_register().incarnation
+            active = self.stores.active
+        return StoreAttempt(self, active, incarnation)
+
+    def change(self, change: Change) -> Register:
+        """Replace the register by `change(register)`, which may be called again; the register after it."""
+        return self._known(self.register.change(change, self.deadline()))
+
+    def create(self, register: Register) -> Register:
+        """Store the first register; if there is one already, that one stays and is returned."""
+        return self._known(self.register.create(register, self.deadline()))
+
+    def read_register(self) -> Register:
+        """The register, as a majority has it at a moment after the call began; RegistryUnavailable."""
+        return self._known(self.register.read(self.deadline()))
+
+    def forget(self, ledgers: Sequence[LedgerId]) -> None:
+        """Delete all items of dropped ledgers, at every store that answers; late inserts may come back."""
+        register = self.read_register()
+        for ledger in ledgers:
+            if not register.generations[ledger.generation].is_dropped:
+                raise ValueError(f"the register does not call the generation of ledger {ledger} dropped")
+        left = [ledger_key(register.incarnation, ledger) for ledger in ledgers]
+        while left:  # a request to each store deletes some items of a ledger
+            answers = self.stores.ask(
+                self.stores.active,
+                lambda store, ledger: store.forget(ledger),
+                left,
+                lambda *_: False,
+                self.deadline(),
+                is_write=True,
+            )
+            left = [
+                one for one, replies in zip(left, answers, strict=True) if any(_has_more(r) for r in replies)
+            ]
+
+    def close(self) -> None:
+        """Stop, once all requests that are under way are answered."""
+        self.stores.close()
+
+    # -- of an attempt
+
+    def deadline(self) -> Deadline:
+        """The end of one call."""
+        return self.stores.deadline(self._deadline_seconds)
+
+    def rounds(self) -> Rounds:
+        """The rounds that decide positions."""
+        return Rounds(self.stores, self.register, _judged)
+
+    def page(self, store: Store, first: Key) -> JudgedPage | NoReply:
+        """A page of a store, with what its intact copies say."""
+        page = store.page(first)
+        if isinstance(page, NoReply):
+            return page
+        intact: dict[int, Intact] = {}
+        for position, copy in page.copies.items():
+            said = _intact(Key(first.ledger, position), copy)
+            if said is not None:
+                intact[position] = said
+        return JudgedPage(page, intact)
+
+    def _known(self, register: Register) -> Register:
+        with self._lock:
+            self._incarnation = max(register.incarnation, self._incarnation or 0)
+        return register
+
+
+def _has_more(reply: object) -> bool:
+    return not isinstance(reply, NoReply) and reply != 0
+
+
+class StoreAttempt:
+    """See `photon.ledger.positions.Attempt`. It keeps to the stores that were active when it began."""
+
+    def __init__(self, positions: StorePositions, active: ActiveStores, incarnation: int) -> None:
+        self._positions = positions
+        self._active = active
+        self._incarnation = incarnation
+
+    def offer(self, offers: Mapping[LedgerId, Offer]) -> Mapping[LedgerId, Chosen | Undecided]:
+        """Offer one value to each of these ledgers, in parallel."""
+        positions = self._positions
+        contenders = {
+            ledger: Contender(self._key(ledger, offer.position), offer.value, positions.stores.new_proposer())
+            for ledger, offer in offers.items()
+        }
+        positions.rounds().offer(list(contenders.values()), self._active, positions.deadline())
+        return {
+            ledger: Undecided(one.reason) if one.chosen is None else Chosen(one.chosen)
+            for ledger, one in contenders.items()
+        }
+
+    def read(self, first: Mapping[LedgerId, int]) -> Mapping[LedgerId, Sequence[bytes]]:
+        """The decided values of each ledger from a position on; some of them where there are many."""
+        deadline = self._positions.deadline()
+        reads = {ledger: _Read(self._key(ledger, at), self._active.n) for ledger, at in first.items()}
+        nearest = self._positions.stores.nearest(self._active)
+        self._read(list(reads.values()), [nearest], deadline)
+        while left := [read for read in reads.values() if not read.is_enough]:
+            self._read(left, [slot for slot in self._active.slots if slot != nearest], deadline)
+            left = [read for read in left if not read.says_something]
+            if not left:
+                break
+            # Who slept through repairs asks too few: now he knows whom to ask, in another attempt.
+            self._positions.register.read_once(deadline)
+            if self._positions.stores.active is not self._active or not deadline.pause():
+                raise RegistryUnavailable(left[0].problem)
+            for read in left:
+                read.pages.clear()
+            nearest = -1  # all of them
+        return {ledger: read.walk.values for ledger, read in reads.items()}
+
+    def confirm(self) -> Register:
+        """The register, read at a majority after all replies so far (L8)."""
+        register = self._positions.read_register()
+        if register.members != self._active.members or self._positions.stores.active is not self._active:
+            raise Unconfirmed("the registry's stores have changed since")
+        if register.incarnation != self._incarnation:
+            raise Unconfirmed("the registry was made anew since")
+        return register
+
+    def _key(self, ledger: LedgerId, position: int) -> Key:
+        return Key(ledger_key(self._incarnation, ledger), position)
+
+    def _read(self, reads: Sequence[_Read], slots: Sequence[int], deadline: Deadline) -> None:
+        """Ask these stores for what each read has not proved yet, until it needs no more."""
+        answers = self._positions.stores.ask(
+            self._active,
+            self._positions.page,
+            [read.next for read in reads],
+            lambda number, replies: reads[number].with_replies(replies).is_enough,
+            deadline,
+            slots=slots,
+            slow_too=True,
+        )
+        for read, replies in zip(reads, answers, strict=True):
+            read.hear(replies)
+
+
+class _Read:
+    """What is known of one ledger from a position on, from the pages of the stores that answered."""
+
+    def __init__(self, first: Key, n: int) -> None:
+        self.first = first
+        self.n = n
+        self.pages: dict[int, JudgedPage] = {}
+        self.walk = Walk([], "silent")
+        self.reason = ""
+
+    @property
+    def next(self) -> Key:
+        """The first position that is not proved."""
+        return Key(self.first.ledger, self.first.position + len(self.walk.values))
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether nobody need be asked: all is known, or there is something to go on with and much behind."""
+        has_more = bool(self.walk.values) and any(
+            page.page.through is not None for page in self.pages.values()
+        )
+        return self.walk.ending == "nothing" or has_more
+
+    @property
+    def says_something(self) -> bool:
+        """Whether there is an answer once all have been asked: with too few replies none says "nothing"."""
+        return bool(self.walk.values) or self.walk.ending in ("nothing", "undecided")
+
+    @property
+    def problem(self) -> str:
+        """Why there is no answer."""
+        if self.walk.ending == "lacking":
+            return f"no store that answers has the right copy of position {self.next}, which is decided"
+        return f"too few stores answer for position {self.next}: {self.reason}"
+
+    def with_replies(self, replies: Sequence[JudgedPage | NoReply]) -> _Read:
+        """The read as it is with these replies too."""
+        other = _Read(self.first, self.n)
+        other.pages.update(self.pages)
+        other.hear(replies)
+        return other
+
+    def hear(self, replies: Sequence[JudgedPage | NoReply]) -> None:
+        """Take note of what the stores say."""
+        self.pages.update(
+            (slot, reply) for slot, reply in enumerate(replies) if not isinstance(reply, NoReply)
+        )
+        self.reason = reason_of(replies)
+        self.walk = walk(self.first.position, self.pages.values(), self.n)
+
+
+def _judged(key: Key, reply: Any) -> Any:
+    """A reply as it counts: one with a damaged copy is none (L2)."""
+    copy = reply.now if isinstance(reply, Refused) else reply.before if isinstance(reply, Promised) else None
+    if copy is not None and _intact(key, copy) is None:
+        return NoReply(f"the copy of {key} is damaged", "not_asked")
+    return reply
+
+
+def _intact(key: Key, copy: Copy) -> Intact | None:
+    if copy.value is None:
+        return Intact(copy)
+    try:
+        where = f"a copy of position {key}"
+        return Intact(copy, checksum(copy.value, where), predecessor(copy.value, where))
+    except EntryDamaged as error:
+        log.warning("%s; it counts as no reply", error)
+        return None
