@@ -71,6 +71,7 @@ def _acknowledge(run: WorkRun) -> Metadata:
     return {
         "datacenter": run.config.datacenter,
         "lost_bytes": found.losses.bytes,
+        "may_be_lost_bytes": found.losses.may_be_lost_bytes,
         "lost_records": found.losses.records,
         **found.counts,
         "lost": "\n".join(found.names[:MOST_NAMED]) or "nothing",

@@ -81,6 +81,7 @@ def status(pipeline_file: Path, as_json: bool, check: bool, within: float, safe_
     told: dict[str, object] = {
         name: {
             **asdict(one),
+            "lost": one.lost.as_dict(),
             "standing": standing_of(one, now_us),
             "needs_somebody": needed[name],
             "checks": {promise: asdict(verdict) for promise, verdict in verdicts[name].items()},

@@ -340,7 +340,11 @@ def _log_unknown_ends(side: Side, before: Mapping[int, TrackedFile], changed: It
     for now in changed:
         was_told = now.file.number in before and before[now.file.number].end_unknown
         if now.end_unknown and not was_told:
-            log.warning("%s log: the last lines of %s may be lost", side, readable(now.file.path))
+            least_bytes = now.unread_bytes if now.state != "open" else 0
+            log.warning(
+                "%s log: what came last to %s may be lost: at least %d bytes, how many more nobody knows",
+                side, readable(now.file.path), least_bytes,
+            )  # fmt: skip
 
 
 def _restart_if_back(before: TrackedFile | None, now: TrackedFile) -> TrackedFile:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from photon.errors import FormatTooNew, UserError
@@ -30,12 +30,15 @@ class SettingsChanged(UserError):
     """A setting that makes ids what they are has another value than the state was begun with."""
 
 
-def refuse_other_ids(state: StateReader, pipeline: Pipeline) -> None:
-    """SettingsChanged if ids would be those of other events than the state and the registry know."""
-    refused = [each for each in changed_settings(state.settings, pipeline) if each.change == "refused"]
+def refuse_other_ids(settings: Mapping[str, object], folder: Path, pipeline: Pipeline) -> None:
+    """SettingsChanged if ids would be those of other events than the state and the registry know.
+
+    `settings`: those with which the state in this folder was begun.
+    """
+    refused = [each for each in changed_settings(settings, pipeline) if each.change == "refused"]
     if refused:
         raise SettingsChanged(
-            f"{pipeline.file}: {_listed(refused)} when the state {state.folder} was begun: its ids, and those"
+            f"{pipeline.file}: {_listed(refused)} when the state {folder} was begun: its ids, and those"
             " in the registry, would be those of other events. Put that back; or begin anew, with everything"
             f" joined again: {begin_anew(pipeline)}"
         )

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from photon.clock import Clock
 from photon.dispatcher.other_settings import refuse_other_ids, was_begun_otherwise, why_begun_anew
+from photon.dispatcher.refusing import refuse_place_of_another
 from photon.dispatcher.shared_places import note_place, why_copy
 from photon.dispatcher.work_folder import remove_work, settle_work
 from photon.errors import UserError
@@ -35,21 +36,6 @@ SET_ASIDE_FILE = f"{Path(STATE_FILE).stem}-set-aside.sqlite"
 
 class OnHold(UserError):
     """A person has stopped this datacenter until it is resumed."""
-
-
-class PlaceTaken(UserError):
-    """The state or lake folder is another pipeline's."""
-
-
-def refuse_place_of_another(what: str, owner: str | None, pipeline: Pipeline, datacenter: str) -> None:
-    """PlaceTaken if a folder has an owner, and it is not this pipeline."""
-    if owner is not None and owner != pipeline.name:
-        raise PlaceTaken(
-            f"{what} is that of the pipeline {owner}, and {pipeline.file} names it for {pipeline.name} too: "
-            f"give {pipeline.name} folders of its own, such as "
-            f"datacenters: {{{datacenter}: {{..., lake: lake/{pipeline.name}/{datacenter}, "
-            f"state: state/{pipeline.name}/{datacenter}}}}}"
-        )
 
 
 def why_new_epoch(
@@ -122,7 +108,7 @@ def start(
     try:
         if state is not None:
             refuse_place_of_another(f"the state {folder}", state.meta("pipeline"), pipeline, datacenter)
-            refuse_other_ids(state, pipeline)
+            refuse_other_ids(state.settings, folder, pipeline)
         epoch, because = _judge_state(state, own_epochs, table, datacenter, registry)
         anew = why_begun_anew(state, pipeline) if state is not None and epoch is not None else None
         reads_all = bool(anew) or was_begun_otherwise(folder / SET_ASIDE_FILE, pipeline)

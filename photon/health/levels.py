@@ -20,6 +20,7 @@ class Verdict:
     says: str
     remedy: str = ""
     in_short: str = ""  # what follows the datacenter's name in the first line of `photon status`
+    counts_exactly: bool = False  # its numbers seldom change: another one is told at once, as other words are
 
     @property
     def text(self) -> str:

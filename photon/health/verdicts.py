@@ -15,6 +15,7 @@ Nothing else is to be done: each screen shows each promise that is not kept.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 
 from photon.clock import MICROSECONDS, in_utc, microseconds
@@ -27,7 +28,7 @@ from photon.pace import size, span
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Durations
 from photon.readable import typed
-from photon.state.losses import BAD
+from photon.state.losses import BAD, Losses
 
 Judge = Callable[[str, Vitals, Memory, Pipeline], Verdict]
 MOST_FILES_NAMED = 3
@@ -47,11 +48,22 @@ def judge(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeline) ->
         if name in WITHOUT_STATE or not found.growth.state_unreadable
     }
     verdicts = {name: judge_one(datacenter, found, memory, pipeline) for name, judge_one in judges.items()}
+    verdicts |= _without_advice_on_speed(verdicts)
     if found.decision == "on hold":  # nobody is to join, so no advice says how
         resume = f"photon resume {pipeline.file} {datacenter} lets it run again"
         held = Verdict("ok", f"{datacenter} is on hold, as people have decided; {resume}")
         verdicts |= dict.fromkeys(verdicts.keys() & ENDED_BY_A_HOLD, held)
     return verdicts
+
+
+def _without_advice_on_speed(verdicts: Mapping[str, Verdict]) -> dict[str, Verdict]:
+    """The verdicts that advise faster shifts, where something keeps them from joining: that comes first."""
+    is_joining = all(verdicts[name].level == "ok" for name in ("works", "waiting"))
+    return {
+        name: replace(verdict, remedy="first what keeps it from joining")
+        for name, verdict in verdicts.items()
+        if verdict.remedy == BEHIND and not is_joining
+    }
 
 
 def _logs(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeline) -> Verdict:
@@ -164,11 +176,10 @@ def _nothing_lost(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipe
         )
     if not lost:
         return Verdict("ok", f"{datacenter} has lost nothing that nobody knows of")
-    said = [f"{size(lost.bytes)} of log files that went away were not read"] if lost.bytes else []
+    said = [f"{lost.bytes:,} bytes of log files that went away were not read"] if lost.bytes else []
     said += [f"{lost.records:,} records that waited are nowhere any more"] if lost.records else []
     said += [f"{missing:,} events were joined, and their rows are gone"] if missing else []
-    maybe = len(lost.may_be_lost)
-    said += [f"last lines may be lost of logs that were truncated or went in use: {maybe:,}"] if maybe else []
+    said += [_may_be_lost(lost)] if lost.may_be_lost else []
     return Verdict(
         "error" if lost.is_certain or missing else "warn",
         f"{datacenter}: {', and '.join(said)}",
@@ -176,6 +187,16 @@ def _nothing_lost(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipe
         f"then, or if they are gone for good: photon acknowledge {pipeline.file} {datacenter} (under Dagster "
         "the job acknowledgement)",
         "has lost what was to be read" if lost.is_certain or missing else "may have lost the ends of logs",
+        counts_exactly=True,
+    )
+
+
+def _may_be_lost(lost: Losses) -> str:
+    """The sum of what is known, and that it is not all."""
+    files = len(lost.may_be_lost)
+    return (
+        f"at least {lost.may_be_lost_bytes:,} bytes may be lost of {files:,} log "
+        f"file{'s' if files > 1 else ''} truncated or gone in use; how many more nobody knows"
     )
 
 

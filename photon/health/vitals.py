@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from photon.dispatcher.log_reader import LogReader
+from photon.dispatcher.refusing import why_refused
 from photon.health.newest_verification import Verified, newest_verification
 from photon.pipeline.file import Pipeline
 from photon.processes import is_stopped, what_ends
@@ -35,6 +36,8 @@ class Vitals:
     lost: Losses = field(default_factory=Losses)  # that nobody has acknowledged
     has_rows_without_state: bool = False  # it has joined, and its state is gone
     lake: tuple[str, ...] = ()  # why its tables can't be read or written, with what to do
+    refused: str = ""  # why each start refuses its state, with what to do
+    on_hold: frozenset[str] = frozenset()  # all datacenters that people keep from running
     second_rows: tuple[str, ...] = ()  # that it has rows that double others, in words
     is_stopped: bool = False  # its process goes on only if somebody continues it
     what_ends_it: str = ""  # how to end its process, or to continue it; empty: it is on another machine
@@ -97,6 +100,7 @@ def look(
         acknowledged=acknowledged_counts(state, growth.state.epoch),
         refused_orders=orders_of(state, now_us).refused,
         uncompacted=tuple(uncompacted(pipeline, datacenter)) if growth.state.epoch is not None else (),
+        refused=why_refused(pipeline, datacenter, growth.state),
     )
     known = decisions_seen(pipeline) if decisions is None else decisions
     epoch = growth.state.epoch
@@ -107,6 +111,7 @@ def look(
         has_rows_without_state=has_rows_without_state(pipeline, datacenter, _has_state(growth)),
         lake=_lake(pipeline, datacenter, growth, known),
         second_rows=tuple(second_rows(pipeline, datacenter)),
+        on_hold=known.on_hold,
     )
 
 

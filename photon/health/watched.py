@@ -34,7 +34,7 @@ class Told:
 
     level: Level
     at_us: int
-    words: str = ""  # without numbers
+    words: str = ""  # of `words_of`
     is_reworded: bool = False  # the level was told before, in other words
 
     @classmethod
@@ -51,8 +51,8 @@ class Told:
 
 
 def words_of(verdict: Verdict) -> str:
-    """Return the words of a verdict, without its numbers."""
-    return _NUMBER.sub("#", verdict.says)
+    """Return the words of a verdict, without numbers that change all the time."""
+    return verdict.says if verdict.counts_exactly else _NUMBER.sub("#", verdict.says)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from photon.health.memory import Memory
 from photon.health.vitals import Vitals
 from photon.pace import size, span
 from photon.pipeline.file import Pipeline
+from photon.shift.people import how_to_start
 
 
 def judge_works(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeline) -> Verdict:
@@ -20,17 +21,21 @@ def judge_works(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeli
             "backlog, records, losses and clock stay as they were",
             "can't be asked",
         )
+    refused = _refused(datacenter, found)
+    blocks = [_other_settings(datacenter, found), _lake(datacenter, found)]
+    is_blocked = refused or any(blocks)  # then nobody is to start it before
     kept = [
-        _refused(datacenter, found),
-        _nobody(datacenter, found, memory, pipeline),
+        refused,
+        _nobody(datacenter, found, memory, pipeline) if found.lease.is_locked or not is_blocked else None,
         _fenced(datacenter, found, pipeline),
         _held_back(datacenter, found, pipeline),
+        *blocks,
         _orders(datacenter, found, pipeline),
-        _lake(datacenter, found),
         _second_rows(datacenter, found),
         _uncompacted(datacenter, found),
     ]
-    return worse([one for one in kept if one is not None])
+    well = Verdict("ok", f"{datacenter} works, or has nothing to do")
+    return worse([one for one in [*kept, well] if one is not None])
 
 
 def _refused(datacenter: str, found: Vitals) -> Verdict | None:
@@ -42,6 +47,15 @@ def _refused(datacenter: str, found: Vitals) -> Verdict | None:
         f"{datacenter} joins nothing: {found.lease.refused}",
         "that, and start it again",
         "joins nothing, for the registry is refused",
+    )
+
+
+def _other_settings(datacenter: str, found: Vitals) -> Verdict | None:
+    """Its state is another pipeline's, or was begun with settings that make other ids."""
+    if not found.refused:
+        return None
+    return Verdict(
+        "error", f"{datacenter} joins nothing: {found.refused}", in_short="is refused by its own state"
     )
 
 
@@ -58,14 +72,13 @@ def _second_rows(datacenter: str, found: Vitals) -> Verdict | None:
     return Verdict("error", f"{datacenter}: {found.second_rows[0]}", in_short="has events with two rows")
 
 
-def _nobody(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeline) -> Verdict:
+def _nobody(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeline) -> Verdict | None:
     """A run that is to come has its time, unless a person asks what is so now."""
-    well = Verdict("ok", f"{datacenter} works, or has nothing to do")
     if found.is_stopped and not memory.is_patient and memory.still_since_us is None:
         return Verdict("warn", f"{datacenter}: {found.what_ends_it}", in_short="is silent")
     if memory.still_since_us is None:
         if memory.is_patient or found.growth.state.epoch is not None or found.lease.is_locked:
-            return well
+            return None
         return Verdict("warn", *_never_ran(datacenter, found, pipeline))
     seconds = (found.now_us - memory.still_since_us) / MICROSECONDS
     patience = pipeline.health.standing_still
@@ -75,7 +88,7 @@ def _nobody(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeline) 
     if level == "ok" and not memory.is_patient and (found.is_stopped or not found.lease.is_locked):
         level = "warn"
     if level == "ok":
-        return well
+        return None
     lease = found.lease.lease
     if found.lease.is_locked:
         process = f"process {lease.process} on {lease.host}" if lease else "its process"
@@ -94,19 +107,25 @@ def _nobody(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeline) 
         level,
         f"{datacenter}: nobody has run it for {span(seconds)}; {size(found.unread_bytes)} of its logs are "
         f"unread{due}",
-        "look whether its sensor is on; the sensor's last tick says why it starts no run, and the last run "
-        f"why it failed; {if_lost(datacenter, pipeline)}",
+        f"{_before_a_start(found)}look whether its sensor is on; the sensor's last tick says why it starts "
+        f"no run, and the last run why it failed; {if_lost(datacenter, pipeline)}",
         "is not running",
     )
 
 
 def _never_ran(datacenter: str, found: Vitals, pipeline: Pipeline) -> tuple[str, str, str]:
-    start = f"start it with photon join {pipeline.file} -d {datacenter}"
+    start = f"{_before_a_start(found)}start it with photon join {pipeline.file} -d {datacenter}"
     if found.has_rows_without_state:
         says = f"{datacenter} has no state, and its lake has rows"
         remedy = f"put {pipeline.datacenters[datacenter].state} back if it is only away; else {start}"
         return says, remedy, "has lost its state"
     return f"{datacenter} has never run", start, "has never run"
+
+
+def _before_a_start(found: Vitals) -> str:
+    """What to do about the error that ended the last join: the next one may meet it too."""
+    ended_by = found.lease.ended_by
+    return f"do first what the error says that ended its last join ({ended_by}); then " if ended_by else ""
 
 
 def if_lost(datacenter: str, pipeline: Pipeline) -> str:
@@ -142,7 +161,9 @@ def _held_back(datacenter: str, found: Vitals, pipeline: Pipeline) -> Verdict | 
         "error",
         f"{datacenter}: {state.held:,} events are held: {names} registered them and is silent, and what it "
         f"did not join can't be released from here: {why}",
-        f"start {names} again, or make its lake readable here; {if_lost(names, pipeline)}",
+        "; ".join(how_to_start(pipeline, name, found.on_hold) for name in state.out_of_reach)
+        + "; or make its lake readable here; "
+        + "; ".join(if_lost(name, pipeline) for name in state.out_of_reach),
         f"has {state.held:,} events that {names} holds",
     )
 

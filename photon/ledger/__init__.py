@@ -5,7 +5,7 @@ claims of ids, closes of batches, a boundary, a seal (`entry`), stored as docs/l
 `fold` says what an entry means after those before it in its ledger, and `holds` keeps who holds which id.
 `view` folds all ledgers of all generations, as far as a process has read them. Those who append: `appending`
 for one entry, `closing` for batches and epochs that end, `rolling` for the next generation, `collecting` for
-the boundary and what lies below it.
+the boundary and what lies below it. `view_store` keeps a view on disk, its holds in files (`segments`).
 
 Read `entry` first, then `fold`. Stores and threads belong below `stores` alone. After the paper's PaxosDB and
 its batching of commits (sections 3.1, 3.2).

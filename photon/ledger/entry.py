@@ -123,12 +123,12 @@ class Genesis:
 class Entry:
     """The value of one position; with no part at all it is a no-op.
 
-    `writer`: unique for each process and attempt, so that two entries are never equal by chance.
+    `writer`: unique for each process, so that entries of two are never equal by chance.
     `predecessor`: the checksum of the entry before it, empty at position 0. Parts count in the order of
     the fields. `joined`: claims of rows that a refill puts back: they are joins, whatever is closed (L10).
     """
 
-    writer: str
+    writer: str = ""
     predecessor: bytes = b""
     genesis: Genesis | None = None
     boundary_us: int | None = None

@@ -137,6 +137,11 @@ def _records(known: Mapping[str, DatacenterStatus]) -> Iterator[Metric]:
         _of_each(known, lambda one: one.lost.records),
     )
     yield gauge(
+        "may_be_lost_bytes",
+        "Of files that may have grown so, the bytes that are lost for sure; how many more, nobody knows.",
+        _of_each(known, lambda one: one.lost.may_be_lost_bytes),
+    )
+    yield gauge(
         "may_be_lost_files",
         "Log files that may have grown before they were truncated or went, and nobody has acknowledged it.",
         _of_each(known, lambda one: len(one.lost.may_be_lost)),

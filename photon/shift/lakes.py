@@ -1,4 +1,4 @@
-"""Find what is wrong with a datacenter's lake: tables that are missing or that Photon can't keep.
+"""Find what is wrong with a datacenter's lake: tables that are missing, others' or that Photon can't keep.
 
 Asked aside, and not for long: a store that hangs is a sentence too.
 """
@@ -10,7 +10,9 @@ from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from photon.dispatcher.refusing import PlaceTaken, refuse_place_of_another
 from photon.errors import UserError
 from photon.pipeline.file import Pipeline
 from photon.readable import readable
@@ -18,6 +20,9 @@ from photon.recovery.distant_lakes import DistantLakes
 from photon.recovery.doubled import doubled_in
 from photon.storage.columns import TABLE_COLUMNS
 from photon.storage.delta import LakeUnavailable, UnsupportedTable, is_table
+
+if TYPE_CHECKING:
+    from photon.storage.tables import OutputTable
 
 ANSWERS_WITHIN = timedelta(seconds=2)  # `photon status` asks each lake in turn, and is to answer within 5 s
 
@@ -64,6 +69,8 @@ def _problems(pipeline: Pipeline, datacenter: str, has_run: bool, table_id: str 
         if handle is not None and (why := table.why_not_written(handle)):
             found.append(why)
         if name == "joined_events":
+            if handle is not None:
+                found += _of_another_pipeline(pipeline, datacenter, table)
             here = None if handle is None else str(handle.metadata().id)
             found += _not_its_own(pipeline, datacenter, here, has_run, table_id)
     return found
@@ -98,6 +105,14 @@ def _second_rows(pipeline: Pipeline, noted: Mapping[str, str]) -> list[str]:
         f"{len(there):,} events or more have two rows, such as {readable(there[0])}: photon verify "
         f"{pipeline.file} names them and their days, and says how one row of each is left"
     ]
+
+
+def _of_another_pipeline(pipeline: Pipeline, datacenter: str, table: OutputTable) -> list[str]:
+    try:
+        refuse_place_of_another(f"the table {table.folder}", table.pipeline(), pipeline, datacenter)
+    except PlaceTaken as error:
+        return [str(error)]
+    return []
 
 
 def _not_its_own(

@@ -60,6 +60,7 @@ class Lease:
     waits_for: str = ""  # what is unavailable, in words
     waits_since_us: int = 0
     refused: str = ""  # why it ended without joining: the registry is not the one that the lakes belong to
+    ended_by: str = ""  # the error that ended it, which the next one may meet too
 
     @classmethod
     def of_this_process(
@@ -91,6 +92,11 @@ class LeaseStatus:
     def refused(self) -> str:
         """Why the last process has joined nothing, if nobody runs it since."""
         return self.lease.refused if self.lease is not None and not self.is_locked else ""
+
+    @property
+    def ended_by(self) -> str:
+        """The error that ended the last process, if nobody runs the datacenter since."""
+        return self.lease.ended_by if self.lease is not None and not self.is_locked else ""
 
     def is_live(self, now_us: int, lease_seconds: float) -> bool:
         return self.is_locked and now_us - self.beat_us <= lease_seconds * MICROSECONDS
@@ -176,9 +182,11 @@ class DatacenterLock:
         with contextlib.suppress(OSError):
             self._write()
 
-    def tell_refusal(self, reason: str) -> None:
-        """Write into the lease why this process joins nothing, until the next one begins."""
-        self.lease = replace(self.lease, refused=reason[:MOST_REASON_CHARACTERS])
+    def tell_end(self, refused: str = "", ended_by: str = "") -> None:
+        """Write into the lease why this process joins no more, until the next one begins."""
+        self.lease = replace(
+            self.lease, refused=refused[:MOST_REASON_CHARACTERS], ended_by=ended_by[:MOST_REASON_CHARACTERS]
+        )
         with contextlib.suppress(OSError):
             self._write()
 

@@ -5,7 +5,7 @@ Who refuses to run a datacenter because of it is `photon.dispatcher.startup`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -43,6 +43,13 @@ class Decisions:
         if datacenter in self.retired:
             return "retired"
         return "on hold" if datacenter in self.on_hold else None
+
+
+def how_to_start(pipeline: Pipeline, datacenter: str, on_hold: Collection[str]) -> str:
+    """How a datacenter that does not run is to run again; `on_hold`: those that people keep from running."""
+    if datacenter in on_hold:
+        return f"let datacenter {datacenter} run again: photon resume {pipeline.file} {datacenter}"
+    return f"start datacenter {datacenter} again: photon join {pipeline.file} -d {datacenter}"
 
 
 def decisions_of(pipeline: Pipeline) -> Decisions:

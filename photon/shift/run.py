@@ -21,10 +21,11 @@ from photon.dispatcher.dispatcher import Dispatcher, Mode
 from photon.dispatcher.log_reader import note_files
 from photon.dispatcher.other_settings import refuse_other_ids
 from photon.dispatcher.primary_index import PrimaryIndex
+from photon.dispatcher.refusing import refuse_place_of_another
 from photon.dispatcher.retrying import BackoffRetry, Callbacks
-from photon.dispatcher.startup import check_datacenters, refuse_place_of_another, start
+from photon.dispatcher.startup import OnHold, check_datacenters, start
 from photon.dispatcher.waiting_upkeep import WaitingUpkeep
-from photon.errors import FormatTooNew
+from photon.errors import FormatTooNew, UserError
 from photon.join.adapting import adapter_of
 from photon.join.messages import BatchRunner
 from photon.join.outcomes import Counts
@@ -40,6 +41,7 @@ from photon.recovery.announcing import Announcer
 from photon.recovery.holders import Holders
 from photon.recovery.registry_watch import RegistryWatch
 from photon.registry.address import RegistryAddress
+from photon.registry.consensus.register import RetiredDatacenter
 from photon.registry.interface import RegistryMismatch, RegistryUnavailable
 from photon.registry.open import open_registry
 from photon.registry.operations.init import find_registry, init_registry
@@ -56,6 +58,9 @@ from photon.storage.tables import OutputTable
 log = logging.getLogger(__name__)
 
 Engine = Literal["spark", "local"]
+
+# Ends of a join that others tell of: the registry, where people have decided so; or whoever took over.
+KNOWN_OTHERWISE = (OnHold, RetiredDatacenter, Superseded)
 
 # A stop was requested; nothing to do for `idle`; a successor took over; the length is over; all is done.
 Ended = Literal["asked", "idle", "relieved", "over", "done"]
@@ -226,7 +231,12 @@ def run_shift(
                 counts, events_before = dispatcher.state.counts(), before.foreign + before.primary
                 return ShiftResult(counts, seconds, events_before, ended)
     except RegistryMismatch as error:
-        lock.tell_refusal(str(error))
+        lock.tell_end(refused=str(error))
+        raise
+    except KNOWN_OTHERWISE:
+        raise
+    except UserError as error:
+        lock.tell_end(ended_by=str(error))
         raise
     finally:
         heartbeat.stop()
@@ -263,7 +273,7 @@ def _refuse_before_anything_is_made(pipeline: Pipeline, datacenter: str, for_tes
             owner = None if state is None else state.meta("pipeline")
             refuse_place_of_another(f"the state {folder}", owner, pipeline, datacenter)
             if state is not None:
-                refuse_other_ids(state, pipeline)
+                refuse_other_ids(state.settings, folder, pipeline)
         return
     with suppress(RegistryUnavailable):
         _, registry = for_tests.registry or _registry_of(pipeline)

@@ -53,7 +53,8 @@ def standing_of(one: DatacenterStatus, now_us: int) -> Standing:
 
 def headline(name: str, one: DatacenterStatus, now_us: int, pipeline_file: str) -> str:
     """One sentence on a datacenter; what to do names the pipeline file."""
-    start = f"photon join {pipeline_file} -d {name}"
+    join = f"photon join {pipeline_file} -d {name}"
+    start = _how_to_start(one, join)
     backlog_bytes = one.primary.backlog_bytes + one.foreign.backlog_bytes
     waiting = sum(one.waiting.values())
     silence = f"no sign of life for {one.silent_seconds(now_us):,.0f} s"
@@ -63,14 +64,14 @@ def headline(name: str, one: DatacenterStatus, now_us: int, pipeline_file: str) 
         case "new" if one.has_rows_without_state:
             return (
                 f"{name} has no state, and its lake has rows: put the state folder back if it is only away; "
-                f"else {start} begins a new epoch, which reads the logs again and joins what has no row"
+                f"else a new epoch reads the logs again and joins what has no row: {start}"
             )
         case "new":
-            return f"{name} has never run: start it with {start}"
+            return f"{name} has never run: {start}"
         case "at half a line":
             return f"{name} is at rest: {_half_lines(one)}" + (_waits(waiting) if waiting else "")
         case "not running":
-            return f"{name} is NOT RUNNING, and {size(backlog_bytes)} of its logs wait: start it with {start}"
+            return f"{name} is NOT RUNNING, and {size(backlog_bytes)} of its logs wait: {start}"
         case "at rest":
             return f"{name} is at rest: all that is in its logs was read" + _waits(waiting)
         case "fenced":
@@ -78,7 +79,7 @@ def headline(name: str, one: DatacenterStatus, now_us: int, pipeline_file: str) 
             return (
                 f"{name} is FENCED: it was silent, and the others have ended its epoch. "
                 f"Process {one.running_process}{quiet} begins a new one when it goes on: continue it, or end "
-                f"it and then {start}" + (f"; {one.what_ends_it}" if one.is_stopped else "")
+                f"it and then {join}" + (f"; {one.what_ends_it}" if one.is_stopped else "")
             )
         case "silent":
             return f"{name} is SILENT: {silence}; {one.what_ends_it or 'look at its log'}"
@@ -90,6 +91,15 @@ def headline(name: str, one: DatacenterStatus, now_us: int, pipeline_file: str) 
             return f"{name} is catching up: {primary} of primary and {foreign} of foreign logs wait"
         case "live":
             return f"{name} is live" + _waits(waiting)
+
+
+def _how_to_start(one: DatacenterStatus, join: str) -> str:
+    """What to do before a start, if a start alone does not help; `NEEDS YOU` has the reasons."""
+    if one.blocks:
+        return "mend first what NEEDS YOU says below: no start joins anything before that"
+    if one.ended_by:
+        return f"do first what NEEDS YOU says below of its last join, then start it with {join}"
+    return f"start it with {join}"
 
 
 def _half_lines(one: DatacenterStatus) -> str:

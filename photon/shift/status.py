@@ -10,6 +10,7 @@ from photon.clock import MICROSECONDS, Clock, microseconds
 from photon.completeness.estimate import Completeness
 from photon.completeness.published import last_said
 from photon.dispatcher.log_reader import LogReader
+from photon.dispatcher.refusing import why_refused
 from photon.dispatcher.shared_places import shared_logs, why_copy
 from photon.errors import UserError
 from photon.logs.files import Side, TrackedFile
@@ -22,11 +23,11 @@ from photon.shift.deletable import deletable, files_of
 from photon.shift.lakes import has_rows_without_state, lake_problems, second_rows
 from photon.shift.lease import lease_status_of
 from photon.shift.needed_files import needed_by_waiting
-from photon.shift.people import Decision, Decisions
+from photon.shift.people import Decision, Decisions, how_to_start
 from photon.shift.stages import Stages, stages_of, stored_plans
 from photon.state.damage import damage_is_named
 from photon.state.database import StateReader
-from photon.state.losses import END_UNKNOWN, Losses, acknowledged, losses_of
+from photon.state.losses import Losses, lost_files, open_losses
 from photon.state.view import open_view, view_of
 from photon.storage.table_log import commits_in_log
 
@@ -72,6 +73,8 @@ class DatacenterStatus:
     primary: LogStatus
     foreign: LogStatus
     problems: list[str]
+    blocks: tuple[str, ...] = ()  # of the problems, those for which no start joins anything
+    ended_by: str = ""  # the error that ended its last join, with what to do, which may be done since
     waiting_by_age: dict[str, int] = field(default_factory=dict)  # by when they were first seen
     stages: Stages = field(default_factory=Stages)
     completeness: Completeness | None = None  # as the last shift has published it
@@ -118,12 +121,12 @@ def status_of(
         needed = files_of(plans.contents)
         needed |= needed_by_waiting(state, view.files.values()) if state is not None else set()
         stages = stages_of(state, plans, place.state, now_us)
-        known = acknowledged(place.state, view.epoch)
-        lost = losses_of(view).beyond(known)
+        lost = open_losses(place.state, view)
         records = state.lost_records(MOST_LOST_NAMED) if state is not None and lost.records else []
         out_of_reach = state.out_of_reach if state is not None else {}
         work = state.work if state is not None and isinstance(state.work, Path) else place.state
         copied = why_copy(state, pipeline) if state is not None else None
+    rows_without_state = has_rows_without_state(pipeline, datacenter, view.epoch is not None)
     reader = LogReader(pipeline, datacenter, view.files)
     if view.epoch is not None:
         reader.look(now_us, final=False)
@@ -133,24 +136,27 @@ def status_of(
             f"{readable(view.files[at.file_number].file.path)}, is neither in its log nor where it waited"
             for at, event_id in records
         ]
-        problems += _lost_files(reader.files.values(), known)
-        problems += _may_be_lost(lost, view.files)
+        problems += _lost_files(pipeline, datacenter, lost, reader.files)
         problems += uncompacted(pipeline, datacenter)
         problems += [
             f"{waiting.get('held', 0):,} records are held: datacenter {name} registered their events and is "
-            f"silent, and what it did not join can't be released from here: {why}; start datacenter {name} "
-            "again, or make its lake readable here"
+            f"silent, and what it did not join can't be released from here: {why}; "
+            f"{how_to_start(pipeline, name, decisions.on_hold)}, or make its lake readable here"
             for name, why in out_of_reach.items()
         ]
     else:
-        makes_it = f"a shift, or photon join {pipeline.file} -d {datacenter}, makes it"
-        problems = [] if decision else [f"{place.state}: no state yet; {makes_it}"]
+        is_new = not (decision or rows_without_state)
+        problems = [f"{place.state}: no state yet; the first join makes it"] if is_new else []
         if (why := log_folder(place.logs).why_not_there()) is not None:
             problems.append(f"{place.logs}: {why}; expected the datacenter's logs")
+    ended_by = lease_status.refused or lease_status.ended_by
     if lease_status.refused:
         problems.append(f"its last join was refused: {lease_status.refused}")
-    table_id = decisions.tables.get(datacenter)
-    problems += lake_problems(pipeline, datacenter, view.epoch is not None, table_id)
+    elif ended_by:
+        problems.append(f"its last join was ended by an error: {ended_by}")
+    blocks = lake_problems(pipeline, datacenter, view.epoch is not None, decisions.tables.get(datacenter))
+    blocks += [refused] if (refused := why_refused(pipeline, datacenter, view)) else []
+    problems += blocks
     problems += second_rows(pipeline, datacenter)
     idle_us = microseconds(pipeline.retry.unjoinable_after)
     completeness = last_said(place.lake)
@@ -170,6 +176,8 @@ def status_of(
         primary=_log_status(reader, "primary", safe),
         foreign=_log_status(reader, "foreign", safe),
         problems=problems if decision != "retired" else [],  # nobody reads or mends it any more
+        blocks=tuple(blocks),
+        ended_by=ended_by,
         waiting_by_age=by_age,
         stages=stages,
         completeness=completeness,
@@ -180,7 +188,7 @@ def status_of(
         waits_since_us=lease.waits_since_us if lease else 0,
         silent_after_seconds=pipeline.recovery.silent_after.total_seconds(),
         is_fenced=view.epoch in decisions.ended_epochs,
-        has_rows_without_state=has_rows_without_state(pipeline, datacenter, view.epoch is not None),
+        has_rows_without_state=rows_without_state,
         is_stopped=lease is not None and lease.is_here and is_stopped(lease.process),
         what_ends_it=what_ends(lease.process) if lease is not None and lease.is_here else "",
         lost=lost,
@@ -205,30 +213,15 @@ def statuses_of(
     return found, errors
 
 
-def _lost_files(files: Iterable[TrackedFile], known: Losses) -> list[str]:
-    """The files that went with unread bytes and are not known, latest first; beyond a few their number."""
-    lost = [
-        tracked
-        for tracked in files
-        if tracked.state != "open"
-        and tracked.unread_bytes
-        and known.file_bytes.get(tracked.file.number) != tracked.unread_bytes
-    ]
-    lost.sort(key=lambda tracked: -tracked.file.number)
-    said = [
-        f"{readable(one.file.path)}: {one.state}, and {one.unread_bytes:,} bytes were not read"
-        for one in lost
-    ]
+def _lost_files(
+    pipeline: Pipeline, datacenter: str, lost: Losses, files: Mapping[int, TrackedFile]
+) -> list[str]:
+    """The files that have lost something, latest first; beyond a few their number."""
+    said = lost_files(lost, files)
     more = len(said) - MOST_LOST_NAMED
-    return said[:MOST_LOST_NAMED] + ([f"{more} more files went with unread bytes"] if more > 0 else [])
-
-
-def _may_be_lost(lost: Losses, files: Mapping[int, TrackedFile]) -> list[str]:
-    """The files of which nobody knows how they ended, latest first; beyond a few their number."""
-    named = sorted(lost.may_be_lost, reverse=True)[:MOST_LOST_NAMED]
-    said = [f"{readable(files[number].file.path)}: {END_UNKNOWN}" for number in named]
-    more = len(lost.may_be_lost) - len(said)
-    return said + ([f"{more} more files ended so that something may be lost"] if more > 0 else [])
+    command = f"photon acknowledge {pipeline.file} {datacenter} --dry-run"
+    beyond = [f"{more:,} more files went with unread bytes, or in use: {command} names them all"]
+    return said[:MOST_LOST_NAMED] + (beyond if more > 0 else [])
 
 
 def uncompacted(pipeline: Pipeline, datacenter: str) -> list[str]:

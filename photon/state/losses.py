@@ -14,14 +14,14 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from photon.logs.files import TrackedFile
 from photon.readable import readable
 from photon.state.damage import damage_is_named
 from photon.state.database import StateUnavailable
 from photon.state.view import StateView, view_state
 
 ACKNOWLEDGED_FILE = "acknowledged.json"
-FORMAT = 3
-END_UNKNOWN = "it was truncated or went while it was in use, and what was written to it last may be lost"
+FORMAT = 4
 # The classes of records of which a person may know, with how they are named for people.
 BAD = {
     "dead_letters": "foreign records are dead letters",
@@ -41,13 +41,19 @@ class Losses:
     )  # unread, of each file that went, by its number
     other_bytes: int = 0  # of ranges that went after they were planned
     records: int = 0  # that waited
-    # Numbers of files that may have grown before they were truncated or went (protocol D9).
-    may_be_lost: tuple[int, ...] = ()
+    # Of each file that may have grown before it was truncated or went, by its number: so many bytes are lost
+    # at least, and how many more nobody knows (protocol D9).
+    may_be_lost: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def bytes(self) -> int:
         """All bytes that went unread."""
         return sum(self.file_bytes.values()) + self.other_bytes
+
+    @property
+    def may_be_lost_bytes(self) -> int:
+        """The least number of bytes that the files have lost of which nobody knows how they ended."""
+        return sum(self.may_be_lost.values())
 
     def __bool__(self) -> bool:
         return bool(self.bytes or self.records or self.may_be_lost)
@@ -60,9 +66,13 @@ class Losses:
     def beyond(self, known: Losses) -> Losses:
         """Leave out what is `known`. A file counts anew if it came back, or if more of it is lost now."""
         new = {n: lost for n, lost in self.file_bytes.items() if known.file_bytes.get(n) != lost}
-        maybe = tuple(number for number in self.may_be_lost if number not in known.may_be_lost)
+        maybe = {n: least for n, least in self.may_be_lost.items() if known.may_be_lost.get(n) != least}
         others, records = self.other_bytes - known.other_bytes, self.records - known.records
         return Losses(new, max(0, others), max(0, records), maybe)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON: with the sums that checks and metrics tell."""
+        return {**asdict(self), "bytes": self.bytes, "may_be_lost_bytes": self.may_be_lost_bytes}
 
 
 def losses_of(view: StateView) -> Losses:
@@ -73,8 +83,32 @@ def losses_of(view: StateView) -> Losses:
         if tracked.state != "open" and tracked.unread_bytes
     }
     others = max(0, view.counts.lost_bytes - sum(gone.values()))
-    maybe = sorted(n for n, tracked in view.files.items() if tracked.end_unknown and n not in gone)
-    return Losses(gone, others, view.counts.of("lost"), tuple(maybe))
+    maybe = {n: gone.get(n, 0) for n, tracked in view.files.items() if tracked.end_unknown}
+    return Losses(gone, others, view.counts.of("lost"), maybe)
+
+
+def lost_files(lost: Losses, files: Mapping[int, TrackedFile]) -> list[str]:
+    """Say of each file what it has lost, the latest first. One that is back is not named."""
+    return [
+        f"{readable(files[number].file.path)}: {said}"
+        for number in sorted({*lost.file_bytes, *lost.may_be_lost}, reverse=True)
+        if (said := _lost_of(lost, number, files[number]))
+    ]
+
+
+def _lost_of(lost: Losses, number: int, tracked: TrackedFile) -> str:
+    unread_bytes = lost.file_bytes.get(number, 0) if tracked.state != "open" else 0
+    if not tracked.end_unknown or number not in lost.may_be_lost:
+        return f"{tracked.state}, and {unread_bytes:,} bytes were not read" if unread_bytes else ""
+    if unread_bytes:
+        return (
+            f"{tracked.state} while it was in use, and at least {unread_bytes:,} bytes were not read, which "
+            "may be lost; how many more nobody knows"
+        )
+    return (
+        "it was truncated or went while it was in use, and what was written to it last may be lost: at least "
+        "0 bytes, how many more nobody knows"
+    )
 
 
 def acknowledged(folder: Path, epoch: str | None) -> Losses:
@@ -84,9 +118,12 @@ def acknowledged(folder: Path, epoch: str | None) -> Losses:
     """
     try:
         stored = _stored(folder, epoch)
-        of_files = {int(number): _count(lost) for number, lost in stored["file_bytes"].items()}
-        maybe = tuple(map(_count, stored["may_be_lost"]))
-        return Losses(of_files, _count(stored["other_bytes"]), _count(stored["records"]), maybe)
+        return Losses(
+            _by_number(stored["file_bytes"]),
+            _count(stored["other_bytes"]),
+            _count(stored["records"]),
+            _by_number(stored["may_be_lost"]),
+        )
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return Losses()
 
@@ -104,6 +141,10 @@ def _stored(folder: Path, epoch: str | None) -> dict[str, Any]:
     if (stored["format"], stored["epoch"]) != (FORMAT, epoch):
         raise ValueError("it is of another epoch or format")
     return stored
+
+
+def _by_number(stored: Mapping[str, object]) -> dict[int, int]:
+    return {int(number): _count(lost) for number, lost in stored.items()}
 
 
 def _count(stored: object) -> int:
@@ -145,15 +186,11 @@ def bad_since(known: Mapping[str, int], name: str, view: StateView) -> int:
 
 def _named(losses: Losses, counts: Mapping[str, int], view: StateView) -> list[str]:
     """List what a person may acknowledge, a line each."""
-    lines = [
-        f"{readable(view.files[number].file.path)}: {lost:,} bytes were not read"
-        for number, lost in losses.file_bytes.items()
-    ]
+    lines = lost_files(losses, view.files)
     if losses.other_bytes:
         lines.append(f"{losses.other_bytes:,} bytes went after they were planned")
     if losses.records:
         lines.append(f"{losses.records:,} records that waited are lost")
-    lines += [f"{readable(view.files[number].file.path)}: {END_UNKNOWN}" for number in losses.may_be_lost]
     return lines + [f"{count:,} {BAD[name]}" for name, count in counts.items()]
 
 
@@ -169,7 +206,7 @@ class Acknowledgement:
         return bool(self.losses or self.counts)
 
     def as_dict(self) -> dict[str, Any]:
-        return {**asdict(self.losses), "counts": dict(self.counts)}
+        return {**self.losses.as_dict(), "counts": dict(self.counts)}
 
 
 def acknowledge_here(folder: Path, now_us: int, dry_run: bool) -> Acknowledgement:

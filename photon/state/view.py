@@ -55,6 +55,8 @@ class StateView:
     out_of_reach: Mapping[str, str] = field(default_factory=dict)  # which of them can't be released, and why
     left: Mapping[str, int] = field(default_factory=dict)  # how many records left each class again
     before: Mapping[str, int] = field(default_factory=dict)  # what was `gained` as the latest window began
+    pipeline: str | None = None  # the name of the one that it belongs to
+    settings: Mapping[str, object] = field(default_factory=dict)  # that the epoch was begun with
 
     @property
     def gained(self) -> dict[str, int]:
@@ -91,6 +93,8 @@ def view_of(state: StateReader | None, now_us: int) -> StateView:
         out_of_reach=state.out_of_reach,
         left=state.left(),
         before=window.before.counts if window is not None else {},
+        pipeline=state.meta("pipeline"),
+        settings=state.settings,
     )
 
 

@@ -191,7 +191,8 @@ def what_nobody_can_know_is_told_until_it_is_acknowledged(world: World, leave: L
     told = status_of(world.pipeline, "east", world.clock)
     assert [each.split(": ")[0] for each in told.problems] == ["clicks/a.jsonl"], "nobody is told"
     assert "may be lost" in told.problems[0]
-    assert told.lost.may_be_lost == (1,)
+    assert told.lost.may_be_lost == {1: 0}
+    assert "at least 0 bytes, how many more nobody knows" in told.problems[0]
     acknowledge_here(world.state(), world.clock.now_us(), dry_run=False)
     assert status_of(world.pipeline, "east", world.clock).problems == []
 

@@ -8,8 +8,8 @@ from contextlib import closing
 
 import pytest
 
+from photon.dispatcher.refusing import PlaceTaken
 from photon.dispatcher.retrying import Callbacks, StoppedWaiting
-from photon.dispatcher.startup import PlaceTaken
 from photon.registry.consensus.register import EPOCHS_KEPT
 from photon.registry.interface import RegistryMismatch
 from photon.shift.lease import AlreadyRunning, DatacenterLock, Lease, lease_status_of

@@ -26,6 +26,7 @@ from photon.testing.traffic import Traffic
 from tests.simulation.world import World
 
 NOW_US = 1_800_000_000 * MICROSECONDS
+HOUR_US = 3_600 * MICROSECONDS
 GIB = 2**30
 SEEN = Lease(7, "host", "", NOW_US, idle_seen="seen")
 
@@ -169,6 +170,23 @@ def test_events_held_for_a_dead_datacenter_are_an_error_at_once(pipeline: Pipeli
     assert "photon retire" in verdict.remedy
 
 
+def test_events_held_for_a_datacenter_on_hold_are_free_once_it_is_resumed(pipeline: Pipeline) -> None:
+    state = {"held": 12, "out_of_reach": {"west": "its lake can't be read"}}
+    remedy = verdicts(pipeline, vitals(state=state, on_hold=frozenset({"west"})))["works"].remedy
+    assert f"photon resume {pipeline.file} west" in remedy
+    assert "start datacenter west" not in remedy
+
+
+@pytest.mark.parametrize("promise", ["lag", "backlog"])
+def test_nobody_is_told_to_make_faster_what_does_not_join(pipeline: Pipeline, promise: str) -> None:
+    seconds, joins = 3_600, LeaseStatus(SEEN, is_locked=True, beat_us=NOW_US + 3_600 * MICROSECONDS)
+    waits = replace(joins, lease=replace(SEEN, waits_for="the lake", waits_since_us=NOW_US))
+    looks = {lease: [vitals(each, 20 * GIB, lease) for each in (0, seconds)] for lease in (joins, waits)}
+    advised = [verdicts(pipeline, *looks[lease])[promise] for lease in (joins, waits)]
+    assert {one.level for one in advised} == {"error"}
+    assert ["faster" in one.remedy for one in advised] == [True, False]
+
+
 def test_a_pattern_that_matches_no_file_is_told_with_its_key(pipeline: Pipeline) -> None:
     found = vitals()
     found = replace(found, growth=replace(found.growth, foreign=LogSize(0, 0, 0)))
@@ -233,11 +251,22 @@ def test_a_long_backlog_is_told_by_its_bytes(pipeline: Pipeline, unread_bytes: i
 
 
 def test_ends_of_logs_that_may_be_lost_are_a_warning_until_somebody_knows(pipeline: Pipeline) -> None:
-    unsure = verdicts(pipeline, vitals(0, lost=Losses(may_be_lost=(1, 2))))["nothing_lost"]
+    unsure = verdicts(pipeline, vitals(0, lost=Losses(may_be_lost={1: 0, 2: 0})))["nothing_lost"]
     assert unsure.level == "warn"
-    assert "last lines may be lost of logs that were truncated or went in use: 2" in unsure.says
-    sure = verdicts(pipeline, vitals(0, lost=Losses({1: 2048}, may_be_lost=(2,))))["nothing_lost"]
+    assert (
+        "at least 0 bytes may be lost of 2 log files truncated or gone in use; how many more" in unsure.says
+    )
+    sure = verdicts(pipeline, vitals(0, lost=Losses({1: 2048}, may_be_lost={1: 2048})))["nothing_lost"]
     assert sure.level == "error"
+    assert "at least 2,048 bytes may be lost of 1 log file truncated or gone in use" in sure.says
+
+
+def test_another_number_of_lost_bytes_is_told_though_the_words_are_the_same(pipeline: Pipeline) -> None:
+    first, second = (
+        verdicts(pipeline, vitals(0, lost=Losses({1: lost})))["nothing_lost"] for lost in (2048, 4096)
+    )
+    assert Told.after(None, first, NOW_US).is_news(second, NOW_US + 1, HOUR_US)
+    assert not Told.after(None, first, NOW_US).is_news(first, NOW_US + 1, HOUR_US)
 
 
 def test_what_is_lost_is_an_error_until_somebody_does_something(pipeline: Pipeline) -> None:
@@ -245,7 +274,7 @@ def test_what_is_lost_is_an_error_until_somebody_does_something(pipeline: Pipeli
     looks = [vitals(0, state=counts(9)), *(vitals(hours * 3_600, **lost) for hours in (1, 3, 1_000))]
     verdict = verdicts(pipeline, *looks)["nothing_lost"]
     assert verdict.level == "error"
-    assert "2.0 KiB of log files that went away were not read, and 2 records that waited" in verdict.says
+    assert "2,048 bytes of log files that went away were not read, and 2 records that waited" in verdict.says
     assert f"photon acknowledge {pipeline.file} east" in verdict.remedy
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -15,6 +16,7 @@ from photon.cli.main import main
 from photon.clock import SystemClock
 from photon.join.outcomes import Counts
 from photon.logs.files import LogFile, TrackedFile
+from photon.metrics.families import families
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.registry.open import close_registries
 from photon.shift.status import status_of
@@ -58,16 +60,60 @@ def test_what_a_person_knows_of_is_no_open_loss(tmp_path: Path) -> None:
 def test_the_end_of_a_file_that_nobody_saw_may_be_lost_until_a_person_knows_of_it(tmp_path: Path) -> None:
     cut = replace(FIRST, end_unknown=True)
     other = replace(cut, file=replace(FIRST.file, number=2, path="clicks/b.log"))
-    assert open_losses(tmp_path, view(cut)) == Losses(may_be_lost=(1,))
+    assert open_losses(tmp_path, view(cut)) == Losses(may_be_lost={1: 0})
     assert not open_losses(tmp_path, view(cut)).is_certain
     acknowledge(tmp_path, view(cut))
     assert not open_losses(tmp_path, view(cut))
-    assert open_losses(tmp_path, view(cut, other)) == Losses(may_be_lost=(2,))
+    assert open_losses(tmp_path, view(cut, other)) == Losses(may_be_lost={2: 0})
 
 
-def test_a_file_whose_unread_bytes_are_counted_is_not_named_twice(tmp_path: Path) -> None:
-    went = replace(GONE, end_unknown=True)
-    assert open_losses(tmp_path, view(went, lost_bytes=60)) == Losses({1: 60})
+def test_what_was_not_read_of_a_file_that_went_in_use_is_the_least_that_is_lost_of_it(tmp_path: Path) -> None:
+    went, seen = replace(GONE, end_unknown=True), view(replace(GONE, end_unknown=True), lost_bytes=60)
+    losses = open_losses(tmp_path, seen)
+    assert losses == Losses({1: 60}, may_be_lost={1: 60})
+    assert (losses.bytes, losses.may_be_lost_bytes) == (60, 60)
+    acknowledge(tmp_path, seen)
+    assert not open_losses(tmp_path, seen)
+    more = open_losses(tmp_path, view(replace(went, size_bytes=120), lost_bytes=80))
+    assert more.may_be_lost_bytes == 80, "more of it is lost than anybody knew"
+
+
+CUT = replace(LATER, state="open", offset_bytes=90, end_unknown=True)  # copytruncate: its copy is read
+IN_USE = replace(GONE, end_unknown=True)
+
+
+@pytest.mark.parametrize(
+    ("files", "lost_bytes", "least_bytes"),
+    [([CUT], 60, 0), ([IN_USE], 60, 60), ([IN_USE, CUT], 60, 60), ([IN_USE, LATER], 110, 60)],
+    ids=["truncated", "went in use", "both", "one of them went at rest"],
+)
+def test_every_light_tells_the_same_bytes_that_may_be_lost_until_they_are_acknowledged(
+    pipeline: Pipeline, files: list[TrackedFile], lost_bytes: int, least_bytes: int
+) -> None:
+    with closing(DispatcherState(pipeline.datacenters["east"].state)) as state:
+        state.put_files(files, lost_bytes - 60)  # those of the fixture are counted
+    status, told, metrics = lights(pipeline)
+    unknown = sum(one.end_unknown for one in files)
+    said = f"at least {least_bytes:,} bytes may be lost of {unknown} log file"
+    assert said in status
+    assert said in told["checks"]["nothing_lost"]["says"]
+    assert told["lost"]["may_be_lost_bytes"] == metrics["photon_may_be_lost_bytes"] == least_bytes
+    assert len(told["lost"]["may_be_lost"]) == metrics["photon_may_be_lost_files"] == unknown
+    assert told["lost"]["bytes"] == metrics["photon_open_loss_bytes"] == lost_bytes
+    assert status.count("nobody knows") == unknown + 1, "each file is named once, and their sum"
+    assert CliRunner().invoke(main, ["acknowledge", str(pipeline.file), "east"]).exit_code == 0
+    status, told, metrics = lights(pipeline)
+    assert "nobody knows" not in status
+    assert told["checks"]["nothing_lost"]["level"] == "ok"
+    assert told["lost"]["may_be_lost_bytes"] == metrics["photon_may_be_lost_bytes"] == 0
+
+
+def lights(pipeline: Pipeline) -> tuple[str, dict[str, Any], dict[str, float]]:
+    """The text of `photon status`, its JSON, and the metrics, of east."""
+    text = CliRunner().invoke(main, ["status", str(pipeline.file)]).stdout
+    told = json.loads(CliRunner().invoke(main, ["status", str(pipeline.file), "--json"]).stdout)
+    metrics = families({"east": status_of(pipeline, "east", SystemClock())}, SystemClock().now_us())
+    return text, told["east"], {one.name: one.value for metric in metrics for one in metric.samples}
 
 
 def test_what_is_lost_later_is_an_open_loss(tmp_path: Path) -> None:
@@ -123,7 +169,8 @@ def problems(pipeline: Pipeline) -> list[str]:
 def test_the_command_names_what_is_lost_and_ends_its_alarm(pipeline: Pipeline) -> None:
     assert problems(pipeline) == ["clicks/a.log: gone, and 60 bytes were not read"]
     done = CliRunner().invoke(main, ["acknowledge", str(pipeline.file), "east"])
-    assert (done.exit_code, done.stdout) == (0, "acknowledged:\neast: clicks/a.log: 60 bytes were not read\n")
+    said = "acknowledged:\neast: clicks/a.log: gone, and 60 bytes were not read\n"
+    assert (done.exit_code, done.stdout) == (0, said)
     assert problems(pipeline) == []
     again = CliRunner().invoke(main, ["acknowledge", str(pipeline.file), "east"])
     assert again.stdout == "east: there is nothing that is not acknowledged yet\n"
@@ -137,7 +184,7 @@ def test_a_lost_file_is_named_by_what_its_name_is_and_not_by_what_a_terminal_mak
         state.put_files([odd], lost_bytes=60)
     assert "clicks/a\\x1b[7m\\n.log: gone, and 60 bytes were not read" in problems(pipeline)
     done = CliRunner().invoke(main, ["acknowledge", str(pipeline.file), "east", "--dry-run"])
-    assert "east: clicks/a\\x1b[7m\\n.log: 60 bytes were not read\n" in done.stdout
+    assert "east: clicks/a\\x1b[7m\\n.log: gone, and 60 bytes were not read\n" in done.stdout
 
 
 def test_a_dry_run_ends_no_alarm(pipeline: Pipeline) -> None:
@@ -155,7 +202,9 @@ def test_the_object_says_whether_it_was_a_dry_run(pipeline: Pipeline, dry_run: b
         "file_bytes": {"1": 60},
         "other_bytes": 0,
         "records": 0,
-        "may_be_lost": [],
+        "may_be_lost": {},
+        "bytes": 60,
+        "may_be_lost_bytes": 0,
         "counts": {},
     }
 

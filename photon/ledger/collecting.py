@@ -1,0 +1,51 @@
+"""Collecting: the boundary rises, in the register and then in every ledger; old generations go (L5, L12)."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from photon.ledger.entry import Entry
+from photon.ledger.fold import LedgerState
+from photon.ledger.positions import Positions
+from photon.ledger.register import with_boundary, with_dropped
+from photon.ledger.rolling import everywhere
+from photon.ledger.view import View
+
+
+def raise_boundary(view: View, positions: Positions, boundary_us: int) -> None:
+    """Call events of before that time too old: in the register, then in every ledger. RegistryUnavailable."""
+    view.note(positions.change(lambda register: with_boundary(register, boundary_us)))
+
+    def make(state: LedgerState) -> Entry | None:
+        return Entry(boundary_us=boundary_us) if state.boundary_us < boundary_us else None
+
+    everywhere(view, positions, make, lambda state: True)
+
+
+def droppable(view: View) -> int | None:
+    """The oldest generation, if all that it holds lies below the boundary of every open ledger; or None."""
+    live = view.register.live_generations
+    if len(live) < 2:
+        return None
+    oldest, children = (
+        [view.states[ledger] for ledger in view.register.ledgers(generation)] for generation in live[:2]
+    )
+    if not all(state.is_sealed for state in oldest) or not all(state.is_open for state in children):
+        return None
+    taking = [state for state in view.states.values() if state.takes_entries]
+    latest_us = max(state.latest_us for state in oldest)
+    return live[0] if all(latest_us < state.boundary_us for state in taking) else None
+
+
+def drop(view: View, positions: Positions) -> list[int]:
+    """Drop what can be dropped, oldest first: in the register, then its items (L12). The generations dropped.
+
+    RegistryUnavailable; items that are left then go at the next call of `Positions.forget`.
+    """
+    dropped = []
+    while (generation := droppable(view)) is not None:
+        ledgers = view.register.ledgers(generation)
+        view.note(positions.change(partial(with_dropped, generation=generation)))
+        positions.forget(ledgers)
+        dropped.append(generation)
+    return dropped

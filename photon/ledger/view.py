@@ -1,0 +1,231 @@
+"""A view: the fold of every prefix that a process has read, of all ledgers that are not dropped.
+
+`catch_up` reads on. A view belongs to one thread; others may be given what its methods return.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from photon.ledger.entry import Claimant, Epoch, Hashes, LedgerId, Mask, ledger_numbers
+from photon.ledger.fold import ClaimsAt, LedgerState, OutOfOrder, are_among, fold, still_held
+from photon.ledger.form import checksum, decode
+from photon.ledger.holds import NOBODY, Holds, Refs
+from photon.ledger.positions import Attempt, Positions, Unconfirmed
+from photon.ledger.register import Register
+from photon.registry.interface import RegistryMismatch
+
+NO_LEDGER = -1  # instead of a generation: the id's first ledger is not open yet
+
+
+class Current(NamedTuple):
+    """By id its newest open ledger, as columns: the generation (NO_LEDGER: none is open) and the number."""
+
+    generations: npt.NDArray[np.int32]
+    numbers: npt.NDArray[np.int64]
+
+    @property
+    def are_nowhere(self) -> Mask:
+        """Which ids have no open ledger."""
+        nowhere: Mask = self.generations == NO_LEDGER
+        return nowhere
+
+    def ledgers(self) -> list[tuple[LedgerId, npt.NDArray[np.intp]]]:
+        """Each ledger, and the indices of its ids."""
+        both = self.generations.astype(np.int64) << 16 | self.numbers
+        return [
+            (LedgerId(one >> 16, one & 0xFFFF), np.flatnonzero(both == one))
+            for one in np.unique(both[self.generations != NO_LEDGER]).tolist()
+        ]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Holders:
+    """By id who holds it, as columns. `are_joins`: its close is in the view too (L9)."""
+
+    refs: Refs
+    are_held: Mask
+    are_joins: Mask
+    are_too_old: Mask  # nobody holds them, and the boundary has passed them (L5)
+    claimants: Mapping[ClaimsAt, Claimant]
+
+    def are_of(self, claimant: Claimant) -> Mask:
+        """Which ids this plan holds, by whichever of its claims."""
+        own = np.zeros(len(self.are_held), bool)
+        for at, one in self.claimants.items():
+            if one == claimant:
+                own |= self.refs.are(*at)
+        return own & self.are_held
+
+
+class View:
+    """States of ledgers, holds, and who claimed at which position, all under one register.
+
+    `writer`: names the process in entries that it appends by this view; no two processes have one name.
+    """
+
+    def __init__(self, register: Register, writer: str) -> None:
+        self.register = register
+        self.writer = writer
+        self.holds = Holds()
+        self.states: dict[LedgerId, LedgerState] = {}
+        self.claimants: dict[ClaimsAt, Claimant] = {}
+        self.note(register)
+
+    def note(self, register: Register) -> None:
+        """Go by a register that was read later: new generations, and those that were dropped (L12)."""
+        if register.incarnation != self.register.incarnation:
+            raise RegistryMismatch(
+                f"the registry of {register.pipeline} was made anew (incarnation {register.incarnation}, and"
+                f" {self.register.incarnation} was read so far): start again"
+            )
+        if is_older(register, self.register):
+            raise RegistryMismatch(self._put_back("its register has gone back"))
+        self.register = register
+        live = register.live_generations
+        for ledger in [ledger for ledger in self.states if ledger.generation not in live]:
+            del self.states[ledger]
+        for generation in set(self.holds.generations).difference(live):
+            self._forget(generation)
+        for generation in live:
+            for ledger in register.ledgers(generation):
+                of = register.generations[generation].ledgers
+                self.states.setdefault(ledger, LedgerState(ledger, of))
+
+    def _forget(self, generation: int) -> None:
+        self.holds.drop(generation)
+        self.claimants = {at: one for at, one in self.claimants.items() if at[0].generation != generation}
+        for ledger, state in self.states.items():
+            kept = {at: one for at, one in state.unclosed.items() if at[0].generation != generation}
+            self.states[ledger] = replace(state, unclosed=kept)
+
+    def _put_back(self, what: str) -> str:
+        return f"the registry of {self.register.pipeline} is older than it was: {what}; a copy was put back"
+
+    def unsealed(self) -> list[LedgerId]:
+        """The ledgers whose end is not known, parents first."""
+        return sorted(ledger for ledger, state in self.states.items() if not state.is_sealed)
+
+    def take(self, ledger: LedgerId, values: Sequence[bytes]) -> int:
+        """Fold the entries that follow; how many were. The rest is to be read again, behind its parents.
+
+        RegistryMismatch for an entry that does not follow on the last one (L10).
+        """
+        for number, value in enumerate(values):
+            state = self.states[ledger]
+            entry = decode(value)
+            if entry.predecessor != state.checksum:
+                where = f"position {state.next_position} of ledger {ledger} does not follow on the one before"
+                raise RegistryMismatch(self._put_back(where))
+            try:
+                self.states[ledger] = fold(state, entry, checksum(value), self.holds, self.states.get)
+            except OutOfOrder:
+                return number
+            if entry.claims is not None:
+                self.claimants[ledger, state.next_position] = entry.claims.claimant
+            for joined in entry.joined:
+                self.claimants[ledger, state.next_position] = joined.claimant
+        return len(values)
+
+    # -- what is known of ids
+
+    def current(self, hashes: Hashes) -> Current:
+        """Each id's newest open ledger."""
+        generations = np.full(len(hashes), NO_LEDGER, np.int32)
+        numbers = np.zeros(len(hashes), np.int64)
+        for generation in reversed(self.register.live_generations):
+            left = generations == NO_LEDGER
+            if not left.any():
+                break
+            own = ledger_numbers(hashes, self.register.generations[generation].ledgers)
+            is_open = np.array([self.states[one].is_open for one in self.register.ledgers(generation)])
+            here = left & is_open[own]
+            generations[here] = generation
+            numbers[here] = own[here]
+        return Current(generations, numbers)
+
+    def holders(self, hashes: Hashes, times_us: npt.NDArray[np.int64] | None = None) -> Holders:
+        """Who holds each id, and whether that is a join. By `times_us` of the events: which are too old."""
+        refs = self.holds.find(hashes)
+        held, joins, too_old = (np.zeros(len(hashes), bool) for _ in range(3))
+        for ledger, indices in self.current(hashes).ledgers():
+            state = self.states[ledger]
+            own = refs.take(indices)
+            held[indices] = still_held(own, state, self.states.get)
+            joins[indices] = held[indices]
+            for at, one in state.unclosed.items():
+                where = indices[own.are(*at)]
+                if at[0] == ledger:  # all that these claims hold is unclosed
+                    joins[where] = False
+                elif len(where):  # a parent may have closed some of it
+                    joins[where] &= ~are_among(hashes[where], one.hashes)
+            if times_us is not None:
+                too_old[indices] = ~held[indices] & (times_us[indices] < state.boundary_us)
+        refs.generations[~held] = NOBODY
+        at_all = {at: self.claimants[at] for at in refs.claims()}
+        return Holders(refs, held, joins, too_old, at_all)
+
+    def is_over(self, epoch: Epoch) -> bool:
+        """Whether any ledger says that the epoch was closed for ever."""
+        return any(state.is_over(epoch) for state in self.states.values())
+
+    def closed_through(self, epoch: Epoch) -> int:
+        """The greatest batch of the epoch that a close names, in any ledger; 0: none (L10)."""
+        return max((state.void_through.get(epoch, 0) for state in self.states.values()), default=0)
+
+
+def is_older(register: Register, than: Register) -> bool:
+    """Whether a register that was read later has less in it: a copy of the registry was put back (L10)."""
+    counters = ((register.epochs.get(name, 0), number) for name, number in than.epochs.items())
+    pairs = (
+        *counters,
+        (register.members.version, than.members.version),
+        (register.boundary_us, than.boundary_us),
+        (len(register.generations), len(than.generations)),
+        (register.live_generations[:1], than.live_generations[:1]),
+    )
+    return any(now < before for now, before in pairs)  # type: ignore[operator]
+
+
+def catch_up(view: View, positions: Positions, ledgers: Iterable[LedgerId] | None = None) -> None:
+    """Read on, until nothing is left that is decided; of these ledgers, or of all that may have more.
+
+    RegistryUnavailable; RegistryMismatch if the registry is not the one that the view was read from.
+    """
+    while True:
+        first = {one: view.states[one].next_position for one in _to_read(view, ledgers)}
+        attempt = positions.attempt()
+        values = attempt.read(first)
+        if not confirm(view, attempt):
+            continue
+        for ledger in sorted(values):  # parents first
+            if ledger in view.states:
+                view.take(ledger, values[ledger])
+        if not any(values.values()) and first.keys() >= set(_to_read(view, ledgers)):
+            return
+
+
+def confirm(view: View, attempt: Attempt) -> bool:
+    """Whether what the attempt brought counts; the view goes by the register that says so."""
+    try:
+        view.note(attempt.confirm())
+    except Unconfirmed:
+        return False
+    return True
+
+
+def _to_read(view: View, ledgers: Iterable[LedgerId] | None) -> list[LedgerId]:
+    """The ledgers that may have more, with those that they build on."""
+    unsealed = view.unsealed()
+    if ledgers is None:
+        return unsealed
+    wanted = set(ledgers)
+    for ledger in reversed(unsealed):
+        if ledger in wanted:
+            wanted.update(view.register.parents(ledger))
+    return [ledger for ledger in unsealed if ledger in wanted]
