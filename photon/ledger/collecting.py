@@ -23,7 +23,7 @@ def raise_boundary(view: View, positions: Positions, boundary_us: int) -> None:
 
 
 def droppable(view: View) -> int | None:
-    """The oldest generation, if all that it holds lies below the boundary of every open ledger; or None."""
+    """The oldest generation, if what it holds lies below the boundary of each id's newest ledger; or None."""
     live = view.register.live_generations
     if len(live) < 2:
         return None
@@ -32,9 +32,19 @@ def droppable(view: View) -> int | None:
     )
     if not all(state.is_sealed for state in oldest) or not all(state.is_open for state in children):
         return None
-    taking = [state for state in view.states.values() if state.takes_entries]
     latest_us = max(state.latest_us for state in oldest)
-    return live[0] if all(latest_us < state.boundary_us for state in taking) else None
+    return live[0] if all(latest_us < state.boundary_us for state in _newest(view)) else None
+
+
+def _newest(view: View) -> list[LedgerState]:
+    """The ledgers that are the newest open one of some ids: sealed ones too, until all their children open.
+
+    A child is born with its parents' boundaries: if one of them lags behind, so does the child.
+    """
+    unopened = [ledger for ledger, state in view.states.items() if not state.is_open]
+    awaited = {parent for ledger in unopened for parent in view.register.parents(ledger)}
+    states = view.states.items()
+    return [one for ledger, one in states if one.takes_entries or (one.is_open and ledger in awaited)]
 
 
 def drop(view: View, positions: Positions) -> list[int]:
