@@ -1,0 +1,246 @@
+"""What lies beside the ledgers: logs, joined tables, state folders; and one who looks on and knows the rules.
+
+A table is as the lake has it: a version for each epoch, which a fence passes by, and rows that are committed
+with it in one go (protocol A5, E1).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from photon.ledger.closing import Rowless
+from photon.ledger.entry import NO_TIME_US, Claimant, Claims, Epoch, Hashes, LedgerId, Mask
+from photon.ledger.fold import ClaimsAt, LedgerState, Unclosed
+from photon.ledger.view import View, catch_up
+from tests.ledger.simulated_positions import SimulatedPositions, Stores, new_stores
+
+FENCED = 2**53  # instead of a version: no batch of the epoch is committed any more
+SPAN = 12  # hashes are spread over so many places: one to three ledgers share them evenly
+LATEST_US = 9
+DATACENTERS = ("a", "b")
+
+
+class Record(NamedTuple):
+    """A foreign event in the logs that both datacenters read. Records of one id may have different times."""
+
+    number: int
+    id: int
+    time_us: int
+
+
+class Row(NamedTuple):
+    """A row of a joined table."""
+
+    id: int
+    time_us: int
+    claimant: Claimant
+
+
+class RuleBroken(AssertionError):
+    """What must never be."""
+
+
+@dataclass
+class Table:
+    """A datacenter's joined table."""
+
+    datacenter: str
+    rows: list[Row] = field(default_factory=list)
+    versions: dict[Epoch, int] = field(default_factory=dict)
+    plans: dict[tuple[Epoch, int], str] = field(default_factory=dict)
+    is_lost: bool = False
+
+    @property
+    def newest(self) -> int:
+        """The greatest number of an epoch that it knows."""
+        return max((epoch.number for epoch in self.versions), default=0)
+
+    def begin(self, epoch: Epoch) -> bool:
+        """Commit batch 0 of an epoch, unless it is known already."""
+        return self.versions.setdefault(epoch, 0) == 0
+
+    def fence(self, epoch: Epoch) -> None:
+        """Have no batch of the epoch committed any more (E1)."""
+        self.versions[epoch] = FENCED
+
+    def commit(self, claimant: Claimant, records: Sequence[Record]) -> bool:
+        """Commit a plan's rows, if it is its batch's turn."""
+        if self.versions.get(claimant.epoch) != claimant.batch - 1:
+            return False
+        self.versions[claimant.epoch] = claimant.batch
+        self.plans[claimant.epoch, claimant.batch] = claimant.plan
+        self.rows += [Row(one.id, one.time_us, claimant) for one in records]
+        return True
+
+
+@dataclass
+class World:
+    """All that is outside of processes, as a seed wants it. `story`: what happened, to be told of a seed."""
+
+    seed: int
+    chance: random.Random
+    stores: Stores
+    records: list[Record]
+    hashes: Hashes  # by id
+    tables: dict[str, Table]
+    arrived: int = 1  # so many of the records are in the logs
+    stops: float = 1.0  # the chance that another process goes on where one may stop
+    is_quiet: bool = False
+    names: int = 0
+    story: list[str] = field(default_factory=list)
+
+    def name(self, of: str) -> str:
+        """A name that nobody else has."""
+        self.names += 1
+        return f"{of}{self.names}"
+
+    def positions(self, pause: Callable[[], None]) -> SimulatedPositions:
+        """All ledgers, for a process that stops in `pause` now and then."""
+
+        def may_pause() -> None:
+            if self.chance.random() < self.stops:
+                pause()
+
+        return SimulatedPositions(self.stores, may_pause)
+
+    def tell(self, what: str) -> None:
+        self.story.append(what)
+
+    def claims(self, claimant: Claimant, records: Sequence[Record]) -> Claims:
+        """Claims of these records' ids."""
+        length = len(records)
+        return Claims(
+            claimant,
+            self.hashes[[one.id for one in records]].reshape(-1, 2),
+            np.array([one.time_us for one in records], np.int64),
+            np.zeros(length, np.uint32),
+            np.array([one.number for one in records], np.int64),
+        )
+
+    def rowless(self, datacenter: str) -> Rowless:
+        """One snapshot of a datacenter's table, as it is now."""
+        known = {(*self.hashes[row.id].tolist(), row.claimant) for row in self.tables[datacenter].rows}
+
+        def rowless(at: ClaimsAt, one: Unclosed) -> Mask:
+            return np.array([(*each, one.claimant) not in known for each in one.hashes.tolist()], bool)
+
+        return rowless
+
+
+def new_world(seed: int) -> World:
+    """Some ids with one to three records each, and a register with one to three ledgers."""
+    chance = random.Random(seed)
+    places = [chance.randrange(SPAN) for _ in range(chance.randrange(3, 16))]
+    # Upper halves of hashes meet now and then.
+    upper = [(place << 64) // SPAN + chance.randrange(3) for place in places]
+    hashes = np.array([(half, one) for one, half in enumerate(upper)], np.uint64)
+    records = _records(chance, len(places))
+    if chance.random() < 0.1:
+        records[-1] = records[-1]._replace(time_us=NO_TIME_US)
+    stores = new_stores(seed, chance.randrange(1, 4))
+    tables = {name: Table(name) for name in DATACENTERS}
+    world = World(seed, chance, stores, records, hashes, tables)
+    world.stops = chance.choice((0.15, 0.3, 0.7))
+    return world
+
+
+def _records(chance: random.Random, ids: int) -> list[Record]:
+    """In the order in which they arrive; in half of all seeds most are younger than those before."""
+    drawn: list[tuple[int, int]] = []
+    for one in range(ids):
+        time_us = chance.randrange(LATEST_US + 1)
+        for _ in range(1 if chance.random() < 0.7 else chance.randrange(2, 4)):
+            drawn.append((one, time_us))
+            if chance.random() < 0.5:
+                time_us = chance.randrange(LATEST_US + 1)
+    chance.shuffle(drawn)
+    if chance.random() < 0.5:
+        drawn.sort(key=lambda each: each[1] + chance.random() * 3)
+    return [Record(number, *each) for number, each in enumerate(drawn)]
+
+
+class Observer:
+    """Reads all that is decided, undisturbed, and complains as soon as a rule is broken."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.positions = world.stores.calm()
+        self.view = View(world.stores.register, "observer")
+
+    def look(self) -> None:
+        """All that must hold at any time."""
+        catch_up(self.view, self.positions)
+        self.look_at_rows()
+        self._look_at_holders()
+
+    def look_at_rows(self) -> None:
+        """No id has two rows, unless the boundary has passed what one of them was made of (L5)."""
+        boundary_us = self.world.stores.register.boundary_us
+        first: dict[int, Row] = {}
+        for table in self.world.tables.values():
+            for row in table.rows if not table.is_lost else ():
+                other = first.setdefault(row.id, row)
+                if other is not row and min(other.time_us, row.time_us) >= boundary_us:
+                    raise RuleBroken(f"id {row.id} has two rows: {other} and {row}")
+
+    def _look_at_holders(self) -> None:
+        held = summary_of(self.view, self.world.hashes)
+        boundary_us = self.world.stores.register.boundary_us
+        rows = {(row.id, row.claimant) for table in self.world.tables.values() for row in table.rows}
+        for one, (claimant, is_join) in enumerate(held):
+            if is_join and (one, claimant) not in rows:
+                raise RuleBroken(f"id {one} is a join of {claimant}, which has no row of it")
+        for table in self.world.tables.values():
+            for row in table.rows if not table.is_lost else ():
+                if row.time_us >= boundary_us and held[row.id][0] != row.claimant:
+                    raise RuleBroken(f"{row} is a row, and who holds the id is {held[row.id][0]}")
+
+    def look_at_readers(self, others: Sequence[View]) -> None:
+        """All read alike: a view made now, in whatever order, and those that began long ago (L1, L12)."""
+        fresh = View(self.world.stores.register, "fresh")
+        ledgers = sorted(fresh.states)
+        for _ in range(3):
+            self.world.chance.shuffle(ledgers)
+            for ledger in ledgers[: self.world.chance.randrange(len(ledgers) + 1)]:
+                if ledger in fresh.states:
+                    catch_up(fresh, self.positions, [ledger])
+        for view in (fresh, *others):
+            catch_up(view, self.positions)
+        catch_up(self.view, self.positions)
+        hashes = self.world.hashes
+        for view in (fresh, *others):
+            self._is_alike("holders", summary_of(self.view, hashes), summary_of(view, hashes))
+            self._is_alike("states", states_of(self.view), states_of(view))
+
+    @staticmethod
+    def _is_alike(what: str, one: object, other: object) -> None:
+        if one != other:
+            raise RuleBroken(f"{what} are read in two ways: {one} and {other}")
+
+
+def summary_of(view: View, hashes: Hashes) -> list[tuple[Claimant | None, bool]]:
+    """By id who holds it, and whether that is a join."""
+    holders = view.holders(hashes)
+    found: list[tuple[Claimant | None, bool]] = []
+    for one in range(len(hashes)):
+        refs = holders.refs
+        at = (LedgerId(int(refs.generations[one]), int(refs.numbers[one])), int(refs.positions[one]))
+        claimant = holders.claimants[at] if holders.are_held[one] else None
+        found.append((claimant, bool(holders.are_joins[one])))
+    return found
+
+
+def states_of(view: View) -> dict[LedgerId, object]:
+    """All that a view knows of its ledgers."""
+    return {ledger: _of_state(state) for ledger, state in view.states.items()}
+
+
+def _of_state(state: LedgerState) -> object:
+    unclosed = {at: sorted(one.hashes.tolist()) for at, one in state.unclosed.items()}
+    kinds = (state.is_open, state.is_sealed, state.boundary_us, state.latest_us)
+    return (state.next_position, state.checksum, kinds, dict(state.void_through), dict(state.over), unclosed)
