@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
@@ -17,13 +19,24 @@ from photon.ledger.entry import Entry, LedgerId
 from photon.ledger.form import checksum, encode
 from photon.ledger.positions import Chosen, Undecided
 from photon.ledger.register import with_dropped, with_generation
-from photon.ledger.stores.making import LedgersMissing, find_ledgers, make_ledgers
+from photon.ledger.stores.making import find_ledgers, make_ledgers
 from photon.ledger.stores.opening import LedgersAddress, OpenedPositions, open_positions
 from photon.pipeline.sections import Registry
 from photon.registry.address import EndpointAddress, table_name
 from photon.registry.interface import RegistryMismatch, RegistryUnavailable
+from photon.registry.operations.init import RegistryMissing
 from tests.ledger.entries import usual_claims
-from tests.ledger.store_backends import LEDGER, append, damaged, entry, first_register, key, offered, read_all
+from tests.ledger.store_backends import (
+    LEDGER,
+    append,
+    append_by_eight,
+    damaged,
+    entry,
+    first_register,
+    key,
+    offered,
+    read_all,
+)
 
 pytestmark = pytest.mark.server
 
@@ -175,7 +188,7 @@ def test_ledgers_are_made_once_and_found_again(urls: list[str]) -> None:
 
 def test_ledgers_are_not_found_where_none_were_made_or_for_other_settings(servers: list[StoreServer]) -> None:
     address = new_ledgers([server.url for server in servers])
-    with pytest.raises(LedgersMissing):
+    with pytest.raises(RegistryMissing):
         find_ledgers("nobody", "settings", address.endpoints, SETTINGS)
     with pytest.raises(RegistryMismatch, match="other settings"):
         find_ledgers(address.pipeline, "others", address.endpoints, SETTINGS)
@@ -243,6 +256,27 @@ def test_a_server_that_lost_its_data_does_not_answer(servers: list[StoreServer],
     assert servers[2].client().list_tables()["TableNames"] == []
 
 
+def test_a_server_put_back_to_an_older_copy_hides_nothing(
+    servers: list[StoreServer], opened: Opened, tmp_path: Path
+) -> None:
+    address = new_ledgers([server.url for server in servers])
+    client = opened(address)
+    append(client, 3)
+    servers[0].kill()
+    shutil.copytree(servers[0].folder, tmp_path / "older")
+    servers[0].start()
+    values = append(client, 4)
+    servers[0].kill()
+    shutil.rmtree(servers[0].folder)
+    shutil.copytree(tmp_path / "older", servers[0].folder)
+    servers[0].start()
+    found = read_all(opened(address))
+    assert found in (values, values[:-1])
+    longer = append(opened(address), 2)
+    assert longer[: len(values)] == values
+    assert read_all(opened(address)) == longer
+
+
 def test_with_two_of_three_killed_nobody_is_told_anything(servers: list[StoreServer], opened: Opened) -> None:
     address = new_ledgers([server.url for server in servers], QUICK)
     client = opened(address)
@@ -255,6 +289,24 @@ def test_with_two_of_three_killed_nobody_is_told_anything(servers: list[StoreSer
         attempt.read({LEDGER: 1})
     with pytest.raises(RegistryUnavailable):
         attempt.confirm()
+
+
+# -- histories
+
+
+@pytest.mark.parametrize("each", [10, pytest.param(50, marks=pytest.mark.long)])
+def test_positions_have_one_value_each_for_all_readers_and_ever(
+    servers: list[StoreServer], opened: Opened, each: int
+) -> None:
+    """Eight threads append to twenty ledgers; two of three servers are killed under way, and come back."""
+    address = new_ledgers([server.url for server in servers])
+
+    def kill_some() -> None:
+        for out in (2, 0):
+            servers[out].kill()
+            servers[out].start()
+
+    append_by_eight(lambda: opened(address), each, kill_some)
 
 
 def _impatient(address: LedgersAddress) -> LedgersAddress:

@@ -16,7 +16,6 @@ from botocore.exceptions import BotoCoreError, ClientError
 from botocore.parsers import ResponseParserError
 
 from photon.clock import Clock, SystemClock
-from photon.errors import UserError
 from photon.ledger.register import Members, Register, decode_register
 from photon.ledger.stores.copies import REGISTER_KEY
 from photon.ledger.stores.dynamo import LEDGER_TABLE, DynamoStore
@@ -35,14 +34,11 @@ from photon.registry.operations.directory import (
     TABLE_SECONDS,
     new_incarnation,
 )
+from photon.registry.operations.init import RegistryMissing
 
 log = logging.getLogger(__name__)
 
 First = Callable[[Members], Register]  # the first register of a new registry
-
-
-class LedgersMissing(UserError):
-    """There are no ledgers for the pipeline yet; the message says how to make them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +63,7 @@ def make_ledgers(
     """
     try:
         return find_ledgers(pipeline, settings_hash, endpoints, settings)
-    except LedgersMissing:
+    except RegistryMissing:
         tables = [Directory(endpoint, clock).ensure_table_of(pipeline) for endpoint in endpoints]
         _require_distinct_stores(pipeline, endpoints, tables)
         members = Members(1, tuple(table.removeprefix(table_name(pipeline, "")) for table in tables))
@@ -85,14 +81,14 @@ def find_ledgers(
 ) -> LedgersAddress:
     """The pipeline's ledgers, never made here; a minority of the stores may be down or wiped.
 
-    LedgersMissing if there are none. RegistryMismatch if they belong to other settings, or the stores do not
+    RegistryMissing if there are none. RegistryMismatch if they belong to other settings, or the stores do not
     belong together. RegistryUnavailable if too few answer.
     """
     with ThreadPoolExecutor(len(endpoints), thread_name_prefix="find-ledgers") as pool:
         replies = list(pool.map(lambda endpoint: ask_store(pipeline, endpoint), endpoints))
     register = classify(pipeline, endpoints, replies)
     if register is None:
-        raise LedgersMissing(
+        raise RegistryMissing(
             f"There are no ledgers of the pipeline {pipeline} at {', '.join(map(str, endpoints))}."
             " If it has joined before, put the stores' data back, or the endpoints right"
         )
