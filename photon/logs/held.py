@@ -15,8 +15,9 @@ from pathlib import Path
 
 from photon.clock import MICROSECONDS
 from photon.logs.discovery import FoundFile, is_text, stat_file
-from photon.logs.files import TrackedFile
-from photon.logs.source import FileBytes, end_hash, has_head, has_seen_end
+from photon.logs.files import LogFile, TrackedFile
+from photon.logs.source import FileBytes, Source, end_hash, has_head, has_seen_end, source_of
+from photon.logs.utf16 import text_bytes
 
 MOST_HELD = 256  # of the 1,024 files that a process may have open where nobody has changed that
 LINGERS_US = 60 * MICROSECONDS  # a file without a name may have a writer for so long since it grew last
@@ -37,6 +38,12 @@ class _Held:
     @property
     def size_bytes(self) -> int:
         return os.fstat(self.descriptor).st_size
+
+    def text(self, file: LogFile) -> tuple[Source, int]:
+        """What offsets of a file that is not compressed count, and how long it is."""
+        mark = file.utf16_mark
+        source = source_of(FileBytes(self.descriptor), compressed=False, utf16_mark=mark)
+        return source, text_bytes(self.size_bytes) if mark else self.size_bytes
 
 
 class HeldFiles:
@@ -121,12 +128,14 @@ class HeldFiles:
     def keep(self, tracked: TrackedFile) -> FoundFile | None:
         """The copy of a file without a name, up to date and safe on the disk; None if there is none.
 
-        A new one is made only of a file with bytes that were not read. OSError: what the disk says.
+        A new one is made only of a file with bytes that were not read. What was written in the place of a
+        file that was truncated is none of it. OSError: what the disk says.
         """
         held, copy = self._held.get(tracked.file.number), self._copy_of(tracked)
         copied_bytes = _size_of(copy)
         read_bytes = tracked.file.stored_bytes(tracked.offset_bytes)
-        if held is not None and held.size_bytes > max(copied_bytes, read_bytes):
+        has_more = held is not None and held.size_bytes > max(copied_bytes, read_bytes)
+        if held is not None and has_more and not self._is_truncated(held, tracked):
             self._copy(held, copy)
         return stat_file(self._logs, self._relative(str(copy)))
 
@@ -151,7 +160,7 @@ class HeldFiles:
         held = self._held.get(tracked.file.number)
         if held is None or tracked.file.compressed or self.path_of(tracked) is not None:
             return tracked
-        source, size_bytes = FileBytes(held.descriptor), held.size_bytes
+        source, size_bytes = held.text(tracked.file)
         is_it = (
             size_bytes > max(tracked.size_bytes, tracked.offset_bytes) and held.inode == tracked.file.inode
         )
@@ -162,10 +171,15 @@ class HeldFiles:
     def was_truncated(self, tracked: TrackedFile) -> bool:
         """Whether a file that is held does not have the bytes any more that were seen of it."""
         held = self._held.get(tracked.file.number)
-        if held is None or tracked.file.compressed or held.inode != tracked.file.inode:
+        if held is None or held.inode != tracked.file.inode:
             return False
-        source = FileBytes(held.descriptor)
-        is_shorter = held.size_bytes < max(tracked.size_bytes, tracked.offset_bytes)
+        return self._is_truncated(held, tracked)
+
+    def _is_truncated(self, held: _Held, tracked: TrackedFile) -> bool:
+        if tracked.file.compressed:
+            return False
+        source, size_bytes = held.text(tracked.file)
+        is_shorter = size_bytes < max(tracked.size_bytes, tracked.offset_bytes)
         return is_shorter or not (has_head(source, tracked.file) and has_seen_end(source, tracked))
 
     def was_left(self, tracked: TrackedFile) -> bool:

@@ -6,9 +6,11 @@ from collections.abc import Collection, Iterable, Mapping
 
 from photon.logs.discovery import FoundFile, Matches, Scan
 from photon.logs.files import TrackedFile
+from photon.logs.held import HeldFiles
 from photon.logs.look import Contents, Look
 from photon.logs.rotation import SHORT_BYTES, TELLING_BYTES, Beginnings, Rotations, rotated_from
 
+SECOND_NS = 10**9
 MOST_GONE = 1_000  # files that went, the latest ones, with which new files are compared
 
 
@@ -26,10 +28,42 @@ def find_rotated(look: Look, contents: Contents, found: Scan, matches: Matches) 
                 has_problem = candidate.path in {problem.path for problem in look.problems}
                 if not has_problem or candidate.path in look.unfinished:
                     look.awaited.add(file.file.number)
-            elif contents.same_content(look, candidate, file):
+            elif _may_be_younger(look, candidate, file) and contents.same_content(look, candidate, file):
                 rotated[file.file.number] = candidate
                 break
     return rotated
+
+
+def _may_be_younger(look: Look, candidate: FoundFile, file: TrackedFile) -> bool:
+    """Whether a stranger was written to since little was seen of a log, or at that moment.
+
+    One that was there before merely begins as the log does. Some tools cut the times of copies to seconds.
+    """
+    if candidate.path in look.matched or file.size_bytes >= SHORT_BYTES:
+        return True
+    is_cut = candidate.modified_ns % SECOND_NS == 0
+    seen_ns = file.modified_ns - file.modified_ns % SECOND_NS if is_cut else file.modified_ns
+    return candidate.modified_ns >= seen_ns
+
+
+def find_moved(
+    look: Look, contents: Contents, rotated: Mapping[int, FoundFile], inodes: Collection[int]
+) -> dict[int, FoundFile]:
+    """Those of the `rotated` files that still lie elsewhere by their inodes, and others merely begin alike.
+
+    Only files of which little was seen. `inodes`: of the files that the scan shows.
+    """
+    moved: dict[int, FoundFile] = {}
+    for number, candidate in rotated.items():
+        tracked = look.files[number]
+        inode = tracked.file.inode
+        if tracked.size_bytes >= SHORT_BYTES or candidate.inode == inode or inode in inodes:
+            continue
+        for found in contents.folder.find(list(contents.folder.elsewhere(tracked))).values():
+            if found.inode == inode and _is_it(look, contents, found, tracked):
+                moved[number] = found
+                break
+    return moved
 
 
 def _rotations(
@@ -46,13 +80,17 @@ def _rotations(
 def find_back(
     look: Look, contents: Contents, missing: Iterable[int], fresh: Iterable[FoundFile]
 ) -> dict[FoundFile, int]:
-    """New files that were given up as gone before: a rotation may hide a file from two looks in a row."""
+    """New files that were given up as gone before: a rotation may hide a file from two looks in a row.
+
+    What `files` does not match may come from any folder: files of the same log were moved there before.
+    """
     gone = [look.files[number] for number in sorted(missing) if look.files[number].state != "open"]
     if not gone or not fresh:
         return {}
-    beginnings, back = Beginnings(gone[-MOST_GONE:]), dict[FoundFile, int]()
+    near, anywhere = Beginnings(gone[-MOST_GONE:]), Beginnings(gone[-MOST_GONE:], in_any_folder=True)
+    back: dict[FoundFile, int] = {}
     for candidate in fresh:
-        for file in contents.like(look, candidate, beginnings):
+        for file in contents.like(look, candidate, near if candidate.path in look.matched else anywhere):
             is_taken = file.file.number in back.values()
             is_told = file.offset_bytes > 0 or file.file.head_bytes >= TELLING_BYTES
             if is_told and not is_taken and contents.same_content(look, candidate, file):
@@ -104,18 +142,22 @@ def _is_it(look: Look, contents: Contents, candidate: FoundFile, tracked: Tracke
     has_read = tracked.offset_bytes > tracked.file.header_bytes
     if not (has_read or tracked.seen_hash or tracked.file.head_bytes >= TELLING_BYTES):
         return False
-    return contents.is_whole(look, candidate) and contents.same_content(look, candidate, tracked)
+    if not (contents.is_whole(look, candidate) and _may_be_younger(look, candidate, tracked)):
+        return False
+    return contents.same_content(look, candidate, tracked)
 
 
-def others_beside(look: Look, contents: Contents, found: Scan) -> dict[str, int]:
+def others_beside(look: Look, contents: Contents, found: Scan, held: HeldFiles | None) -> dict[str, int]:
     """The files, with their inodes, among which rotations that nobody saw may be."""
     near: dict[str, str] = {}  # a file each of other folders
     for number, tracked in look.files.items():
         is_here = number in look.present
-        if is_here and tracked.file.path in look.matched and tracked.size_bytes >= TELLING_BYTES:
+        seen_bytes = look.before.get(number, tracked).size_bytes
+        if is_here and tracked.file.path in look.matched and seen_bytes >= SHORT_BYTES:
             continue  # it was not rotated
         for path in (tracked.file.path if is_here else "", tracked.target):
-            if path and path not in look.shown:
+            is_copy = held is not None and held.is_kept(path)  # nobody rotates these
+            if path and path not in look.shown and not is_copy:
                 near[path.rpartition("/")[0]] = path
     others = dict(found.others)
     for path in near.values():

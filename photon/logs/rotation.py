@@ -64,7 +64,9 @@ class Rotations:
 class Beginnings:
     """Known files by how they begin: a file is compared with thousands of them at once."""
 
-    def __init__(self, files: Iterable[TrackedFile]) -> None:
+    def __init__(self, files: Iterable[TrackedFile], in_any_folder: bool = False) -> None:
+        """`in_any_folder`: their names alone say what may be a rotation of them."""
+        self._may_be = _may_be_called if in_any_folder else _may_be
         self._files: dict[tuple[int, int], dict[bytes, list[TrackedFile]]] = {}  # by length, then by hash
         self._by_path: dict[str, TrackedFile] = {}
         for tracked in files:
@@ -80,13 +82,13 @@ class Beginnings:
             for (header_bytes, head_bytes), by_hash in self._files.items()
             if len(data) >= header_bytes + head_bytes
             for tracked in by_hash.get(hash_bytes(data[header_bytes : header_bytes + head_bytes]), ())
-            if _may_be(tracked, path)
+            if self._may_be(tracked, path)
         ]
         return sorted(found, key=lambda tracked: -tracked.file.number)
 
     def beside(self, path: str) -> list[TrackedFile]:
         """The files whose rotation may have this path, however it begins."""
-        return [tracked for tracked in self._by_path.values() if _may_be(tracked, path)]
+        return [tracked for tracked in self._by_path.values() if self._may_be(tracked, path)]
 
     def named_before(self, path: str) -> list[TrackedFile]:
         """The files whose path with something behind it is this one, as `access.log` and `access.log.1`."""
@@ -107,6 +109,12 @@ def is_beginning_of(copy: Source, copy_bytes: int, whole: Source) -> bool:
 def _may_be(tracked: TrackedFile, path: str) -> bool:
     """Whether a rotation may have put a file there: beside where it is, or where it was as a log."""
     return _is_beside(tracked.file.path, path) or _is_beside(tracked.target, path)
+
+
+def _may_be_called(tracked: TrackedFile, path: str) -> bool:
+    """Whether a rotation may have given a file that name, in any folder."""
+    name = os.path.basename(path)
+    return any(may_be_rotated(os.path.basename(each), name) for each in (tracked.file.path, tracked.target))
 
 
 def _is_beside(path: str, other: str) -> bool:

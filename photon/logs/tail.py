@@ -27,6 +27,7 @@ from photon.logs.rotated import (
     damaged_in_place,
     find_back,
     find_elsewhere,
+    find_moved,
     find_rotated,
     others_beside,
     unseen_rotations,
@@ -217,11 +218,15 @@ class LogTail:
         for number, file in matches.same.items():
             before = look.files[number]
             is_other = ends.may_be_another(before, file, self._is_held(before))
+            is_other |= ends.may_be_written_anew(before, file)
             self._found_again(look, before, file, is_other or self._was_left(ends, before))
         rotated = find_rotated(look, self._contents, found, matches)
+        rotated |= find_moved(look, self._contents, rotated, ends.inodes)
         rotated |= find_elsewhere(look, self._contents, matches.missing, rotated, ends.inodes)
         if rotated:
-            ends = replace(ends, inodes={*ends.inodes, *others_beside(look, self._contents, found).values()})
+            ends = replace(
+                ends, inodes={*ends.inodes, *others_beside(look, self._contents, found, self._held).values()}
+            )
         for number, file in rotated.items():
             is_cut = self._was_copied(ends, look.files[number], file)
             self._found_again(look, look.files[number], file, is_cut)
@@ -275,7 +280,7 @@ class LogTail:
 
         While a file is missing any of them may be that file.
         """
-        others = others_beside(look, self._contents, found)
+        others = others_beside(look, self._contents, found, self._held)
         grown = self._folder.find([file.path for file in self._begun])
         is_as_before = others == self._others and list(grown.values()) == self._begun
         if is_as_before or any(look.files[number].state == "open" for number in missing):

@@ -37,6 +37,16 @@ class Ends:
         )
         return not is_seen_again and self.went_in_use(before, is_held)
 
+    def may_be_written_anew(self, before: TrackedFile, found: FoundFile) -> bool:
+        """Whether a short file was written to and has the bytes that it had, as logs that begin alike do.
+
+        It may have been truncated and begun anew. Nobody can know what it got before that.
+        """
+        is_in_place = (found.path, found.inode) == (before.file.path, before.file.inode)
+        is_as_long = found.size_bytes == before.file.stored_bytes(before.size_bytes)
+        was_written = 0 < before.modified_ns != found.modified_ns
+        return is_in_place and is_as_long and was_written and before.size_bytes < TELLING_BYTES
+
     def was_copied(self, before: TrackedFile, found: FoundFile, is_held: bool) -> bool:
         """Whether a copy alone is left of a file, which may have grown behind it."""
         is_copy = found.inode != before.file.inode and not found.compressed

@@ -239,6 +239,55 @@ def test_a_compressed_file_that_is_deleted_unread_is_read_from_its_copy(world: W
     assert world.read() == {1: OLD}
 
 
+def truncates_and_writes_anew(log: Path) -> None:
+    log.write_bytes(NEW)
+
+
+def truncates_and_writes_more(log: Path) -> None:
+    log.write_bytes(NEW * 100)
+
+
+def copies_and_truncates(log: Path) -> None:
+    log.with_name("app.log.1").write_bytes(log.read_bytes())
+    log.write_bytes(NEW)
+
+
+@pytest.mark.parametrize("stopped", [False, True], ids=["running", "stopped"])
+@pytest.mark.parametrize(
+    "rewrite", [truncates_and_writes_anew, truncates_and_writes_more, copies_and_truncates]
+)
+def test_two_logs_that_had_one_inode_and_lost_their_name_are_read_once(
+    world: World, rewrite: Callable[[Path], None], stopped: bool
+) -> None:
+    begin(world, is_link=False)
+    log = world.folder / "c/app.log"
+    log.write_bytes(OLD * 10)
+    world.look()
+    rewrite(log)
+    world.look()
+    log.unlink()
+    found = list(world.read().values())
+    if stopped:
+        log.write_bytes(b"the next log\n")
+        world.restart()
+    found += [data for _ in range(3) for data in world.read().values()]
+    assert b"".join(found).count(NEW) == (100 if rewrite is truncates_and_writes_more else 1)
+
+
+def test_a_copy_is_no_rotation_of_another_one(world: World) -> None:
+    for name in ("app", "web"):
+        world.write(f"c/{name}.log", name.encode() + b" " + OLD)
+    world.look()
+    for name in ("app", "web"):
+        (world.folder / f"c/{name}.log").unlink()
+    assert len(world.read()) == 2
+    copy = world.folder / world.tracked[2].file.path
+    copy.with_name(f"{copy.name[:-1]}3").write_bytes(b"a copy that no look has stored\n")
+    world.write("c/app.log", NEW)
+    world.restart()
+    assert [data for _ in range(3) for data in world.read().values()] == [NEW]
+
+
 def test_copies_are_counted_on_the_disk_and_removed_after_a_week(world: World) -> None:
     begin(world, is_link=False)
     world.look()

@@ -223,6 +223,122 @@ def test_a_rotation_from_before_a_log_was_followed_is_not_read_though_it_begins_
     assert read_until_nothing_comes(world) == (ALIKE + FIRST).splitlines()
 
 
+def beside(world: World, name: str, seconds_before: float) -> None:
+    """A file that begins as the log does, and was written so long before it."""
+    data = ALIKE + lines(9)
+    world.write(f"c/{name}", gzip.compress(data) if name.endswith(".gz") else data)
+    log_ns = (world.folder / "c/app.log").stat().st_mtime_ns
+    time_ns = log_ns - int(seconds_before * 10**9)
+    os.utime(world.folder / f"c/{name}", ns=(time_ns, time_ns))
+
+
+def moved_below(player: Player) -> None:
+    (player.world.folder / "old").mkdir()
+    player.rename("c/app.log", "old/app.log.7")
+
+
+def moved_below_under_another_name(player: Player) -> None:
+    (player.world.folder / "old").mkdir()
+    player.rename("c/app.log", "old/of yesterday")
+
+
+@pytest.mark.parametrize("name", ["app.log.1", "app.log.1.gz", "app.log-20260301"])
+@pytest.mark.parametrize("seconds_before", [5, 0.001, -5])
+@pytest.mark.parametrize("move", [moved_below, moved_below_under_another_name])
+def test_a_short_log_that_was_moved_is_not_taken_for_what_begins_alike_beside_it(
+    tmp_path: Path, move: Rewrite, name: str, seconds_before: float
+) -> None:
+    world = named(tmp_path, "c/app.log")
+    player = Player(world, restarts=False)
+    world.write("c/app.log", ALIKE)
+    world.look()
+    beside(world, name, seconds_before)
+    player.append("c/app.log", FIRST)
+    move(player)
+    world.restart()
+    found = read_until_nothing_comes(world)
+    assert set((ALIKE + FIRST).splitlines()) <= set(found)
+    assert (b"c9" in found) == (seconds_before < 0)  # it may be a log that came and went while nobody looked
+
+
+@pytest.mark.parametrize("name", ["app.log.1", "app.log.1.gz"])
+def test_a_short_log_that_went_is_told_though_an_older_file_begins_alike(tmp_path: Path, name: str) -> None:
+    world = named(tmp_path, "c/app.log")
+    world.write("c/app.log", ALIKE)
+    world.read()
+    beside(world, name, seconds_before=5)
+    (world.folder / "c/app.log").unlink()
+    world.restart()
+    assert read_until_nothing_comes(world) == []
+    assert [file.state for file in world.tracked.values()] == ["gone"]
+    assert world.tracked[1].end_unknown
+
+
+def test_a_copy_whose_time_was_cut_to_seconds_is_the_log(tmp_path: Path) -> None:
+    world = named(tmp_path, "c/app.log")
+    player = Player(world, restarts=False)
+    world.write("c/app.log", ALIKE)
+    world.look()
+    player.copy("c/app.log", "c/app.log.1")
+    seen_ns = world.tracked[1].modified_ns
+    os.utime(player.place("c/app.log.1"), ns=(seen_ns // 10**9 * 10**9,) * 2)
+    player.remove("c/app.log")
+    world.restart()
+    assert read_until_nothing_comes(world) == ALIKE.splitlines()
+
+
+@pytest.mark.parametrize("alike", [ALIKE, ALIKE * 12, ALIKE * 38], ids=len)
+@pytest.mark.parametrize("new", [lines(7), lines(*range(100, 300))], ids=len)
+@pytest.mark.parametrize("stopped", [False, True], ids=["running", "stopped"])
+def test_what_nobody_saw_of_the_target_of_a_link_is_read_from_the_copy_beside_it(
+    tmp_path: Path, stopped: bool, new: bytes, alike: bytes
+) -> None:
+    world = named(tmp_path, "c/*.log")
+    player = Player(world, restarts=False)
+    world.write("../pods/x/0.log", alike)
+    (world.folder / "c").mkdir(parents=True)
+    (world.folder / "c/app.log").symlink_to("../../pods/x/0.log")
+    world.look()
+    player.append("../pods/x/0.log", FIRST)
+    player.copy("../pods/x/0.log", "../pods/x/0.log.1")
+    player.overwrite("../pods/x/0.log", alike + new)
+    if stopped:
+        world.restart()
+    assert set(read_until_nothing_comes(world)) == {
+        *alike.splitlines(),
+        *FIRST.splitlines(),
+        *new.splitlines(),
+    }
+
+
+@pytest.mark.parametrize("is_first", [True, False], ids=["given_up_first", "found_at_once"])
+def test_logs_that_were_moved_to_one_folder_outside_are_read_once(tmp_path: Path, is_first: bool) -> None:
+    """One was held open when it was moved, so its new folder is known; the other one was not."""
+    world, player = with_files(tmp_path)
+    world.hold()
+    world.read()
+    (tmp_path / "away").mkdir()
+    player.rename("c/app.log", "../away/app.log.1")
+    world.look()
+    player.write("c/app.log", lines(3, 4))
+    assert read_until_nothing_comes(world) == lines(3, 4).splitlines()
+    assert world.held is not None
+    world.held.close()
+    if is_first:
+        player.rename("c/app.log", "../app.log.2")
+        world.restart()
+        world.read()
+        world.read()
+        player.rename("../app.log.2", "../away/app.log.2")
+    else:
+        player.rename("c/app.log", "../away/app.log.2")
+        world.restart()
+    player.append("../away/app.log.2", lines(5))
+    assert read_until_nothing_comes(world) == lines(5).splitlines()
+    assert world.paths() == {1: "../away/app.log.1", 2: "../away/app.log.2"}
+    world.held.close()
+
+
 def test_a_log_that_is_rewritten_between_a_look_and_a_cut_is_not_cut(tmp_path: Path) -> None:
     world = named(tmp_path, "c/app.log")
     player = Player(world, restarts=False)

@@ -113,6 +113,52 @@ def test_a_file_that_comes_back_is_known_again(tmp_path: Path) -> None:
     assert unknown(world) == []
 
 
+# -- logs that have the bytes again that they had
+
+
+def rewrite_alike(player: Player) -> None:
+    player.append("app.log", b"between the copy and the truncation\n")
+    player.overwrite("app.log", OLD)
+
+
+def copy_and_rewrite_alike(player: Player) -> None:
+    player.copy("app.log", "app.log.1")
+    rewrite_alike(player)
+
+
+def cut_to_its_size(player: Player) -> None:
+    player.append("app.log", b"a line that was cut off again\n")
+    os.truncate(player.place("app.log"), len(OLD))
+
+
+@pytest.mark.parametrize("holds", [False, True])
+@pytest.mark.parametrize("way", [rewrite_alike, copy_and_rewrite_alike, cut_to_its_size])
+def test_a_short_log_that_was_written_and_is_as_it_was_may_have_lost_its_end(
+    tmp_path: Path, way: Way, holds: bool
+) -> None:
+    world, player = followed(tmp_path, holds)
+    way(player)
+    if not holds:
+        world.restart()
+    assert unknown(world) == [1]
+
+
+def test_a_log_that_was_only_copied_may_have_lost_nothing(tmp_path: Path) -> None:
+    world, player = followed(tmp_path)
+    player.copy("app.log", "app.log.1")
+    assert unknown(world) == []
+    player.append("app.log", b"more\n")
+    assert unknown(world) == []
+
+
+def test_a_long_log_that_is_as_it_was_has_lost_nothing(tmp_path: Path) -> None:
+    world = named(tmp_path, "app.log")
+    world.write("app.log", LONG)
+    world.read()
+    os.utime(world.folder / "app.log")
+    assert unknown(world) == []
+
+
 # -- bytes that are changed in place
 
 LONG = b"".join(b"line %d of a log\n" % number for number in range(300))

@@ -215,6 +215,22 @@ def test_a_file_that_lost_its_name_is_read_from_its_copy(tmp_path):
     for _ in range(3):
         found += records_read(world, world.read())
     assert found == TEXT.encode().splitlines()[1:]
+    assert not world.tracked[1].end_unknown
+
+
+def test_what_a_file_got_before_it_lost_its_name_tells_it_from_one_that_begins_alike(tmp_path):
+    world = World(tmp_path / "logs", "**/*.csv", "csv", Limits())
+    tail_of(world)
+    stored = TEXT.encode("utf-16")
+    world.write("a.csv", stored[: len(stored) // 3])
+    world.hold()
+    found = records_read(world, world.read())
+    world.write("a.csv.1", stored[: len(stored) // 3])
+    world.append("a.csv", stored[len(stored) // 3 :])
+    (world.folder / "a.csv").unlink()
+    for _ in range(3):
+        found += records_read(world, world.read())
+    assert found == TEXT.encode().splitlines()[1:]
 
 
 def followed(folder: Path, stored: bytes, name: str = "a.csv") -> tuple[TrackedFile, ForeignLog]:
