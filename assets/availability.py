@@ -7,6 +7,7 @@ from dagster import AssetCheckResult, AssetCheckSeverity, MetadataValue
 from assets.pictures import availability_plot
 from assets.runs import Metadata
 from photon.availability.report import AvailabilityReport
+from photon.pipeline.file import Pipeline
 
 AVAILABILITY_CHECK = "readable_in_time"
 PROMISE = "Events are readable in time in so many minutes as the pipeline file promises."
@@ -28,11 +29,13 @@ def availability_metadata(report: AvailabilityReport) -> Metadata:
     return metadata
 
 
-def availability_check(report: AvailabilityReport) -> AssetCheckResult:
+def availability_check(report: AvailabilityReport, pipeline: Pipeline) -> AssetCheckResult:
     """Fails where the budget is used up; warns where it burns too fast."""
     budget = report.budget
     is_used_up = budget is not None and budget.left < 0
-    remedy = "photon availability names bad minutes, and with --minute their slowest events"
+    remedy = f"photon availability {pipeline.typed} names the latest bad minutes"
+    if report.bad_minutes():
+        remedy += f", and {report.slowest_of(pipeline)} the slowest events of the last of them"
     passed = budget is None or not (is_used_up or budget.burning)
     metadata: Metadata = {"bad_minutes": budget.bad, "bad_minutes_left": budget.left} if budget else {}
     return AssetCheckResult(

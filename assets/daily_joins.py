@@ -229,11 +229,11 @@ def is_done(filled: Filled, day: date) -> bool:
     return not filled.broken and (filled.is_whole or not filled.left_by_day.get(str(day)))
 
 
-def lacking_texts(datacenter: str, filled: Filled, pipeline_file: Path | str = "PIPELINE") -> list[str]:
+def lacking_texts(datacenter: str, filled: Filled, pipeline_file: Path | str) -> list[str]:
     """Why days are not complete, and what to do."""
     texts = [
         f"{datacenter}: {one.count:,} {one.meaning.says}. What to do: "
-        + typed(one.meaning.remedy, pipeline_file, datacenter)
+        + typed(one.remedy, pipeline_file, datacenter)
         for one in filled.broken
     ]
     if not filled.is_whole:
@@ -241,6 +241,6 @@ def lacking_texts(datacenter: str, filled: Filled, pipeline_file: Path | str = "
         why = filled.waits or filled.problem or "the dispatcher has looked at them and did not join them"
         texts.append(
             f"{datacenter}: records are missing of {days or 'some day'}: {why}. "
-            "When that is mended, launch these days again; photon trace tells of one event"
+            "When that is mended, launch these days again; a trace tells of one event"
         )
     return texts

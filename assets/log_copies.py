@@ -10,14 +10,14 @@ from dagster import AssetCheckResult, AssetCheckSeverity, MetadataValue
 from assets.runs import Metadata, markdown_table
 from photon.log_copies.lacks import KIND
 from photon.readable import typed
-from photon.verification.report import MEANINGS, VerificationReport
+from photon.verification.report import VerificationReport
 
 COPIES_CHECK = "copies_agree"
 COPIES_AGREE = "Every datacenter's copy of the logs has the events that the others have."
 
 
 def copies_check(
-    report: VerificationReport, problems: Sequence[str], pipeline_file: Path | str = "PIPELINE"
+    report: VerificationReport, problems: Sequence[str], pipeline_file: Path | str
 ) -> AssetCheckResult:
     """Warns where a copy is short, with the datacenter that has to act, and from where on."""
     found = [
@@ -36,7 +36,9 @@ def copies_check(
     if rows:
         columns = ["datacenter that has to act", "another one has", "what is lacking", "first event"]
         metadata["examples"] = MetadataValue.md(markdown_table([columns, *rows], "-"))
-        remedy = typed(MEANINGS[KIND].remedy, pipeline_file)
+        remedy = "; ".join(
+            dict.fromkeys(typed(finding.remedy, pipeline_file, name) for name, finding in found)
+        )
         says.append(f"What to do: {remedy}")
         metadata["what_to_do"] = remedy
     return AssetCheckResult(

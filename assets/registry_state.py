@@ -12,7 +12,6 @@ from assets.runbook import with_section
 from assets.runs import Metadata, Row, table
 from photon.clock import in_utc
 from photon.pipeline.file import Pipeline
-from photon.pipeline.sections import Shares
 from photon.registry.consensus.decisions import majority
 from photon.registry.consensus.layout import FIXED_SHARDS
 from photon.registry.consensus.register import Register, ShardConfig
@@ -20,18 +19,15 @@ from photon.registry.interface import RegistryUnavailable
 from photon.registry.operations.report import (
     HOT_SHARDS,
     KINDS,
-    RESHARD,
     EndpointState,
     RegistryState,
     ShardState,
+    how_to_reshard,
 )
 
 ENDPOINTS_CHECK = "endpoints_up"
 SHARDS_CHECK = "shards_bear_their_load"
-BRING_BACK = (
-    "bring it back with its data, or make room there; if its data is lost: photon registry repair"
-    " (docs/operations.md)"
-)
+BRING_BACK = "bring it back with its data, or make room there"
 # A report is stored every hour: with 100 rows a table is 20 KB.
 MOST_ROWS = 100
 NUMBERS = ("ids", "key_bytes", "value_bytes", *KINDS)
@@ -40,15 +36,15 @@ NUMBERS = ("ids", "key_bytes", "value_bytes", *KINDS)
 def checks_of(state: RegistryState, pipeline: Pipeline) -> list[AssetCheckResult]:
     """All checks of a registry, by the thresholds of the pipeline file."""
     checks = [
-        endpoints_check(state, pipeline.health.spare_endpoints),
-        shards_check(state, pipeline.health.shard_load),
+        endpoints_check(state, pipeline),
+        shards_check(state, pipeline),
     ]
     return [with_section(pipeline.links, one) for one in checks]
 
 
-def endpoints_check(state: RegistryState, least_spare: int) -> AssetCheckResult:
-    """A warning if any endpoint is not well, an error if then fewer than `least_spare` more may go down."""
-    n = len(state.endpoints)
+def endpoints_check(state: RegistryState, pipeline: Pipeline) -> AssetCheckResult:
+    """A warning if any endpoint is not well; an error if fewer than `health.spare_endpoints` may go then."""
+    n, least_spare = len(state.endpoints), pipeline.health.spare_endpoints
     unwell = [one for one in state.endpoints if one.health != "up"]
     if not unwell:
         said = f"All {n} answer and take writes."
@@ -57,13 +53,15 @@ def endpoints_check(state: RegistryState, least_spare: int) -> AssetCheckResult:
         )
     spare = n - len(unwell) - majority(n)
     says = "; ".join(f"{one.endpoint}: {one.health} ({one.problem})" for one in unwell)
+    lost = [f"photon registry repair {pipeline.typed} --endpoint {one.endpoint}" for one in unwell]
+    remedy = f"{BRING_BACK}; if its data is lost: {'; '.join(lost)} (docs/operations.md)"
     may_go = f"{spare} more may go down" if spare >= 0 else "No id can be registered"
     return AssetCheckResult(
         check_name=ENDPOINTS_CHECK,
         passed=False,
         severity=AssetCheckSeverity.ERROR if spare < least_spare else AssetCheckSeverity.WARN,
-        description=f"{says}. {may_go}. What to do: {BRING_BACK}",
-        metadata={"unwell": len(unwell), "what_to_do": BRING_BACK},
+        description=f"{says}. {may_go}. What to do: {remedy}",
+        metadata={"unwell": len(unwell), "what_to_do": remedy},
     )
 
 
@@ -79,19 +77,21 @@ def unavailable(error: RegistryUnavailable, pipeline: Pipeline) -> AssetCheckRes
     return with_section(pipeline.links, result)
 
 
-def shards_check(state: RegistryState, bounds: Shares) -> AssetCheckResult:
+def shards_check(state: RegistryState, pipeline: Pipeline) -> AssetCheckResult:
     """A warning if shards take nearly as many ids as one key range bears, an error beyond."""
+    bounds = pipeline.health.shard_load
     load = state.shard_load
     metadata: Metadata = {} if state.shard_rate is None else {"shard_rate": round(state.shard_rate, 3)}
     if load is None or load < bounds.warn:
         said = "No shard is near the limit of a key range."
         return AssetCheckResult(check_name=SHARDS_CHECK, passed=True, description=said, metadata=metadata)
+    remedy = how_to_reshard(state, pipeline)
     return AssetCheckResult(
         check_name=SHARDS_CHECK,
         passed=False,
         severity=AssetCheckSeverity.ERROR if load >= bounds.error else AssetCheckSeverity.WARN,
-        description=f"{HOT_SHARDS}. What to do: {RESHARD}",
-        metadata={**metadata, "what_to_do": RESHARD},
+        description=f"{HOT_SHARDS}. What to do: {remedy}",
+        metadata={**metadata, "what_to_do": remedy},
     )
 
 

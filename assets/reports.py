@@ -81,10 +81,13 @@ def _verify(run: WorkRun) -> MaterializeResult[None]:
     checks = [
         *(check_result(check, report, run.pipeline.file) for check in CHECKS),
         copies_check(report, copies.problems, run.pipeline.file),
-        availability_check(availability),
+        availability_check(availability, run.pipeline),
     ]
     return MaterializeResult(
-        metadata={**report_metadata(report, seconds), **availability_metadata(availability)},
+        metadata={
+            **report_metadata(report, seconds, run.pipeline.file),
+            **availability_metadata(availability),
+        },
         check_results=[with_section(run.pipeline.links, one) for one in checks],
     )
 

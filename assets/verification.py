@@ -49,7 +49,7 @@ CHECKS = (
 )
 
 
-def report_metadata(report: VerificationReport, seconds: float) -> Metadata:
+def report_metadata(report: VerificationReport, seconds: float, pipeline_file: Path | str) -> Metadata:
     """Metadata of a verification that took `seconds`."""
     reports = report.datacenters.values()
     terms = {
@@ -58,7 +58,7 @@ def report_metadata(report: VerificationReport, seconds: float) -> Metadata:
         for term, count in one.equation().items()
         if term in PLOTTED
     }
-    notes = _notes(report)
+    notes = _notes(report, pipeline_file)
     return {
         "equations": MetadataValue.md(markdown_table(report.equations())),
         "rows": report.rows,
@@ -73,21 +73,19 @@ def report_metadata(report: VerificationReport, seconds: float) -> Metadata:
     }
 
 
-def check_result(
-    check: Check, report: VerificationReport, pipeline_file: Path | str = "PIPELINE"
-) -> AssetCheckResult:
+def check_result(check: Check, report: VerificationReport, pipeline_file: Path | str) -> AssetCheckResult:
     """Whether the promise is kept; if not, how many cases there are, some of them, and what to do."""
     found = check.violations(report)
     metadata: Metadata = {"count": events_in(finding for _, finding in found)}
     description = f"Holds in {', '.join(report.datacenters)}."
     if found:
-        remedies = {finding.kind: typed(finding.meaning.remedy, pipeline_file) for _, finding in found}
+        remedies = {typed(finding.remedy, pipeline_file, name): finding.kind for name, finding in found}
         says = "; ".join(f"{name}: {finding.number()} {finding.meaning.says}" for name, finding in found)
-        description = f"{says}. What to do: {'; '.join(dict.fromkeys(remedies.values()))}"
+        description = f"{says}. What to do: {'; '.join(remedies)}"
         news = (finding.count if finding.new is None else finding.new for _, finding in found)
         metadata["new"] = sum(news)
         metadata["what_to_do"] = MetadataValue.md(
-            "\n".join(f"- **{kind}**: {remedy}" for kind, remedy in remedies.items())
+            "\n".join(f"- **{kind}**: {remedy}" for remedy, kind in remedies.items())
         )
         metadata["examples"] = MetadataValue.md(_examples(found))
     return AssetCheckResult(
@@ -104,10 +102,10 @@ def _examples(found: list[tuple[str, Finding]]) -> str:
     return markdown_table([["datacenter", "kind", "event", "where", "detail"], *rows], "-")
 
 
-def _notes(report: VerificationReport) -> str:
+def _notes(report: VerificationReport, pipeline_file: Path | str) -> str:
     notes = [(name, note) for name, one in report.datacenters.items() for note in one.notes]
     notes += [
-        (name, f"{finding.number()} {finding.meaning.says}; {finding.meaning.remedy}")
+        (name, f"{finding.number()} {finding.meaning.says}; {typed(finding.remedy, pipeline_file, name)}")
         for name, one in report.datacenters.items()
         for finding in one.findings
         if not finding.meaning.violation

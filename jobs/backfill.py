@@ -77,7 +77,7 @@ def fill(
             if datacenter in report.retired:
                 raise RetiredDatacenter(
                     f"datacenter {datacenter} is retired: it never joins again: nothing is filled in there. "
-                    f"photon recover {pipeline.file} has the others join what was its"
+                    f"photon recover {pipeline.typed} has the others join what was its"
                 )
             return report.datacenters[datacenter]
 

@@ -176,7 +176,7 @@ def _why_leave_alone(found: Snapshot, shift: Shift, lease: Lease | None) -> str 
     """Why not to replace the process that has the lock; None if its successor may come."""
     if lease is None:
         return "another process has the lock, and its lease can't be read"
-    what = f"run {lease.run[:8]}" if lease.run else "`photon join`"
+    what = f"run {lease.run[:8]}" if lease.run else "a join by command"
     who = f"{what}, process {lease.process} on {lease.host},"
     if not _is_live(found, shift):
         seconds = _seconds(found.now_us - found.lease_status.beat_us)

@@ -236,7 +236,7 @@ def _error_of(missing: MissingTable, pipeline: Pipeline) -> LakeUnavailable | La
     return LakeUnavailable(
         f"there is no table {folder}, and the registry knows that datacenter {name} has joined: its rows "
         "would be missing; mount the lake or put it back. If it is lost for good: "
-        f"photon retire {pipeline.file} {name} --lake-is-gone"
+        f"photon retire {pipeline.typed} {name} --lake-is-gone"
     )
 
 

@@ -21,8 +21,7 @@ def readable(text: str | bytes) -> str:
     )
 
 
-def typed(remedy: str, pipeline_file: Path | str, datacenter: str = "", day: str = "") -> str:
-    """Return a remedy whose commands can be typed: they name this pipeline file, datacenter and day."""
+def typed(remedy: str, pipeline_file: Path | str, datacenter: str) -> str:
+    """Return a remedy whose commands can be typed: they name this pipeline file and datacenter."""
     said = re.sub(r"\bPIPELINE\b", lambda _: shlex.quote(str(pipeline_file)), remedy)
-    said = said.replace("--day DAY", f"--day {day}") if day else said
-    return said.replace("-d DATACENTER", f"-d {datacenter}") if datacenter else said
+    return said.replace("-d DATACENTER", f"-d {datacenter}")

@@ -133,15 +133,15 @@ def _reshard(run: WorkRun) -> Metadata:
 
     if run.config.shards is not None:
         return _resharded(reshard(run.pipeline, run.config.shards))
-    return advice_metadata(follow_policy(run.pipeline))
+    return advice_metadata(follow_policy(run.pipeline), run.pipeline)
 
 
-def advice_metadata(advice: Advice | None) -> Metadata:
+def advice_metadata(advice: Advice | None, pipeline: Pipeline) -> Metadata:
     """What the policy says, and what it put in force."""
     if advice is None:
         return {"says": "the policy is off, or ids carry no time: shards are fixed"}
     return {
-        "says": _says(advice),
+        "says": _says(advice, pipeline),
         "shards": advice.shards,
         "ids": advice.load.ids,
         "commits_per_second": round(advice.load.commits_per_second, 3),
@@ -158,14 +158,15 @@ def _bytes_of(advice: Advice) -> Metadata:
     return {"bytes": advice.load.bytes, "bytes_per_shard": round(advice.load.bytes / advice.shards)}
 
 
-def _says(advice: Advice) -> str:
+def _says(advice: Advice, pipeline: Pipeline) -> str:
     if advice.awaits_us is not None:
         return f"{advice.shards} shards count from {in_utc(advice.awaits_us)} on: too early to judge them"
     if advice.proposed is None:
         return f"{advice.shards} shards are as many as it takes"
     if advice.applied is not None:
         return f"{advice.proposed} shards were put in force"
-    return f"{advice.proposed} shards would do better: photon reshard, or a run with shards in its config"
+    by_hand = f"photon reshard {pipeline.typed} {advice.proposed}"
+    return f"{advice.proposed} shards would do better: {by_hand}, or a run with shards in its config"
 
 
 def _resharded(done: Resharded) -> Metadata:

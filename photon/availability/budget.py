@@ -225,7 +225,7 @@ def promise(settings: Availability) -> str:
 def sentence(name: str, budget: Budget | None, settings: Availability) -> str:
     """The budget of a datacenter, or of all together, in a sentence."""
     if budget is None:
-        return f"{name}: no minute was judged yet; photon verify --record judges those that are over"
+        return f"{name}: no minute was judged yet; a verification that is recorded judges those that are over"
     says = (
         f"{name}: {budget.bad:,} bad minutes in {BUDGET_DAYS} days, of {budget.allowed:,} that are allowed "
         f"({promise(settings)}); {budget.judged:,} minutes judged, until {in_utc(budget.until_us, 'minutes')}"

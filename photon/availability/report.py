@@ -49,13 +49,22 @@ class AvailabilityReport:
         says = [f"availability of {sentence(n, one, self.settings)}" for n, one in self.budgets().items()]
         return says + [f"availability of {name}: NOT KNOWN: {why}" for name, why in self.problems.items()]
 
+    def _bad(self) -> list[Minute]:
+        """The latest bad minutes of all together."""
+        bad = [minute for minute in self.union.values() if not minute.is_good(self.settings.of_events)]
+        return bad[-MOST_BAD_MINUTES:]
+
+    def slowest_of(self, pipeline: Pipeline) -> str:
+        """The command that names the slowest events of the latest bad minute; there is one."""
+        minute = in_utc(self._bad()[-1].at_us, "minutes")
+        return f"photon availability {pipeline.typed} --minute {minute}"
+
     def bad_minutes(self) -> list[str]:
         """The latest bad minutes of all together, for people."""
-        bad = [minute for minute in self.union.values() if not minute.is_good(self.settings.of_events)]
         return [
             f"{in_utc(minute.at_us, 'minutes')}: {minute.late:,} of {minute.joinable:,} events were not "
             f"readable in time, {minute.without_row:,} of them without a row"
-            for minute in bad[-MOST_BAD_MINUTES:]
+            for minute in self._bad()
         ]
 
     def as_dict(self) -> dict[str, Any]:

@@ -59,8 +59,7 @@ def availability(
     lines = report.sentences()
     if bad := report.bad_minutes():
         lines += ["the latest bad minutes:", *(f"  {line}" for line in bad)]
-        says = f"  photon availability {pipeline_file} --minute MINUTE names the slowest events of one"
-        lines.append(says)
+        lines.append(f"  {report.slowest_of(pipeline)} names the slowest events of the last of them")
     print_result(report.as_dict(), "\n".join(lines), as_json)
 
 

@@ -115,7 +115,7 @@ def filled_text(datacenter: str, done: Filled) -> str:
         f"{datacenter}: {done.ordered:,} records {verb} looked at again" + (f" ({kinds})" if kinds else "")
     ]
     lines += [
-        f"{datacenter}: {count:,} records are of datacenter {name}, which has to act: photon backfill there"
+        f"{datacenter}: {count:,} records are of datacenter {name}, which has to act: have it filled too"
         for name, count in done.left_to.items()
     ]
     if done.left_out:

@@ -18,6 +18,7 @@ from photon.cli.output import (
 )
 
 if TYPE_CHECKING:
+    from photon.pipeline.file import Pipeline
     from photon.upkeep.retire import Retired
     from photon.upkeep.retire_dry_run import WouldRetire
 
@@ -85,7 +86,7 @@ def retire(pipeline_file: Path, datacenter: str, lake_is_gone: bool, dry_run: bo
             lines = _in_a_dry_run(datacenter, done)
         else:
             done = retire_datacenter(pipeline, datacenter, registry, lake_is_gone, say=say)
-            lines = _retired(pipeline_file, datacenter, done, lake_is_gone)
+            lines = _retired(pipeline, datacenter, done, lake_is_gone)
     lines += [f"PROBLEM {problem}: run it again once it is back" for problem in done.problems]
     print_result(asdict(done), "\n".join(lines), as_json)
 
@@ -104,14 +105,14 @@ def _in_a_dry_run(datacenter: str, would: WouldRetire) -> list[str]:
     return lines
 
 
-def _retired(pipeline_file: Path, datacenter: str, done: Retired, lake_is_gone: bool) -> list[str]:
+def _retired(pipeline: Pipeline, datacenter: str, done: Retired, lake_is_gone: bool) -> list[str]:
     lines = [
         f"datacenter {datacenter} is retired: {done.released:,} ids are free, {done.kept:,} have their rows"
     ]
     if lake_is_gone:
         lines.append(
             "what the others took for joined by it is joined again by recovery: Dagster's next one, or "
-            f"photon recover {pipeline_file}"
+            f"photon recover {pipeline.typed}"
         )
     if done.cleared:
         lines.append(

@@ -85,7 +85,7 @@ def _reports(pipeline: Pipeline, names: list[str], recorded: bool) -> Mapping[st
         if lacking := [name for name in names if name not in stored]:
             fail(
                 f"no verification of {', '.join(lacking)} was recorded, so nobody knows what is missing; run "
-                f"first: photon verify {pipeline.file} --record",
+                f"first: photon verify {pipeline.typed} --record",
                 NOT_DONE,
             )
         return {name: one.report for name, one in stored.items()}
@@ -107,7 +107,7 @@ def recovery_text(done: Mapping[str, Recovered], dry_run: bool) -> str:
         elif one.ordered:
             lines.append(f"{name}: {one.ordered:,} records {verb} looked at again ({kinds})")
         lines += [
-            f"{name}: {count:,} records are of datacenter {holder}, which has to act: photon recover there"
+            f"{name}: {count:,} records are of datacenter {holder}, which has to act: recover it there"
             for holder, count in one.left_to.items()
         ]
         lines += [

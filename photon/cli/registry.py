@@ -30,6 +30,7 @@ from photon.pipeline.sections import MOST_SHARDS
 DOUBLES_TOLD = 10
 
 if TYPE_CHECKING:
+    from photon.pipeline.file import Pipeline
     from photon.registry.consensus.acceptor import StoreSize
     from photon.registry.operations.report import RegistryState
     from photon.upkeep.pipeline_gc import GcResult
@@ -105,11 +106,11 @@ def refill(pipeline_file: Path, dry_run: bool, as_json: bool) -> None:
         from photon.upkeep.refill import refill as put_back
 
         done = put_back(pipeline, open_registry(find_registry(pipeline)), dry_run, say=say)
-    print_result({"dry_run": dry_run, **done.as_dict()}, _refill_text(done, dry_run, pipeline_file), as_json)
+    print_result({"dry_run": dry_run, **done.as_dict()}, _refill_text(done, dry_run, pipeline), as_json)
     sys.exit(VIOLATION if done.doubles else DONE)
 
 
-def _refill_text(done: Refilled, dry_run: bool, pipeline_file: Path) -> str:
+def _refill_text(done: Refilled, dry_run: bool, pipeline: Pipeline) -> str:
     lines = [NOTHING_CHANGED] if dry_run else []
     would = "would be " if dry_run else ""
     if not done.began:
@@ -125,7 +126,7 @@ def _refill_text(done: Refilled, dry_run: bool, pipeline_file: Path) -> str:
     if done.doubles:
         lines.append(f"PROBLEM {len(done.doubles):,} events have a second row, and stay as they are:")
         lines += [f"  {one}" for one in done.doubles[:DOUBLES_TOLD]]
-        lines.append(f"  photon verify {pipeline_file} names all, and what leaves one row of each")
+        lines.append(f"  photon verify {pipeline.typed} names all, and what leaves one row of each")
     return "\n".join(lines)
 
 
@@ -146,17 +147,15 @@ def state(pipeline_file: Path, within: float, as_json: bool) -> None:
         found = asked_in_time(
             pipeline, lambda: registry_state(pipeline, grace_seconds=within / 3), within, while_working=True
         )
-    lines = _state_lines(found, pipeline.health.shard_load.warn)
+    lines = _state_lines(found, pipeline)
     print_result(found.as_dict(), "\n".join(lines), as_json)
 
 
-def _state_lines(found: RegistryState, hot: float) -> list[str]:
-    """The state for people: all shards together, then each endpoint and each epoch.
+def _state_lines(found: RegistryState, pipeline: Pipeline) -> list[str]:
+    """The state for people: all shards together, then each endpoint and each epoch."""
+    from photon.registry.operations.report import HOT_SHARDS, KINDS, how_to_reshard
 
-    `hot`: the share of what a key range bears from which on a shard takes too much.
-    """
-    from photon.registry.operations.report import HOT_SHARDS, KINDS, RESHARD
-
+    hot = pipeline.health.shard_load.warn
     kinds = ", ".join(f"{found.total(kind):,} {kind}" for kind in KINDS)
     lines = [
         f"{found.pipeline}: {found.total('ids'):,} ids ({kinds}) in {found.coverage}",
@@ -165,7 +164,7 @@ def _state_lines(found: RegistryState, hot: float) -> list[str]:
     if found.shard_rate is not None:
         lines.append(f"  each shard takes some {found.shard_rate:,.1f} ids a second")
     if found.shard_load is not None and found.shard_load >= hot:
-        lines.append(f"  PROBLEM {HOT_SHARDS}: {RESHARD}")
+        lines.append(f"  PROBLEM {HOT_SHARDS}: {how_to_reshard(found, pipeline)}")
     for one in found.endpoints:
         if one.health != "up":
             lines.append(f"  PROBLEM {one.endpoint}: {one.health}: {one.problem}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
@@ -119,7 +120,7 @@ def _standing(
 
     lines = [f"{name} is NOT KNOWN: {error}" for name, error in errors.items()]
     for name, one in found.items():
-        lines.append(headline(name, one, now_us, str(pipeline_file)))
+        lines.append(headline(name, one, now_us, shlex.quote(str(pipeline_file))))
         lines += [f"  {sentence}" for sentence in sentences(one)]
         lines += [f"  {todo}" for todo in what_to_do(name, one, verdicts[name])]
     return lines

@@ -128,7 +128,7 @@ def _program(path: str) -> Callable[..., Any]:
     return found
 
 
-def report_text(report: VerificationReport, pipeline_file: Path | str = "PIPELINE") -> str:
+def report_text(report: VerificationReport, pipeline_file: Path | str) -> str:
     """The report for people: the equations side by side, then what is wrong and what to do."""
     lines = [report.window.sentence()] if report.window is not None else []
     if report.datacenters:
@@ -182,4 +182,4 @@ def _finding(name: str, finding: Finding, told: Collection[str], pipeline_file: 
     lines += [f"    {e.event_id} at {e.where}{': ' if e.detail else ''}{e.detail}" for e in finding.examples]
     if finding.count > len(finding.examples):
         lines.append(f"    and {finding.count - len(finding.examples):,} more")
-    return [*lines, f"    what to do: {typed(finding.meaning.remedy, pipeline_file, name, finding.day)}"]
+    return [*lines, f"    what to do: {typed(finding.remedy, pipeline_file, name)}"]

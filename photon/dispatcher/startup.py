@@ -180,12 +180,12 @@ def check_datacenters(pipeline: Pipeline, datacenter: str, register: Register) -
     if datacenter in register.on_hold:
         raise OnHold(
             f"datacenter {datacenter} is on hold; to let it run again: "
-            f"photon resume {pipeline.file} {datacenter}"
+            f"photon resume {pipeline.typed} {datacenter}"
         )
     if register.is_refilling:
         raise RegistryMismatch(
             f"the ids of all rows are being put back into the registry of {pipeline.name}, or that was cut "
-            f"short: let it end, or do it again: photon registry refill {pipeline.file}"
+            f"short: let it end, or do it again: photon registry refill {pipeline.typed}"
         )
     refuse_lacking(pipeline, register)
 

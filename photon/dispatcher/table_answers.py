@@ -20,7 +20,7 @@ from photon.tokens import Token
 
 log = logging.getLogger(__name__)
 
-ROWS_ARE_GONE = "of events that were joined, and whose rows are gone from the table: photon verify names them"
+ROWS_ARE_GONE = "of events that were joined, and whose rows are gone from the table: verification names them"
 
 
 @dataclass(frozen=True)

@@ -73,6 +73,6 @@ def judge_share(
     if level == "ok":
         return Verdict("ok", f"{datacenter}: few of its {kind.what}")
     said = worst.says(kind.what)
-    known = f"if nothing is to be done about them: photon acknowledge {pipeline.file} {datacenter}"
+    known = f"if nothing is to be done about them: photon acknowledge {pipeline.typed} {datacenter}"
     says = f"{datacenter}: {said} ({worst.value:.2%})"
     return Verdict(level, says, f"{remedy}; {known}", f"has bad records ({said})")

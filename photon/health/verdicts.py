@@ -50,7 +50,7 @@ def judge(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeline) ->
     verdicts = {name: judge_one(datacenter, found, memory, pipeline) for name, judge_one in judges.items()}
     verdicts |= _without_advice_on_speed(verdicts)
     if found.decision == "on hold":  # nobody is to join, so no advice says how
-        resume = f"photon resume {pipeline.file} {datacenter} lets it run again"
+        resume = f"photon resume {pipeline.typed} {datacenter} lets it run again"
         held = Verdict("ok", f"{datacenter} is on hold, as people have decided; {resume}")
         verdicts |= dict.fromkeys(verdicts.keys() & ENDED_BY_A_HOLD, held)
     return verdicts
@@ -80,7 +80,7 @@ def _logs(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeline) ->
         shown += f"; and {beyond:,} more" if beyond > 0 else ""
         remedy = (
             "mend them, or who writes them, and they are read; if they are no logs, let no `files` of "
-            f"{pipeline.file} match them. photon status names them all"
+            f"{pipeline.file} match them. photon status {pipeline.typed} names them all"
         )
         says = f"{datacenter}: files are passed over: {shown}"
         return Verdict("warn", says, remedy, f"passes over {len(found.passed_over):,} log files")
@@ -137,7 +137,7 @@ CONFLICTING = Kind(f"{BAD['conflicting']}, so they have no row", ("conflicting",
 
 def _dead_letters(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeline) -> Verdict:
     """The worse one of both logs: without its primary events nothing is joined either."""
-    remedy = f"photon dead-letters {pipeline.file} names them with their reasons, and mends them"
+    remedy = f"photon dead-letters {pipeline.typed} names them with their reasons, and mends them"
     bounds = pipeline.health.dead_letters
     return worse(
         [
@@ -148,9 +148,10 @@ def _dead_letters(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipe
 
 
 def _unjoinable(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeline) -> Verdict:
+    unjoined = pipeline.datacenters[datacenter].lake / "unjoined"
     remedy = (
         "look whether foreign.key and primary.id name the same thing, and whether primary logs are missing; "
-        f"photon trace {pipeline.file} ID tells the story of one event"
+        f"rows of {unjoined} have the ids of some: a trace tells the story of one event"
     )
     return judge_share(datacenter, found, pipeline, UNJOINABLE, pipeline.health.unjoinable, remedy)
 
@@ -171,7 +172,8 @@ def _nothing_lost(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipe
         return Verdict(
             "error",
             f"{datacenter} lacks {missing:,} rows: events were joined, and their rows are gone",
-            f"photon verify {pipeline.file} names them, photon recover {pipeline.file} has them joined again",
+            f"photon verify {pipeline.typed} names them, and photon recover {pipeline.typed} has them joined "
+            "again",
             f"lacks {missing:,} rows",
         )
     if not lost:
@@ -183,9 +185,9 @@ def _nothing_lost(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipe
     return Verdict(
         "error" if lost.is_certain or missing else "warn",
         f"{datacenter}: {', and '.join(said)}",
-        "photon status names them; put the files back, or take their lines from another datacenter's copy; "
-        f"then, or if they are gone for good: photon acknowledge {pipeline.file} {datacenter} (under Dagster "
-        "the job acknowledgement)",
+        f"photon status {pipeline.typed} names them; put the files back, or take their lines from another "
+        "datacenter's copy; then, or if they are gone for good: "
+        f"photon acknowledge {pipeline.typed} {datacenter} (under Dagster the job acknowledgement)",
         "has lost what was to be read" if lost.is_certain or missing else "may have lost the ends of logs",
         counts_exactly=True,
     )
@@ -215,7 +217,7 @@ def _clock(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeline) -
 
 
 def _verified(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeline) -> Verdict:
-    remedy = f"photon verify {pipeline.file} --datacenter {datacenter}, or start Dagster's verification"
+    remedy = f"photon verify {pipeline.typed} --datacenter {datacenter}, or start Dagster's verification"
     if found.unverified_because:
         says, short = f"{datacenter}: {found.unverified_because}", "has a verification that can't be read"
         return Verdict("warn", says, "make its lake reachable", short)
@@ -227,7 +229,7 @@ def _verified(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeline
         kinds = "; ".join(f"{one['count']:,} {one['says']}" for one in broken)
         todo = "; ".join(dict.fromkeys(one["what_to_do"] for one in broken))
         todo = typed(todo, pipeline.file, datacenter)
-        todo += f". Then photon verify {pipeline.file} --record says whether it is mended"
+        todo += f". Then photon verify {pipeline.typed} --record says whether it is mended"
         short = f"is broken by its newest verification ({found.verified.kinds})"
         return Verdict("error", f"{datacenter}, verified at {at}: {kinds}", todo, short)
     level = _duration(found.now_us - found.verified.at_us, pipeline.health.unverified)

@@ -114,7 +114,7 @@ def _nobody(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeline) 
 
 
 def _never_ran(datacenter: str, found: Vitals, pipeline: Pipeline) -> tuple[str, str, str]:
-    start = f"{_before_a_start(found)}start it with photon join {pipeline.file} -d {datacenter}"
+    start = f"{_before_a_start(found)}start it with photon join {pipeline.typed} -d {datacenter}"
     if found.has_rows_without_state:
         says = f"{datacenter} has no state, and its lake has rows"
         remedy = f"put {pipeline.datacenters[datacenter].state} back if it is only away; else {start}"
@@ -131,7 +131,7 @@ def _before_a_start(found: Vitals) -> str:
 def if_lost(datacenter: str, pipeline: Pipeline) -> str:
     """Name the remedy for a datacenter that nobody can bring back."""
     return (
-        f"if it is lost for good: photon retire {pipeline.file} {datacenter} (under Dagster the job "
+        f"if it is lost for good: photon retire {pipeline.typed} {datacenter} (under Dagster the job "
         "retirement), and its checks are green"
     )
 
@@ -145,7 +145,7 @@ def _fenced(datacenter: str, found: Vitals, pipeline: Pipeline) -> Verdict | Non
         "warn",
         f"{datacenter} was silent, and the others have ended its epoch; process {process} begins a new one "
         "when it goes on",
-        f"if it does not go on: end it, and start photon join {pipeline.file} -d {datacenter}",
+        f"if it does not go on: end it, and start photon join {pipeline.typed} -d {datacenter}",
         "is fenced",
     )
 
@@ -174,7 +174,7 @@ def _orders(datacenter: str, found: Vitals, pipeline: Pipeline) -> Verdict | Non
     return Verdict(
         "warn",
         f"{datacenter}: {found.refused_orders:,} work orders could not be read, and are set aside",
-        f"photon recover {pipeline.file} orders them again",
+        f"photon recover {pipeline.typed} orders them again",
         "has work orders that can't be read",
     )
 

@@ -57,7 +57,7 @@ def _standing(known: Mapping[str, DatacenterStatus], now_us: int) -> Iterator[Me
     )
     yield gauge(
         "problems",
-        "Problems that need somebody; photon status names them.",
+        "Problems that need somebody; a status names them.",
         _of_each(known, lambda one: len(one.problems)),
     )
     lags = [(name, one.watermark_lag_seconds) for name, one in known.items()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from hashlib import sha256
@@ -89,6 +90,11 @@ class Pipeline(Strict):
         """The pipeline with another master, where one is named, and with these settings before its own."""
         spark = Spark(master=master or self.spark.master, settings={**self.spark.settings, **settings})
         return self.model_copy(update={"spark": spark})
+
+    @property
+    def typed(self) -> str:
+        """Its file as it is typed in a command: whatever is in its path."""
+        return shlex.quote(str(self.file))
 
     @property
     def registry_folder(self) -> Path:

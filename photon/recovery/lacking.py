@@ -19,5 +19,6 @@ def refuse_lacking(pipeline: Pipeline, register: Register) -> None:
         raise RegistryMismatch(
             f"the registry of {pipeline.name} knows datacenter {lacking[0]}, which {pipeline.file} lacks: "
             "what it has joined would be read by nobody. Put it back into the file; if it was renamed, under "
-            f"its old name. If it is lost for good, run this then: photon retire {pipeline.file} {lacking[0]}"
+            "its old name. If it is lost for good, run this then: "
+            f"photon retire {pipeline.typed} {lacking[0]}"
         )

@@ -281,7 +281,7 @@ class RegistryWatch:
         log.warning(
             "%d of the newest rows of datacenter %s are second rows of their events, such as that of %r: "
             "photon verify %s says what to do",
-            len(doubled), doubled[0].datacenter, doubled[0].claim.key.id, self.pipeline.file,
+            len(doubled), doubled[0].datacenter, doubled[0].claim.key.id, self.pipeline.typed,
         )  # fmt: skip
         state = self.pipeline.datacenters[self.datacenter].state
         with suppress(OSError):  # of a full disk: the next look notes them
@@ -313,7 +313,7 @@ def lake_is_ahead(pipeline: Pipeline, why: str) -> RegistryMismatch:
         f"the registry of {pipeline.name} ({places}) is older than the lake: {why}. "
         "It was put back from a copy, or is another one, and events would be joined a second time; nothing "
         "is joined. Put the ids of all rows back into it, with every datacenter stopped: "
-        f"photon registry refill {pipeline.file}"
+        f"photon registry refill {pipeline.typed}"
     )
 
 

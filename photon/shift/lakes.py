@@ -103,7 +103,7 @@ def _second_rows(pipeline: Pipeline, noted: Mapping[str, str]) -> list[str]:
         return []
     return [
         f"{len(there):,} events or more have two rows, such as {readable(there[0])}: photon verify "
-        f"{pipeline.file} names them and their days, and says how one row of each is left"
+        f"{pipeline.typed} names them and their days, and says how one row of each is left"
     ]
 
 
@@ -124,7 +124,7 @@ def _not_its_own(
         return [
             f"there is no table {folder}, and datacenter {datacenter} has joined: mount the lake or put it "
             "back, for its rows are missing and no join goes on. If it is lost for good: "
-            f"photon retire {pipeline.file} {datacenter} --lake-is-gone"
+            f"photon retire {pipeline.typed} {datacenter} --lake-is-gone"
         ]
     if here is not None and table_id not in (None, here):
         return [

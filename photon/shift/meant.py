@@ -182,7 +182,7 @@ def _nothing_understood(
 ) -> list[str]:
     told = []
     for side, lines in _not_understood(counts).items():
-        reasons = f"photon dead-letters {pipeline.file} has the reasons"
+        reasons = f"photon dead-letters {pipeline.typed} has the reasons"
         mend = odd_files.get(side) or f"Mend `{side}` in {pipeline.file}"
         again = JOIN_AGAIN if side == "primary" and side not in odd_files else _again(pipeline)
         told.append(f"all {lines:,} {side} lines are dead letters; {reasons}. {mend}, {again}")

@@ -48,8 +48,8 @@ class Decisions:
 def how_to_start(pipeline: Pipeline, datacenter: str, on_hold: Collection[str]) -> str:
     """How a datacenter that does not run is to run again; `on_hold`: those that people keep from running."""
     if datacenter in on_hold:
-        return f"let datacenter {datacenter} run again: photon resume {pipeline.file} {datacenter}"
-    return f"start datacenter {datacenter} again: photon join {pipeline.file} -d {datacenter}"
+        return f"let datacenter {datacenter} run again: photon resume {pipeline.typed} {datacenter}"
+    return f"start datacenter {datacenter} again: photon join {pipeline.typed} -d {datacenter}"
 
 
 def decisions_of(pipeline: Pipeline) -> Decisions:

@@ -51,16 +51,16 @@ def standing_of(one: DatacenterStatus, now_us: int) -> Standing:
     return "catching up" if backlog_bytes > LIVE_BYTES else "live"
 
 
-def headline(name: str, one: DatacenterStatus, now_us: int, pipeline_file: str) -> str:
-    """One sentence on a datacenter; what to do names the pipeline file."""
-    join = f"photon join {pipeline_file} -d {name}"
+def headline(name: str, one: DatacenterStatus, now_us: int, typed_file: str) -> str:
+    """One sentence on a datacenter; what to do names the pipeline file as it is typed."""
+    join = f"photon join {typed_file} -d {name}"
     start = _how_to_start(one, join)
     backlog_bytes = one.primary.backlog_bytes + one.foreign.backlog_bytes
     waiting = sum(one.waiting.values())
     silence = f"no sign of life for {one.silent_seconds(now_us):,.0f} s"
     match standing_of(one, now_us):
         case "on hold" | "retired":
-            return f"{name} is {_decided(name, one, pipeline_file)}"
+            return f"{name} is {_decided(name, one, typed_file)}"
         case "new" if one.has_rows_without_state:
             return (
                 f"{name} has no state, and its lake has rows: put the state folder back if it is only away; "
@@ -109,7 +109,7 @@ def _half_lines(one: DatacenterStatus) -> str:
     return f"only half a line waits in {where} ({length}), and its writer has to end it"
 
 
-def _decided(name: str, one: DatacenterStatus, pipeline_file: str) -> str:
+def _decided(name: str, one: DatacenterStatus, typed_file: str) -> str:
     ends = "; its process ends within seconds" if one.running_process is not None else ""
     if one.is_stopped:
         ends = f"; {one.what_ends_it}"
@@ -117,7 +117,7 @@ def _decided(name: str, one: DatacenterStatus, pipeline_file: str) -> str:
         return f"RETIRED: it was given up as lost, and never runs again{ends}"
     backlog_bytes = one.primary.backlog_bytes + one.foreign.backlog_bytes
     waits = f"; {size(backlog_bytes)} of its logs wait" if backlog_bytes else ""
-    return f"ON HOLD{waits}{ends}; resume it with photon resume {pipeline_file} {name}"
+    return f"ON HOLD{waits}{ends}; resume it with photon resume {typed_file} {name}"
 
 
 def sentences(one: DatacenterStatus) -> list[str]:
@@ -139,7 +139,7 @@ def sentences(one: DatacenterStatus) -> list[str]:
         of_all = f"{conflicting:,} of {one.counts['duplicates']:,} duplicates"
         said.append(f"{of_all} say something else than the record of their id that joined")
     if missing := one.counts.get("missing", 0):
-        said.append(f"{missing:,} events had a row that is gone: photon verify names them")
+        said.append(f"{missing:,} events had a row that is gone: a verification names them")
     said += [f"note: {note}" for note in one.notes]
     return said + [f"NEEDS YOU: {problem}" for problem in one.problems]
 

@@ -219,7 +219,7 @@ def _lost_files(
     """The files that have lost something, latest first; beyond a few their number."""
     said = lost_files(lost, files)
     more = len(said) - MOST_LOST_NAMED
-    command = f"photon acknowledge {pipeline.file} {datacenter} --dry-run"
+    command = f"photon acknowledge {pipeline.typed} {datacenter} --dry-run"
     beyond = [f"{more:,} more files went with unread bytes, or in use: {command} names them all"]
     return said[:MOST_LOST_NAMED] + (beyond if more > 0 else [])
 
@@ -234,7 +234,7 @@ def uncompacted(pipeline: Pipeline, datacenter: str) -> list[str]:
             return []
     except OSError:
         return []  # whoever joins says so
-    command = f"photon compact {pipeline.file} -d {datacenter}"
+    command = f"photon compact {pipeline.typed} -d {datacenter}"
     return [
         f"{folder}: {MOST_COMMITS:,} commits or more are in its log, and each batch looks through them all;"
         f" run {command}, and have it run every few minutes"

@@ -30,9 +30,12 @@ def what_to_do(found: Trace) -> str:
 def _of_doubled(found: Trace) -> str:
     """As verification has it (`duplicate_rows`)."""
     days = {
-        (name, "DAY" if (at := row["_event_time"]) is None else f"{at.astimezone(UTC):%Y-%m-%d}")
+        (name, f"{at.astimezone(UTC):%Y-%m-%d}")
         for name, row in found.counting_rows
+        if (at := row["_event_time"]) is not None
     }
+    if not days:  # somebody has altered its rows: a rebuild finds them by their days
+        return "Keep copies of the files of its rows for analysis. Then give each its `_event_time` again."
     backfill = f"photon backfill {found.pipeline} -d"
     rebuilds = "; ".join(f"{backfill} {name} --day {day} --rebuild" for name, day in sorted(days))
     return f"Keep copies of the files of its rows for analysis. Then leave one row: {rebuilds}."
@@ -62,7 +65,8 @@ def _in_datacenter(name: str, one: DatacenterTrace, found: Trace) -> str:
         return f"Put a copy of its log file back under its name, {again}."
     if letters := one.counting_letters:
         if letters[-1].get("event_id") is None:
-            return f"Mend its line: photon dead-letters {found.pipeline} -d {name} --mend MODULE:FUNCTION."
+            mend = f"photon dead-letters {found.pipeline} -d {name} --mend mine:mend"
+            return f"Mend its line by a function of yours, such as mend in mine.py: {mend}."
         return f"Mend what it failed on, then have it looked at again: {recover} --dead-letters."
     if one.too_old:
         return "Nothing can be done: ids of its age are forgotten, so it might be joined a second time."

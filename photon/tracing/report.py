@@ -160,7 +160,7 @@ class Trace:
     problems: list[str] = field(default_factory=list)
     # Whose joined events were not read, or not all of them, by datacenter.
     unread: dict[str, Unread] = field(default_factory=dict)
-    pipeline: str = "PIPELINE"  # its file, for commands
+    pipeline: str = "pipeline.yaml"  # its file, as it is typed in commands
     what_to_do: str = ""  # `advice`
 
     @property
@@ -317,7 +317,7 @@ def _fate(one: DatacenterTrace, is_known: bool) -> str:
     if drops := [record.outcome for record in one.records if record.is_dropped]:
         return f"it was read and is in no table: {drops[0]}."
     return (
-        "it was read, and no table has it: filtered, skipped, or missing; run photon verify to find out."
+        "it was read, and no table has it: filtered, skipped, or missing; a verification finds out."
         + _primaries(one)
     )
 

@@ -57,7 +57,7 @@ def ask_table(pipeline: Pipeline, datacenter: str, name: TableName, event_id: st
     table = OutputTable(lake, name)
     try:
         if not table.exists():
-            lost = f"if it is lost for good: photon retire {pipeline.file} {datacenter} --lake-is-gone"
+            lost = f"if it is lost for good: photon retire {pipeline.typed} {datacenter} --lake-is-gone"
             remedy = f"put the lake folder {lake} back, or make it readable from here; {lost}"
             return TableAnswer(unread=[Unread(f"no table {name} in {lake}", remedy)])
         handle = table.load()

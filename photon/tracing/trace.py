@@ -49,7 +49,7 @@ def trace(
 
     `seconds`: what does not answer for so long, registry or datacenter, counts as one that hangs.
     """
-    found = Trace(event_id, search_logs, pipeline=str(pipeline.file))
+    found = Trace(event_id, search_logs, pipeline=pipeline.typed)
     registry: QuorumRegistry | None = None
     found.datacenters = {name: DatacenterTrace() for name in pipeline.datacenters}
     with _noting_problem(found, "registry"):
@@ -62,7 +62,7 @@ def trace(
         except NotInTime as error:
             seconds = min(seconds, NEXT_SECONDS)
             found.problems.append(
-                f"datacenter {name}: {error}; its state, lake or logs hang: photon status {pipeline.file} "
+                f"datacenter {name}: {error}; its state, lake or logs hang: photon status {pipeline.typed} "
                 "names which"
             )
     if registry is not None:

@@ -130,7 +130,7 @@ def _tables(pipeline: Pipeline, register: Register) -> dict[str, OutputTable]:
         except LakeUnavailable as error:
             raise NotRefilled(
                 f"the lake of datacenter {name} can't be read: {error}; then again: "
-                f"photon registry refill {pipeline.file}"
+                f"photon registry refill {pipeline.typed}"
             ) from error
         known = {e.table_id for e in register.epochs.values() if e.datacenter == name}
         has_joined = bool(known) or (place.state / STATE_FILE).exists()
@@ -138,14 +138,14 @@ def _tables(pipeline: Pipeline, register: Register) -> dict[str, OutputTable]:
             if has_joined:
                 raise NotRefilled(
                     f"datacenter {name} has joined, and its table {table.folder} is not there: put its lake "
-                    f"back, then again: photon registry refill {pipeline.file}. If it is lost for good, "
-                    f"before that: photon retire {pipeline.file} {name} --lake-is-gone"
+                    f"back, then again: photon registry refill {pipeline.typed}. If it is lost for good, "
+                    f"before that: photon retire {pipeline.typed} {name} --lake-is-gone"
                 )
             continue
         if known and table_id not in known:
             raise NotRefilled(
                 f"the table {table.folder} is not the one that the registry knows of datacenter {name}: put "
-                f"its lake back, then again: photon registry refill {pipeline.file}"
+                f"its lake back, then again: photon registry refill {pipeline.typed}"
             )
         found[name] = table
     return found
@@ -160,7 +160,7 @@ def _refuse_beside_joins(pipeline: Pipeline) -> None:
             )
             raise NotRefilled(
                 f"datacenter {name} is run by {process}: stop it first (under Dagster, its sensor too), then "
-                f"again: photon registry refill {pipeline.file}"
+                f"again: photon registry refill {pipeline.typed}"
             )
 
 
@@ -276,7 +276,7 @@ class _Refill:
         except CommitConflict as error:
             raise NotRefilled(
                 f"the table of datacenter {datacenter} was just written: {error}; stop who writes it, then "
-                f"again: photon registry refill {self.pipeline.file}"
+                f"again: photon registry refill {self.pipeline.typed}"
             ) from error
         self.fenced.add((datacenter, epoch))
 

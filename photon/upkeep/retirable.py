@@ -40,7 +40,7 @@ def table_that_counts(
             raise NotRetired(
                 f"datacenter {datacenter} is not retired: its lake is not gone, {table.folder} is there and "
                 "can be read. Its rows count, so that nothing is joined again: "
-                f"photon retire {pipeline.file} {datacenter}, without --lake-is-gone"
+                f"photon retire {pipeline.typed} {datacenter}, without --lake-is-gone"
             )
         if not why:
             return table

@@ -26,7 +26,7 @@ from photon.verification.report import Case
 
 # Of one datacenter. More are ordered by the next recovery, once its dispatcher has taken these up.
 MOST_WAITING_ORDERS = 100
-NOT_HERE = "its state is not on this machine: run photon recover where datacenter {} runs"
+NOT_HERE = "its state is not on this machine: recover where datacenter {} runs"
 
 
 @dataclass

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -34,7 +35,11 @@ FindingKind = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """What a kind of finding says, whether it breaks a promise, and what to do."""
+    """What a kind of finding says, whether it breaks a promise, and what to do.
+
+    `Finding.remedy` has commands in the place of REBUILD and TRACE; PIPELINE and DATACENTER are put in where
+    they are known (`typed`).
+    """
 
     says: str
     remedy: str
@@ -54,26 +59,24 @@ MEANINGS: Mapping[FindingKind, Meaning] = {
     ),
     "table_gone": Meaning(
         "tables of joined events that are gone, although their datacenter has begun to join",
-        "put the lake folder back from a copy before anything else; photon gc waits until all is verified",
+        "put the lake folder back from a copy before anything else; no id is forgotten until all is verified",
     ),
     "duplicate_rows": Meaning(
         "ids with more than one row in the tables of all datacenters",
-        "the promise of one row an id is broken: look at both rows with photon trace, keep the files of "
-        "both tables for analysis; then photon backfill PIPELINE -d DATACENTER --day DAY --rebuild leaves "
-        "one row; run it for each datacenter and day named",
+        "the promise of one row an id is broken: TRACE shows both rows; keep the files of both tables for "
+        "analysis; then REBUILD leaves one row; run it for each datacenter and day named",
     ),
     "row_without_event": Meaning(
         "rows whose foreign event is not in the raw logs at the row's place",
-        "somebody altered the row or the log: photon backfill PIPELINE -d DATACENTER --day DAY --rebuild "
-        "finds the place of a row again, and takes out one whose id was altered; then photon recover "
-        "PIPELINE joins its true event. If it says that a row stays, put the log back from another one's "
-        "copy",
+        "somebody altered the row or the log: REBUILD finds the place of a row again, and takes out one "
+        "whose id was altered; then photon recover PIPELINE joins its true event. If it says that a row "
+        "stays, put the log back from another one's copy",
     ),
     "different_values": Meaning(
         "rows whose values differ from a join of the raw logs made now",
         "if the adapter, a declared type, or a log's time_unit, time_format or time_zone was changed, that "
-        "is why; else somebody changed the table or the logs: photon backfill PIPELINE -d DATACENTER "
-        "--day DAY --rebuild makes the day's rows again; run it for each day named",
+        "is why; else somebody changed the table or the logs: REBUILD makes the day's rows again; run it for "
+        "each day named",
     ),
     "unjoinable_but_joinable": Meaning(
         "events given up as unjoinable whose primary event came after all",
@@ -91,7 +94,7 @@ MEANINGS: Mapping[FindingKind, Meaning] = {
         "file of this one's logs that the same glob fits, below the header line if there is one; what is "
         "here already counts as duplicates. Where the own file of this name is the other one cut short, you "
         "may put the whole one in its place instead. The dispatcher takes it up by itself, and photon "
-        "verify tells when nothing is lacking any more",
+        "verify PIPELINE tells when nothing is lacking any more",
         violation=False,
     ),
     "conflicting": Meaning(
@@ -154,6 +157,16 @@ class Finding:
         """The day of the first row among the examples; empty: none of them is a row."""
         return next((found[1] for one in self.examples if (found := _DAY_OF_ROW.search(one.where))), "")
 
+    @property
+    def remedy(self) -> str:
+        """What to do, with the day and the event of an example in its commands."""
+        rebuild, trace = "a rebuild of the days of its rows", "a trace"
+        if self.day:
+            rebuild = f"photon backfill PIPELINE -d DATACENTER --day {self.day} --rebuild"
+        if self.examples:
+            trace = f"photon trace PIPELINE {shlex.quote(self.examples[0].event_id)}"
+        return self.meaning.remedy.replace("REBUILD", rebuild).replace("TRACE", trace)
+
     def number(self) -> str:
         """How many cases there are, and how many of them are news."""
         if self.new is None or self.new == self.count:
@@ -171,7 +184,7 @@ class Finding:
             "new": self.new,
             "acting": dict(self.acting),
             "says": self.meaning.says,
-            "what_to_do": typed(self.meaning.remedy, "PIPELINE", day=self.day),
+            "what_to_do": self.remedy,
             "examples": [asdict(example) for example in self.examples],
             **({"cases": [asdict(case) for case in self.cases]} if self.cases else {}),
             **({"pages": list(self.pages)} if self.pages else {}),

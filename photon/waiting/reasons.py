@@ -56,7 +56,7 @@ REASONS = (
     Reason("unjoinable", "for another look: they had been given up, and their primary may have come"),
     Reason("held", "until the datacenter that registered them has published its batch"),
     # Recovery has asked for it (protocol E4): it is in a plan of such records alone.
-    Reason("ordered", "to be looked at again, as photon recover or photon dead-letters has asked"),
+    Reason("ordered", "to be looked at again, as a recovery or a mended dead letter has asked"),
 )
 # Of each reason, and of what is in a plan that is taken up again, whatever it waited for.
 WHY = {reason.name: reason.words for reason in REASONS} | {"requeued": "in work that is taken up again"}

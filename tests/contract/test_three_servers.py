@@ -227,7 +227,7 @@ def test_a_wiped_endpoint_is_named_and_not_used_until_it_is_repaired(
     with caplog.at_level(logging.WARNING):
         address = find_registry(events)
     assert f"{servers[2].url} has lost its data" in caplog.text
-    assert "photon registry repair /nowhere/events.yaml --endpoint URL" in caplog.text
+    assert f"photon registry repair /nowhere/events.yaml --endpoint {servers[2].url}" in caplog.text
     assert open_registry(address).commit([Claim(key, EAST) for key in ids("b", 60)]) == [Won()] * 60
     assert servers[2].client().list_tables()["TableNames"] == []
 

@@ -19,6 +19,7 @@ from photon.registry.operations.gc import EndpointGc
 from photon.registry.operations.init import find_registry
 from photon.registry.operations.resharding import Advice, Load, Resharded
 from photon.shift.run import prepare
+from photon.testing.traffic import Traffic
 from photon.upkeep import pipeline_gc
 from photon.upkeep.pipeline_gc import GcResult
 from tests.orchestration.location import Location
@@ -118,13 +119,14 @@ def make_registry(location: Location) -> None:
         (None, "shards are fixed"),
         (Advice(4, LOAD, None), "4 shards are as many as it takes"),
         (Advice(4, LOAD, None, awaits_us=DAY_US), "too early to judge"),
-        (Advice(4, LOAD, 8), "8 shards would do better"),
+        (Advice(4, LOAD, 8), "8 shards would do better: photon reshard pipeline.yaml 8, or"),
         (Advice(4, LOAD, 8, applied=Resharded(4, 8, DAY_US)), "8 shards were put in force"),
     ],
 )
-def test_what_the_policy_says_is_in_words(advice: Advice | None, says: str) -> None:
-    metadata = advice_metadata(advice)
-    assert says in str(metadata["says"])
+def test_what_the_policy_says_is_in_words(advice: Advice | None, says: str, tmp_path: Path) -> None:
+    pipeline = load_pipeline(Traffic(1).write_pipeline(tmp_path))
+    metadata = advice_metadata(advice, pipeline)
+    assert says in str(metadata["says"]).replace(f"{tmp_path}/", "")
     if advice is not None:
         assert (metadata["ids_per_shard"], metadata["bytes_per_shard"]) == (25, 2_250)
 

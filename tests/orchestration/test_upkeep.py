@@ -21,10 +21,9 @@ from assets.registry_state import (
     shards_check,
     unavailable,
 )
-from photon.pipeline.file import load_pipeline
-from photon.pipeline.sections import Shares
+from photon.pipeline.file import Pipeline, load_pipeline
 from photon.recovery.orders import waiting_orders
-from photon.registry.consensus.register import Members, Register
+from photon.registry.consensus.register import Members, Register, ShardConfig
 from photon.registry.interface import RegistryUnavailable
 from photon.registry.open import close_registries
 from photon.registry.operations import repair, repair_dry_run
@@ -237,12 +236,17 @@ def test_a_repair_without_an_endpoint_is_not_started(tmp_path: Path) -> None:
 # -- the check
 
 
+def promising(folder: Path, health: str) -> Pipeline:
+    """A pipeline with these thresholds."""
+    return load_pipeline(Traffic(1).write_pipeline(folder, more=f"health: {{{health}}}\n"))
+
+
 def state(*health: Health) -> RegistryState:
     endpoints = [
         EndpointState(number + 1, f"http://store-{number}", "table", one, "" if one == "up" else "refused")
         for number, one in enumerate(health)
     ]
-    register = Register("clicks", "", "", Members(1, ("a",)), ())
+    register = Register("clicks", "", "", Members(1, ("a",)), (ShardConfig(64),))
     return RegistryState("clicks", 0, register, endpoints, [], 0)
 
 
@@ -257,39 +261,42 @@ def state(*health: Health) -> RegistryState:
     ],
 )
 def test_an_endpoint_that_is_not_well_is_an_error_when_no_other_may_go(
-    health: list[Health], passed: bool, severity: AssetCheckSeverity | None
+    health: list[Health], passed: bool, severity: AssetCheckSeverity | None, tmp_path: Path
 ) -> None:
-    check = endpoints_check(state(*health), least_spare=1)
+    check = endpoints_check(state(*health), promising(tmp_path, "spare_endpoints: 1"))
     assert check.passed == passed
     if severity is not None:
         assert check.severity is severity
         assert "refused" in str(check.description)
-        assert "What to do" in str(check.description)
+        assert f"photon registry repair {tmp_path / 'pipeline.yaml'} --endpoint " in str(check.description)
 
 
 @pytest.mark.parametrize(("spare", "severity"), [(0, AssetCheckSeverity.WARN), (1, AssetCheckSeverity.ERROR)])
-def test_how_many_endpoints_must_be_spare_is_a_setting(spare: int, severity: AssetCheckSeverity) -> None:
-    check = endpoints_check(state("up", "does not answer", "up"), least_spare=spare)
+def test_how_many_endpoints_must_be_spare_is_a_setting(
+    spare: int, severity: AssetCheckSeverity, tmp_path: Path
+) -> None:
+    pipeline = promising(tmp_path, f"spare_endpoints: {spare}")
+    check = endpoints_check(state("up", "does not answer", "up"), pipeline)
     assert (check.passed, check.severity) == (False, severity)
 
 
-BOUNDS = Shares(warn=0.8, error=1.0)
+BOUNDS = "shard_load: {warn: 0.8, error: 1.0}"
 
 
 @pytest.mark.parametrize("rate", [None, 799.0])
-def test_shards_far_from_the_limit_of_a_key_range_are_well(rate: float | None) -> None:
-    assert shards_check(replace(state("up"), shard_rate=rate), BOUNDS).passed
+def test_shards_far_from_the_limit_of_a_key_range_are_well(rate: float | None, tmp_path: Path) -> None:
+    assert shards_check(replace(state("up"), shard_rate=rate), promising(tmp_path, BOUNDS)).passed
 
 
 @pytest.mark.parametrize(
     ("rate", "severity"), [(800.0, AssetCheckSeverity.WARN), (1_000.0, AssetCheckSeverity.ERROR)]
 )
 def test_shards_near_the_limit_of_a_key_range_are_a_warning_and_beyond_it_an_error(
-    rate: float, severity: AssetCheckSeverity
+    rate: float, severity: AssetCheckSeverity, tmp_path: Path
 ) -> None:
-    check = shards_check(replace(state("up"), shard_rate=rate), BOUNDS)
+    check = shards_check(replace(state("up"), shard_rate=rate), promising(tmp_path, BOUNDS))
     assert (check.passed, check.severity) == (False, severity)
-    assert "photon reshard" in str(check.description)
+    assert f"photon reshard {tmp_path / 'pipeline.yaml'} 128 makes" in str(check.description)
 
 
 def test_checks_of_a_registry_link_to_their_sections_and_say_what_to_do(tmp_path: Path) -> None:

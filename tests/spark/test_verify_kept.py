@@ -271,7 +271,7 @@ def test_each_fault_is_told_by_who_has_to_act(world: World, faulty: Faulty) -> N
     owners = {kind: fault.owner for kind, fault in faulty.faults.items()}
     lost = owners.pop("missing")
     assert told_by.pop("missing") == {name: {lost: 1} for name in world.names}
-    assert report_text(faulty.found).count(f"    {lost} has to act: see there") == 1
+    assert report_text(faulty.found, "p.yaml").count(f"    {lost} has to act: see there") == 1
     assert told_by == {kind: {owner: {owner: 1}} for kind, owner in owners.items()}
 
 

@@ -13,7 +13,9 @@ from assets.availability import availability_check, availability_metadata
 from photon.availability.budget import MINUTE_US, Minute
 from photon.availability.report import AvailabilityReport, judge_all, report_of
 from photon.cli.main import main
+from photon.pipeline.file import load_pipeline
 from photon.pipeline.sections import Availability
+from photon.testing.traffic import Traffic
 from tests.simulation.test_availability import SECOND, START_US, Live, make
 from tests.simulation.world import World
 
@@ -110,14 +112,17 @@ def test_there_is_a_picture_small_enough_to_be_stored_each_hour() -> None:
     [(5, True, None), (41, False, AssetCheckSeverity.WARN), (404, False, AssetCheckSeverity.ERROR)],
 )
 def test_the_check_warns_when_the_budget_burns_and_fails_when_it_is_used_up(
-    bad: int, passed: bool, severity: AssetCheckSeverity | None
+    bad: int, passed: bool, severity: AssetCheckSeverity | None, tmp_path: Path
 ) -> None:
-    check = availability_check(report(bad))
+    pipeline = load_pipeline(Traffic(1).write_pipeline(tmp_path))
+    check = availability_check(report(bad), pipeline)
+    if not passed:
+        assert f"photon availability {pipeline.file} --minute " in str(check.description)
     assert check.passed is passed
     assert passed or check.severity is severity
 
 
-def test_without_a_minute_there_is_nothing_to_warn_of() -> None:
+def test_without_a_minute_there_is_nothing_to_warn_of(tmp_path: Path) -> None:
     nothing = AvailabilityReport(Availability(), {"east": {}})
-    assert availability_check(nothing).passed
+    assert availability_check(nothing, load_pipeline(Traffic(1).write_pipeline(tmp_path))).passed
     assert set(availability_metadata(nothing)) == {"availability", "minutes_judged"}

@@ -138,7 +138,7 @@ DECISIONS = {
     ),
     "a join by hand is left alone and named": (
         found(held(OF_A_COMMAND), ours=False),
-        wait("`photon join`, process 4711"),
+        wait("a join by command, process 4711"),
     ),
     "a lock whose lease cannot be read is left alone": (
         found(LeaseStatus(None, True, NOW_US)),

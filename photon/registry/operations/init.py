@@ -49,7 +49,7 @@ def init_registry(pipeline: Pipeline, clock: Clock) -> RegistryAddress:
     except RegistryUnavailable as error:
         raise RegistryUnavailable(
             f"{error}; to make a registry every endpoint has to answer, once: bring it up, then repeat:"
-            f" photon registry init {pipeline.file}"
+            f" photon registry init {pipeline.typed}"
         ) from error
     if found is None:
         _make(pipeline, endpoints, clock)
@@ -72,13 +72,13 @@ def find_registry(pipeline: Pipeline, grace_seconds: float | None = None) -> Reg
     found = _find(pipeline, endpoints, grace_seconds)
     if found is None:
         places = ", ".join(map(str, endpoints))
-        makes_it = "photon join" if pipeline.registry.endpoints == "local" else "photon registry init"
+        makes_it = "join" if pipeline.registry.endpoints == "local" else "registry init"
         raise RegistryMissing(
             f"There is no registry for the pipeline {pipeline.name} at {places}. If it is new, make it: "
-            f"{makes_it} {pipeline.file}. If it has joined before, its endpoints have lost their data, or "
-            "the pipeline file names other ones: put the data back, or the file right. If the data is lost "
-            "for good, make an empty registry, and put the ids of all rows into it: "
-            f"photon registry init {pipeline.file}, then photon registry refill {pipeline.file}"
+            f"photon {makes_it} {pipeline.typed}. If it has joined before, its endpoints have lost their "
+            "data, or the pipeline file names other ones: put the data back, or the file right. If the data "
+            "is lost for good, make an empty registry, and put the ids of all rows into it: "
+            f"photon registry init {pipeline.typed}, then photon registry refill {pipeline.typed}"
         )
     return _checked(pipeline, endpoints, found)
 
@@ -103,11 +103,12 @@ def _checked(
     """The address of a registry that was found. RegistryMismatch if it was made for other settings."""
     for slot, problem in found.problems.items():
         log.warning(
-            "registry of %s: %s %s (a store without its data: photon registry repair %s --endpoint URL)",
+            "registry of %s: %s %s (a store without its data: photon registry repair %s --endpoint %s)",
             pipeline.name,
             endpoints[slot],
             problem,
-            pipeline.file,
+            pipeline.typed,
+            endpoints[slot],
         )
     address = RegistryAddress(pipeline.name, endpoints, found.members, pipeline.registry)
     register = open_registry(address).register.read()
@@ -150,9 +151,7 @@ def begin_anew(pipeline: Pipeline) -> str:
     if is_shared or not is_local:
         steps.append("give the pipeline a new `name`, since its registry keeps what was joined")
     if not is_local:
-        steps.append(
-            f"make the registry of that name: photon registry init {shlex.quote(str(pipeline.file))}"
-        )
+        steps.append(f"make the registry of that name: photon registry init {pipeline.typed}")
     return "; ".join(steps)
 
 

@@ -47,7 +47,6 @@ HOT_SHARDS = (
     f"shards take nearly the {RANGE_WRITES_PER_SECOND:,} writes a second that AWS serves of one key range,"
     " and what is beyond is throttled"
 )
-RESHARD = "photon reshard, to twice as many: that takes a day or two to begin"
 
 
 @dataclass
@@ -170,6 +169,12 @@ class RegistryState:
             "epochs": {name: asdict(record) for name, record in self.register.epochs.items()},
             "shards": [asdict(shard) for shard in self.shards],
         }
+
+
+def how_to_reshard(state: RegistryState, pipeline: Pipeline) -> str:
+    """What to do about shards that take too much."""
+    twice = 2 * state.register.configs[-1].shards
+    return f"photon reshard {pipeline.typed} {twice} makes twice as many: that takes a day or two to begin"
 
 
 def registry_state(

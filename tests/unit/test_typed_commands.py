@@ -1,0 +1,100 @@
+"""Every command in a message can be typed as it is: it names the pipeline file, and has no placeholder."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from photon.pipeline.file import load_pipeline
+from photon.testing.traffic import Traffic
+
+ROOT = Path(__file__).parents[2]
+ROOMS = ("photon", "assets", "orchestration", "resources", "jobs")
+# Commands that are told to people who mend or run a pipeline; `photon init` has none yet.
+COMMAND = re.compile(
+    r"\bphoton (?:acknowledge|availability|backfill|clear|compact|dead-letters|gc|hold|join|metrics|recover|"
+    r"registry (?:init|refill|repair|state)|reshard|resume|retire|status|trace|verify)\b"
+)
+# What stands for the pipeline file where it is known: expressions whose value is quoted for a shell.
+NAMES_THE_FILE = re.compile(
+    r" (?:\{(?:\w+\.)*typed\}|\{typed_file\}|\{(?:found\.)?pipeline\}|\{shlex\.quote|%s)"
+)
+PLACEHOLDER = re.compile(
+    r"\b(PIPELINE|DATACENTER|DAY|EVENT_ID|ID|NAME|URL|MINUTE|MODULE|FUNCTION|SHARDS|FILE)\b"
+)
+WITHOUT_A_PIPELINE = {
+    "photon/cli/examples.py",  # `--help` shows them, on pipeline.yaml
+    "photon/cli/verify.py",  # of an option's help, and who has made a report
+    "photon/verification/recovery.py",  # who has left an order
+    "jobs/backfill.py",  # what Spark's pages call its sessions
+    "jobs/log_copies.py",
+    "jobs/verification.py",
+}
+TEMPLATES = "photon/verification/report.py"  # `Finding.remedy` and `typed` put in what they lack
+
+
+def texts_of(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """The texts of a module with their lines, without docstrings; `{...}` is what is put in."""
+    parts = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
+    parts |= {
+        id(node.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            yield node.lineno, "".join(map(_part, node.values))
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in parts:
+            yield node.lineno, node.value
+
+
+def _part(part: ast.expr) -> str:
+    if isinstance(part, ast.FormattedValue):
+        return f"{{{ast.unparse(part.value)}}}"
+    return str(part.value) if isinstance(part, ast.Constant) else ""
+
+
+def commands() -> Iterator[tuple[str, int, str, str]]:
+    """Each command in a text of the product: file, line, the text, and what follows the command's name."""
+    for room in ROOMS:
+        for path in sorted((ROOT / room).rglob("*.py")):
+            file = str(path.relative_to(ROOT))
+            if file in WITHOUT_A_PIPELINE:
+                continue
+            for line, text in texts_of(ast.parse(path.read_text())):
+                for found in COMMAND.finditer(text):
+                    yield file, line, text, text[found.end() :]
+
+
+def test_every_command_in_a_message_names_the_pipeline_file() -> None:
+    seen = list(commands())
+    assert len(seen) > 60, "the search finds them"
+    nameless = [
+        f"{file}:{line}: {text}"
+        for file, line, text, behind in seen
+        if not (NAMES_THE_FILE.match(behind) or (file == TEMPLATES and behind.startswith(" PIPELINE")))
+    ]
+    assert nameless == []
+
+
+def test_no_message_with_a_command_has_a_placeholder() -> None:
+    told = {(file, line, text) for file, line, text, _ in commands() if file != TEMPLATES}
+    assert [each for each in sorted(told) if PLACEHOLDER.search(re.sub(r"\{[^}]*\}", "", each[2]))] == []
+
+
+@pytest.mark.parametrize("folder", ["plain", "with a blank", "d'or", "a;b", "$HOME"])
+def test_a_pipeline_file_is_typed_so_that_a_shell_takes_it_for_one_word(tmp_path: Path, folder: str) -> None:
+
+    (tmp_path / folder).mkdir()
+    pipeline = load_pipeline(Traffic(1).write_pipeline(tmp_path / folder))
+    assert shlex.split(f"photon status {pipeline.typed} --check") == [
+        "photon",
+        "status",
+        str(pipeline.file),
+        "--check",
+    ]
