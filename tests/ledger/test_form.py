@@ -7,6 +7,7 @@ from dataclasses import replace
 from hashlib import blake2b
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -324,12 +325,27 @@ def test_nonsense_is_told_by_what_was_expected(fields: bytes, says: str) -> None
         decode(signed(header + bytes(16) + fields), "position 3 of ledger 0-1")
 
 
-def test_a_plane_that_is_longer_than_its_column_is_refused() -> None:
+def test_a_plane_that_is_no_frame_is_refused() -> None:
     fields = encode(Entry("w", claims=claims_of(PLAN, *range(40))))
-    plane = bytes.fromhex("28b52ffd")  # how each zstd frame begins
-    at = fields.index(plane)
+    at = fields.index(bytes.fromhex("28b52ffd"))  # how each zstd frame begins
     with pytest.raises(EntryDamaged, match="can't be decompressed"):
         decode(changed(fields, at, bytes(4)))
+
+
+@pytest.mark.parametrize("length", [0, 38, 40, 5_000])
+def test_a_plane_of_another_length_than_its_column_is_refused(length: int) -> None:
+    frame = pa.Codec("zstd").compress(bytes(length), asbytes=True)
+    fields = b"\1w\1\6\1n\1\1\1p\x28" + b"\0\1" + bytes([len(frame)]) + frame
+    header = b"PhLe" + bytes.fromhex("0100 0000 28000000") + len(fields).to_bytes(4, "little") + bytes(16)
+    with pytest.raises(EntryDamaged, match="a column can't be decompressed"):
+        decode(signed(header + bytes(16 * 40) + fields))
+
+
+@pytest.mark.parametrize("header", ["0100 0200", "0100 0000"])
+def test_a_header_that_no_writer_writes_is_refused(header: str) -> None:
+    """A third kind of predecessor, and none where there is the checksum of one."""
+    with pytest.raises(EntryDamaged, match="its header is none of version 1"):
+        decode(changed(encode(SAMPLE), 4, bytes.fromhex(header)))
 
 
 # -- newer versions

@@ -320,6 +320,8 @@ def test_what_a_dropped_generation_held_does_not_come_back(stores: Stores) -> No
     assert not view.holders(IDS).are_held.any()
     store.save(view)
     assert stores.files() == set()
+    assert store._db.execute("SELECT DISTINCT generation FROM claimants").fetchall() == []
+    assert store._db.execute("SELECT DISTINCT generation FROM ledgers").fetchall() == [(1,)]
     assert is_as(stores.start().load(dropped, "w"), view)
 
 
