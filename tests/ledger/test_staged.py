@@ -1,0 +1,312 @@
+"""Sequences of events that broke drafts of the ledgers' rules, each told again (L1 to L12).
+
+Stories of stores are told with the stores: a view made while an endpoint is down, one position made twice
+with other bytes, a copy with a bad checksum, a writer that sleeps through a repair. Those of the batch and
+of refill come with them: false alarms at a start, a batch longer than the silence after which it is taken
+for dead, a view newer than a restored registry, a refill while a process sleeps before its commit, a lake
+that can't be read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+import numpy as np
+import pytest
+
+from photon.ledger import closing
+from photon.ledger.appending import append
+from photon.ledger.claiming import EpochOver, claim
+from photon.ledger.closing import Rowless, close_batches, close_of, end_epoch
+from photon.ledger.collecting import drop, raise_boundary
+from photon.ledger.entry import FOR_EVER, Claimant, Entry, Epoch, LedgerId
+from photon.ledger.positions import Change
+from photon.ledger.register import Register, with_boundary, with_epoch, with_generation
+from photon.ledger.rolling import open_ledger, roll, seal
+from photon.ledger.view import Holders, View, catch_up
+from photon.registry.interface import RegistryUnavailable
+from tests.ledger.in_memory import EAST, WEST, PositionsInMemory, claims_of, hashes_of, with_rows
+
+FIRST, SECOND = Claimant(EAST, 1, "plan 1"), Claimant(EAST, 2, "plan 2")
+OTHER = Claimant(WEST, 1, "plan of west")
+LEFT, RIGHT = 1, 12  # ids: of two ledgers one has the left one, the other the right one
+
+
+def own(holders: Holders, claimant: Claimant) -> list[bool]:
+    found: list[bool] = holders.are_of(claimant).tolist()
+    return found
+
+
+def held_and_joined(view: View, *ids: int) -> list[tuple[bool, bool]]:
+    found = view.holders(hashes_of(*ids))
+    return list(zip(found.are_held.tolist(), found.are_joins.tolist(), strict=True))
+
+
+def append_close(view: View, store: PositionsInMemory, ledger: LedgerId, through: int, rows: Rowless) -> None:
+    """Append one close in one ledger, as somebody does who dies behind it."""
+    append(view, store, {ledger: lambda state: close_of(state, EAST, through, rows)})
+
+
+# -- a process that sleeps, and copies
+
+
+@pytest.mark.parametrize("ledgers_after", [None, 1, 3], ids=["no roll", "merged", "split"])
+def test_a_sleeper_claims_where_its_batch_was_never_closed_and_the_next_close_frees_that(
+    ledgers_after: int | None,
+) -> None:
+    store = PositionsInMemory(2)
+    owner, sleeper = store.view("owner"), store.view("a copy that slept")
+    claim(owner, store, claims_of(FIRST, LEFT))
+    close_batches(owner, store, EAST, 1, with_rows(LEFT))  # in the left ledger alone
+    if ledgers_after is not None:
+        roll(owner, store, ledgers_after)
+    assert own(claim(sleeper, store, claims_of(FIRST, RIGHT)), FIRST) == [True]
+    claim(owner, store, claims_of(SECOND, 13))
+    close_batches(owner, store, EAST, 2, with_rows(LEFT, 13))
+    assert held_and_joined(owner, LEFT, RIGHT, 13) == [(True, True), (False, False), (True, True)]
+    west = store.view("west")
+    catch_up(west, store)
+    assert own(claim(west, store, claims_of(OTHER, RIGHT)), OTHER) == [True]
+
+
+def test_a_copied_state_folder_appends_nothing_that_counts_and_ends() -> None:
+    store = PositionsInMemory()
+    owner, copy = store.view("owner"), store.view("copy")
+    claim(owner, store, claims_of(FIRST, 1))
+    close_batches(owner, store, EAST, 1, with_rows(1))
+    length = len(store.values[LedgerId(0, 0)])
+    for ids in ((1, 2), (3,), (4, 5)):
+        with pytest.raises(EpochOver):
+            claim(copy, store, claims_of(Claimant(EAST, 1, "another plan"), *ids))
+    assert len(store.values[LedgerId(0, 0)]) == length
+
+
+def test_state_and_lake_that_were_put_back_together_are_behind_what_the_view_saw_closed() -> None:
+    store = PositionsInMemory(2)
+    owner = store.view("owner")
+    for claimant, one in ((FIRST, LEFT), (SECOND, RIGHT)):
+        claim(owner, store, claims_of(claimant, one))
+        close_batches(owner, store, EAST, claimant.batch, with_rows(LEFT, RIGHT))
+    put_back = store.view("state and lake of batch 1")
+    catch_up(put_back, store)
+    assert put_back.closed_through(EAST) == 2
+    with pytest.raises(EpochOver):
+        claim(put_back, store, claims_of(Claimant(EAST, 2, "made anew"), 13))
+    third = Claimant(EAST, 3, "the one after")
+    assert own(claim(owner, store, claims_of(third, 13)), third) == [True]
+
+
+def test_a_clone_does_not_claim_again_what_the_first_part_of_a_close_has_freed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(closing, "MOST_FREES", 1)
+    store, ledger = PositionsInMemory(), LedgerId(0, 0)
+    owner, clone = store.view("owner"), store.view("clone")
+    claim(owner, store, claims_of(FIRST, 1, 2, 3))
+    append_close(owner, store, ledger, 1, with_rows(3))
+    catch_up(clone, store)
+    with pytest.raises(EpochOver):
+        claim(clone, store, claims_of(FIRST, 1, 2, 3))
+    close_batches(owner, store, EAST, 1, with_rows(3))
+    assert held_and_joined(owner, 1, 2, 3) == [(False, False), (False, False), (True, True)]
+
+
+def test_nothing_is_a_join_before_the_last_part_of_a_close(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(closing, "MOST_FREES", 2)
+    store, ledger = PositionsInMemory(), LedgerId(0, 0)
+    owner, reader = store.view("owner"), store.view("reader")
+    ids = tuple(range(9))
+    claim(owner, store, claims_of(FIRST, *ids))
+    for freed in (2, 4):
+        append_close(owner, store, ledger, 1, with_rows(*ids[5:]))
+        catch_up(reader, store)
+        assert held_and_joined(reader, *ids) == [(False, False)] * freed + [(True, False)] * (9 - freed)
+    append_close(owner, store, ledger, 1, with_rows(*ids[5:]))
+    catch_up(reader, store)
+    assert held_and_joined(reader, *ids) == [(False, False)] * 5 + [(True, True)] * 4
+
+
+# -- epochs that end
+
+
+def test_an_epoch_that_one_of_two_parents_closed_is_void_in_their_child_and_joins_nothing_there() -> None:
+    store = PositionsInMemory(2)
+    owner, survivor = store.view("owner"), store.view("survivor")
+    claim(owner, store, claims_of(FIRST, LEFT, RIGHT, 13))
+    append_close(survivor, store, LedgerId(0, 0), FOR_EVER, with_rows(LEFT, 13))
+    roll(survivor, store, 1)
+    assert held_and_joined(survivor, LEFT, RIGHT, 13) == [(True, True), (True, False), (True, False)]
+    with pytest.raises(EpochOver):
+        claim(owner, store, claims_of(FIRST, 14))
+    end_epoch(survivor, store, EAST, with_rows(LEFT, 13))
+    assert held_and_joined(survivor, LEFT, RIGHT, 13) == [(True, True), (False, False), (True, True)]
+
+
+@pytest.mark.parametrize("ledgers_after", [None, 1, 3], ids=["no roll", "merged", "split"])
+def test_who_dies_halfway_through_ending_an_epoch_leaves_it_to_the_next(ledgers_after: int | None) -> None:
+    store = PositionsInMemory(2)
+    owner, survivor, another = (store.view(name) for name in ("owner", "survivor", "another"))
+    claim(owner, store, claims_of(FIRST, LEFT, RIGHT))
+    append_close(survivor, store, LedgerId(0, 0), FOR_EVER, with_rows())
+    if ledgers_after is not None:
+        roll(another, store, ledgers_after)
+    catch_up(another, store)
+    assert another.is_over(EAST)
+    assert held_and_joined(another, LEFT, RIGHT) == [(False, False), (True, False)]
+    end_epoch(another, store, EAST, with_rows())
+    assert held_and_joined(another, LEFT, RIGHT) == [(False, False)] * 2
+    with pytest.raises(EpochOver):
+        claim(owner, store, claims_of(FIRST, 13))
+
+
+def test_what_a_dead_holder_had_is_won_by_who_lost_to_it() -> None:
+    store = PositionsInMemory()
+    owner, west = store.view("owner"), store.view("west")
+    claim(owner, store, claims_of(FIRST, 1, 2))
+    lost = claim(west, store, claims_of(OTHER, 1, 2))
+    assert own(lost, OTHER) == [False, False]
+    assert not lost.are_joins.any()
+    end_epoch(west, store, EAST, with_rows(2))
+    again = claim(west, store, claims_of(OTHER, 1, 2))
+    assert own(again, OTHER) == [True, False]
+    assert again.are_joins.tolist() == [False, True]
+
+
+def test_no_epoch_begins_while_a_refill_goes_on_and_none_has_a_number_that_a_table_knows() -> None:
+    store = PositionsInMemory()
+    register, first = with_epoch(store.register, "east")
+    with pytest.raises(RegistryUnavailable, match="no epoch begins before that has ended"):
+        with_epoch(Register("p", "s", register.members, is_refilling=True), "east")
+    put_back = store.register
+    assert with_epoch(put_back, "east", known=first.number)[1] == Epoch("east", 2)
+    assert with_epoch(register, "east", known=0)[1] == Epoch("east", 2)
+
+
+# -- generations
+
+
+class ChangedBefore(PositionsInMemory):
+    """Somebody else comes first when the register is changed for the first time."""
+
+    def __init__(self, ledgers: int) -> None:
+        super().__init__(ledgers)
+        self.before: Callable[[], object] | None = None
+
+    def change(self, change: Change) -> Register:
+        before, self.before = self.before, None
+        if before is not None:
+            before()
+        return super().change(change)
+
+
+def test_two_rollers_with_different_numbers_open_one_generation() -> None:
+    store = ChangedBefore(1)
+    one, other = store.view("one"), store.view("other")
+    store.before = partial(roll, other, store, 3)
+    assert roll(one, store, 2) == 1
+    assert [each.ledgers for each in store.register.generations] == [1, 3]
+    assert one.states.keys() == other.states.keys()
+    assert all(state.is_open for state in one.states.values())
+
+
+def test_a_ledger_that_was_announced_before_a_boundary_is_born_with_what_its_parents_have() -> None:
+    store = PositionsInMemory(2)
+    east = store.view("east")
+    store.change(lambda register: with_generation(register, 0, 1))
+    raise_boundary(east, store, 101)
+    child = LedgerId(1, 0)
+    assert not east.states[child].is_open
+    open_ledger(east, store, child)
+    assert east.states[child].boundary_us == 101
+    assert claim(east, store, claims_of(FIRST, LEFT, RIGHT, time_us=100)).are_too_old.all()
+
+
+def test_a_boundary_that_the_register_alone_has_drops_nothing() -> None:
+    store = PositionsInMemory()
+    east = store.view("east")
+    claim(east, store, claims_of(FIRST, 1, time_us=100))
+    close_batches(east, store, EAST, 1, with_rows(1))
+    roll(east, store, 2)
+    store.change(partial(with_boundary, boundary_us=101))
+    catch_up(east, store)
+    assert drop(east, store) == []
+    assert held_and_joined(east, 1) == [(True, True)]
+    raise_boundary(east, store, 101)
+    assert drop(east, store) == [0]
+
+
+def test_a_generation_stays_while_a_sealed_ledger_without_the_boundary_has_no_open_child() -> None:
+    """Else the child would be born without the boundary, and would give its ids away a second time."""
+    store = PositionsInMemory(2)
+    east = store.view("east")
+    claim(east, store, claims_of(FIRST, LEFT, RIGHT, time_us=100))
+    close_batches(east, store, EAST, 1, with_rows(LEFT, RIGHT))
+    roll(east, store, 2)
+    view = store.view("a roller that dies")
+    catch_up(view, store)
+    store.change(lambda register: with_generation(register, 1, 2))
+    seal(view, store, LedgerId(1, 1))
+    collector = store.view("a collector that has come to one ledger")
+    catch_up(collector, store)
+    append(collector, store, {LedgerId(1, 0): lambda state: Entry(boundary_us=101)})
+    assert drop(collector, store) == []
+    open_ledger(view, store, LedgerId(2, 1))
+    found = claim(view, store, claims_of(OTHER, RIGHT, time_us=100))
+    assert own(found, FIRST) == [True]
+
+
+def test_readers_from_before_and_after_a_drop_agree_on_what_is_claimed_later() -> None:
+    store = PositionsInMemory(2)
+    east, before = store.view("east"), store.view("reads before the drop, and after it")
+    claim(east, store, claims_of(FIRST, LEFT, RIGHT, time_us=100))
+    roll(east, store, 1)
+    claim(east, store, claims_of(SECOND, 13, time_us=200))
+    raise_boundary(east, store, 101)
+    catch_up(before, store)
+    assert drop(east, store) == [0]
+    later = claims_of(OTHER, LEFT, RIGHT, 13, time_us=150)
+    west = store.view("west")
+    assert own(claim(west, store, later), OTHER) == [True, True, False]
+    after = View(store.register, "knows nothing of before")
+    for view in (before, after):
+        catch_up(view, store)
+        assert own(view.holders(later.hashes), OTHER) == [True, True, False]
+        assert own(view.holders(later.hashes), SECOND) == [False, False, True]
+
+
+def test_who_inserts_into_a_ledger_that_was_deleted_learns_from_its_check_that_it_won_nothing() -> None:
+    store = PositionsInMemory(2)
+    east, sleeper = store.view("east"), store.view("sleeps through the drop")
+    claim(east, store, claims_of(FIRST, LEFT, time_us=100))
+    roll(east, store, 1)
+    raise_boundary(east, store, 101)
+    assert drop(east, store) == [0]
+    found = claim(sleeper, store, claims_of(OTHER, RIGHT, 13, time_us=100))
+    assert own(found, OTHER) == [False, False]
+    assert found.are_too_old.all()
+    assert sleeper.states.keys() == {LedgerId(1, 0)}
+
+
+def test_entries_that_were_read_before_a_drop_do_not_count_when_the_check_comes_behind_it() -> None:
+    store = PositionsInMemory()
+    east = store.view("east")
+    claim(east, store, claims_of(FIRST, 1, time_us=100))
+    close_batches(east, store, EAST, 1, with_rows(1))
+    reader = View(store.register, "reads entries, then the register")
+    values = store.read({LedgerId(0, 0): 0})
+    roll(east, store, 1)
+    raise_boundary(east, store, 101)
+    drop(east, store)
+
+    class ReadBefore(PositionsInMemory):
+        """Its first read brings what was there before the drop."""
+
+        def read(self, first: Mapping[LedgerId, int]) -> dict[LedgerId, Sequence[bytes]]:
+            return values if first.keys() == values.keys() else store.read(first)
+
+    slow = ReadBefore()
+    slow.register = store.register
+    catch_up(reader, slow)
+    found = reader.holders(hashes_of(1), np.array([100]))
+    assert (found.are_held.tolist(), found.are_too_old.tolist()) == ([False], [True])
