@@ -14,8 +14,9 @@ from typing import NamedTuple
 import numpy as np
 
 from photon.ledger.closing import Rowless
-from photon.ledger.entry import NO_TIME_US, Claimant, Claims, Epoch, Hashes, LedgerId, Mask
+from photon.ledger.entry import FOR_EVER, NO_TIME_US, Claimant, Claims, Epoch, Hashes, LedgerId, Mask
 from photon.ledger.fold import ClaimsAt, LedgerState, Unclosed
+from photon.ledger.form import decode
 from photon.ledger.view import View, catch_up
 from tests.ledger.simulated_positions import SimulatedPositions, Stores, new_stores
 
@@ -171,10 +172,13 @@ class Observer:
         self.world = world
         self.positions = world.stores.calm()
         self.view = View(world.stores.register, "observer")
+        self._ends: dict[LedgerId, list[tuple[int, Epoch, int]]] = {}  # position, and what ends there
+        self._read: dict[LedgerId, int] = {}  # entries that `_ends` know
 
     def look(self) -> None:
         """All that must hold at any time."""
         catch_up(self.view, self.positions)
+        self._look_at_late_claims()
         self.look_at_rows()
         self._look_at_holders()
 
@@ -200,6 +204,15 @@ class Observer:
                 if row.time_us >= boundary_us and held[row.id][0] != row.claimant:
                     raise RuleBroken(f"{row} is a row, and who holds the id is {held[row.id][0]}")
 
+    def _look_at_late_claims(self) -> None:
+        """No claim counts behind its batch's close, nor in a ledger for which its epoch is over (L3, L7)."""
+        for ledger, state in sorted(self.view.states.items()):
+            ends = self._ends_of(ledger)
+            for (origin, position), one in state.unclosed.items():
+                for at, epoch, through in ends if origin == ledger else ():
+                    if at < position and _ends(epoch, through, one.claimant):
+                        raise RuleBroken(f"a claim of {one.claimant} counts behind its close in {ledger}")
+
     def look_at_readers(self, others: Sequence[View]) -> None:
         """All read alike: a view made now, in whatever order, and those that began long ago (L1, L12)."""
         fresh = View(self.world.stores.register, "fresh")
@@ -217,10 +230,36 @@ class Observer:
             self._is_alike("holders", summary_of(self.view, hashes), summary_of(view, hashes))
             self._is_alike("states", states_of(self.view), states_of(view))
 
+    def _ends_of(self, ledger: LedgerId) -> list[tuple[int, Epoch, int]]:
+        """By the bytes alone: which epochs end in a ledger at which positions, and through which batch."""
+        if ledger not in self._ends:
+            self._ends[ledger] = []
+            self._read[ledger] = 0
+        ends, entries = self._ends[ledger], self.world.stores.entries.get(ledger, {})
+        while self._read[ledger] in entries:
+            position = self._read[ledger]
+            entry = decode(entries[position])
+            ends += [(position, close.epoch, close.through) for close in entry.closes]
+            for parent in entry.genesis.parents if entry.genesis is not None else ():
+                ends += [
+                    (position, one, through)
+                    for _, one, through in self._ends_of(parent)
+                    if through == FOR_EVER
+                ]
+            self._read[ledger] += 1
+        return ends
+
     @staticmethod
     def _is_alike(what: str, one: object, other: object) -> None:
         if one != other:
             raise RuleBroken(f"{what} are read in two ways: {one} and {other}")
+
+
+def _ends(epoch: Epoch, through: int, claimant: Claimant) -> bool:
+    """Whether a close ends what this claimant may claim; one for ever ends all epochs before, too."""
+    if through == FOR_EVER and claimant.epoch.datacenter == epoch.datacenter:
+        return claimant.epoch.number <= epoch.number
+    return claimant.epoch == epoch and claimant.batch <= through
 
 
 def summary_of(view: View, hashes: Hashes) -> list[tuple[Claimant | None, bool]]:

@@ -94,7 +94,7 @@ class Simulation:
             self.stores.land()
         if chance() < 0.02:
             self.world.arrived += 1
-        if chance() > 0.06:
+        if chance() > 0.1:
             return
         what = self.chance.choices(tuple(HAPPENINGS), tuple(HAPPENINGS.values()))[0]
         what(self, step)
@@ -290,7 +290,7 @@ class Simulation:
 
 
 HAPPENINGS: dict[Callable[[Simulation, int], None], float] = {
-    Simulation._copy_a_folder: 2,
+    Simulation._copy_a_folder: 4,
     Simulation._remove_a_copy: 4,
     Simulation._kill_one: 5,
     Simulation._kill_aside: 1,
@@ -302,7 +302,7 @@ HAPPENINGS: dict[Callable[[Simulation, int], None], float] = {
     Simulation._raise_boundary: 2,
     Simulation._drop: 2,
     Simulation._collect: 5,
-    Simulation._take_for_dead: 4,
+    Simulation._take_for_dead: 7,
 }
 
 
