@@ -59,6 +59,11 @@ class Scan:
     took_seconds: float = 0.0  # a listing that ends with this scan may have begun many scans before
     is_away: bool = False  # the store of the logs can't be asked now: a problem says why
 
+    @property
+    def inodes(self) -> set[int]:
+        """Those of all files."""
+        return {*(file.inode for file in self.files), *self.others.values()}
+
 
 def scan(logs_folder: Path, pattern: str, before: Scan | None = None) -> Scan:
     """The files below `logs_folder` that `pattern` matches; never raises for what the disk says.

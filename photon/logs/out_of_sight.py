@@ -6,11 +6,25 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from photon.logs.discovery import FoundFile, Scan
+from photon.logs.discovery import FoundFile, Scan, strip_gz
 from photon.logs.files import TrackedFile
 from photon.logs.held import HeldFiles
 from photon.logs.look import Contents, Look
 from photon.logs.source import problem_of
+
+
+def paths_elsewhere(look: Look, contents: Contents, found: Scan, held: HeldFiles | None) -> list[str]:
+    """Where known files may be under names that the pattern does not match, or where it does not look."""
+    by_inode = {inode: path for path, inode in found.others.items()}
+    paths: dict[str, None] = {}
+    for number, file in look.files.items() if found.others else ():
+        compressed = strip_gz(file.file.path) + ".gz"
+        path = by_inode.get(file.file.inode, compressed if compressed in found.others else None)
+        if path is not None and number not in look.present:
+            paths[path] = None
+    if not contents.folder.is_immutable:
+        paths |= dict.fromkeys(paths_out_of_sight(look, contents, found, held))
+    return list(paths)
 
 
 def paths_out_of_sight(look: Look, contents: Contents, found: Scan, held: HeldFiles | None) -> list[str]:

@@ -162,6 +162,15 @@ def read_head(source: Source, dialect: Dialect | None, line_limit_bytes: int, fi
     return _read_head(source, dialect, line_limit_bytes, final)
 
 
+def why_not_read(head: HeadResult, line_limit_bytes: int) -> str | None:
+    """Why a file that begins so is no log, for people; None: it is one, or may become one."""
+    if isinstance(head, Odd):
+        return f"it {head.what}; {head.remedy}"
+    if head == "header too long":
+        return f"its header line is longer than {line_limit_bytes} bytes (limits.line)"
+    return "its lines end with CR alone; expected LF or CR LF" if head == "ends with CR" else None
+
+
 def _read_utf16_head(source: Source, dialect: Dialect, line_limit_bytes: int, final: bool) -> HeadResult:
     """The same of a file that is to be UTF-16: its header begins with the byte order mark."""
     if not isinstance(source, Utf16Text):

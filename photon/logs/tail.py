@@ -5,32 +5,28 @@ Nothing is stored here: the caller stores the `TrackedFile`s that a look returns
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from photon.clock import MICROSECONDS, microseconds
 from photon.logs.cutting import cut_range, cut_to_end
 from photon.logs.dialect import dialect_of
-from photon.logs.discovery import FileProblem, FoundFile, Scan, match, strip_gz
+from photon.logs.discovery import FileProblem, FoundFile, Scan, match
 from photon.logs.files import ByteRange, LogFile, Side, TrackedFile
 from photon.logs.folders import log_folder
+from photon.logs.gone import miss, vanished_folders
 from photon.logs.held import HeldFiles
 from photon.logs.look import Contents, Look
-from photon.logs.odd_files import Odd
-from photon.logs.out_of_sight import ends_of_nameless, kept_of, paths_out_of_sight
+from photon.logs.out_of_sight import ends_of_nameless, kept_of, paths_elsewhere
 from photon.logs.records import record_rules
 from photon.logs.rotated import (
     copies_among,
-    copies_of_rewritten,
     damaged_in_place,
     find_back,
     find_elsewhere,
     find_moved,
     find_rotated,
-    others_beside,
-    unseen_rotations,
 )
 from photon.logs.set_aside import SetAside
 from photon.logs.source import (
@@ -45,8 +41,10 @@ from photon.logs.source import (
     hash_bytes,
     problem_of,
     read_head,
+    why_not_read,
 )
-from photon.logs.unknown_ends import Ends, latest_growth_us
+from photon.logs.unknown_ends import Ends, latest_growth_us, was_written
+from photon.logs.unseen import UnseenRotations, others_beside
 from photon.pipeline.location import Location
 from photon.pipeline.sections import Limits, Log, Tailing
 
@@ -99,10 +97,9 @@ class LogTail:
         self.seen = Scan()  # by the last look
         self._known: dict[str, tuple[FoundFile, int]] = {}  # path -> as it was last seen, file number
         self._copies: dict[FoundFile, int] = {}  # the other form of a known file (`discovery.match`)
-        self._others: Mapping[str, int] = {}  # among which there is no rotation that nobody has seen
+        self._unseen = UnseenRotations()
         # Numbers of the files that the last look did not find, with `Ends.latest_us` of the first such look.
         self._missing: dict[int, int] = {}
-        self._begun: list[FoundFile] = []  # such rotations without a record yet
         self._half_lines: dict[int, tuple[int, int]] = {}  # file number -> (offset, size): no whole line
         self._failed_cuts: dict[int, FileProblem] = {}  # by file number, until a cut succeeds
 
@@ -135,7 +132,8 @@ class LogTail:
         self._gzips.begin_look(unbounded=final)
         self.set_aside.begin_look(now_us)
         try:
-            self._recognise(look, found, Ends.of(tracked.values(), _inodes(found), self._idle_us))
+            ends = Ends.of(tracked.values(), found.inodes, self._idle_us, self._held)
+            self._recognise(look, found, ends)
         except LogsUnavailable as error:  # what was recognised until then stays so
             found, look.problems = replace(found, is_away=True), [problem_of(".", error)]
         if self.set_aside:
@@ -148,7 +146,7 @@ class LogTail:
             if number in look.present and look.files[number].file.path == path
         }
         look.problems += [p for number, p in self._failed_cuts.items() if number in look.present]
-        look.problems += _vanished_folders(look.files.values(), found)
+        look.problems += vanished_folders(look.files.values(), found)
         return Observation(
             {number: look.files[number] for number in look.changed},
             self._backlog(look),
@@ -166,7 +164,8 @@ class LogTail:
         unknown = self._find_unchanged(look, found.files)
         for tracked in ends_of_nameless(look, self._held):
             look.put(replace(tracked, grown_us=look.now_us))
-        renamed = self._find_unchanged(look, self._renamed(look, found))
+        paths = paths_elsewhere(look, self._contents, found, self._held)
+        renamed = self._find_unchanged(look, self._folder.find(paths).values())
         self._copies = {copy: number for copy, number in self._copies.items() if number in look.present}
         self._match(look, found, ends, [file for file in unknown if file not in self._copies], renamed)
 
@@ -192,19 +191,6 @@ class LogTail:
         look.sizes[found.path] = self._contents.size_bytes(found.size_bytes)
         return not found.compressed and self._contents.same_content(look, found, file)
 
-    def _renamed(self, look: Look, found: Scan) -> list[FoundFile]:
-        """Known files under names that the pattern does not match, or where it does not look."""
-        by_inode = {inode: path for path, inode in found.others.items()}
-        paths: dict[str, None] = {}
-        for number, file in look.files.items() if found.others else ():
-            compressed = strip_gz(file.file.path) + ".gz"
-            path = by_inode.get(file.file.inode, compressed if compressed in found.others else None)
-            if path is not None and number not in look.present:
-                paths[path] = None
-        if not self._folder.is_immutable:
-            paths |= dict.fromkeys(paths_out_of_sight(look, self._contents, found, self._held))
-        return list(self._folder.find(paths).values())
-
     def _match(
         self, look: Look, found: Scan, ends: Ends, unknown: list[FoundFile], renamed: list[FoundFile]
     ) -> None:
@@ -217,19 +203,16 @@ class LogTail:
         )
         for number, file in matches.same.items():
             before = look.files[number]
-            is_other = ends.may_be_another(before, file, self._is_held(before))
-            is_other |= ends.may_be_written_anew(before, file)
-            self._found_again(look, before, file, is_other or self._was_left(ends, before))
+            is_other = ends.may_be_another(before, file) or ends.may_be_written_anew(before, file)
+            self._found_again(look, before, file, is_other or ends.was_left(before))
         rotated = find_rotated(look, self._contents, found, matches)
         rotated |= find_moved(look, self._contents, rotated, ends.inodes)
         rotated |= find_elsewhere(look, self._contents, matches.missing, rotated, ends.inodes)
         if rotated:
-            ends = replace(
-                ends, inodes={*ends.inodes, *others_beside(look, self._contents, found, self._held).values()}
-            )
+            ends = ends.beside(others_beside(look, self._contents, found, self._held).values())
         for number, file in rotated.items():
-            is_cut = self._was_copied(ends, look.files[number], file)
-            self._found_again(look, look.files[number], file, is_cut)
+            before = look.files[number]
+            self._found_again(look, before, file, ends.was_copied(before, file))
         left = [number for number in matches.missing if number not in rotated]
         damaged = damaged_in_place(look, self._contents, left, matches.fresh)
         for number, file in damaged.items():
@@ -238,11 +221,11 @@ class LogTail:
         kept = kept_of(look, self._contents, self._held, matches.missing, rotated)
         for number, file in kept.items():
             before = look.files[number]
-            self._found_again(look, before, file, ends.went_in_use(before, self._is_held(before)))
+            self._found_again(look, before, file, ends.went_in_use(before))
         missing = [number for number in matches.missing if number not in rotated and number not in kept]
         not_new = {file.path for file in [*renamed, *look.withheld, *rotated.values()]}
         fresh = [file for file in matches.fresh if file.path not in not_new]
-        fresh += self._unseen_rotations(look, found, missing)
+        fresh += self._unseen.find(look, self._contents, found, self._held, missing)
         back = find_back(look, self._contents, missing, fresh)
         for file, number in back.items():
             self._found_again(look, look.files[number], file)
@@ -255,8 +238,9 @@ class LogTail:
             for file in self._folder.at_hand(by_age):
                 if file not in self._copies and file not in look.withheld:
                     self._number(look, file)
-        self._begun = [file for file in self._begun if not (file in self._copies or file.path in self._known)]
-        self._miss(look, found, ends, [number for number in missing if number not in back.values()])
+        self._unseen.forget(self._copies, self._known)
+        missing = [number for number in missing if number not in back.values()]
+        miss(look, found, ends, missing, self._missing, self._folder.is_immutable)
 
     def _can_be_read(self, look: Look, found: FoundFile) -> bool:
         """Whether it is whole, and not set aside. LogsUnavailable."""
@@ -275,31 +259,13 @@ class LogTail:
             raise error
         look.withhold(found, self.set_aside.put(found.inode, found.path, error))
 
-    def _unseen_rotations(self, look: Look, found: Scan, missing: Iterable[int]) -> list[FoundFile]:
-        """Rotations that nobody saw as logs; looked for again only when there are other files than before.
-
-        While a file is missing any of them may be that file.
-        """
-        others = others_beside(look, self._contents, found, self._held)
-        grown = self._folder.find([file.path for file in self._begun])
-        is_as_before = others == self._others and list(grown.values()) == self._begun
-        if is_as_before or any(look.files[number].state == "open" for number in missing):
-            return []
-        withheld = len(look.withheld)
-        unseen = unseen_rotations(look, self._contents, others)
-        copies = copies_of_rewritten(look, self._contents, others)
-        look.cut_off.update(copy.path for copy in copies)
-        self._begun = unseen = [*unseen, *(copy for copy in copies if copy not in unseen)]
-        self._others = others if len(look.withheld) == withheld else {}
-        return unseen
-
     def _found_again(
         self, look: Look, file: TrackedFile, found: FoundFile, end_unknown: bool = False
     ) -> None:
         size_bytes = look.sizes[found.path]
         log_file = replace(file.file, path=found.path, inode=found.inode, compressed=found.compressed)
         grown_us = look.now_us if size_bytes > file.size_bytes else file.grown_us
-        if found.size_bytes == file.file.stored_bytes(file.size_bytes) and _was_written(file, found):
+        if found.size_bytes == file.file.stored_bytes(file.size_bytes) and was_written(file, found):
             look.altered.add(found.inode)
         end_unknown = end_unknown or (file.end_unknown and file.state == "open")
         again = replace(file, file=log_file, size_bytes=size_bytes, grown_us=grown_us, state="open")
@@ -324,7 +290,7 @@ class LogTail:
         is_named = found.path in look.matched
         return replace(
             file,
-            disk_bytes=_disk_bytes(found),
+            disk_bytes=found.size_bytes if found.compressed else 0,
             seen_hash=look.ends.get(found.path, file.seen_hash),
             modified_ns=found.modified_ns if is_named or not file.modified_ns else file.modified_ns,
             altered_us=look.now_us if found.inode in look.altered else file.altered_us,
@@ -353,13 +319,8 @@ class LogTail:
             look.withhold(found, problem_of(found.path, error))
             return
         self.set_aside.was_read(found.inode)
-        if isinstance(head, Odd):
-            look.problems.append(FileProblem(found.path, f"it {head.what}; {head.remedy}"))
-        elif head == "header too long":
-            reason = f"its header line is longer than {self._line_limit_bytes} bytes (limits.line)"
-            look.problems.append(FileProblem(found.path, reason))
-        elif head == "ends with CR":
-            look.problems.append(FileProblem(found.path, "its lines end with CR alone; expected LF or CR LF"))
+        if (why := why_not_read(head, self._line_limit_bytes)) is not None:
+            look.problems.append(FileProblem(found.path, why))
         elif isinstance(head, Head):
             log_file = LogFile(
                 look.next_number, self._side, found.path, found.inode, found.compressed,
@@ -374,36 +335,6 @@ class LogTail:
     def _remember(self, look: Look, found: FoundFile, number: int) -> None:
         look.present.add(number)
         self._known[found.path] = found, number
-
-    def _miss(self, look: Look, found: Scan, ends: Ends, numbers: Collection[int]) -> None:
-        """Files that were not found vanish at the second look, unless they may be where nobody can read."""
-        withheld = _traces(look.withheld)
-        seen = _traces(found.files if numbers else ())
-        for number in numbers:
-            file = look.files[number]
-            traces = {file.file.inode, strip_gz(file.file.path)}
-            unreadable = any(_is_below(file.file.path, problem.path) for problem in look.problems)
-            if file.state != "open" or unreadable or withheld & traces or number in look.awaited:
-                continue
-            look.missing.add(number)
-            if look.final or number in self._missing:
-                in_use = ends.went_in_use(file, self._is_held(file), self._missing.get(number))
-                is_cut = ends.was_cut_off(file) or (self._held is not None and self._held.was_truncated(file))
-                is_unknown = file.end_unknown or is_cut or in_use
-                is_unknown = is_unknown and not self._folder.is_immutable
-                state: Literal["replaced", "gone"] = "replaced" if seen & traces else "gone"
-                look.put(replace(file, state=state, end_unknown=is_unknown))
-                look.vanished.append(look.files[number])
-
-    def _was_copied(self, ends: Ends, file: TrackedFile, found: FoundFile) -> bool:
-        is_truncated = self._held is not None and self._held.was_truncated(file)
-        return is_truncated or ends.was_copied(file, found, self._is_held(file))
-
-    def _was_left(self, ends: Ends, file: TrackedFile) -> bool:
-        return self._held is not None and self._held.was_left(file) and ends.grew_lately(file)
-
-    def _is_held(self, file: TrackedFile) -> bool:
-        return self._held is not None and self._held.holds(file)
 
     def _backlog(self, look: Look) -> dict[int, int]:
         files = look.files
@@ -462,39 +393,3 @@ class LogTail:
         is_plain = self._folder.is_immutable and not tracked.file.compressed
         left_bytes = min(budget_bytes, (size_bytes or tracked.size_bytes) - tracked.offset_bytes)
         return is_plain and 0 < tracked.unread_bytes <= left_bytes
-
-
-def _was_written(file: TrackedFile, found: FoundFile) -> bool:
-    """Whether a file in its place was written to since it was seen, as far as its time says."""
-    is_in_place = (file.file.path, file.file.inode) == (found.path, found.inode)
-    return is_in_place and 0 < file.modified_ns != found.modified_ns
-
-
-def _inodes(found: Scan) -> set[int]:
-    return {*(file.inode for file in found.files), *found.others.values()}
-
-
-def _disk_bytes(found: FoundFile) -> int:
-    return found.size_bytes if found.compressed else 0
-
-
-def _traces(found: Iterable[FoundFile]) -> set[int | str]:
-    """The inodes and paths by which files may be recognised."""
-    return {trace for file in found for trace in (file.inode, strip_gz(file.path))}
-
-
-def _is_below(path: str, folder: str) -> bool:
-    return folder == "." or path == folder or path.startswith(folder + "/")
-
-
-def _vanished_folders(files: Iterable[TrackedFile], found: Scan) -> list[FileProblem]:
-    """Vanished folders whose files had unread bytes: problems as long as these files are tracked."""
-    unread: dict[str, int] = {}
-    for file in files:
-        folder, _, _ = file.file.path.rpartition("/")
-        if file.state == "gone" and folder not in found.folders and file.unread_bytes:
-            unread[folder] = unread.get(folder, 0) + file.unread_bytes
-    return [
-        FileProblem(folder or ".", f"the folder is not there any more; {bytes_} bytes in it were not read")
-        for folder, bytes_ in unread.items()
-    ]

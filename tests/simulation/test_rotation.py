@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from photon.dispatcher.batch import BatchExecution
-from photon.logs import look, tail
+from photon.logs import look, tail, unseen
 from photon.logs.rotation import Beginnings
 from photon.logs.unknown_ends import Ends
 from photon.pipeline.values import Format
@@ -135,7 +135,7 @@ def test_a_rotated_log_that_is_not_looked_for_by_content_is_lost(
 def test_rotations_that_nobody_saw_as_logs_are_lost_if_files_alone_decides(
     world: World, monkeypatch: Patch
 ) -> None:  # D6
-    monkeypatch.setattr(tail, "unseen_rotations", lambda *known: [])
+    monkeypatch.setattr(unseen, "unseen_rotations", lambda *known: [])
     ways = [stories.rename] * 4
     story = partial(stories.no_event_is_lost_or_joined_twice, world, ways, turns_a_join=3)
     caught_by_story(story, because="events were lost or joined twice")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from photon.logs import tail
+from photon.logs import tail, unseen
 from photon.logs.held import HeldFiles
 from photon.logs.unknown_ends import Ends
 from tests.unit.rotating_history import History, problem_of
@@ -51,7 +51,7 @@ VARIANTS: dict[str, tuple[object, str, Callable[..., object], str]] = {
         lambda _, file: file,
         NOT_READ,
     ),
-    "rotations that nobody saw are not looked for": (tail, "unseen_rotations", lambda *_: [], NOT_FOUND),
+    "rotations that nobody saw are not looked for": (unseen, "unseen_rotations", lambda *_: [], NOT_FOUND),
     "files that went in use are at their ends": (Ends, "went_in_use", never, NOT_TOLD),
     "files that were truncated are at their ends": (Ends, "was_copied", never, NOT_TOLD),
     "only what is in the folder was truncated": (HeldFiles, "was_truncated", never, NOT_TOLD),
