@@ -58,7 +58,8 @@ def seal(view: View, positions: Positions, ledger: LedgerId) -> None:
 def everywhere(view: View, positions: Positions, make: Make, wants: Callable[[LedgerState], bool]) -> None:
     """Append what `make` has to say in each ledger that takes entries, until it has nothing to say in any.
 
-    A ledger whose parents are sealed is opened first. `wants`: whether an open ledger may need it at all.
+    A ledger whose parents are sealed, or that has none, is opened first. `wants`: whether an open one may
+    need it at all.
     """
     catch_up(view, positions)
     while True:
@@ -74,9 +75,13 @@ def everywhere(view: View, positions: Positions, make: Make, wants: Callable[[Le
 
 
 def _is_due(view: View, ledger: LedgerId) -> bool:
-    """Whether some parent of the ledger is sealed: then its ids can't be claimed but here."""
+    """Whether ids are claimed here, and nowhere else: it has no parents, or one that is sealed or dropped.
+
+    Of a dropped one somebody has opened the children, which this view has not read yet.
+    """
     parents = view.register.parents(ledger)
-    return any(view.states[parent].is_sealed for parent in parents if parent in view.states)
+    known = [view.states[parent] for parent in parents if parent in view.states]
+    return len(known) < len(parents) or not parents or any(state.is_sealed for state in known)
 
 
 def roll(view: View, positions: Positions, ledgers: int, homes: tuple[str, ...] = ()) -> int:

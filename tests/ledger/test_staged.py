@@ -21,7 +21,7 @@ from photon.ledger.claiming import EpochOver, claim
 from photon.ledger.closing import Rowless, close_batches, close_of, end_epoch
 from photon.ledger.collecting import drop, raise_boundary
 from photon.ledger.entry import FOR_EVER, Claimant, Entry, Epoch, LedgerId
-from photon.ledger.positions import Change
+from photon.ledger.positions import Change, Chosen, Offer
 from photon.ledger.register import Register, with_boundary, with_epoch, with_generation
 from photon.ledger.rolling import open_ledger, roll, seal
 from photon.ledger.view import Holders, View, catch_up
@@ -160,6 +160,31 @@ def test_who_dies_halfway_through_ending_an_epoch_leaves_it_to_the_next(ledgers_
         claim(owner, store, claims_of(FIRST, 13))
 
 
+def test_an_epoch_that_ended_before_any_ledger_was_open_claims_in_none() -> None:
+    store = PositionsInMemory(2)
+    survivor, owner = View(store.register, "survivor"), View(store.register, "owner, which slept")
+    end_epoch(survivor, store, EAST, with_rows())
+    with pytest.raises(EpochOver):
+        claim(owner, store, claims_of(FIRST, LEFT, RIGHT))
+
+
+def test_an_epoch_is_ended_in_ledgers_too_that_were_opened_and_orphaned_while_it_was() -> None:
+    """Whoever ends it appends to a ledger that is dropped, and has not read yet that there are children."""
+    store = OfferedBefore(1)
+    east, survivor = store.view("east"), store.view("survivor")
+    another = store.view("another, which rolls and collects")
+
+    def others_are_faster() -> None:
+        roll(another, store, 2)
+        raise_boundary(another, store, 101)
+        assert drop(another, store) == [0]
+
+    store.before = others_are_faster
+    end_epoch(survivor, store, EAST, with_rows())
+    with pytest.raises(EpochOver):
+        claim(east, store, claims_of(FIRST, LEFT, RIGHT, time_us=200))
+
+
 def test_what_a_dead_holder_had_is_won_by_who_lost_to_it() -> None:
     store = PositionsInMemory()
     owner, west = store.view("owner"), store.view("west")
@@ -186,12 +211,22 @@ def test_no_epoch_begins_while_a_refill_goes_on_and_none_has_a_number_that_a_tab
 # -- generations
 
 
+class OfferedBefore(PositionsInMemory):
+    """Something else happens before the next offer comes."""
+
+    before: Callable[[], object] | None = None
+
+    def offer(self, offers: Mapping[LedgerId, Offer]) -> dict[LedgerId, Chosen]:
+        before, self.before = self.before, None
+        if before is not None:
+            before()
+        return super().offer(offers)
+
+
 class ChangedBefore(PositionsInMemory):
     """Somebody else comes first when the register is changed for the first time."""
 
-    def __init__(self, ledgers: int) -> None:
-        super().__init__(ledgers)
-        self.before: Callable[[], object] | None = None
+    before: Callable[[], object] | None = None
 
     def change(self, change: Change) -> Register:
         before, self.before = self.before, None
