@@ -17,7 +17,7 @@ from photon.ledger.view import View, catch_up
 from photon.registry.consensus.register import RetiredDatacenter
 from photon.registry.interface import RegistryUnavailable
 from tests.ledger.simulated_positions import SimulatedPositions
-from tests.ledger.simulated_world import FENCED, Record, Table, World
+from tests.ledger.simulated_world import FENCED, Record, RuleBroken, Table, World
 
 
 class Plan(NamedTuple):
@@ -90,6 +90,7 @@ class Driver:
         self.view.note(self.positions.change(change))
         epoch = handed_out[-1]
         end_epochs(self.world, self.view, self.positions, Epoch(epoch.datacenter, epoch.number - 1))
+        look_at_ended(self.world, Epoch(epoch.datacenter, epoch.number - 1))
         self.pause()
         if not self.table.begin(epoch):
             raise Ended
@@ -188,6 +189,17 @@ def end_epochs(world: World, view: View, positions: SimulatedPositions, last: Ep
         epoch = Epoch(last.datacenter, number)
         if number == last.number or any(state.unclosed_of(epoch) for state in view.states.values()):
             end_epoch(view, positions, epoch, rowless)
+
+
+def look_at_ended(world: World, last: Epoch) -> None:
+    """An epoch that was ended claims nothing in any ledger (L4)."""
+    view = View(world.stores.register, "looks at what has ended")
+    catch_up(view, world.stores.calm())
+    for ledger, state in view.states.items() if last.number else ():
+        if state.takes_entries and not state.is_over(last):
+            raise RuleBroken(f"epoch {last} was ended, and goes on in {ledger}")
+        if ledger.generation == 0 and not state.is_open:
+            raise RuleBroken(f"epoch {last} was ended, and may open {ledger}")
 
 
 def end_what_is_over(world: World, view: View, positions: SimulatedPositions) -> None:

@@ -24,6 +24,8 @@ FENCED = 2**53  # instead of a version: no batch of the epoch is committed any m
 SPAN = 12  # hashes are spread over so many places: one to three ledgers share them evenly
 LATEST_US = 9
 DATACENTERS = ("a", "b")
+NAPS = 0.006  # the chance that a process sleeps, while others go through some batches
+MOST_OF_A_NAP = 250  # steps of its own that it misses
 
 
 class Record(NamedTuple):
@@ -106,6 +108,10 @@ class World:
         def may_pause() -> None:
             if self.chance.random() < self.stops:
                 pause()
+            nap = self.chance.randrange(MOST_OF_A_NAP) if self.chance.random() < NAPS else 0
+            while nap and not self.is_quiet:
+                nap -= 1
+                pause()
 
         return SimulatedPositions(self.stores, may_pause)
 
@@ -179,6 +185,7 @@ class Observer:
         """All that must hold at any time."""
         catch_up(self.view, self.positions)
         self._look_at_late_claims()
+        self._look_at_children()
         self.look_at_rows()
         self._look_at_holders()
 
@@ -212,6 +219,16 @@ class Observer:
                 for at, epoch, through in ends if origin == ledger else ():
                     if at < position and _ends(epoch, through, one.claimant):
                         raise RuleBroken(f"a claim of {one.claimant} counts behind its close in {ledger}")
+
+    def _look_at_children(self) -> None:
+        """What is over or too old in a parent is so in its child (L5, L7)."""
+        for ledger, state in self.view.states.items():
+            parents = self.view.register.parents(ledger) if state.is_open else ()
+            for before in (self.view.states[one] for one in parents if one in self.view.states):
+                if state.boundary_us < before.boundary_us:
+                    raise RuleBroken(f"{ledger} is born with a boundary before that of {before.ledger}")
+                if any(number > state.over.get(name, 0) for name, number in before.over.items()):
+                    raise RuleBroken(f"epochs are over in {before.ledger}, and not in its child {ledger}")
 
     def look_at_readers(self, others: Sequence[View]) -> None:
         """All read alike: a view made now, in whatever order, and those that began long ago (L1, L12)."""
