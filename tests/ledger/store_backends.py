@@ -65,6 +65,7 @@ class MemoryStore:
         self.items: dict[Key, Copy] = {}
         self.requests: list[str] = []
         self.fault: Callable[[str], str | None] = lambda request: None
+        self._lock = threading.Lock()
 
     def insert(self, insert: Insert) -> Done | Refused | NoReply:
         def do() -> Done | Refused:
@@ -117,6 +118,10 @@ class MemoryStore:
         return self._serve("forget", do)
 
     def _serve(self, request: str, do: Callable[[], Any]) -> Any:
+        with self._lock:
+            return self._serve_alone(request, do)
+
+    def _serve_alone(self, request: str, do: Callable[[], Any]) -> Any:
         self.requests.append(request)
         match self.fault(request):
             case None:
@@ -179,6 +184,7 @@ class Memory:
         self.made: dict[str, MemoryStore] = {}
         self.members = Members(1, tuple(f"{slot}-1" for slot in range(n)))
         self.channels: list[OneThread] = []
+        self.clients: list[StorePositions] = []
         self.client().create(first_register(self.members))
 
     @property
@@ -192,9 +198,10 @@ class Memory:
     def client(self, members: Members | None = None) -> StorePositions:
         channel = OneThread(self.chance)
         self.channels.append(channel)
-        return StorePositions(
-            members or self.members, self.reopen, SETTINGS, self.clock, channel, self.chance
+        self.clients.append(
+            StorePositions(members or self.members, self.reopen, SETTINGS, self.clock, channel, self.chance)
         )
+        return self.clients[-1]
 
     def values_at(self, position: int) -> list[bytes | None]:
         """The value of each copy."""

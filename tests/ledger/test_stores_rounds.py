@@ -330,3 +330,19 @@ def test_only_ledgers_of_dropped_generations_are_forgotten() -> None:
     client.forget([LEDGER, LedgerId(0, 1)])
     assert [sum(k.ledger == "1.0-0" for k in store.items) for store in memory.stores] == [0, 9, 0]
     assert read_all(client, LedgerId(1, 0)) == kept
+
+
+def test_two_offers_of_one_client_never_share_a_ballot() -> None:
+    """Two values at one ballot could both be chosen by it."""
+    memory = Memory(3)
+    client = memory.client()
+    memory.stores[0].items[key(0)] = Copy(entry())  # so that a ballot is needed
+    ballots = []
+    for _ in range(2):
+        for store in memory.stores:
+            store.fault = lambda request: "lost request" if request == "accept" else None
+        assert isinstance(offered(client.attempt(), 0, entry()), Undecided)
+        ballots.append({store.items[key(0)].promised for store in memory.stores})
+        for store in memory.stores:  # as if the promises had got lost: the next one counts from 1 again
+            store.items[key(0)] = replace(store.items.get(key(0), ABSENT), promised="")
+    assert not {one.partition("-")[2] for one in ballots[0]} & {one.partition("-")[2] for one in ballots[1]}
