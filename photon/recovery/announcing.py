@@ -61,6 +61,7 @@ class Announcer:
         self._beat_us = round(silent_after.total_seconds() * MICROSECONDS) // BEATS_IN_SILENCE
         self._batch, self._is_open = 0, False
         self._published: Mark | None = None  # None: what is stored is not known yet
+        self._is_attested = True  # whether the stores tell of each other that they have it
         self._since_us: int | None = None
         self._failed = False
         self._wake, self._ends = threading.Event(), False
@@ -103,8 +104,10 @@ class Announcer:
         self.close()
         if self._failed:
             return
-        self._is_open, self._since_us = False, None
-        self._publish_if_due()
+        self._is_open = False
+        while not self._failed and self._left_us() is not None:
+            self._since_us = None
+            self._publish_if_due()
 
     def close(self) -> None:
         """End: nobody is to take a process that ended for one at work."""
@@ -143,16 +146,27 @@ class Announcer:
         return LEAST_US if self._failed else self._left_us()
 
     def _publish(self) -> None:
+        if self._wait_us() is None:
+            self._marks.attest(self._epoch)
+            self._is_attested = True
+            return
         if self._published is None:
             self._published = self._marks.read([self._epoch])[self._epoch]
-            left_us = self._left_us()
+            left_us = self._wait_us()
             if left_us is None or left_us > 0:
                 return
         mark = Mark(max(self._batch, self._published.batch), self._published.beats + 1)
         self._marks.publish(self._epoch, mark)
-        self._published = mark
+        self._published, self._is_attested = mark, False
 
     def _left_us(self) -> int | None:
+        """How long to wait for the next write of any kind."""
+        left_us = self._wait_us()
+        if left_us is not None or self._is_attested:
+            return left_us
+        return 0 if self._since_us is None else self._since_us + LEAST_US - self._clock.elapsed_us()
+
+    def _wait_us(self) -> int | None:
         published = self._published or Mark()
         now_us, is_open = self._clock.elapsed_us(), self._is_open and not self._is_stuck()
         return wait_us(published, self._batch, is_open, self._since_us, now_us, self._beat_us)

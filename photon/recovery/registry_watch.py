@@ -23,7 +23,7 @@ from photon.pipeline.sections import ForeignLog
 from photon.recovery.distant_lakes import DistantLakes
 from photon.recovery.doubled import note_doubled
 from photon.registry.consensus.marks import NO_MARK, Mark
-from photon.registry.consensus.register import EpochRecord, Register, retired_datacenters
+from photon.registry.consensus.register import EpochRecord, Register, live_epochs, retired_datacenters
 from photon.registry.interface import (
     BeyondHorizon,
     Claim,
@@ -149,6 +149,7 @@ class RegistryWatch:
         A row may be gone by the time that the registry is asked, with its id: look at it again then.
         """
         register = self.registry.register.read()
+        self._refuse_stores_put_back(register)
         found = [row for name in self._that_count(register) for row in self._lacking_of(name, register)]
         still = [row for row in found if self._still_lacks(row)]
         if still:
@@ -188,11 +189,21 @@ class RegistryWatch:
             )
         self._confirm()
 
+    def _refuse_stores_put_back(self, register: Register) -> None:
+        """A store that has forgotten what it had makes ids free that the newest rows say nothing of.
+
+        They may have been registered while it was away. RegistryMismatch.
+        """
+        slots = self.registry.marks.put_back(live_epochs(register.epochs))
+        if slots:
+            raise store_was_put_back(self.pipeline, slots)
+
     def _confirm(self) -> None:
         now_us = self.clock.elapsed_us()
         if self._confirmed_us is None or now_us - self._heard_us > SILENT_US:
             self.check()
             return
+        self._refuse_stores_put_back(self.registry.register.read())
         seen = [(name, claim) for name, claims in self._seen.items() for claim in claims]
         newest: list[Claim] = []
         if self._committed:
@@ -314,6 +325,18 @@ def lake_is_ahead(pipeline: Pipeline, why: str) -> RegistryMismatch:
         "It was put back from a copy, or is another one, and events would be joined a second time; nothing "
         "is joined. Put the ids of all rows back into it, with every datacenter stopped: "
         f"photon registry refill {pipeline.typed}"
+    )
+
+
+def store_was_put_back(pipeline: Pipeline, slots: Sequence[int]) -> RegistryMismatch:
+    """The error of endpoints that lack what they had, and what to do."""
+    urls = dict(enumerate(endpoints_of(pipeline)))
+    places = ", ".join(f"endpoint {slot + 1} ({urls.get(slot, 'unnamed')})" for slot in slots)
+    return RegistryMismatch(
+        f"the registry of {pipeline.name} is older than the lake at {places}: it has less than the others have "
+        "seen there. It was put back from a copy, and events would be joined a second time; nothing is joined. "
+        "Put the ids of all rows back into it, with every datacenter stopped: "
+        f"photon registry refill {pipeline.file}"
     )
 
 

@@ -24,6 +24,7 @@ from photon.recovery.lacking import refuse_lacking
 from photon.recovery.registry_watch import claims_of_rows
 from photon.registry.consensus.register import (
     Register,
+    live_epochs,
     retired_datacenters,
     with_refill_begun,
     with_refill_ended,
@@ -99,7 +100,8 @@ def refill(
     work = _Refill(pipeline, registry, tables, page_rows, say)
     found = work.look()
     is_known = {record.datacenter for record in register.epochs.values()}.issuperset(tables)
-    is_whole = is_known and not (found.put_back or found.released or register.is_refilling)
+    lacks = found.put_back or found.released or registry.marks.put_back(live_epochs(register.epochs))
+    is_whole = is_known and not (lacks or register.is_refilling)
     if dry_run or is_whole:
         found.began = not is_whole
     else:

@@ -80,6 +80,12 @@ class Copied(World):
                 store.times.clear()
                 store.times.update(times)
 
+    def put_back_endpoint(self, slot: int) -> None:
+        """Put the copy of one endpoint back."""
+        items, times = self._items[slot]
+        store = self.stores[slot]
+        store.items, store.times = dict(items), dict(times)
+
     def refill(self, dry_run: bool = False) -> Refilled:
         """As `photon registry refill` does."""
         return refill(self.pipeline, self.registry, dry_run, page_rows=3)

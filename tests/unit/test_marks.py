@@ -10,7 +10,15 @@ from photon.pipeline.event_key import EventKey
 from photon.recovery.announcing import Announcer, wait_us
 from photon.recovery.holders import SilenceWatch, standing_of
 from photon.registry.consensus.acceptor import NoReply, Stored
-from photon.registry.consensus.marks import NO_MARK, Mark, decode_mark, encode_mark, greatest_mark, mark_key
+from photon.registry.consensus.marks import (
+    NO_MARK,
+    Mark,
+    decode_mark,
+    encode_mark,
+    greatest_mark,
+    mark_key,
+    slots_put_back,
+)
 from photon.registry.consensus.register import EpochRecord, Members, Register
 from photon.registry.interface import RegistryUnavailable
 from photon.testing.faulty_store import FaultyStore
@@ -227,3 +235,50 @@ def test_how_it_stands_with_a_holder(
 def test_a_mark_is_no_id_that_anybody_may_win(client: Client) -> None:
     client.registry.marks.publish("e", Mark(1))
     assert [type(one).__name__ for one in client.registry.lookup([EventKey("e")])] == ["Free"]
+
+
+def test_a_store_with_an_older_mark_than_the_others_have_seen_there_was_put_back() -> None:
+    sound = Stored(encode_mark(Mark(5), {"one": 4, "two": 4, "three": 4}), "a5-f")
+    older, silent = Stored(encode_mark(Mark(2), {"one": 2}), "a3-f"), NoReply("down")
+    assert slots_put_back([older, sound, silent], ["one", "two", "three"]) == {0}
+    assert slots_put_back([Stored(), sound, sound], ["one", "two", "three"]) == {0}
+    assert slots_put_back([older, sound, sound], ["a store that a repair has filled", "two", "three"]) == set()
+    assert slots_put_back([older, older, older], ["one", "two", "three"]) == set()  # of one and the same copy
+
+
+def test_a_store_that_was_put_back_stays_known_whatever_is_published_after_it(client: Client) -> None:
+    marks = client.registry.marks
+    marks.publish("e", Mark(1))
+    copy = dict(client.stores[1].items)
+    for batch in (2, 3):
+        marks.publish("e", Mark(batch))
+    client.stores[1].items = copy
+    for batch in (4, 5):
+        marks.publish("e", Mark(batch))
+    assert client.mark() == Mark(5)
+    assert marks.put_back(["e"]) == [1]
+    assert marks.put_back([]) == []
+
+
+def test_the_last_mark_counts_too_once_the_stores_attest_it(client: Client) -> None:
+    announcer = client.announcer()
+    announcer.completed(1)
+    copy = dict(client.stores[2].items)
+    announcer.completed(1)
+    client.clock.advance(1)
+    announcer.completed(2)
+    announcer.finish()
+    client.stores[2].items = copy
+    assert client.registry.marks.put_back(["e"]) == [2]
+
+
+def test_a_store_that_missed_marks_and_has_its_data_is_no_alarm(client: Client) -> None:
+    marks = client.registry.marks
+    marks.publish("e", Mark(1))
+    client.stores[0].fail("down", 100)
+    for batch in (2, 3):
+        marks.publish("e", Mark(batch))
+    client.stores[0].mend()
+    assert marks.put_back(["e"]) == []
+    marks.publish("e", Mark(4))
+    assert marks.put_back(["e"]) == []

@@ -158,6 +158,11 @@ def pruned_epochs(epochs: Mapping[str, EpochRecord], datacenter: str) -> list[st
     return sorted(revoked, key=lambda name: (epochs[name].since_us, name))[:-EPOCHS_KEPT]
 
 
+def live_epochs(epochs: Mapping[str, EpochRecord]) -> list[str]:
+    """Those of all datacenters that are not over, sorted."""
+    return sorted(name for name, record in epochs.items() if record.state == "live")
+
+
 def retired_datacenters(epochs: Mapping[str, EpochRecord]) -> frozenset[str]:
     """Datacenters that were given up as lost: no row of theirs counts, whatever its epoch (protocol E2)."""
     return frozenset(e.datacenter for e in epochs.values() if e.state == "retired")
