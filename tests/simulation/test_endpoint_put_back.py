@@ -15,7 +15,7 @@ ENDPOINTS = [0, 1, 2]
 
 
 def behind(tmp_path: Path, slot: int, datacenters: tuple[str, ...] = ("east",)) -> Copied:
-    """d1 and d2 are joined since the copy; e1 while the endpoint was away that has come back with its copy."""
+    """d1 and d2 are joined since the copy, e1 while the endpoint was away that is back with its copy."""
     world = Copied(tmp_path, datacenters, endpoints=3)
     for name in datacenters:
         world.queries("q1", datacenter=name)

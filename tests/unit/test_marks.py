@@ -242,7 +242,7 @@ def test_a_store_with_an_older_mark_than_the_others_have_seen_there_was_put_back
     older, silent = Stored(encode_mark(Mark(2), {"one": 2}), "a3-f"), NoReply("down")
     assert slots_put_back([older, sound, silent], ["one", "two", "three"]) == {0}
     assert slots_put_back([Stored(), sound, sound], ["one", "two", "three"]) == {0}
-    assert slots_put_back([older, sound, sound], ["a store that a repair has filled", "two", "three"]) == set()
+    assert slots_put_back([older, sound, sound], ["a repaired one", "two", "three"]) == set()
     assert slots_put_back([older, older, older], ["one", "two", "three"]) == set()  # of one and the same copy
 
 
