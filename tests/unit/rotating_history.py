@@ -20,15 +20,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from photon.clock import MICROSECONDS
+from photon.clock import MICROSECONDS, microseconds
 from photon.logs.held import LINGERS_US
 from photon.logs.rotation import TELLING_BYTES
-from photon.pipeline.sections import Limits
+from photon.pipeline.sections import Limits, Tailing
 from tests.unit.tailing_world import World
 
 STEPS = 30
 IS_BEGUN_ALIKE = 0.6  # of the seeds: all their logs have the same first line
 MOST_PAUSES = 4  # together shorter than `tailing.idle_after`, after which a file counts as one at rest
+IDLE_US = microseconds(Tailing().idle_after)
 DAY_US = 86_400 * MICROSECONDS
 
 
@@ -46,6 +47,8 @@ class Written:
         None  # so many lines of it, under a name of a rotation, which nobody knows to grow
     )
     grows_late: bool = False
+    seen_lines: int = -1  # so many lines of it a look has seen
+    grown_us: int = 0  # when a look has seen more lines of it than the look before
     is_telling: bool = False  # a look has seen more of it than what all files begin with
     held_by: int = 0  # the process that has had it open since a look
 
@@ -220,13 +223,18 @@ class History:
         if self.chance.random() < 0.3:
             self.write(file)
         os.ftruncate(file.writer, 0)
-        if self.chance.random() < 0.7:
+        begins_alike = self.chance.random() < 0.7
+        if begins_alike:
             os.write(file.writer, self.first_line)
         copy = Written(file.log, place, -1, file.is_sought, file.lines[:copied], file.number)
         new = Written(file.log, file.place, file.writer, file.log in self.followed)
         is_held = self.process and file.held_by == self.process
+        # It may seem to have grown: nobody knows who saw only the line that all of them begin with.
+        can_be_known = file.number and not (begins_alike and self.first_line and file.seen_lines <= 0)
         self.dropped += [
-            Dropped(line, copy, self.process if is_held else 0) for line in file.lines[copied:] if file.number
+            Dropped(line, copy, self.process if is_held else 0)
+            for line in file.lines[copied:]
+            if can_be_known
         ]
         self.files[self.files.index(file) : self.files.index(file) + 1] = [copy, new]
         self.touch(new)
@@ -365,6 +373,22 @@ class History:
                     file.seen_at_rest = len(file.lines)
                 elif grows:
                     file.seen_at_rest, file.grows_late = None, True
+
+        self.note_idle_files()
+
+    def note_idle_files(self) -> None:
+        """Nobody knows a log to grow that did not while another one did, for `tailing.idle_after` before.
+
+        A file of cleaned up days is deleted like that, and nobody is to be told of it.
+        """
+        seen = [file for file in self.files if file.number and file.place is not None]
+        for file in seen:
+            if file.seen_lines != len(file.lines):
+                file.seen_lines, file.grown_us = len(file.lines), self.now_us
+        latest_us = max((file.grown_us for file in self.files), default=0)
+        for file in seen:
+            if file.grown_us < latest_us - IDLE_US:
+                file.seen_at_rest = len(file.lines)
 
     # -- what must hold
 

@@ -70,6 +70,24 @@ def test_a_log_that_went_while_nothing_ran_may_have_lost_its_end(tmp_path: Path,
     assert unknown(world) == [1]
 
 
+@pytest.mark.parametrize("holds", [False, True])
+@pytest.mark.parametrize("looks", [2, 4])
+def test_a_log_that_went_is_told_though_each_process_that_misses_it_is_killed_at_once(
+    tmp_path: Path, looks: int, holds: bool
+) -> None:
+    world, player = followed(tmp_path, files="*.log", holds=holds)
+    player.append("app.log", b"late\n")
+    player.rename("app.log", "../away")
+    world.write("other.log", b"other\n")
+    for _ in range(looks):
+        world.restart()
+        world.look()
+        world.now_us += 10 * IDLE_US
+        world.append("other.log", b"other\n")
+    world.restart()
+    assert unknown(world) == [1]
+
+
 @pytest.mark.parametrize("way", [delete, replace_out_of_sight])
 def test_a_log_that_is_held_open_loses_nothing(tmp_path: Path, way: Way) -> None:
     world, player = followed(tmp_path, holds=True)
