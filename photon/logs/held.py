@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from photon.clock import MICROSECONDS
-from photon.logs.discovery import FoundFile, is_text, stat_file
+from photon.logs.discovery import FoundFile, is_text, stat_file, strip_gz
 from photon.logs.files import LogFile, TrackedFile
 from photon.logs.source import FileBytes, Source, end_hash, has_head, has_seen_end, source_of
 from photon.logs.utf16 import text_bytes
@@ -54,6 +54,8 @@ class HeldFiles:
         self._logs, self._epoch = logs, epoch
         self._kept_in = work / KEPT_FOLDER
         self._held: dict[int, _Held] = {}
+        self._left: dict[int, _Held] = {}  # without names, of files that copies were found of
+        self._doubled: set[int] = set()  # of which `files` matches another copy, compressed or not
         self._ended: set[int] = set()  # without names, and let go when they did not grow any more
         for path in self._kept_in.glob("*"):
             if not path.name.startswith(f"{epoch}-") or path.name.endswith(_UNFINISHED):
@@ -62,9 +64,10 @@ class HeldFiles:
 
     def close(self) -> None:
         """Let go of all files."""
-        for held in self._held.values():
+        for held in (*self._held.values(), *self._left.values()):
             os.close(held.descriptor)
         self._held.clear()
+        self._left.clear()
 
     def hold(self, files: Iterable[TrackedFile], known: Mapping[int, TrackedFile]) -> None:
         """Open these files where they are not; beyond the limit, those that grew longest ago are let go.
@@ -77,7 +80,10 @@ class HeldFiles:
             if tracked.state != "open" or self.is_kept(file.path):
                 continue
             if held is None or held.inode != file.inode:
+                self._leave(number)
                 self._open(number, file.path, file.inode)
+        while self._left and len(self._held) + len(self._left) > MOST_HELD:
+            os.close(self._left.pop(next(iter(self._left))).descriptor)
         while len(self._held) > MOST_HELD:
             self._let_go(min(self._held, key=lambda number: known[number].grown_us))
 
@@ -91,6 +97,33 @@ class HeldFiles:
             return
         self._let_go(number)
         self._held[number] = _Held(descriptor, inode)
+
+    def _leave(self, number: int) -> None:
+        """Watch a file without a name for some time whose copy was found: its writer may have it open."""
+        held = self._held.get(number)
+        if held is not None and os.fstat(held.descriptor).st_nlink == 0:
+            if (before := self._left.pop(number, None)) is not None:
+                os.close(before.descriptor)
+            self._left[number] = replace(self._held.pop(number), nameless_since_us=None)
+
+    def gone_on(self, known: Mapping[int, TrackedFile]) -> list[TrackedFile]:
+        """Files whose writers went on after copies of them, compressed or not, were found in their places.
+
+        They are held as before: without names, and with more than the copies have.
+        """
+        found = []
+        for number in self._left.keys() & known.keys():
+            tracked, left = known[number], self._left[number]
+            plain = replace(
+                tracked.file, inode=left.inode, compressed=False, path=strip_gz(tracked.file.path)
+            )
+            now = replace(tracked, file=plain, state="open")
+            source, size_bytes = left.text(plain)
+            if size_bytes > tracked.size_bytes and has_head(source, plain) and has_seen_end(source, now):
+                self._let_go(number)
+                self._held[number] = self._left.pop(number)
+                found.append(now)
+        return found
 
     def _let_go(self, number: int) -> None:
         if (held := self._held.pop(number, None)) is not None:
@@ -107,11 +140,24 @@ class HeldFiles:
             elif now_us - max(held.nameless_since_us, tracked.grown_us) > LINGERS_US:
                 self._let_go(number)
                 self._ended.add(number)
+        for number, left in list(self._left.items()):
+            if left.nameless_since_us is None:
+                left.nameless_since_us = now_us
+            elif now_us - left.nameless_since_us > LINGERS_US:
+                os.close(self._left.pop(number).descriptor)
         for tracked in known.values():
             is_read = not tracked.unread_bytes and now_us - tracked.grown_us > KEPT_US
+            is_read = is_read and tracked.file.number not in self._doubled
             if is_read and tracked.state == "open" and self.is_kept(tracked.file.path):
                 with suppress(OSError):
                     self._copy_of(tracked).unlink()
+
+    def note_doubled(self, known: Collection[int], doubled: Collection[int]) -> None:
+        """Of these `known` files, the `doubled` ones lie among the logs too, as copies that are not read.
+
+        Without what is kept of such a file its copy would be read as a file of its own.
+        """
+        self._doubled = self._doubled.difference(known) | {*doubled}
 
     def is_kept(self, path: str) -> bool:
         """Whether this is the path of a copy."""

@@ -145,6 +145,8 @@ class LogTail:
             for path, (file, number) in self._known.items()
             if number in look.present and look.files[number].file.path == path
         }
+        if self._held is not None:
+            self._held.note_doubled(look.files, self._copies.values())
         look.problems += [p for number, p in self._failed_cuts.items() if number in look.present]
         look.problems += vanished_folders(look.files.values(), found)
         return Observation(
@@ -161,6 +163,9 @@ class LogTail:
 
     def _recognise(self, look: Look, found: Scan, ends: Ends) -> None:
         """Match what was found to the known files, and number the others. LogsUnavailable."""
+        for tracked in self._held.gone_on(look.files) if self._held is not None else ():
+            look.put(tracked)
+            self._known = {p: known for p, known in self._known.items() if known[1] != tracked.file.number}
         unknown = self._find_unchanged(look, found.files)
         for tracked in ends_of_nameless(look, self._held):
             look.put(replace(tracked, grown_us=look.now_us))

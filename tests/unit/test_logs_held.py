@@ -232,6 +232,63 @@ def test_a_planned_range_of_a_file_that_lost_its_name_is_read_from_its_copy(worl
     assert world.held.moved(moved) is None
 
 
+def is_compressed(world: World) -> None:
+    log = world.folder / "c/app.log.1"
+    log.with_name("app.log.1.gz").write_bytes(gzip.compress(log.read_bytes()))
+
+
+def is_moved_to_another_disk(world: World) -> None:
+    (world.folder / "old").mkdir()
+    (world.folder / "old/app.log.1").write_bytes((world.folder / "c/app.log.1").read_bytes())
+
+
+def is_copied_beside(world: World) -> None:
+    (world.folder / "c/app.log-20260301").write_bytes((world.folder / "c/app.log.1").read_bytes())
+
+
+@pytest.mark.parametrize("files", ["c/*.log", "c/*"])
+@pytest.mark.parametrize("looks", [0, 1, 2], ids=["at_once", "a_look_later", "two_looks_later"])
+@pytest.mark.parametrize("is_read", [True, False], ids=["read", "unread"])
+@pytest.mark.parametrize("goes", [is_compressed, is_moved_to_another_disk, is_copied_beside])
+def test_what_a_writer_appends_after_its_log_was_compressed_or_copied_and_deleted_is_read(
+    tmp_path: Path, goes: Callable[[World], None], is_read: bool, looks: int, files: str
+) -> None:
+    """Logrotate compresses, and a service closes its log some seconds later."""
+    world = named(tmp_path, files)
+    world.hold()
+    begin(world, is_link=False)
+    found = [*world.read().values()] if is_read else [*world.look().vanished]
+    with (world.folder / "c/app.log").open("ab") as writer:
+        (world.folder / "c/app.log").rename(world.folder / "c/app.log.1")
+        (world.folder / "c/app.log").write_bytes(NEW)
+        goes(world)
+        (world.folder / "c/app.log.1").unlink()
+        for line in (LATE, b"later\n"):
+            found += [data for _ in range(looks) for data in world.read().values()]
+            writer.write(line)
+            writer.flush()
+        found += [data for _ in range(3) for data in world.read().values()]
+        assert sorted(b"".join(found).splitlines()) == sorted((OLD + NEW + LATE + b"later\n").splitlines())
+    world.now_us += KEPT_US + 1
+    assert [world.read() for _ in range(4)] == [{}] * 4
+    assert world.held is not None
+    world.held.close()
+
+
+def test_a_file_whose_copy_was_found_is_let_go_when_nobody_writes_it(world: World) -> None:
+    begin(world, is_link=False)
+    world.read()
+    descriptors = len(os.listdir("/proc/self/fd"))
+    (world.folder / "c/app.log").rename(world.folder / "c/app.log.1")
+    is_compressed(world)
+    (world.folder / "c/app.log.1").unlink()
+    world.look()
+    assert len(os.listdir("/proc/self/fd")) == descriptors + 1
+    world.now_us += LINGERS_US + 1
+    world.look()
+    assert len(os.listdir("/proc/self/fd")) == descriptors
+
+
 def test_a_compressed_file_that_is_deleted_unread_is_read_from_its_copy(world: World) -> None:
     world.write("c/app.log.gz", gzip.compress(OLD))
     world.look()
