@@ -64,7 +64,7 @@ def _append_once(view: View, positions: Positions, claims: Claims) -> None:
             raise EpochOver(epoch)
         own = claims.take(state.covers(claims.hashes) & (claims.times_us >= state.boundary_us))
         free = own.take(~still_held(view.holds.find(own.hashes), state, view.states.get))
-        return Entry(claims=cut(free)[0]) if len(free) else None
+        return Entry(claims=next(cut(free))) if len(free) else None
 
     of_ledgers = [ledger for ledger, _ in view.current(claims.hashes).ledgers()]
     append(view, positions, dict.fromkeys(of_ledgers, make))

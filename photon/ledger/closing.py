@@ -10,11 +10,10 @@ from itertools import islice
 
 from photon.ledger.entry import FOR_EVER, Close, Entry, Epoch, Free, Mask
 from photon.ledger.fold import ClaimsAt, LedgerState, Unclosed
+from photon.ledger.form import MOST_FREES
 from photon.ledger.positions import Positions
 from photon.ledger.rolling import everywhere
 from photon.ledger.view import View
-
-MOST_FREES = 5_000  # hashes in one entry: 80 KB
 
 # Which of these ids, held by one entry's claims, have no row: by one snapshot of the epoch's table.
 Rowless = Callable[[ClaimsAt, Unclosed], Mask]

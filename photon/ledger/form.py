@@ -7,7 +7,7 @@ read it. A value is whole if it has its checksum; a value of a newer version is 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
@@ -16,14 +16,14 @@ import numpy as np
 from photon.errors import FormatTooNew
 from photon.ledger.entry import Claimant, Claims, Close, Entry, Epoch, Free, Genesis, Hashes, LedgerId
 from photon.ledger.fields import CHECKSUM_BYTES, HASH_BYTES, FieldsDamaged, FieldsReader, FieldsWriter
-
-FORMAT_VERSION = 1
+from photon.ledger.register import ENTRY_VERSION
 
 # AWS bills a refused put and each ballot by the whole item, and one above 400 KB can't be stored at all.
 MOST_ENTRY_BYTES = 120_000
 # Left beside claims or frees: for names, and for the closes of a few batches in the same entry.
 ROOM_BYTES = 8_000
-MOST_FREED = (MOST_ENTRY_BYTES - ROOM_BYTES) // HASH_BYTES  # ids that one entry frees: 7,000
+# Ids that one entry frees: 3,733. Each may be named with a ledger and a position of its own, in 14 bytes.
+MOST_FREES = (MOST_ENTRY_BYTES - ROOM_BYTES) // (HASH_BYTES + 14)
 MOST_CLAIM_BYTES = HASH_BYTES + 20  # hash, time, place; columns that do not shrink are stored as they are
 MOST_GENERATION = 2**31 - 1
 MOST_LEDGER_NUMBER = 2**16 - 1
@@ -69,10 +69,10 @@ def predecessor(value: bytes, where: str = "an entry") -> bytes:
     """
     _check_ends(value, where)
     _, version, follows, _, _, before = _HEADER.unpack_from(value)
-    if version > FORMAT_VERSION:
-        raise EntryTooNew(where, version, FORMAT_VERSION)
+    if version > ENTRY_VERSION:
+        raise EntryTooNew(where, version, ENTRY_VERSION)
     if version < 1 or follows > 1 or (not follows and any(before)):
-        raise EntryDamaged(f"{where} is damaged: its header is none of version {FORMAT_VERSION}")
+        raise EntryDamaged(f"{where} is damaged: its header is none of version {ENTRY_VERSION}")
     return bytes(before) if follows else b""
 
 
@@ -87,7 +87,7 @@ def encode(entry: Entry) -> bytes:
     hashes, packed = b"".join(fields.hashes), bytes(fields.packed)
     follows = int(bool(entry.predecessor))
     counts = (len(hashes) // HASH_BYTES, len(packed))
-    value = _HEADER.pack(_MAGIC, FORMAT_VERSION, follows, *counts, entry.predecessor) + hashes + packed
+    value = _HEADER.pack(_MAGIC, ENTRY_VERSION, follows, *counts, entry.predecessor) + hashes + packed
     if len(value) + CHECKSUM_BYTES > MOST_ENTRY_BYTES:
         found = f"an entry of {len(value) + CHECKSUM_BYTES} bytes; expected at most {MOST_ENTRY_BYTES}"
         raise EntryTooLarge(f"{found}: cut its claims, or free ids in several entries")
@@ -113,14 +113,15 @@ def decode(value: bytes, where: str = "an entry") -> Entry:
     return Entry(writer, before, **parts)
 
 
-def cut(claims: Claims) -> list[Claims]:
-    """The claims in as few pieces as go into entries, in their order: an entry has room for one of them."""
-    pieces = []
+def cut(claims: Claims) -> Iterator[Claims]:
+    """The claims in as few pieces as go into entries, in their order: an entry has room for one of them.
+
+    A piece is looked for when it is asked for.
+    """
     while len(claims):
         length = _fitting(claims)
-        pieces.append(claims.take(slice(0, length)))
+        yield claims.take(slice(0, length))
         claims = claims.take(slice(length, None))
-    return pieces
 
 
 def _fitting(claims: Claims) -> int:

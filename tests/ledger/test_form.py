@@ -27,7 +27,7 @@ from photon.ledger.entry import (
 )
 from photon.ledger.form import (
     MOST_ENTRY_BYTES,
-    MOST_FREED,
+    MOST_FREES,
     ROOM_BYTES,
     EntryDamaged,
     EntryTooLarge,
@@ -174,7 +174,7 @@ def test_an_entry_of_one_claim_is_small() -> None:
 @pytest.mark.parametrize("is_shuffled", [False, True])
 def test_cut_claims_fit_into_entries_and_are_all_the_claims(length: int, is_shuffled: bool) -> None:
     claims = usual_claims(length, seed=length, is_shuffled=is_shuffled)
-    pieces = cut(claims)
+    pieces = list(cut(claims))
     sizes = [len(encode(Entry("w", BEFORE, claims=piece))) for piece in pieces]
     assert max(sizes, default=0) <= MOST_ENTRY_BYTES - ROOM_BYTES + 500
     for name in ("hashes", "times_us", "files", "offsets_bytes"):
@@ -183,7 +183,7 @@ def test_cut_claims_fit_into_entries_and_are_all_the_claims(length: int, is_shuf
 
 
 def test_claims_are_cut_into_few_pieces() -> None:
-    pieces = cut(usual_claims(50_000, seed=2))
+    pieces = list(cut(usual_claims(50_000, seed=2)))
     sizes = [len(encode(Entry("w", BEFORE, claims=piece))) for piece in pieces]
     assert min(sizes[:-1]) > 0.98 * (MOST_ENTRY_BYTES - ROOM_BYTES)
 
@@ -197,8 +197,17 @@ def test_claims_that_can_not_be_compressed_are_cut_so_that_they_fit() -> None:
 
 
 def test_an_entry_has_room_for_the_most_ids_that_one_may_free() -> None:
-    free = Free(LedgerId(2**31 - 1, 2**16 - 1), 2**32 - 2, hashes_of(*range(MOST_FREED)))
-    encode(Entry("w" * 255, BEFORE, closes=(Close(Epoch("d" * 255, 2**63 - 1), FOR_EVER, (free,)),)))
+    ledger, position = LedgerId(2**31 - 1, 2**16 - 1), 2**32 - 2
+    by_one = tuple(Free(ledger, position, hashes_of(number)) for number in range(MOST_FREES))
+    at_once = (Free(ledger, position, hashes_of(*range(MOST_FREES))),)
+    for frees in (by_one, at_once):
+        encode(Entry("w" * 255, BEFORE, closes=(Close(Epoch("d" * 255, 2**63 - 1), FOR_EVER, frees),)))
+
+
+def test_a_piece_is_looked_for_when_it_is_asked_for() -> None:
+    """An append asks for one piece of what is left, each time."""
+    claims = usual_claims(20_000, seed=6)
+    assert same(next(cut(claims)), next(cut(claims.take(slice(0, 8_000)))))
 
 
 # -- what it can't hold
