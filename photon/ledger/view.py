@@ -107,6 +107,10 @@ class View:
     def _put_back(self, what: str) -> str:
         return f"the registry of {self.register.pipeline} is older than it was: {what}; a copy was put back"
 
+    def parents_are_missing(self, ledger: LedgerId) -> RegistryMismatch:
+        """What to say of a ledger that is open while its parents have not ended."""
+        return RegistryMismatch(self._put_back(f"ledger {ledger} is open, and its parents have no end"))
+
     def unsealed(self) -> list[LedgerId]:
         """The ledgers whose end is not known, parents first."""
         return sorted(ledger for ledger, state in self.states.items() if not state.is_sealed)
@@ -197,15 +201,18 @@ def catch_up(view: View, positions: Positions, ledgers: Iterable[LedgerId] | Non
 
     RegistryUnavailable; RegistryMismatch if the registry is not the one that the view was read from.
     """
+    is_waiting = False
     while True:
         first = {one: view.states[one].next_position for one in _to_read(view, ledgers)}
         attempt = positions.attempt()
         values = attempt.read(first)
         if not confirm(view, attempt):
             continue
-        for ledger in sorted(values):  # parents first
-            if ledger in view.states:
-                view.take(ledger, values[ledger])
+        ledgers_read = [one for one in sorted(values) if values[one] and one in view.states]  # parents first
+        is_stuck = sum(view.take(one, values[one]) for one in ledgers_read) == 0 and bool(ledgers_read)
+        if is_stuck and is_waiting:  # the seals were decided before these entries were
+            raise view.parents_are_missing(ledgers_read[0])
+        is_waiting = is_stuck
         if not any(values.values()) and first.keys() >= set(_to_read(view, ledgers)):
             return
 

@@ -25,7 +25,7 @@ from photon.ledger.positions import Change, Chosen, Offer
 from photon.ledger.register import Register, with_boundary, with_epoch, with_generation
 from photon.ledger.rolling import open_ledger, roll, seal
 from photon.ledger.view import Holders, View, catch_up
-from photon.registry.interface import RegistryUnavailable
+from photon.registry.interface import RegistryMismatch, RegistryUnavailable
 from tests.ledger.in_memory import EAST, WEST, PositionsInMemory, claims_of, hashes_of, with_rows
 
 FIRST, SECOND = Claimant(EAST, 1, "plan 1"), Claimant(EAST, 2, "plan 2")
@@ -233,6 +233,16 @@ class ChangedBefore(PositionsInMemory):
         if before is not None:
             before()
         return super().change(change)
+
+
+def test_a_ledger_whose_parents_were_put_back_to_before_their_seals_is_refused() -> None:
+    store = PositionsInMemory(2)
+    east = store.view("east")
+    claim(east, store, claims_of(FIRST, LEFT, RIGHT))
+    roll(east, store, 1)
+    del store.values[LedgerId(0, 1)][-1]
+    with pytest.raises(RegistryMismatch, match="ledger 1-0 is open, and its parents have no end"):
+        catch_up(View(store.register, "new"), store)
 
 
 def test_two_rollers_with_different_numbers_open_one_generation() -> None:
