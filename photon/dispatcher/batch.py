@@ -313,13 +313,6 @@ class BatchExecution:
         indexed = [result.indexed for result in results.index]
         segments = [each.segment for each in indexed if each.segment is not None]
         adapter_calls = results.adapter_calls.in_a_row(self._adapter_calls, self.pipeline.limits)
-        idle_after_us = microseconds(self.pipeline.tailing.idle_after)
-        tolerance_us = microseconds(self.pipeline.retry.clock_tolerance)
-        watermark_us, primaries = self.state.watermark_us, reader.of("primary").values()
-        if not reader.lacks_objects("primary"):  # else what waits may have its primary there
-            watermark_us = completion.watermark_us(
-                primaries, now_us, idle_after_us, watermark_us, tolerance_us
-            )
         fault_point("complete.before_transaction")
         self._close(
             plan,
@@ -331,7 +324,7 @@ class BatchExecution:
                 released=released,
                 new_hashes=[each.new_hashes for each in indexed],
                 max_time_us=max_time_us,
-                watermark_us=watermark_us,
+                watermark_us=completion.watermark_of(reader, self.pipeline, now_us, self.state.watermark_us),
                 inherited=resolved.inherited,
                 segments=segments,
                 adapter_calls=adapter_calls,

@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from photon.clock import microseconds
+from photon.dispatcher.log_reader import LogReader
 from photon.errors import ADAPTER_FAILED, UserError
 from photon.join.failing import AdapterCalls
 from photon.join.messages import (
@@ -299,3 +301,12 @@ def watermark_us(
     if not counted:
         return previous_us
     return max(min(counted), previous_us if previous_us is not None else min(counted))
+
+
+def watermark_of(reader: LogReader, pipeline: Pipeline, now_us: int, previous_us: int | None) -> int | None:
+    """The watermark of the primary logs as far as they are read; while objects lack, the previous one."""
+    if reader.lacks_objects("primary"):  # what waits may have its primary there
+        return previous_us
+    idle_after_us = microseconds(pipeline.tailing.idle_after)
+    tolerance_us = microseconds(pipeline.retry.clock_tolerance)
+    return watermark_us(reader.of("primary").values(), now_us, idle_after_us, previous_us, tolerance_us)
