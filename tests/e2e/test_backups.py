@@ -14,9 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from photon.registry.dynamodb.local_server import is_starting, running_server
 from photon.registry.dynamodb.local_supervisor import LOOPBACK, answers, free_port, server_command
 from tests.documents import Block, blocks
 from tests.e2e.photon_process import PATIENCE_SECONDS, joined_rows, photon, running, wait_for_rows
+from tests.e2e.process_marks import soon
 from tests.e2e.test_documents import follow
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
@@ -71,6 +73,13 @@ def click(pipeline: Path, first: int, end: int) -> None:
         )
 
 
+def registry_at_rest(pipeline: Path) -> Path:
+    """The folder of the local registry, once its server has ended: that is so soon after its last user."""
+    folder = pipeline.parent / "state" / "registry"
+    assert soon(lambda: running_server(folder) is None and not is_starting(folder)), "its server goes on"
+    return folder
+
+
 def must_have(pipeline: Path, clicks: int) -> None:
     """Each of so many clicks has one row."""
     ids = joined_rows(pipeline)["_event_id"].to_pylist()
@@ -104,12 +113,10 @@ def test_two_datacenters_refuse_an_older_registry_and_go_on_once_it_is_filled(tm
     pipeline = made(tmp_path, "{east: {logs: logs}, west: {logs: logs}}")
     click(pipeline, 0, 20)
     photon("join", pipeline, *JOIN)
-    time.sleep(2)  # its server ends a second after its last user
-    shutil.copytree(tmp_path / "state" / "registry", tmp_path / "copy")
+    shutil.copytree(registry_at_rest(pipeline), tmp_path / "copy")
     click(pipeline, 20, 40)
     photon("join", pipeline, *JOIN)
-    time.sleep(2)
-    shutil.rmtree(tmp_path / "state" / "registry")
+    shutil.rmtree(registry_at_rest(pipeline))
     (tmp_path / "copy").rename(tmp_path / "state" / "registry")
     click(pipeline, 20, 50)
     refused = photon("join", pipeline, *JOIN, status=3)
@@ -125,8 +132,7 @@ def test_a_registry_that_is_deleted_is_made_anew_and_filled(tmp_path: Path) -> N
     pipeline = made(tmp_path)
     click(pipeline, 0, 20)
     photon("join", pipeline, *JOIN)
-    time.sleep(2)
-    shutil.rmtree(tmp_path / "state" / "registry")
+    shutil.rmtree(registry_at_rest(pipeline))
     click(pipeline, 10, 30)
     refused = photon("join", pipeline, *JOIN, status=3)
     assert f"photon registry init {pipeline}, then photon registry refill {pipeline}" in refused.stderr

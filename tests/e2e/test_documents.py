@@ -62,6 +62,17 @@ def test_the_commands_of_the_readme_lead_to_a_joined_table(tmp_path: Path) -> No
     assert f"[{len(ids)} rows" in said
 
 
+def test_the_tutorial_reads_the_rows_of_its_own_logs(tmp_path: Path) -> None:
+    """Its first commands, joined without Spark."""
+    page = shell_of("docs/tutorial.md")
+    first = [block for block in page if block.section in ("Logs", "A pipeline file")]
+    join = Block("", "bash", "photon join tour/pipeline.yaml --complete --engine local\n")
+    read = [block for block in page if block.section == "Read the rows"]
+    said = follow([*first, join, *read], tmp_path)
+    assert re.search(rf"\[{TRAFFIC.expected_outcomes().joined_total} rows x 4 columns\]", said)
+    assert "complete up to 20" in said
+
+
 @pytest.mark.long
 def test_the_commands_of_the_tutorial_lose_a_row_and_get_it_back(tmp_path: Path) -> None:
     said = follow(shell_of("docs/tutorial.md"), tmp_path)

@@ -13,30 +13,22 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.e2e.one_click import PIPELINE, one_click
+
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 
-PIPELINE = """
-name: searches
-datacenters: {east: {logs: logs}, west: {logs: logs}}
-primary: {files: "queries.csv", format: csv, id: query, time: at}
-foreign: {files: "clicks.csv", format: csv, id: click, key: query, time: at}
-"""
 # What has just been imported: nothing of Photon's own code runs before the first of them.
 MOMENTS = ["photon.errors", "click.core", "photon.cli.output", "photon.pipeline.file", "photon.registry.open"]
 
 
 @pytest.fixture(scope="module")
 def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("interrupted")
-    (folder / "logs").mkdir()
-    (folder / "logs" / "queries.csv").write_text("query,at\nq1,1700000000\n")
-    (folder / "logs" / "clicks.csv").write_text("click,query,at\nc1,q1,1700000002\n")
-    (folder / "p.yaml").write_text(PIPELINE)
-    (folder / "by_spark.yaml").write_text(f"{PIPELINE}verification: {{without_spark: 1B}}\n")
-    done = run(folder / "p.yaml", "join", "--complete", "--engine", "local")
+    file = one_click(tmp_path_factory.mktemp("interrupted"))
+    file.with_name("by_spark.yaml").write_text(f"{PIPELINE}verification: {{without_spark: 1B}}\n")
+    done = run(file, "join", "--complete", "--engine", "local")
     _, said = done.communicate()
     assert done.returncode == 0, said[-2000:]
-    return folder / "p.yaml"
+    return file
 
 
 def run(file: Path, command: str, *words: str) -> subprocess.Popen[str]:

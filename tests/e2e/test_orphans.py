@@ -11,30 +11,21 @@ import psutil
 import pytest
 
 from photon.shift.lease import holder_of
+from tests.e2e.one_click import one_click
 from tests.e2e.photon_process import PHOTON, photon
 from tests.e2e.process_marks import MARK, marked, soon
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 
-PIPELINE = """
-name: searches
-datacenters: {east: {logs: logs}, west: {logs: logs}}
-primary: {files: "queries.csv", format: csv, id: query, time: at}
-foreign: {files: "clicks.csv", format: csv, id: click, key: query, time: at}
-"""
 GONE_SECONDS = 5.0  # the kernel needs a moment, on a busy machine more
 SERVER_GONE_SECONDS = 20.0  # a server ends once its supervisor has noticed; a JVM when its input closes
 
 
 @pytest.fixture(scope="module")
 def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("orphans")
-    (folder / "logs").mkdir()
-    (folder / "logs" / "queries.csv").write_text("query,at\nq1,1700000000\n")
-    (folder / "logs" / "clicks.csv").write_text("click,query,at\nc1,q1,1700000002\n")
-    (folder / "p.yaml").write_text(PIPELINE)
-    photon("join", folder / "p.yaml", "--until-idle", "--engine", "local")
-    return folder / "p.yaml"
+    file = one_click(tmp_path_factory.mktemp("orphans"))
+    photon("join", file, "--until-idle", "--engine", "local")
+    return file
 
 
 @pytest.fixture

@@ -4,8 +4,26 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from tests.simulation.world import World
+
+
+def problem_of(
+    history: Callable[[Path, int], RandomSteps], steps: int, folder: Path, seed: int
+) -> str | None:
+    """What goes wrong in one history of so many steps; None: nothing does."""
+    place = folder / str(seed)
+    place.mkdir()
+    one = history(place, seed)
+    try:
+        for _ in range(steps):
+            one.step()
+            one.check()
+        one.come_to_rest()
+    except AssertionError as error:
+        return str(error)
+    return None
 
 
 class RandomSteps:
@@ -34,6 +52,14 @@ class RandomSteps:
     def wait(self) -> None:
         """Let some time go by."""
         self.world.clock.advance(self.chance.choice([0.5, 5, 60]))
+
+    def check(self) -> None:
+        """What holds after each step. AssertionError."""
+        raise NotImplementedError
+
+    def come_to_rest(self) -> None:
+        """What holds once nothing is left to do. AssertionError."""
+        raise NotImplementedError
 
     def step(self) -> None:
         """One thing happens."""

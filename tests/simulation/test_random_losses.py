@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import get_args
 
@@ -18,6 +19,7 @@ from photon.registry.interface import Joined
 from photon.tokens import Token
 from photon.waiting import segments
 from photon.waiting.segments import INDEX, RECORDS
+from tests.simulation import random_steps
 from tests.simulation.ahead_stories import SMALL_BATCHES
 from tests.simulation.batch_stories import Harm, harm_waiting
 from tests.simulation.log_lines import FORMATS
@@ -122,19 +124,7 @@ class Losses(RandomSteps):
         assert counts.of("joined") == len(joined)
 
 
-def problem_of(folder: Path, seed: int) -> str | None:
-    """What goes wrong in one history; None: nothing does."""
-    place = folder / str(seed)
-    place.mkdir()
-    history = Losses(place, seed)
-    try:
-        for _ in range(STEPS):
-            history.step()
-            history.check()
-        history.come_to_rest()
-    except AssertionError as error:
-        return str(error)
-    return None
+problem_of = partial(random_steps.problem_of, Losses, STEPS)
 
 
 @pytest.mark.parametrize("seed", range(8))

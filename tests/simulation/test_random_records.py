@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from photon.faults import FAULT_POINTS
 from photon.join.deciding import Decisions
+from tests.simulation import random_steps
 from tests.simulation.ahead_stories import SMALL_BATCHES
 from tests.simulation.catching import search
 from tests.simulation.log_lines import FORMATS
@@ -108,19 +110,7 @@ class Records(RandomSteps):
         assert not any(each.ordered for each in recover_all(self.world).values()), "something is recovered"
 
 
-def problem_of(folder: Path, seed: int) -> str | None:
-    """What is wrong in a seed's history."""
-    own = folder / str(seed)
-    own.mkdir()
-    history = Records(own, seed)
-    try:
-        for _ in range(STEPS):
-            history.step()
-            history.check()
-        history.come_to_rest()
-    except AssertionError as error:
-        return str(error)
-    return None
+problem_of = partial(random_steps.problem_of, Records, STEPS)
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
