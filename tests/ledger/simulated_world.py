@@ -247,9 +247,13 @@ class Observer:
             catch_up(view, self.positions)
         catch_up(self.view, self.positions)
         hashes = self.world.hashes
+        own = (summary_of(self.view, hashes), states_of(self.view))
         for view in (fresh, *others):
-            self._is_alike("holders", summary_of(self.view, hashes), summary_of(view, hashes))
-            self._is_alike("states", states_of(self.view), states_of(view))
+            found, states = summary_of(view, hashes), states_of(view)
+            unlike: list[object] = [pair for pair in zip(own[0], found, strict=True) if pair[0] != pair[1]]
+            unlike += [(own[1].get(one), states.get(one)) for one in states if own[1].get(one) != states[one]]
+            if unlike or states.keys() != own[1].keys():
+                raise RuleBroken(f"ledgers are read in two ways: {unlike}")
 
     def _ends_of(self, ledger: LedgerId) -> list[tuple[int, Epoch, int]]:
         """By the bytes alone: which epochs end in a ledger at which positions, and through which batch."""
@@ -269,11 +273,6 @@ class Observer:
                 ]
             self._read[ledger] += 1
         return ends
-
-    @staticmethod
-    def _is_alike(what: str, one: object, other: object) -> None:
-        if one != other:
-            raise RuleBroken(f"{what} are read in two ways: {one} and {other}")
 
 
 def _ends(epoch: Epoch, through: int, claimant: Claimant) -> bool:
