@@ -11,6 +11,10 @@ from photon.ledger.register import with_boundary, with_dropped
 from photon.ledger.rolling import everywhere
 from photon.ledger.view import View
 
+# Generations dropped last whose items are deleted once more: a collector may have died before, and inserts
+# that were on their way may have come since. Where nothing is left it costs a query a ledger.
+SWEPT_AGAIN = 3
+
 
 def raise_boundary(view: View, positions: Positions, boundary_us: int) -> None:
     """Call events of before that time too old: in the register, then in every ledger. RegistryUnavailable."""
@@ -50,12 +54,13 @@ def _newest(view: View) -> list[LedgerState]:
 def drop(view: View, positions: Positions) -> list[int]:
     """Drop what can be dropped, oldest first: in the register, then its items (L12). The generations dropped.
 
-    RegistryUnavailable; items that are left then go at the next call of `Positions.forget`.
+    RegistryUnavailable; items that are left then go at the next call, and so do those that came late.
     """
     dropped = []
     while (generation := droppable(view)) is not None:
-        ledgers = view.register.ledgers(generation)
         view.note(positions.change(partial(with_dropped, generation=generation)))
-        positions.forget(ledgers)
         dropped.append(generation)
+    gone = [number for number, one in enumerate(view.register.generations) if one.is_dropped]
+    for generation in gone[-max(len(dropped), SWEPT_AGAIN) :]:
+        positions.forget(view.register.ledgers(generation))
     return dropped

@@ -301,6 +301,30 @@ def test_a_generation_stays_while_a_sealed_ledger_without_the_boundary_has_no_op
     assert own(found, FIRST) == [True]
 
 
+class NeverForgets(PositionsInMemory):
+    """Its items are not deleted: whoever drops a generation dies before that."""
+
+    def forget(self, ledgers: Sequence[LedgerId]) -> None:
+        raise RegistryUnavailable("the collector died")
+
+
+def test_items_that_a_collector_left_and_those_that_came_late_go_with_the_next_collection() -> None:
+    store = NeverForgets(2)
+    east = store.view("east")
+    claim(east, store, claims_of(FIRST, LEFT, RIGHT, time_us=100))
+    roll(east, store, 1)
+    raise_boundary(east, store, 101)
+    with pytest.raises(RegistryUnavailable):
+        drop(east, store)
+    assert {ledger.generation for ledger in store.values} == {0, 1}
+    next_one = PositionsInMemory()
+    next_one.register, next_one.values = store.register, store.values
+    for _ in range(2):
+        assert drop(east, next_one) == []
+        assert {ledger.generation for ledger in next_one.values} == {1}
+        next_one.values[LedgerId(0, 1)] = [b"an insert that came late"]
+
+
 def test_readers_from_before_and_after_a_drop_agree_on_what_is_claimed_later() -> None:
     store = PositionsInMemory(2)
     east, before = store.view("east"), store.view("reads before the drop, and after it")
