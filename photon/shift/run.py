@@ -53,6 +53,7 @@ from photon.state.database import STATE_FILE, StateUnavailable
 from photon.state.dispatcher_state import DispatcherState
 from photon.state.view import open_view
 from photon.storage.columns import TABLE_COLUMNS, TableName
+from photon.storage.delta import LakeUnavailable
 from photon.storage.tables import OutputTable
 
 log = logging.getLogger(__name__)
@@ -275,6 +276,9 @@ def _refuse_before_anything_is_made(pipeline: Pipeline, datacenter: str, for_tes
             if state is not None:
                 refuse_other_ids(state.settings, folder, pipeline)
         return
+    joined = OutputTable(pipeline.datacenters[datacenter].lake, "joined_events")
+    with suppress(LakeUnavailable):
+        refuse_place_of_another(f"the table {joined.folder}", joined.pipeline(), pipeline, datacenter)
     with suppress(RegistryUnavailable):
         _, registry = for_tests.registry or _registry_of(pipeline)
         check_datacenters(pipeline, datacenter, registry.register.read())

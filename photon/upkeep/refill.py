@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from photon.dispatcher.refusing import refuse_place_of_another
 from photon.errors import UserError
 from photon.faults import fault_point
 from photon.pipeline.file import Pipeline
@@ -91,7 +92,7 @@ def refill(
 ) -> Refilled:
     """Put back what the registry lacks. May be killed and run again; nothing changes if it lacks nothing.
 
-    NotRefilled, RegistryMismatch, LakeUnavailable, RegistryUnavailable.
+    NotRefilled, PlaceTaken, RegistryMismatch, LakeUnavailable, RegistryUnavailable.
     """
     register = registry.register.read()
     refuse_lacking(pipeline, register)
@@ -121,7 +122,10 @@ def _note_doubled(pipeline: Pipeline, doubled: Mapping[str, str]) -> None:
 
 
 def _tables(pipeline: Pipeline, register: Register) -> dict[str, OutputTable]:
-    """The tables whose rows count, by datacenter; each can be read. NotRefilled."""
+    """The tables whose rows count, by datacenter; each can be read. NotRefilled, PlaceTaken.
+
+    A refill fences them, which would end the epochs of another pipeline.
+    """
     found: dict[str, OutputTable] = {}
     for name, place in pipeline.datacenters.items():
         if name in retired_datacenters(register.epochs):
@@ -129,6 +133,7 @@ def _tables(pipeline: Pipeline, register: Register) -> dict[str, OutputTable]:
         table = OutputTable(place.lake, "joined_events")
         try:
             table_id = table.table_id() if table.exists() else None
+            refuse_place_of_another(f"the table {table.folder}", table.pipeline(), pipeline, name)
         except LakeUnavailable as error:
             raise NotRefilled(
                 f"the lake of datacenter {name} can't be read: {error}; then again: "

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from photon.dispatcher.refusing import PlaceTaken
 from photon.dispatcher.retrying import BatchReport, Callbacks
 from photon.faults import REFILL_FAULT_POINTS, arm, disarm, watched
 from photon.pipeline.event_key import EventKey
@@ -15,9 +16,11 @@ from photon.registry.consensus.register import with_boundary
 from photon.registry.interface import Claim, Joined, RegistryMismatch
 from photon.shift.lakes import second_rows
 from photon.shift.lease import DatacenterLock, Lease
+from photon.shift.run import run_shift
+from photon.storage.tables import OutputTable
 from photon.testing.crashes import SimulatedCrash, raise_simulated_crash
 from photon.upkeep.clear import clear_output
-from photon.upkeep.refill import NotRefilled
+from photon.upkeep.refill import NotRefilled, refill
 from tests.simulation.put_back_stories import (
     PARTS,
     Copied,
@@ -424,3 +427,20 @@ def test_an_id_of_a_row_is_back_with_the_rows_own_token(world: Copied) -> None:
     assert isinstance(found, Joined)
     place = f"{row['_batch']}#{row['_plan']}:{row['_occurrence']}"
     assert found.holder.token == f"east:{row['_epoch']}:{place}"
+
+
+def test_a_refill_leaves_a_table_alone_that_is_another_pipeline_s(world: Copied) -> None:
+    """Who names another one's lake by mistake is told so by the join, and a refill must not end its epoch."""
+    world.put_back(["registry"])
+    other = world.pipeline.model_copy(update={"name": "views"})
+    version = OutputTable(world.pipeline.datacenters["east"].lake, "joined_events").load().version()
+    with pytest.raises(PlaceTaken, match="is that of the pipeline searches"):
+        refill(other, world.registry)
+    assert OutputTable(world.pipeline.datacenters["east"].lake, "joined_events").load().version() == version
+
+
+def test_a_join_on_another_pipeline_s_table_is_refused_before_a_registry_is_missed(world: Copied) -> None:
+    shutil.rmtree(world.state())
+    other = world.pipeline.model_copy(update={"name": "views"})
+    with pytest.raises(PlaceTaken, match="is that of the pipeline searches"):
+        run_shift(other, "east", "until_idle", engine="local")
