@@ -74,8 +74,8 @@ MEANINGS: Mapping[FindingKind, Meaning] = {
     ),
     "different_values": Meaning(
         "rows whose values differ from a join of the raw logs made now",
-        "if the adapter, a declared type, or a log's time_unit, time_format or time_zone was changed, that "
-        "is why; else somebody changed the table or the logs: REBUILD makes the day's rows again; run it for "
+        "if the adapter, a declared type, a key or id, or a log's time_unit, time_format or time_zone was "
+        "changed, that is why; else somebody changed the table or the logs: REBUILD makes the day's rows again; run it for "
         "each day named",
     ),
     "unjoinable_but_joinable": Meaning(
