@@ -75,8 +75,8 @@ MEANINGS: Mapping[FindingKind, Meaning] = {
     "different_values": Meaning(
         "rows whose values differ from a join of the raw logs made now",
         "if the adapter, a declared type, a key or id, or a log's time_unit, time_format or time_zone was "
-        "changed, that is why; else somebody changed the table or the logs: REBUILD makes the day's rows again; run it for "
-        "each day named",
+        "changed, that is why; else somebody changed the table or the logs: REBUILD makes the day's rows "
+        "again; run it for each day named",
     ),
     "unjoinable_but_joinable": Meaning(
         "events given up as unjoinable whose primary event came after all",
