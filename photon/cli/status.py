@@ -57,12 +57,12 @@ def status(pipeline_file: Path, as_json: bool, check: bool, within: float, safe_
         from photon.clock import SystemClock
         from photon.health.overall import look_at_all, needs, overall
         from photon.in_time import NotInTime, Question
-        from photon.shift.people import decisions_in_time
+        from photon.shift.people import beside_states, decisions_in_time
         from photon.shift.standing import standing_of
 
         # First what the registry is not asked for: a local one is about to start.
         clock, availability = SystemClock(), Question(lambda: report_of(pipeline))
-        decisions = decisions_in_time(pipeline, within / 2)
+        decisions = beside_states(pipeline, decisions_in_time(pipeline, within / 2))
         seen = look_at_all(pipeline, clock, decisions, within / 2)
         now_us, found, verdicts, errors = clock.now_us(), seen.found, seen.verdicts, seen.errors
         needed = {name: needs(one, verdicts[name]) for name, one in found.items()}

@@ -24,7 +24,7 @@ def refuse_place_of_another(what: str, owner: str | None, pipeline: Pipeline, da
 
 
 def why_refused(pipeline: Pipeline, datacenter: str, state: StateView) -> str:
-    """Why each start refuses this state, and what to do; empty: none does."""
+    """Why each start ends beside this state, and what to do; empty: none does."""
     folder = pipeline.datacenters[datacenter].state
     try:
         refuse_place_of_another(f"the state {folder}", state.pipeline, pipeline, datacenter)

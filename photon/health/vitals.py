@@ -104,8 +104,10 @@ def look(
     )
     known = decisions_seen(pipeline) if decisions is None else decisions
     epoch = growth.state.epoch
+    is_made_by_join = epoch is None and pipeline.registry.endpoints == "local"
     return replace(
         found,
+        refused=found.refused or ("" if is_made_by_join else known.refused_because),
         decision=known.on(datacenter),
         is_fenced=epoch in known.ended_epochs,
         has_rows_without_state=has_rows_without_state(pipeline, datacenter, _has_state(growth)),

@@ -51,12 +51,10 @@ def _refused(datacenter: str, found: Vitals) -> Verdict | None:
 
 
 def _other_settings(datacenter: str, found: Vitals) -> Verdict | None:
-    """Its state is another pipeline's, or was begun with settings that make other ids."""
+    """Its state is another pipeline's, has other ids than the settings make, or no registry."""
     if not found.refused:
         return None
-    return Verdict(
-        "error", f"{datacenter} joins nothing: {found.refused}", in_short="is refused by its own state"
-    )
+    return Verdict("error", f"{datacenter} joins nothing: {found.refused}", in_short="can't start")
 
 
 def _lake(datacenter: str, found: Vitals) -> Verdict | None:

@@ -336,7 +336,7 @@ def store_was_put_back(pipeline: Pipeline, slots: Sequence[int]) -> RegistryMism
         f"the registry of {pipeline.name} is older than the lake at {places}: it has less than the others "
         "have seen there. It was put back from a copy, and events would be joined a second time; nothing is "
         "joined. Put the ids of all rows back into it, with every datacenter stopped: "
-        f"photon registry refill {pipeline.file}"
+        f"photon registry refill {pipeline.typed}"
     )
 
 

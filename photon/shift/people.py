@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, TypeVar
 
@@ -21,7 +21,8 @@ from photon.registry.dynamodb.local_server import content_of, hanging, is_starti
 from photon.registry.dynamodb.local_supervisor import START_SECONDS
 from photon.registry.interface import RegistryMismatch
 from photon.registry.open import open_registry
-from photon.registry.operations.init import endpoints_of, find_registry_soon
+from photon.registry.operations.init import RegistryMissing, endpoints_of, find_registry_soon
+from photon.state.database import STATE_FILE
 
 T = TypeVar("T")
 Decision = Literal["on hold", "retired"]
@@ -36,6 +37,7 @@ class Decisions:
     retired: frozenset[str] = frozenset()
     ended_epochs: frozenset[str] = frozenset()  # that others, or people, have ended
     unknown_because: str | None = None
+    refused_because: str = ""  # that the registry is not there, or another one: each start ends so
     tables: Mapping[str, str] = field(default_factory=dict)  # the ids of tables that are to be there
 
     def on(self, datacenter: str) -> Decision | None:
@@ -59,6 +61,8 @@ def decisions_of(pipeline: Pipeline) -> Decisions:
     """
     try:
         register = register_of(pipeline)
+    except (RegistryMissing, RegistryMismatch) as error:
+        return Decisions(unknown_because=str(error), refused_because=str(error))
     except (UserError, OSError) as error:
         return Decisions(unknown_because=str(error))
     if register is None:
@@ -90,6 +94,20 @@ def decisions_in_time(pipeline: Pipeline, seconds: float = ASK_SECONDS) -> Decis
         return asked_in_time(pipeline, lambda: decisions_of(pipeline), seconds)
     except NotInTime as error:
         return Decisions(unknown_because=str(error))
+
+
+def beside_states(pipeline: Pipeline, decisions: Decisions) -> Decisions:
+    """The decisions where a local registry is gone, though a datacenter has begun: each start ends so."""
+    registry, places = pipeline.registry_folder, pipeline.datacenters.values()
+    is_there = pipeline.registry.endpoints != "local" or registry.exists()
+    if is_there or not any((place.state / STATE_FILE).exists() for place in places):
+        return decisions
+    gone = (
+        f"there is no registry any more: put {registry} back; if it is lost for good, make an empty one and "
+        f"put the ids of all rows into it: photon registry init {pipeline.typed}, then "
+        f"photon registry refill {pipeline.typed}"
+    )
+    return replace(decisions, unknown_because=gone, refused_because=gone)
 
 
 # The decisions that were last known, by pipeline file, and for which content of a local registry.

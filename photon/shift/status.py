@@ -145,8 +145,7 @@ def status_of(
             for name, why in out_of_reach.items()
         ]
     else:
-        is_new = not (decision or rows_without_state)
-        problems = [f"{place.state}: no state yet; the first join makes it"] if is_new else []
+        problems = []
         if (why := log_folder(place.logs).why_not_there()) is not None:
             problems.append(f"{place.logs}: {why}; expected the datacenter's logs")
     ended_by = lease_status.refused or lease_status.ended_by
@@ -155,8 +154,14 @@ def status_of(
     elif ended_by:
         problems.append(f"its last join was ended by an error: {ended_by}")
     blocks = lake_problems(pipeline, datacenter, view.epoch is not None, decisions.tables.get(datacenter))
-    blocks += [refused] if (refused := why_refused(pipeline, datacenter, view)) else []
+    is_made_by_join = view.epoch is None and pipeline.registry.endpoints == "local"
+    refused = "" if is_made_by_join else decisions.refused_because
+    refused = refused or why_refused(pipeline, datacenter, view)
+    blocks += [refused] if refused else []
     problems += blocks
+    if view.epoch is None and not (decision or rows_without_state or blocks or ended_by):
+        makes_it = f"a shift, or photon join {pipeline.typed} -d {datacenter}, makes it"
+        problems.insert(0, f"{place.state}: no state yet; {makes_it}")
     problems += second_rows(pipeline, datacenter)
     idle_us = microseconds(pipeline.retry.unjoinable_after)
     completeness = last_said(place.lake)

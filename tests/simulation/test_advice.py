@@ -16,7 +16,7 @@ from photon.health.overall import judge_now, what_to_do
 from photon.health.verdicts import judge
 from photon.health.vitals import look
 from photon.pipeline.file import load_pipeline
-from photon.shift.people import Decisions
+from photon.shift.people import Decisions, beside_states
 from photon.shift.standing import headline, sentences
 from photon.shift.status import status_of
 from tests.simulation import failing_adapter
@@ -129,6 +129,29 @@ def test_the_check_says_what_a_start_would_say(
     assert verdict.level == "error"
     assert str(refused.value) in verdict.says
     assert "nobody has run it" not in verdict.text
+
+
+def test_a_local_registry_that_is_gone_keeps_each_start_from_joining(tmp_path: Path) -> None:
+    world = has_work(tmp_path)  # whose registry is in memory: there is no folder
+    decisions = beside_states(world.pipeline, Decisions())
+    one = status_of(world.pipeline, "east", world.clock, decisions)
+    assert START not in headline("east", one, world.clock.now_us(), "p.yaml")
+    assert f"put {world.pipeline.registry_folder} back" in one.blocks[0]
+    world.pipeline.registry_folder.mkdir(parents=True)
+    assert beside_states(world.pipeline, Decisions()) == Decisions()
+
+
+@pytest.mark.parametrize(("missing", "level"), [("there is no registry", "error"), ("", "ok")])
+def test_a_registry_of_servers_that_lacks_the_pipeline_is_told_by_status_and_check(
+    tmp_path: Path, missing: str, level: str
+) -> None:
+    world = has_work(tmp_path)
+    decisions = Decisions(unknown_because=missing or None, refused_because=missing)
+    one = status_of(world.pipeline, "east", world.clock, decisions)
+    assert (START in headline("east", one, world.clock.now_us(), "p.yaml")) is not bool(missing)
+    found = look(world.pipeline, "east", world.clock.now_us(), decisions=decisions)
+    verdict = judge("east", found, Memory().after(found, world.pipeline), world.pipeline)["works"]
+    assert verdict.level == level
 
 
 def test_an_error_that_ended_the_last_join_comes_before_the_next_start(
