@@ -7,7 +7,7 @@ with it in one go (protocol A5, E1).
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -19,6 +19,7 @@ from photon.ledger.fold import ClaimsAt, LedgerState, Unclosed
 from photon.ledger.form import decode
 from photon.ledger.view import View, catch_up
 from tests.ledger.simulated_positions import SimulatedPositions, Stores, new_stores
+from tests.ledger.turns import Process
 
 FENCED = 2**53  # instead of a version: no batch of the epoch is committed any more
 SPAN = 12  # hashes are spread over so many places: one to three ledgers share them evenly
@@ -102,16 +103,15 @@ class World:
         self.names += 1
         return f"{of}{self.names}"
 
-    def positions(self, pause: Callable[[], None]) -> SimulatedPositions:
-        """All ledgers, for a process that stops in `pause` now and then."""
+    def positions(self, process: Process) -> SimulatedPositions:
+        """All ledgers, for a process that stops now and then, and sleeps for long once in a while."""
 
         def may_pause() -> None:
             if self.chance.random() < self.stops:
-                pause()
+                process.pause()
             nap = self.chance.randrange(MOST_OF_A_NAP) if self.chance.random() < NAPS else 0
-            while nap and not self.is_quiet:
-                nap -= 1
-                pause()
+            if nap and not self.is_quiet:
+                process.pause(nap)
 
         return SimulatedPositions(self.stores, may_pause)
 

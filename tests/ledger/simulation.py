@@ -182,7 +182,7 @@ class Simulation:
 
     def _process(self, job: Job, view: View) -> Process:
         def work(process: Process) -> None:
-            positions = self.world.positions(process.pause)
+            positions = self.world.positions(process)
             while True:
                 try:
                     job(view, positions)
@@ -202,7 +202,7 @@ class Simulation:
             folder = self.folders[index]
 
             def work(process: Process) -> None:
-                Driver(self.world, folder, self.world.positions(process.pause)).run()
+                Driver(self.world, folder, self.world.positions(process)).run()
 
             process = self.running[index] = Process(work)
         rows = sum(len(table.rows) for table in self.world.tables.values())
@@ -253,6 +253,7 @@ class Simulation:
 
     def _finish_aside(self) -> None:
         for process in list(self.aside):
+            process.wake()
             for _ in range(MOST_STEPS_AT_REST):
                 if process in self.aside:
                     self._step_aside(process)

@@ -36,12 +36,16 @@ class Process:
         self.is_over = False
         self.error: BaseException | None = None
         self._is_killed = False
+        self._left_to_miss = 0
         self._turn, self._back = _taken(), _taken()  # locks that the other side opens
         self._thread = threading.Thread(target=self._run, args=(work,), daemon=True)
         self._thread.start()
 
     def step(self) -> None:
-        """Let it go on until it stops or ends. What it raises; Hangs."""
+        """Let it go on until it stops or ends, unless it sleeps. What it raises; Hangs."""
+        if self._left_to_miss and not self._is_killed:
+            self._left_to_miss -= 1
+            return
         self._turn.release()
         if not self._back.acquire(timeout=HANG_SECONDS):
             stuck = ctypes.c_ulong(self._thread.ident or 0)
@@ -59,8 +63,13 @@ class Process:
         while not self.is_over:
             self.step()
 
-    def pause(self) -> None:
-        """Let others go on. Called by the process itself."""
+    def wake(self) -> None:
+        """Have it miss no more steps."""
+        self._left_to_miss = 0
+
+    def pause(self, steps: int = 1) -> None:
+        """Let others go on, and miss so many steps less one. Called by the process itself."""
+        self._left_to_miss = steps - 1
         if self._is_killed:
             raise SimulatedCrash
         self._back.release()
