@@ -84,7 +84,7 @@ class Contents:
             return []  # nothing renames an object
         try:
             with self.folder.open(found) as source:
-                return beginnings.like(source, found.path)
+                return beginnings.like(source, found.path, self.folder.target_of(found))
         except NotClosedYet:
             return beginnings.beside(found.path)
         except FileNotFoundError:
@@ -114,6 +114,22 @@ class Contents:
         except UNREADABLE:
             pass  # if it is to be read, whoever reads it says so
         return False
+
+    def beginning(self, found: FoundFile, length_bytes: int) -> bytes:
+        """The first bytes of a file; none if it can't be read, which whoever reads it says."""
+        try:
+            with self.folder.open(found) as source:
+                return source.read(0, length_bytes)
+        except UNREADABLE:
+            return b""
+
+    def is_prefix(self, look: Look, found: FoundFile, whole: FoundFile) -> bool:
+        """Whether it holds nothing but what another file begins with; both are known to begin alike."""
+        try:
+            with self.folder.open(found) as copy, self.folder.open(whole) as source:
+                return is_beginning_of(copy, look.sizes[found.path], source)
+        except UNREADABLE:
+            return False
 
     def is_damaged(self, look: Look, found: FoundFile, file: TrackedFile) -> bool:
         """Whether it is the same file in its place, and others are only the bytes that it began with."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from photon.logs.discovery import FoundFile, Matches, Scan
 from photon.logs.files import TrackedFile
 from photon.logs.look import Contents, Look
-from photon.logs.rotation import SHORT_BYTES, TELLING_BYTES, Beginnings, Rotations
+from photon.logs.rotation import SHORT_BYTES, TELLING_BYTES, Beginnings, Rotations, stem_of
+from photon.logs.source import HEAD_BYTES
 
 SECOND_NS = 10**9
 MOST_GONE = 1_000  # files that went, the latest ones, with which new files are compared
@@ -162,3 +164,42 @@ def copies_among(look: Look, contents: Contents, fresh: Iterable[FoundFile]) -> 
             if contents.is_beginning_of(look, file, whole):
                 copies[file] = whole.file.number
     return copies
+
+
+def copies_among_new(
+    look: Look, contents: Contents, new: Collection[FoundFile]
+) -> dict[FoundFile, FoundFile]:
+    """New files that hold nothing but the beginning of another new one, whose rotations they may be.
+
+    A copy may have been put back beside a rotation that nobody saw either.
+    """
+    beside: dict[tuple[str, str], list[FoundFile]] = {}
+    for file in () if contents.folder.is_immutable else new:
+        folder, _, name = file.path.rpartition("/")
+        beside.setdefault((folder, stem_of(name)), []).append(file)
+    copies: dict[FoundFile, FoundFile] = {}
+    for files in beside.values():
+        if len(files) > 1:
+            longest_first = sorted(files, key=lambda file: (-look.sizes[file.path], file.modified_ns))
+            _note_copies(look, contents, longest_first, copies)
+    return copies
+
+
+def _note_copies(
+    look: Look, contents: Contents, longest_first: Sequence[FoundFile], copies: dict[FoundFile, FoundFile]
+) -> None:
+    heads: list[bytes] = []  # of those that are no copies, in order
+    wholes: list[FoundFile] = []  # in the same order
+    for file in longest_first:
+        head = contents.beginning(file, min(HEAD_BYTES, look.sizes[file.path]))
+        if not head:
+            continue
+        at = end = bisect_left(heads, head)
+        while end < len(heads) and heads[end].startswith(head):
+            end += 1
+        whole = next((one for one in wholes[at:end] if contents.is_prefix(look, file, one)), None)
+        if whole is None:
+            heads.insert(at, head)
+            wholes.insert(at, file)
+        else:
+            copies[file] = whole

@@ -74,15 +74,15 @@ class Beginnings:
             length = tracked.file.header_bytes, tracked.file.head_bytes
             self._files.setdefault(length, {}).setdefault(tracked.file.head_hash, []).append(tracked)
 
-    def like(self, source: Source, path: str) -> list[TrackedFile]:
-        """The files that begin as this one and whose rotation may have this path, the youngest first."""
+    def like(self, source: Source, *paths: str) -> list[TrackedFile]:
+        """The files that begin as this one and may have been rotated to these paths, the youngest first."""
         data = source.read(0, max(map(sum, self._files), default=0))
         found = [
             tracked
             for (header_bytes, head_bytes), by_hash in self._files.items()
             if len(data) >= header_bytes + head_bytes
             for tracked in by_hash.get(hash_bytes(data[header_bytes : header_bytes + head_bytes]), ())
-            if self._may_be(tracked, path)
+            if any(self._may_be(tracked, path) for path in paths)
         ]
         return sorted(found, key=lambda tracked: -tracked.file.number)
 

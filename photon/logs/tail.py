@@ -22,6 +22,7 @@ from photon.logs.out_of_sight import ends_of_nameless, kept_of, paths_elsewhere
 from photon.logs.records import record_rules
 from photon.logs.rotated import (
     copies_among,
+    copies_among_new,
     damaged_in_place,
     find_back,
     find_elsewhere,
@@ -239,10 +240,15 @@ class LogTail:
             new = [file for file in fresh if file.compressed is is_compressed and file not in back]
             new = [file for file in new if (file.path in look.matched) is is_log]
             self._copies |= copies_among(look, self._contents, new)
+            new = [file for file in new if file not in self._copies and file not in look.withheld]
+            twins = copies_among_new(look, self._contents, new)
             by_age = sorted(new, key=lambda file: file.modified_ns)  # so that numbers go by age
             for file in self._folder.at_hand(by_age):
-                if file not in self._copies and file not in look.withheld:
+                if file not in twins:
                     self._number(look, file)
+            self._copies |= {
+                file: self._known[whole.path][1] for file, whole in twins.items() if whole.path in self._known
+            }
         self._unseen.forget(self._copies, self._known)
         missing = [number for number in missing if number not in back.values()]
         miss(look, found, ends, missing, self._missing, self._folder.is_immutable)

@@ -48,7 +48,12 @@ class Ends:
         return self.held is not None and self.held.was_left(before) and self.grew_lately(before)
 
     def may_be_another(self, before: TrackedFile, found: FoundFile) -> bool:
-        """Whether so little was seen of a file that another one, in its place, may merely begin as it did."""
+        """Whether so little was seen of a file that another one, in its place, may merely begin as it did.
+
+        Or a copy was put into its place, and it was truncated: what came between them is in neither.
+        """
+        if found.inode != before.file.inode and self.held is not None and self.held.was_truncated(before):
+            return True
         is_seen_again = (
             found.inode == before.file.inode or found.compressed or before.size_bytes >= TELLING_BYTES
         )

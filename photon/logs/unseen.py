@@ -66,8 +66,9 @@ def unseen_rotations(look: Look, contents: Contents, others: Mapping[str, int]) 
     """
     since_ns: dict[str, int] = {}
     for tracked in look.files.values():
-        for log in _was_called(look, tracked) if tracked.modified_ns else ():
-            since_ns[log] = min(tracked.modified_ns, since_ns.get(log, tracked.modified_ns))
+        seen_ns = look.before.get(tracked.file.number, tracked).modified_ns
+        for log in _was_called(look, tracked) if seen_ns else ():
+            since_ns[log] = min(seen_ns, since_ns.get(log, seen_ns))
     if not since_ns:
         return []
     inodes = {file.file.inode for file in look.files.values() if file.state == "open"}
@@ -124,8 +125,10 @@ def _is_cut_off(
 
 
 def _was_called(look: Look, tracked: TrackedFile) -> list[str]:
-    """The names that a file has had as a log, or may have had, and has not any more."""
+    """The names that a file has had as a log, or may have had, and another one may have had since then."""
     path = tracked.file.path
-    if tracked.file.number in look.present and path in look.matched:
+    before = look.before.get(tracked.file.number, tracked)
+    was_there = before.state == "open" and before.file.path == path
+    if tracked.file.number in look.present and path in look.matched and was_there:
         return []
     return [path, *rotated_from(path), tracked.target]

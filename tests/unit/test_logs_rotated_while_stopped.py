@@ -339,6 +339,72 @@ def test_logs_that_were_moved_to_one_folder_outside_are_read_once(tmp_path: Path
     world.held.close()
 
 
+# -- copies that come back
+
+
+def put_back(player: Player) -> None:
+    player.copy("c/app.log.1", "c/app.log.2")
+
+
+def put_back_half_of_it(player: Player) -> None:
+    player.write("c/app.log.2", ALIKE + lines(3))
+
+
+def put_back_compressed(player: Player) -> None:
+    player.write("c/app.log.2.gz", gzip.compress(player.place("c/app.log.1").read_bytes()))
+
+
+@pytest.mark.parametrize("copy", [put_back, put_back_half_of_it, put_back_compressed])
+@pytest.mark.parametrize("files", ["c/app.log", "c/*"])
+@pytest.mark.parametrize("more", [b"", lines(*range(100, 600))], ids=["short", "long"])
+def test_a_copy_beside_a_rotation_that_nobody_saw_is_not_read_too(
+    tmp_path: Path, files: str, copy: Rewrite, more: bytes
+) -> None:
+    world = named(tmp_path, files)
+    player = Player(world, restarts=False)
+    world.write("c/app.log", ALIKE + FIRST)
+    world.read()
+    player.remove("c/app.log")
+    player.write("c/app.log.1", ALIKE + lines(3, 4) + more)
+    copy(player)
+    player.write("c/app.log", ALIKE + lines(5))
+    world.restart()
+    found = read_until_nothing_comes(world)
+    assert sorted(found) == sorted((ALIKE + lines(3, 4) + more + ALIKE + lines(5)).splitlines())
+
+
+def test_a_copy_of_a_log_that_was_moved_away_is_not_read_behind_a_link(tmp_path: Path) -> None:
+    world = named(tmp_path, "c/*.log")
+    player = Player(world, restarts=False)
+    world.write("../pods/x/0.log", FIRST)
+    (world.folder / "c").mkdir(parents=True)
+    (world.folder / "old").mkdir()
+    (world.folder / "c/app.log").symlink_to("../../pods/x/0.log")
+    world.read()
+    player.rename("../pods/x/0.log", "old/app.log.1")
+    assert read_until_nothing_comes(world) == []
+    player.copy("old/app.log.1", "../pods/x/0.log")
+    assert read_until_nothing_comes(world) == []
+    player.append("../pods/x/0.log", lines(3))
+    assert set(read_until_nothing_comes(world)) >= {b"c3"}
+
+
+@pytest.mark.parametrize("stopped", [False, True], ids=["running", "stopped"])
+def test_a_log_that_was_there_between_two_stays_of_another_one_is_read(tmp_path: Path, stopped: bool) -> None:
+    world, player = with_files(tmp_path)
+    world.read()
+    player.rename("c/app.log", "../away")
+    read_until_nothing_comes(world)
+    world.restart()
+    player.write("c/app.log", lines(3, 4))
+    player.rename("c/app.log", "c/app.log.1")
+    player.rename("../away", "c/app.log")
+    player.append("c/app.log", lines(5))
+    if stopped:
+        world.restart()
+    assert sorted(read_until_nothing_comes(world)) == lines(3, 4, 5).splitlines()
+
+
 def test_a_log_that_is_rewritten_between_a_look_and_a_cut_is_not_cut(tmp_path: Path) -> None:
     world = named(tmp_path, "c/app.log")
     player = Player(world, restarts=False)

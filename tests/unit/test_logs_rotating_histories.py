@@ -10,6 +10,7 @@ import pytest
 from photon.logs import tail, unseen
 from photon.logs.held import HeldFiles
 from photon.logs.unknown_ends import Ends
+from tests.unit.odd_history import OddHistory
 from tests.unit.rotating_history import History, problem_of
 
 SEEDS = 100
@@ -26,10 +27,20 @@ def test_what_is_rotated_out_of_sight_is_read_once_or_told(tmp_path: Path) -> No
         History(tmp_path / str(seed), seed).run()
 
 
+def test_logs_whose_names_change_hands_and_copies_that_come_back_are_read_once_or_told(
+    tmp_path: Path,
+) -> None:
+    for seed in range(SEEDS):
+        print(f"again: python -m tests.unit.rotating_history --odd --from {seed} --seeds 1")
+        (tmp_path / str(seed)).mkdir()
+        OddHistory(tmp_path / str(seed), seed).run()
+
+
 @pytest.mark.long
 def test_what_is_rotated_out_of_sight_is_read_once_or_told_in_many_histories() -> None:
-    found = {seed: problem for seed in range(SEEDS, 1_500) if (problem := problem_of(seed)) is not None}
-    assert not found
+    for kind, end in ((History, 1_500), (OddHistory, 600)):
+        problems = {seed: problem_of(seed, kind) for seed in range(SEEDS, end)}
+        assert not {seed: problem for seed, problem in problems.items() if problem is not None}
 
 
 def nothing(*given: object, **more: object) -> None:

@@ -131,6 +131,22 @@ def test_a_file_that_comes_back_is_known_again(tmp_path: Path) -> None:
     assert unknown(world) == []
 
 
+def test_a_copy_in_the_place_of_a_log_that_was_truncated_may_lack_its_end(tmp_path: Path) -> None:
+    world, player = followed(tmp_path, holds=True)
+    player.copy("app.log", "copy")
+    player.append("app.log", b"between the copy and the truncation\n")
+    player.overwrite("app.log", b"")
+    player.rename("copy", "app.log")
+    assert unknown(world) == [1]
+
+
+def test_a_copy_in_the_place_of_a_log_that_is_whole_lacks_nothing(tmp_path: Path) -> None:
+    world, player = followed(tmp_path, holds=True)
+    player.copy("app.log", "copy")
+    player.rename("copy", "app.log")
+    assert unknown(world) == []
+
+
 # -- logs that have the bytes again that they had
 
 
