@@ -13,7 +13,7 @@ from photon.ledger.entry import Entry, LedgerId
 from photon.ledger.fold import LedgerState
 from photon.ledger.form import encode
 from photon.ledger.positions import Chosen, Offer, Positions, Undecided
-from photon.ledger.view import View, catch_up, confirm
+from photon.ledger.view import View, catch_up, confirm, last_of
 from photon.registry.interface import RegistryUnavailable
 
 Make = Callable[[LedgerState], Entry | None]  # None: nothing is left to say in this ledger
@@ -59,15 +59,21 @@ def append(view: View, positions: Positions, makes: Mapping[LedgerId, Make]) -> 
             return outcomes
         attempt = positions.attempt()
         replies = attempt.offer(offers)
+        lacking = attempt.lacking(last_of(view.states[ledger] for ledger in offers))
         if not confirm(view, attempt):
             catch_up(view, positions, offers)
             replies = {}
+        elif view.register.is_refilling:
+            raise RegistryUnavailable(f"the ids of all rows of {view.register.pipeline} are being put back")
+        view.refuse(lacking)
         decided = {ledger: one.value for ledger, one in replies.items() if isinstance(one, Chosen)}
         for ledger, value in decided.items():
             if view.states.get(ledger) is None or not view.take(ledger, [value]):
                 continue  # dropped: the store may have forgotten what was there
             if value == offers[ledger].value:
                 outcomes[ledger] = Appended(offers.pop(ledger).position)
+            else:
+                catch_up(view, positions, [ledger])  # or each that was decided meanwhile costs an offer
         silent = 0 if decided else silent + 1
         if silent == SILENT_ROUNDS:
             raise RegistryUnavailable(_why(replies))

@@ -23,17 +23,25 @@ class EpochOver(Exception):
 def claim(view: View, positions: Positions, claims: Claims) -> Holders:
     """Append claims until each id has a holder or is too old; who holds them then, all confirmed (L8).
 
-    EpochOver, and RegistryUnavailable: claims may be there or not, and the plan stays open (A5).
+    What is won, and lies below the register's boundary by then, is too old all the same (L5). EpochOver, and
+    RegistryUnavailable: claims may be there or not, and the plan stays open (A5).
     """
-    left = claims.take(np.argsort(claims.hashes[:, 0], kind="stable"))  # what is in order is found sooner
-    while True:
-        for ledger in _meets(view, left):
+    ordered = claims.take(np.argsort(claims.hashes[:, 0], kind="stable"))  # in order they are found sooner
+    left = ordered
+    while len(left):
+        met = _meets(view, left)
+        for ledger in met:
             open_ledger(view, positions, ledger)
-        _append_once(view, positions, left)
-        holders = view.holders(left.hashes, left.times_us)
-        left = left.take(~holders.are_held & ~holders.are_too_old)
-        if not len(left):
-            return view.holders(claims.hashes, claims.times_us)
+        for ledger in met:
+            if ledger in view.states:
+                _require_live(view.states[ledger], claims)
+        _append_all(view, positions, left)
+        holders = view.holders(ordered.hashes, ordered.times_us)
+        left = ordered.take(~holders.are_held & ~holders.are_too_old)
+    found = view.holders(claims.hashes, claims.times_us)
+    is_late = found.are_of(claims.claimant) & (claims.times_us < view.register.boundary_us)
+    found.are_too_old[is_late] = True
+    return found
 
 
 def _meets(view: View, claims: Claims) -> list[LedgerId]:
@@ -51,22 +59,38 @@ def _meets(view: View, claims: Claims) -> list[LedgerId]:
 
 def _covering(view: View, generation: int, hashes: Hashes) -> list[LedgerId]:
     """The ledgers of a generation that have some of these ids in their range."""
+    if generation >= len(view.register.generations):
+        raise view.mismatch(f"generation {generation - 1} is sealed, and the register knows of no next one")
     ledgers = view.register.ledgers(generation)
     return [ledger for ledger in ledgers if view.states[ledger].covers(hashes).any()]
 
 
-def _append_once(view: View, positions: Positions, claims: Claims) -> None:
-    """Append one entry with as many of the claims as it takes to each ledger that they meet."""
+def _append_all(view: View, positions: Positions, claims: Claims) -> None:
+    """Append all of these claims, piece by piece, to the ledgers that have them now, in parallel."""
+    pieces = {ledger: cut(claims.take(rows)) for ledger, rows in view.current(claims.hashes).ledgers()}
+    while True:
+        taking = [ledger for ledger in pieces if _takes(view, ledger)]
+        first = {one: piece for one in taking if (piece := next(pieces[one], None)) is not None}
+        if not first:
+            break
+
+        def make(state: LedgerState, first: dict[LedgerId, Claims] = first) -> Entry | None:
+            piece = first[state.ledger]
+            _require_live(state, piece)
+            piece = piece.take(piece.times_us >= state.boundary_us)
+            free = piece.take(~still_held(view.holds.find(piece.hashes), state, view.states.get))
+            return Entry(claims=free) if len(free) else None
+
+        append(view, positions, dict.fromkeys(first, make))
+    for ledger, _ in view.current(claims.hashes).ledgers():
+        _require_live(view.states[ledger], claims)
+
+
+def _takes(view: View, ledger: LedgerId) -> bool:
+    return ledger in view.states and view.states[ledger].takes_entries
+
+
+def _require_live(state: LedgerState, claims: Claims) -> None:
     epoch, batch, _ = claims.claimant
-
-    def make(state: LedgerState) -> Entry | None:
-        if state.is_void(epoch, batch):
-            raise EpochOver(epoch)
-        own = claims.take(state.covers(claims.hashes) & (claims.times_us >= state.boundary_us))
-        free = own.take(~still_held(view.holds.find(own.hashes), state, view.states.get))
-        return Entry(claims=next(cut(free))) if len(free) else None
-
-    of_ledgers = [ledger for ledger, _ in view.current(claims.hashes).ledgers()]
-    append(view, positions, dict.fromkeys(of_ledgers, make))
-    if any(view.states[one].is_void(epoch, batch) for one in of_ledgers if one in view.states):
+    if state.is_void(epoch, batch):
         raise EpochOver(epoch)

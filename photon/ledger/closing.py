@@ -25,10 +25,12 @@ def close_batches(view: View, positions: Positions, epoch: Epoch, through: int, 
     Their rows are committed, so that `rowless` changes no more. RegistryUnavailable.
     """
 
-    def make(state: LedgerState) -> Entry | None:
-        return close_of(state, epoch, through, rowless) if state.unclosed_of(epoch, through) else None
-
-    everywhere(view, positions, make, lambda state: bool(state.unclosed_of(epoch, through)))
+    everywhere(
+        view,
+        positions,
+        lambda state: close_of(state, epoch, through, rowless),
+        lambda state: bool(state.unclosed_of(epoch, through)),
+    )
 
 
 def end_epoch(
@@ -39,15 +41,15 @@ def end_epoch(
     `is_given_up`: its lake is gone; nothing that it has not closed is a join. RegistryUnavailable.
     """
 
-    def make(state: LedgerState) -> Entry | None:
-        left = state.unclosed_of(epoch)
-        if state.is_over(epoch) and not left:
-            return None
+    def make(state: LedgerState) -> Entry:
         if is_given_up:
             return Entry(closes=(Close(epoch, FOR_EVER, frees_all=True),))
         return close_of(state, epoch, FOR_EVER, rowless)
 
-    everywhere(view, positions, make, lambda state: True)
+    def wants(state: LedgerState) -> bool:
+        return not state.is_over(epoch) or bool(state.unclosed_of(epoch))
+
+    everywhere(view, positions, make, wants)
 
 
 def close_of(state: LedgerState, epoch: Epoch, through: int, rowless: Rowless) -> Entry:

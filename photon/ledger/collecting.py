@@ -20,10 +20,12 @@ def raise_boundary(view: View, positions: Positions, boundary_us: int) -> None:
     """Call events of before that time too old: in the register, then in every ledger. RegistryUnavailable."""
     view.note(positions.change(lambda register: with_boundary(register, boundary_us)))
 
-    def make(state: LedgerState) -> Entry | None:
-        return Entry(boundary_us=boundary_us) if state.boundary_us < boundary_us else None
-
-    everywhere(view, positions, make, lambda state: True)
+    everywhere(
+        view,
+        positions,
+        lambda state: Entry(boundary_us=boundary_us),
+        lambda state: state.boundary_us < boundary_us,
+    )
 
 
 def droppable(view: View) -> int | None:
@@ -34,7 +36,8 @@ def droppable(view: View) -> int | None:
     oldest, children = (
         [view.states[ledger] for ledger in view.register.ledgers(generation)] for generation in live[:2]
     )
-    if not all(state.is_sealed for state in oldest) or not all(state.is_open for state in children):
+    # Two entries: with a store down nobody can prove a genesis that is the last one, nor make it again.
+    if not all(state.is_sealed for state in oldest) or not all(one.next_position > 1 for one in children):
         return None
     latest_us = max(state.latest_us for state in oldest)
     return live[0] if all(latest_us < state.boundary_us for state in _newest(view)) else None
@@ -56,6 +59,7 @@ def drop(view: View, positions: Positions) -> list[int]:
 
     RegistryUnavailable; items that are left then go at the next call, and so do those that came late.
     """
+    everywhere(view, positions, lambda state: Entry(), lambda state: state.next_position == 1)
     dropped = []
     while (generation := droppable(view)) is not None:
         view.note(positions.change(partial(with_dropped, generation=generation)))

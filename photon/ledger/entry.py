@@ -18,6 +18,7 @@ Mask = npt.NDArray[np.bool_]
 
 FOR_EVER = 2**63 - 1  # closed through this batch: the epoch is over
 NO_TIME_US = 2**63 - 1  # of an event without a time: no boundary passes it
+NO_BOUNDARY_US = -(2**63)  # below every time
 NO_HASHES: Hashes = np.empty((0, 2), np.uint64)
 
 
@@ -111,11 +112,13 @@ class Close:
 class Genesis:
     """Opens a ledger with what its parents were at their seals (L7).
 
-    `void`: by datacenter the last epoch that they closed for ever; it and all before it claim nothing here.
+    `ledgers`: how many the generation has, so that a register that was put back is noticed (L10). `void`: by
+    datacenter the last epoch that the parents closed for ever; it and all before it claim nothing here.
     """
 
+    ledgers: int = 1
     parents: tuple[LedgerId, ...] = ()
-    boundary_us: int = 0
+    boundary_us: int = NO_BOUNDARY_US
     void: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -125,7 +128,7 @@ class Entry:
 
     `writer`: unique for each process, so that entries of two are never equal by chance.
     `predecessor`: the checksum of the entry before it, empty at position 0. Parts count in the order of
-    the fields. `joined`: claims of rows that a refill puts back: they are joins, whatever is closed (L10).
+    the fields. `are_joins`: the claims are of rows that a refill puts back, whatever is closed (L10).
     """
 
     writer: str = ""
@@ -134,8 +137,8 @@ class Entry:
     boundary_us: int | None = None
     closes: tuple[Close, ...] = ()
     frees: tuple[Free, ...] = ()  # of what is closed: by the epoch's owner, or by who fenced it (L11)
-    joined: tuple[Claims, ...] = ()
     claims: Claims | None = None
+    are_joins: bool = False
     seals: bool = False
 
 

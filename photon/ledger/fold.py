@@ -20,6 +20,7 @@ import numpy as np
 
 from photon.ledger.entry import (
     FOR_EVER,
+    NO_BOUNDARY_US,
     Claimant,
     Claims,
     Close,
@@ -63,11 +64,11 @@ class LedgerState:
     checksum: bytes = b""
     is_open: bool = False
     is_sealed: bool = False
-    boundary_us: int = 0
+    boundary_us: int = NO_BOUNDARY_US
     void_through: Mapping[Epoch, int] = field(default_factory=dict)
     over: Mapping[str, int] = field(default_factory=dict)
     unclosed: Mapping[ClaimsAt, Unclosed] = field(default_factory=dict)
-    latest_us: int = 0
+    latest_us: int = NO_BOUNDARY_US
 
     @property
     def takes_entries(self) -> bool:
@@ -114,11 +115,8 @@ def fold(state: LedgerState, entry: Entry, checksum: bytes, holds: Holds, state_
             state = _closed(state, close, holds)
         for free in entry.frees:
             _free_joins(state, free, holds)
-        for joined in entry.joined:
-            state = _held(state, position, joined, holds, state_of, are_joins=True)
-        claims = entry.claims
-        if claims is not None and not state.is_void(claims.claimant.epoch, claims.claimant.batch):
-            state = _held(state, position, claims, holds, state_of)
+        if entry.claims is not None:
+            state = _claimed(state, position, entry.claims, entry.are_joins, holds, state_of)
         state = replace(state, is_sealed=entry.seals)
     return replace(state, next_position=position + 1, checksum=checksum)
 
@@ -199,15 +197,12 @@ def _free(state: LedgerState, at: ClaimsAt, hashes: Hashes, holds: Holds) -> Non
     holds.free(state.ledger.generation, hashes[holds.find(hashes).are(*at)])
 
 
-def _held(
-    state: LedgerState,
-    position: int,
-    claims: Claims,
-    holds: Holds,
-    state_of: StateOf,
-    are_joins: bool = False,
+def _claimed(
+    state: LedgerState, position: int, claims: Claims, are_joins: bool, holds: Holds, state_of: StateOf
 ) -> LedgerState:
-    """The claims hold what nobody held and what no boundary has passed (L2, L5)."""
+    """The claims hold what nobody held and no boundary has passed (L2, L5), unless they are void (L3)."""
+    if state.is_void(claims.claimant.epoch, claims.claimant.batch) and not are_joins:
+        return state
     counts = state.covers(claims.hashes) & (claims.times_us >= state.boundary_us)
     counts &= are_first(claims.hashes) & ~still_held(holds.find(claims.hashes), state, state_of)
     if not counts.any():

@@ -192,6 +192,7 @@ def _read_parts(fields: FieldsReader, where: str) -> dict[str, Any]:
 
 
 def _write_genesis(fields: FieldsWriter, genesis: Genesis) -> None:
+    fields.number(genesis.ledgers, MOST_LEDGER_NUMBER, "the number of ledgers")
     fields.number(len(genesis.parents), MOST_PARTS, "the number of parents")
     for parent in genesis.parents:
         _write_ledger(fields, parent)
@@ -202,14 +203,15 @@ def _write_genesis(fields: FieldsWriter, genesis: Genesis) -> None:
 
 
 def _read_genesis(fields: FieldsReader) -> Genesis:
+    ledgers = fields.number(MOST_LEDGER_NUMBER, "the number of ledgers")
     parents = fields.number(MOST_PARTS, "the number of parents")
-    ledgers = tuple(_read_ledger(fields) for _ in range(parents))
+    named = tuple(_read_ledger(fields) for _ in range(parents))
     boundary_us = _read_boundary(fields)
     epochs = [_read_epoch(fields) for _ in range(fields.number(MOST_PARTS, "the number of void epochs"))]
     void = dict(epochs)
     if [epoch.datacenter for epoch in epochs] != sorted(void):
         raise FieldsDamaged("its void epochs are not sorted by datacenter")
-    return Genesis(ledgers, boundary_us, void)
+    return Genesis(ledgers, named, boundary_us, void)
 
 
 def _write_boundary(fields: FieldsWriter, boundary_us: int) -> None:
@@ -303,7 +305,7 @@ _PARTS = {
     2: _Part("boundary_us", _write_boundary, _read_boundary),
     3: _Part("closes", _write_close, _read_close, repeats=True),
     4: _Part("frees", _write_free, _read_free, repeats=True),
-    5: _Part("joined", _write_claims, _read_claims, repeats=True),
-    6: _Part("claims", _write_claims, _read_claims),
+    5: _Part("claims", _write_claims, _read_claims),
+    6: _Part("are_joins", lambda fields, value: None, lambda fields: True),
     7: _Part("seals", lambda fields, value: None, lambda fields: True),
 }

@@ -8,7 +8,7 @@ A hold takes 22 bytes. That any two of n ids have one hash has a probability of 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -46,6 +46,16 @@ class Refs(NamedTuple):
         same = (self.numbers == ledger.number) & (self.positions == position)
         held: Mask = same & (self.generations == ledger.generation)
         return held
+
+    def are_any(self, claims: Iterable[tuple[LedgerId, int]]) -> Mask:
+        """Which of the ids any of these claims hold."""
+        positions: dict[LedgerId, list[int]] = {}
+        for ledger, position in claims:
+            positions.setdefault(ledger, []).append(position)
+        any_of = np.zeros(len(self.generations), bool)
+        for ledger, some in positions.items():
+            any_of |= self.are_in(ledger) & np.isin(self.positions, np.array(some, np.uint32))
+        return any_of
 
     def are_in(self, ledger: LedgerId) -> Mask:
         """Which of the ids claims in this ledger hold."""

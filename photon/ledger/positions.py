@@ -7,12 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 from photon.ledger.entry import LedgerId
 from photon.ledger.register import Register
 
 Change = Callable[[Register], Register]
+# How a read ended: `more` may be decided behind its values; a majority has `nothing` at the next position; or
+# that is `undecided`: some copies prove nothing, and whoever offers there settles it.
+Ending = Literal["more", "nothing", "undecided"]
 
 
 class Unconfirmed(Exception):
@@ -41,6 +44,14 @@ class Undecided:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """The decided values from a position on, in order, and how they ended."""
+
+    values: Sequence[bytes]
+    ending: Ending
+
+
 class Attempt(Protocol):
     """What is asked of the stores between two checks, all under the same members.
 
@@ -52,11 +63,16 @@ class Attempt(Protocol):
         """Offer one value to each of these ledgers, in parallel. Never raises for a store that is silent."""
         ...
 
-    def read(self, first: Mapping[LedgerId, int]) -> Mapping[LedgerId, Sequence[bytes]]:
-        """By ledger the decided values from position `first` on, in order; some of them where there are many.
+    def read(self, first: Mapping[LedgerId, int]) -> Mapping[LedgerId, Tail]:
+        """By ledger the decided values from position `first` on; some of them where there are many.
 
-        An empty sequence: the position is undecided, or nothing is there. It never prepares a ballot, so
-        that reading writes nothing. RegistryUnavailable if too few stores answer.
+        It never prepares a ballot, so that reading writes nothing. RegistryUnavailable if too few answer.
+        """
+        ...
+
+    def lacking(self, last: Mapping[LedgerId, tuple[int, bytes]]) -> set[LedgerId]:
+        """The ledgers of which a majority has not the value with this checksum at this position: a copy of
+        the registry was put back, or the ledger was dropped. RegistryUnavailable if too few answer.
         """
         ...
 

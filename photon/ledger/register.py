@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 
 from photon.errors import FormatTooNew
-from photon.ledger.entry import Epoch, LedgerId, do_meet
+from photon.ledger.entry import NO_BOUNDARY_US, Epoch, LedgerId, do_meet
 from photon.registry.consensus.register import RetiredDatacenter
 from photon.registry.interface import RegistryUnavailable
 
@@ -43,7 +43,7 @@ class Generation:
 
     ledgers: int
     homes: tuple[str, ...] = ()
-    boundary_us: int = 0
+    boundary_us: int = NO_BOUNDARY_US
     is_dropped: bool = False
 
 
@@ -60,7 +60,7 @@ class Register:
     members: Members
     incarnation: int = 1
     generations: tuple[Generation, ...] = ()
-    boundary_us: int = 0
+    boundary_us: int = NO_BOUNDARY_US
     epochs: Mapping[str, int] = field(default_factory=dict)
     tables: Mapping[str, str] = field(default_factory=dict)
     on_hold: tuple[str, ...] = ()

@@ -44,7 +44,8 @@ def _genesis(view: View, ledger: LedgerId) -> Genesis:
     for state in states:
         for datacenter, number in state.over.items():
             void[datacenter] = max(number, void.get(datacenter, 0))
-    return Genesis(parents, max([at_birth, *(state.boundary_us for state in states)]), void)
+    ledgers = view.register.generations[ledger.generation].ledgers
+    return Genesis(ledgers, parents, max([at_birth, *(state.boundary_us for state in states)]), void)
 
 
 def seal(view: View, positions: Positions, ledger: LedgerId) -> None:
@@ -56,10 +57,9 @@ def seal(view: View, positions: Positions, ledger: LedgerId) -> None:
 
 
 def everywhere(view: View, positions: Positions, make: Make, wants: Callable[[LedgerState], bool]) -> None:
-    """Append what `make` has to say in each ledger that takes entries, until it has nothing to say in any.
+    """Append what `make` has to say in each ledger that takes entries and `wants` it, until none does.
 
-    A ledger whose parents are sealed, or that has none, is opened first. `wants`: whether an open one may
-    need it at all.
+    A ledger whose parents are sealed, or that has none, is opened first, and then asked too.
     """
     catch_up(view, positions)
     while True:
@@ -68,10 +68,10 @@ def everywhere(view: View, positions: Positions, make: Make, wants: Callable[[Le
         if closed:
             open_ledger(view, positions, closed[0])
             continue
-        asked = [one.ledger for one in unsealed if one.is_open and wants(one) and make(one) is not None]
+        asked = [one.ledger for one in unsealed if one.is_open and wants(one)]
         if not asked:
             return
-        append(view, positions, dict.fromkeys(asked, make))
+        append(view, positions, dict.fromkeys(asked, lambda state: make(state) if wants(state) else None))
 
 
 def _is_due(view: View, ledger: LedgerId) -> bool:
@@ -84,13 +84,16 @@ def _is_due(view: View, ledger: LedgerId) -> bool:
     return len(known) < len(parents) or not parents or any(state.is_sealed for state in known)
 
 
-def roll(view: View, positions: Positions, ledgers: int, homes: tuple[str, ...] = ()) -> int:
+def roll(
+    view: View, positions: Positions, ledgers: int, homes: tuple[str, ...] = (), after: int | None = None
+) -> int:
     """Begin a generation of so many ledgers, and open them; the number of the newest generation afterwards.
 
-    If another process has rolled meanwhile, its generation is the one (L7). RegistryUnavailable.
+    `after`: the newest one when it was decided to roll; None: now. If there is another one by then, it stays
+    the newest (L7). RegistryUnavailable.
     """
     catch_up(view, positions)
-    newest = len(view.register.generations) - 1
+    newest = len(view.register.generations) - 1 if after is None else after
     for ledger in view.register.ledgers(newest):
         open_ledger(view, positions, ledger)
     view.note(positions.change(lambda register: with_generation(register, newest, ledgers, homes)))

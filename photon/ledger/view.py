@@ -16,7 +16,7 @@ from photon.ledger.entry import Claimant, Epoch, Hashes, LedgerId, Mask, ledger_
 from photon.ledger.fold import ClaimsAt, LedgerState, OutOfOrder, are_among, fold, still_held
 from photon.ledger.form import checksum, decode
 from photon.ledger.holds import NOBODY, Holds, Refs
-from photon.ledger.positions import Attempt, Positions, Unconfirmed
+from photon.ledger.positions import Attempt, Ending, Positions, Unconfirmed
 from photon.ledger.register import Register
 from photon.registry.interface import RegistryMismatch
 
@@ -56,11 +56,7 @@ class Holders:
 
     def are_of(self, claimant: Claimant) -> Mask:
         """Which ids this plan holds, by whichever of its claims."""
-        own = np.zeros(len(self.are_held), bool)
-        for at, one in self.claimants.items():
-            if one == claimant:
-                own |= self.refs.are(*at)
-        return own & self.are_held
+        return self.are_held & self.refs.are_any(at for at, one in self.claimants.items() if one == claimant)
 
 
 class View:
@@ -85,7 +81,7 @@ class View:
                 f" {self.register.incarnation} was read so far): start again"
             )
         if is_older(register, self.register):
-            raise RegistryMismatch(self._put_back("its register has gone back"))
+            raise self.mismatch("its register has gone back")
         self.register = register
         live = register.live_generations
         for ledger in [ledger for ledger in self.states if ledger.generation not in live]:
@@ -104,12 +100,20 @@ class View:
             kept = {at: one for at, one in state.unclosed.items() if at[0].generation != generation}
             self.states[ledger] = replace(state, unclosed=kept)
 
-    def _put_back(self, what: str) -> str:
-        return f"the registry of {self.register.pipeline} is older than it was: {what}; a copy was put back"
+    def _kin(self, ledger: LedgerId) -> tuple[int, tuple[LedgerId, ...]]:
+        """What the genesis of a ledger names: how many there are with it, and its parents."""
+        return self.register.generations[ledger.generation].ledgers, self.register.parents(ledger)
 
-    def parents_are_missing(self, ledger: LedgerId) -> RegistryMismatch:
-        """What to say of a ledger that is open while its parents have not ended."""
-        return RegistryMismatch(self._put_back(f"ledger {ledger} is open, and its parents have no end"))
+    def mismatch(self, what: str) -> RegistryMismatch:
+        """What to raise where the registry is not the one that the view was read from (L10)."""
+        name = self.register.pipeline
+        return RegistryMismatch(f"the registry of {name} is older than it was: {what}; a copy was put back")
+
+    def refuse(self, lacking: Iterable[LedgerId]) -> None:
+        """RegistryMismatch if a ledger that is not dropped lacks its last entry (L10)."""
+        for ledger in lacking:
+            if ledger in self.states:
+                raise self.mismatch(f"the last entry of ledger {ledger} is gone")
 
     def unsealed(self) -> list[LedgerId]:
         """The ledgers whose end is not known, parents first."""
@@ -122,18 +126,19 @@ class View:
         """
         for number, value in enumerate(values):
             state = self.states[ledger]
-            entry = decode(value)
+            where = f"position {state.next_position} of ledger {ledger}"
+            entry = decode(value, where)
             if entry.predecessor != state.checksum:
-                where = f"position {state.next_position} of ledger {ledger} does not follow on the one before"
-                raise RegistryMismatch(self._put_back(where))
+                raise self.mismatch(f"{where} does not follow on the one before")
+            genesis = entry.genesis
+            if genesis is not None and (genesis.ledgers, genesis.parents) != self._kin(ledger):
+                raise self.mismatch(f"ledger {ledger} was opened in another generation than the register has")
             try:
                 self.states[ledger] = fold(state, entry, checksum(value), self.holds, self.states.get)
             except OutOfOrder:
                 return number
             if entry.claims is not None:
                 self.claimants[ledger, state.next_position] = entry.claims.claimant
-            for joined in entry.joined:
-                self.claimants[ledger, state.next_position] = joined.claimant
         return len(values)
 
     # -- what is known of ids
@@ -162,12 +167,11 @@ class View:
             own = refs.take(indices)
             held[indices] = still_held(own, state, self.states.get)
             joins[indices] = held[indices]
-            for at, one in state.unclosed.items():
+            # What claims in the ledger itself hold is unclosed; a parent may have closed some of what it had.
+            joins[indices[own.are_any(at for at in state.unclosed if at[0] == ledger)]] = False
+            for at in [at for at in state.unclosed if at[0] != ledger]:
                 where = indices[own.are(*at)]
-                if at[0] == ledger:  # all that these claims hold is unclosed
-                    joins[where] = False
-                elif len(where):  # a parent may have closed some of it
-                    joins[where] &= ~are_among(hashes[where], one.hashes)
+                joins[where] &= ~are_among(hashes[where], state.unclosed[at].hashes)
             if times_us is not None:
                 too_old[indices] = ~held[indices] & (times_us[indices] < state.boundary_us)
         refs.generations[~held] = NOBODY
@@ -186,6 +190,9 @@ class View:
 def is_older(register: Register, than: Register) -> bool:
     """Whether a register that was read later has less in it: a copy of the registry was put back (L10)."""
     counters = ((register.epochs.get(name, 0), number) for name, number in than.epochs.items())
+    both = zip(register.generations, than.generations, strict=False)
+    if any((one.ledgers, one.boundary_us) != (other.ledgers, other.boundary_us) for one, other in both):
+        return True
     pairs = (
         *counters,
         (register.members.version, than.members.version),
@@ -196,25 +203,59 @@ def is_older(register: Register, than: Register) -> bool:
     return any(now < before for now, before in pairs)  # type: ignore[operator]
 
 
-def catch_up(view: View, positions: Positions, ledgers: Iterable[LedgerId] | None = None) -> None:
-    """Read on, until nothing is left that is decided; of these ledgers, or of all that may have more.
+def catch_up(view: View, positions: Positions, ledgers: Iterable[LedgerId] | None = None) -> set[LedgerId]:
+    """Read each of these ledgers, or all that may have more, to an end that was there after the call began.
 
-    RegistryUnavailable; RegistryMismatch if the registry is not the one that the view was read from.
+    Returns those whose next position is undecided: whoever appends there settles it. RegistryUnavailable;
+    RegistryMismatch if the registry is not the one that the view was read from (L10).
     """
-    is_waiting = False
+    ended: dict[LedgerId, Ending] = {}
+    seen_early: set[LedgerId] = set()
     while True:
-        first = {one: view.states[one].next_position for one in _to_read(view, ledgers)}
-        attempt = positions.attempt()
-        values = attempt.read(first)
-        if not confirm(view, attempt):
-            continue
-        ledgers_read = [one for one in sorted(values) if values[one] and one in view.states]  # parents first
-        is_stuck = sum(view.take(one, values[one]) for one in ledgers_read) == 0 and bool(ledgers_read)
-        if is_stuck and is_waiting:  # the seals were decided before these entries were
-            raise view.parents_are_missing(ledgers_read[0])
-        is_waiting = is_stuck
-        if not any(values.values()) and first.keys() >= set(_to_read(view, ledgers)):
-            return
+        while left := [ledger for ledger in _to_read(view, ledgers) if ledger not in ended]:
+            ended |= _read_on(view, positions, left)
+        early = _opened_early(view, positions, ended)
+        if not early:
+            break
+        if early & seen_early:  # their parents were asked since, and have no end
+            raise view.mismatch(f"ledger {min(early)} is open, and its parents have no end")
+        seen_early = early
+        for ledger in early:
+            for parent in view.register.parents(ledger):
+                ended.pop(parent, None)
+    return {ledger for ledger, ending in ended.items() if ending == "undecided" and ledger in view.states}
+
+
+def _read_on(view: View, positions: Positions, ledgers: Sequence[LedgerId]) -> dict[LedgerId, Ending]:
+    """Read these ledgers once; those whose end was reached, and how they ended."""
+    attempt = positions.attempt()
+    tails = attempt.read({ledger: view.states[ledger].next_position for ledger in ledgers})
+    lacking = attempt.lacking(last_of(view.states[ledger] for ledger in ledgers if not tails[ledger].values))
+    if not confirm(view, attempt):
+        return {}
+    view.refuse(lacking)
+    for ledger in sorted(tails):  # parents first
+        if ledger in view.states:
+            view.take(ledger, tails[ledger].values)
+    return {ledger: tail.ending for ledger, tail in tails.items() if tail.ending != "more"}
+
+
+def _opened_early(view: View, positions: Positions, ended: Mapping[LedgerId, Ending]) -> set[LedgerId]:
+    """Ledgers with entries whose parents have nothing more: only a registry that was put back has them."""
+    endless = {one for one, end in ended.items() if end == "nothing" and one in view.unsealed()}
+    waiting = {
+        ledger: 0 for ledger in view.unsealed() if not endless.isdisjoint(view.register.parents(ledger))
+    }
+    if not waiting:
+        return set()
+    attempt = positions.attempt()
+    tails = attempt.read(waiting)
+    return {one for one, tail in tails.items() if tail.values} if confirm(view, attempt) else set()
+
+
+def last_of(states: Iterable[LedgerState]) -> dict[LedgerId, tuple[int, bytes]]:
+    """By ledger its last entry that was read: position and checksum."""
+    return {one.ledger: (one.next_position - 1, one.checksum) for one in states if one.next_position}
 
 
 def confirm(view: View, attempt: Attempt) -> bool:
@@ -227,12 +268,11 @@ def confirm(view: View, attempt: Attempt) -> bool:
 
 
 def _to_read(view: View, ledgers: Iterable[LedgerId] | None) -> list[LedgerId]:
-    """The ledgers that may have more, with those that they build on."""
+    """The ledgers that may have more, with those that they build on; none before all its parents' seals."""
     unsealed = view.unsealed()
-    if ledgers is None:
-        return unsealed
-    wanted = set(ledgers)
+    wanted = set(unsealed if ledgers is None else ledgers)
     for ledger in reversed(unsealed):
         if ledger in wanted:
             wanted.update(view.register.parents(ledger))
-    return [ledger for ledger in unsealed if ledger in wanted]
+    waits = {one for one in wanted for parent in view.register.parents(one) if parent in unsealed}
+    return [ledger for ledger in unsealed if ledger in wanted and ledger not in waits]

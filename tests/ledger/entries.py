@@ -106,6 +106,7 @@ CLOSES = st.builds(
 )
 GENESES = st.builds(
     Genesis,
+    st.integers(0, 2**16 - 1),
     st.lists(LEDGERS, max_size=4).map(tuple),
     TIMES_US,
     st.dictionaries(TEXTS, NUMBERS, max_size=4),
@@ -118,7 +119,7 @@ ENTRIES = st.builds(
     st.none() | TIMES_US,
     st.lists(CLOSES, max_size=3).map(tuple),
     st.lists(FREES, max_size=3).map(tuple),
-    st.lists(any_claims(), max_size=2).map(tuple),
     st.none() | any_claims(),
+    st.booleans(),
     st.booleans(),
 )

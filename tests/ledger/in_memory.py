@@ -8,7 +8,8 @@ import numpy as np
 
 from photon.ledger.entry import Claimant, Claims, Epoch, Hashes, LedgerId, Mask
 from photon.ledger.fold import ClaimsAt, Unclosed
-from photon.ledger.positions import Change, Chosen, Offer
+from photon.ledger.form import checksum
+from photon.ledger.positions import Change, Chosen, Offer, Tail
 from photon.ledger.register import Generation, Members, Register
 from photon.ledger.rolling import open_ledger
 from photon.ledger.view import View
@@ -41,8 +42,15 @@ class PositionsInMemory:
             chosen[ledger] = Chosen(values[offer.position])
         return chosen
 
-    def read(self, first: Mapping[LedgerId, int]) -> dict[LedgerId, Sequence[bytes]]:
-        return {ledger: self.values.get(ledger, [])[position:] for ledger, position in first.items()}
+    def read(self, first: Mapping[LedgerId, int]) -> dict[LedgerId, Tail]:
+        return {one: Tail(self.values.get(one, [])[position:], "nothing") for one, position in first.items()}
+
+    def lacking(self, last: Mapping[LedgerId, tuple[int, bytes]]) -> set[LedgerId]:
+        return {
+            ledger
+            for ledger, (position, expected) in last.items()
+            if checksum_at(self.values.get(ledger, []), position) != expected
+        }
 
     def confirm(self) -> Register:
         return self.register
@@ -61,6 +69,10 @@ class PositionsInMemory:
         for ledger in self.register.ledgers(0):
             open_ledger(view, self, ledger)
         return view
+
+
+def checksum_at(values: Sequence[bytes], position: int) -> bytes:
+    return checksum(values[position]) if position < len(values) else b""
 
 
 def hashes_of(*ids: int) -> Hashes:

@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from photon.ledger.entry import LedgerId
-from photon.ledger.positions import Change, Chosen, Offer, Unconfirmed, Undecided
+from photon.ledger.form import checksum
+from photon.ledger.positions import Change, Chosen, Offer, Tail, Unconfirmed, Undecided
 from photon.ledger.register import Generation, Members, Register, decode_register, encode_register
 from photon.registry.interface import RegistryUnavailable
 
@@ -154,7 +155,18 @@ class SimulatedAttempt:
         value = stores.insert(ledger, offer)
         return Undecided("no answer in time") if stores.happens(weather.unheard) else Chosen(value)
 
-    def read(self, first: Mapping[LedgerId, int]) -> dict[LedgerId, Sequence[bytes]]:
+    def lacking(self, last: Mapping[LedgerId, tuple[int, bytes]]) -> set[LedgerId]:
+        self._positions.pause()
+        self._positions.may_be_silent("too few stores answer a look at the last entries")
+        entries = self._stores.entries
+        return {
+            ledger
+            for ledger, (position, expected) in last.items()
+            if not self._are_moved()
+            and (position not in entries.get(ledger, {}) or checksum(entries[ledger][position]) != expected)
+        }
+
+    def read(self, first: Mapping[LedgerId, int]) -> dict[LedgerId, Tail]:
         values = {}
         for number, ledger in enumerate(self._shuffled(first)):
             if number % 2 == 0:
@@ -164,16 +176,16 @@ class SimulatedAttempt:
         self._positions.pause()
         return values
 
-    def _read(self, ledger: LedgerId, position: int) -> list[bytes]:
+    def _read(self, ledger: LedgerId, position: int) -> Tail:
         entries, values = self._stores.entries.get(ledger, {}), []
         while position in entries:
             values.append(entries[position])
             position += 1
         if self._are_moved():
-            return []
+            return Tail([], "nothing")
         if len(values) > 1 and self._stores.happens(self._positions.weather.in_part):
-            return values[: self._stores.chance.randrange(1, len(values))]
-        return values
+            return Tail(values[: self._stores.chance.randrange(1, len(values))], "more")
+        return Tail(values, "nothing")
 
     def confirm(self) -> Register:
         self._positions.pause()

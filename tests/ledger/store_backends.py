@@ -99,6 +99,9 @@ class MemoryStore:
     def get(self, key: Key) -> Copy | NoReply:
         return self._serve("get", lambda: self.items.get(key, ABSENT))
 
+    def ending(self, key: Key) -> bytes | NoReply:
+        return self._serve("ending", lambda: (self.items.get(key, ABSENT).value or b"")[-16:])
+
     def page(self, first: Key) -> Page | NoReply:
         def do() -> Page:
             here = sorted(k.position for k in self.items if k.ledger == first.ledger and k >= first)
@@ -238,7 +241,7 @@ def read_all(client: Positions, ledger: LedgerId = LEDGER) -> list[bytes]:
     values: list[bytes] = []
     while True:
         attempt = client.attempt()
-        some = attempt.read({ledger: len(values)})[ledger]
+        some = attempt.read({ledger: len(values)})[ledger].values
         attempt.confirm()
         if not some:
             return values
@@ -271,8 +274,8 @@ def append_by_eight(client: Callable[[], StorePositions], each: int, disturb: Ca
             reading = own.attempt()
             found = reading.read({ledger: len(views[ledger]) for ledger in some})
             reading.confirm()
-            for ledger, values in found.items():
-                for value in values:
+            for ledger, tail in found.items():
+                for value in tail.values:
                     see(ledger, len(views[ledger]), value)
                     views[ledger].append(value)
             ends = {ledger: views[ledger][-1] if views[ledger] else b"" for ledger in some}

@@ -47,12 +47,12 @@ PLAN = Claimant(NORTH, 17, "p1")
 SAMPLE = Entry(
     "north-3-a",
     BEFORE,
-    Genesis((LedgerId(0, 0), LedgerId(0, 1)), 1_000, {"south": 4, "north": 2}),
+    Genesis(3, (LedgerId(0, 0), LedgerId(0, 1)), 1_000, {"south": 4, "north": 2}),
     2_000,
     (Close(SOUTH, FOR_EVER, frees_all=True), Close(NORTH, 16, (Free(LedgerId(1, 0), 7, hashes_of(1, 2)),))),
     (Free(LedgerId(0, 1), 9, hashes_of(3)),),
-    (claims_of(Claimant(SOUTH, 2, "p2"), 4, 5),),
     claims_of(PLAN, *range(10, 60), times_us=5_000),
+    are_joins=True,
     seals=True,
 )
 SIGNED_BYTES = 16
@@ -152,7 +152,7 @@ def test_the_form_is_the_documented_one() -> None:
     entry = Entry("w", BEFORE, closes=(Close(Epoch("n", 2), 299),), claims=claims, seals=True)
     header = b"PhLe" + bytes.fromhex("0100 0100 02000000 24000000") + BEFORE
     first, second = bytes([1] + [0] * 7 + [2] + [0] * 7), bytes([3] + [0] * 7 + [255] * 8)
-    fields = b"\1w\3" + b"\3\1n\2\xab\2\0\0\0" + b"\6\1n\2\xac\2\1p\2"
+    fields = b"\1w\3" + b"\3\1n\2\xab\2\0\0\0" + b"\5\1n\2\xac\2\1p\2"
     columns = b"\xd0\x0f\1\1\1" + b"\x0a\1\1\1" + b"\xb4\1\1\1\x27"
     assert encode(entry) == signed(header + first + second + fields + columns + b"\7")
 
@@ -322,10 +322,10 @@ def test_any_fields_with_a_checksum_that_agrees_raise_nothing_else(fields: bytes
         (b"\1\xff\0", "the writer is no UTF-8"),
         (b"\1w" + b"\x80" * 10, "the number of parts is too long"),
         (b"\1w\1\3\1n\1\1\2\0\0", "a flag is 2, expected at most 1"),
-        (b"\1w\1\1\0\0\2\1b\1\1a\1", "its void epochs are not sorted"),
+        (b"\1w\1\1\1\0\0\2\1b\1\1a\1", "its void epochs are not sorted"),
         (b"\1w\1\4\0\0\0\2", "the number of hashes is 2, expected at most 1"),
-        (b"\1w\1\6\1n\1\1\1p\1\0\0\1\0\0\0", "the number of a file is no number of 32 bits"),
-        (b"\1w\1\6\1n\1\1\1p\1\0\x09", "numbers of 9 bytes, expected at most 8"),
+        (b"\1w\1\5\1n\1\1\1p\1\0\0\1\0\0\0", "the number of a file is no number of 32 bits"),
+        (b"\1w\1\5\1n\1\1\1p\1\0\x09", "numbers of 9 bytes, expected at most 8"),
     ],
 )
 def test_nonsense_is_told_by_what_was_expected(fields: bytes, says: str) -> None:
@@ -344,7 +344,7 @@ def test_a_plane_that_is_no_frame_is_refused() -> None:
 @pytest.mark.parametrize("length", [0, 38, 40, 5_000])
 def test_a_plane_of_another_length_than_its_column_is_refused(length: int) -> None:
     frame = pa.Codec("zstd").compress(bytes(length), asbytes=True)
-    fields = b"\1w\1\6\1n\1\1\1p\x28" + b"\0\1" + bytes([len(frame)]) + frame
+    fields = b"\1w\1\5\1n\1\1\1p\x28" + b"\0\1" + bytes([len(frame)]) + frame
     header = b"PhLe" + bytes.fromhex("0100 0000 28000000") + len(fields).to_bytes(4, "little") + bytes(16)
     with pytest.raises(EntryDamaged, match="a column can't be decompressed"):
         decode(signed(header + bytes(16 * 40) + fields))

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pytest
 
+from photon.ledger import claiming
 from photon.ledger.appending import append
 from photon.ledger.claiming import EpochOver, claim
 from photon.ledger.closing import close_batches, close_of, end_epoch
 from photon.ledger.collecting import drop, raise_boundary
-from photon.ledger.entry import Claimant, Claims, Epoch
-from photon.ledger.rolling import roll
+from photon.ledger.entry import Claimant, Claims, Entry, Epoch
+from photon.ledger.form import encode
+from photon.ledger.register import with_boundary, with_generation
+from photon.ledger.rolling import roll, seal
 from photon.ledger.view import Holders, View, catch_up
-from photon.registry.interface import RegistryMismatch
+from photon.registry.interface import RegistryMismatch, RegistryUnavailable
 from tests.ledger.in_memory import EAST, WEST, PositionsInMemory, claims_of, hashes_of, with_rows
 
 FIRST, SECOND = Claimant(EAST, 1, "plan 1"), Claimant(EAST, 2, "plan 2")
@@ -176,3 +182,95 @@ def test_an_epoch_with_a_number_above_is_not_ended_with_those_before_it() -> Non
     end_epoch(east, store, EAST, with_rows())
     later = Claimant(Epoch("east", 2), 1, "plan of the next epoch")
     assert held_by(claim(east, store, claims_of(later, 1)), later) == [True]
+
+
+def test_a_registry_that_lost_its_last_entry_is_refused_though_nothing_stands_behind_it() -> None:
+    store = PositionsInMemory()
+    ledger = store.register.ledgers(0)[0]
+    east = store.view("east")
+    claim(east, store, claims_of(FIRST, 1))
+    del store.values[ledger][-1]
+    with pytest.raises(RegistryMismatch, match=f"the last entry of ledger {ledger} is gone"):
+        catch_up(east, store)
+    claim(store.view("west"), store, claims_of(OTHER, 1))
+    with pytest.raises(RegistryMismatch, match=f"the last entry of ledger {ledger} is gone"):
+        catch_up(east, store)
+
+
+def test_who_appends_behind_an_entry_that_is_gone_is_refused() -> None:
+    store = PositionsInMemory()
+    east = store.view("east")
+    claim(east, store, claims_of(FIRST, 1))
+    ledger = store.register.ledgers(0)[0]
+    store.values[ledger][-1] = encode(Entry("somebody else"))
+    with pytest.raises(RegistryMismatch, match="is gone"):
+        claim(east, store, claims_of(SECOND, 2))
+
+
+def test_a_register_that_was_put_back_alone_is_refused_by_the_ledgers_of_later_generations() -> None:
+    store = PositionsInMemory()
+    before = store.register
+    east = store.view("east")
+    roll(east, store, 2)
+    store.register = before
+    with pytest.raises(RegistryMismatch, match="its register has gone back"):
+        catch_up(east, store)
+    fresh = View(store.register, "fresh")
+    catch_up(fresh, store)
+    with pytest.raises(RegistryMismatch, match="generation 0 is sealed"):
+        claim(fresh, store, claims_of(OTHER, 1))
+    with pytest.raises(RegistryMismatch, match="was opened in another generation"):
+        roll(fresh, store, 3)
+
+
+def test_nothing_is_dropped_while_a_generation_is_sealed_and_the_next_one_not_open() -> None:
+    """A roller died behind its seals: the boundaries of these ledgers are the next one's."""
+    store = PositionsInMemory()
+    east = store.view("east")
+    claim(east, store, claims_of(FIRST, 1, time_us=100))
+    roll(east, store, 2)
+    raise_boundary(east, store, 50)
+    store.register = with_generation(store.register, 1, 1)
+    catch_up(east, store)
+    for ledger in store.register.ledgers(1):
+        seal(east, store, ledger)
+    assert drop(east, store) == []
+
+
+def test_an_id_that_is_freed_while_others_are_claimed_is_claimed_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No id is without a holder in the end, though it had one when the first of them were appended."""
+    store = PositionsInMemory()
+    east, west = store.view("east"), store.view("west")
+    claim(east, store, claims_of(FIRST, 1))
+    catch_up(west, store)
+    append_once = claiming.append
+
+    def append_while_east_closes(*arguments: Any) -> Any:
+        outcomes = append_once(*arguments)
+        monkeypatch.undo()
+        close_batches(east, store, EAST, 1, with_rows())
+        catch_up(west, store)
+        return outcomes
+
+    monkeypatch.setattr(claiming, "append", append_while_east_closes)
+    assert held_by(claim(west, store, claims_of(OTHER, 1, 2)), OTHER) == [True, True]
+
+
+def test_nobody_wins_while_the_ids_of_all_rows_are_put_back() -> None:
+    store = PositionsInMemory()
+    east = store.view("east")
+    store.register = replace(store.register, is_refilling=True)
+    with pytest.raises(RegistryUnavailable, match="are being put back"):
+        claim(east, store, claims_of(FIRST, 1))
+
+
+def test_what_was_won_below_a_boundary_that_rose_meanwhile_is_too_old() -> None:
+    store = PositionsInMemory()
+    east = store.view("east")
+    claims = claims_of(FIRST, 1, time_us=100)
+    assert not claim(east, store, claims).are_too_old.any()
+    store.register = with_boundary(store.register, 101)
+    catch_up(east, store)
+    assert claim(east, store, claims).are_too_old.all()

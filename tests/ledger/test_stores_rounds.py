@@ -143,7 +143,8 @@ def test_many_ledgers_are_offered_to_and_read_at_once() -> None:
     attempt = client.attempt()
     outcomes = attempt.offer({ledger: Offer(0, value) for ledger, value in values.items()})
     assert outcomes == {ledger: Chosen(value) for ledger, value in values.items()}
-    assert attempt.read(dict.fromkeys(ledgers, 0)) == {ledger: [values[ledger]] for ledger in ledgers}
+    found = attempt.read(dict.fromkeys(ledgers, 0))
+    assert {ledger: found[ledger].values for ledger in ledgers} == {one: [values[one]] for one in ledgers}
     attempt.confirm()
 
 
@@ -156,7 +157,7 @@ def test_a_ledger_of_many_pages_is_read_from_any_position_on(n: int) -> None:
     values = append(memory.client(), 11)
     assert read_all(memory.client()) == values
     for first in range(12):
-        some = memory.client().attempt().read({LEDGER: first})[LEDGER]
+        some = memory.client().attempt().read({LEDGER: first})[LEDGER].values
         assert list(some) == values[first : first + len(some)]
         assert bool(some) == (first < 11)
 
@@ -169,7 +170,7 @@ def test_all_but_the_tail_is_read_from_one_store() -> None:
     nearest = client.stores.nearest(client.stores.active)
     for store in memory.stores:
         store.requests.clear()
-    assert len(attempt.read({LEDGER: 0})[LEDGER]) == 3  # of a page of four
+    assert len(attempt.read({LEDGER: 0})[LEDGER].values) == 3  # of a page of four
     assert [store.requests for slot, store in enumerate(memory.stores) if slot != nearest] == [[], []]
 
 
@@ -280,7 +281,7 @@ def test_an_attempt_is_void_once_the_registry_was_made_anew() -> None:
     attempt = client.attempt()
     append(other, 1)
     other.change(lambda register: replace(register, incarnation=2))
-    assert attempt.read({LEDGER: 0})[LEDGER]
+    assert attempt.read({LEDGER: 0})[LEDGER].values
     with pytest.raises(Unconfirmed):
         attempt.confirm()
     assert read_all(client) == []

@@ -55,7 +55,7 @@ def filled(store: ViewStore) -> View:
     """A view with everything that one can have, in a store that has not saved it yet."""
     view = store.load(register_of(), "w")
     for ledger in (ONE, OTHER):
-        append(view, ledger, Entry("w", genesis=Genesis(void={"süd": 3})))
+        append(view, ledger, Entry("w", genesis=Genesis(2, void={"süd": 3})))
     claim(view, 1, *range(100))
     claim(view, 2, *range(90, 130))
     claim(view, 1, *range(120, 150), epoch=SOUTH)
@@ -63,7 +63,7 @@ def filled(store: ViewStore) -> View:
     append(view, ONE, Entry("w", closes=(Close(NORTH, 1, frees),), boundary_us=1))
     append(view, OTHER, Entry("w", closes=(Close(SOUTH, FOR_EVER, is_part=True),)))
     joined: Claims = claims_of(Claimant(NORTH, 1, "joined"), 500, 501)
-    append(view, ONE, Entry("w", joined=(joined,)))
+    append(view, ONE, Entry("w", claims=joined, are_joins=True))
     return view
 
 
@@ -192,7 +192,7 @@ def test_a_view_that_another_one_replaces_is_saved_whole(stores: Stores) -> None
     store = stores.start()
     store.save(filled(store))
     other = View(register_of(), "w")
-    append(other, ONE, Entry("w", genesis=Genesis()))
+    append(other, ONE, Entry("w", genesis=Genesis(2)))
     store.save(other)
     assert is_as(stores.start().load(register_of(), "w"), other)
 
@@ -313,7 +313,7 @@ def test_what_a_dropped_generation_held_does_not_come_back(stores: Stores) -> No
     view.note(rolled)
     for ledger in (ONE, OTHER):
         append(view, ledger, Entry("w", seals=True))
-    append(view, NEXT, Entry("w", genesis=Genesis((ONE, OTHER))))
+    append(view, NEXT, Entry("w", genesis=Genesis(1, (ONE, OTHER))))
     store.save(view)
     dropped = with_dropped(rolled, 0)
     view = (store := stores.start()).load(dropped, "w")
@@ -346,7 +346,7 @@ def test_a_registry_that_is_older_than_the_view_is_refused_at_each_start(
     now = replace(register_of(), incarnation=2)
     store = stores.start()
     view = store.load(now, "w")
-    append(view, ONE, Entry("w", genesis=Genesis()))
+    append(view, ONE, Entry("w", genesis=Genesis(2)))
     store.save(view)
     for _ in range(2):
         with pytest.raises(RegistryMismatch):
@@ -414,7 +414,7 @@ def test_a_damaged_view_is_made_anew_and_can_be_saved(
     view = store.load(register_of(), "w")
     assert is_empty(view)
     assert "is of no use, so that the ledgers are read from their beginning" in caplog.text
-    append(view, ONE, Entry("w", genesis=Genesis()))
+    append(view, ONE, Entry("w", genesis=Genesis(2)))
     store.save(view)
     assert is_as(stores.start().load(register_of(), "w"), view)
 

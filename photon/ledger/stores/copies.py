@@ -121,6 +121,10 @@ class Store(Protocol):
         """What is there, read consistently."""
         ...
 
+    def ending(self, key: Key) -> bytes | NoReply:
+        """The last bytes of the value there, which are an entry's checksum; empty without a value."""
+        ...
+
     def page(self, first: Key) -> Page | NoReply:
         """The items of a ledger from a position on, in order, read consistently; as many as fit."""
         ...

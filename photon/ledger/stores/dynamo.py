@@ -20,6 +20,7 @@ from botocore.exceptions import (
 )
 from botocore.parsers import ResponseParserError
 
+from photon.ledger.fields import CHECKSUM_BYTES
 from photon.ledger.stores.copies import (
     ABSENT,
     Accept,
@@ -68,7 +69,7 @@ class DynamoStore:
         self._lock = threading.Lock()
 
     def insert(self, insert: Insert) -> Done | Refused | NoReply:
-        item = {**_attributes(insert.key), "v": {"B": insert.value}}
+        item = {**_attributes(insert.key), "v": {"B": insert.value}, "e": {"B": _end(insert.value)}}
         if insert.ballot != FAST_BALLOT:
             item["b"] = {"S": insert.ballot}
         return self._write(
@@ -99,9 +100,13 @@ class DynamoStore:
             lambda client: client.update_item(
                 TableName=self.table,
                 Key=_attributes(accept.key),
-                UpdateExpression="SET b = :b, a = :b, v = :v",
+                UpdateExpression="SET b = :b, a = :b, v = :v, e = :e",
                 ConditionExpression="attribute_not_exists(b) OR b <= :b",
-                ExpressionAttributeValues={":b": {"S": accept.ballot}, ":v": {"B": accept.value}},
+                ExpressionAttributeValues={
+                    ":b": {"S": accept.ballot},
+                    ":v": {"B": accept.value},
+                    ":e": {"B": _end(accept.value)},
+                },
                 **_WRITE,
             ),
             lambda _: Done(),
@@ -112,6 +117,14 @@ class DynamoStore:
         return self._call(
             lambda client: client.get_item(TableName=self.table, Key=_attributes(key), ConsistentRead=True),
             lambda response: _copy(response["Item"]) if "Item" in response else ABSENT,
+        )
+
+    def ending(self, key: Key) -> bytes | NoReply:
+        return self._call(
+            lambda client: client.get_item(
+                TableName=self.table, Key=_attributes(key), ConsistentRead=True, ProjectionExpression="e"
+            ),
+            lambda response: bytes(response.get("Item", {}).get("e", {"B": b""})["B"]),
         )
 
     def page(self, first: Key) -> Page | NoReply:
@@ -204,6 +217,11 @@ def _refused(error: Response) -> Refused:
 
 def _attributes(key: Key) -> dict[str, Any]:
     return {"p": {"S": key.ledger}, "s": {"N": str(key.position)}}
+
+
+def _end(value: bytes) -> bytes:
+    """What can be read without the value: whether an entry is still there is asked at each append."""
+    return value[-CHECKSUM_BYTES:]
 
 
 def _copy(item: Response) -> Copy:

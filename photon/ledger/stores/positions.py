@@ -11,7 +11,7 @@ from typing import Any
 from photon.clock import Clock
 from photon.ledger.entry import LedgerId
 from photon.ledger.form import EntryDamaged, checksum, predecessor
-from photon.ledger.positions import Change, Chosen, Offer, Unconfirmed, Undecided
+from photon.ledger.positions import Change, Chosen, Offer, Tail, Unconfirmed, Undecided
 from photon.ledger.register import Members, Register
 from photon.ledger.stores.asking import ActiveStores, Reopen, Stores
 from photon.ledger.stores.copies import Copy, Key, Promised, Refused, Store, ledger_key
@@ -21,6 +21,7 @@ from photon.ledger.stores.register_store import RegisterStore
 from photon.ledger.stores.rounds import Contender, Rounds
 from photon.pipeline.sections import Registry
 from photon.registry.consensus.acceptor import NoReply
+from photon.registry.consensus.decisions import majority
 from photon.registry.endpoints.channel import Channel, Threads
 from photon.registry.endpoints.deadline import Deadline
 from photon.registry.interface import RegistryUnavailable
@@ -143,7 +144,29 @@ class StoreAttempt:
             for ledger, one in contenders.items()
         }
 
-    def read(self, first: Mapping[LedgerId, int]) -> Mapping[LedgerId, Sequence[bytes]]:
+    def lacking(self, last: Mapping[LedgerId, tuple[int, bytes]]) -> set[LedgerId]:
+        """The ledgers of which a majority has not the value with this checksum at this position."""
+        ledgers, quorum = list(last), majority(self._active.n)
+
+        def others(number: int, replies: Sequence[bytes | NoReply]) -> int:
+            expected = last[ledgers[number]][1]
+            return sum(not isinstance(reply, NoReply) and reply != expected for reply in replies)
+
+        def is_settled(number: int, replies: Sequence[bytes | NoReply]) -> bool:
+            kept = replies.count(last[ledgers[number]][1])
+            return kept > self._active.n - quorum or others(number, replies) >= quorum
+
+        replies = self._positions.stores.ask(
+            self._active,
+            lambda store, key: store.ending(key),
+            [self._key(ledger, position) for ledger, (position, _) in last.items()],
+            is_settled,
+            self._positions.deadline(),
+            slow_too=True,
+        )
+        return {ledger for n, ledger in enumerate(ledgers) if others(n, replies[n]) >= quorum}
+
+    def read(self, first: Mapping[LedgerId, int]) -> Mapping[LedgerId, Tail]:
         """The decided values of each ledger from a position on; some of them where there are many."""
         deadline = self._positions.deadline()
         reads = {ledger: _Read(self._key(ledger, at), self._active.n) for ledger, at in first.items()}
@@ -161,7 +184,7 @@ class StoreAttempt:
             for read in left:
                 read.pages.clear()
             nearest = -1  # all of them
-        return {ledger: read.walk.values for ledger, read in reads.items()}
+        return {ledger: read.tail for ledger, read in reads.items()}
 
     def confirm(self) -> Register:
         """The register, read at a majority after all replies so far (L8)."""
@@ -212,6 +235,12 @@ class _Read:
             page.page.through is not None for page in self.pages.values()
         )
         return self.walk.ending == "nothing" or has_more
+
+    @property
+    def tail(self) -> Tail:
+        """What was read, once there is an answer."""
+        ending = self.walk.ending
+        return Tail(self.walk.values, ending if ending in ("nothing", "undecided") else "more")
 
     @property
     def says_something(self) -> bool:
