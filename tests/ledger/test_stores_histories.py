@@ -97,7 +97,7 @@ class History:
     def read(self, client: StorePositions) -> None:
         view = self.views[id(client)]
         attempt = client.attempt()
-        found = list(attempt.read({LEDGER: len(view)})[LEDGER])
+        found = list(attempt.read({LEDGER: len(view)})[LEDGER].values)
         self.interleave()
         attempt.confirm()
         self.tell(view, found)
