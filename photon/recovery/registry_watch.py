@@ -203,7 +203,8 @@ class RegistryWatch:
         if self._confirmed_us is None or now_us - self._heard_us > SILENT_US:
             self.check()
             return
-        self._refuse_stores_put_back(self.registry.register.read())
+        if self.registry.endpoints.n > 1:
+            self._refuse_stores_put_back(self.registry.register.read())
         seen = [(name, claim) for name, claims in self._seen.items() for claim in claims]
         newest: list[Claim] = []
         if self._committed:
