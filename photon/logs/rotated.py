@@ -157,7 +157,7 @@ def copies_among(look: Look, contents: Contents, fresh: Iterable[FoundFile]) -> 
     copies: dict[FoundFile, int] = {}
     if not fresh:
         return copies
-    known = Beginnings(look.files[n] for n in look.present if not look.files[n].file.compressed)
+    known = Beginnings(look.files[n] for n in look.present)
     for file in fresh:
         short = known.named_before(file.path) if look.sizes[file.path] <= SHORT_BYTES else []
         for whole in [*contents.like(look, file, known), *short]:

@@ -125,7 +125,8 @@ class OddHistory(History):
         file.place.unlink()
         behind = Written(file.log, None, file.writer, file.is_sought, list(file.lines), file.number)
         behind.held_by, behind.is_telling = file.held_by, file.is_telling
-        behind.seen_at_rest = len(file.lines)  # who does not hold it can't know more of it
+        is_at_rest = file.seen_at_rest is not None
+        behind.seen_at_rest = file.seen_at_rest if is_at_rest else len(file.lines)  # all that others know
         self.files.append(behind)
         file.place, file.writer, file.held_by = place, -1, 0
 

@@ -373,6 +373,38 @@ def test_a_copy_beside_a_rotation_that_nobody_saw_is_not_read_too(
     assert sorted(found) == sorted((ALIKE + lines(3, 4) + more + ALIKE + lines(5)).splitlines())
 
 
+def decompressed(player: Player) -> None:
+    player.write("c/app.log.7", gzip.decompress(player.place("c/app.log.1.gz").read_bytes()))
+
+
+def copied_compressed(player: Player) -> None:
+    player.copy("c/app.log.1.gz", "c/app.log.7.gz")
+
+
+def half_decompressed(player: Player) -> None:
+    whole = gzip.decompress(player.place("c/app.log.1.gz").read_bytes())
+    player.write("c/app.log.7", whole[: whole.rfind(b"\n", 0, 1_500) + 1])
+
+
+@pytest.mark.parametrize("stopped", [False, True], ids=["running", "stopped"])
+@pytest.mark.parametrize("copy", [decompressed, copied_compressed, half_decompressed])
+@pytest.mark.parametrize("more", [b"", lines(*range(100, 600))], ids=["short", "long"])
+def test_what_somebody_decompresses_to_look_at_it_is_not_read_again(
+    tmp_path: Path, copy: Rewrite, more: bytes, stopped: bool
+) -> None:
+    world = named(tmp_path, "c/*")
+    player = Player(world, restarts=False)
+    world.write("c/app.log", ALIKE + FIRST + more)
+    world.read()
+    player.rename("c/app.log", "c/app.log.1")
+    compress(player, "c/app.log.1")
+    assert read_until_nothing_comes(world) == []
+    copy(player)
+    if stopped:
+        world.restart()
+    assert read_until_nothing_comes(world) == []
+
+
 def test_a_copy_of_a_log_that_was_moved_away_is_not_read_behind_a_link(tmp_path: Path) -> None:
     world = named(tmp_path, "c/*.log")
     player = Player(world, restarts=False)
