@@ -347,3 +347,13 @@ def test_two_offers_of_one_client_never_share_a_ballot() -> None:
         for store in memory.stores:  # as if the promises had got lost: the next one counts from 1 again
             store.items[key(0)] = replace(store.items.get(key(0), ABSENT), promised="")
     assert not {one.partition("-")[2] for one in ballots[0]} & {one.partition("-")[2] for one in ballots[1]}
+
+
+def test_a_store_that_throttles_is_asked_again_to_forget() -> None:
+    memory = Memory(3)
+    client = memory.client()
+    append(client, 3)
+    client.change(lambda register: with_dropped(with_generation(register, 0, 4), 0))
+    memory.stores[2].fault = once("throttled", "forget")
+    client.forget([LEDGER])
+    assert [sum(k.ledger == "1.0-0" for k in store.items) for store in memory.stores] == [0, 0, 0]

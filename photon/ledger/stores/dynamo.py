@@ -136,14 +136,16 @@ class DynamoStore:
         return self._call(lambda client: self._query(client, first), read)
 
     def forget(self, ledger: str) -> int | NoReply:
-        def delete(client: Any) -> int:
+        def delete(client: Any) -> int | NoReply:
             found = self._query(
                 client, Key(ledger, 0), ProjectionExpression="p, s", Limit=DELETES_PER_REQUEST
             )
             deletes = [{"DeleteRequest": {"Key": {"p": i["p"], "s": i["s"]}}} for i in found["Items"]]
-            if deletes:
-                client.batch_write_item(RequestItems={self.table: deletes})  # what it leaves is found again
-            return len(deletes)
+            if not deletes:
+                return 0
+            answer = client.batch_write_item(RequestItems={self.table: deletes})
+            deleted = len(deletes) - len(answer.get("UnprocessedItems", {}).get(self.table, []))
+            return deleted or NoReply("the store left all deletes unprocessed", "throttled")
 
         return self._call(delete, lambda count: count)
 

@@ -92,6 +92,10 @@ def find_ledgers(
             f"There are no ledgers of the pipeline {pipeline} at {', '.join(map(str, endpoints))}."
             " If it has joined before, put the stores' data back, or the endpoints right"
         )
+    if register.pipeline != pipeline:
+        raise RegistryMismatch(
+            f"the ledgers at {endpoints[0]} belong to the pipeline {register.pipeline}; give each its own name"
+        )
     if register.settings_hash != settings_hash:
         raise RegistryMismatch(
             f"the ledgers of the pipeline {pipeline} at {endpoints[0]} were made with other settings of ids"
@@ -112,15 +116,17 @@ def classify(
     _require_distinct_stores(pipeline, endpoints, tables)
     registers = [r.register for r in replies if isinstance(r, Found) and r.register is not None]
     # The newest first. A majority of one membership and one of the next have a store in common.
-    for register in sorted(registers, key=lambda one: one.members.version, reverse=True):
+    registers.sort(key=lambda register: register.members.version, reverse=True)
+    for register in registers:
         problems = _problems(pipeline, register.members, replies)
         if len(register.members.incarnations) == n and n - len(problems) >= majority(n):
             for slot, problem in problems.items():
                 log.warning("ledgers of %s: %s %s", pipeline, endpoints[slot], problem)
             return register
     silent = {slot: reply.reason for slot, reply in enumerate(replies) if isinstance(reply, NoReply)}
-    if registers and n - len(silent) >= majority(n):
-        problems = _problems(pipeline, registers[0].members, replies)
+    problems = _problems(pipeline, registers[0].members, replies) if registers else {}
+    wrong = problems.keys() - silent.keys() - {*(registers[0].members.down if registers else ())}
+    if registers and (n - len(wrong) < majority(n) or not silent):  # though the silent ones were right
         raise RegistryMismatch(
             f"{_listed(endpoints, problems)}; no majority of the stores of the pipeline {pipeline} is left:"
             " name those that its ledgers were made over, or bring back their data"
@@ -139,7 +145,7 @@ def _problems(pipeline: str, members: Members, replies: Sequence[Found | NoReply
             problems[slot] = f"{reply.problem} ({reply.reason})"
         elif slot >= len(named) or len(named) != len(replies):
             problems[slot] = f"is one of {len(replies)}, and the ledgers were made over {len(named)}"
-        elif slot in (*members.down, *members.fresh):
+        elif slot in members.down:
             problems[slot] = "is out of use until a repair of it has ended; run it again"
         elif reply.table is None:
             problems[slot] = "has lost its data, or is a new store; it is not used until it is repaired"

@@ -73,19 +73,21 @@ class StorePositions:
         for ledger in ledgers:
             if not register.generations[ledger.generation].is_dropped:
                 raise ValueError(f"the register does not call the generation of ledger {ledger} dropped")
-        left = [ledger_key(register.incarnation, ledger) for ledger in ledgers]
+        left, deadline = [ledger_key(register.incarnation, ledger) for ledger in ledgers], self.deadline()
         while left:  # a request to each store deletes some items of a ledger
             answers = self.stores.ask(
                 self.stores.active,
                 lambda store, ledger: store.forget(ledger),
                 left,
                 lambda *_: False,
-                self.deadline(),
+                deadline,
                 is_write=True,
             )
-            left = [
-                one for one, replies in zip(left, answers, strict=True) if any(_has_more(r) for r in replies)
-            ]
+            left = [one for one, replies in zip(left, answers, strict=True) if any(map(_has_more, replies))]
+            if any(_has_deleted(reply) for replies in answers for reply in replies):
+                deadline.renew()
+            elif left and not deadline.pause():
+                return  # a store that throttles on and on keeps them: nobody reads them any more
 
     def close(self) -> None:
         """Stop, once all requests that are under way are answered."""
@@ -119,8 +121,12 @@ class StorePositions:
         return register
 
 
-def _has_more(reply: object) -> bool:
-    return not isinstance(reply, NoReply) and reply != 0
+def _has_deleted(reply: int | NoReply) -> bool:
+    return not isinstance(reply, NoReply) and reply > 0
+
+
+def _has_more(reply: int | NoReply) -> bool:
+    return reply.kind == "throttled" if isinstance(reply, NoReply) else reply > 0
 
 
 class StoreAttempt:
