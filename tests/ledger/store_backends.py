@@ -44,8 +44,8 @@ def entry(before: bytes = b"", writer: str = "") -> bytes:
     return encode(Entry(writer or f"writer-{next(_writers)}", checksum(before) if before else b""))
 
 
-def first_register(members: Members) -> Register:
-    return Register("events", "settings", members, generations=(Generation(2),))
+def first_register(members: Members, pipeline: str = "events") -> Register:
+    return Register(pipeline, "settings", members, generations=(Generation(2),))
 
 
 def key(position: int, ledger: LedgerId = LEDGER) -> Key:

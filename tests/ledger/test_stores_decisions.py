@@ -8,7 +8,7 @@ import pytest
 
 from photon.ledger.form import checksum, predecessor
 from photon.ledger.stores.copies import ABSENT, Copy, Page, Promised, Refused
-from photon.ledger.stores.decisions import chosen, counter_above, is_voted, recover
+from photon.ledger.stores.decisions import chosen, counter_above, is_voted, recover, value_to_propose
 from photon.ledger.stores.reading import Intact, JudgedPage, walk
 from photon.registry.consensus.acceptor import Done, NoReply
 from photon.registry.consensus.decisions import ballot, fast_quorum, majority
@@ -57,6 +57,13 @@ def test_whatever_inserts_may_have_chosen_is_carried_on(n: int) -> None:
                 for value in (A, B):
                     if values.count(value) >= fast_quorum(n):
                         assert carried_on == value, (values, some)
+
+
+def test_a_ballot_that_is_free_proposes_anothers_value_before_its_own() -> None:
+    """A was decided by three; one of them was put back, and has taken the own value B since."""
+    assert value_to_propose(B, [Copy(B), Copy(A)], 3) == A
+    assert value_to_propose(B, [Copy(B), ABSENT], 3) == B
+    assert value_to_propose(A, [Copy(A), Copy(B, LOW, LOW)], 3) == B
 
 
 def test_from_too_few_promises_nothing_is_concluded() -> None:

@@ -249,6 +249,21 @@ def test_a_store_that_lacks_what_the_others_have_hides_nothing() -> None:
         memory.stores[slot].items = older
 
 
+@pytest.mark.parametrize("slot", [0, 1, 2])
+@pytest.mark.parametrize("out", [0, 1, 2, None])
+def test_one_of_three_put_back_to_an_older_copy_replaces_no_decided_value(slot: int, out: int | None) -> None:
+    for seed in range(5):
+        memory = Memory(3, seed)
+        client = memory.client()
+        append(client, 2)
+        older = dict(memory.stores[slot].items)
+        values = append(client, 3)
+        memory.stores[slot].items = older
+        if out is not None:
+            memory.stores[out].fault = down
+        assert append(memory.client(), 2)[:5] == values
+
+
 # -- the check
 
 

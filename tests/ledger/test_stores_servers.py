@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
@@ -89,10 +89,16 @@ def opened() -> Iterator[Opened]:
         one.close()
 
 
+def made(name: str, at: Sequence[EndpointAddress], settings: Registry = SETTINGS) -> LedgersAddress:
+    return make_ledgers(
+        name, "settings", at, settings, lambda members: first_register(members, name), SystemClock()
+    )
+
+
 def new_ledgers(urls: list[str], settings: Registry = SETTINGS) -> LedgersAddress:
     """Ledgers of a new pipeline at these servers."""
     name = f"events-{uuid.uuid4().hex[:8]}"
-    return make_ledgers(name, "settings", endpoints(urls), settings, first_register, SystemClock())
+    return made(name, endpoints(urls), settings)
 
 
 def endpoints(urls: list[str]) -> list[EndpointAddress]:
@@ -182,7 +188,7 @@ def test_what_was_dropped_is_forgotten_at_every_store(urls: list[str], opened: O
 def test_ledgers_are_made_once_and_found_again(urls: list[str]) -> None:
     address = new_ledgers(urls)
     name = address.pipeline
-    again = make_ledgers(name, "settings", address.endpoints, SETTINGS, first_register, SystemClock())
+    again = made(name, address.endpoints)
     assert again == address == find_ledgers(name, "settings", address.endpoints, SETTINGS)
 
 
@@ -206,9 +212,7 @@ def test_stores_of_other_ledgers_or_one_twice_are_refused(servers: list[StoreSer
 def test_two_that_make_ledgers_at_once_make_the_same(servers: list[StoreServer]) -> None:
     name, at = f"events-{uuid.uuid4().hex[:8]}", endpoints([server.url for server in servers])
     with ThreadPoolExecutor(2) as pool:
-        one, other = pool.map(
-            lambda _: make_ledgers(name, "settings", at, SETTINGS, first_register, SystemClock()), range(2)
-        )
+        one, other = pool.map(lambda _: made(name, at), range(2))
     assert one == other
 
 

@@ -47,4 +47,6 @@ Sequences of events that would break it, and why they do not:
   (B8).
 
 Not prevented: a store put back to an older copy of itself forgets promises (B10). Views notice it (L10).
+Where a ballot is free it proposes another's value before the own one, so that with three stores a forgotten
+copy alone replaces no decided value.
 """

@@ -39,6 +39,19 @@ def recover(promised: Sequence[Copy], n: int) -> bytes | None:
     return next((value for value, count in values.most_common(1) if count >= enough), None)
 
 
+def value_to_propose(own: bytes, promised: Sequence[Copy], n: int) -> bytes:
+    """What a ballot proposes: the value that it must carry on, else another's that lies there, else `own`.
+
+    Where it is free, another's value is as good, and older: it may be what is left of a decided one at stores
+    of which one was put back to an older copy of itself. With three stores that saves it.
+    """
+    carried_on = recover(promised, n)
+    if carried_on is not None:
+        return carried_on
+    others = Counter(copy.value for copy in promised if copy.value is not None and copy.value != own)
+    return next((value for value, _ in others.most_common(1)), own)
+
+
 def counter_above(copies: Iterable[Copy]) -> int:
     """A counter above every ballot in these copies (see `photon.registry.consensus.decisions.ballot`)."""
     ballots = (ballot for copy in copies for ballot in (copy.promised, copy.accepted) if ballot)

@@ -94,7 +94,8 @@ def find_ledgers(
         )
     if register.pipeline != pipeline:
         raise RegistryMismatch(
-            f"the ledgers at {endpoints[0]} belong to the pipeline {register.pipeline}; give each its own name"
+            f"the ledgers at {endpoints[0]} belong to the pipeline {register.pipeline};"
+            " give each pipeline its own name"
         )
     if register.settings_hash != settings_hash:
         raise RegistryMismatch(

@@ -19,7 +19,7 @@ from photon.ledger.stores.decisions import (
     counter_above,
     is_voted,
     reason_of,
-    recover,
+    value_to_propose,
 )
 from photon.ledger.stores.register_store import MEMBERS_MOVED, RegisterStore
 from photon.registry.consensus.acceptor import FAST_BALLOT, Done, NoReply
@@ -149,8 +149,7 @@ class Rounds:
             self._heed(contender, replies)
             contender.chosen = chosen([*promised, *_refusing(replies)], active.n)
             if contender.chosen is None and len(promised) >= majority(active.n):
-                carried_on = recover(promised, active.n)
-                value = contender.value if carried_on is None else carried_on
+                value = value_to_propose(contender.value, promised, active.n)
                 proposed.append((contender, prepare.ballot, value))
         self._accept(proposed, active, deadline)
 
