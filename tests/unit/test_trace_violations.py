@@ -9,9 +9,10 @@ from deltalake import write_deltalake
 
 from photon.cli.trace import trace_text
 from photon.pipeline.event_key import EventKey
+from photon.readable import typed
 from photon.registry.interface import Claim, Joined
 from photon.storage.tables import OutputTable
-from photon.verification.report import MEANINGS
+from photon.verification.report import Example, Finding
 from tests.simulation import hold_stories
 from tests.simulation.rebuilding import rebuild
 from tests.simulation.recovery_stories import a_row_is_removed
@@ -85,12 +86,12 @@ def test_doubled_rows_are_shown_with_their_files_and_go_by_the_command_that_veri
         assert str(table(world, name).folder) in row["file"]
         assert f"file {row['file']}" in shown
         assert f"plan {row['_plan']}" in shown
-    told = "photon backfill PIPELINE -d DATACENTER --day DAY --rebuild"
-    assert told in MEANINGS["duplicate_rows"].remedy
     day = f"{row['_event_time']:%Y-%m-%d}"
+    doubled = Finding("duplicate_rows", 1, (Example("c1", f"row of {day}, batch 1"),))
     for name in ("east", "west"):
-        command = told.replace("PIPELINE", str(world.pipeline.file)).replace("DATACENTER", name)
-        assert command.replace("DAY", day) in found.what_to_do
+        command = f"photon backfill {world.pipeline.file} -d {name} --day {day} --rebuild"
+        assert command in typed(doubled.remedy, world.pipeline.file, name)
+        assert command in found.what_to_do
         rebuild(world, name)
     mended = world.trace("c1")
     assert mended.verdict.startswith("Joined by datacenter west")
