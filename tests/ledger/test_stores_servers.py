@@ -42,6 +42,7 @@ pytestmark = pytest.mark.server
 
 SETTINGS = Registry(request_timeout=timedelta(seconds=5), total_timeout=timedelta(seconds=30))
 QUICK = Registry(request_timeout=timedelta(seconds=0.5), total_timeout=timedelta(seconds=3))
+IMPATIENT = Registry(request_timeout=timedelta(seconds=0.5), total_timeout=timedelta(seconds=1))
 Opened = Callable[..., OpenedPositions]
 
 
@@ -216,6 +217,14 @@ def test_two_that_make_ledgers_at_once_make_the_same(servers: list[StoreServer])
     assert one == other
 
 
+def test_ledgers_in_a_folder_start_their_server_and_stop_it(opened: Opened, tmp_path: Path) -> None:
+    address = made("events", [EndpointAddress(tmp_path / "registry")])
+    client = opened(address)
+    values = append(client, 2)
+    client.close()
+    assert read_all(opened(address)) == values
+
+
 # -- one of three that fails
 
 
@@ -286,10 +295,9 @@ def test_a_server_put_back_to_an_older_copy_hides_nothing_that_is_not_noticed(
 
 
 def test_with_two_of_three_killed_nobody_is_told_anything(servers: list[StoreServer], opened: Opened) -> None:
-    address = new_ledgers([server.url for server in servers], QUICK)
-    client = opened(address)
-    append(client, 1)
-    attempt = client.attempt()
+    address = new_ledgers([server.url for server in servers])
+    append(opened(address), 1)
+    attempt = opened(_impatient(address)).attempt()
     for server in servers[:2]:
         server.kill()
     assert isinstance(offered(attempt, 1, entry()), Undecided)
@@ -318,7 +326,7 @@ def test_positions_have_one_value_each_for_all_readers_and_ever(
 
 
 def _impatient(address: LedgersAddress) -> LedgersAddress:
-    return LedgersAddress(address.pipeline, address.endpoints, address.members, QUICK)
+    return LedgersAddress(address.pipeline, address.endpoints, address.members, IMPATIENT)
 
 
 def _alter(address: LedgersAddress, url: str, position: int, value: bytes) -> None:
