@@ -222,7 +222,7 @@ def scaling(
     sys.exit(NOT_DONE if found["left_out"] else DONE)
 
 
-PARTS = ("rates", "bytes", "memory", "outages", "distance")
+PARTS = ("rates", "ledgers", "bytes", "memory", "outages", "distance")
 
 
 @bench.command()
@@ -281,6 +281,8 @@ def _registry_lines(found: Mapping[str, Any]) -> Iterator[str]:
         )
         costs = f"{near['commit_cpu_us']:8.1f}{near['lookup_cpu_us']:8.1f}"
         yield f"{row['stores']:26}" + "".join(f"{number:10.0f}" for number in numbers) + costs
+    for name, rates in found.get("ledgers", {}).items():
+        yield f"ledgers, {name:40}" + "  ".join(f"{key} {value:,.4g}" for key, value in rates.items())
     for name, sizes in found.get("bytes", {}).items():
         yield f"bytes beside the key, {name:8}{sizes['before_clearing']:10.0f}{sizes['after_clearing']:10.0f}"
     if "memory" in found:

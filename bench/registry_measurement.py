@@ -20,6 +20,7 @@ from typing import Any
 import psutil
 
 from bench.distant_clients import measure_distant_clients
+from bench.ledger_rates import measure_ledgers
 from bench.registry_load import Load, Rates, mean_rates, measure_rates
 from bench.registry_outage import measure_outage
 from bench.store_servers import StoreServer, fastest_kind, is_available, registry_pipeline, store_servers
@@ -47,6 +48,7 @@ MEMORY_SHARDS = 1_000
 MEMORY_LOOKS = 10
 BYTES_IDS = 1_000
 IDS_PER_CALL = 2_000
+LEDGER_BATCHES = ((25_000, 40), (500, 100))  # ids in a batch, and batches: of a catch-up, and live
 
 Progress = Callable[[str], None]
 
@@ -180,13 +182,21 @@ def _claims(datacenter: str, numbers: range, timed: bool) -> list[Claim]:
 def measure_registry(
     folder: Path, parts: tuple[str, ...], load: Load, delay_seconds: float, ids: int, progress: Progress
 ) -> Mapping[str, Any]:
-    """The parts that are asked for: `rates`, `bytes`, `memory`, `outages`, `distance`."""
+    """The parts that are asked for: `rates`, `ledgers`, `bytes`, `memory`, `outages`, `distance`."""
     found: dict[str, Any] = {}
     if "rates" in parts:
         found["rates"] = []
         for number, stores in enumerate(available()):
             progress(f"rates of {stores}")
             found["rates"].append(rates(folder / f"rates-{number}", stores, load, delay_seconds))
+    if "ledgers" in parts:
+        found["ledgers"] = {}
+        for number, stores in enumerate(available()):
+            for ids_per_batch, batches in LEDGER_BATCHES:
+                progress(f"ledgers on {stores}, batches of {ids_per_batch:,}")
+                where = folder / f"ledgers-{number}-{ids_per_batch}"
+                one = (stores.kind, stores.count, stores.down, ids_per_batch, batches, PATIENT)
+                found["ledgers"][f"{stores}, batches of {ids_per_batch:,}"] = measure_ledgers(where, *one)
     if "bytes" in parts:
         progress("bytes")
         found["bytes"] = stored_bytes(folder / "bytes")
