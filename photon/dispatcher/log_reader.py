@@ -11,11 +11,12 @@ from photon.clock import MICROSECONDS
 from photon.logs.discovery import FileProblem, signature_of
 from photon.logs.files import ByteRange, LogFile, Side, TrackedFile
 from photon.logs.held import MOST_HELD, HeldFiles
+from photon.logs.look import Observation
 from photon.logs.news import News
 from photon.logs.ranges import RangeGone, read_at
 from photon.logs.records import RecordRules, record_rules
 from photon.logs.shares import next_to_serve, shares_of
-from photon.logs.tail import LogTail, Observation
+from photon.logs.tail import LogTail
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Log
 from photon.readable import readable

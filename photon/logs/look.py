@@ -66,6 +66,19 @@ class Look:
             self.problems.append(problem)
 
 
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What one look at a log found."""
+
+    changed: Mapping[int, TrackedFile]  # new and changed files, by number
+    backlog_bytes: Mapping[int, int]  # file number -> bytes that wait to be cut; no entry: nothing to do
+    problems: tuple[FileProblem, ...]  # what can't be read now
+    vanished: tuple[TrackedFile, ...]  # gone or replaced since the last look; an alarm if unread
+    checks_pending: bool = False  # the next look will know more: not idle, though the backlog may be empty
+    is_away: bool = False  # the store of the logs can't be asked now: nothing is known of them
+    listed_us: int | None = None  # files that were there at this time are found; None: a listing is under way
+
+
 class Contents:
     """Compares the bytes of files with what is known of log files."""
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from photon.clock import MICROSECONDS, microseconds
 from photon.logs.cutting import cut_range, cut_to_end
@@ -17,7 +17,7 @@ from photon.logs.files import ByteRange, LogFile, Side, TrackedFile
 from photon.logs.folders import log_folder
 from photon.logs.gone import miss, vanished_folders
 from photon.logs.held import HeldFiles
-from photon.logs.look import Contents, Look
+from photon.logs.look import Contents, Look, Observation
 from photon.logs.out_of_sight import ends_of_nameless, kept_of, paths_elsewhere
 from photon.logs.records import record_rules
 from photon.logs.rotated import (
@@ -53,19 +53,6 @@ from photon.pipeline.sections import Limits, Log, Tailing
 # compared with those before it, for a log and its copy may both be new.
 ORDER_OF_NEW = ((False, True), (False, False), (True, True), (True, False))
 LISTED_ONLY = "it is listed and not there: it was removed before it was read, or its key ends with a slash"
-
-
-@dataclass(frozen=True, slots=True)
-class Observation:
-    """What one look at a log found."""
-
-    changed: Mapping[int, TrackedFile]  # new and changed files, by number
-    backlog_bytes: Mapping[int, int]  # file number -> bytes that wait to be cut; no entry: nothing to do
-    problems: tuple[FileProblem, ...]  # what can't be read now
-    vanished: tuple[TrackedFile, ...]  # gone or replaced since the last look; an alarm if unread
-    checks_pending: bool = False  # the next look will know more: not idle, though the backlog may be empty
-    is_away: bool = False  # the store of the logs can't be asked now: nothing is known of them
-    listed_us: int | None = None  # files that were there at this time are found; None: a listing is under way
 
 
 class LogTail:

@@ -11,8 +11,9 @@ import pytest
 
 from photon.logs.files import TrackedFile
 from photon.logs.held import HeldFiles
+from photon.logs.look import Observation
 from photon.logs.ranges import read_range
-from photon.logs.tail import LogTail, Observation
+from photon.logs.tail import LogTail
 from photon.pipeline.sections import Limits, PrimaryLog, Tailing
 
 
