@@ -148,7 +148,7 @@ def _is_it(look: Look, contents: Contents, candidate: FoundFile, tracked: Tracke
     return contents.same_content(look, candidate, tracked)
 
 
-def copies_among(look: Look, contents: Contents, fresh: Iterable[FoundFile]) -> dict[FoundFile, int]:
+def copies_among(look: Look, contents: Contents, fresh: Collection[FoundFile]) -> dict[FoundFile, int]:
     """New files that hold nothing but the beginning of a file that is there: copies, perhaps half done.
 
     Read as files of their own, all their records would be read twice. When the original is truncated, a
@@ -157,10 +157,15 @@ def copies_among(look: Look, contents: Contents, fresh: Iterable[FoundFile]) -> 
     copies: dict[FoundFile, int] = {}
     if not fresh:
         return copies
-    known = Beginnings(look.files[n] for n in look.present)
+    present = [look.files[number] for number in look.present]
+    known = Beginnings(present)
+    # What `files` does not match is found where a log once was: its original may lie anywhere by now.
+    is_all_matched = all(file.path in look.matched for file in fresh)
+    anywhere = known if is_all_matched else Beginnings(present, in_any_folder=True)
     for file in fresh:
         short = known.named_before(file.path) if look.sizes[file.path] <= SHORT_BYTES else []
-        for whole in [*contents.like(look, file, known), *short]:
+        among = known if file.path in look.matched else anywhere
+        for whole in [*contents.like(look, file, among), *short]:
             if contents.is_beginning_of(look, file, whole):
                 copies[file] = whole.file.number
     return copies

@@ -421,6 +421,24 @@ def test_a_copy_of_a_log_that_was_moved_away_is_not_read_behind_a_link(tmp_path:
     assert set(read_until_nothing_comes(world)) >= {b"c3"}
 
 
+def test_a_copy_of_an_older_target_of_a_link_beside_its_new_target_is_not_read(tmp_path: Path) -> None:
+    world = named(tmp_path, "c/*.log")
+    player = Player(world, restarts=False)
+    world.write("../pods/x/0.log", FIRST)
+    world.write("../pods/y/0.log", lines(4))
+    (world.folder / "c").mkdir(parents=True)
+    (world.folder / "c/app.log").symlink_to("../../pods/x/0.log")
+    world.read()
+    player.remove("c/app.log")
+    (world.folder / "c/app.log").symlink_to("../../pods/y/0.log")
+    assert read_until_nothing_comes(world) == lines(4).splitlines()
+    player.rename("../pods/y/0.log", "../pods/y/0.log.1")
+    player.write("../pods/y/0.log", lines(5))
+    player.copy("../pods/x/0.log", "../pods/y/0.log.2")
+    world.restart()
+    assert read_until_nothing_comes(world) == lines(5).splitlines()
+
+
 @pytest.mark.parametrize("stopped", [False, True], ids=["running", "stopped"])
 def test_a_log_that_was_there_between_two_stays_of_another_one_is_read(tmp_path: Path, stopped: bool) -> None:
     world, player = with_files(tmp_path)
