@@ -11,8 +11,10 @@ from typing import NamedTuple
 
 from photon.ledger.claiming import EpochOver, claim
 from photon.ledger.closing import close_batches, end_epoch
-from photon.ledger.entry import Claimant, Epoch
+from photon.ledger.entry import Claimant, Entry, Epoch, Free
+from photon.ledger.fold import LedgerState
 from photon.ledger.register import Register, with_epoch
+from photon.ledger.rolling import everywhere
 from photon.ledger.view import View, catch_up
 from photon.registry.consensus.register import RetiredDatacenter
 from photon.registry.interface import RegistryUnavailable
@@ -110,6 +112,8 @@ class Driver:
             raise EpochOver(folder.epoch)
         if self.world.is_quiet or self.world.chance.random() < 0.2:
             end_what_is_over(self.world, self.view, self.positions)
+        if not self.world.is_quiet and self.world.chance.random() < 0.04:
+            self._lose_a_row()
         if folder.plan is None:
             folder.plan = self._plan()
         if folder.plan is None:
@@ -123,6 +127,26 @@ class Driver:
         if self.world.chance.random() < 0.15:
             folder.view = copy.deepcopy(self.view)
         folder.done, folder.batch, folder.plan = folder.done | final, batch, None
+
+    def _lose_a_row(self) -> None:
+        """Have the table lose a row, and free its id, so that it is joined again (L11)."""
+        if not self.table.rows:
+            return
+        row = self.world.chance.choice(self.table.rows)
+        hashes = self.world.hashes[[row.id]]
+        self.table.rows.remove(row)
+        self.world.lost.add((row.id, row.claimant))
+        self.world.tell(f"{row} is lost")
+        self.folder.done -= {one.number for one in self.world.records if one.id == row.id}
+        self.pause()
+
+        def make(state: LedgerState) -> Entry | None:
+            found = self.view.holders(hashes)
+            if not (found.are_joins & found.are_of(row.claimant)).any() or not state.covers(hashes).any():
+                return None
+            return Entry(frees=tuple(Free(*at, hashes) for at in found.claimants))
+
+        everywhere(self.view, self.positions, make, lambda state: True)
 
     def _plan(self) -> Plan | None:
         chance, here = self.world.chance, self.world.records[: self.world.arrived]

@@ -94,6 +94,7 @@ class World:
     tables: dict[str, Table]
     arrived: int = 1  # so many of the records are in the logs
     stops: float = 1.0  # the chance that another process goes on where one may stop
+    lost: set[tuple[int, Claimant]] = field(default_factory=set)  # rows that a table lost, by their ids
     is_quiet: bool = False
     names: int = 0
     story: list[str] = field(default_factory=list)
@@ -208,7 +209,7 @@ class Observer:
         boundary_us = self.world.stores.register.boundary_us
         rows = {(row.id, row.claimant) for table in self.world.tables.values() for row in table.rows}
         for one, (claimant, is_join) in enumerate(held):
-            if is_join and (one, claimant) not in rows:
+            if is_join and (one, claimant) not in rows | self.world.lost:
                 raise RuleBroken(f"id {one} is a join of {claimant}, which has no row of it")
         for table in self.world.tables.values():
             for row in table.rows if not table.is_lost else ():

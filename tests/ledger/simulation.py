@@ -280,14 +280,15 @@ class Simulation:
     def _missing(self) -> list[int]:
         """The ids that lack a row, and have a record that the boundary has not passed.
 
-        A row in a lake that was given up is one, as far as it was closed before.
+        A row in a lake that was given up is one, as far as it was closed before. An id whose row was lost may
+        lack another one: who has lost it may have died before it freed the id.
         """
         held = summary_of(self.observer.view, self.world.hashes)
         rows = {row.id for table in self.world.tables.values() if not table.is_lost for row in table.rows}
         rows |= {one for one, (_, is_join) in enumerate(held) if is_join}
         boundary_us = self.stores.register.boundary_us
         wanted = {one.id for one in self.world.records if one.time_us >= boundary_us}
-        return sorted(wanted - rows)
+        return sorted(wanted - rows - {one for one, _ in self.world.lost})
 
 
 HAPPENINGS: dict[Callable[[Simulation, int], None], float] = {

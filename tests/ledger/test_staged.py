@@ -48,6 +48,18 @@ def append_close(view: View, store: PositionsInMemory, ledger: LedgerId, through
     append(view, store, {ledger: lambda state: close_of(state, EAST, through, rows)})
 
 
+class OfferedBefore(PositionsInMemory):
+    """Something else happens before the next offer comes."""
+
+    before: Callable[[], object] | None = None
+
+    def offer(self, offers: Mapping[LedgerId, Offer]) -> dict[LedgerId, Chosen]:
+        before, self.before = self.before, None
+        if before is not None:
+            before()
+        return super().offer(offers)
+
+
 # -- a process that sleeps, and copies
 
 
@@ -68,6 +80,15 @@ def test_a_sleeper_claims_where_its_batch_was_never_closed_and_the_next_close_fr
     west = store.view("west")
     catch_up(west, store)
     assert own(claim(west, store, claims_of(OTHER, RIGHT)), OTHER) == [True]
+
+
+def test_a_close_is_made_anew_behind_a_claim_that_came_before_it() -> None:
+    store = OfferedBefore(1)
+    owner, clone = store.view("owner"), store.view("clone")
+    claim(owner, store, claims_of(FIRST, 1))
+    store.before = lambda: claim(clone, store, claims_of(FIRST, 2))
+    close_batches(owner, store, EAST, 1, with_rows(1))
+    assert held_and_joined(owner, 1, 2) == [(True, True), (False, False)]
 
 
 def test_a_copied_state_folder_appends_nothing_that_counts_and_ends() -> None:
@@ -130,7 +151,7 @@ def test_nothing_is_a_join_before_the_last_part_of_a_close(monkeypatch: pytest.M
 # -- epochs that end
 
 
-def test_an_epoch_that_one_of_two_parents_closed_is_void_in_their_child_and_joins_nothing_there() -> None:
+def test_an_epoch_that_one_of_two_parents_closed_is_void_in_their_child_and_no_join() -> None:
     store = PositionsInMemory(2)
     owner, survivor = store.view("owner"), store.view("survivor")
     claim(owner, store, claims_of(FIRST, LEFT, RIGHT, 13))
@@ -209,18 +230,6 @@ def test_no_epoch_begins_while_a_refill_goes_on_and_none_has_a_number_that_a_tab
 
 
 # -- generations
-
-
-class OfferedBefore(PositionsInMemory):
-    """Something else happens before the next offer comes."""
-
-    before: Callable[[], object] | None = None
-
-    def offer(self, offers: Mapping[LedgerId, Offer]) -> dict[LedgerId, Chosen]:
-        before, self.before = self.before, None
-        if before is not None:
-            before()
-        return super().offer(offers)
 
 
 class ChangedBefore(PositionsInMemory):
