@@ -6,6 +6,7 @@ One thread, so that a seed repeats its history. Whatever is confirmed of a posit
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -112,7 +113,7 @@ class History:
         if isinstance(outcome, Chosen):
             self.tell(view, [outcome.value])
 
-    def tell(self, view: list[bytes], values: list[bytes]) -> None:
+    def tell(self, view: list[bytes], values: Sequence[bytes]) -> None:
         for value in values:
             assert self.seen.setdefault(len(view), value) == value, f"position {len(view)} has two values"
             view.append(value)
