@@ -126,7 +126,7 @@ def test_a_log_that_is_not_looked_at_before_spark_starts_is_lost(world: World, m
 def test_a_rotated_log_that_is_not_looked_for_by_content_is_lost(
     world: World, monkeypatch: Patch, way: stories.Way
 ) -> None:  # D6
-    monkeypatch.setattr(Beginnings, "like", lambda self, source, path: [])
+    monkeypatch.setattr(Beginnings, "like", lambda self, source, *paths: [])
     monkeypatch.setattr(tail, "find_elsewhere", lambda *known: {})
     story = partial(stories.no_event_is_lost_or_joined_twice, world, [way] * 2)
     caught_by_story(story, because="events were lost or joined twice")
