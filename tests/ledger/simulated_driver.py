@@ -140,13 +140,14 @@ class Driver:
         self.folder.done -= {one.number for one in self.world.records if one.id == row.id}
         self.pause()
 
-        def make(state: LedgerState) -> Entry | None:
+        def is_held(state: LedgerState) -> bool:
             found = self.view.holders(hashes)
-            if not (found.are_joins & found.are_of(row.claimant)).any() or not state.covers(hashes).any():
-                return None
-            return Entry(frees=tuple(Free(*at, hashes) for at in found.claimants))
+            return bool((state.covers(hashes) & found.are_joins & found.are_of(row.claimant)).any())
 
-        everywhere(self.view, self.positions, make, lambda state: True)
+        def make(state: LedgerState) -> Entry:
+            return Entry(frees=tuple(Free(*at, hashes) for at in self.view.holders(hashes).claimants))
+
+        everywhere(self.view, self.positions, make, is_held)
 
     def _plan(self) -> Plan | None:
         chance, here = self.world.chance, self.world.records[: self.world.arrived]
