@@ -177,9 +177,17 @@ class RegistryWatch:
 
         RegistryMismatch, LakeUnavailable; RegistryUnavailable: the batch is to be run again.
         """
-        claims = self._claims(_some(rows_in(self.table, rows), MOST_CONFIRMED), self.datacenter)
         if self._confirmed_us is None or self.clock.elapsed_us() - self._confirmed_us >= LONG_US:
             self.check()
+        self._confirm()
+        self._refuse_lost_wins(rows)
+
+    def _refuse_lost_wins(self, rows: Sequence[OutputFile]) -> None:
+        """The last look before a commit: these ids are the newest of all, so a copy lacks them first.
+
+        RegistryUnavailable.
+        """
+        claims = self._claims(_some(rows_in(self.table, rows), MOST_CONFIRMED), self.datacenter)
         outcomes = self.registry.lookup_surely([claim.key for claim in claims])
         if any(
             isinstance(judge(self.datacenter, *each), Lacking) for each in zip(claims, outcomes, strict=True)
@@ -187,7 +195,6 @@ class RegistryWatch:
             raise RegistryUnavailable(
                 "the registry does not have what this batch has registered: a copy was put back since"
             )
-        self._confirm()
 
     def _refuse_stores_put_back(self, register: Register) -> None:
         """A store that has forgotten what it had makes ids free that the newest rows say nothing of.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from itertools import combinations
 from pathlib import Path
 
@@ -406,6 +407,69 @@ def test_what_won_before_a_copy_was_put_back_is_not_committed_beside_who_wins_it
     world.join_all()
     assert done
     world.must_be_sound(["c1", "d1", "d2", "d3"])
+
+
+def two_that_read_the_same(folder: Path, endpoints: int) -> Copied:
+    """c1 is joined, and the registry copied; both datacenters have d1 to d3 to join."""
+    world = Copied(folder, ("east", "west"), endpoints)
+    for name in ("east", "west"):
+        world.queries("q1", datacenter=name)
+        world.clicks(("c1", "q1"), datacenter=name)
+    world.join_all()
+    world.copy(["registry"])
+    for name in ("east", "west"):
+        world.clicks(("d1", "q1"), ("d2", "q1"), ("d3", "q1"), datacenter=name)
+    return world
+
+
+@pytest.mark.parametrize("endpoints", [1, 3])
+def test_what_won_is_looked_at_last_so_a_copy_that_comes_back_during_the_other_looks_is_noticed(
+    tmp_path: Path, endpoints: int
+) -> None:
+    world, seen = two_that_read_the_same(tmp_path, endpoints), list[str]()
+
+    def put_back_when_c1_is_asked_for(kind: str, batch: Sequence[object]) -> None:
+        if seen == ["batch.after_run"] and kind == "read" and any("c1" in f"{key}" for key in batch):
+            seen.append("put back")
+            world.put_back(["registry"])
+
+    def follow(point: str, place: object) -> None:
+        if point == "batch.after_run" and not seen:
+            seen.append(point)
+        if point == "commit.before_main" and seen[-1:] == ["put back"]:
+            seen.append("west joins")
+            world.clock.sleep(60)
+            world.join("west")
+
+    world.store.on_request = put_back_when_c1_is_asked_for
+    with watched(follow):
+        world.join()
+    assert seen == ["batch.after_run", "put back", "west joins"]
+    world.join_all()
+    world.must_be_sound(["c1", "d1", "d2", "d3"])
+
+
+@pytest.mark.parametrize("looks", ["east", "west"])
+def test_a_copy_that_comes_back_between_the_last_look_and_the_commit_is_told_at_the_next_look(
+    tmp_path: Path, looks: str
+) -> None:
+    """Nobody prevents that (A23): a commit to a table does not ask the registry."""
+    world, came = two_that_read_the_same(tmp_path, endpoints=1), list[str]()
+
+    def put_back_once(point: str, place: object) -> None:
+        if point == "commit.before_main" and not came:
+            came.append(point)
+            world.put_back(["registry"])
+            world.join("west")
+
+    with watched(put_back_once):
+        world.join()
+    assert world.joined_ids().count("d1") == 2
+    world.join(looks)
+    assert "events or more have two rows" in said_of_second_rows(world)
+    world.clicks(("d1", "q1"), datacenter=looks)
+    world.join(looks)
+    assert world.joined_ids().count("d1") == 2
 
 
 def test_state_and_lake_of_before_begin_a_new_epoch_where_the_registry_has_heard_of_more(
