@@ -7,20 +7,22 @@ is refused, and an operator refills it; so he does at the end.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Collection
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from copy import deepcopy
 from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from photon.recovery.registry_watch import RegistryWatch
 from photon.registry.consensus.register import Members
 from photon.state.database import STATE_FILE
+from photon.storage.output_files import OutputFile
 from photon.upkeep.refill import refill
 from photon.upkeep.retirable import NotRetired
-from tests.simulation.whole.invariants import Invariants, must
-from tests.simulation.whole.processes import Worker
+from tests.simulation.whole.invariants import JOINED, Invariants, must
+from tests.simulation.whole.processes import Worker, this_process
 from tests.simulation.whole.shifts import Shifts
 from tests.simulation.whole.site import Site
 
@@ -98,6 +100,32 @@ class Copies:
             done = refill(self._site.pipeline, worker.registry, page_rows=3)
         with self._site.network.noting():
             must(not done.doubles, f"F1: two rows of one event: {done.doubles}")
+
+    @contextmanager
+    def looks_noted(self) -> Iterator[None]:
+        """Note when each process has looked last, before it commits rows."""
+        look = RegistryWatch._refuse_lost_wins
+
+        def noted(watch: RegistryWatch, rows: Sequence[OutputFile]) -> None:
+            worker = this_process()
+            assert worker is not None
+            worker.looked_seconds = self._site.network.now_seconds
+            look(watch, rows)
+
+        with mock.patch.object(RegistryWatch, "_refuse_lost_wins", noted):
+            yield
+
+    def passed(self, point: str, path: Path | None, worker: Worker) -> None:
+        """Have a process die that would commit by a look at the registry of before a copy was put back.
+
+        A23 does not prevent that: it is open there, and told at the next look.
+        """
+        if point != "lake.before_commit" or path is None or path.name != JOINED:
+            return
+        looked_seconds, worker.looked_seconds = worker.looked_seconds, None
+        if looked_seconds is not None and looked_seconds <= self._site.judge.put_back_seconds:
+            worker.kill()
+            worker.step("dies between its last look and its commit")
 
     def _is_refused(self) -> None:
         """A join has ended, and says what to do: with all stopped, or with some that nobody knows of."""

@@ -67,6 +67,7 @@ class Worker(Client):
         self.steps = 0
         self.last_step = "start"
         self.frozen_seconds = 0.0  # for so long it is stopped at its next step
+        self.looked_seconds: float | None = None  # when it looked last whether its wins are there, to commit
         self.home: tuple[str, Path] | None = None  # the datacenter that it runs, and its state folder
         self._pace = pace
         self._dies_at = dies_at

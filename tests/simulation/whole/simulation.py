@@ -73,6 +73,7 @@ class Simulation:
         with ExitStack() as stack:
             stack.enter_context(without_threads(self.site))
             stack.enter_context(watched(self._passed))
+            stack.enter_context(self.people.copies.looks_noted())
             stack.enter_context(mock.patch.object(layout, "fixed_shards", self._shards))
             stack.callback(disarm)
             self._live()
@@ -88,6 +89,7 @@ class Simulation:
         if worker is not None:
             worker.step(point)
             self.shifts.fail(point, worker)
+            self.people.copies.passed(point, path, worker)
 
     def _live(self) -> None:
         chance, after = self.site.chance, self.site.network.after

@@ -11,7 +11,8 @@ import pytest
 
 from tests.simulation.whole.copies import RESTORED
 from tests.simulation.whole.operators import ROTATED_AWAY
-from tests.simulation.whole.simulation import Simulation
+from tests.simulation.whole.processes import Worker, this_process
+from tests.simulation.whole.simulation import LENGTH_SECONDS, Simulation
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -26,6 +27,40 @@ def test_copies_of_stores_that_are_put_back_join_no_event_twice_and_lose_none(
 ) -> None:
     print(f"again: python -m tests.simulation.whole.simulation --seed {seed} --restored")
     Simulation(tmp_path, seed, RESTORED).run()
+
+
+def died_by_its_look(folder: Path, seed: int) -> bool:
+    """Have a copy put back right before a process commits, which stands still while others join.
+
+    Whether it died there: in some seeds it is killed before.
+    """
+    simulation = Simulation(folder, seed, RESTORED)
+    passed, copies, stands = simulation._passed, simulation.people.copies, list[Worker]()
+
+    def put_back_once(point: str, path: Path | None) -> None:
+        worker = this_process()
+        is_first = not stands and simulation.site.network.now_seconds < LENGTH_SECONDS
+        if is_first and point == "batch.before_run":
+            copies.take()
+        if is_first and point == "commit.before_main" and worker is not None and worker.looked_seconds:
+            stands.append(worker)
+            copies._replace_registry(lambda: None)
+            worker.frozen_seconds = 30.0
+        passed(point, path)
+
+    simulation._passed = put_back_once  # type: ignore[method-assign]
+    simulation.run()
+    return [worker.last_step for worker in stands] == ["dies between its last look and its commit"]
+
+
+def test_a_process_dies_that_would_commit_by_its_look_before_a_copy_was_put_back(tmp_path: Path) -> None:
+    """A23 has it open that its rows come beside those of who has joined meanwhile."""
+    seeds = (1, 4, 5)
+    folders = [tmp_path / f"{seed}" for seed in seeds]
+    for folder in folders:
+        folder.mkdir()
+    print(f"seeds: {seeds}")
+    assert any([died_by_its_look(folder, seed) for folder, seed in zip(folders, seeds, strict=True)])
 
 
 @pytest.mark.parametrize("seed", range(4))
