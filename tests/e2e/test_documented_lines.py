@@ -27,6 +27,7 @@ OTHERWISE = {
     "recover PIPELINE --recorded": (NOT_DONE, "no verification is stored yet"),
     "registry repair": (NOT_DONE, "there is one endpoint: tests/contract/test_three_servers.py repairs"),
 }
+FIRST_AID = ("status ", "registry state ", "trace ")
 QUERIES = f"query,at\nq1,{DAY}T10:41:00Z\nq2,{DAY}T10:42:01Z\n"
 CLICKS = f"click,query,rank,at\nc1,q1,1,{DAY}T10:42:05Z\nc2;q2;2;{DAY}T10:42:06Z\n"
 MENDS = 'def comma(line, reason):\n    return line.replace(b";", b",")\n'
@@ -81,6 +82,8 @@ def marked() -> list[object]:
 def test_an_indented_line_does_what_its_page_says(pipeline: Path, line: str) -> None:
     filled = {"PIPELINE": str(pipeline), "NAME": "here", "EVENT_ID": "c1", "URL": "http://127.0.0.1:9"}
     words = [filled.get(word, word) for word in shlex.split(line)]
+    if line.startswith(FIRST_AID):
+        words += ["--within", "60"]  # or a busy machine gets the answer that is meant for what hangs
     done = photon(*words)
     status = next((status for start, (status, _) in OTHERWISE.items() if line.startswith(start)), 0)
     assert done.exit_code == status, done.output

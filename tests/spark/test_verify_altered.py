@@ -81,10 +81,8 @@ def test_each_altered_row_is_told_with_its_day_and_mended_by_what_the_text_names
     assert {(one.kind, e.event_id) for one in of_its_day.findings for e in one.examples} == told.keys()
     assert (of_its_day.rows, of_its_day.rows_not_compared) == (found.rows - 1, found.rows_not_compared)
     for one in found.findings:
-        command = (
-            "recover" if one.kind == "missing" else "backfill PIPELINE -d DATACENTER --day DAY --rebuild"
-        )
-        assert f"photon {command}" in one.meaning.remedy
+        rebuild_of_day = f"backfill PIPELINE -d DATACENTER --day {one.day} --rebuild"
+        assert f"photon {'recover' if one.kind == 'missing' else rebuild_of_day}" in one.remedy
 
     days = {e.where[7:17] for (kind, _), e in told.items() if kind in (DIFFER, ASTRAY)}
     assert days == {"1970-01-01", "2031-01-01"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import timedelta
 
 import pytest
@@ -26,6 +27,7 @@ from photon.testing.manual_clock import ManualClock
 from photon.testing.memory_registry import memory_registry
 
 SECOND_US = 1_000_000
+LONGEST_WAIT_SECONDS = 30.0
 
 
 class Client:
@@ -44,6 +46,13 @@ class Client:
 
     def mark(self, epoch: str = "e") -> Mark:
         return self.registry.marks.read([epoch])[epoch]
+
+    def until_all_have(self, mark: Mark) -> None:
+        """Wait for the store whose answer nobody waited for: it has the mark a moment later."""
+        until = time.monotonic() + LONGEST_WAIT_SECONDS
+        while any(greatest_mark([store.items.get(mark_key("e"), Stored())]) != mark for store in self.stores):
+            assert time.monotonic() < until, f"not all stores have {mark}"
+            time.sleep(0.001)
 
 
 @pytest.fixture
@@ -249,9 +258,11 @@ def test_a_store_with_an_older_mark_than_the_others_have_seen_there_was_put_back
 def test_a_store_that_was_put_back_stays_known_whatever_is_published_after_it(client: Client) -> None:
     marks = client.registry.marks
     marks.publish("e", Mark(1))
+    client.until_all_have(Mark(1))
     copy = dict(client.stores[1].items)
     for batch in (2, 3):
         marks.publish("e", Mark(batch))
+        client.until_all_have(Mark(batch))
     client.stores[1].items = copy
     for batch in (4, 5):
         marks.publish("e", Mark(batch))
