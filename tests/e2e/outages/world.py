@@ -84,7 +84,7 @@ class DatacenterProcess:
         asked, self._asks = FORKS.Pipe(duplex=False)
         self._process = FORKS.Process(
             target=_run,
-            args=(self.pipeline, self.name, mode, asked, self.log, self.counts, os.getpid()),
+            args=(self.pipeline, self.name, mode, asked, self.log, self.counts),
             daemon=True,
         )
         self._process.start()
@@ -140,11 +140,9 @@ class DatacenterProcess:
             self._asks = None
 
 
-def _run(
-    pipeline: Path, name: str, mode: Mode, asked: Connection, log: Path, counts: Path, parent: int
-) -> None:
+def _run(pipeline: Path, name: str, mode: Mode, asked: Connection, log: Path, counts: Path) -> None:
     """In the process: join until it is asked to end; the counts of an end in order go to a file."""
-    end_with(parent)
+    end_with(os.getppid())  # the fork server, which ends with whoever began it
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     logging.basicConfig(filename=log, format="%(asctime)s %(process)d %(message)s", level=logging.INFO)
