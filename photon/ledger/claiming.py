@@ -29,12 +29,8 @@ def claim(view: View, positions: Positions, claims: Claims) -> Holders:
     ordered = claims.take(np.argsort(claims.hashes[:, 0], kind="stable"))  # in order they are found sooner
     left = ordered
     while len(left):
-        met = _meets(view, left)
-        for ledger in met:
+        for ledger in _meets(view, left):
             open_ledger(view, positions, ledger)
-        for ledger in met:
-            if ledger in view.states:
-                _require_live(view.states[ledger], claims)
         _append_all(view, positions, left)
         holders = view.holders(ordered.hashes, ordered.times_us)
         left = ordered.take(~holders.are_held & ~holders.are_too_old)
