@@ -11,11 +11,11 @@ from assets.pictures import shards_plot
 from assets.runbook import with_section
 from assets.runs import Metadata, Row, table
 from photon.clock import in_utc
+from photon.ledger.errors import RegistryUnavailable
 from photon.pipeline.file import Pipeline
 from photon.registry.consensus.decisions import majority
 from photon.registry.consensus.layout import FIXED_SHARDS
 from photon.registry.consensus.register import Register, ShardConfig
-from photon.registry.interface import RegistryUnavailable
 from photon.registry.operations.report import (
     HOT_SHARDS,
     KINDS,

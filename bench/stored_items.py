@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from photon.ledger.errors import RegistryUnavailable
 from photon.registry.consensus.acceptor import Acceptor, Page, Scanned
 from photon.registry.consensus.layout import ItemKey
-from photon.registry.interface import RegistryUnavailable
 
 PAGE_ITEMS = 1_000
 

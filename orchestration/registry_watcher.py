@@ -20,10 +20,9 @@ from dagster import (
 
 from assets.registry_state import checks_of, unavailable
 from orchestration.seen import unlike_shown
+from photon.ledger.errors import RegistryMissing, RegistryUnavailable
 from photon.pipeline.file import Pipeline
-from photon.registry.interface import RegistryUnavailable
 from photon.registry.open import close_registries
-from photon.registry.operations.init import RegistryMissing
 from photon.registry.operations.report import registry_state
 from resources.environment import ServedPipeline, dagster_name
 

@@ -21,13 +21,13 @@ from photon.clock import MICROSECONDS
 from photon.completeness.estimate import Completeness
 from photon.completeness.published import DOCUMENT, published
 from photon.errors import FormatTooNew
+from photon.ledger.errors import RegistryMissing, RegistryUnavailable
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.pipeline.sections import Datacenter
 from photon.registry.consensus.known_tables import MissingTable, missing_tables
 from photon.registry.consensus.register import Register, retired_datacenters
-from photon.registry.interface import RegistryUnavailable
 from photon.registry.open import open_registry
-from photon.registry.operations.init import RegistryMissing, find_registry
+from photon.registry.operations.init import find_registry
 from photon.storage.columns import text
 from photon.storage.delta import LakeMismatch, LakeUnavailable
 from photon.storage.tables import OutputTable

@@ -42,6 +42,7 @@ from photon.event_store.segments import SegmentInfo
 from photon.faults import fault_point
 from photon.join.failing import calls_from_json
 from photon.join.messages import BatchRunner, BatchTasks, RunnerDied, TaskContext, WorkerDied
+from photon.ledger.errors import RegistryUnavailable
 from photon.logs.files import TrackedFile
 from photon.measures import Meter
 from photon.pipeline.file import Pipeline
@@ -51,7 +52,7 @@ from photon.recovery.announcing import Announcer
 from photon.recovery.holders import Holders
 from photon.recovery.registry_watch import RegistryWatch
 from photon.registry.address import RegistryAddress
-from photon.registry.interface import IdRegistry, RegistryUnavailable
+from photon.registry.interface import IdRegistry
 from photon.state import lifecycle
 from photon.state.dispatcher_state import Completion, DispatcherState
 from photon.state.lifecycle import FAILURES, FINAL, Event, Life, State

@@ -24,12 +24,13 @@ from photon.join.messages import (
     TimedOut,
     Unavailable,
 )
+from photon.ledger.errors import RegistryUnavailable
 from photon.logs.files import TrackedFile
 from photon.measures import Measures
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Limits
-from photon.registry.interface import Claim, RegistryUnavailable
+from photon.registry.interface import Claim
 from photon.storage.columns import TableName
 from photon.storage.delta import LakeUnavailable
 from photon.storage.output_files import OutputFile

@@ -10,9 +10,10 @@ from photon.dispatcher.retrying import BackoffRetry
 from photon.dispatcher.task_splitter import most_join_tasks
 from photon.join.candidates import CLAIM_COLUMNS, claims_of
 from photon.join.messages import RegisteredHere
+from photon.ledger.errors import RegistryUnavailable
 from photon.pipeline.location import Location
 from photon.pipeline.sections import ForeignLog
-from photon.registry.interface import Claim, IdRegistry, RegistryUnavailable, Unknown
+from photon.registry.interface import Claim, IdRegistry, Unknown
 from photon.state.plan import Plan
 from photon.storage.candidate_files import candidate_files, drop_candidates, read_candidates
 from photon.storage.tables import OutputTable

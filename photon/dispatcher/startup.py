@@ -15,12 +15,12 @@ from photon.dispatcher.refusing import refuse_place_of_another
 from photon.dispatcher.shared_places import note_place, why_copy
 from photon.dispatcher.work_folder import remove_work, settle_work
 from photon.errors import UserError
+from photon.ledger.errors import RegistryMismatch, RetiredDatacenter
 from photon.pipeline.file import Pipeline
 from photon.pipeline.remembered import remembered_settings
 from photon.recovery.lacking import refuse_lacking
 from photon.recovery.registry_watch import RegistryWatch, lake_is_ahead
-from photon.registry.consensus.register import EpochRecord, Register, RetiredDatacenter
-from photon.registry.interface import RegistryMismatch
+from photon.registry.consensus.register import EpochRecord, Register
 from photon.registry.quorum.proposer import QuorumRegistry
 from photon.registry.quorum.register_store import RegisterStore
 from photon.state.database import STATE_FILE, StateUnavailable

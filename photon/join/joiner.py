@@ -33,6 +33,7 @@ from photon.join.outcomes import VERDICT_OF_CLASS, Verdict, Verdicts
 from photon.join.primaries import look_up_primaries
 from photon.join.records import Events, Ints, Mask, Records, raw_records
 from photon.join.rows import joined_rows
+from photon.ledger.errors import RegistryUnavailable
 from photon.measures import Measures
 from photon.registry.interface import (
     BeyondHorizon,
@@ -43,7 +44,6 @@ from photon.registry.interface import (
     IdRegistry,
     Joined,
     Outcomes,
-    RegistryUnavailable,
     Released,
     TooOld,
     Unknown,

@@ -61,6 +61,7 @@ from photon.join.rows import (
     too_old_rows,
     unjoined_rows,
 )
+from photon.ledger.errors import RegistryUnavailable
 from photon.logs.files import ByteRange, LogFile
 from photon.logs.parse import DEAD_LETTERS, FOREIGN_EVENTS, Piece, read_events_of
 from photon.logs.ranges import RangeGone, read_pieces, read_ranges
@@ -69,7 +70,7 @@ from photon.measures import Measures
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.sections import ForeignLog, PrimaryLog
 from photon.quantiles import Sample
-from photon.registry.interface import IdRegistry, RegistryUnavailable
+from photon.registry.interface import IdRegistry
 from photon.registry.open import open_registry
 from photon.registry.quorum.proposer import QuorumRegistry
 from photon.storage.columns import DEAD_LETTER_COLUMNS, TableName

@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from photon.ledger.entry import Entry, LedgerId
+from photon.ledger.errors import RegistryUnavailable
 from photon.ledger.fold import LedgerState
 from photon.ledger.form import encode
 from photon.ledger.positions import Chosen, Offer, Positions, Undecided
 from photon.ledger.view import View, catch_up, confirm, last_of
-from photon.registry.interface import RegistryUnavailable
 
 Make = Callable[[LedgerState], Entry | None]  # None: nothing is left to say in this ledger
 SILENT_ROUNDS = 3  # offers in a row that no store decided: then the outcome is left open

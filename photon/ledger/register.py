@@ -11,8 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 
 from photon.errors import FormatTooNew
 from photon.ledger.entry import NO_BOUNDARY_US, Epoch, LedgerId, do_meet
-from photon.registry.consensus.register import RetiredDatacenter
-from photon.registry.interface import RegistryUnavailable
+from photon.ledger.errors import RegistryUnavailable, RetiredDatacenter
 
 REGISTER_FORMAT = 1
 ENTRY_VERSION = 1  # what writers write: no more than every reader of the register knows

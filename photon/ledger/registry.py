@@ -9,16 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-import numpy as np
-import numpy.typing as npt
-
-from photon.ledger import claiming, closing
+from photon.ledger import closing
 from photon.ledger.closing import Rowless
 from photon.ledger.entry import Claimant, Claims, Epoch, Hashes, Times
 from photon.ledger.lookups import ViewSnapshot
 from photon.ledger.positions import Change, Positions
 from photon.ledger.register import Register
-from photon.ledger.view import Holders, View, catch_up
+from photon.ledger.view import Holders, View
 from photon.ledger.view_store import ViewStore
 
 

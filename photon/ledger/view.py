@@ -13,12 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from photon.ledger.entry import Claimant, Epoch, Hashes, LedgerId, Mask, ledger_numbers
+from photon.ledger.errors import RegistryMismatch
 from photon.ledger.fold import ClaimsAt, LedgerState, OutOfOrder, are_among, fold, still_held
 from photon.ledger.form import checksum, decode
 from photon.ledger.holds import NOBODY, Holds, Refs
 from photon.ledger.positions import Attempt, Ending, Positions, Unconfirmed
 from photon.ledger.register import Register
-from photon.registry.interface import RegistryMismatch
 
 NO_LEDGER = -1  # instead of a generation: the id's first ledger is not open yet
 

@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from datetime import timedelta
 
 from photon.clock import MICROSECONDS, Clock
+from photon.ledger.errors import RegistryUnavailable
 from photon.registry.consensus.marks import Mark
-from photon.registry.interface import RegistryUnavailable
 from photon.registry.quorum.mark_store import MarkStore
 
 log = logging.getLogger(__name__)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from photon.ledger.errors import RegistryMismatch
 from photon.pipeline.file import Pipeline
 from photon.registry.consensus.register import Register
-from photon.registry.interface import RegistryMismatch
 
 
 def lacking_datacenters(pipeline: Pipeline, register: Register) -> list[str]:

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from photon.clock import MICROSECONDS, Clock
+from photon.ledger.errors import RegistryMismatch, RegistryUnavailable
 from photon.pipeline.event_key import event_key
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import ForeignLog
@@ -24,15 +25,7 @@ from photon.recovery.distant_lakes import DistantLakes
 from photon.recovery.doubled import note_doubled
 from photon.registry.consensus.marks import NO_MARK, Mark
 from photon.registry.consensus.register import EpochRecord, Register, live_epochs, retired_datacenters
-from photon.registry.interface import (
-    BeyondHorizon,
-    Claim,
-    Free,
-    Joined,
-    LookupOutcome,
-    RegistryMismatch,
-    RegistryUnavailable,
-)
+from photon.registry.interface import BeyondHorizon, Claim, Free, Joined, LookupOutcome
 from photon.registry.operations.init import endpoints_of
 from photon.registry.quorum.proposer import QuorumRegistry
 from photon.storage.delta import LakeUnavailable

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from photon.errors import UserError
+from photon.ledger.errors import RegistryMismatch, RegistryUnavailable, no_answer  # noqa: F401
 from photon.pipeline.event_key import EventKey
 
 
@@ -272,20 +272,6 @@ def _text_of(id_or_utf8: str | bytes) -> str:
 
 def _times_or_none(times_us: list[int | None]) -> Any:
     return pa.array(times_us, pa.int64()) if any(time_us is not None for time_us in times_us) else None
-
-
-class RegistryUnavailable(UserError):
-    """The registry does not answer now: wait and ask again."""
-
-
-def no_answer(reason: str) -> RegistryUnavailable:
-    """The error of a call that too few endpoints answered: why, and what to do."""
-    remedy = "bring its endpoints back (docs/operations.md: an endpoint of the registry)"
-    return RegistryUnavailable(f"the registry does not answer: {reason}; {remedy}")
-
-
-class RegistryMismatch(UserError):
-    """Registry and pipeline do not belong together (protocol B9); the message has the remedy."""
 
 
 class IdRegistry(Protocol):

@@ -13,15 +13,15 @@ from typing import Literal, TypeVar
 
 from photon.errors import UserError
 from photon.in_time import NotInTime, Question
+from photon.ledger.errors import RegistryMismatch, RegistryMissing
 from photon.pipeline.file import Pipeline
 from photon.recovery.lacking import refuse_lacking
 from photon.registry.consensus.known_tables import known_tables
 from photon.registry.consensus.register import Register, retired_datacenters
 from photon.registry.dynamodb.local_server import content_of, hanging, is_starting
 from photon.registry.dynamodb.local_supervisor import START_SECONDS
-from photon.registry.interface import RegistryMismatch
 from photon.registry.open import open_registry
-from photon.registry.operations.init import RegistryMissing, endpoints_of, find_registry_soon
+from photon.registry.operations.init import endpoints_of, find_registry_soon
 from photon.state.database import STATE_FILE
 
 T = TypeVar("T")

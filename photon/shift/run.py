@@ -30,6 +30,7 @@ from photon.join.adapting import adapter_of
 from photon.join.messages import BatchRunner
 from photon.join.outcomes import Counts
 from photon.join.tasks import LocalRunner
+from photon.ledger.errors import RegistryMismatch, RegistryUnavailable, RetiredDatacenter
 from photon.logs.columns import check_columns
 from photon.logs.folders import log_folder
 from photon.logs.held import HeldFiles
@@ -41,8 +42,6 @@ from photon.recovery.announcing import Announcer
 from photon.recovery.holders import Holders
 from photon.recovery.registry_watch import RegistryWatch
 from photon.registry.address import RegistryAddress
-from photon.registry.consensus.register import RetiredDatacenter
-from photon.registry.interface import RegistryMismatch, RegistryUnavailable
 from photon.registry.open import open_registry
 from photon.registry.operations.init import find_registry, init_registry
 from photon.registry.quorum.proposer import QuorumRegistry

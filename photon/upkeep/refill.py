@@ -19,6 +19,7 @@ import numpy as np
 from photon.dispatcher.refusing import refuse_place_of_another
 from photon.errors import UserError
 from photon.faults import fault_point
+from photon.ledger.errors import RegistryUnavailable
 from photon.pipeline.file import Pipeline
 from photon.recovery.doubled import note_doubled
 from photon.recovery.lacking import refuse_lacking
@@ -36,7 +37,6 @@ from photon.registry.interface import (
     Joined,
     Lost,
     Outcomes,
-    RegistryUnavailable,
     Released,
     TooOld,
     Unknown,

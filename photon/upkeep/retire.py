@@ -12,13 +12,14 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from photon.faults import fault_point
+from photon.ledger.errors import RegistryUnavailable
 from photon.pipeline.file import Pipeline
 from photon.registry.consensus.acceptor import Acceptor
 from photon.registry.consensus.decisions import majority
 from photon.registry.consensus.layout import ItemKey, key_of_item
 from photon.registry.consensus.register import Register, with_datacenter_given_up
 from photon.registry.endpoints.deadline import Unanswered
-from photon.registry.interface import Claim, RegistryUnavailable, Unknown
+from photon.registry.interface import Claim, Unknown
 from photon.registry.operations.ranges import AtOnce, HowFar, PositionItem, Ranges, in_threads
 from photon.registry.quorum.proposer import QuorumRegistry
 from photon.storage.tables import CommitConflict, OutputTable, app_id

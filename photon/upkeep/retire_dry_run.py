@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from photon.ledger.errors import RegistryUnavailable
 from photon.pipeline.file import Pipeline
 from photon.registry.consensus.acceptor import Acceptor
 from photon.registry.consensus.decisions import majority
 from photon.registry.consensus.register import Register
 from photon.registry.endpoints.deadline import Unanswered
-from photon.registry.interface import RegistryUnavailable
 from photon.registry.operations.ranges import HowFar
 from photon.registry.quorum.proposer import QuorumRegistry
 from photon.storage.tables import OutputTable

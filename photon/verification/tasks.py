@@ -18,11 +18,12 @@ import pyarrow.compute as pc
 from photon.adapters import Adapter
 from photon.clock import in_utc
 from photon.join.adapting import RawRecords, adapt_pairs, adapter_of, pair_by_pair
+from photon.ledger.errors import RegistryUnavailable
 from photon.logs.files import ByteRange, TrackedFile
 from photon.pipeline.event_key import event_key
 from photon.pipeline.file import Pipeline
 from photon.registry.address import RegistryAddress
-from photon.registry.interface import Holder, Joined, LookupOutcome, RegistryUnavailable
+from photon.registry.interface import Holder, Joined, LookupOutcome
 from photon.registry.open import open_registry
 from photon.storage.delta import LakeUnavailable
 from photon.storage.joined_rows import joined_beyond

@@ -22,12 +22,13 @@ from pathlib import Path
 
 from bench.store_servers import registry_pipeline
 from photon.clock import SystemClock
+from photon.ledger.errors import RegistryUnavailable
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Registry
 from photon.registry.address import RegistryAddress
 from photon.registry.dynamodb.local_supervisor import ServerKind
-from photon.registry.interface import Claim, Joined, Lost, RegistryUnavailable, Won
+from photon.registry.interface import Claim, Joined, Lost, Won
 from photon.registry.open import close_registries, open_registry
 from photon.registry.operations.init import find_registry
 from photon.registry.quorum.proposer import QuorumRegistry

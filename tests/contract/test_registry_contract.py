@@ -12,6 +12,7 @@ import pytest
 
 from photon.clock import SystemClock
 from photon.faults import arm, disarm
+from photon.ledger.errors import RegistryUnavailable
 from photon.pipeline.event_key import EventKey
 from photon.registry.consensus.register import EPOCHS_KEPT
 from photon.registry.dynamodb.acceptor import DynamoAcceptor
@@ -22,7 +23,6 @@ from photon.registry.interface import (
     Free,
     Joined,
     Lost,
-    RegistryUnavailable,
     Released,
     TooOld,
     Unknown,

@@ -12,12 +12,11 @@ from typing import NamedTuple
 from photon.ledger.claiming import EpochOver, claim
 from photon.ledger.closing import close_batches, end_epoch
 from photon.ledger.entry import Claimant, Entry, Epoch, Free
+from photon.ledger.errors import RegistryUnavailable, RetiredDatacenter
 from photon.ledger.fold import LedgerState
 from photon.ledger.register import Register, with_epoch
 from photon.ledger.rolling import everywhere
 from photon.ledger.view import View, catch_up
-from photon.registry.consensus.register import RetiredDatacenter
-from photon.registry.interface import RegistryUnavailable
 from tests.ledger.simulated_positions import SimulatedPositions
 from tests.ledger.simulated_world import FENCED, Record, RuleBroken, Table, World
 

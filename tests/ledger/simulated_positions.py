@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from photon.ledger.entry import LedgerId
+from photon.ledger.errors import RegistryUnavailable
 from photon.ledger.form import checksum
 from photon.ledger.positions import Change, Chosen, Offer, Tail, Unconfirmed, Undecided
 from photon.ledger.register import Generation, Members, Register, decode_register, encode_register
-from photon.registry.interface import RegistryUnavailable
 
 Pause = Callable[[], None]
 NEVER: Pause = lambda: None  # noqa: E731

@@ -23,10 +23,10 @@ from photon.ledger import claiming, closing, view
 from photon.ledger.closing import end_epoch
 from photon.ledger.collecting import drop, raise_boundary
 from photon.ledger.entry import Claims, Epoch
+from photon.ledger.errors import RegistryUnavailable
 from photon.ledger.register import with_generation
 from photon.ledger.rolling import roll
 from photon.ledger.view import View, catch_up
-from photon.registry.interface import RegistryUnavailable
 from tests.ledger.simulated_driver import Driver, StateFolder, end_epochs, kept_or_new_view
 from tests.ledger.simulated_positions import CALM, SimulatedPositions
 from tests.ledger.simulated_world import DATACENTERS, LATEST_US, Observer, RuleBroken, new_world, summary_of

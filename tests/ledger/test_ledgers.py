@@ -14,11 +14,11 @@ from photon.ledger.claiming import EpochOver, claim
 from photon.ledger.closing import close_batches, close_of, end_epoch
 from photon.ledger.collecting import drop, raise_boundary
 from photon.ledger.entry import Claimant, Claims, Entry, Epoch
+from photon.ledger.errors import RegistryMismatch, RegistryUnavailable
 from photon.ledger.form import encode
 from photon.ledger.register import with_boundary, with_generation
 from photon.ledger.rolling import roll, seal
 from photon.ledger.view import Holders, View, catch_up
-from photon.registry.interface import RegistryMismatch, RegistryUnavailable
 from tests.ledger.in_memory import EAST, WEST, PositionsInMemory, claims_of, hashes_of, with_rows
 
 FIRST, SECOND = Claimant(EAST, 1, "plan 1"), Claimant(EAST, 2, "plan 2")

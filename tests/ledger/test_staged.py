@@ -21,11 +21,11 @@ from photon.ledger.claiming import EpochOver, claim
 from photon.ledger.closing import Rowless, close_batches, close_of, end_epoch
 from photon.ledger.collecting import drop, raise_boundary
 from photon.ledger.entry import FOR_EVER, Claimant, Entry, Epoch, LedgerId
+from photon.ledger.errors import RegistryMismatch, RegistryUnavailable
 from photon.ledger.positions import Change, Chosen, Offer
 from photon.ledger.register import Register, with_boundary, with_epoch, with_generation
 from photon.ledger.rolling import open_ledger, roll, seal
 from photon.ledger.view import Holders, View, catch_up
-from photon.registry.interface import RegistryMismatch, RegistryUnavailable
 from tests.ledger.in_memory import EAST, WEST, PositionsInMemory, claims_of, hashes_of, with_rows
 
 FIRST, SECOND = Claimant(EAST, 1, "plan 1"), Claimant(EAST, 2, "plan 2")

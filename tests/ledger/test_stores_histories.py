@@ -13,6 +13,7 @@ from dataclasses import replace
 import pytest
 
 from photon.clock import SystemClock
+from photon.ledger.errors import RegistryUnavailable
 from photon.ledger.form import EntryDamaged, checksum
 from photon.ledger.positions import Chosen, Unconfirmed
 from photon.ledger.register import Members, Register
@@ -22,7 +23,6 @@ from photon.ledger.stores.positions import StorePositions
 from photon.registry.consensus.acceptor import Done
 from photon.registry.consensus.decisions import ballot, majority
 from photon.registry.endpoints.channel import Threads
-from photon.registry.interface import RegistryUnavailable
 from tests.ledger.store_backends import (
     LEDGER,
     SETTINGS,

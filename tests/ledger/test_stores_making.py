@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from photon.ledger.errors import RegistryMismatch, RegistryUnavailable
 from photon.ledger.register import Members, Register
 from photon.ledger.stores.making import Found, classify
 from photon.registry.address import EndpointAddress
 from photon.registry.consensus.acceptor import NoReply
-from photon.registry.interface import RegistryMismatch, RegistryUnavailable
 from tests.ledger.store_backends import first_register
 
 STORES = [EndpointAddress(f"http://store-{number}") for number in range(3)]

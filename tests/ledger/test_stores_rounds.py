@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from photon.ledger.entry import LedgerId
+from photon.ledger.errors import RegistryUnavailable
 from photon.ledger.positions import Chosen, Offer, Unconfirmed, Undecided
 from photon.ledger.register import Members, Register, with_dropped, with_generation
 from photon.ledger.stores.copies import ABSENT, Copy
-from photon.registry.interface import RegistryUnavailable
 from tests.ledger.store_backends import (
     LEDGER,
     Memory,

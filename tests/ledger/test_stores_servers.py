@@ -16,6 +16,7 @@ from bench.store_servers import StoreServer, dynamodb_client, fastest_kind, is_a
 from photon.clock import SystemClock
 from photon.errors import UserError
 from photon.ledger.entry import Entry, LedgerId
+from photon.ledger.errors import RegistryMismatch, RegistryMissing, RegistryUnavailable
 from photon.ledger.form import checksum, encode
 from photon.ledger.positions import Chosen, Undecided
 from photon.ledger.register import with_dropped, with_generation
@@ -23,8 +24,6 @@ from photon.ledger.stores.making import find_ledgers, make_ledgers
 from photon.ledger.stores.opening import LedgersAddress, OpenedPositions, open_positions
 from photon.pipeline.sections import Registry
 from photon.registry.address import EndpointAddress, table_name
-from photon.registry.interface import RegistryMismatch, RegistryUnavailable
-from photon.registry.operations.init import RegistryMissing
 from tests.ledger.entries import usual_claims
 from tests.ledger.store_backends import (
     LEDGER,

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from photon.ledger.entry import FOR_EVER, Claimant, Claims, Close, Entry, Epoch, Free, Genesis, LedgerId
+from photon.ledger.errors import RegistryMismatch
 from photon.ledger.fold import LedgerState
 from photon.ledger.form import encode
 from photon.ledger.register import (
@@ -24,7 +25,6 @@ from photon.ledger.register import (
 from photon.ledger.segments import SUFFIX
 from photon.ledger.view import View
 from photon.ledger.view_store import FORMAT, ListedRun, ViewStore, ViewUnavailable
-from photon.registry.interface import RegistryMismatch
 from tests.ledger.entries import claims_of, hashes_of, same
 
 NORTH, SOUTH = Epoch("north", 1), Epoch("süd", 4)

@@ -21,10 +21,10 @@ from assets.registry_state import (
     shards_check,
     unavailable,
 )
+from photon.ledger.errors import RegistryUnavailable
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.recovery.orders import waiting_orders
 from photon.registry.consensus.register import Members, Register, ShardConfig
-from photon.registry.interface import RegistryUnavailable
 from photon.registry.open import close_registries
 from photon.registry.operations import repair, repair_dry_run
 from photon.registry.operations.report import EndpointState, Health, RegistryState, ShardState

@@ -22,12 +22,12 @@ from unittest import mock
 
 from bench.distant_clients import Distances
 from photon.clock import MICROSECONDS
+from photon.ledger.errors import RegistryUnavailable
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.sections import Registry
 from photon.registry.consensus import layout
 from photon.registry.consensus.layout import REGISTER_KEY, SHARD_HASH, item_key
 from photon.registry.consensus.register import EpochRecord, Members, Register, ShardConfig, with_shards
-from photon.registry.interface import RegistryUnavailable
 from photon.registry.operations.gc import gc_pass, raise_boundary
 from photon.registry.operations.repair import refill
 from photon.registry.quorum.proposer import QuorumRegistry

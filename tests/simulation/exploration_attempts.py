@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
+from photon.ledger.errors import RegistryUnavailable
 from photon.registry.consensus import decisions
 from photon.registry.consensus.columns import ItemColumn
 from photon.registry.consensus.layout import is_too_old
 from photon.registry.consensus.register import Register
 from photon.registry.endpoints.deadline import Unanswered
-from photon.registry.interface import Claim, RegistryUnavailable, TooOld
+from photon.registry.interface import Claim, TooOld
 from photon.registry.operations.copying import Copying
 from photon.registry.quorum import outcomes
 from photon.registry.quorum.clearing import Clearing

@@ -9,11 +9,11 @@ from typing import Literal, get_args
 from unittest import mock
 
 from photon.faults import watched
+from photon.ledger.errors import RegistryMismatch
 from photon.registry.address import RegistryAddress
 from photon.registry.consensus.acceptor import Stored
 from photon.registry.consensus.layout import ItemKey
 from photon.registry.consensus.register import Members
-from photon.registry.interface import RegistryMismatch
 from photon.testing.faulty_store import FaultyStore
 from photon.testing.memory_registry import memory_registry
 from photon.upkeep.refill import Refilled, refill

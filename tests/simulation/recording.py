@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-from photon.registry.interface import Claim, IdRegistry, RegistryUnavailable, Unknown
+from photon.ledger.errors import RegistryUnavailable
+from photon.registry.interface import Claim, IdRegistry, Unknown
 from tests.simulation.history import Kind, Operation, in_words
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from photon.clock import microseconds
+from photon.ledger.errors import RegistryUnavailable
 from photon.pipeline.event_key import EventKey
 from photon.registry.consensus.acceptor import ABSENT, Stored
 from photon.registry.consensus.layout import ItemKey, fast_value, fenced_epoch, item_key
@@ -20,7 +21,6 @@ from photon.registry.interface import (
     Fenced,
     Joined,
     Lost,
-    RegistryUnavailable,
     Released,
     TooOld,
     Unknown,

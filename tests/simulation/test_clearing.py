@@ -12,9 +12,10 @@ import pytest
 from photon import faults
 from photon.errors import FormatTooNew
 from photon.faults import CLEARING_FAULT_POINTS
+from photon.ledger.errors import RegistryUnavailable
 from photon.pipeline.event_key import EventKey
 from photon.registry.consensus.register import EpochRecord, with_epoch_state
-from photon.registry.interface import Claim, Holder, Joined, Lost, RegistryUnavailable, Won
+from photon.registry.interface import Claim, Holder, Joined, Lost, Won
 from photon.state.database import StateUnavailable
 from photon.testing.crashes import SimulatedCrash, raise_simulated_crash
 from photon.testing.faulty_store import FaultyStore

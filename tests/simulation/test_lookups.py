@@ -12,8 +12,9 @@ from photon.dispatcher.retrying import BatchReport, Callbacks
 from photon.join.home import home_of
 from photon.join.messages import BatchTasks, TaskOutcome
 from photon.join.tasks import LocalRunner
+from photon.ledger.errors import RegistryUnavailable
 from photon.pipeline.event_key import EventKey
-from photon.registry.interface import Claim, LookupOutcome, Outcomes, RegistryUnavailable
+from photon.registry.interface import Claim, LookupOutcome, Outcomes
 from photon.registry.quorum.proposer import QuorumRegistry
 from tests.simulation.test_too_old import DAY_US, run_gc
 from tests.simulation.world import NOON_US, World, counts_of

@@ -12,9 +12,10 @@ import pytest
 from photon.dispatcher.refusing import PlaceTaken
 from photon.dispatcher.retrying import BatchReport, Callbacks
 from photon.faults import REFILL_FAULT_POINTS, arm, disarm, watched
+from photon.ledger.errors import RegistryMismatch
 from photon.pipeline.event_key import EventKey
 from photon.registry.consensus.register import with_boundary
-from photon.registry.interface import Claim, Joined, RegistryMismatch
+from photon.registry.interface import Claim, Joined
 from photon.shift.lakes import second_rows
 from photon.shift.lease import DatacenterLock, Lease
 from photon.shift.run import run_shift

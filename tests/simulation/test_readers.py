@@ -14,11 +14,10 @@ import pytest
 from photon import read
 from photon.clock import MICROSECONDS
 from photon.faults import watched
+from photon.ledger.errors import RegistryMissing, RegistryUnavailable
 from photon.pipeline.file import load_pipeline
 from photon.read import joined, joined_tables, newest_watermark, watermark
 from photon.registry.consensus.known_tables import known_tables
-from photon.registry.interface import RegistryUnavailable
-from photon.registry.operations.init import RegistryMissing
 from photon.shift.people import Decisions
 from photon.shift.status import status_of
 from photon.storage.delta import LakeMismatch, LakeUnavailable

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from photon.backfill.removed import removed_rows
+from photon.ledger.errors import RegistryUnavailable
 from photon.pipeline.event_key import EventKey
-from photon.registry.interface import Claim, RegistryUnavailable
+from photon.registry.interface import Claim
 from photon.verification.days import utc_day
 from tests.simulation.rebuilding import DAY, rebuild
 from tests.simulation.test_rebuild import CLICKS, by_id, joined_world, table

@@ -11,12 +11,13 @@ from photon.clock import MICROSECONDS
 from photon.dispatcher.retrying import Callbacks
 from photon.dispatcher.startup import OnHold
 from photon.faults import RETIRE_FAULT_POINTS, arm, disarm
+from photon.ledger.errors import RegistryMismatch, RetiredDatacenter
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.file import load_pipeline
 from photon.read import joined
 from photon.recovery.orders import waiting_orders
-from photon.registry.consensus.register import RetiredDatacenter, with_hold
-from photon.registry.interface import Claim, Fenced, Free, Joined, RegistryMismatch
+from photon.registry.consensus.register import with_hold
+from photon.registry.interface import Claim, Fenced, Free, Joined
 from photon.testing.crashes import SimulatedCrash, raise_simulated_crash
 from photon.upkeep.retirable import NotRetired
 from photon.upkeep.retire import Retired, retire

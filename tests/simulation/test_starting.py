@@ -10,8 +10,8 @@ import pytest
 
 from photon.dispatcher.refusing import PlaceTaken
 from photon.dispatcher.retrying import Callbacks, StoppedWaiting
+from photon.ledger.errors import RegistryMismatch
 from photon.registry.consensus.register import EPOCHS_KEPT
-from photon.registry.interface import RegistryMismatch
 from photon.shift.lease import AlreadyRunning, DatacenterLock, Lease, lease_status_of
 from photon.shift.status import status_of
 from photon.state.damage import StateDamaged

@@ -19,9 +19,9 @@ from photon.cli.join import worst_status
 from photon.cli.main import COMMANDS, main
 from photon.cli.status import status
 from photon.clock import SystemClock
+from photon.ledger.errors import RegistryUnavailable
 from photon.pipeline.file import load_pipeline
 from photon.registry.consensus.register import EpochRecord, Members, Register
-from photon.registry.interface import RegistryUnavailable
 from photon.shift import people
 from photon.verification.report import DatacenterReport, Finding, VerificationReport
 from photon.verification.stored_reports import append

@@ -7,6 +7,7 @@ from datetime import timedelta
 
 import pytest
 
+from photon.ledger.errors import RegistryUnavailable
 from photon.pipeline.event_key import EventKey
 from photon.recovery.announcing import Announcer, wait_us
 from photon.recovery.holders import SilenceWatch, standing_of
@@ -21,7 +22,6 @@ from photon.registry.consensus.marks import (
     slots_put_back,
 )
 from photon.registry.consensus.register import EpochRecord, Members, Register
-from photon.registry.interface import RegistryUnavailable
 from photon.testing.faulty_store import FaultyStore
 from photon.testing.manual_clock import ManualClock
 from photon.testing.memory_registry import memory_registry

@@ -13,11 +13,12 @@ import pytest
 
 from bench.virtual_network import Send, VirtualClient, VirtualTime
 from photon.clock import SystemClock
+from photon.ledger.errors import RegistryUnavailable
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.sections import Registry
 from photon.registry.consensus.acceptor import NoReply
 from photon.registry.consensus.layout import REGISTER_KEY
-from photon.registry.interface import Claim, Joined, RegistryUnavailable, Unknown, Won
+from photon.registry.interface import Claim, Joined, Unknown, Won
 from photon.registry.quorum.proposer import QuorumRegistry
 from photon.testing.faulty_store import TIMED_OUT, FaultyStore
 from photon.testing.memory_registry import memory_registry

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from photon.clock import MICROSECONDS
+from photon.ledger.errors import RegistryUnavailable
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.sections import Registry
 from photon.registry.consensus.acceptor import NoReply
 from photon.registry.endpoints.deadline import FIRST_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS, Deadline
-from photon.registry.interface import Claim, Holder, Joined, RegistryUnavailable, Released, Won
+from photon.registry.interface import Claim, Holder, Joined, Released, Won
 from photon.registry.quorum.proposer import QuorumRegistry
 from photon.testing.faulty_store import FaultyStore
 from photon.testing.manual_clock import ManualClock

@@ -14,6 +14,7 @@ import pytest
 
 from bench.store_servers import dynamodb_client
 from photon.clock import SystemClock
+from photon.ledger.errors import RegistryMismatch, RegistryMissing, RegistryUnavailable
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Datacenter, Endpoint, ForeignLog, PrimaryLog, Registry
@@ -23,10 +24,10 @@ from photon.registry.consensus.layout import ItemKey
 from photon.registry.consensus.register import ReshardingRefused
 from photon.registry.dynamodb.local_server import local_server
 from photon.registry.dynamodb.wire import WireClient
-from photon.registry.interface import Claim, Lost, RegistryMismatch, RegistryUnavailable, Unknown, Won
+from photon.registry.interface import Claim, Lost, Unknown, Won
 from photon.registry.open import close_registries, open_registry
 from photon.registry.operations.directory import DIRECTORY
-from photon.registry.operations.init import RegistryMissing, endpoints_of, find_registry, init_registry
+from photon.registry.operations.init import endpoints_of, find_registry, init_registry
 from photon.registry.operations.resharding import Resharded, reshard
 
 EAST, WEST = "east:e:1#p:1:0", "west:e:1#p:1:0"

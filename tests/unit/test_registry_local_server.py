@@ -24,6 +24,7 @@ import psutil
 import pytest
 
 from photon.clock import SystemClock
+from photon.ledger.errors import RegistryMismatch, RegistryUnavailable
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Datacenter, ForeignLog, LocalServerName, PrimaryLog, Registry
@@ -45,7 +46,7 @@ from photon.registry.dynamodb.local_supervisor import (
     answers,
     free_port,
 )
-from photon.registry.interface import Claim, Joined, Lost, RegistryMismatch, RegistryUnavailable, Won
+from photon.registry.interface import Claim, Joined, Lost, Won
 from photon.registry.open import close_registries, open_registry
 from photon.registry.operations.init import endpoints_of, find_registry, init_registry
 from photon.toolchain.java import JavaMissing, java_command

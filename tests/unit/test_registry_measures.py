@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from photon.ledger.errors import RegistryUnavailable
 from photon.measures import Measures
 from photon.pipeline.event_key import EventKey
 from photon.registry.consensus.acceptor import NoReply
 from photon.registry.endpoints.health import Health
-from photon.registry.interface import Claim, RegistryUnavailable
+from photon.registry.interface import Claim
 from photon.testing.manual_clock import ManualClock
 from tests.unit.test_registry_quorum import EAST, client, endpoints
 

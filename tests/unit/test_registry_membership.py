@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from photon.errors import UserError
+from photon.ledger.errors import RegistryMismatch, RegistryUnavailable
 from photon.pipeline.file import Pipeline
 from photon.registry.address import EndpointAddress, table_name
 from photon.registry.consensus.acceptor import NoReply
 from photon.registry.consensus.layout import SHARD_HASH
 from photon.registry.consensus.register import Members, Register
-from photon.registry.interface import RegistryMismatch, RegistryUnavailable
 from photon.registry.operations.init import Answer, EndpointReply, RegistryFound, classify_endpoints
 
 EVENTS = Pipeline.model_construct(name="p", file=Path("p.yaml"))

@@ -14,6 +14,7 @@ import pytest
 
 from photon.errors import FormatTooNew
 from photon.faults import arm, disarm
+from photon.ledger.errors import RegistryUnavailable
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.sections import Registry
 from photon.registry.consensus.acceptor import NoReply, Replace, WriteReply
@@ -26,7 +27,6 @@ from photon.registry.interface import (
     Holder,
     Joined,
     Lost,
-    RegistryUnavailable,
     Released,
     TooOld,
     Unknown,

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from photon.ledger.errors import RegistryUnavailable, RetiredDatacenter
 from photon.pipeline.sections import Registry
 from photon.registry.consensus.acceptor import Accept, Prepare
 from photon.registry.consensus.decisions import ballot
@@ -21,7 +22,6 @@ from photon.registry.consensus.register import (
     EpochState,
     Members,
     Register,
-    RetiredDatacenter,
     ShardConfig,
     decode_register,
     encode_register,
@@ -34,7 +34,6 @@ from photon.registry.consensus.register import (
     with_horizon,
     with_refill_begun,
 )
-from photon.registry.interface import RegistryUnavailable
 from photon.testing.faulty_store import FaultyStore
 from photon.testing.manual_clock import ManualClock
 from photon.testing.memory_registry import memory_registry

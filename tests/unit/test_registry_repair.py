@@ -11,13 +11,14 @@ import pytest
 
 from photon.clock import MICROSECONDS
 from photon.faults import REPAIR_FAULT_POINTS, arm, disarm
+from photon.ledger.errors import RegistryUnavailable
 from photon.pipeline.event_key import EventKey
 from photon.registry.consensus.acceptor import Accept, Insert, NoReply, Page, Prepare
 from photon.registry.consensus.decisions import ballot, chosen_value
 from photon.registry.consensus.layout import REGISTER_KEY, ItemKey, fast_value
 from photon.registry.consensus.marks import Mark
 from photon.registry.consensus.register import Members, encode_register
-from photon.registry.interface import Claim, Free, Holder, Lost, RegistryUnavailable, Released, TooOld, Won
+from photon.registry.interface import Claim, Free, Holder, Lost, Released, TooOld, Won
 from photon.registry.operations.copying import PATIENCE_SECONDS, RepairSuperseded
 from photon.registry.operations.gc import gc_pass, raise_boundary
 from photon.registry.operations.repair import Refilled

@@ -20,6 +20,7 @@ from botocore.exceptions import (
 )
 from botocore.parsers import ResponseParserError
 
+from photon.ledger.errors import RegistryUnavailable
 from photon.ledger.fields import CHECKSUM_BYTES
 from photon.ledger.stores.copies import (
     ABSENT,
@@ -34,7 +35,6 @@ from photon.ledger.stores.copies import (
 )
 from photon.registry.consensus.acceptor import FAST_BALLOT, Done, NoReply
 from photon.registry.dynamodb.answers import UNREADABLE, denied, error_code, no_reply
-from photon.registry.interface import RegistryUnavailable
 
 # `p`: the ledger, `s`: the position, so that a Query reads them in order. `v`, `a`, `b`: see `Copy`.
 LEDGER_TABLE: Mapping[str, Any] = {

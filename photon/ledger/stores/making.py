@@ -16,6 +16,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from botocore.parsers import ResponseParserError
 
 from photon.clock import Clock, SystemClock
+from photon.ledger.errors import RegistryMismatch, RegistryMissing, RegistryUnavailable
 from photon.ledger.register import Members, Register, decode_register
 from photon.ledger.stores.copies import REGISTER_KEY
 from photon.ledger.stores.dynamo import LEDGER_TABLE, DynamoStore
@@ -26,7 +27,6 @@ from photon.registry.consensus.acceptor import NoReply
 from photon.registry.consensus.decisions import majority
 from photon.registry.dynamodb.answers import UNREADABLE, error_code
 from photon.registry.endpoints.deadline import Deadline
-from photon.registry.interface import RegistryMismatch, RegistryUnavailable
 from photon.registry.operations.directory import (
     ADMIN_TIMEOUT,
     DIRECTORY,
@@ -34,7 +34,6 @@ from photon.registry.operations.directory import (
     TABLE_SECONDS,
     new_incarnation,
 )
-from photon.registry.operations.init import RegistryMissing
 
 log = logging.getLogger(__name__)
 

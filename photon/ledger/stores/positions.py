@@ -10,6 +10,7 @@ from typing import Any
 
 from photon.clock import Clock
 from photon.ledger.entry import LedgerId
+from photon.ledger.errors import RegistryUnavailable
 from photon.ledger.form import EntryDamaged, checksum, predecessor
 from photon.ledger.positions import Change, Chosen, Offer, Tail, Unconfirmed, Undecided
 from photon.ledger.register import Members, Register
@@ -24,7 +25,6 @@ from photon.registry.consensus.acceptor import NoReply
 from photon.registry.consensus.decisions import majority
 from photon.registry.endpoints.channel import Channel, Threads
 from photon.registry.endpoints.deadline import Deadline
-from photon.registry.interface import RegistryUnavailable
 
 log = logging.getLogger(__name__)
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from photon.ledger.errors import RegistryUnavailable
 from photon.ledger.positions import Change
 from photon.ledger.register import Register, decode_register, encode_register
 from photon.ledger.stores.asking import ActiveStores, Stores
@@ -21,7 +22,6 @@ from photon.ledger.stores.decisions import (
 from photon.registry.consensus.acceptor import NoReply
 from photon.registry.consensus.decisions import ballot, majority
 from photon.registry.endpoints.deadline import Deadline
-from photon.registry.interface import RegistryUnavailable
 
 R = TypeVar("R")
 

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Literal
 
 from photon.errors import FormatTooNew, UserError
-from photon.registry.interface import RegistryUnavailable
+from photon.ledger.errors import RegistryUnavailable, RetiredDatacenter
 
 EpochState = Literal["live", "revoked", "retired"]
 
@@ -21,10 +21,6 @@ REGISTER_FORMAT = 4
 FORMAT_WITHOUT_DECISIONS = 2
 MOST_CONFIGS = 500  # the register is read at every check; each config makes it some 60 bytes longer
 EPOCHS_KEPT = 16  # revoked ones, of each datacenter; each makes the register some 150 bytes longer
-
-
-class RetiredDatacenter(UserError):
-    """A person has given this datacenter up as lost: it never runs again (protocol E2)."""
 
 
 class ReshardingRefused(UserError):

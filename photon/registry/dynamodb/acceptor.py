@@ -14,6 +14,7 @@ from typing import Any, Generic, Protocol, TypeVar, cast
 import numpy as np
 from botocore.exceptions import BotoCoreError, ClientError, ConnectTimeoutError, ReadTimeoutError
 
+from photon.ledger.errors import RegistryUnavailable
 from photon.registry.consensus.acceptor import (
     ABSENT,
     Accept,
@@ -62,7 +63,6 @@ from photon.registry.dynamodb.bodies import (
     puts_in_transaction,
 )
 from photon.registry.dynamodb.wire import CredentialsMissing
-from photon.registry.interface import RegistryUnavailable
 
 # The limits of DynamoDB for one request.
 STATEMENTS_PER_REQUEST = 25

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import IO
 
 from photon.errors import UserError
+from photon.ledger.errors import RegistryMismatch, RegistryUnavailable
 from photon.processes import is_stopped, state_of, what_ends
 from photon.registry.dynamodb.local_supervisor import (
     CANNOT_EXECUTE,
@@ -38,7 +39,6 @@ from photon.registry.dynamodb.local_supervisor import (
     server_command,
     try_lock,
 )
-from photon.registry.interface import RegistryMismatch, RegistryUnavailable
 from photon.toolchain.dynoxide import prebuilt
 
 NAMES: dict[ServerKind, str] = {

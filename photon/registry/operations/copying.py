@@ -17,6 +17,7 @@ from functools import partial
 
 from photon.errors import UserError
 from photon.faults import fault_point
+from photon.ledger.errors import RegistryUnavailable
 from photon.registry.consensus.acceptor import (
     ABSENT,
     Accept,
@@ -33,7 +34,6 @@ from photon.registry.consensus.layout import ItemKey, is_below_boundary
 from photon.registry.consensus.quorums import Enough, all_of_them, answered
 from photon.registry.endpoints.deadline import Reply, Request, Unanswered, until_answered
 from photon.registry.endpoints.endpoints import ActiveEndpoints, Endpoints
-from photon.registry.interface import RegistryUnavailable
 from photon.registry.operations.ranges import AtOnce, Ranges
 from photon.registry.quorum.proposer import QuorumRegistry
 

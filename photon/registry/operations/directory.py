@@ -15,12 +15,12 @@ from typing import Any, TypeVar
 from botocore.exceptions import BotoCoreError, ClientError
 
 from photon.clock import Clock
+from photon.ledger.errors import RegistryUnavailable
 from photon.registry.address import EndpointAddress, table_name
 from photon.registry.consensus.acceptor import NoReply
 from photon.registry.dynamodb.answers import UNREADABLE, denied, no_reply
 from photon.registry.dynamodb.wire import CredentialsMissing
 from photon.registry.endpoints.deadline import Deadline
-from photon.registry.interface import RegistryUnavailable
 from photon.registry.open import connection
 
 DIRECTORY = "photon-pipelines"

@@ -13,8 +13,8 @@ from functools import partial
 from pathlib import Path
 
 from photon.clock import Clock, SystemClock
-from photon.errors import UserError
 from photon.in_time import NotInTime, Question
+from photon.ledger.errors import RegistryMismatch, RegistryMissing, RegistryUnavailable
 from photon.pipeline.file import Pipeline, pipelines_beside, settings_hash
 from photon.registry.address import EndpointAddress, RegistryAddress, table_name, tables_of
 from photon.registry.consensus.acceptor import NoReply
@@ -22,7 +22,6 @@ from photon.registry.consensus.decisions import majority
 from photon.registry.consensus.layout import REGISTER_KEY, SHARD_HASH
 from photon.registry.consensus.register import Members, Register, ShardConfig, decode_register, with_horizon
 from photon.registry.dynamodb.acceptor import DynamoAcceptor
-from photon.registry.interface import RegistryMismatch, RegistryUnavailable
 from photon.registry.open import connection, open_registry
 from photon.registry.operations.directory import ADMIN_TIMEOUT, TABLE_SECONDS, Directory, EndpointSilent
 
@@ -30,10 +29,6 @@ log = logging.getLogger(__name__)
 
 GRACE_SECONDS = 1.5  # for a minority of the endpoints, where a majority has answered
 ANSWER_SECONDS = 300.0  # an endpoint gives up long before: each of its requests has a time-out
-
-
-class RegistryMissing(UserError):
-    """There is no registry for the pipeline yet; the message says how to make it."""
 
 
 def init_registry(pipeline: Pipeline, clock: Clock) -> RegistryAddress:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 
 from photon.clock import MICROSECONDS
 from photon.faults import fault_point
+from photon.ledger.errors import RegistryMismatch, RegistryUnavailable
 from photon.pipeline.file import Pipeline
 from photon.registry.address import RegistryAddress, table_name
 from photon.registry.consensus.acceptor import NoReply, Stored
@@ -31,7 +32,6 @@ from photon.registry.consensus.register import (
     without_fresh_slots,
 )
 from photon.registry.endpoints.deadline import Unanswered, until_answered
-from photon.registry.interface import RegistryMismatch, RegistryUnavailable
 from photon.registry.open import open_registry
 from photon.registry.operations.copying import PAGE_ITEMS, SUPERSEDED, Copying, RepairSuperseded
 from photon.registry.operations.directory import Directory, EndpointSilent, new_incarnation

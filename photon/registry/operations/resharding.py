@@ -9,12 +9,12 @@ import math
 from dataclasses import dataclass, replace
 
 from photon.clock import MICROSECONDS
+from photon.ledger.errors import RegistryUnavailable
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import MOST_SHARDS
 from photon.registry.consensus.acceptor import Acceptor, NoReply, StoreSize
 from photon.registry.consensus.layout import ItemKey, shards_of, sortable_time, time_of_key
 from photon.registry.consensus.register import Register, with_shards
-from photon.registry.interface import RegistryUnavailable
 from photon.registry.open import open_registry
 from photon.registry.operations.init import find_registry
 from photon.registry.quorum.proposer import QuorumRegistry

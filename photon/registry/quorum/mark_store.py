@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from photon.ledger.errors import no_answer
 from photon.pipeline.sections import Registry
 from photon.registry.consensus.acceptor import Accept, Stored
 from photon.registry.consensus.decisions import ballot, majority, next_counter, votes_of
@@ -24,7 +25,6 @@ from photon.registry.consensus.marks import (
 )
 from photon.registry.consensus.quorums import all_of_them, answered, count_answers, prompt_ones, voted
 from photon.registry.endpoints.endpoints import ActiveEndpoints, Endpoints
-from photon.registry.interface import no_answer
 from photon.registry.quorum.register_store import RegisterStore
 
 

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from typing import Literal
 
 from photon.clock import MICROSECONDS, Clock
+from photon.ledger.errors import RegistryUnavailable
 from photon.measures import Meter
-from photon.registry.interface import RegistryUnavailable
 
 Call = Literal["lookup", "commit"]
 

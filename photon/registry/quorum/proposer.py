@@ -13,6 +13,7 @@ from typing import TypeVar
 import numpy as np
 
 from photon.clock import Clock, microseconds
+from photon.ledger.errors import RegistryUnavailable, no_answer
 from photon.measures import Meter
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.sections import Registry
@@ -45,11 +46,9 @@ from photon.registry.interface import (
     KeyColumns,
     LookupOutcome,
     Outcomes,
-    RegistryUnavailable,
     ReleaseOutcome,
     TooOld,
     Unknown,
-    no_answer,
 )
 from photon.registry.quorum.clearing import Clearing
 from photon.registry.quorum.contender import Contender, one_of_each, undecided

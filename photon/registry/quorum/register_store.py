@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from photon.clock import microseconds
+from photon.ledger.errors import RegistryUnavailable, no_answer
 from photon.pipeline.sections import Registry
 from photon.registry.consensus.acceptor import ABSENT, Accept, NoReply, Prepare, ReadReply, Stored
 from photon.registry.consensus.decisions import ballot, majority, next_counter, recover, votes_of
@@ -29,7 +30,6 @@ from photon.registry.consensus.register import (
 )
 from photon.registry.endpoints.deadline import Deadline
 from photon.registry.endpoints.endpoints import ActiveEndpoints, Endpoints
-from photon.registry.interface import RegistryUnavailable, no_answer
 
 Change = Callable[[Register], Register]
 Reply = TypeVar("Reply")

@@ -13,9 +13,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from photon.ledger.errors import RegistryUnavailable
 from photon.pipeline.file import Pipeline
 from photon.registry.consensus.register import with_hold
-from photon.registry.interface import RegistryUnavailable
 from photon.state.database import STATE_FILE, StateUnavailable
 from photon.storage.columns import TableName
 from photon.storage.delta import LakeUnavailable

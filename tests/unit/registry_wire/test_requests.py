@@ -16,13 +16,13 @@ from botocore.config import Config
 from botocore.credentials import Credentials
 from botocore.exceptions import BotoCoreError, ClientError
 
+from photon.ledger.errors import RegistryUnavailable
 from photon.pipeline.file import Pipeline
 from photon.registry.address import EndpointAddress
 from photon.registry.consensus.acceptor import NoReply
 from photon.registry.consensus.layout import ItemKey
 from photon.registry.dynamodb.acceptor import DynamoAcceptor
 from photon.registry.dynamodb.wire import UNREADABLE, WireClient
-from photon.registry.interface import RegistryUnavailable
 from photon.registry.operations.directory import DIRECTORY, Directory, EndpointSilent
 from photon.registry.operations.init import ask_endpoint, classify_endpoints
 from photon.testing.manual_clock import ManualClock

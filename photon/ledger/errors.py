@@ -1,0 +1,27 @@
+"""What the registry says instead of an answer. Each message has the remedy, with a command that can be typed."""
+
+from __future__ import annotations
+
+from photon.errors import UserError
+
+
+class RegistryUnavailable(UserError):
+    """The registry does not answer now: wait and ask again."""
+
+
+class RegistryMismatch(UserError):
+    """Registry and pipeline do not belong together (protocol B9), or the registry was put back (L10)."""
+
+
+class RegistryMissing(UserError):
+    """There is no registry for the pipeline yet."""
+
+
+class RetiredDatacenter(UserError):
+    """A person has given this datacenter up as lost: it never runs again (protocol E2)."""
+
+
+def no_answer(reason: str) -> RegistryUnavailable:
+    """The error of a call that too few endpoints answered: why, and what to do."""
+    remedy = "bring its endpoints back (docs/operations.md: an endpoint of the registry)"
+    return RegistryUnavailable(f"the registry does not answer: {reason}; {remedy}")
