@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 MICROSECONDS = 1_000_000
+NO_TIME_US = 2**63 - 1  # of an event without a time: no boundary passes it
 
 
 class Clock(Protocol):

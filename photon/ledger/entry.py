@@ -12,12 +12,14 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from photon import clock
+
 Hashes = npt.NDArray[np.uint64]  # of shape (n, 2): the upper and the lower half of each id's hash
 Times = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 FOR_EVER = 2**63 - 1  # closed through this batch: the epoch is over
-NO_TIME_US = 2**63 - 1  # of an event without a time: no boundary passes it
+NO_TIME_US = clock.NO_TIME_US
 NO_BOUNDARY_US = -(2**63)  # below every time
 NO_HASHES: Hashes = np.empty((0, 2), np.uint64)
 

@@ -1,15 +1,24 @@
-"""What identifies an event, and ids that carry their time: `ServerIP:ProcessId:timestamp` (paper, 2.1)."""
+"""When an event was: by its id, `ServerIP:ProcessId:timestamp` (paper, 2.1), or by its record.
+
+The id alone identifies an event (protocol C4). Its time says only whether gc has passed it.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from photon.clock import MICROSECONDS
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from photon.clock import MICROSECONDS, NO_TIME_US
 from photon.pipeline.sections import ForeignLog, PrimaryLog
 from photon.pipeline.values import UNITS_PER_SECOND, IdCodec, IdTimeUnit
 
-_LARGEST_US = 2**63 - 1
 _MOST_DIGITS = 30  # more can't be a time in any unit; int() of long text takes quadratic time
+
+Times = npt.NDArray[np.int64]
 
 
 def id_time_us(codec: IdCodec | None, event_id: str, unit: IdTimeUnit = "us") -> int | None:
@@ -25,20 +34,52 @@ def id_time_us(codec: IdCodec | None, event_id: str, unit: IdTimeUnit = "us") ->
     if not (server and _is_number(process) and _is_number(rest)):
         return None
     time_us = int(rest) * MICROSECONDS // UNITS_PER_SECOND[unit]
-    return time_us if time_us <= _LARGEST_US else None
+    return time_us if time_us < NO_TIME_US else None
 
 
 def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS
 
 
+def event_times_us(
+    ids: pa.Array | pa.ChunkedArray, times_us: Times | pa.Array | pa.ChunkedArray, log: ForeignLog
+) -> Times:
+    """When each event was: the time that its id carries where the log has a codec, else its record's.
+
+    `times_us`: of the records, null or NO_TIME_US where there is none; then that is the event's time too.
+    """
+    if isinstance(times_us, np.ndarray):
+        known: Times = times_us
+    else:
+        known = pc.fill_null(times_us, NO_TIME_US).to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+    if log.id_codec is None:
+        return known
+    carried_us = [id_time_us(log.id_codec, event_id, log.id_time_unit) for event_id in ids.to_pylist()]
+    return np.array(
+        [
+            own if carried is None else carried
+            for carried, own in zip(carried_us, known.tolist(), strict=True)
+        ],
+        np.int64,
+    )
+
+
+def event_time_us(event_id: str, time_us: int | None, log: ForeignLog) -> int:
+    """The same of one event."""
+    carried_us = id_time_us(log.id_codec, event_id, log.id_time_unit)
+    own_us = NO_TIME_US if time_us is None else time_us
+    return own_us if carried_us is None else carried_us
+
+
+def primary_time_us(key: str, time_us: int, log: PrimaryLog) -> int:
+    """About when the primary event was: from its id where that carries a time, else the record's own time."""
+    carried_us = id_time_us(log.id_codec, key, log.id_time_unit)
+    return time_us if carried_us is None else carried_us
+
+
 @dataclass(frozen=True, slots=True)
 class EventKey:
-    """The identity of a foreign event: its id and, only where the id carries its time, that time.
-
-    `at_us` is when the event was, where that is no part of its identity. It says whether gc has passed the
-    event. None: nobody knows, and gc never takes the event.
-    """
+    """What the registry of single ids knows an event by. It goes with that registry."""
 
     id: str
     time_us: int | None = None
@@ -51,18 +92,6 @@ class EventKey:
 
 
 def event_key(event_id: str, time_us: int | None, log: ForeignLog) -> EventKey:
-    """The identity of an event: with its time only where the id carries it (protocol C4).
-
-    `time_us` is that of a record of it; None where none is at hand, but never if it belongs to the identity.
-    """
-    if log.time_in_id:
-        assert time_us is not None, f"the event {event_id} is known by its time too"
-        return EventKey(event_id, time_us)
+    """The key of an event for the registry of single ids."""
     carried_us = id_time_us(log.id_codec, event_id, log.id_time_unit)
     return EventKey(event_id, at_us=time_us) if carried_us is None else EventKey(event_id, carried_us)
-
-
-def primary_time_us(key: str, time_us: int, log: PrimaryLog) -> int:
-    """About when the primary event was: from its id where that carries a time, else the record's own time."""
-    carried_us = id_time_us(log.id_codec, key, log.id_time_unit)
-    return time_us if carried_us is None else carried_us
