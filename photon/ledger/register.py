@@ -51,7 +51,8 @@ class Register:
     """The register as it was read. Numbers in it never go back.
 
     `incarnation`: of the ledgers; a refill makes a new one. `epochs`: by datacenter the highest number of an
-    epoch that was handed out. `tables`: by datacenter the id of its joined table.
+    epoch that was handed out. `tables`: by datacenter the id of its joined table. `given_up`: datacenters that
+    never run again; `lakes_gone`: of these, the ones whose rows count no more.
     """
 
     pipeline: str
@@ -64,6 +65,7 @@ class Register:
     tables: Mapping[str, str] = field(default_factory=dict)
     on_hold: tuple[str, ...] = ()
     given_up: tuple[str, ...] = ()
+    lakes_gone: tuple[str, ...] = ()
     is_refilling: bool = False
     entry_version: int = ENTRY_VERSION
 
@@ -100,7 +102,7 @@ def decode_register(value: bytes) -> Register:
     kept = stored["members"]
     lists = {name: tuple(kept[name]) for name in ("incarnations", "down", "fresh")}
     generations = (Generation(**{**one, "homes": tuple(one["homes"])}) for one in stored["generations"])
-    people = {name: tuple(stored[name]) for name in ("on_hold", "given_up")}
+    people = {name: tuple(stored[name]) for name in ("on_hold", "given_up", "lakes_gone")}
     members = Members(**{**kept, **lists})
     return Register(**{**stored, **people, "members": members, "generations": tuple(generations)})
 
