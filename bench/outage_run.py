@@ -165,7 +165,7 @@ class DatacenterProcesses:
 
 def settings_of(endpoints: Sequence[StoreServer]) -> str:
     """The part of a pipeline file that names the endpoints."""
-    urls = ", ".join(f"{{url: {server.url}, transactions: true}}" for server in endpoints)
+    urls = ", ".join(f"{{url: {server.url}}}" for server in endpoints)
     return f"registry:\n  endpoints: [{urls}]\n"
 
 

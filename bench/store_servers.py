@@ -101,7 +101,7 @@ def fastest_kind() -> ServerKind:
 def registry_pipeline(name: str, urls: Sequence[str], settings: Registry) -> Pipeline:
     """A pipeline that is nothing but its registry, over these endpoints, inserting by transactions."""
     nowhere = Path("/nowhere")
-    endpoints = tuple(Endpoint(url=url, transactions=True) for url in urls)
+    endpoints = tuple(Endpoint(url=url) for url in urls)
     return Pipeline(
         name=name,
         file=nowhere / "events.yaml",

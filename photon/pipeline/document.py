@@ -134,8 +134,23 @@ def describe(error: ValidationError, document: Document, root: type[BaseModel]) 
     return [document.problem(path, _message(detail, path, root)) for detail, path in paths]
 
 
+# Keys that there were, and what to do about one that is still in a file.
+_GONE = {
+    "time_in_id": "an event is known by its id alone; have foreign.id name what tells events apart",
+    "shards": "ledgers are as many as datacenters, and `photon registry reshard` changes that",
+    "transactions": "the registry writes many ids at once at every endpoint",
+    "ranges": "gc and repair need no such bound",
+    "horizon_step": "retry.clock_tolerance says how far events may be ahead of the clock",
+    "clearing": "there is nothing to clear",
+    "pages": "all of the registry is looked at",
+    "shard_load": "health.ledger_load takes its place",
+}
+
+
 def unknown_key(key: str, known: list[str]) -> str:
     """What to say of a key that means nothing."""
+    if key in _GONE:
+        return f"unknown key; take it out: {_GONE[key]}"
     close = difflib.get_close_matches(key, known, 1)
     return f"unknown key; did you mean {close[0]}?" if close else f"unknown key; there are {', '.join(known)}"
 

@@ -81,11 +81,6 @@ class Pipeline(Strict):
     # After the state was lost: foreign logs from the start (what is registered loses), or from now on.
     new_epoch_reads_from: Literal["start", "now"] = "start"
 
-    @property
-    def ids_carry_time(self) -> bool:
-        """Whether events have a time in their key (protocol C4): only then their shards may change."""
-        return self.foreign.time_in_id or self.foreign.id_codec is not None
-
     def on_spark(self, master: str | None, settings: Mapping[str, str]) -> Pipeline:
         """The pipeline with another master, where one is named, and with these settings before its own."""
         spark = Spark(master=master or self.spark.master, settings={**self.spark.settings, **settings})
@@ -224,9 +219,10 @@ def _key_of(log: Log) -> tuple[str, ...]:
 def identity_settings(pipeline: Pipeline) -> dict[str, object]:
     """The settings that decide ids and times of events: a registry serves only one such set (protocol B9).
 
-    Paths, limits, delays and the number of shards are not in it: they may change while a pipeline lives.
+    With other times a boundary would pass other events: one whose id was dropped would be joined again.
+    Paths, limits and delays are not in it: they may change while a pipeline lives.
     """
-    keys = {"id", "time", "time_unit", "time_format", "time_zone", "time_in_id", "id_codec", "id_time_unit"}
+    keys = {"id", "time", "time_unit", "time_format", "time_zone", "id_codec", "id_time_unit"}
     return {"pipeline": pipeline.name, **pipeline.foreign.model_dump(mode="json", include=keys)}
 
 

@@ -23,7 +23,6 @@ REFUSED = (
     "foreign.time_unit",
     "foreign.time_format",
     "foreign.time_zone",
-    "foreign.time_in_id",
     "foreign.id_codec",
     "foreign.id_time_unit",
 )

@@ -90,11 +90,17 @@ class Datacenter(Strict):
     # Index segments and waiting records. None: with the state, or with a lake that is on S3.
     work: Place | None = None
 
+    @property
+    def work_place(self) -> Location:
+        """Where tasks find what they need beside logs and tables: of all epochs, and below it of each."""
+        if self.work is not None:
+            return self.work
+        return self.lake / WORK_IN_LAKE if isinstance(self.lake, S3Folder) else self.state
+
     def work_of(self, epoch: str) -> Location:
         """Where tasks find what an epoch needs beside logs and tables."""
-        if self.work is not None:
-            return self.work / epoch
-        return self.lake / WORK_IN_LAKE / epoch if isinstance(self.lake, S3Folder) else self.state
+        is_shared = self.work is None and not isinstance(self.lake, S3Folder)
+        return self.state if is_shared else self.work_place / epoch
 
 
 class Spark(Strict):
@@ -137,7 +143,6 @@ class ForeignLog(Log):
     """The log whose every event names its primary: clicks, conversions, responses."""
 
     key: Columns
-    time_in_id: bool = False  # (time, id) together are the identity of an event
 
 
 class Endpoint(Strict):
@@ -145,7 +150,6 @@ class Endpoint(Strict):
 
     url: StoreUrl
     region: str = "local"
-    transactions: bool = False  # register many ids at a time; on AWS each then costs double
     profile: str | None = Field(default=None, min_length=1)  # of AWS's configuration files
     role: str | None = Field(default=None, pattern=r"^arn:[^:]+:iam::\d{12}:role/.+$")  # to assume by STS
 
@@ -166,32 +170,22 @@ class Durations(Strict):
     error: PositiveDuration
 
 
-class Clearing(Strict):
-    """Whether ids whose row is in the output are cleared of their tokens, and when."""
-
-    # Costs more than the room it saves, on AWS and on local stores alike (docs/adr/0030).
-    enabled: bool = False
-    cron: Cron = "32 * * * *"  # when Dagster clears, in UTC: after verification, before gc
-
-
 class StateReport(Strict):
-    """How much of the registry is looked at when its state is reported."""
+    """When the state of the registry is reported."""
 
     cron: Cron = "57 * * * *"  # when Dagster looks, in UTC: after gc
     # Nobody has looked for so long: the freshness policy of `registry_state`.
     stale: Durations = Durations(warn=timedelta(hours=3), error=timedelta(days=1))
-    # Read at each endpoint. Each shard takes one at least, and there are 1,024 for ids without a time.
-    pages: Whole = Field(default=2_000, ge=1)
 
 
 class Gc(Strict):
-    """When gc deletes ids older than `registry.keep_days`."""
+    """When gc drops ids older than `registry.keep_days`."""
 
     cron: Cron = "47 3 * * *"  # when Dagster runs gc, in UTC: half an hour after a verification
 
 
 class Resharding(Strict):
-    """Whether to propose another number of shards, or to put it in force, and when."""
+    """Whether to propose another number of ledgers, or to put it in force, and when."""
 
     policy: Literal["off", "propose", "apply"] = "propose"
     cron: Cron = "27 4 * * *"  # when Dagster looks, in UTC
@@ -203,20 +197,15 @@ class Registry(Strict):
     endpoints: Endpoints = "local"
     # Serves `endpoints: local`. None: dynoxide, or DynamoDB Local on a machine that dynoxide is not made for.
     local_server: LocalServerName | None = None
-    # A new registry's; then: photon reshard. Each bears 500 ids/s on AWS: together 10^9 ids a day, with peaks
-    # of five times that rate. An empty one costs a pass of gc one request.
-    shards: Whole = Field(default=128, ge=1, le=MOST_SHARDS)
     keep_days: Whole | None = Field(default=None, ge=1, le=LONGEST.days)
     request_timeout: PositiveDuration = timedelta(seconds=2)
-    # Without getting on, retries included; then a commit is unknown.
+    # Without getting on, retries included; then the registry is unavailable.
     total_timeout: PositiveDuration = _keyed("deadline", timedelta(seconds=10))
-    # Requests at once to each endpoint, per task, while it keeps up: 1,000 ids, 25 a request, in one round.
-    concurrent_requests: Whole = _keyed("concurrency", 40, ge=1, le=256)
-    # Shards that gc and a repair work on at once, at each endpoint. On AWS a key range bears 1,000 writes a
-    # second, so that eight are some 30 million ids an hour.
-    ranges_at_once: Whole = _keyed("ranges", 8, ge=1, le=256)
-    horizon_step: PositiveDuration = timedelta(days=1)
-    clearing: Clearing = Clearing()
+    # Requests at once to each endpoint, of each process: one a ledger, and pages of entries that are read.
+    concurrent_requests: Whole = _keyed("concurrency", 16, ge=1, le=256)
+    # Entries of a generation of ledgers, before gc begins the next one: it drops only whole ones. Some 40
+    # million ids; of a small registry that much stays behind the boundary.
+    generation_bytes: Size = _keyed("generation", 2**30)
     state: StateReport = StateReport()
     collection: Gc = Gc()
     resharding: Resharding = Resharding()
@@ -249,7 +238,7 @@ class Recovery(Strict):
     # An open batch of it gives no sign of life for this long, while events of it are held.
     silent_after: PositiveDuration = timedelta(seconds=30)
     lake_timeout: PositiveDuration = timedelta(seconds=10)  # the joins here wait so long for its lake, once
-    cron: Cron = "25 * * * *"  # when Dagster recovers, in UTC: after verification, before clearing
+    cron: Cron = "25 * * * *"  # when Dagster recovers, in UTC: after verification, before gc
 
 
 class Limits(Strict):
@@ -365,8 +354,8 @@ class Health(Strict):
     conflicting: Shares = Shares(warn=0.001, error=0.05)  # of the foreign records
     clock_skew: Durations = Durations(warn=timedelta(seconds=5), error=timedelta(minutes=1))
     unverified: Durations = Durations(warn=timedelta(hours=3), error=timedelta(days=1))
-    # Of the writes a second that AWS serves of one key range. Another number of shards takes a day to begin.
-    shard_load: Shares = Shares(warn=0.8, error=1.0)
+    # Of the bytes a second that AWS writes of one key range: each ledger is one.
+    ledger_load: Shares = Shares(warn=0.8, error=1.0)
     # An endpoint of the registry is not well, and fewer than so many more may go down: an error.
     spare_endpoints: Whole = Field(default=1, ge=0)
     window: PositiveDuration = timedelta(hours=1)  # shares are of the records of the last one or two

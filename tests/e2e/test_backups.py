@@ -155,7 +155,7 @@ def endpoint(tmp_path: Path) -> Iterator[Endpoint]:
 def test_a_registry_that_is_put_back_while_a_datacenter_runs_ends_it(
     tmp_path: Path, endpoint: Endpoint
 ) -> None:
-    more = f"registry: {{endpoints: [{{url: '{endpoint.url}', transactions: true}}]}}\n"
+    more = f"registry: {{endpoints: [{{url: '{endpoint.url}'}}]}}\n"
     pipeline = made(tmp_path, more=more)
     click(pipeline, 0, 20)
     photon("registry", "init", pipeline)

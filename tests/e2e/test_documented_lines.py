@@ -35,8 +35,7 @@ PIPELINE = """
 name: clicks
 datacenters: {here: {logs: logs}}
 primary: {files: queries.csv, format: csv, id: query, time: at, time_unit: iso8601}
-foreign: {files: clicks.csv, format: csv, id: click, key: query, time: at, time_unit: iso8601,
-  time_in_id: true}
+foreign: {files: clicks.csv, format: csv, id: click, key: query, time: at, time_unit: iso8601}
 """
 
 

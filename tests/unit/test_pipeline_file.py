@@ -195,7 +195,7 @@ def test_what_is_wrong_is_named_with_line_key_and_what_was_expected(tmp_path, ol
             "adapter: merge",
             "adapter: expected module:attribute, such as photon.adapters:merge_columns, got 'merge'",
         ),
-        ("registry: {shards: 70000}", "registry.shards: expected at most 65536"),
+        ("registry: {generation: 0}", "registry.generation: expected a size of at least 1B, got 0"),
         (
             "registry: {endpoints: locl}",
             "registry.endpoints: expected `local` or a list of {url, region}, got 'locl'",
@@ -265,10 +265,8 @@ def test_what_is_wrong_with_the_other_settings_is_named_too(tmp_path, more, expe
 @pytest.mark.parametrize(
     "key",
     [
-        "registry.shards",
         "registry.keep_days",
         "registry.concurrency",
-        "registry.state.pages",
         "retry.min_attempts",
         "limits.batch_events",
         "verification.examples",
@@ -283,6 +281,45 @@ def test_what_is_no_whole_number_is_taken_for_none(tmp_path, key, value):
     )
     (found,) = problems(tmp_path, GOOD + more)
     assert f"{key}: expected a whole number, got" in found
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        (
+            "registry: {shards: 4}",
+            "registry.shards: unknown key; take it out: ledgers are as many as datacent",
+        ),
+        (
+            "registry: {horizon_step: 1d}",
+            "registry.horizon_step: unknown key; take it out: retry.clock_toler",
+        ),
+        (
+            "registry: {clearing: {enabled: true}}",
+            "registry.clearing: unknown key; take it out: there is noth",
+        ),
+        (
+            "registry: {endpoints: [{url: http://a, transactions: true}]}",
+            "registry.endpoints.0.transactions: ",
+        ),
+        (
+            "registry: {state: {pages: 4}}",
+            "registry.state.pages: unknown key; take it out: all of the registry",
+        ),
+        (
+            "health: {shard_load: {warn: 0.1, error: 1}}",
+            "health.shard_load: unknown key; take it out: health.l",
+        ),
+    ],
+)
+def test_of_a_key_that_is_gone_it_is_said_what_to_do(tmp_path, more, expected):
+    (found,) = problems(tmp_path, GOOD + more + "\n")
+    assert found.partition(": ")[2].startswith(expected)
+
+
+def test_an_event_is_known_by_its_id_alone(tmp_path):
+    (found,) = problems(tmp_path, changed("key: query", "key: query\n  time_in_id: false"))
+    assert found.startswith("15: foreign.time_in_id: unknown key; take it out: an event is known by its id")
 
 
 def test_one_endpoint_is_accepted(tmp_path):
@@ -344,11 +381,10 @@ def test_settings_that_make_ids_and_times_change_the_hash_and_others_do_not(tmp_
     for old, new in [
         ("part]", "page]"),
         ("time_unit: ms", "time_unit: us"),
-        ("key: query", "key: query\n  time_in_id: true"),
+        ("key: query", "key: query\n  id_codec: server_process_timestamp"),
     ]:
         assert settings_hash(load_pipeline(write(tmp_path, changed(old, new)))) != before
-    # A registry made with other shards is the same one: their number may change while it lives.
-    assert settings_hash(load_pipeline(write(tmp_path, GOOD + "registry: {shards: 4}"))) == before
+    assert settings_hash(load_pipeline(write(tmp_path, GOOD + "registry: {keep_days: 4}"))) == before
     assert identity_settings(load_pipeline(write(tmp_path, GOOD)))["id"] == ["click_id", "part"]
 
 
@@ -435,10 +471,11 @@ def test_a_lake_on_s3_has_the_endpoint_of_its_datacenter_and_no_credentials(tmp_
 def test_segments_are_with_the_state_or_with_a_lake_on_s3_or_where_the_file_says(tmp_path):
     def work(said):
         west = load_pipeline(write(tmp_path, changed("lake: lakes/w", said))).datacenters["west"]
-        return west.work_of("e1"), west.state
+        return west.work_of("e1"), west.state, west.work_place
 
-    beside_state, state = work("lake: lakes/w")
-    assert beside_state == state
+    assert len(set(work("lake: lakes/w"))) == 1
+    assert str(work("lake: s3://lakes/w")[2]) == "s3://lakes/w/_photon"
+    assert work("lake: lakes/w, work: shared")[2] == tmp_path / "shared"
     assert str(work("lake: s3://lakes/w")[0]) == "s3://lakes/w/_photon/e1"
     assert str(work("lake: lakes/w, work: s3://lakes/w")[0]) == "s3://lakes/w/e1"
     assert work("lake: s3://lakes/w, work: shared")[0] == tmp_path / "shared" / "e1"

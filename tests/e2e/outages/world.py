@@ -183,8 +183,8 @@ class World:
 
     def __init__(self, folder: Path, traffic: Traffic, endpoints: list[StoreServer], more: str = "") -> None:
         self.folder, self.traffic, self.endpoints = folder, traffic, endpoints
-        urls = "".join(f"  - {{url: {server.url}, transactions: true}}\n" for server in endpoints)
-        registry = f"registry:\n  shards: 4\n  request_timeout: 1s\n  deadline: 4s\n  endpoints:\n{urls}"
+        urls = "".join(f"  - {{url: {server.url}}}\n" for server in endpoints)
+        registry = f"registry:\n  request_timeout: 1s\n  deadline: 4s\n  endpoints:\n{urls}"
         registry = registry.replace("\n  - ", "\n    - ").replace("endpoints:\n  -", "endpoints:\n    -")
         self.file = traffic.write_pipeline(folder, "outages", registry + more)
         for name in traffic.datacenters:
