@@ -165,7 +165,7 @@ def _says(advice: Advice, pipeline: Pipeline) -> str:
         return f"{advice.shards} shards are as many as it takes"
     if advice.applied is not None:
         return f"{advice.proposed} shards were put in force"
-    by_hand = f"photon reshard {pipeline.typed} {advice.proposed}"
+    by_hand = f"photon registry reshard {pipeline.typed} {advice.proposed}"
     return f"{advice.proposed} shards would do better: {by_hand}, or a run with shards in its config"
 
 

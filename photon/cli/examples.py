@@ -46,12 +46,14 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "photon trace pipeline.yaml c42",
             "photon trace pipeline.yaml c42 --no-logs --json",
         ),
-        "reshard": ("photon reshard pipeline.yaml 256",),
-        "gc": ("photon gc pipeline.yaml",),
         "registry": (
             "photon registry init pipeline.yaml",
             "photon registry state pipeline.yaml",
             "photon registry repair pipeline.yaml --endpoint https://ids-b.example",
+        ),
+        "registry gc": (
+            "photon registry gc pipeline.yaml --dry-run     # what would be dropped",
+            "photon registry gc pipeline.yaml",
         ),
         "registry init": ("photon registry init pipeline.yaml",),
         "registry refill": (
@@ -62,11 +64,14 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "photon registry repair pipeline.yaml --endpoint https://ids-b.example --dry-run",
             "photon registry repair pipeline.yaml --endpoint https://ids-b.example",
         ),
+        "registry reshard": (
+            "photon registry reshard pipeline.yaml --dry-run   # what the policy would do",
+            "photon registry reshard pipeline.yaml 4",
+        ),
         "registry state": (
             "photon registry state pipeline.yaml",
             "photon registry state pipeline.yaml --json",
         ),
-        "clear": ("photon clear pipeline.yaml", "photon clear pipeline.yaml --all"),
         "hold": ("photon hold pipeline.yaml east",),
         "resume": ("photon resume pipeline.yaml east",),
         "retire": (

@@ -1,4 +1,4 @@
-"""Commands on a pipeline's registry: `photon registry`, `photon reshard`, `photon gc`, `photon clear`."""
+"""Commands on a pipeline's registry: `photon registry`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from photon.cli.output import (
     NOTHING_CHANGED,
     UPKEEP_LINE_SECONDS,
     VIOLATION,
-    chosen,
     dry_run_option,
     json_option,
     opened,
@@ -182,7 +181,7 @@ def _state_lines(found: RegistryState, pipeline: Pipeline) -> list[str]:
     return [*lines, *(f"  epoch {name} of {e.datacenter}: {e.state}" for name, e in epochs)]
 
 
-@click.command()
+@registry.command(epilog=epilog_of("registry reshard"))
 @pipeline_argument
 @click.argument("shards", type=click.IntRange(1, MOST_SHARDS))
 @json_option
@@ -204,7 +203,7 @@ def reshard(pipeline_file: Path, shards: int, as_json: bool) -> None:
     print_result({**asdict(done), "begins": begins}, says, as_json)
 
 
-@click.command()
+@registry.command(epilog=epilog_of("registry gc"))
 @pipeline_argument
 @dry_run_option
 @json_option
@@ -240,39 +239,3 @@ def _gc_text(done: GcResult, dry_run: bool) -> str:
 
 def _size(size: StoreSize) -> str:
     return f"{size.items:,} items" + ("" if size.bytes is None else f" of {size.bytes:,} bytes")
-
-
-@click.command()
-@pipeline_argument
-@click.option("--datacenter", "-d", help="Only this one's rows. Without it: those of every datacenter.")
-@click.option("--all", "everything", is_flag=True, help="Look at all rows, not only at new ones.")
-@dry_run_option
-@json_option
-def clear(
-    pipeline_file: Path, datacenter: str | None, everything: bool, dry_run: bool, as_json: bool
-) -> None:
-    """Shrink what the registry stores of ids whose row is in the output of PIPELINE, while joins go on.
-
-    Does nothing unless registry.clearing.enabled is true. Who owns an id stays known. An endpoint that is
-    down keeps its tokens: --all gets them afterwards. May be stopped and run again at any moment.
-    """
-    with opened(pipeline_file) as pipeline:
-        from photon.registry.open import open_registry
-        from photon.registry.operations.init import find_registry
-        from photon.upkeep.clear import OFF, clear_output
-
-        names = chosen(pipeline, datacenter)
-        if not pipeline.registry.clearing.enabled:
-            print_result({"off": OFF}, OFF, as_json)
-            return
-        client = open_registry(find_registry(pipeline))
-        with showing_progress(UPKEEP_LINE_SECONDS) as say:
-            done = {name: clear_output(pipeline, name, client, everything, dry_run, say) for name in names}
-    cleared, went = ("would be cleared", "would go") if dry_run else ("cleared", "went")
-    lines = [
-        f"{name}: {one.rows:,} rows looked at, {one.ids:,} ids {cleared}, whose values {went} from"
-        f" {one.bytes_before:,} to {one.bytes_after:,} bytes at each endpoint"
-        for name, one in done.items()
-    ]
-    lines = [NOTHING_CHANGED, *lines] if dry_run else lines
-    print_result({name: asdict(one) for name, one in done.items()}, "\n".join(lines), as_json)

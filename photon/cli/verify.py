@@ -41,8 +41,8 @@ COPIES_PROGRAM = "jobs.log_copies:compare"
 @click.option(
     "--record",
     is_flag=True,
-    help="Store reports and results in the lakes, as Dagster does: for photon gc, and so that the next "
-    "verification reads only what is new.",
+    help="Store reports and results in the lakes, as Dagster does: for photon registry gc, and so that the "
+    "next verification reads only what is new.",
 )
 @click.option("--all", "anew", is_flag=True, help="Read all logs again, also those whose results are kept.")
 @click.option("--day", help="Only events of this UTC day, such as 2026-01-31.")

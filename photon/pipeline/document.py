@@ -137,7 +137,7 @@ def describe(error: ValidationError, document: Document, root: type[BaseModel]) 
 # Keys that there were, and what to do about one that is still in a file.
 _GONE = {
     "time_in_id": "an event is known by its id alone; have foreign.id name what tells events apart",
-    "shards": "ledgers are as many as datacenters, and `photon registry reshard` changes that",
+    "shards": "ledgers are as many as datacenters, until they are resharded",
     "transactions": "the registry writes many ids at once at every endpoint",
     "ranges": "gc and repair need no such bound",
     "horizon_step": "retry.clock_tolerance says how far events may be ahead of the clock",

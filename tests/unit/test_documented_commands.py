@@ -91,5 +91,5 @@ def test_files_of_the_project_in_commands_are_there(document: str) -> None:
 def test_a_call_that_no_command_understands_is_noticed() -> None:
     assert unknown_to(main, ["verify", "PIPELINE", "--no-such"]) is not None
     assert unknown_to(main, ["no-such"]) is not None
-    assert unknown_to(main, ["gc", "PIPELINE", "ANOTHER"]) is not None
+    assert unknown_to(main, ["registry", "gc", "PIPELINE", "ANOTHER"]) is not None
     assert unknown_to(main, ["registry", "repair", "PIPELINE", "--endpoint", "URL"]) is None

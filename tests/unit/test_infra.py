@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from photon.ledger.stores.dynamo import LEDGER_TABLE
 from photon.registry.address import table_name
 from photon.registry.operations.directory import DIRECTORY, TABLE_DEFINITION
 
@@ -23,14 +24,14 @@ TABLES: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", ["Directory", "Ids"])
-def test_tables_on_aws_are_defined_as_init_makes_them(name: str) -> None:
-    assert {key: TABLES[name][key] for key in TABLE_DEFINITION} == TABLE_DEFINITION
+@pytest.mark.parametrize(("name", "made"), [("Directory", TABLE_DEFINITION), ("Ledgers", LEDGER_TABLE)])
+def test_tables_on_aws_are_defined_as_init_makes_them(name: str, made: dict[str, Any]) -> None:
+    assert {key: TABLES[name][key] for key in made} == made
 
 
 def test_tables_on_aws_are_named_as_init_names_them() -> None:
     assert TABLES["Directory"]["TableName"] == DIRECTORY
-    assert TABLES["Ids"]["TableName"] == {"Fn::Sub": table_name("${Pipeline}", "${Incarnation}")}
+    assert TABLES["Ledgers"]["TableName"] == {"Fn::Sub": table_name("${Pipeline}", "${Incarnation}")}
 
 
 def test_no_table_on_aws_forgets_by_itself_or_is_replicated_behind_our_back() -> None:

@@ -17,15 +17,15 @@ ROOT = Path(__file__).parents[2]
 ROOMS = ("photon", "assets", "orchestration", "resources", "jobs")
 # Commands that are told to people who mend or run a pipeline; `photon init` has none yet.
 COMMAND = re.compile(
-    r"\bphoton (?:acknowledge|availability|backfill|clear|compact|dead-letters|gc|hold|join|metrics|recover|"
-    r"registry (?:init|refill|repair|state)|reshard|resume|retire|status|trace|verify)\b"
+    r"\bphoton (?:acknowledge|availability|backfill|compact|dead-letters|hold|join|metrics|recover|"
+    r"registry (?:gc|init|refill|repair|reshard|state)|resume|retire|status|trace|verify)\b"
 )
 # What stands for the pipeline file where it is known: expressions whose value is quoted for a shell.
 NAMES_THE_FILE = re.compile(
     r" (?:\{(?:\w+\.)*typed\}|\{typed_file\}|\{(?:found\.)?pipeline\}|\{shlex\.quote|%s)"
 )
 PLACEHOLDER = re.compile(
-    r"\b(PIPELINE|DATACENTER|DAY|EVENT_ID|ID|NAME|URL|MINUTE|MODULE|FUNCTION|SHARDS|FILE)\b"
+    r"\b(PIPELINE|DATACENTER|DAY|EVENT_ID|ID|NAME|URL|MINUTE|MODULE|FUNCTION|LEDGERS|FILE)\b"
 )
 WITHOUT_A_PIPELINE = {
     "photon/cli/examples.py",  # `--help` shows them, on pipeline.yaml

@@ -174,7 +174,7 @@ class RegistryState:
 def how_to_reshard(state: RegistryState, pipeline: Pipeline) -> str:
     """What to do about shards that take too much."""
     twice = 2 * state.register.configs[-1].shards
-    return f"photon reshard {pipeline.typed} {twice} makes twice as many: that takes a day or two to begin"
+    return f"photon registry reshard {pipeline.typed} {twice} makes twice as many: that takes a day or two to begin"
 
 
 def registry_state(
