@@ -1,4 +1,4 @@
-"""What the registry says instead of an answer. Each message has the remedy, with a command that can be typed."""
+"""What the registry says instead of an answer. Each message has the remedy, as a command to be typed."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ import logging
 import secrets
 import sqlite3
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, fields
 from hashlib import blake2b
 from pathlib import Path
@@ -34,6 +34,7 @@ log = logging.getLogger(__name__)
 
 FORMAT = 1
 VIEW_FILE = "view.sqlite"
+READ_TRIES = 3  # of who reads another process's view
 _SCHEMA = f"""
 BEGIN;
 CREATE TABLE view (content TEXT NOT NULL, digest BLOB NOT NULL);
@@ -307,6 +308,52 @@ class ViewStore:
             raise _Unusable(f"what it has of ledger {ledger} does not agree with its checksum")
         view.states[ledger] = _decode_state(ledger, *stored)
         return _Saved(view.states[ledger], chain, digest)
+
+
+class _StoredView(ViewStore):
+    """The view that another process stores, opened to be read once: nothing is written, made or removed."""
+
+    def __init__(self, folder: Path, runs: Location) -> None:
+        """sqlite3.Error."""
+        self.path = folder / VIEW_FILE
+        self._runs_folder = runs
+        self._db = sqlite3.connect(f"{self.path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)
+        self._db.text_factory = lambda content: content.decode(errors="replace")
+
+    def view(self, register: Register, writer: str) -> View | None:
+        """_Unusable, RunDamaged, FormatTooNew, sqlite3.Error, RegistryMismatch."""
+        self._db.execute("BEGIN")  # all of it as it was at one moment
+        (version,) = self._db.execute("PRAGMA user_version").fetchone()
+        if version != FORMAT:
+            raise _Unusable(f"its format is {version}, this Photon knows {FORMAT}")
+        view = self._load(register.incarnation, writer)
+        if view is not None:
+            view.note(register)
+        return view
+
+
+def read_stored(folder: Path, runs: Location, register: Register, writer: str) -> View | None:
+    """The view that another process stores there, under the register as it is now; None if it is of no use.
+
+    Its process may replace runs meanwhile: then it is read once more. RegistryMismatch as `ViewStore.load`.
+    """
+    for _ in range(READ_TRIES):
+        try:
+            with closing(_StoredView(folder, runs)) as stored:
+                return stored.view(register, writer)
+        except (_Unusable, RunDamaged, FormatTooNew, sqlite3.Error, OSError) as error:
+            log.info("the view in %s is not read: %s", folder, error)
+    return None
+
+
+def positions_read(folder: Path) -> int:
+    """How many positions a stored view has read, so that the newest can be told; 0 if it can't be read."""
+    try:
+        with closing(_StoredView(folder, folder)) as stored:
+            query = "SELECT sum(json_extract(state, '$.next_position')) FROM ledgers"
+            return int(stored._db.execute(query).fetchone()[0] or 0)
+    except (sqlite3.Error, OSError, ValueError):
+        return 0
 
 
 def _is_damage(error: sqlite3.Error) -> bool:

@@ -3,25 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
-from photon.pipeline.sections import LocalServerName, Registry
+from photon.ledger.address import EndpointAddress, table_name  # noqa: F401
+from photon.pipeline.sections import Registry
 from photon.registry.consensus.register import Members
-
-
-@dataclass(frozen=True, slots=True)
-class EndpointAddress:
-    """One store: the URL of a server, or the folder of a local one that is started on demand."""
-
-    where: str | Path
-    region: str = "local"
-    transactions: bool = False  # whether it is faster to insert by transactions
-    profile: str | None = None  # of AWS's configuration files, for credentials and certificates
-    role: str | None = None  # assumed with those credentials
-    local_server: LocalServerName | None = None  # the server of the folder; None: this machine's default
-
-    def __str__(self) -> str:
-        return self.where if isinstance(self.where, str) else f"the local registry in {self.where}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +22,6 @@ class RegistryAddress:
     def tables(self) -> tuple[str, ...]:
         """The registry's table at each endpoint. One that has lost its table does not answer for it."""
         return tables_of(self.pipeline, self.members)
-
-
-def table_name(pipeline: str, incarnation: str) -> str:
-    """The table of one incarnation of a pipeline's store."""
-    return f"photon-{pipeline}-{incarnation}"
 
 
 def tables_of(pipeline: str, members: Members) -> tuple[str, ...]:

@@ -10,7 +10,8 @@ from functools import partial
 from pathlib import Path
 
 from photon.clock import Clock, SystemClock
-from photon.registry.address import EndpointAddress, RegistryAddress, table_name
+from photon.ledger.address import EndpointAddress, table_name
+from photon.registry.address import RegistryAddress
 from photon.registry.dynamodb.acceptor import DynamoAcceptor
 from photon.registry.dynamodb.credentials import access
 from photon.registry.dynamodb.keep_alive import in_background

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 from photon.ledger.entry import Entry, LedgerId
@@ -28,7 +29,8 @@ from photon.ledger.stores.copies import (
     ledger_key,
 )
 from photon.ledger.stores.positions import StoreAttempt, StorePositions
-from photon.pipeline.sections import Registry
+from photon.pipeline.file import Pipeline
+from photon.pipeline.sections import Datacenter, Endpoint, ForeignLog, PrimaryLog, Registry
 from photon.registry.consensus.acceptor import Done, NoReply
 from photon.testing.manual_clock import ManualClock
 
@@ -46,6 +48,20 @@ def entry(before: bytes = b"", writer: str = "") -> bytes:
 
 def first_register(members: Members, pipeline: str = "events") -> Register:
     return Register(pipeline, "settings", members, generations=(Generation(2),))
+
+
+def pipeline_over(urls: Sequence[str], settings: Registry, name: str = "events", id_: str = "id") -> Pipeline:
+    """A pipeline of two datacenters whose registry these servers keep."""
+    return Pipeline(
+        name=name,
+        file=Path("/nowhere/events.yaml"),
+        datacenters={
+            dc: Datacenter(logs=Path("l"), lake=Path("k"), state=Path(f"/nowhere/{dc}")) for dc in ("a", "b")
+        },
+        primary=PrimaryLog(files="*", format="csv", id=("id",), time="t"),
+        foreign=ForeignLog(files="*", format="csv", id=(id_,), key=("key",), time="t"),
+        registry=settings.model_copy(update={"endpoints": tuple(Endpoint(url=url) for url in urls)}),
+    )
 
 
 def key(position: int, ledger: LedgerId = LEDGER) -> Key:

@@ -15,15 +15,17 @@ import pytest
 from bench.store_servers import StoreServer, dynamodb_client, fastest_kind, is_available, store_servers
 from photon.clock import SystemClock
 from photon.errors import UserError
+from photon.ledger.address import LedgersAddress, table_name
 from photon.ledger.entry import Entry, LedgerId
 from photon.ledger.errors import RegistryMismatch, RegistryMissing, RegistryUnavailable
 from photon.ledger.form import checksum, encode
+from photon.ledger.opening import close_registries, find_registry, init_registry
 from photon.ledger.positions import Chosen, Undecided
 from photon.ledger.register import with_dropped, with_generation
-from photon.ledger.stores.making import find_ledgers, make_ledgers
-from photon.ledger.stores.opening import LedgersAddress, OpenedPositions, open_positions
+from photon.ledger.stores.opening import open_positions
+from photon.ledger.stores.positions import StorePositions
+from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Registry
-from photon.registry.address import EndpointAddress, table_name
 from tests.ledger.entries import usual_claims
 from tests.ledger.store_backends import (
     LEDGER,
@@ -31,9 +33,9 @@ from tests.ledger.store_backends import (
     append_by_eight,
     damaged,
     entry,
-    first_register,
     key,
     offered,
+    pipeline_over,
     read_all,
 )
 
@@ -42,7 +44,7 @@ pytestmark = pytest.mark.server
 SETTINGS = Registry(request_timeout=timedelta(seconds=5), total_timeout=timedelta(seconds=30))
 QUICK = Registry(request_timeout=timedelta(seconds=0.5), total_timeout=timedelta(seconds=3))
 IMPATIENT = Registry(request_timeout=timedelta(seconds=0.5), total_timeout=timedelta(seconds=1))
-Opened = Callable[..., OpenedPositions]
+Opened = Callable[..., StorePositions]
 
 
 @pytest.fixture(scope="module")
@@ -78,9 +80,9 @@ def urls(request: pytest.FixtureRequest) -> list[str]:
 @pytest.fixture
 def opened() -> Iterator[Opened]:
     """Opens clients, and closes them at the end."""
-    made: list[OpenedPositions] = []
+    made: list[StorePositions] = []
 
-    def open_one(address: LedgersAddress) -> OpenedPositions:
+    def open_one(address: LedgersAddress) -> StorePositions:
         made.append(open_positions(address))
         return made[-1]
 
@@ -89,20 +91,18 @@ def opened() -> Iterator[Opened]:
         one.close()
 
 
-def made(name: str, at: Sequence[EndpointAddress], settings: Registry = SETTINGS) -> LedgersAddress:
-    return make_ledgers(
-        name, "settings", at, settings, lambda members: first_register(members, name), SystemClock()
-    )
-
-
-def new_ledgers(urls: list[str], settings: Registry = SETTINGS) -> LedgersAddress:
+def new_ledgers(urls: Sequence[str], settings: Registry = SETTINGS) -> LedgersAddress:
     """Ledgers of a new pipeline at these servers."""
-    name = f"events-{uuid.uuid4().hex[:8]}"
-    return made(name, endpoints(urls), settings)
+    return init_registry(new_pipeline(urls, settings), SystemClock())
 
 
-def endpoints(urls: list[str]) -> list[EndpointAddress]:
-    return [EndpointAddress(url) for url in urls]
+def new_pipeline(urls: Sequence[str], settings: Registry = SETTINGS) -> Pipeline:
+    return pipeline_over(urls, settings, f"events-{uuid.uuid4().hex[:8]}")
+
+
+def found_again(address: LedgersAddress) -> LedgersAddress:
+    urls = [str(endpoint.where) for endpoint in address.endpoints]
+    return find_registry(pipeline_over(urls, SETTINGS, address.pipeline))
 
 
 def large_entry(before: bytes, seed: int) -> bytes:
@@ -141,7 +141,7 @@ def test_two_that_race_for_a_position_agree(urls: list[str], opened: Opened) -> 
     clients = [opened(address), opened(address)]
     both = threading.Barrier(2)
 
-    def race(client: OpenedPositions) -> list[bytes]:
+    def race(client: StorePositions) -> list[bytes]:
         there: list[bytes] = []
         for position in range(10):
             both.wait()
@@ -186,42 +186,43 @@ def test_what_was_dropped_is_forgotten_at_every_store(urls: list[str], opened: O
 
 
 def test_ledgers_are_made_once_and_found_again(urls: list[str]) -> None:
-    address = new_ledgers(urls)
-    name = address.pipeline
-    again = made(name, address.endpoints)
-    assert again == address == find_ledgers(name, "settings", address.endpoints, SETTINGS)
+    pipeline = new_pipeline(urls)
+    address = init_registry(pipeline, SystemClock())
+    assert init_registry(pipeline, SystemClock()) == address == find_registry(pipeline)
 
 
 def test_ledgers_are_not_found_where_none_were_made_or_for_other_settings(servers: list[StoreServer]) -> None:
-    address = new_ledgers([server.url for server in servers])
-    with pytest.raises(RegistryMissing):
-        find_ledgers("nobody", "settings", address.endpoints, SETTINGS)
+    urls = [server.url for server in servers]
+    address = new_ledgers(urls)
+    with pytest.raises(RegistryMissing, match=r"photon registry init /nowhere/events\.yaml.*registry refill"):
+        find_registry(new_pipeline(urls))
     with pytest.raises(RegistryMismatch, match="other settings"):
-        find_ledgers(address.pipeline, "others", address.endpoints, SETTINGS)
+        find_registry(pipeline_over(urls, SETTINGS, address.pipeline, id_="another"))
 
 
 def test_stores_of_other_ledgers_or_one_twice_are_refused(servers: list[StoreServer]) -> None:
-    one, two, three = ([server.url] for server in servers)
-    address = new_ledgers([*one, *two, *three])
-    name = address.pipeline
-    for wrong in ([*one, *one, *one], one, [*three, *one, *two]):
+    one, two, three = (server.url for server in servers)
+    address = new_ledgers([one, two, three])
+    for wrong in ([one, one, one], [one], [three, one, two]):
         with pytest.raises(UserError):
-            find_ledgers(name, "settings", endpoints(wrong), SETTINGS)
+            find_registry(pipeline_over(wrong, SETTINGS, address.pipeline))
 
 
 def test_two_that_make_ledgers_at_once_make_the_same(servers: list[StoreServer]) -> None:
-    name, at = f"events-{uuid.uuid4().hex[:8]}", endpoints([server.url for server in servers])
+    pipeline = new_pipeline([server.url for server in servers])
     with ThreadPoolExecutor(2) as pool:
-        one, other = pool.map(lambda _: made(name, at), range(2))
+        one, other = pool.map(lambda _: init_registry(pipeline, SystemClock()), range(2))
     assert one == other
 
 
 def test_ledgers_in_a_folder_start_their_server_and_stop_it(opened: Opened, tmp_path: Path) -> None:
-    address = made("events", [EndpointAddress(tmp_path / "registry")])
-    client = opened(address)
-    values = append(client, 2)
-    client.close()
+    local = pipeline_over((), SETTINGS).model_copy(update={"file": tmp_path / "events.yaml"})
+    local = local.model_copy(update={"registry": local.registry.model_copy(update={"endpoints": "local"})})
+    address = init_registry(local, SystemClock())
+    values = append(opened(address), 2)
+    close_registries()
     assert read_all(opened(address)) == values
+    close_registries()
 
 
 # -- one of three that fails
@@ -235,7 +236,7 @@ def test_a_killed_server_holds_nobody_up_and_nothing_is_lost(
     values = append(client, 4)
     for out in range(3):
         servers[out].kill()
-        reader = opened(find_ledgers(address.pipeline, "settings", address.endpoints, SETTINGS))
+        reader = opened(found_again(address))
         assert read_all(reader) in (values, values[:-1])
         longer = append(client, 2)
         assert longer[: len(values)] == values
@@ -262,7 +263,7 @@ def test_a_server_that_lost_its_data_does_not_answer(servers: list[StoreServer],
     address = new_ledgers([server.url for server in servers])
     values = append(opened(address), 3)
     servers[2].wipe()
-    found = find_ledgers(address.pipeline, "settings", address.endpoints, SETTINGS)
+    found = found_again(address)
     assert found.members == address.members
     assert append(opened(address), 2)[:3] == values
     assert servers[2].client().list_tables()["TableNames"] == []

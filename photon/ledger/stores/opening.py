@@ -1,9 +1,9 @@
-"""Opening a registry's ledgers from their address: boto3 clients, local servers, positions."""
+"""Opening positions from their address: boto3 clients, and local servers, which this process holds."""
 
 from __future__ import annotations
 
+import os
 import threading
-from dataclasses import dataclass
 from datetime import timedelta
 from functools import lru_cache, partial
 from pathlib import Path
@@ -15,12 +15,9 @@ from botocore.config import Config
 from botocore.credentials import AssumeRoleCredentialFetcher, DeferredRefreshableCredentials
 
 from photon.clock import Clock, SystemClock
-from photon.ledger.register import Members
+from photon.ledger.address import LOCAL_REGION, EndpointAddress, LedgersAddress, table_name
 from photon.ledger.stores.dynamo import DynamoStore
 from photon.ledger.stores.positions import StorePositions
-from photon.pipeline.sections import Registry
-from photon.registry.address import EndpointAddress, table_name
-from photon.registry.dynamodb.credentials import LOCAL_REGION
 from photon.registry.dynamodb.local_server import LocalServer, default_kind
 
 _LOCAL_KEY = "photon"  # local servers want a key and take any
@@ -30,41 +27,42 @@ _sessions = threading.Lock()
 _SESSION = "photon"  # how CloudTrail names who assumed a role
 
 
-@dataclass(frozen=True, slots=True)
-class LedgersAddress:
-    """One pipeline's ledgers: their stores, the members as they were when found, the registry's settings."""
-
-    pipeline: str
-    endpoints: tuple[EndpointAddress, ...]
-    members: Members
-    settings: Registry
+# By process: a fork must not use its parent's servers.
+_servers: dict[tuple[int, Path], LocalServer] = {}
+_opening = threading.Lock()
 
 
-class OpenedPositions(StorePositions):
-    """Positions that hold the local servers of their stores until they are closed."""
-
-    def __init__(self, address: LedgersAddress, clock: Clock) -> None:
-        settings = address.settings
-        self._connections = [
-            Connection(endpoint, settings.request_timeout, settings.concurrent_requests)
-            for endpoint in address.endpoints
-        ]
-
-        def reopen(slot: int, incarnation: str) -> DynamoStore:
-            return DynamoStore(table_name(address.pipeline, incarnation), self._connections[slot])
-
-        super().__init__(address.members, reopen, settings, clock)
-
-    def close(self) -> None:
-        """Stop, once requests under way are answered; so does a local server that nobody else uses."""
-        super().close()
-        for connection in self._connections:
-            connection.leave()
-
-
-def open_positions(address: LedgersAddress, clock: Clock | None = None) -> OpenedPositions:
+def open_positions(address: LedgersAddress, clock: Clock | None = None) -> StorePositions:
     """The positions at `address`. Asks nobody: a registry that is down says so when it is used."""
-    return OpenedPositions(address, clock or SystemClock())
+    settings = address.settings
+    connections = [
+        Connection(endpoint, settings.request_timeout, settings.concurrent_requests)
+        for endpoint in address.endpoints
+    ]
+
+    def reopen(slot: int, incarnation: str) -> DynamoStore:
+        return DynamoStore(table_name(address.pipeline, incarnation), connections[slot])
+
+    return StorePositions(address.members, reopen, settings, clock or SystemClock())
+
+
+def server_of(endpoint: EndpointAddress) -> LocalServer | None:
+    """The local server of an endpoint, one for all of this process; None for the URL of another one."""
+    if not isinstance(endpoint.where, Path):
+        return None
+    with _opening:
+        key = (os.getpid(), endpoint.where)
+        if key not in _servers:
+            _servers[key] = LocalServer(endpoint.where, endpoint.local_server or default_kind())
+        return _servers[key]
+
+
+def leave_servers() -> None:
+    """Hold no local server any longer: one that nobody else uses stops."""
+    with _opening:
+        for server in _servers.values():
+            server.leave()
+        _servers.clear()
 
 
 class Connection:
@@ -79,11 +77,7 @@ class Connection:
             max_pool_connections=connections,
             tcp_keepalive=True,
         )
-        self._server = (
-            LocalServer(endpoint.where, endpoint.local_server or default_kind())
-            if isinstance(endpoint.where, Path)
-            else None
-        )
+        self._server = server_of(endpoint)
         self._client: Any = None
         self._url = ""
 
@@ -93,11 +87,6 @@ class Connection:
         if self._client is None or url != self._url:
             self._client, self._url = self._make(url), url
         return self._client
-
-    def leave(self) -> None:
-        """Hold a local server no longer."""
-        if self._server is not None:
-            self._server.leave()
 
     def _make(self, url: str) -> Any:
         endpoint = self._endpoint

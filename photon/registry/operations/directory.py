@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 from botocore.exceptions import BotoCoreError, ClientError
 
 from photon.clock import Clock
+from photon.ledger.address import EndpointAddress, table_name
 from photon.ledger.errors import RegistryUnavailable
-from photon.registry.address import EndpointAddress, table_name
 from photon.registry.consensus.acceptor import NoReply
 from photon.registry.dynamodb.answers import UNREADABLE, denied, no_reply
 from photon.registry.dynamodb.wire import CredentialsMissing

@@ -14,9 +14,10 @@ from pathlib import Path
 
 from photon.clock import Clock, SystemClock
 from photon.in_time import NotInTime, Question
+from photon.ledger.address import EndpointAddress, table_name
 from photon.ledger.errors import RegistryMismatch, RegistryMissing, RegistryUnavailable
 from photon.pipeline.file import Pipeline, pipelines_beside, settings_hash
-from photon.registry.address import EndpointAddress, RegistryAddress, table_name, tables_of
+from photon.registry.address import RegistryAddress, tables_of
 from photon.registry.consensus.acceptor import NoReply
 from photon.registry.consensus.decisions import majority
 from photon.registry.consensus.layout import REGISTER_KEY, SHARD_HASH

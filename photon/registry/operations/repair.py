@@ -17,9 +17,10 @@ from dataclasses import dataclass, replace
 
 from photon.clock import MICROSECONDS
 from photon.faults import fault_point
+from photon.ledger.address import table_name
 from photon.ledger.errors import RegistryMismatch, RegistryUnavailable
 from photon.pipeline.file import Pipeline
-from photon.registry.address import RegistryAddress, table_name
+from photon.registry.address import RegistryAddress
 from photon.registry.consensus.acceptor import NoReply, Stored
 from photon.registry.consensus.decisions import majority
 from photon.registry.consensus.layout import MARKS_SHARD, REGISTER_KEY, ItemKey, shards_by_config
