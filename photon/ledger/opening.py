@@ -7,6 +7,7 @@ import os
 import shlex
 import threading
 from collections.abc import Iterable
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from photon.clock import Clock
 from photon.in_time import Question
 from photon.ledger.address import EndpointAddress, LedgersAddress, table_name
 from photon.ledger.errors import RegistryMismatch, RegistryMissing, RegistryUnavailable
+from photon.ledger.positions import Positions, Unconfirmed
 from photon.ledger.register import MOST_LEDGERS, Generation, Members, Register
 from photon.ledger.registry import IdRegistry
 from photon.ledger.stores.directory import TABLE_SECONDS, Directory
@@ -180,19 +182,19 @@ def begin_anew(pipeline: Pipeline) -> str:
 def open_registry(
     pipeline: Pipeline,
     datacenter: str,
+    positions: Positions | None = None,
     clock: Clock | None = None,
-    address: LedgersAddress | None = None,
     in_use: Iterable[str] = (),
 ) -> IdRegistry:
     """The registry for a process that runs a datacenter: with its stored view, and nothing read on.
 
-    `address`: where it was found already. `in_use`: runs of the view that open plans name.
-    ViewUnavailable, RegistryUnavailable, RegistryMismatch, and what `find_registry` raises.
+    `positions`: those of a test, or of a registry that was found already. `in_use`: runs of the view that
+    open plans name. ViewUnavailable, RegistryUnavailable, RegistryMismatch, and what `find_registry` raises.
     """
-    positions = positions_at(address or find_registry(pipeline), clock)
+    positions = positions or positions_at(find_registry(pipeline), clock)
     place = pipeline.datacenters[datacenter]
     store = ViewStore(place.state, runs_of(place))
-    view = store.load(positions.read_register(), f"{datacenter}-{new_id()}", tuple(in_use))
+    view = store.load(_register_of(positions), f"{datacenter}-{new_id()}", tuple(in_use))
     return _with_remedy(pipeline, IdRegistry(positions, view, store))
 
 
@@ -204,7 +206,7 @@ def open_reader(pipeline: Pipeline, grace_seconds: float | None = None) -> IdReg
     `find_registry` raises.
     """
     positions = positions_at(find_registry(pipeline, grace_seconds))
-    register, writer = positions.read_register(), f"reader-{new_id()}"
+    register, writer = _register_of(positions), f"reader-{new_id()}"
     folders = [(place.state, runs_of(place)) for place in pipeline.datacenters.values()]
     there = [(state, runs) for state, runs in folders if (state / VIEW_FILE).is_file()]
     view = None
@@ -215,9 +217,15 @@ def open_reader(pipeline: Pipeline, grace_seconds: float | None = None) -> IdReg
     return registry
 
 
-def read_register(pipeline: Pipeline, grace_seconds: float | None = None) -> Register:
+def read_register(pipeline: Pipeline, positions: Positions | None = None) -> Register:
     """The pipeline's register, as a majority has it now. RegistryUnavailable, and see `find_registry`."""
-    return positions_at(find_registry(pipeline, grace_seconds)).read_register()
+    return _register_of(positions or positions_at(find_registry(pipeline)))
+
+
+def _register_of(positions: Positions) -> Register:
+    while True:
+        with suppress(Unconfirmed):  # the members just moved: the next attempt asks the new ones
+            return positions.attempt().confirm()
 
 
 def positions_at(address: LedgersAddress, clock: Clock | None = None) -> StorePositions:

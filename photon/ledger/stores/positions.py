@@ -20,6 +20,7 @@ from photon.ledger.stores.decisions import reason_of
 from photon.ledger.stores.reading import Intact, JudgedPage, Walk, walk
 from photon.ledger.stores.register_store import RegisterStore
 from photon.ledger.stores.rounds import Contender, Rounds
+from photon.measures import Meter
 from photon.pipeline.sections import Registry
 from photon.registry.consensus.acceptor import NoReply
 from photon.registry.consensus.decisions import majority
@@ -46,6 +47,11 @@ class StorePositions:
         self._deadline_seconds = settings.total_timeout.total_seconds()
         self._incarnation: int | None = None  # of the ledgers, as it was last read
         self._lock = threading.Lock()
+
+    @property
+    def meter(self) -> Meter:
+        """What is measured of requests."""
+        return self.stores.health.meter
 
     def attempt(self) -> StoreAttempt:
         """Begin an attempt. The first one of a process reads the register: RegistryUnavailable."""
