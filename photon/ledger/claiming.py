@@ -23,7 +23,7 @@ class EpochOver(Exception):
 def claim(view: View, positions: Positions, claims: Claims) -> Holders:
     """Append claims until each id has a holder or is too old; who holds them then, all confirmed (L8).
 
-    What is won, and lies below the register's boundary by then, is too old all the same (L5). EpochOver, and
+    What is won, and lies below the register's boundary by then, is too old all the same (C1). EpochOver, and
     RegistryUnavailable: claims may be there or not, and the plan stays open (A5).
     """
     ordered = claims.take(np.argsort(claims.hashes[:, 0], kind="stable"))  # in order they are found sooner

@@ -1,4 +1,4 @@
-"""One store by the DynamoDB API, through boto3: the requests of `copies.Store`, one attempt each (B2).
+"""One store by the DynamoDB API, through boto3: the requests of `copies.Store`, one attempt each (B1, B2).
 
 Tried on dynoxide 1.2.1 and 3.2.0 and DynamoDB Local 2.6.1: all three return the item that is in the way of a
 conditional put or update (`ReturnValuesOnConditionCheckFailure`). A server that does not is read.
