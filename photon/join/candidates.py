@@ -1,6 +1,6 @@
 """Candidate rows of one task: those that earlier runs of its plan have stored, and its own (protocol A14).
 
-A run that died may have registered what it stored, and the log may be gone since. So a later run claims the
+What a run that died has stored may be claimed, and the log may be gone since. So a later run proposes the
 stored rows again, as they are, instead of making them anew.
 """
 
@@ -12,26 +12,11 @@ import pyarrow as pa
 
 from photon.join.messages import JoinTask, TaskContext
 from photon.join.records import RECORD_COLUMNS, Ints, Records
-from photon.pipeline.event_key import event_key
-from photon.pipeline.sections import ForeignLog
-from photon.registry.interface import Claim
 from photon.storage.candidate_files import own_candidate_files, read_candidates, write_candidates
 from photon.storage.columns import fit
-from photon.storage.output_files import OutputFile, write_rows_by_date
-from photon.tokens import Occurrence, PlanKey
+from photon.storage.output_files import OutputFile
+from photon.tokens import Occurrence
 from photon.waiting import retries as retrying
-
-CLAIM_COLUMNS = ("_occurrence", "_event_id", "_event_time")  # of a row: what it claims, and for which event
-
-
-def claims_of(rows: pa.Table, plan: PlanKey, log: ForeignLog) -> list[Claim]:
-    """What candidate rows of a plan claim, in their order."""
-    occurrences, ids, times = (rows[name] for name in CLAIM_COLUMNS)
-    columns = (column.to_pylist() for column in (occurrences, ids, times.cast(pa.int64())))
-    return [
-        Claim(event_key(event_id, time_us, log), plan.token(Occurrence.parse(occurrence)))
-        for occurrence, event_id, time_us in zip(*columns, strict=True)
-    ]
 
 
 @dataclass
@@ -43,7 +28,7 @@ class Candidates:
     rows: pa.Table = field(default_factory=lambda: pa.table({}))  # of earlier runs
     row_of: dict[Occurrence, int] = field(default_factory=dict)
     stored: list[OutputFile] = field(default_factory=list)  # of this run
-    unneeded: list[str] = field(default_factory=list)  # files that are not committed
+    unneeded: list[str] = field(default_factory=list)  # files of earlier runs: none is committed
 
     @classmethod
     def of(cls, task: JoinTask, context: TaskContext) -> Candidates:
@@ -88,17 +73,5 @@ class Candidates:
         return pa.table(columns, schema=RECORD_COLUMNS)
 
     def store(self, rows: pa.Table) -> None:
-        """Put more rows on disk, before the first of their ids is registered. LakeUnavailable."""
-        self.stored += write_candidates(self.context.folders.lake, self.context.plan, self.task.number, rows)
-
-    def files_of(self, won: pa.Table | None) -> tuple[OutputFile, ...]:
-        """The files to be committed: the stored ones if all claims have won, else files of the winners."""
-        if not self.stored:
-            return ()
-        if won is not None and won.num_rows == sum(file.rows for file in self.stored):
-            return tuple(self.stored)
-        self.unneeded += [file.path for file in self.stored]
-        if won is None:
-            return ()
-        lake, batch = self.context.folders.lake, self.context.plan.batch
-        return tuple(write_rows_by_date(lake, "joined_events", batch, won))
+        """Put the rows of this run on disk, before the first of their events is claimed. LakeUnavailable."""
+        self.stored = write_candidates(self.context.folders.lake, self.context.plan, self.task.number, rows)

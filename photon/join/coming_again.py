@@ -28,8 +28,8 @@ from photon.waiting.segments import RECORD_COLUMNS, SegmentInfo, write_segment
 _REASON_OF = {
     Verdict.WAITS_FOR_PRIMARY: PRIMARY,
     Verdict.WAITS_FOR_HOME: CODE_OF["home"],
-    Verdict.WAITS_FOR_HORIZON: CODE_OF["horizon"],
-    Verdict.HELD_BY_EARLIER_PLAN: CODE_OF["contested"],
+    Verdict.WAITS_FOR_CLOCK: CODE_OF["clock"],
+    Verdict.HELD_HERE: CODE_OF["contested"],
     Verdict.HELD_ELSEWHERE: HELD,
 }
 _NOT_AGAIN = -1

@@ -1,29 +1,33 @@
-"""What is decided on the events of one task, by what the registry answers and whose rows there are.
+"""What is decided on the events of one task, by who holds them.
 
 The steps that ask are the joiner's (`photon.join.joiner`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
-from photon.clock import Clock, microseconds
-from photon.join.holding import is_of_plan, is_published
+from photon.clock import NO_TIME_US, Clock, microseconds
 from photon.join.messages import TaskContext
-from photon.join.outcomes import Verdict, Verdicts
-from photon.join.records import Events, Ints, Records
-from photon.pipeline.event_key import EventKey
-from photon.registry.interface import BeyondHorizon, Claim, CommitOutcome, Holder, Lost, TooOld
+from photon.join.outcomes import HeldRecord, Verdict, Verdicts
+from photon.join.records import Events, Ints, Mask, Records
+from photon.ledger.entry import Claimant
+from photon.ledger.lookups import Found, Hold
 from photon.tokens import Occurrence
 
-# Which events with one of these ids earlier epochs of the datacenter have joined.
-JoinedEarlier = Callable[[Collection[str]], Collection[EventKey]]
-# By event with one of these ids: the records that have rows here; None: one of an earlier epoch.
-RowsHere = Callable[[Collection[str]], Mapping[EventKey, Collection[Occurrence | None]]]
+# Which of these ids earlier epochs of the datacenter have joined.
+JoinedEarlier = Callable[[Collection[str]], Collection[str]]
+
+_DECIDED = {
+    Hold.HERE: Verdict.HELD_HERE,
+    Hold.ELSEWHERE: Verdict.HELD_ELSEWHERE,
+    Hold.JOINED_ELSEWHERE: Verdict.JOINED_ELSEWHERE,
+}
+_VERDICT_OF = np.array([_DECIDED.get(hold, Verdict.OPEN) for hold in Hold], np.int8)
 
 
 @dataclass
@@ -38,24 +42,34 @@ class Decisions:
     verdicts: Verdicts  # on records
     context: TaskContext
     joined_earlier: JoinedEarlier
-    rows_here: RowsHere
     clock: Clock
     of: npt.NDArray[np.int8] = field(init=False)  # by event, of all its records
-    notes: dict[int, str] = field(default_factory=dict)  # by event: a token
-    held_by_plan: dict[int, str] = field(default_factory=dict)  # tokens of this very plan (protocol A7)
-    made_again: set[int] = field(default_factory=set)  # ours and cleared, and their row is gone (protocol E8)
+    is_of_plan: Mask = field(init=False)  # by event: one of our records holds it for this very plan
+    holders: list[Claimant] = field(default_factory=list)
+    _holder_of: npt.NDArray[np.int32] = field(init=False)  # by event, among `holders`; -1: nobody
+    _holds_at: dict[int, Occurrence] = field(default_factory=dict)  # by event: another task's record
+    _orphans: set[int] = field(default_factory=set)  # events whose row nobody makes again
 
     def __post_init__(self) -> None:
-        self.of = np.zeros(len(self.events), np.int8)
+        count = len(self.events)
+        self.of = np.zeros(count, np.int8)
+        self.is_of_plan = np.zeros(count, bool)
+        self._holder_of = np.full(count, -1, np.int32)
 
     @property
     def records(self) -> Records:
         return self.events.records
 
-    def decide(self, event: int, verdict: Verdict, note: str | None = None) -> None:
-        self.of[event] = verdict
-        if note is not None:
-            self.notes[event] = note
+    def is_open(self, rows: Ints) -> Mask:
+        """Whether nothing was decided on these records: neither on them nor on their event."""
+        of_event = self.of[self.events.of(rows)]
+        is_open: Mask = (of_event == Verdict.OPEN) & (self.verdicts.of[rows] == Verdict.OPEN)
+        return is_open
+
+    def undecided(self) -> Ints:
+        """The records that nothing was decided on."""
+        left: Ints = self.events.rows[self.is_open(self.events.rows)]
+        return left
 
     def dead_letters(self, reasons: Mapping[int, str]) -> None:
         """Make records dead letters, each for its reason."""
@@ -63,113 +77,92 @@ class Decisions:
             self.verdicts.of[row] = Verdict.DEAD_LETTER
             self.verdicts.notes[row] = reason
 
-    def undecided(self) -> Ints:
-        """The records that nothing was decided on: neither on them nor on their event."""
-        rows = self.events.rows
-        is_open = self.of[self.events.event_of_row] == Verdict.OPEN
-        left: Ints = rows[is_open & (self.verdicts.of[rows] == Verdict.OPEN)]
-        return left
+    def take_answers(self, rows: Ints, found: Found) -> Ints:
+        """Go by who holds the events of these records; the records that may join.
 
-    def take_token(self, event: int, holder: Holder, of_rows: Collection[int] | None = None) -> None:
-        """An earlier run of this plan registered the event. If its record is among ours, that one leads."""
-        token = holder.token or ""
-        row = self.events.holder(event, token)
-        if row is not None and (of_rows is None or row in of_rows):
-            self.held_by_plan[event] = token
-            self.events.leaders[event] = row
-
-    def on_commit(self, event: int, outcome: CommitOutcome) -> None:
-        match outcome:
-            case Lost(holder) if is_of_plan(holder, self.context.plan):
-                # By another record: the table will tell whether that one has the row.
-                self.decide(event, Verdict.HELD_BY_EARLIER_PLAN, holder.token)
-            case Lost(holder) if event in self.made_again and holder.token is None:
-                self.decide(event, Verdict.JOINED)
-            case Lost(holder):
-                self.on_holder(event, holder)
-            case TooOld():  # nobody had joined it: an earlier epoch would have been looked up
-                self.verdicts.of[self.events.leaders[event]] = Verdict.TOO_OLD
-            case BeyondHorizon():
-                self.beyond_horizon(int(self.events.leaders[event]))
-            case _:
-                raise AssertionError(f"{outcome} is no outcome to decide on")
-
-    def on_holder(self, event: int, holder: Holder) -> None:
-        """Another datacenter holds the event, or an earlier plan of this one."""
-        if holder.datacenter != self.context.plan.datacenter:
-            self._on_other_datacenter(event, holder)
-        elif holder.token is None:  # cleared, which is done only for ids whose row is in the output
-            self.decide(event, Verdict.ALREADY_JOINED_HERE)
-        else:
-            self.decide(event, Verdict.HELD_BY_EARLIER_PLAN, holder.token)
-
-    def _on_other_datacenter(self, event: int, holder: Holder) -> None:
-        is_joined = is_published(holder, self.context.published) and not self._lost_its_row(event, holder)
-        if is_joined or self.events.is_fresh[event]:  # of what is held for long, it says nothing
-            self.verdicts.registered_elsewhere.add(holder.datacenter)
-        if is_joined:
-            self.decide(event, Verdict.JOINED_ELSEWHERE)
-        else:
-            self.decide(event, Verdict.HELD_ELSEWHERE, holder.token)
-
-    def may_be_made_again(self, event: int, holder: Holder) -> bool:
-        """Whether recovery asks for an event that is ours and cleared, so that no token names its row."""
-        is_cleared_here = holder.token is None and holder.datacenter == self.context.plan.datacenter
-        return is_cleared_here and self.events.is_ordered(event)
-
-    def look_for_rows(self, events: Sequence[int]) -> None:
-        """Decide on such events that have a row. The others get it again, without a claim (protocol E8).
-
-        Their plan has one task, and nobody else writes the table: what has no row now has none at the commit.
+        Of an event that this plan holds that is the record that holds it.
         """
-        if not events:
-            return
-        keys = self.events.keys(np.array(events, np.int64))
-        rows = self.rows_here({key.id for key in keys})
-        for event, key in zip(events, keys, strict=True):
-            if key not in rows:
-                self.made_again.add(event)
-                continue
-            own = self.records.rows_of(dict.fromkeys(place for place in rows[key] if place is not None))
-            members = [row for row in own.values() if row in self.events.members(event)]
-            if members:
-                self.events.leaders[event] = members[0]
-                self.decide(event, Verdict.JOINED)
-            else:
-                is_of_this_epoch = rows[key] != {None}
-                self.decide(event, Verdict.DUPLICATE if is_of_this_epoch else Verdict.ALREADY_JOINED_HERE)
+        events, codes = self.events.of(rows), found.codes
+        held = found.by >= 0
+        self._holder_of[events[held]] = found.by[held] + len(self.holders)
+        self.holders += found.holders
+        self.of[events] = _VERDICT_OF[codes]
+        self._note_elsewhere(events, codes)
+        self.too_old(rows[codes == Hold.TOO_OLD])
+        own = np.flatnonzero(codes == Hold.THIS_PLAN)
+        led = self._led_by_holder(events[own], found.files[own], found.offsets_bytes[own])
+        free = rows[codes == Hold.NOBODY]
+        return np.concatenate((free, led)) if len(own) else free
 
-    def _lost_its_row(self, event: int, holder: Holder) -> bool:
-        """Whether recovery misses a row of a datacenter that makes none again: its table decides (E1, E8)."""
-        is_given_up = holder.token is not None and holder.datacenter in self.context.given_up
-        return is_given_up and self.events.is_ordered(event)
+    def _led_by_holder(self, events: Ints, files: npt.NDArray[np.int64], offsets_bytes: Ints) -> Ints:
+        """The records that hold events for this plan, if they may join.
+
+        Where none of ours holds it, or it can't join any more, the table will say (A8).
+        """
+        leaders = self.events.leaders
+        leads = self.records.file_numbers[leaders[events]] == files
+        leads &= self.records.offsets_bytes[leaders[events]] == offsets_bytes
+        for index in np.flatnonzero(~leads).tolist():
+            event, place = int(events[index]), Occurrence(int(files[index]), int(offsets_bytes[index]))
+            row = self.events.member_at(event, place)
+            if row is None:
+                self._holds_at[event] = place
+            else:
+                leaders[event] = row
+        led = np.setdiff1d(events, list(self._holds_at))
+        led = led[self.is_open(leaders[led])]
+        self.is_of_plan[led] = True
+        self.of[np.setdiff1d(events, led)] = Verdict.HELD_HERE
+        rows: Ints = leaders[led]
+        return rows
+
+    def _note_elsewhere(self, events: Ints, codes: npt.NDArray[np.int8]) -> None:
+        """Take note of which other datacenters are at work, and of joins that recovery misses (E1, E8)."""
+        is_joined = codes == Hold.JOINED_ELSEWHERE
+        self._orphans |= self._without_a_row(events[is_joined])
+        is_orphan = np.isin(events, list(self._orphans))
+        self.of[events[is_orphan]] = Verdict.HELD_ELSEWHERE
+        # Of what is held for long, it says nothing.
+        lately = (is_joined & ~is_orphan) | ((codes == Hold.ELSEWHERE) & self.events.is_fresh[events])
+        seen = np.unique(self._holder_of[events[lately]]).tolist()
+        self.verdicts.registered_elsewhere |= {self.holders[one].epoch.datacenter for one in seen}
+
+    def _without_a_row(self, events: Ints) -> set[int]:
+        """Of events that are joined elsewhere those whose row recovery misses, and nobody makes again."""
+        if not self.context.given_up:
+            return set()
+        holders = ((event, self._holder(event)) for event in events.tolist())
+        given_up = (e for e, holder in holders if holder and holder.epoch.datacenter in self.context.given_up)
+        return {event for event in given_up if self.events.is_ordered(event)}
 
     def too_old(self, rows: Ints) -> None:
-        """Below the boundary the registry has no ids. A new epoch finds its joined events by their rows."""
-        keys = self.records.keys(rows)
-        joined = self.joined_earlier({key.id for key in keys}) if len(rows) else ()
-        for row, event, key in zip(rows.tolist(), self.events.of(rows).tolist(), keys, strict=True):
-            if key in joined:
-                self.decide(event, Verdict.ALREADY_JOINED_HERE)
-            else:
-                self.verdicts.of[row] = Verdict.TOO_OLD
+        """Nobody holds what lies below the boundary. A new epoch finds its joined events by their rows."""
+        if not len(rows):
+            return
+        ids = self.records.of("_id", rows).to_pylist()
+        joined = self.joined_earlier(set(ids))
+        is_joined = np.array([each in joined for each in ids], bool)
+        self.of[self.events.of(rows[is_joined])] = Verdict.JOINED_EARLIER
+        self.verdicts.of[rows[~is_joined]] = Verdict.TOO_OLD
 
-    def beyond_horizon(self, row: int) -> None:
-        """Let a record wait for the horizon, while there is time."""
-        waited_us = self.clock.now_us() - self.records.table["first_seen_us"][row].as_py()
-        longest_wait_us = microseconds(self.context.pipeline.retry.unjoinable_after)
-        if waited_us < longest_wait_us and not self.records.is_final[row]:
-            self.verdicts.of[row] = Verdict.WAITS_FOR_HORIZON
-        else:
-            why = f"the event's time {self.records.times_us[row]} us lies beyond the registry's horizon"
-            self.dead_letters({row: why})
-
-    def release_what_has_no_row(self, events: Ints) -> None:
-        """Registered by an earlier run, but without a row (A7)."""
-        for event in events.tolist():
-            if event in self.held_by_plan and self.of[event] != Verdict.JOINED:
-                (key,) = self.events.keys(np.array([event]))
-                self.verdicts.to_release.append(Claim(key, self.held_by_plan[event]))
+    def wait_for_clock(self, rows: Ints) -> Ints:
+        """Let records wait whose times lie ahead of the clock, while there is time (L13); the others."""
+        retry, now_us = self.context.pipeline.retry, self.clock.now_us()
+        times_us = self.records.event_times_us(rows)
+        is_ahead = (times_us > now_us + microseconds(retry.clock_tolerance)) & (times_us != NO_TIME_US)
+        ahead = rows[is_ahead]
+        if not len(ahead):
+            return rows
+        first_seen_us = self.records.table["first_seen_us"].to_numpy()[ahead]
+        has_time = now_us - first_seen_us < microseconds(retry.unjoinable_after)
+        has_time &= ~self.records.is_final[ahead]
+        self.verdicts.of[ahead[has_time]] = Verdict.WAITS_FOR_CLOCK
+        late = zip(ahead[~has_time].tolist(), times_us[is_ahead][~has_time].tolist(), strict=True)
+        self.dead_letters(
+            {row: f"the event's time {at_us} us lies ahead of the clock" for row, at_us in late}
+        )
+        others: Ints = rows[~is_ahead]
+        return others
 
     def tell_records(self) -> None:
         """Tell records what was decided on their events: the leader alone is joined (A9)."""
@@ -181,12 +174,32 @@ class Decisions:
         follows = (rows != leaders) & (of_event == Verdict.JOINED)
         of[rows[follows]] = Verdict.DUPLICATE
         self.verdicts.duplicates, self.verdicts.duplicates_of = rows[follows], leaders[follows]
-        for event, note in self.notes.items():
-            self.verdicts.notes.update(dict.fromkeys(self.events.members(event).tolist(), note))
         assert (of != Verdict.OPEN).all(), "a record is left without a verdict"
+        self._tell_held()
 
     def _forget_notes(self, rows: Ints) -> None:
         """Forget why single records failed whose events were decided on after that."""
         with_note = np.array(list(self.verdicts.notes), np.int64)
         for row in with_note[np.isin(with_note, rows)].tolist():
             del self.verdicts.notes[row]
+
+    def _tell_held(self) -> None:
+        """Say which records have to be asked for elsewhere, and for whom others wait."""
+        here = self.verdicts.rows_with(Verdict.HELD_HERE, Verdict.JOINED_EARLIER)
+        self.verdicts.registered_here = self._held_records(here)
+        elsewhere = self.verdicts.rows_with(Verdict.HELD_ELSEWHERE)
+        held = np.bincount(self._holder_of[self.events.of(elsewhere)], minlength=len(self.holders))
+        for at in np.flatnonzero(held).tolist():
+            self.verdicts.held[self.holders[at].epoch] += int(held[at])
+        is_orphan = np.isin(self.events.of(elsewhere), list(self._orphans))
+        self.verdicts.to_free = self._held_records(elsewhere[is_orphan])
+
+    def _held_records(self, rows: Ints) -> list[HeldRecord]:
+        ids, events = self.records.of("_id", rows).to_pylist(), self.events.of(rows).tolist()
+        return [
+            HeldRecord(event_id, self.records.occurrence(row), self._holder(event), self._holds_at.get(event))
+            for row, event_id, event in zip(rows.tolist(), ids, events, strict=True)
+        ]
+
+    def _holder(self, event: int) -> Claimant | None:
+        return self.holders[self._holder_of[event]] if self._holder_of[event] >= 0 else None

@@ -19,17 +19,16 @@ from photon.event_store.indexing import Indexed
 from photon.event_store.interface import IndexSnapshot
 from photon.join.comparing import Compared
 from photon.join.failing import AdapterCalls
-from photon.join.outcomes import OutcomeClass
+from photon.join.outcomes import HeldRecord, OutcomeClass
+from photon.ledger.entry import Claims, Epoch
+from photon.ledger.lookups import ViewSnapshot
 from photon.logs.files import ByteRange, LogFile
 from photon.logs.ranges import Stretch
 from photon.measures import Measures
-from photon.pipeline.event_key import EventKey
 from photon.pipeline.file import Pipeline
 from photon.pipeline.location import Location
 from photon.pipeline.sections import Datacenter
 from photon.quantiles import Sample
-from photon.registry.address import RegistryAddress
-from photon.registry.interface import Claim
 from photon.storage.output_files import OutputFile
 from photon.tokens import Occurrence, PlanKey
 from photon.waiting import retries as retrying
@@ -43,18 +42,14 @@ class TaskContext:
 
     pipeline: Pipeline
     plan: PlanKey
-    registry: RegistryAddress
     work: Location  # below which the waiting segments are
     index: IndexSnapshot  # of the primary events, those of this batch too
     final: bool  # the inputs are declared complete
     follows_an_epoch: bool  # an earlier epoch may have joined some of the events
-    # Whether fresh events of the own home half are looked up too, or their commit alone tells who has them.
-    looks_up_all: bool = True
+    view: ViewSnapshot | None = None  # who holds what; None: there are no join tasks
     # Of joined_events: new rows must fit.
     row_schema: pa.Schema = field(default_factory=lambda: pa.schema([]))
     unresponsive_datacenters: frozenset[str] = frozenset()  # their events are joined here at once
-    # By epoch of another datacenter: the last batch that it had published when this one began (protocol A16).
-    published: Mapping[str, int] = field(default_factory=dict)
     given_up: frozenset[str] = frozenset()  # datacenters that never run again
     # Records that an earlier run of this plan, or of one it requeues, has put into a table (protocol A12).
     already_recorded: Mapping[Occurrence, OutcomeClass] = field(default_factory=dict)
@@ -140,24 +135,6 @@ def _without_own_folders(pipeline: Pipeline) -> Pipeline:
 
 
 @dataclass(frozen=True)
-class RegisteredHere:
-    """A record of an event that this datacenter has registered before, by this record or by another."""
-
-    key: EventKey
-    occurrence: Occurrence
-    token: str | None = None  # of the earlier plan that holds it; None: it was cleared, so it had a row
-
-
-@dataclass(frozen=True)
-class HeldElsewhere:
-    """A record of an event that another datacenter holds, and may never join (protocol A16)."""
-
-    key: EventKey
-    occurrence: Occurrence
-    token: str
-
-
-@dataclass(frozen=True)
 class IndexResult:
     """Primary ranges are in an index segment."""
 
@@ -170,16 +147,18 @@ class IndexResult:
 
 @dataclass(frozen=True)
 class JoinResult:
-    """The outcome of every record of a join task."""
+    """The outcome of every record of a join task, if all of its claims are won."""
 
     foreign: int = 0  # records read for the first time: all of the ranges' records
     classes: Mapping[OutcomeClass, int] = field(default_factory=dict)  # without pending
     lost: tuple[tuple[Occurrence, str], ...] = ()  # retries whose bytes are gone (A19), and their events
     waiting: tuple[SegmentInfo, ...] = ()  # the records that come again
     compared: Compared = field(default_factory=Compared)  # duplicates of what joined in this task
-    registered_here: tuple[RegisteredHere, ...] = ()  # in none of `classes` yet: the tables decide
-    held: tuple[HeldElsewhere, ...] = ()
-    to_release: tuple[Claim, ...] = ()  # own tokens: released unless they have a row (A7)
+    # One for each row in its files of `joined_events`; None: it has none.
+    claims: Claims | None = None
+    registered_here: tuple[HeldRecord, ...] = ()  # in none of `classes` yet: the tables decide
+    held: Mapping[Epoch, int] = field(default_factory=dict)  # by holder elsewhere: records that wait for it
+    to_free: tuple[HeldRecord, ...] = ()  # these wait until the joins of a given-up datacenter are freed (E8)
     registered_elsewhere: frozenset[str] = frozenset()  # datacenters seen to hold ids: they are alive
     taken_over: Mapping[str, int] = field(default_factory=dict)  # by home: left to it, and joined here
     fresh_were_free: bool | None = None  # nobody had fresh events of the own home half; None: no news of any
@@ -189,24 +168,15 @@ class JoinResult:
     adapter_calls: AdapterCalls = field(default_factory=AdapterCalls)
     joinable_since_us: Sample = field(default_factory=Sample)  # of the rows: the later of both events' times
     files: tuple[OutputFile, ...] = ()
-    unneeded_files: tuple[str, ...] = ()  # of candidate rows, not all of which have won
-    measures: Measures = field(
-        default_factory=Measures
-    )  # of the task, and of the registry's client in its process
+    unneeded_files: tuple[str, ...] = ()  # of candidate rows of earlier runs
+    measures: Measures = field(default_factory=Measures)
 
 
 @dataclass(frozen=True)
 class Unavailable:
     """The task needs something that may come back: the plan stays open."""
 
-    what: str  # registry, lake, logs, state
-    reason: str
-
-
-@dataclass(frozen=True)
-class Fenced:
-    """The registry refuses the epoch's tokens: this process must end (protocol B18)."""
-
+    what: str  # lake, logs, state
     reason: str
 
 
@@ -226,7 +196,7 @@ class Failed:
 
 @dataclass(frozen=True)
 class AdapterFailing:
-    """The adapter fails on too much of the task, which has registered nothing (protocol A21)."""
+    """The adapter fails on too much of the task, which proposes nothing (protocol A21)."""
 
     calls: AdapterCalls
 
@@ -249,7 +219,6 @@ TaskOutcome = (
     IndexResult
     | JoinResult
     | Unavailable
-    | Fenced
     | IndexDamaged
     | Failed
     | AdapterFailing

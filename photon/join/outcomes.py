@@ -10,10 +10,10 @@ from typing import Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from photon.join.failing import AdapterCalls
-from photon.registry.interface import Claim
+from photon.ledger.entry import Claimant, Claims, Epoch
+from photon.tokens import Occurrence
 
 OutcomeClass = Literal[
     "joined",
@@ -26,7 +26,6 @@ OutcomeClass = Literal[
     "dead_letters",
     "lost",  # it waited, and its bytes are gone from its waiting segment and from its log
     "pending",
-    "missing",  # joined once, and its row is gone: a promise that is broken
 ]
 OUTCOME_CLASSES: tuple[OutcomeClass, ...] = get_args(OutcomeClass)
 
@@ -68,8 +67,22 @@ class Counts:
         return {name: count + left.get(name, 0) for name, count in self.as_dict().items()}
 
 
+@dataclass(frozen=True)
+class HeldRecord:
+    """A record of an event that is held already, and for which a table has to say whether it has a row.
+
+    `holder`: None where nobody holds it any more, and an earlier epoch of the datacenter has a row of it.
+    `holds_at`: the record that holds it, where that one is of this very plan.
+    """
+
+    event_id: str
+    occurrence: Occurrence
+    holder: Claimant | None = None
+    holds_at: Occurrence | None = None
+
+
 class Verdict(IntEnum):
-    """What the joiner says of a record."""
+    """What the joiner says of a record, as if all claims of its task were won."""
 
     OPEN = 0  # nothing yet
     JOINED = 1  # it has the row
@@ -79,20 +92,17 @@ class Verdict(IntEnum):
     SKIPPED = 5
     UNJOINABLE = 6
     TOO_OLD = 7
-    MISSING = 8
-    RECORDED_DEAD_LETTER = 9  # by an earlier run
-    LOST = 10  # it waited, and its bytes are gone
-    DEAD_LETTER = 11  # for the reason in its note
-    WAITS_FOR_PRIMARY = 12
-    WAITS_FOR_HOME = 13
-    WAITS_FOR_HORIZON = 14
-    # An earlier plan of this very datacenter registered the event, with the token in its note.
-    HELD_BY_EARLIER_PLAN = 15
-    # This very datacenter has joined the event, and only the row may say by which record: its id was
-    # cleared, or an earlier epoch joined it and gc has passed it since.
-    ALREADY_JOINED_HERE = 16
-    # Another datacenter registered the event, with the token in its note, and may never join it.
-    HELD_ELSEWHERE = 17
+    RECORDED_DEAD_LETTER = 8  # by an earlier run
+    LOST = 9  # it waited, and its bytes are gone
+    DEAD_LETTER = 10  # for the reason in its note
+    WAITS_FOR_PRIMARY = 11
+    WAITS_FOR_HOME = 12
+    WAITS_FOR_CLOCK = 13
+    # Another plan of this very datacenter holds the event, or another record of this one.
+    HELD_HERE = 14
+    # An earlier epoch of this datacenter has joined the event, and gc has passed it since.
+    JOINED_EARLIER = 15
+    HELD_ELSEWHERE = 16  # another datacenter holds the event, and may never join it
 
 
 CLASS_OF: Mapping[Verdict, OutcomeClass] = {
@@ -103,39 +113,31 @@ CLASS_OF: Mapping[Verdict, OutcomeClass] = {
     Verdict.SKIPPED: "skipped",
     Verdict.UNJOINABLE: "unjoinable",
     Verdict.TOO_OLD: "too_old",
-    Verdict.MISSING: "missing",
     Verdict.RECORDED_DEAD_LETTER: "dead_letters",
     Verdict.LOST: "lost",
 }
 VERDICT_OF_CLASS: Mapping[str, Verdict] = {name: verdict for verdict, name in CLASS_OF.items()}
-REGISTERED_HERE = (Verdict.HELD_BY_EARLIER_PLAN, Verdict.ALREADY_JOINED_HERE)
 
 
 @dataclass
 class Verdicts:
-    """The verdict on each record of a task, and the rows of the winners."""
+    """The verdict on each record of a task, and what the driver has to know besides."""
 
     of: npt.NDArray[np.int8]  # by the record's row
-    notes: dict[int, str] = field(default_factory=dict)  # by the record's row
-    rows: pa.Table | None = None
-    # When each row could be joined at the earliest: the later of its two events' own times.
+    notes: dict[int, str] = field(default_factory=dict)  # by the record's row: why it is a dead letter
+    claims: Claims | None = None  # of the events whose rows are stored
+    # When each new row could be joined at the earliest: the later of its two events' own times.
     joinable_since_us: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     adapter_calls: AdapterCalls = field(default_factory=AdapterCalls)
-    to_release: list[Claim] = field(default_factory=list)
+    registered_here: list[HeldRecord] = field(default_factory=list)
+    held: Counter[Epoch] = field(default_factory=Counter)  # by holder: records that wait for it
+    to_free: list[HeldRecord] = field(default_factory=list)  # ordered, and a given-up datacenter's joins
     registered_elsewhere: set[str] = field(default_factory=set)
     taken_over: Counter[str] = field(default_factory=Counter)  # by home: joined here, which it did not do
     fresh_were_free: bool | None = None  # nobody had fresh events of the own home half; None: no news of any
     # Duplicates of records that joined in this very task, and beside them those records.
     duplicates: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     duplicates_of: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
-
-    def add_rows(self, rows: pa.Table, is_won: npt.NDArray[np.bool_]) -> None:
-        """Add those of some rows whose claims have won."""
-        if not is_won.any():
-            return
-        won = rows if is_won.all() else rows.filter(pa.array(is_won))
-        parts = [won] if self.rows is None else [self.rows, won]
-        self.rows = pa.concat_tables(parts, promote_options="permissive") if len(parts) > 1 else won
 
     def add_joinable_since(self, times_us: npt.NDArray[np.int64]) -> None:
         self.joinable_since_us = np.concatenate((self.joinable_since_us, times_us))

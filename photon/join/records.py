@@ -16,12 +16,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from photon.join.adapting import RawRecords
+from photon.ledger.entry import Hashes
+from photon.ledger.hashing import hashes_of
 from photon.logs.files import LogFile
 from photon.logs.parse import FOREIGN_EVENTS
-from photon.pipeline.event_key import event_key
+from photon.pipeline.event_key import event_times_us
 from photon.pipeline.sections import ForeignLog
-from photon.registry.interface import KeyColumns
-from photon.tokens import Occurrence, Token
+from photon.tokens import Occurrence
 from photon.waiting.reasons import ORDERED
 
 Ints = npt.NDArray[np.int64]
@@ -117,14 +118,9 @@ class Records:
         """The occurrences of some records, as text."""
         return occurrence_texts(self.file_numbers[rows], self.offsets_bytes[rows])
 
-    def keys(self, rows: Ints) -> KeyColumns:
-        """What identifies the events of some records (protocol C4)."""
-        if self.log.id_codec is not None:
-            each = zip(self.of("_id", rows).to_pylist(), self.times_us[rows].tolist(), strict=True)
-            return KeyColumns.of([event_key(event_id, time_us, self.log) for event_id, time_us in each])
-        times_us = pa.array(self.times_us[rows])
-        at_us = (times_us, None) if self.log.time_in_id else (None, times_us)
-        return KeyColumns(self.of("_id", rows), *at_us)
+    def event_times_us(self, rows: Ints) -> Ints:
+        """When the event of each of these records was: its id says so, or the record (protocol C4)."""
+        return event_times_us(self.of("_id", rows), self.times_us[rows], self.log)
 
     def raws(self, rows: Ints) -> RawRecords:
         """Some records as their files hold them."""
@@ -192,7 +188,8 @@ class Events:
 
     def __init__(self, records: Records, rows: Ints) -> None:
         """The events of the records `rows`."""
-        codes = _codes(records, rows)
+        ids = records.of("_id", rows).dictionary_encode()
+        codes: Ints = ids.indices.to_numpy().astype(np.int64)
         numbers, offsets_bytes = records.file_numbers[rows], records.offsets_bytes[rows]
         times_us, ranks = records.times_us[rows], records.path_ranks[rows]
         order = np.lexsort((numbers, offsets_bytes, ranks, times_us, codes))
@@ -205,7 +202,6 @@ class Events:
         self.leaders = self.rows[starts]
         self._starts = np.append(starts, len(rows))
         retries = np.add.reduceat(records.is_retry[self.rows], starts) if len(rows) else starts
-        self._is_ordered = records.is_ordered
         self.is_fresh: Mask = retries == 0  # none of its records has waited
 
     def __len__(self) -> int:
@@ -235,25 +231,21 @@ class Events:
         """The records of one event, the first ahead."""
         return self.rows[self._starts[event] : self._starts[event + 1]]
 
-    def keys(self, events: Ints) -> KeyColumns:
-        """What the registry knows these events by."""
-        return self.records.keys(self.leaders[events])
+    @cached_property
+    def hashes(self) -> Hashes:
+        """The hash of each event's id, by which ledgers know it."""
+        return hashes_of(self.records.of("_id", self.leaders))
+
+    def lead(self, rows: Ints) -> None:
+        """Have each event that has some of these records be led by the first of them."""
+        first = rows[self.first_of_each(rows)]
+        self.leaders[self.of(first)] = first
 
     def is_ordered(self, event: int) -> bool:
         """Whether recovery has asked for one of its records."""
-        return bool(self._is_ordered[self.members(event)].any())
+        return bool(self.records.is_ordered[self.members(event)].any())
 
-    def holder(self, event: int, token: str) -> int | None:
-        """The record of an event that a token names."""
-        occurrence = Token.parse(token).occurrence
-        rows = (row for row in self.members(event).tolist() if self.records.occurrence(row) == occurrence)
-        return next(rows, None)
-
-
-def _codes(records: Records, rows: Ints) -> Ints:
-    """A number for each record, equal for records of one event."""
-    ids: Ints = records.of("_id", rows).dictionary_encode().indices.to_numpy().astype(np.int64)
-    if not records.log.time_in_id:
-        return ids
-    pairs = np.stack((ids, records.times_us[rows]), axis=1)
-    return np.unique(pairs, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)
+    def member_at(self, event: int, place: Occurrence) -> int | None:
+        """The record of an event at this place."""
+        members = self.members(event).tolist()
+        return next((row for row in members if self.records.occurrence(row) == place), None)

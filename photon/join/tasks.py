@@ -31,20 +31,17 @@ from photon.join.coming_again import store_waiting
 from photon.join.comparing import compare_in_task
 from photon.join.deadline import TaskTimedOut, deadline
 from photon.join.failing import TooManyFail
-from photon.join.joiner import EpochFenced, Joiner
+from photon.join.joiner import Joiner
 from photon.join.messages import (
     AdapterFailing,
     BatchTasks,
     DamagedWaiting,
     Failed,
-    Fenced,
-    HeldElsewhere,
     IndexDamaged,
     IndexResult,
     IndexTask,
     JoinResult,
     JoinTask,
-    RegisteredHere,
     ReindexTask,
     Task,
     TaskContext,
@@ -52,7 +49,7 @@ from photon.join.messages import (
     TimedOut,
     Unavailable,
 )
-from photon.join.outcomes import REGISTERED_HERE, OutcomeClass, Verdict, Verdicts
+from photon.join.outcomes import OutcomeClass, Verdict, Verdicts
 from photon.join.records import Records, fresh_records, waiting_records
 from photon.join.rows import (
     dead_letters_from_lines,
@@ -61,21 +58,17 @@ from photon.join.rows import (
     too_old_rows,
     unjoined_rows,
 )
-from photon.ledger.errors import RegistryUnavailable
+from photon.ledger.lookups import claimant_of
 from photon.logs.files import ByteRange, LogFile
 from photon.logs.parse import DEAD_LETTERS, FOREIGN_EVENTS, Piece, read_events_of
 from photon.logs.ranges import RangeGone, read_pieces, read_ranges
 from photon.logs.source import LogsUnavailable
 from photon.measures import Measures
-from photon.pipeline.event_key import EventKey
 from photon.pipeline.sections import ForeignLog, PrimaryLog
 from photon.quantiles import Sample
-from photon.registry.interface import IdRegistry
-from photon.registry.open import open_registry
-from photon.registry.quorum.proposer import QuorumRegistry
 from photon.storage.columns import DEAD_LETTER_COLUMNS, TableName
 from photon.storage.delta import LakeUnavailable
-from photon.storage.joined_rows import epochs_of_rows, rows_of_events
+from photon.storage.joined_rows import epochs_of_rows
 from photon.storage.output_files import OutputFile, write_rows
 from photon.storage.store_errors import StoreUnavailable
 from photon.storage.tables import OutputTable
@@ -86,15 +79,10 @@ from photon.waiting.segments import WaitingDamaged, read_retries
 REINDEX_PIECE_BYTES = 2**22
 
 
-def run_task(
-    task: Task,
-    context: TaskContext,
-    registry: IdRegistry | None = None,
-    clock: Clock | None = None,
-) -> TaskOutcome:
+def run_task(task: Task, context: TaskContext, clock: Clock | None = None) -> TaskOutcome:
     """Run one task, and return its errors. Die at the fault point that `context.crash_at` names.
 
-    Tests pass a `registry` and a `clock` of their own.
+    Tests pass a `clock` of their own.
     """
     if context.crash_at is not None:
         faults.arm_task(context.crash_at, str(context.folders.state / f"crashed-{context.crash_at}"))
@@ -104,13 +92,11 @@ def run_task(
         with deadline(context.pipeline.limits.task_timeout.total_seconds()):
             if isinstance(task, IndexTask):
                 return _index(task, context, clock or SystemClock())
-            return _join(task, context, registry or open_registry(context.registry), clock or SystemClock())
+            return _join(task, context, clock or SystemClock())
     except TaskTimedOut as error:
         return TimedOut(str(error))
     except WaitingDamaged as error:
         return DamagedWaiting(error.segments)
-    except RegistryUnavailable as error:
-        return Unavailable("registry", str(error))
     except LakeUnavailable as error:
         return Unavailable("lake", str(error))
     except LogsUnavailable as error:
@@ -122,8 +108,6 @@ def run_task(
         return Unavailable("state", f"{context.work}: {error}; {remedy}")
     except TooManyFail as error:
         return AdapterFailing(error.calls)
-    except EpochFenced as error:
-        return Fenced(str(error))
     except Exception as error:
         where = traceback.extract_tb(error.__traceback__)[-1]
         place = f"{Path(where.filename).name}:{where.lineno}"
@@ -235,7 +219,8 @@ def _quarantine_primary(task: IndexTask, reader: _Reader) -> None:
 # -- join tasks
 
 
-def _join(task: JoinTask, context: TaskContext, registry: IdRegistry, clock: Clock) -> JoinResult:
+def _join(task: JoinTask, context: TaskContext, clock: Clock) -> JoinResult:
+    assert context.view is not None, "a join task has a view"
     began_us = clock.elapsed_us()
     reader = _Reader(context, context.pipeline.foreign)
     candidates = Candidates.of(task, context)
@@ -248,12 +233,21 @@ def _join(task: JoinTask, context: TaskContext, registry: IdRegistry, clock: Clo
     if context.careful:
         adapter = Careful(adapter, context.pipeline.limits.task_timeout.total_seconds() * CAREFUL_SHARE)
     store = LogsEventStore(context.folders.logs, context.pipeline.primary, context.index)
-    looks = (partial(_joined_earlier, context), partial(_rows_here, context))
-    joiner = Joiner(records, context, registry, store, adapter, candidates, *looks, clock)
+    joiner = Joiner(
+        records,
+        context,
+        context.view.open(claimant_of(context.plan)),
+        context.view.register,
+        store,
+        adapter,
+        candidates,
+        partial(_joined_earlier, context),
+        clock,
+    )
     verdicts = joiner.join()
     dead_letters = pa.concat_tables([*reader.letters, dead_letters_from_records(records, verdicts, context)])
     files = (
-        *candidates.files_of(verdicts.rows),
+        *candidates.stored,
         *_write_dead_letters(context, dead_letters),
         *_write(context, "unjoined", unjoined_rows(records, verdicts, context)),
         *_write(context, "too_old", too_old_rows(records, verdicts, context)),
@@ -268,17 +262,16 @@ def _join(task: JoinTask, context: TaskContext, registry: IdRegistry, clock: Clo
     came = is_first_read & plausible.among(records.times_us)
     measures = _measures("join", began_us, clock)
     measures.add(joiner.measures)
-    if isinstance(registry, QuorumRegistry):  # with what earlier tasks of this process could not bring back
-        measures.add(registry.meter.take())
     return JoinResult(
         foreign=int(np.count_nonzero(is_first_read)) + bad_lines + gone.total(),
         classes={name: count for name, count in (classes + gone).items() if count},
         lost=_lost(records, verdicts),
         waiting=waiting,
         compared=compare_in_task(records, verdicts.duplicates, verdicts.duplicates_of, context.pipeline),
-        registered_here=_registered_here(records, verdicts),
-        held=_held_elsewhere(records, verdicts),
-        to_release=tuple(verdicts.to_release),
+        claims=verdicts.claims,
+        registered_here=tuple(verdicts.registered_here),
+        held=dict(verdicts.held),
+        to_free=tuple(verdicts.to_free),
         registered_elsewhere=frozenset(verdicts.registered_elsewhere),
         taken_over=dict(verdicts.taken_over),
         fresh_were_free=verdicts.fresh_were_free,
@@ -300,18 +293,6 @@ def _lost(records: Records, verdicts: Verdicts) -> tuple[tuple[Occurrence, str],
     )
 
 
-def _registered_here(records: Records, verdicts: Verdicts) -> tuple[RegisteredHere, ...]:
-    rows = verdicts.rows_with(*REGISTERED_HERE)
-    keys = zip(rows.tolist(), records.keys(rows), strict=True)
-    return tuple(RegisteredHere(key, records.occurrence(row), verdicts.notes.get(row)) for row, key in keys)
-
-
-def _held_elsewhere(records: Records, verdicts: Verdicts) -> tuple[HeldElsewhere, ...]:
-    rows = verdicts.rows_with(Verdict.HELD_ELSEWHERE)
-    keys = zip(rows.tolist(), records.keys(rows), strict=True)
-    return tuple(HeldElsewhere(key, records.occurrence(row), verdicts.notes[row]) for row, key in keys)
-
-
 def _read(task: JoinTask, reader: _Reader, clock: Clock) -> Records:
     """The task's records: those of its ranges, then those that waited."""
     context = reader.context
@@ -321,23 +302,12 @@ def _read(task: JoinTask, reader: _Reader, clock: Clock) -> Records:
     return Records(pa.concat_tables(parts), task.files_by_number, context.pipeline.foreign)
 
 
-def _joined_earlier(context: TaskContext, ids: Collection[str]) -> Collection[EventKey]:
-    """Which events with one of these ids have rows of earlier epochs. LakeUnavailable."""
+def _joined_earlier(context: TaskContext, ids: Collection[str]) -> Collection[str]:
+    """Which of these ids have rows of earlier epochs. LakeUnavailable."""
     if not context.follows_an_epoch:
         return ()
-    table = OutputTable(context.folders.lake, "joined_events")
-    rows = epochs_of_rows(table, ids, context.pipeline.foreign)
-    return {key for key, epochs in rows.items() if epochs != {context.plan.epoch}}
-
-
-def _rows_here(context: TaskContext, ids: Collection[str]) -> Mapping[EventKey, set[Occurrence | None]]:
-    """The records that have rows in the table, by event with one of these ids. LakeUnavailable."""
-    found: dict[EventKey, set[Occurrence | None]] = {}
-    table = OutputTable(context.folders.lake, "joined_events")
-    for key, epoch, occurrence in rows_of_events(table, ids, context.pipeline.foreign):
-        is_of_this_epoch = epoch == context.plan.epoch
-        found.setdefault(key, set()).add(Occurrence.parse(occurrence) if is_of_this_epoch else None)
-    return found
+    rows = epochs_of_rows(OutputTable(context.folders.lake, "joined_events"), ids)
+    return {event_id for event_id, epochs in rows.items() if epochs != {context.plan.epoch}}
 
 
 def _write(context: TaskContext, name: TableName, rows: pa.Table) -> tuple[OutputFile, ...]:
@@ -362,13 +332,12 @@ class LocalRunner:
 
     workers = 1
 
-    def __init__(self, registry: IdRegistry | None = None, clock: Clock | None = None) -> None:
-        """`registry` and `clock` replace the batch's own, for tests."""
-        self._registry = registry
+    def __init__(self, clock: Clock | None = None) -> None:
+        """`clock` replaces the system's, for tests."""
         self._clock = clock
 
     def run(self, batch: BatchTasks) -> list[TaskOutcome]:
-        return [run_task(task, batch.context, self._registry, self._clock) for task in batch.tasks]
+        return [run_task(task, batch.context, self._clock) for task in batch.tasks]
 
     def begin(self, batch: BatchTasks) -> Future[list[TaskOutcome]]:
         """Run them at once."""

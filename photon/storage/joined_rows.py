@@ -11,8 +11,6 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from photon.adapters import ROW_COLUMNS
-from photon.pipeline.event_key import EventKey, event_key
-from photon.pipeline.sections import ForeignLog
 from photon.storage.columns import text
 from photon.storage.data_files import DataFile, DataFiles, pages_of_rows, rows_of
 from photon.storage.output_files import OutputFile
@@ -114,28 +112,14 @@ def stretches(files: Iterable[tuple[int, int]], after: int, rows: int) -> list[r
     return found
 
 
-def epochs_of_rows(
-    table: OutputTable, ids: Collection[str], log: ForeignLog
-) -> dict[EventKey, frozenset[str]]:
-    """The events with one of these ids that have rows, with the rows' epochs. Reads the ids of all rows."""
-    found: dict[EventKey, frozenset[str]] = {}
-    for key, epoch, _ in rows_of_events(table, ids, log):
-        found[key] = found.get(key, frozenset()) | {epoch}
+def epochs_of_rows(table: OutputTable, ids: Collection[str]) -> dict[str, frozenset[str]]:
+    """The events among these that have rows, by id, with the rows' epochs. Reads the ids of all rows."""
+    found: dict[str, frozenset[str]] = {}
+    for rows in CommittedRows(table).of_events(ids) if ids else ():
+        of_rows = zip(rows["_event_id"].to_pylist(), rows["_epoch"].to_pylist(), strict=True)
+        for event_id, epoch in of_rows:
+            found[event_id] = found.get(event_id, frozenset()) | {epoch}
     return found
-
-
-def rows_of_events(
-    table: OutputTable, ids: Collection[str], log: ForeignLog
-) -> Iterator[tuple[EventKey, str, str]]:
-    """For each row with one of these ids its event, epoch and occurrence. Reads the ids of all rows."""
-    for page in CommittedRows(table).of_events(ids) if ids else ():
-        # A row without its event's time can't be told from others of its id, and is never cleared.
-        rows = page.filter(pc.is_valid(page["_event_time"])) if log.time_in_id else page
-        times_us = rows["_event_time"].cast(pa.int64())
-        of_rows = (rows["_event_id"], times_us, rows["_epoch"], rows["_occurrence"])
-        columns = (column.to_pylist() for column in of_rows)
-        for event_id, time_us, epoch, occurrence in zip(*columns, strict=True):
-            yield event_key(event_id, time_us, log), epoch, occurrence
 
 
 def joined_beyond(table: OutputTable, last_batches: Mapping[str, int], ids: Collection[str]) -> set[str]:

@@ -19,7 +19,7 @@ Codes = npt.NDArray[np.int8]
 NEVER_US = 2**62  # when records are due that only a new primary, or a complete run, takes up again
 _MOST_DOUBLINGS = 40  # 2**40 first delays are beyond any max_delay; keeps the power finite
 _JITTER = 0.25
-LONGEST_FOR_HORIZON = timedelta(minutes=1)  # nobody wakes these, and the horizon moves on by itself
+LONGEST_FOR_CLOCK = timedelta(minutes=1)  # nobody wakes these, and time goes on by itself
 # Records of about the same age are due together, in steps of an eighth of their wait: a batch for each alone
 # would keep a dispatcher busy that has nothing else to do.
 _STEPS_OF_A_WAIT = 8
@@ -43,9 +43,9 @@ REASONS = (
         lambda pipeline: pipeline.home.takeover_delay,
     ),
     Reason(
-        "horizon",
-        "because their times lie ahead of the registry's horizon",
-        lambda pipeline: min(pipeline.retry.max_delay, LONGEST_FOR_HORIZON),
+        "clock",
+        "because their times lie ahead of the clock",
+        lambda pipeline: min(pipeline.retry.max_delay, LONGEST_FOR_CLOCK),
     ),
     Reason(
         "contested",
@@ -54,7 +54,7 @@ REASONS = (
     ),
     # Given up, and kept where a later run may take it up again.
     Reason("unjoinable", "for another look: they had been given up, and their primary may have come"),
-    Reason("held", "until the datacenter that registered them has published its batch"),
+    Reason("held", "until the datacenter that holds them has closed its batch"),
     # Recovery has asked for it (protocol E4): it is in a plan of such records alone.
     Reason("ordered", "to be looked at again, as a recovery or a mended dead letter has asked"),
 )
@@ -63,7 +63,7 @@ WHY = {reason.name: reason.words for reason in REASONS} | {"requeued": "in work 
 CODE_OF = {reason.name: code for code, reason in enumerate(REASONS)}
 PRIMARY, UNJOINABLE, HELD = CODE_OF["primary"], CODE_OF["unjoinable"], CODE_OF["held"]
 ORDERED = CODE_OF["ordered"]
-HELD_DELAY_US = MICROSECONDS  # by then a holder at work has published its batch
+HELD_DELAY_US = MICROSECONDS  # by then a holder at work has closed its batch
 
 
 def due_us(codes: Codes, attempts: Ints, pipeline: Pipeline, now_us: int, rng: np.random.Generator) -> Ints:
