@@ -18,7 +18,7 @@ from jobs.damaged_files import naming_damaged_files
 from jobs.dialect import F, union_of, words_of
 from jobs.local.session import LocalSession
 from jobs.stages_told import telling_stages
-from jobs.verification_findings import MISSING, Findings, by_datacenter
+from jobs.verification_findings import Findings, by_datacenter
 from jobs.verification_kept import KeptResults, settled_records
 from jobs.verification_queries import LOST, UNDECIDED, Queries, wanted_primaries
 from jobs.verification_reach import (
@@ -177,8 +177,7 @@ class Found:
         """How many of the records that were looked at are in each class, by datacenter and class."""
         counts = _counts(self.records.where(~F.col("class").isin(LOST, UNDECIDED)), "class")
         was_undecided = F.col("evidence").isin(undecided_evidence())
-        outcome = F.when(F.col("outcome").isin(*MISSING), "missing").otherwise(F.col("outcome"))
-        return counts + _counts(self.decided.where(was_undecided).withColumn("outcome", outcome), "outcome")
+        return counts + _counts(self.decided.where(was_undecided), "outcome")
 
 
 class Verification:
@@ -206,16 +205,13 @@ class Verification:
         """What was found, of the events of a window if there is one; `keep`: keep what is settled."""
         scope, queries = self._scope, self._queries()
         kept = KeptResults(queries, self._computed)
-        known = kept.known_findings() if scope.can_be_kept else None
-        findings = Findings(self._session, scope, self._pages, known)
+        findings = Findings(self._session, scope, self._pages, kept.known_findings())
         found = self._classify(kept, queries)
         told = found if window is None else found.within(window)
         findings.find_decided(told.decided)
         not_compared = findings.find_differences(told.verdicts, found.unreadable)
         findings.find_rows_without_event(found.records, told.rows, found.unreadable)
         findings.find_duplicate_rows(found.rows, told.rows)
-        if scope.pipeline.foreign.time_in_id:
-            findings.find_same_ids(told.records)
 
         settled_before = _counts(told.settled, "class")
         classes = settled_before + told.classes()
@@ -234,7 +230,7 @@ class Verification:
                 records_read=read_now[name],
                 rows_not_compared=max(0, not_seen) + not_compared[name],
             )
-        if keep and scope.can_be_kept and window is None:
+        if keep and window is None:
             self._progress("keeping what is settled")
             in_question = self._computed(union_of(findings.in_question))
             settled = settled_records(found.records, found.decided, found.verdicts, in_question)
@@ -247,9 +243,8 @@ class Verification:
     def _classify(self, kept: KeptResults, queries: Queries) -> Found:
         self._progress("reading the foreign logs and classifying their records")
         new = kept.what_is_new()
-        read = self._persist(new.records) if self._scope.pipeline.foreign.time_in_id else new.records
-        rows = self._persist(queries.with_event(new.rows, read))
-        records = self._persist(queries.classified(read, rows))
+        rows = self._persist(new.rows)
+        records = self._persist(queries.classified(new.records, rows))
         gone = not_looked_for(self._scope) | unreadable(records, "foreign")
         self._progress("looking for the primary events of what is joined, unjoinable or undecided")
         primaries = self._persist(wanted_primaries(kept.primaries_of(records), records))
@@ -284,8 +279,6 @@ def _task_scope(scope: Scope) -> TaskScope:
     offsets = scope.read_offsets.items()
     return TaskScope(
         pipeline=scope.pipeline,
-        address=scope.address,
-        epochs=scope.epochs,
         headers={
             (name, n): tracked.file.header for name, read in offsets for n, tracked in read.files.items()
         },

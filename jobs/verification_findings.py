@@ -17,14 +17,12 @@ from photon.verification.tasks import PLACE
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Row
 
-MISSING: tuple[FindingKind, ...] = ("missing", "missing_and_cleared")  # of one class
-
 
 class Findings:
     """The findings of one verification, each kind looked for by a method of its own."""
 
-    def __init__(self, session: Any, scope: Scope, pages: bool, known: DataFrame | None) -> None:
-        """`known`: cases that a recorded verification has told; None: nobody knows. `pages`: as `verify`."""
+    def __init__(self, session: Any, scope: Scope, pages: bool, known: DataFrame) -> None:
+        """`known`: cases that a recorded verification has told. `pages`: as `verify`."""
         self._session, self._scope, self._pages, self._known = session, scope, pages, known
         self.of: dict[str, list[Finding]] = {name: scope.findings(name) for name in scope.selected}
         self.in_question: list[DataFrame] = []  # cases, and events of which nobody can tell
@@ -65,15 +63,13 @@ class Findings:
                     tuple(examples),
                     every,
                     pages,
-                    new=sum(row["new"] for row in rows) if self._known is not None else None,
+                    new=sum(row["new"] for row in rows),
                     acting={row["acting"]: row["cases"] for row in rows},
                 )
                 self.of[datacenter].append(finding)
 
     def _with_what_is_known(self, kind: FindingKind, cases: DataFrame) -> DataFrame:
         """Cases with `known_us`: when a recorded verification told them first."""
-        if self._known is None:
-            return cases.withColumn("known_us", F.lit(None).cast("long"))
         known = self._known.where(F.col("kind") == kind).select("datacenter", "event", "known_us")
         cases = cases.withColumn("event", F.xxhash64("event_id"))
         return cases.join(known, ["datacenter", "event"], "left").drop("event")
@@ -84,10 +80,8 @@ class Findings:
         if unavailable is not None:
             raise RegistryUnavailable(unavailable["detail"])
         where = F.format_string("%d:%d", "file", "offset").alias("where")
-        held = ("holder", "token")
-        cases = decided.select("datacenter", "event_id", where, "detail", "outcome", "evidence", *held)
-        for kind in MISSING:
-            self._find(kind, cases.where(F.col("outcome") == kind), to_recover=True)
+        cases = decided.select("datacenter", "event_id", where, "detail", "outcome", "evidence", "holder")
+        self._find("missing", cases.where("outcome = 'missing'"), to_recover=True)
         joinable = cases.where("outcome = 'joinable'")
         given_up = F.col("evidence").bitwiseAND(F.lit(int(Evidence.GIVEN_UP))) != 0
         self._find("unjoinable_but_joinable_when_complete", joinable.where(given_up), True)
@@ -126,30 +120,20 @@ class Findings:
         """Report events of `told` with several rows, each in the first selected datacenter that has one."""
         mine = F.col("datacenter").isin(list(self._scope.selected))
         place = F.concat("datacenter", F.lit(": "), _row_place("time_us"))
-        of_told = rows if told is rows else rows.join(told.select("event").distinct(), "event", "left_semi")
-        grouped = of_told.groupBy("event").agg(
+        ids = told.select("event_id").distinct()
+        of_told = rows if told is rows else rows.join(ids, "event_id", "left_semi")
+        grouped = of_told.groupBy("event_id").agg(
             F.count("*").alias("rows"),
             F.min(F.when(mine, F.col("datacenter"))).alias("datacenter"),
-            F.first("event_id").alias("event_id"),
             F.concat_ws("; ", F.sort_array(F.collect_list(place))).alias("where"),
         )
         detail = F.concat("rows", F.lit(" rows")).alias("detail")
         cases = grouped.where("rows > 1").select("datacenter", "event_id", "where", detail)
         self._find("duplicate_rows", cases.where(F.col("datacenter").isNotNull()))
 
-    def find_same_ids(self, records: DataFrame) -> None:
-        known = records.where(F.col("event_id").isNotNull())
-        events = F.count_distinct("event")
-        times = F.concat_ws(", ", F.sort_array(F.collect_set(F.col("time_us").cast("string"))))
-        grouped = known.groupBy("datacenter", "event_id").agg(events.alias("events"), times.alias("times"))
-        detail = F.concat(F.lit("times in microseconds: "), "times").alias("detail")
-        where = F.lit("raw logs").alias("where")
-        cases = grouped.where("events > 1").select("datacenter", "event_id", where, detail)
-        self._find("same_id_two_times", cases)
-
 
 def _case(row: Row) -> Case:
-    return Case(row["event_id"], row["where"], row["evidence"], row["holder"], row["token"])
+    return Case(row["event_id"], row["where"], row["evidence"], row["holder"])
 
 
 def _row_place(time_us: str) -> Column:

@@ -1,7 +1,7 @@
 """The queries of verification: from raw logs and tables to a class for each record.
 
 Each function makes one DataFrame of others and runs nothing. A record is known by its place (datacenter, file
-number, offset), an event by its identity, `event`.
+number, offset), an event by its id.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Queries:
 
     def foreign_records(self) -> DataFrame:
         """Every foreign record in what is read as a whole (`FOREIGN_RECORDS`)."""
-        return self._read("foreign", self.scope.to_classify, read_foreign, FOREIGN_RECORDS)
+        return self._read("foreign", self.scope.selected, read_foreign, FOREIGN_RECORDS)
 
     def primary_keys(self) -> DataFrame:
         """Where the primary records are that the selected datacenters have read (`PRIMARY_KEYS`)."""
@@ -178,24 +178,10 @@ class Queries:
         # delta-rs has read the table's log already; Spark needs seconds for that in a new JVM.
         return parquet(self.session, table.files, table.schema)
 
-    def with_event(self, rows: DataFrame, records: DataFrame) -> DataFrame:
-        """Rows with the identity of their events, which may have their record's time.
-
-        A row whose record is not at its place is taken for the first event of its id.
-        """
-        if not self.scope.pipeline.foreign.time_in_id:
-            return rows.withColumn("event", F.col("event_id"))
-        known = records.where(F.col("event").isNotNull())
-        by_place = known.select(*PLACE, "event_id", "event", F.lit(True).alias("current"))
-        first = known.groupBy("event_id").agg(F.min_by("event", "time_us").alias("first_event"))
-        joined = rows.join(by_place, [*PLACE, "event_id", "current"], "left").join(first, "event_id", "left")
-        event = F.coalesce("event", "first_event", F.concat(F.lit("unknown:"), F.col("event_id")))
-        return joined.withColumn("event", event).drop("first_event")
-
     def classified(self, records: DataFrame, rows: DataFrame) -> DataFrame:
         """Records with all evidence and their `class`; raw bytes only where their primary is needed."""
-        holders = rows.groupBy("event").agg(F.collect_set("datacenter").alias("holders"))
-        found = records.join(self._by_place(rows), PLACE, "left").join(holders, "event", "left")
+        holders = rows.groupBy("event_id").agg(F.collect_set("datacenter").alias("holders"))
+        found = records.join(self._by_place(rows), PLACE, "left").join(holders, "event_id", "left")
         evidence = F.col("evidence").bitwiseOR(F.coalesce("side_evidence", F.lit(0)))
         is_row = (F.col("row_event_id") == F.col("event_id")) & ~_has(evidence, Evidence.BAD_LINE)
         here = F.coalesce(F.array_contains("holders", F.col("datacenter")), F.lit(False))
@@ -214,9 +200,9 @@ class Queries:
         needed = F.col("class").isin(*NEEDS_PRIMARY)
         if self.scope.has_earlier_epochs:
             # A row may have been made of any record of its event, such as one that is a duplicate today.
-            earlier = rows.where("not current").select("datacenter", "event").distinct()
+            earlier = rows.where("not current").select("datacenter", "event_id").distinct()
             found = found.join(
-                earlier.withColumn("made_earlier", F.lit(True)), ["datacenter", "event"], "left"
+                earlier.withColumn("made_earlier", F.lit(True)), ["datacenter", "event_id"], "left"
             )
             needed |= F.coalesce("made_earlier", F.lit(False))
         return found.withColumn("raw", F.when(needed, F.col("raw"))).drop("made_earlier")
@@ -257,11 +243,11 @@ class Queries:
         is_unknown = F.col("evidence") == 0
         earlier = F.when(is_unknown, F.coalesce("earlier", F.lit(0))).otherwise(F.col("evidence")).cast("int")
         found = found.join(by_event, ["datacenter", "event_id"], "left").withColumn("evidence", earlier)
-        only_earlier = rows.groupBy("datacenter", "event").agg(F.max("current").alias("current"))
-        can_be_joined = found.where(~_has(F.col("evidence"), NEVER_JOINED)).select(*PLACE, "event")
+        only_earlier = rows.groupBy("datacenter", "event_id").agg(F.max("current").alias("current"))
+        can_be_joined = found.where(~_has(F.col("evidence"), NEVER_JOINED)).select(*PLACE, "event_id")
         first = (
-            can_be_joined.join(only_earlier.where("not current"), ["datacenter", "event"])
-            .groupBy("datacenter", "event")
+            can_be_joined.join(only_earlier.where("not current"), ["datacenter", "event_id"])
+            .groupBy("datacenter", "event_id")
             .agg(F.min(F.struct("file", "offset")).alias("at"))
             .select("datacenter", "at.file", "at.offset", F.lit(int(Evidence.JOINED)).alias("first"))
         )
@@ -289,7 +275,8 @@ class Queries:
             .withColumn("waits", F.coalesce("waits", F.lit(False)))
             .withColumn("undecided", F.col("class") == UNDECIDED)
         )
-        return self._apply(with_first_primary.select(*TO_CLASSIFY), classify_records, DECIDED)
+        classify = partial(classify_records, view=self.scope.view)
+        return self._apply(with_first_primary.select(*TO_CLASSIFY), classify, DECIDED)
 
     def _waiting_events(self, records: DataFrame) -> DataFrame:
         """Ids that the dispatcher of any datacenter has not finished with, where it will ever run again."""
@@ -317,15 +304,12 @@ class Queries:
             pairs = pairs.withColumn("is_own", F.lit(True))
             pairs = pairs.join(candidates, at_place, "left").select(*TO_COMPARE)
             if self.scope.has_earlier_epochs:
-                earlier = self.with_event(rows.where("not current"), records)
-                earlier = earlier.drop("file", "primary_file", "primary_offset")
+                earlier = rows.where("not current").drop("file", "primary_file", "primary_offset")
                 earlier = earlier.withColumnRenamed("offset", "row_offset")
-                of_event = mine.where("raw is not null").select(
-                    *PLACE, "event", "event_id", "time_us", "key", "raw"
-                )
-                of_event = self._with_mended_before(datacenter, of_event).drop("event_id")
+                of_event = mine.where("raw is not null").select(*PLACE, "event_id", "time_us", "key", "raw")
+                of_event = self._with_mended_before(datacenter, of_event)
                 is_own = F.col("offset") == F.col("row_offset")
-                by_event = earlier.join(of_event, ["datacenter", "event"]).withColumn("is_own", is_own)
+                by_event = earlier.join(of_event, ["datacenter", "event_id"]).withColumn("is_own", is_own)
                 by_event = by_event.join(candidates, ["datacenter", "key"], "left").select(*TO_COMPARE)
                 pairs = pairs.unionByName(by_event)
             verdicts = self._apply(pairs, compare_rows, COMPARED)

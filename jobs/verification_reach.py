@@ -46,7 +46,7 @@ def not_looked_for(scope: Scope) -> Unreadable:
     """Foreign files that are gone and were fully verified before."""
     return {
         (name, one.file.number): Unverified(one.file.path, "foreign", one.read_bytes, one.state)
-        for name in scope.to_classify
+        for name in scope.selected
         for one in scope.gone_and_verified(name)
     }
 
@@ -66,7 +66,7 @@ def read_files(records: DataFrame, decided: DataFrame) -> list[Row]:
 
 def with_kept_times(scope: Scope, read_files: Sequence[Row]) -> dict[str, dict[int, FileTimes]]:
     """The times of each foreign file, with those of results that are kept, by datacenter and number."""
-    found: dict[str, dict[int, FileTimes]] = {name: {} for name in scope.to_classify}
+    found: dict[str, dict[int, FileTimes]] = {name: {} for name in scope.selected}
     for name, since in scope.since.items():
         for number, kept in since.trusted.items():
             found[name][number] = FileTimes(kept.latest_us)

@@ -51,7 +51,6 @@ ROW_COLUMNS = ("_batch", "_occurrence", "_primary_occurrence", "_event_id", "_ev
 # Of these a report names cases that have no row.
 WITHOUT_ROW: tuple[FindingKind, ...] = (
     "missing",
-    "missing_and_cleared",
     "unjoinable_but_joinable",
     "unjoinable_but_joinable_when_complete",
 )

@@ -101,15 +101,12 @@ def ids_of_parts(parts: Iterable[Part], pipeline: Pipeline) -> Iterator[pa.Recor
 def _events(part: Part, pipeline: Pipeline) -> Iterator[pa.Table | None]:
     """The events of each piece: their identity, offset and time; None where bytes can't be read."""
     log = pipeline.primary if part.side == "primary" else pipeline.foreign
-    with_time = part.side == "foreign" and pipeline.foreign.time_in_id
     logs, piece_bytes = pipeline.datacenters[part.datacenter].logs, pipeline.verification.piece_bytes
     try:
         for byte_range, data in read_pieces(logs, part.stretch, piece_bytes, pipeline.limits.line_bytes, log):
             events = read_events(data, part.stretch.tracked.file, byte_range, log, pipeline.limits).events
-            ids, times = events["_id"], events["_time_us"]
-            if with_time:
-                ids = pc.binary_join_element_wise(times.cast(_STRING), ids, ":")
-            yield pa.table({"event": ids, "offset": events["_offset"], "time_us": times})
+            columns = {"event": events["_id"], "offset": events["_offset"], "time_us": events["_time_us"]}
+            yield pa.table(columns)
     except RangeGone:
         yield None
 

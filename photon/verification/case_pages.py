@@ -33,7 +33,6 @@ COLUMNS = pa.schema(
         ("occurrence", pa.string()),
         ("evidence", pa.int32()),
         ("holder", pa.string()),
-        ("token", pa.string()),
     ]
 )
 

@@ -8,9 +8,7 @@ from enum import IntFlag
 from typing import Literal
 
 from photon.join.outcomes import OutcomeClass
-from photon.registry.consensus.register import EpochState
-from photon.registry.interface import BeyondHorizon, Free, Holder, Joined, LookupOutcome, TooOld
-from photon.tokens import Token
+from photon.ledger.lookups import Hold
 
 
 class Evidence(IntFlag):
@@ -73,74 +71,34 @@ class RejoinResult:
 
 
 @dataclass(frozen=True, slots=True)
-class EpochStatus:
-    """An epoch in the registry, and its last batch in the table that is verified."""
-
-    datacenter: str
-    state: EpochState
-    table_version: int
-
-
-@dataclass(frozen=True, slots=True)
 class MissingEvent:
-    """A violation: the event should be joined and is in no table."""
+    """A violation: the event should be joined and is in no table. `holder`: the datacenter that joined it."""
 
     why: str
-    kind: Literal["missing", "missing_and_cleared"] = "missing"
-    holder: Holder | None = None  # who registered it
+    holder: str | None = None
 
 
 def classify(
-    rejoin: RejoinResult,
-    answer: LookupOutcome,
-    epochs: Mapping[str, EpochStatus],
-    waits_somewhere: bool = False,
-    joined_since: bool = False,
+    rejoin: RejoinResult, hold: Hold, holder: str | None = None, waits_somewhere: bool = False
 ) -> OutcomeClass | MissingEvent:
-    """The class of a record that `class_of` leaves open. `answer`: the registry's, for its event.
+    """The class of a record that `class_of` leaves open.
 
-    `waits_somewhere`: another datacenter's dispatcher has not finished with the event. `joined_since`: the
-    table of its owner has a row of it that came after the tables were read.
+    `hold`, `holder`: what a view that was read before the tables says of its event, and which datacenter
+    holds it. So the row of a join (L9) was in a table that was read, and a hold that is not closed may still
+    bring one. `waits_somewhere`: another datacenter's dispatcher has not finished with the event.
     """
+    if hold == Hold.TOO_OLD:
+        return "too_old"
     if rejoin.outcome == "drops":
-        return "too_old" if isinstance(answer, TooOld) else "filtered"
-    match answer:
-        case TooOld():
-            return "too_old"
-        case Free() | BeyondHorizon() if rejoin.outcome == "no primary":
-            return "unjoinable"
-        case BeyondHorizon():
-            return MissingEvent(
-                "its time lies beyond the registry's horizon, and it neither waits nor is recorded"
-            )
-        case _ if waits_somewhere:
-            return "pending"
-        case Free():
-            reason = f"; the adapter now fails on it: {rejoin.reason}" if rejoin.outcome == "fails" else ""
-            return MissingEvent(f"its primary is in the logs and nobody has registered it{reason}")
-        case Joined(holder) if holder.token is None:
-            why = f"joined, and its row is gone: datacenter {holder.datacenter}, cleared"
-            return "pending" if joined_since else MissingEvent(why, "missing_and_cleared", holder)
-        case Joined(holder):
-            return _class_of_held(holder, Token.parse(holder.token or ""), epochs)
-
-
-def _class_of_held(
-    holder: Holder, token: Token, epochs: Mapping[str, EpochStatus]
-) -> OutcomeClass | MissingEvent:
-    """A later batch than the table's may have been committed since; an earlier one never brings a row.
-
-    An epoch that is not live is fenced, so that all of its batches are over.
-    """
-    plan, epoch = token.plan, epochs.get(token.plan.epoch)
-    if epoch is not None and epoch.state == "live" and plan.batch > epoch.table_version:
+        return "filtered"
+    if hold == Hold.NOBODY and rejoin.outcome == "no primary":
+        return "unjoinable"
+    if waits_somewhere or hold == Hold.ELSEWHERE:
         return "pending"
-    state = epoch.state if epoch is not None else "unknown"
-    return MissingEvent(
-        f"registered without a row: datacenter {plan.datacenter}, batch {plan.batch} of its {state} epoch "
-        f"{plan.epoch}, token {token}",
-        holder=holder,
-    )
+    if hold == Hold.NOBODY:
+        reason = f"; the adapter now fails on it: {rejoin.reason}" if rejoin.outcome == "fails" else ""
+        return MissingEvent(f"its primary is in the logs and nobody has registered it{reason}")
+    return MissingEvent(f"joined, and its row is gone: datacenter {holder}", holder)
 
 
 def verified_until_us(

@@ -10,13 +10,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from photon.clock import NO_TIME_US
 from photon.join.adapting import RawRecords, skip_records
 from photon.logs.files import LogFile, TrackedFile
 from photon.logs.one_record import with_lines
 from photon.logs.parse import ParsedRange, read_events
 from photon.logs.ranges import RangeGone, Stretch, read_pieces
-from photon.pipeline.event_key import event_key, primary_time_us
-from photon.pipeline.sections import ForeignLog, Log, PrimaryLog
+from photon.pipeline.event_key import event_times_us, primary_time_us
+from photon.pipeline.sections import ForeignLog, PrimaryLog
 from photon.verification.classes import Evidence
 from photon.verification.tasks import (
     FOREIGN_RECORDS,
@@ -161,6 +162,7 @@ def _foreign_columns(events: pa.Table, datacenter: str, file: LogFile, scope: Ta
     evidence = np.where(pc.is_null(events["_key"]).to_numpy(), int(Evidence.SKIPPED), 0).astype(np.int32)
     raws = RawRecords(events["_raw"].combine_chunks(), [file.header], np.zeros(events.num_rows, np.int64))
     evidence[skip_records(scope.adapter, raws, scope.pipeline).rows] |= Evidence.SKIPPED
+    event_us = event_times_us(ids, times, log)
     offsets = events["_offset"].to_numpy()
     for requeued in scope.requeued.get(datacenter, ()):
         if requeued.file_number == file.number:
@@ -169,24 +171,21 @@ def _foreign_columns(events: pa.Table, datacenter: str, file: LogFile, scope: Ta
     return {
         **_place(events, datacenter),
         "event_id": ids,
-        "event": pc.binary_join_element_wise(times.cast(_STRING), ids, ":") if log.time_in_id else ids,
         "key": events["_key"],
         "time_us": times,
-        "event_us": _times_of(ids, times, log, lambda text, us: event_key(text, us, log).event_us),
-        "around_us": _times_of(
-            events["_key"], times, primary, lambda text, us: primary_time_us(text, us, primary)
-        ),
+        "event_us": pa.array(event_us, mask=event_us == NO_TIME_US),
+        "around_us": _around_us(events["_key"], times, primary),
         "evidence": pa.array(evidence),
         "raw": events["_raw"],
     }
 
 
-def _times_of(ids: Any, times: Any, log: Log, time_us_of: Callable[[str, int], int | None]) -> Any:
-    """The times in ids of `log` where they carry one, else `times`, those of their records."""
+def _around_us(keys: Any, times: Any, log: PrimaryLog) -> Any:
+    """About when each primary was: the times that keys carry, else `times`, those of the foreign records."""
     if log.id_codec is None:
         return times
-    pairs = zip(ids.to_pylist(), times.to_pylist(), strict=True)
-    return pa.array([time_us_of(text or "", time_us) for text, time_us in pairs], _INT64)
+    pairs = zip(keys.to_pylist(), times.to_pylist(), strict=True)
+    return pa.array([primary_time_us(key or "", time_us, log) for key, time_us in pairs], _INT64)
 
 
 def _place(events: pa.Table, datacenter: str) -> dict[str, Any]:

@@ -13,13 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from photon.join.outcomes import OutcomeClass
+from photon.ledger.opening import read_register
 from photon.pipeline.file import Pipeline
 from photon.recovery.orders import MOST_RECORDS, OrderedRecord, waiting_orders, write_order
-from photon.registry.consensus.register import retired_datacenters
-from photon.registry.open import open_registry
-from photon.registry.operations.init import find_registry
 from photon.state.database import STATE_FILE, StateUnavailable
-from photon.tokens import Occurrence, Token
+from photon.tokens import Occurrence
 from photon.verification.case_pages import read_page
 from photon.verification.classes import Evidence
 from photon.verification.report import Case
@@ -63,8 +61,7 @@ def recover(
     """
     if not any(_with_cases(report) for report in reports.values()):
         return {name: Recovered() for name in reports}
-    register = open_registry(find_registry(pipeline)).register.read()
-    retired = {*register.given_up, *retired_datacenters(register.epochs)}
+    retired = set(read_register(pipeline).given_up)
     done = {name: Recovered() for name in reports if name in retired}  # the others' reports name what was its
     reports = {name: report for name, report in reports.items() if name not in retired}
     for name, report in reports.items():
@@ -112,7 +109,7 @@ def _recover_one(
             done.left_out -= len(cases)
             done.kinds[kind] += len(own)
             done.left_to += Counter({name: n for name, n in acting.items() if name != datacenter})
-            records += ordered_records(own, kind, datacenter, report["epoch"])
+            records += ordered_records(own, kind, datacenter)
         if records and not (state / STATE_FILE).exists():
             done.problem = NOT_HERE.format(datacenter)
         else:
@@ -160,7 +157,7 @@ def _write(state: Path, epoch: str, completed: int, records: Sequence[OrderedRec
 def acts_on(case: Case, datacenter: str, retired: Collection[str]) -> str:
     """The datacenter whose dispatcher has to look at a record of `datacenter` again.
 
-    What another one registered is its own to join again: it alone writes its table and releases its tokens.
+    What another one joined is its own to join again: it alone writes its table and frees what it holds.
     It has the event in its own logs, and so in its own report. One that is retired never does.
     """
     if case.holder is None or case.holder in retired:
@@ -168,9 +165,7 @@ def acts_on(case: Case, datacenter: str, retired: Collection[str]) -> str:
     return case.holder
 
 
-def ordered_records(
-    cases: Iterable[Case], kind: str, datacenter: str, epoch: str | None
-) -> list[OrderedRecord]:
+def ordered_records(cases: Iterable[Case], kind: str, datacenter: str) -> list[OrderedRecord]:
     """The records of these cases, each with the class that the dispatcher has counted it in."""
     ordered, events = [], set()
     for case in sorted(cases, key=lambda case: Occurrence.parse(case.occurrence)):
@@ -180,17 +175,17 @@ def ordered_records(
             OrderedRecord(
                 Occurrence.parse(case.occurrence),
                 case.event_id,
-                counted_as(case, kind, datacenter, epoch, is_first),
+                counted_as(case, kind, datacenter, is_first),
                 is_kept=bool(case.evidence & Evidence.GIVEN_UP),
             )
         )
     return ordered
 
 
-def counted_as(case: Case, kind: str, datacenter: str, epoch: str | None, is_first: bool) -> OutcomeClass:
+def counted_as(case: Case, kind: str, datacenter: str, is_first: bool) -> OutcomeClass:
     """The class in which the dispatcher has counted a record, as far as tables and registry tell.
 
-    `is_first`: of the records of its event that are looked at again.
+    `is_first`: of the records of its event that are looked at again. One of them was joined.
     """
     if kind.startswith("unjoinable") or case.evidence & Evidence.UNJOINED:
         return "unjoinable"
@@ -198,10 +193,4 @@ def counted_as(case: Case, kind: str, datacenter: str, epoch: str | None, is_fir
         return "too_old"
     if case.holder is not None and case.holder != datacenter:
         return "joined_elsewhere"
-    if case.token is not None and Token.parse(case.token).plan.epoch == epoch:
-        return "joined" if str(Token.parse(case.token).occurrence) == case.occurrence else "duplicates"
-    if case.holder is not None and case.token is None:
-        return (
-            "missing"  # if its row was gone before its record was read; else `orders.leaves` finds the class
-        )
     return "joined" if is_first else "duplicates"

@@ -20,14 +20,12 @@ TERMS = ("foreign", *(name for name in OUTCOME_CLASSES if name != "lost"))
 SIGNS = {"foreign": "", "joined": "= "}  # all other terms are added
 FindingKind = Literal[
     "missing",
-    "missing_and_cleared",
     "table_gone",
     "duplicate_rows",
     "row_without_event",
     "different_values",
     "unjoinable_but_joinable",
     "unjoinable_but_joinable_when_complete",
-    "same_id_two_times",
     "log_copy_short",
     "conflicting",
 ]
@@ -49,13 +47,9 @@ class Meaning:
 MEANINGS: Mapping[FindingKind, Meaning] = {
     "missing": Meaning(
         "records that should be joined and are in no table",
-        "photon recover PIPELINE: the datacenter that registered them (if none did: each that has them) "
-        "looks at them again and joins them, while it runs or at its next start",
-    ),
-    "missing_and_cleared": Meaning(
-        "records that were joined and whose ids were cleared, and whose rows are gone from the table",
-        "photon recover PIPELINE: the datacenter that they belong to makes them again, from the logs, while "
-        "it runs or at its next start; or put them back first, from a copy of its lake",
+        "photon recover PIPELINE: the datacenter that joined them (if none did: each that has them) looks at "
+        "them again and joins them, while it runs or at its next start. Rows that are gone from a table may "
+        "be put back first, from a copy of its lake",
     ),
     "table_gone": Meaning(
         "tables of joined events that are gone, although their datacenter has begun to join",
@@ -104,11 +98,6 @@ MEANINGS: Mapping[FindingKind, Meaning] = {
         "a new pipeline: records that count as duplicates have no row",
         violation=False,
     ),
-    "same_id_two_times": Meaning(
-        "ids that occur with more than one time: with time_in_id these are different events",
-        "if they are the same event, its time is not stable: set time_in_id to false",
-        violation=False,
-    ),
 }
 
 
@@ -132,8 +121,7 @@ class Case:
     event_id: str
     occurrence: str  # in the epoch of its report
     evidence: int  # `Evidence` of it
-    holder: str | None = None  # the datacenter that registered its event
-    token: str | None = None  # None though there is a holder: the id was cleared
+    holder: str | None = None  # the datacenter that joined its event
 
 
 @dataclass(frozen=True)
@@ -192,7 +180,7 @@ class Finding:
 
 
 # Each datacenter that has read such an event tells of it.
-TOLD_BY_EACH = ("missing", "missing_and_cleared", "unjoinable_but_joinable_when_complete")
+TOLD_BY_EACH = ("missing", "unjoinable_but_joinable_when_complete")
 
 
 def events_in(findings: Iterable[Finding]) -> int:

@@ -1,6 +1,6 @@
-"""What one verification looks at, fixed before it begins: read offsets, versions of tables, epochs.
+"""What one verification looks at, fixed before it begins: read offsets, who holds what, versions of tables.
 
-Reads states, Delta logs and the registry's register; no log file and no row.
+Reads states, the ledgers and Delta logs; no log file and no row.
 """
 
 from __future__ import annotations
@@ -16,16 +16,15 @@ from deltalake import DeltaTable
 
 from photon.clock import SystemClock, microseconds
 from photon.join.adapting import fingerprint
+from photon.ledger.lookups import ViewSnapshot
+from photon.ledger.opening import open_reader
+from photon.ledger.register import Register
 from photon.logs.files import Side, TrackedFile
 from photon.logs.ranges import Stretch, stretches_of
 from photon.logs.utf16 import text_bytes
 from photon.pipeline.file import Pipeline
 from photon.pipeline.location import Location
 from photon.recovery.lacking import refuse_lacking
-from photon.registry.address import RegistryAddress
-from photon.registry.consensus.register import EpochRecord, retired_datacenters
-from photon.registry.open import open_registry
-from photon.registry.operations.init import find_registry
 from photon.state.view import ReadOffsets, read_offsets
 from photon.storage.changes import Commit, changed_since, commit_at
 from photon.storage.columns import TABLE_COLUMNS, TableName
@@ -33,9 +32,8 @@ from photon.storage.damaged_files import refuse_incomplete
 from photon.storage.delta import columns_in_files
 from photon.storage.mended_letters import MendedLetter, mended_before, mended_letters
 from photon.storage.replacing import data_files
-from photon.storage.tables import OutputTable, app_id
+from photon.storage.tables import OutputTable
 from photon.tokens import Occurrence
-from photon.verification.classes import EpochStatus
 from photon.verification.kept import FORMAT, Kept, read_kept
 from photon.verification.report import Example, Finding
 from photon.verification.since import Look, Since, Table, look_at, mended_since, trusted_files
@@ -77,29 +75,28 @@ class Scope:
 
     pipeline: Pipeline
     selected: Sequence[str]
-    address: RegistryAddress
+    register: Register
+    view: ViewSnapshot  # later than the read offsets, and before the tables
     read_offsets: Mapping[str, ReadOffsets]  # by datacenter
     tables: Mapping[tuple[str, TableName], TableSnapshot]  # by datacenter and name
-    epochs: Mapping[str, EpochStatus]
     verified: Mapping[str, Mapping[int, int]]  # earlier verified offsets, by datacenter and file number
     mended: Mapping[str, Mended] = field(default_factory=dict)  # by datacenter
     since: Mapping[str, Since] = field(default_factory=dict)  # by datacenter
     looks: Mapping[str, Mapping[int, Look | None]] = field(default_factory=dict)  # of files, by datacenter
     kept: Mapping[str, Kept] = field(default_factory=dict)  # the newest, whether it counts or not
-    given_up: frozenset[str] = frozenset()  # datacenters that never run again
-    left_out: Sequence[str] = ()  # of these, the ones that were asked for: others answer for what was theirs
+    left_out: Sequence[str] = ()  # were asked for and never run again: others answer for what was theirs
     at_us: int = 0
     not_written: Mapping[str, Sequence[str]] = field(default_factory=dict)  # why, by datacenter
 
     @property
     def retired(self) -> set[str]:
         """Datacenters whose rows do not count: they were given up as lost (protocol E2)."""
-        return {epoch.datacenter for epoch in self.epochs.values() if epoch.state == "retired"}
+        return set(self.register.lakes_gone)
 
     @property
     def never_acting(self) -> set[str]:
-        """Datacenters that join nothing again: others act on what they have registered."""
-        return {*self.retired, *self.given_up}
+        """Datacenters that join nothing again: others act on what they have joined."""
+        return set(self.register.given_up)
 
     @property
     def mended_lines(self) -> dict[tuple[str, int], dict[int, bytes]]:
@@ -114,16 +111,9 @@ class Scope:
     @property
     def has_earlier_epochs(self) -> bool:
         """Whether any table may have rows of an epoch that numbered files differently."""
-        current = {one.epoch for one in self.read_offsets.values()}
-        return any(epoch not in current for epoch in self.epochs)
-
-    @property
-    def to_classify(self) -> list[str]:
-        """The datacenters whose foreign logs are read.
-
-        All of them where ids carry their time, for a row's time is that of its record.
-        """
-        return list(self.read_offsets) if self.pipeline.foreign.time_in_id else list(self.selected)
+        current = {name: one.epoch for name, one in self.read_offsets.items()}
+        epochs = self.register.epochs.items()
+        return any(newest > 1 or current.get(name) != str(newest) for name, newest in epochs)
 
     def stretches(self, datacenter: str, side: Side) -> list[Stretch]:
         """The parts of one log that are read as a whole: those that no kept result covers."""
@@ -145,20 +135,15 @@ class Scope:
         """How much of logs, tables and kept results is read, at least; None where nobody knows."""
         if any(table.files is None for table in self.tables.values()):
             return None
-        foreign = (each for name in self.to_classify for each in self.stretches(name, "foreign"))
-        primary = (each for name in self.selected for each in self.stretches(name, "primary"))
+        sides: tuple[Side, ...] = ("foreign", "primary")
+        logs = (each for name in self.selected for side in sides for each in self.stretches(name, side))
         kept = (sum(run.files.values()) for each in self.since.values() for run in each.kept.runs)
         tables = (table.size_bytes for table in self.tables.values())
-        return sum(each.length_bytes for each in (*foreign, *primary)) + sum(kept) + sum(tables)
-
-    @property
-    def can_be_kept(self) -> bool:
-        """Whether results can be kept: not where a row's event is told by times of all records."""
-        return not self.pipeline.foreign.time_in_id
+        return sum(each.length_bytes for each in logs) + sum(kept) + sum(tables)
 
     def fingerprint(self, datacenter: str) -> str:
         """What the results of a datacenter depend on beside logs and tables."""
-        epochs = sorted((name, one.datacenter, one.state == "retired") for name, one in self.epochs.items())
+        epochs = sorted(self.register.epochs.items()), sorted(self.retired)
         current = sorted((name, one.epoch) for name, one in self.read_offsets.items())
         letters = self.mended[datacenter].of_earlier_epochs
         earlier = sorted((each.epoch, str(each.occurrence), each.batch) for each in letters)
@@ -224,9 +209,8 @@ class Scope:
         return [Finding("conflicting", count, examples)]
 
     def _tables_gone(self, datacenter: str) -> list[Finding]:
-        live = any(each.datacenter == datacenter and each.state == "live" for each in self.epochs.values())
         table = self.tables[datacenter, "joined_events"]
-        if not live or table.version is not None:
+        if datacenter not in self.register.epochs or table.version is not None:
             return []
         return [Finding("table_gone", 1, (Example("all rows", str(table.folder), "there is no table"),))]
 
@@ -240,17 +224,20 @@ def tables_of(pipeline: Pipeline, datacenter: str) -> list[Table]:
 def open_scope(
     pipeline: Pipeline, selected: Sequence[str], anew: bool = False, now_us: int | None = None
 ) -> Scope:
-    """The scope as of now. Reads the states first: what they say is done is then in the tables.
+    """The scope as of now.
 
-    `anew`: no kept result counts. Nothing is verified of a datacenter that never runs again.
+    Reads the states first, then the ledgers: what states call done is in the view then, and the row of what
+    the view calls joined is in the tables. `anew`: no kept result counts. Nothing is verified of a datacenter
+    that never runs again.
 
     RegistryMissing, RegistryMismatch, RegistryUnavailable, LakeUnavailable.
     """
     at_us = SystemClock().now_us() if now_us is None else now_us
     offsets = {name: read_offsets(place.state) for name, place in pipeline.datacenters.items()}
-    address = find_registry(pipeline)
+    reader = open_reader(pipeline)
+    register, view = reader.register, reader.snapshot()
+    refuse_lacking(pipeline, register)
     tables: dict[tuple[str, TableName], TableSnapshot] = {}
-    handles: dict[str, DeltaTable] = {}
     not_written: dict[str, list[str]] = {name: [] for name in pipeline.datacenters}
     for datacenter, place in pipeline.datacenters.items():
         for name, schema in TABLE_COLUMNS.items():
@@ -261,23 +248,11 @@ def open_scope(
                 if why := table.why_not_written(handle):
                     not_written[datacenter].append(why)
                 tables[datacenter, name] = _snapshot(datacenter, table.folder, handle)
-                if name == "joined_events":
-                    handles[datacenter] = handle
 
-    def status(epoch: str, record: EpochRecord) -> EpochStatus:
-        handle = handles.get(record.datacenter)
-        app = app_id(record.datacenter, epoch)
-        version = (handle.transaction_version(app) or 0) if handle is not None else 0
-        return EpochStatus(record.datacenter, record.state, version)
-
-    register = open_registry(address).register.read()
-    refuse_lacking(pipeline, register)
-    epochs = {epoch: status(epoch, record) for epoch, record in register.epochs.items()}
     verified = {name: read_verified_offsets(pipeline, name, one.epoch or "") for name, one in offsets.items()}
     mended = {name: _mended(pipeline, name, one) for name, one in offsets.items()}
-    never_acting = retired_datacenters(register.epochs).union(register.given_up)
-    left_out = [name for name in selected if name in never_acting]
-    selected = [name for name in selected if name not in never_acting]
+    left_out = [name for name in selected if name in register.given_up]
+    selected = [name for name in selected if name not in register.given_up]
     looks = {
         name: look_at(one.files, pipeline.datacenters[name].logs)
         for name, one in offsets.items()
@@ -286,20 +261,17 @@ def open_scope(
     scope = Scope(
         pipeline,
         tuple(selected),
-        address,
+        register,
+        view,
         offsets,
         tables,
-        epochs,
         verified,
         mended,
         looks=looks,
-        given_up=frozenset(register.given_up),
         left_out=left_out,
         at_us=at_us,
         not_written=not_written,
     )
-    if not scope.can_be_kept:
-        return scope
     found = {name: read_kept(pipeline, name) for name in selected}
     scope = replace(scope, kept={name: each for name, each in found.items() if each is not None})
     since = {} if anew else {name: _since(scope, name, each) for name, each in scope.kept.items()}

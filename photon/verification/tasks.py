@@ -1,4 +1,4 @@
-"""What runs in verification's tasks: join pairs again, ask the registry. `reading` reads their raw logs.
+"""What runs in verification's tasks: join pairs again, look up holders. `reading` reads their raw logs.
 
 Arrow in, Arrow out, without Spark, so that it is tested without it.
 """
@@ -18,20 +18,18 @@ import pyarrow.compute as pc
 from photon.adapters import Adapter
 from photon.clock import in_utc
 from photon.join.adapting import RawRecords, adapt_pairs, adapter_of, pair_by_pair
-from photon.ledger.errors import RegistryUnavailable
+from photon.ledger.entry import Claimant, Epoch
+from photon.ledger.hashing import hashes_of
+from photon.ledger.lookups import Found, Hold, ViewSnapshot
+from photon.ledger.segments import RunDamaged
 from photon.logs.files import ByteRange, TrackedFile
-from photon.pipeline.event_key import event_key
+from photon.pipeline.event_key import event_times_us
 from photon.pipeline.file import Pipeline
-from photon.registry.address import RegistryAddress
-from photon.registry.interface import Holder, Joined, LookupOutcome
-from photon.registry.open import open_registry
-from photon.storage.delta import LakeUnavailable
-from photon.storage.joined_rows import joined_beyond
 from photon.storage.own_columns import columns_of_people
-from photon.storage.tables import OutputTable
-from photon.verification.classes import EpochStatus, Evidence, MissingEvent, RejoinResult, classify
+from photon.verification.classes import Evidence, MissingEvent, RejoinResult, classify
 
 BATCH_ROWS = 2_000
+NO_PLAN = Claimant(Epoch("", 0), 0, "")  # looks holders up and claims nothing
 
 # -- columns
 
@@ -44,7 +42,6 @@ FOREIGN_RECORDS = pa.schema(
     {
         **_PLACE,
         "event_id": _STRING,  # null: the line is no event
-        "event": _STRING,  # its identity: the id, after its time where that belongs to it
         "key": _STRING,
         "time_us": _INT64,
         "event_us": _INT64,  # time of its event for gc: the one in its id, if there is one
@@ -58,7 +55,7 @@ PRIMARY_RECORDS = pa.schema(
     {**_PLACE, "key": _STRING, "time_us": _INT64, "path": _STRING, "raw": _BINARY, **_LOST}
 )
 PRIMARY_KEYS = pa.schema({**_PLACE, "key": _STRING, **_LOST})
-# verdict: same | differs | no primary; outcome: a class | missing_and_cleared | joinable | unavailable
+# verdict: same | differs | no primary; outcome: a class | joinable | unavailable
 # is_own: the row is compared with the very record that it was made of, as far as can be told.
 # row_time_us: the time that the row says its event has.
 COMPARED = pa.schema(
@@ -72,9 +69,8 @@ COMPARED = pa.schema(
     }
 )
 _RECORD = {"event_id": _STRING, "time_us": _INT64, "event_us": _INT64, "evidence": _INT32}
-# holder, token: who registered the event, if anybody did; without a token it was cleared.
-_HOLDER = {"holder": _STRING, "token": _STRING}
-DECIDED = pa.schema({**_PLACE, **_RECORD, "outcome": _STRING, "detail": _STRING, **_HOLDER})
+# holder: the datacenter that joined the event, of a missing one.
+DECIDED = pa.schema({**_PLACE, **_RECORD, "outcome": _STRING, "detail": _STRING, "holder": _STRING})
 PLACE, ROW, RECORD = list(_PLACE), list(_ROW), list(_RECORD)
 TO_READ = pa.schema(_PLACE)
 _PAIR = ["raw", "primary_file", "primary_raw"]  # primary_raw is null: there is no primary
@@ -102,8 +98,6 @@ class TaskScope:
     """What every task of a verification knows. Picklable."""
 
     pipeline: Pipeline
-    address: RegistryAddress
-    epochs: Mapping[str, EpochStatus]
     headers: Mapping[tuple[str, int], bytes]  # of log files, by datacenter and number
     row_schemas: Mapping[str, pa.Schema]  # of each datacenter's joined events
     requeued: Mapping[str, Sequence[ByteRange]] = field(default_factory=dict)
@@ -231,10 +225,12 @@ def _raw_records(
 # -- records that no table knows
 
 
-def classify_records(batches: Iterable[pa.RecordBatch], scope: TaskScope) -> Iterator[pa.RecordBatch]:
+def classify_records(
+    batches: Iterable[pa.RecordBatch], scope: TaskScope, view: ViewSnapshot
+) -> Iterator[pa.RecordBatch]:
     """The class of undecided records, and whether unjoinable ones could be joined now.
 
-    `TO_CLASSIFY` in, with the first primary of each record; `DECIDED` out.
+    `TO_CLASSIFY` in, with the first primary of each record; `DECIDED` out. `view`: says who holds what.
     """
     for batch in batches:
         table = pa.Table.from_batches([batch])
@@ -242,16 +238,18 @@ def classify_records(batches: Iterable[pa.RecordBatch], scope: TaskScope) -> Ite
         for datacenter, rows, pairs in _pairs_by_datacenter(table):
             for row, result in zip(rows, _join_again(pairs, datacenter, scope)[0], strict=True):
                 results[row] = result
-        yield from filled({**_columns(table), **_outcomes(table, results, scope)}, DECIDED)
+        yield from filled({**_columns(table), **_outcomes(table, results, scope, view)}, DECIDED)
 
 
-def _outcomes(table: pa.Table, results: Sequence[RejoinResult], scope: TaskScope) -> dict[str, Any]:
+def _outcomes(
+    table: pa.Table, results: Sequence[RejoinResult], scope: TaskScope, view: ViewSnapshot
+) -> dict[str, Any]:
     undecided, waits = table["undecided"].to_pylist(), table["waits"].to_pylist()
     words = {"joins": "joinable", "drops": "filtered"}
     outcomes = [words.get(result.outcome, "unjoinable") for result in results]
     details = [""] * len(results)
-    holders: list[Holder | None] = [None] * len(results)
-    # What the adapter drops was never registered: ask the registry only if it was recorded as too old.
+    holders: list[str | None] = [None] * len(results)
+    # Nobody claims what the adapter drops: look it up only if it was recorded as too old.
     evidence = table["evidence"].to_pylist()
     asked = [
         row
@@ -259,41 +257,20 @@ def _outcomes(table: pa.Table, results: Sequence[RejoinResult], scope: TaskScope
         if undecided[row] and (result.outcome != "drops" or evidence[row] & Evidence.TOO_OLD)
     ]
     try:
-        answers = _ask_registry(table, asked, scope)
-        joined_since = _joined_since(table, answers, scope)
-    except (RegistryUnavailable, LakeUnavailable) as error:
+        found = _look_up(table.take(pa.array(asked, _INT64)), scope, view)
+    except (RunDamaged, OSError) as error:
         return {"outcome": ["unavailable"] * len(results), "detail": [str(error)] * len(results)}
-    for row, answer in answers.items():
-        match classify(results[row], answer, scope.epochs, waits[row], row in joined_since):
-            case MissingEvent(why, kind, holder):
-                outcomes[row], details[row], holders[row] = kind, why, holder
+    for index, row in enumerate(asked):
+        holder = found.holder(index).epoch.datacenter if found.by[index] >= 0 else None
+        match classify(results[row], Hold(found.codes[index]), holder, waits[row]):
+            case MissingEvent(why, joined_by):
+                outcomes[row], details[row], holders[row] = "missing", why, joined_by
             case outcome:
                 outcomes[row] = outcome
-    return {
-        "outcome": outcomes,
-        "detail": details,
-        "holder": pa.array([holder and holder.datacenter for holder in holders], _STRING),
-        "token": pa.array([holder and holder.token for holder in holders], _STRING),
-    }
+    return {"outcome": outcomes, "detail": details, "holder": pa.array(holders, _STRING)}
 
 
-def _ask_registry(table: pa.Table, rows: Sequence[int], scope: TaskScope) -> dict[int, LookupOutcome]:
-    ids, times = table["event_id"].to_pylist(), table["time_us"].to_pylist()
-    keys = [event_key(ids[row], times[row], scope.pipeline.foreign) for row in rows]
-    return dict(zip(rows, open_registry(scope.address).lookup(keys), strict=True))
-
-
-def _joined_since(table: pa.Table, answers: Mapping[int, LookupOutcome], scope: TaskScope) -> set[int]:
-    """The rows whose ids are cleared and have a row of their owner, joined since its table was read."""
-    cleared: dict[str, dict[int, str]] = defaultdict(dict)
-    for row, answer in answers.items():
-        if isinstance(answer, Joined) and answer.holder.token is None:
-            cleared[answer.holder.datacenter][row] = table["event_id"][row].as_py()
-    found: set[int] = set()
-    for datacenter, ids in cleared.items():
-        if datacenter in scope.pipeline.datacenters:
-            lake = scope.pipeline.datacenters[datacenter].lake
-            last = {name: e.table_version for name, e in scope.epochs.items() if e.datacenter == datacenter}
-            joined = joined_beyond(OutputTable(lake, "joined_events"), last, set(ids.values()))
-            found |= {row for row, event_id in ids.items() if event_id in joined}
-    return found
+def _look_up(asked: pa.Table, scope: TaskScope, view: ViewSnapshot) -> Found:
+    """Who holds the events of these records. RunDamaged, OSError."""
+    ids, foreign = asked["event_id"], scope.pipeline.foreign
+    return view.open(NO_PLAN).look_up(hashes_of(ids), event_times_us(ids, asked["time_us"], foreign))
