@@ -38,7 +38,7 @@ CHECKS = (
     Check(
         "nothing_missing",
         "Every foreign event whose primary exists is joined, or still waits.",
-        ("missing", "missing_and_cleared", "table_gone", "unjoinable_but_joinable_when_complete"),
+        ("missing", "table_gone", "unjoinable_but_joinable_when_complete"),
     ),
     Check("nothing_twice", "No event has more than one row, over all datacenters.", ("duplicate_rows",)),
     Check(

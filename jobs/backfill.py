@@ -135,14 +135,13 @@ class SparkProgram:
         if not frames:
             return []
         rows = reduce(DataFrame.unionAll, frames).where("_event_id is not null and _event_time is not null")
-        event = ["_event_id", "_event_time"] if pipeline.foreign.time_in_id else ["_event_id"]
-        several = rows.groupBy(*event).count().where("count > 1").drop("count")
-        found = rows.join(several, event).orderBy("_event_id").limit(MOST_DOUBLED)
+        several = rows.groupBy("_event_id").count().where("count > 1").drop("count")
+        found = rows.join(several, "_event_id").orderBy("_event_id").limit(MOST_DOUBLED)
         # A table knows a file by its path; one that others wrote may lie in the folder of a partition.
         known = {(name, path.rpartition("/")[2]): path for name, paths in files.items() for path in paths}
         return [
             DoubledRow(
-                (row["_event_id"], row["time_us"] if pipeline.foreign.time_in_id else 0),
+                row["_event_id"],
                 row["datacenter"],
                 known[row["datacenter"], unquote(urlparse(row["path"]).path).rpartition("/")[2]],
                 row["row"],
@@ -161,7 +160,6 @@ def _rows_of(session: SparkSession, pipeline: Pipeline, datacenter: str, paths: 
     frame = session.read.schema(_COLUMNS).parquet(*named)
     return frame.select(
         *_COLUMNS.fieldNames(),
-        F.unix_micros("_event_time").alias("time_us"),
         F.lit(datacenter).alias("datacenter"),
         F.col("_metadata.file_path").alias("path"),
         F.col("_metadata.row_index").alias("row"),

@@ -22,13 +22,11 @@ from photon.completeness.estimate import Completeness
 from photon.completeness.published import DOCUMENT, published
 from photon.errors import FormatTooNew
 from photon.ledger.errors import RegistryMissing, RegistryUnavailable
+from photon.ledger.known_tables import MissingTable, missing_tables
+from photon.ledger.opening import read_register
+from photon.ledger.register import Register
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.pipeline.sections import Datacenter
-from photon.registry.consensus.known_tables import MissingTable, missing_tables
-from photon.registry.consensus.register import Register, retired_datacenters
-from photon.registry.open import open_registry
-from photon.registry.operations.init import find_registry
-from photon.storage.columns import text
 from photon.storage.delta import LakeMismatch, LakeUnavailable
 from photon.storage.tables import OutputTable
 
@@ -89,15 +87,14 @@ def joined(pipeline: Pipeline | str | Path, retired: Collection[str] | None = No
     """The joined rows of all datacenters, now: `.to_table(columns=..., filter=...)` reads them.
 
     The columns are Photon's own (`ROW_COLUMNS`), then the adapter's. A column that a datacenter's table does
-    not have yet is null in its rows. `retired`: epochs to leave out, and the registry is not asked; None asks
+    not have yet is null in its rows. `retired`: datacenters to leave out, and the registry is not asked; None asks
     it, leaves out every row of a datacenter that was given up as lost, and misses no table. If it does not
     answer, or is not there, all tables of the pipeline file have to be, and `unchecked` says so.
     Raises LakeUnavailable, UnsupportedTable, PipelineError, and without `retired` also LakeMismatch and
     RegistryMismatch; pyarrow.ArrowTypeError if the tables disagree on a column's type.
     """
     pipeline = _loaded(pipeline)
-    not_asked = _Asked(pipeline.datacenters, unchecked="the registry was not asked")
-    asked = _ask(pipeline) if retired is None else not_asked
+    asked = _ask(pipeline) if retired is None else _without(pipeline, retired)
     # Before any table: what is said to be complete is in the versions that are opened after it.
     watermark = _promised(asked.places)
     handles = _opened(pipeline, asked, needs_all=retired is None).values()
@@ -106,8 +103,7 @@ def joined(pipeline: Pipeline | str | Path, retired: Collection[str] | None = No
         return JoinedRows(ROW_COLUMNS, [ds.dataset(ROW_COLUMNS.empty_table())], watermark, asked.unchecked)
     schema = pa.unify_schemas([pa.schema(handle.schema().to_arrow()) for handle in handles])
     tables = [handle.to_pyarrow_dataset(schema=schema) for handle in handles]
-    everything = JoinedRows(schema, tables, watermark, asked.unchecked)
-    return everything.filter(~text("_epoch").isin(list(retired))) if retired else everything
+    return JoinedRows(schema, tables, watermark, asked.unchecked)
 
 
 def joined_tables(pipeline: Pipeline | str | Path) -> dict[str, str]:
@@ -142,7 +138,7 @@ def newest_watermark(pipeline: Pipeline | str | Path, retired: Collection[str] |
     """
     pipeline = _loaded(pipeline)
     places = pipeline.datacenters
-    gone = _gone(_register_of(pipeline)) if retired is None else set(retired)
+    gone = _gone(read_register(pipeline)) if retired is None else set(retired)
     return Watermark(
         {name: said for name, place in places.items() if name not in gone and (said := _said(place))}
     )
@@ -185,7 +181,7 @@ class _Asked:
 def _ask(pipeline: Pipeline) -> _Asked:
     """Ask the registry which tables it knows. RegistryMismatch, FormatTooNew."""
     try:
-        register = _register_of(pipeline)
+        register = read_register(pipeline)
     except (RegistryUnavailable, RegistryMissing) as error:
         why = f"whether a datacenter was given up, or another table lies in a lake, is not known: {error}"
         log.warning("%s", why)
@@ -195,13 +191,14 @@ def _ask(pipeline: Pipeline) -> _Asked:
     return _Asked(places, register)
 
 
-def _register_of(pipeline: Pipeline) -> Register:
-    return open_registry(find_registry(pipeline)).register.read()
+def _without(pipeline: Pipeline, retired: Collection[str]) -> _Asked:
+    places = {name: place for name, place in pipeline.datacenters.items() if name not in retired}
+    return _Asked(places, unchecked="the registry was not asked")
 
 
 def _gone(register: Register) -> frozenset[str]:
     """The datacenters that were given up as lost, with their rows."""
-    return retired_datacenters(register.epochs)
+    return frozenset(register.lakes_gone)
 
 
 def _opened(pipeline: Pipeline, asked: _Asked, needs_all: bool) -> dict[str, DeltaTable]:

@@ -5,26 +5,25 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
+import pyarrow as pa
+
 from photon.backfill.plan import DoubledRow, rows_to_drop
-from photon.pipeline.event_key import event_key
+from photon.ledger.hashing import hashes_of
+from photon.ledger.opening import open_reader
+from photon.ledger.origins import claimant_of_id
 from photon.pipeline.file import Pipeline
-from photon.registry.interface import Joined
-from photon.registry.open import open_registry
-from photon.registry.operations.init import find_registry
 
 
 def drop_by_file(pipeline: Pipeline, datacenter: str, rows: Sequence[DoubledRow]) -> dict[str, list[int]]:
     """The rows of a datacenter that go, by file. RegistryUnavailable, RegistryMissing, RegistryMismatch."""
     if not rows:
         return {}
-    by_event: dict[tuple[str, int], list[DoubledRow]] = defaultdict(list)
+    by_event: dict[str, list[DoubledRow]] = defaultdict(list)
     for row in rows:
-        by_event[row.event].append(row)
-    keys = [event_key(event_id, time_us, pipeline.foreign) for event_id, time_us in by_event]
-    answers = open_registry(find_registry(pipeline)).lookup(keys)
+        by_event[row.event_id].append(row)
+    holders = open_reader(pipeline).holders(hashes_of(pa.array(by_event, pa.string())))
     going: dict[str, list[int]] = defaultdict(list)
-    for group, answer in zip(by_event.values(), answers, strict=True):
-        holder = (answer.holder.datacenter, answer.holder.token) if isinstance(answer, Joined) else None
-        for row in rows_to_drop(group, datacenter, holder):
+    for index, group in enumerate(by_event.values()):
+        for row in rows_to_drop(group, datacenter, claimant_of_id(holders, index)):
             going[row.file].append(row.row)
     return dict(going)

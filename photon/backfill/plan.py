@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from photon.ledger.entry import Claimant
+
 
 @dataclass(frozen=True, slots=True)
 class TableFile:
@@ -95,7 +97,7 @@ def _runs(groups: Sequence[int], most_rows: int) -> list[range]:
 class DoubledRow:
     """One of several rows of an event, over the tables of all datacenters."""
 
-    event: tuple[str, int]  # id, and time: another event where that belongs to its identity
+    event_id: str
     datacenter: str
     file: str
     row: int
@@ -109,22 +111,20 @@ class DoubledRow:
         return self.datacenter, self.file, self.row
 
     @property
-    def token(self) -> str:
-        """The token that registered it, if it did."""
-        return f"{self.datacenter}:{self.epoch}:{self.batch}#{self.plan}:{self.occurrence}"
+    def claimant(self) -> str:
+        """The plan that it says it is of, as `Claimant` is written."""
+        return f"{self.datacenter}:{self.epoch}:{self.batch}#{self.plan}"
 
 
-def rows_to_drop(
-    rows: Sequence[DoubledRow], datacenter: str, holder: tuple[str, str | None] | None
-) -> list[DoubledRow]:
+def rows_to_drop(rows: Sequence[DoubledRow], datacenter: str, holder: Claimant | None) -> list[DoubledRow]:
     """Those of a datacenter's rows of one event that go, so that one row of it is left.
 
-    `holder`: the datacenter that the registry names, and the token unless it is cleared. Its row stays: of
-    several the one of the token, else the earliest. Where the holder has no row, the first row of all stays.
+    `holder`: the plan that holds the event. Its row stays; else the earliest row of its datacenter. Where
+    that has no row, the first row of all stays.
     """
-    owner, token = holder or ("", None)
-    ranked = sorted(
-        rows,
-        key=lambda row: (row.datacenter != owner, row.token != token, row.datacenter, row.batch, row.place),
-    )
-    return [row for row in ranked[1:] if row.datacenter == datacenter]
+
+    def rank(row: DoubledRow) -> tuple[bool, bool, str, int, tuple[str, str, int]]:
+        is_elsewhere = holder is None or row.datacenter != holder.epoch.datacenter
+        return is_elsewhere, row.claimant != str(holder), row.datacenter, row.batch, row.place
+
+    return [row for row in sorted(rows, key=rank)[1:] if row.datacenter == datacenter]

@@ -167,8 +167,8 @@ class _Remaking:
     def _settle(self, rows: Ints, at: Ints, foreign: _Foreign) -> Ints:
         """Ask the registry whose the rows are at whose places others are; the rows that stay."""
         strays = self.own.take(pa.array(rows[at]))
-        there = foreign.ids.take(pa.array(at)), foreign.times_us.take(pa.array(at))
-        goes, moved = settle(strays, *there, self.context.pipeline, self.context.datacenter)
+        there = foreign.ids.take(pa.array(at))
+        goes, moved = settle(strays, there, self.context.pipeline, self.context.datacenter)
         self.gone["altered id"] = rows[at[goes]]
         is_moved = pc.is_valid(moved)
         self._put("_occurrence", rows[at[is_moved.to_numpy(zero_copy_only=False)]], moved.filter(is_moved))

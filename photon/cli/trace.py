@@ -56,27 +56,30 @@ def trace(pipeline_file: Path, event_id: str, no_logs: bool, within: float, as_j
 
 def trace_text(found: Trace) -> str:
     """The trace for people: the verdict, then what it rests on."""
-    from photon.tracing.report import moment
-
     lines = [click.wrap_text(f"{found.event_id}: {found.verdict}", width=100), ""]
     if found.what_to_do:
         lines += [f"WHAT TO DO: {found.what_to_do}", ""]
-    for answer in found.registry:
-        held = f" by {answer.token or answer.datacenter}" if answer.id_status == "held" else ""
-        time_of = f" (time {moment(answer.time_us)})" if answer.time_us is not None else ""
-        lines.append(f"registry: {answer.id_status}{held}{time_of}{_standing(answer)}")
+    if found.registry is not None:
+        lines += _ledgers(found.registry)
     for name, one in found.datacenters.items():
         decided = f" ({SAID_OF[one.decision]})" if one.decision else ""
         lines += [f"{name}{decided}:", *(f"  {line}" for line in _datacenter(one) or ["nothing"])]
     return "\n".join([*lines, *(f"NOT ASKED {problem}" for problem in found.problems)])
 
 
-def _standing(answer: RegistryAnswer) -> str:
-    if answer.epoch is None:
-        return ""
-    published = {True: "published", False: "not published yet", None: "nobody knows whether published"}
-    said = f"batch {answer.batch}, {published[answer.is_published]}"
-    return f": epoch {answer.epoch} of {answer.datacenter} is {answer.standing or 'not known'}; {said}"
+def _ledgers(answer: RegistryAnswer) -> list[str]:
+    from photon.tracing.report import moment
+
+    by = f" by {answer.holder}, whose epoch is {answer.standing}" if answer.holder is not None else ""
+    lines = [f"registry: {answer.id_status}{by}"]
+    if answer.position is not None:
+        time_of = f", time {moment(answer.time_us)}" if answer.time_us is not None else ""
+        place = f"position {answer.position} of ledger {answer.ledger}"
+        lines.append(f"  claimed      {place}, for the record {answer.occurrence}{time_of}")
+    lines += [f"  too late     {other}" for other in answer.also_claimed]
+    if answer.boundary_us is not None:
+        lines.append(f"  boundary     {moment(answer.boundary_us)}: earlier events are too old")
+    return lines
 
 
 def _datacenter(one: DatacenterTrace) -> list[str]:

@@ -10,7 +10,7 @@ from photon.tracing.report import DatacenterTrace, RegistryAnswer, Trace
 def what_to_do(found: Trace) -> str:
     """What brings the event its row, or why nothing does; empty where nothing is to be done."""
     if rows := found.counting_rows:
-        if len(rows) > 1 and not found.has_several_events:
+        if len(rows) > 1:
             return _of_doubled(found)
         return _of_a_strange_row(rows[0][1]["file"], found) if found.contradiction else ""
     if found.not_known:
@@ -96,7 +96,7 @@ def _of_waiting(reason: str, name: str, one: DatacenterTrace, found: Trace) -> s
     runs += f"photon join {found.pipeline} -d {name}"
     if reason == "held" and found.holder is not None:
         return _of_holder(found.holder, found.pipeline)
-    if reason == "horizon":
+    if reason == "clock":
         return "Check the clock that wrote its time, and foreign.time_unit in the pipeline file."
     if reason == "primary" and not one.primaries:
         return (
@@ -123,13 +123,12 @@ def _of_records(name: str, one: DatacenterTrace, found: Trace) -> str:
 
 
 def _of_holder(holder: RegistryAnswer, pipeline: str) -> str:
-    """What to do about an event that somebody has registered, and that has no row."""
+    """What to do about an event that somebody holds, and that has no row."""
     name = holder.datacenter
-    recover = f"photon recover {pipeline}, where datacenter {name} runs"
-    if holder.standing == "retired" and holder.token is None:
-        return (
-            f"Nothing can be done: its row went with the lake of datacenter {name}, and its id was cleared."
-        )
+    if holder.id_status == "joined":
+        if holder.standing in ("retired", "lake gone"):
+            return f"Have it joined by a datacenter that has its log: photon recover {pipeline}."
+        return f"Have its row made again: photon recover {pipeline}, where datacenter {name} runs."
     match holder.standing:
         case "silent":
             return (
@@ -138,21 +137,16 @@ def _of_holder(holder: RegistryAnswer, pipeline: str) -> str:
             )
         case "on hold":
             return f"Let datacenter {name} run again: photon resume {pipeline} {name}."
-        case "fenced" | "retired":
+        case "live":
             return (
-                "Let the other datacenters run: they release what an epoch that is over has registered. If "
-                f"it stays so: photon recover {pipeline}."
-            )
-        case "live" if holder.is_published is False:
-            return (
-                f"Wait until datacenter {name} has committed its batch; if it does not run (photon status "
+                f"Wait until datacenter {name} has closed its batch; if it does not run (photon status "
                 f"{pipeline}): photon join {pipeline} -d {name}."
             )
-    return f"Have its row made again: {recover}."
+    return "Let the other datacenters run: they free what an epoch that is over holds without a row."
 
 
 def _of_an_unknown_id(found: Trace) -> str:
-    if any(answer.id_status == "too old" for answer in found.registry):
+    if found.registry is not None and found.registry.id_status == "too old":
         return "Nothing can be done: ids of its age are forgotten."
     if not found.logs_searched:
         return "Search the logs too: leave out --no-logs."

@@ -1,44 +1,63 @@
-"""What the registry says of an event, and how it stands with the epoch that registered it."""
+"""What the ledgers say of an event: who holds it, by which claim, and how it stands with the claim's epoch."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import replace
+from collections.abc import Collection
 from pathlib import Path
 
+import pyarrow as pa
+
 from photon.clock import MICROSECONDS
-from photon.errors import UserError
-from photon.pipeline.event_key import EventKey, event_key
+from photon.ledger.entry import NO_BOUNDARY_US, Claimant, Times
+from photon.ledger.epochs import is_live
+from photon.ledger.hashing import hashes_of
+from photon.ledger.origins import claims_behind, origins_of
+from photon.ledger.register import Register
+from photon.ledger.registry import IdRegistry
+from photon.pipeline.event_key import event_times_us
 from photon.pipeline.file import Pipeline
-from photon.recovery.holders import standing_of
-from photon.registry.consensus.marks import Mark
-from photon.registry.consensus.register import Register, retired_datacenters
-from photon.registry.interface import BeyondHorizon, Free, Joined, LookupOutcome, TooOld
-from photon.registry.quorum.proposer import QuorumRegistry
 from photon.state.view import open_view
-from photon.tokens import Token
-from photon.tracing.report import Decision, RegistryAnswer, Trace
+from photon.tracing.report import Decision, RegistryAnswer, Standing, Trace
+
+MOST_ENTRIES_BEHIND = 1_000  # are read for other claims of the event: those of some minutes
 
 
 def decision_on(datacenter: str, register: Register) -> Decision:
     """What people have decided on a datacenter."""
-    if datacenter in retired_datacenters(register.epochs):
+    if datacenter in register.lakes_gone:
         return "lake gone"
     if datacenter in register.given_up:
         return "retired"
     return "on hold" if datacenter in register.on_hold else ""
 
 
-def ask_registry(pipeline: Pipeline, registry: QuorumRegistry, found: Trace) -> list[RegistryAnswer]:
-    """What the registry says of the event, and how it stands with whoever holds it. RegistryUnavailable."""
-    keys = _event_keys(pipeline, found)
-    if not keys:
-        raise UserError("registry: not asked, for the event's time belongs to its id and is not known")
-    answers = [_answer(key, outcome) for key, outcome in zip(keys, registry.lookup(keys), strict=True)]
-    epochs = sorted({answer.epoch for answer in answers if answer.epoch is not None})
-    register, marks = registry.register.read(), registry.marks.read(epochs)
+def ask_registry(pipeline: Pipeline, registry: IdRegistry, found: Trace) -> RegistryAnswer:
+    """What the ledgers say of the event, as far as `registry` has read them. RegistryUnavailable."""
+    one = hashes_of(pa.array([found.event_id]))
+    holders = registry.holders(one, _event_time_us(pipeline, found))
+    current = registry.view.current(one).ledgers()
+    lowest_us = registry.view.states[current[0][0]].boundary_us if current else NO_BOUNDARY_US
+    boundary_us = None if lowest_us == NO_BOUNDARY_US else lowest_us
+    (origin,) = origins_of(registry, one)
+    if origin is None:
+        return RegistryAnswer("too old" if holders.are_too_old[0] else "free", boundary_us)
+    behind = claims_behind(registry, (origin.ledger, origin.position), one, MOST_ENTRIES_BEHIND)
     silent = {name for place in pipeline.datacenters.values() for name in _silent(place.state)}
-    return [_with_standing(answer, register, marks, silent) for answer in answers]
+    epoch, batch, plan = origin.claimant
+    return RegistryAnswer(
+        "joined" if holders.are_joins[0] else "held",
+        boundary_us,
+        datacenter=epoch.datacenter,
+        epoch=str(epoch.number),
+        batch=batch,
+        plan=plan,
+        ledger=str(origin.ledger),
+        position=origin.position,
+        time_us=origin.time_us,
+        occurrence=str(origin.occurrence),
+        standing=_standing_of(origin.claimant, registry, silent),
+        also_claimed=tuple(str(other) for other in dict.fromkeys(each.claimant for each in behind)),
+    )
 
 
 def _silent(folder: Path) -> Collection[str]:
@@ -47,46 +66,22 @@ def _silent(folder: Path) -> Collection[str]:
         return state.out_of_reach if state is not None else ()
 
 
-def _with_standing(
-    answer: RegistryAnswer, register: Register, marks: Mapping[str, Mark], silent: Collection[str]
-) -> RegistryAnswer:
-    """The answer with how it stands with its epoch."""
-    name, epoch = answer.datacenter, answer.epoch
-    if name is not None and decision_on(name, register) == "lake gone":
-        return replace(answer, standing="retired")  # a cleared id too, which names no epoch
-    if name is None or epoch is None:
-        return answer
-    words = {"given up": "retired", "over": "fenced", "silent": "silent", "at work": "live"}
-    standing = words[standing_of((name, epoch), register, name in silent)]
-    if standing == "live" and name in register.on_hold:
-        standing = "on hold"
-    mark = marks.get(epoch)
-    is_published = None if mark is None or answer.batch is None else mark.batch >= answer.batch
-    return replace(answer, standing=standing, is_published=is_published)
+def _standing_of(holder: Claimant, registry: IdRegistry, silent: Collection[str]) -> Standing:
+    name = holder.epoch.datacenter
+    if decision := decision_on(name, registry.register):
+        return decision
+    if not is_live(registry, holder.epoch):
+        return "over"
+    return "silent" if name in silent else "live"
 
 
-def _event_keys(pipeline: Pipeline, found: Trace) -> list[EventKey]:
+def _event_time_us(pipeline: Pipeline, found: Trace) -> Times:
+    """When the event was, as one of its records or rows says: whether the boundary has passed it."""
     times = {record.time_us for one in found.datacenters.values() for record in one.records}
     for one in found.datacenters.values():
         said = [row["event_time"] for row in (*one.unjoined, *one.too_old)]
         for event_time in (*said, *(row["_event_time"] for row in one.rows)):
             if event_time is not None:
                 times.add(int(event_time.timestamp()) * MICROSECONDS + event_time.microsecond)
-    log = pipeline.foreign
-    if not log.time_in_id:
-        return [event_key(found.event_id, min(times, default=None), log)]
-    return [event_key(found.event_id, time_us, log) for time_us in sorted(times)]
-
-
-def _answer(key: EventKey, outcome: LookupOutcome) -> RegistryAnswer:
-    match outcome:
-        case Joined(holder):
-            plan = Token.parse(holder.token).plan if holder.token is not None else None
-            epoch, batch = (plan.epoch, plan.batch) if plan is not None else (None, None)
-            return RegistryAnswer("held", key.time_us, holder.datacenter, holder.token, epoch, batch)
-        case Free():
-            return RegistryAnswer("free", key.time_us)
-        case TooOld():
-            return RegistryAnswer("too old", key.time_us)
-        case BeyondHorizon():
-            return RegistryAnswer("beyond horizon", key.time_us)
+    ids = pa.array([found.event_id])
+    return event_times_us(ids, pa.array([min(times, default=None)], pa.int64()), pipeline.foreign)

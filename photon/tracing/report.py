@@ -11,27 +11,41 @@ from photon.clock import in_utc
 from photon.waiting.reasons import WHY
 
 Decision = Literal["", "on hold", "retired", "lake gone"]  # of people, on a datacenter
+Standing = Literal["", "on hold", "retired", "lake gone", "over", "silent", "live"]  # of an epoch
 DROPPED = ("the adapter drops it", "it has no key, or the adapter passes over it")  # of `try_joins`
 WHY_REMOVED = {
     "filtered": "the adapter dropped the pair",
     "skipped": "the adapter passed over the event",
     "doubled": "another row had its event",
-    "altered id": "its token was that of another event, so somebody had altered the id",
+    "altered id": "its record had claimed another event, so somebody had altered the id",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class RegistryAnswer:
-    """What the registry says of the event (for each of its times, where ids carry their time)."""
+    """What the ledgers say of the event: the claim that holds it, if any does.
 
-    id_status: str  # held | free | too old | beyond horizon
-    time_us: int | None = None
-    datacenter: str | None = None
-    token: str | None = None  # None: cleared, or nobody holds it
-    epoch: str | None = None  # that registered it, and its batch
+    `id_status`: held until the claim's batch is closed, then joined. `boundary_us`: events before it are too
+    old; None: there is none yet.
+    """
+
+    id_status: Literal["held", "joined", "free", "too old"]
+    boundary_us: int | None = None
+    datacenter: str | None = None  # that claimed it, with epoch, batch and plan
+    epoch: str | None = None
     batch: int | None = None
-    standing: str = ""  # of this epoch: live | silent | on hold | fenced | retired
-    is_published: bool | None = None  # it has said that the batch is in its table; None: nobody knows
+    plan: str | None = None  # empty: the claim was made of a row, by a refill
+    ledger: str | None = None
+    position: int | None = None  # of the claim's entry in the ledger
+    time_us: int | None = None  # of the event, as it was claimed
+    occurrence: str | None = None  # the record that was to join, in its epoch
+    standing: Standing = ""  # of the epoch
+    also_claimed: tuple[str, ...] = ()  # plans that came too late
+
+    @property
+    def holder(self) -> str | None:
+        """The plan that holds the event, as it is written; None: none does."""
+        return None if self.datacenter is None else f"{self.datacenter}:{self.epoch}:{self.batch}#{self.plan}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +169,7 @@ class Trace:
 
     event_id: str
     logs_searched: bool
-    registry: list[RegistryAnswer] = field(default_factory=list)
+    registry: RegistryAnswer | None = None  # None: it could not be asked
     datacenters: dict[str, DatacenterTrace] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     # Whose joined events were not read, or not all of them, by datacenter.
@@ -165,19 +179,18 @@ class Trace:
 
     @property
     def holder(self) -> RegistryAnswer | None:
-        """Who registered the event, if anybody did."""
-        return next((answer for answer in self.registry if answer.id_status == "held"), None)
+        """The claim that holds the event, if any does."""
+        return self.registry if self.registry is not None and self.registry.datacenter is not None else None
 
     @property
     def not_known(self) -> dict[str, Unread]:
         """The datacenters that may have a row of it, for all that is known; empty if a row was found."""
         if self.counting_rows:
             return {}
-        holders = [answer.datacenter for answer in self.registry if answer.id_status == "held"]
-        if holders:
-            return {name: unread for name, unread in self.unread.items() if name in holders}
-        nobody = self.registry and all(answer.id_status == "free" for answer in self.registry)
-        return {} if nobody else self.unread
+        if self.holder is not None:
+            return {name: unread for name, unread in self.unread.items() if name == self.holder.datacenter}
+        is_free = self.registry is not None and self.registry.id_status == "free"
+        return {} if is_free else self.unread
 
     @property
     def counting_rows(self) -> list[tuple[str, dict[str, Any]]]:
@@ -187,23 +200,16 @@ class Trace:
     @property
     def contradiction(self) -> str:
         """What the registry says against the only row; empty where it knows the row, or can't tell."""
-        if len(self.counting_rows) != 1 or not self.registry:
+        if len(self.counting_rows) != 1 or self.registry is None:
             return ""
         ((name, row),) = self.counting_rows
-        if all(answer.id_status == "free" for answer in self.registry):
-            # Without a time an id that gc has deleted looks free.
+        if self.registry.id_status == "free":
+            # Without a time an id that gc has dropped looks free.
             return "" if row["_event_time"] is None else "nobody has registered the id of its row"
-        held = [answer.token for answer in self.registry if answer.id_status == "held" and answer.token]
-        if len(held) < len(self.registry) or row["_plan"] is None:
+        if not self.registry.plan or row["_plan"] is None:
             return ""
-        own = f"{name}:{row['_epoch']}:{row['_batch']}#{row['_plan']}:{row['_occurrence']}"
-        return "" if own in held else f"its row says {own}, and its id is registered by {' and '.join(held)}"
-
-    @property
-    def has_several_events(self) -> bool:
-        """Whether each row may be of an event of its own: of one id with several times."""
-        times_us = {answer.time_us for answer in self.registry if answer.id_status != "free"}
-        return len(times_us) >= len(self.counting_rows)
+        own, holder = f"{name}:{row['_epoch']}:{row['_batch']}#{row['_plan']}", self.registry.holder
+        return "" if own == holder else f"its row says {own}, and its id is registered by {holder}"
 
     @property
     def verdict(self) -> str:
@@ -232,8 +238,6 @@ def _joined(found: Trace) -> str:
         return ""
     if len(places) == 1:
         return f"Joined {places[0]}." + "".join(_copies(*item) for item in found.datacenters.items())
-    if found.has_several_events:
-        return f"{len(places)} events of different times have this id. Joined {'; and '.join(places)}."
     return f"A violation: joined {len(places)} times, {'; and '.join(places)}."
 
 
@@ -255,7 +259,7 @@ def _not_joined(found: Trace) -> str:
     fates = {name: _fate(one, is_known) for name, one in found.datacenters.items()}
     sentences = [f"{name}: {said}" for name, said in fates.items() if said]
     if not any(one.removed for one in found.datacenters.values()):
-        sentences += filter(None, [_registry_sentence(found.registry, is_known)])
+        sentences += filter(None, [found.registry and _registry_sentence(found.registry, is_known)])
     if not_known:
         whose = [f"the joined events of {name} can't be read: {one.why}" for name, one in not_known.items()]
         return f"Not known whether it is joined, for {'; '.join(whose)}. {' '.join(sentences)}".strip()
@@ -333,29 +337,22 @@ def _primaries(one: DatacenterTrace) -> str:
     return f" Its primary event is in {first.path} at offset {first.offset_bytes} ({read})."
 
 
-def _registry_sentence(answers: Sequence[RegistryAnswer], is_known: bool) -> str:
-    for answer in answers:
-        if answer.id_status == "held":
-            by = f"by {answer.token}" if answer.token else f"by datacenter {answer.datacenter}, and cleared"
-            no_row = f", but there is no row: {_why_no_row(answer)}" if is_known else ""
-            return f"The registry says it is registered {by}{no_row}."
-        if answer.id_status != "free":
-            return f"The registry says its time is {answer.id_status}."
-    return ""
+def _registry_sentence(answer: RegistryAnswer, is_known: bool) -> str:
+    if answer.id_status == "too old":
+        return f"The registry says it is too old: before {moment(answer.boundary_us or 0)}."
+    if answer.datacenter is None:
+        return ""
+    no_row = f", but there is no row: {_why_no_row(answer)}" if is_known else ""
+    return f"The registry says it is {answer.id_status} by {answer.holder}{no_row}."
 
 
 def _why_no_row(answer: RegistryAnswer) -> str:
-    if answer.standing == "retired":
-        cleared = ", and its id was cleared, so that nobody can release it" if answer.token is None else ""
-        return f"datacenter {answer.datacenter} is retired, and its lake is gone with its rows{cleared}"
-    if answer.token is None:
+    if answer.standing == "lake gone":
+        return f"datacenter {answer.datacenter} is retired, and its lake is gone with its rows"
+    if answer.id_status == "joined":
         return "it was joined, and its row is gone"
     epoch = f"epoch {answer.epoch} of datacenter {answer.datacenter}"
-    if answer.standing == "live" and answer.is_published is False:
-        return f"{epoch} is live, and has not published batch {answer.batch} yet"
-    if answer.standing == "live" and answer.is_published:
-        return f"{epoch} has published batch {answer.batch}, so its row is missing"
-    return f"{epoch} is {answer.standing or 'not known'}, and batch {answer.batch} brought no row"
+    return f"{epoch} is {answer.standing or 'not known'}, and has not closed batch {answer.batch}"
 
 
 def moment(time_us: int) -> str:

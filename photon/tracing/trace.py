@@ -14,13 +14,11 @@ from photon.dead_letters.trial_join import try_joins
 from photon.errors import UserError
 from photon.in_time import NotInTime, Question
 from photon.logs.one_record import read_records_of
+from photon.ledger.opening import GRACE_SECONDS, open_reader, read_register
+from photon.ledger.register import Register
 from photon.pipeline.file import Pipeline
 from photon.recovery.lacking import lacking_datacenters
 from photon.recovery.orders import orders_in
-from photon.registry.consensus.register import Register
-from photon.registry.open import open_registry
-from photon.registry.operations.init import find_registry_soon as find_registry
-from photon.registry.quorum.proposer import QuorumRegistry
 from photon.shift.people import ASK_SECONDS, asked_in_time
 from photon.state.database import StateUnavailable
 from photon.state.view import open_view, read_offsets
@@ -31,7 +29,7 @@ from photon.tokens import Occurrence
 from photon.tracing.advice import what_to_do
 from photon.tracing.log_search import Progress, search_log
 from photon.tracing.registry_answers import ask_registry, decision_on
-from photon.tracing.report import DatacenterTrace, OrderOf, Trace, Unread, WaitingRecord
+from photon.tracing.report import DatacenterTrace, OrderOf, RegistryAnswer, Trace, Unread, WaitingRecord
 from photon.tracing.table_rows import UNREADABLE, ask_table, removed_of
 
 MOST_LOST = 10  # records of one event
@@ -50,11 +48,12 @@ def trace(
     `seconds`: what does not answer for so long, registry or datacenter, counts as one that hangs.
     """
     found = Trace(event_id, search_logs, pipeline=pipeline.typed)
-    registry: QuorumRegistry | None = None
     found.datacenters = {name: DatacenterTrace() for name in pipeline.datacenters}
+    does_answer = False
     with _noting_problem(found, "registry"):
-        register, registry = _registry_in_time(pipeline, seconds)
+        register = asked_in_time(pipeline, partial(read_register, pipeline, GRACE_SECONDS), seconds)
         _note_what_the_register_says(pipeline, register, found)
+        does_answer = True
     for name, here in found.datacenters.items():
         asked = Question(partial(_ask_datacenter, pipeline, name, here, found, progress))
         try:
@@ -65,29 +64,23 @@ def trace(
                 f"datacenter {name}: {error}; its state, lake or logs hang: photon status {pipeline.typed} "
                 "names which"
             )
-    if registry is not None:
+    if does_answer:
         with _noting_problem(found, "registry"):
-            found.registry += ask_registry(pipeline, registry, found)
+            ask = partial(_ask_ledgers, pipeline, found)
+            found.registry = asked_in_time(pipeline, ask, seconds, while_working=True)
     found.what_to_do = what_to_do(found)
     return found
 
 
-def _registry_in_time(pipeline: Pipeline, seconds: float) -> tuple[Register, QuorumRegistry]:
-    """The register, and the registry that it is of. NotInTime, naming what hangs."""
-
-    def asked() -> tuple[Register, QuorumRegistry]:
-        opened = open_registry(find_registry(pipeline))
-        return opened.register.read(), opened
-
-    return asked_in_time(pipeline, asked, seconds)
+def _ask_ledgers(pipeline: Pipeline, found: Trace) -> RegistryAnswer:
+    return ask_registry(pipeline, open_reader(pipeline, GRACE_SECONDS), found)
 
 
 def _note_what_the_register_says(pipeline: Pipeline, register: Register, found: Trace) -> None:
     """What people have decided; who has never joined; whose rows nobody asks, for the file lacks them."""
-    joining = {record.datacenter for record in register.epochs.values()}
     for name, here in found.datacenters.items():
         here.decision = decision_on(name, register)
-        here.never_joined = name not in joining
+        here.never_joined = name not in register.epochs
     for name in lacking_datacenters(pipeline, register):
         unread = Unread(
             f"{pipeline.file} does not name it",
