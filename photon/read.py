@@ -87,9 +87,9 @@ def joined(pipeline: Pipeline | str | Path, retired: Collection[str] | None = No
     """The joined rows of all datacenters, now: `.to_table(columns=..., filter=...)` reads them.
 
     The columns are Photon's own (`ROW_COLUMNS`), then the adapter's. A column that a datacenter's table does
-    not have yet is null in its rows. `retired`: datacenters to leave out, and the registry is not asked; None asks
-    it, leaves out every row of a datacenter that was given up as lost, and misses no table. If it does not
-    answer, or is not there, all tables of the pipeline file have to be, and `unchecked` says so.
+    not have yet is null in its rows. `retired`: datacenters to leave out, and the registry is not asked; None
+    asks it, leaves out every row of a datacenter that was given up as lost, and misses no table. If it does
+    not answer, or is not there, all tables of the pipeline file have to be, and `unchecked` says so.
     Raises LakeUnavailable, UnsupportedTable, PipelineError, and without `retired` also LakeMismatch and
     RegistryMismatch; pyarrow.ArrowTypeError if the tables disagree on a column's type.
     """

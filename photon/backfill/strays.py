@@ -33,9 +33,7 @@ class Stamp:
     occurrence: str
 
 
-def settle(
-    rows: pa.Table, ids_there: pa.Array, pipeline: Pipeline, datacenter: str
-) -> tuple[Mask, pa.Array]:
+def settle(rows: pa.Table, ids_there: pa.Array, pipeline: Pipeline, datacenter: str) -> tuple[Mask, pa.Array]:
     """Which of these rows go, and the true `_occurrence` of others, or null. All stay where nobody can tell.
 
     `rows`: Photon's own columns of rows of one datacenter. `ids_there`: the ids of the records at their
@@ -59,7 +57,7 @@ def settle(
 
 
 def fate_of(row: Stamp, claim: Origin | None, claim_there: Origin | None) -> Fate:
-    """What becomes of a row, by the claim that holds its event, and the one that holds the event at its place.
+    """What becomes of a row, by the claims that hold its event and the event at its place.
 
     It goes if its plan holds the event at its place, for the record there: then its id was altered. If its
     plan holds its event for another record, that is its record. Else the log may be what was altered, and it

@@ -51,8 +51,8 @@ class Register:
     """The register as it was read. Numbers in it never go back.
 
     `incarnation`: of the ledgers; a refill makes a new one. `epochs`: by datacenter the highest number of an
-    epoch that was handed out. `tables`: by datacenter the id of its joined table. `given_up`: datacenters that
-    never run again; `lakes_gone`: of these, the ones whose rows count no more.
+    epoch that was handed out. `tables`: by datacenter the id of its joined table. `given_up`: datacenters
+    that never run again; `lakes_gone`: of these, the ones whose rows count no more.
     """
 
     pipeline: str

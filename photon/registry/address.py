@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from photon.ledger.address import EndpointAddress, table_name  # noqa: F401
+from photon.ledger.address import EndpointAddress, table_name
 from photon.pipeline.sections import Registry
 from photon.registry.consensus.register import Members
 

@@ -1,4 +1,4 @@
-"""What the ledgers say of an event: who holds it, by which claim, and how it stands with the claim's epoch."""
+"""What the ledgers say of an event: which claim holds it, and how it stands with the claim's epoch."""
 
 from __future__ import annotations
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -259,7 +258,8 @@ def _not_joined(found: Trace) -> str:
     fates = {name: _fate(one, is_known) for name, one in found.datacenters.items()}
     sentences = [f"{name}: {said}" for name, said in fates.items() if said]
     if not any(one.removed for one in found.datacenters.values()):
-        sentences += filter(None, [found.registry and _registry_sentence(found.registry, is_known)])
+        said = _registry_sentence(found.registry, is_known) if found.registry is not None else ""
+        sentences += [said] if said else []
     if not_known:
         whose = [f"the joined events of {name} can't be read: {one.why}" for name, one in not_known.items()]
         return f"Not known whether it is joined, for {'; '.join(whose)}. {' '.join(sentences)}".strip()

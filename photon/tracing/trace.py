@@ -13,9 +13,15 @@ from deltalake.exceptions import DeltaError
 from photon.dead_letters.trial_join import try_joins
 from photon.errors import UserError
 from photon.in_time import NotInTime, Question
-from photon.logs.one_record import read_records_of
-from photon.ledger.opening import GRACE_SECONDS, open_reader, read_register
+from photon.ledger.opening import (
+    GRACE_SECONDS,
+    find_registry_soon,
+    open_reader,
+    positions_at,
+    read_register,
+)
 from photon.ledger.register import Register
+from photon.logs.one_record import read_records_of
 from photon.pipeline.file import Pipeline
 from photon.recovery.lacking import lacking_datacenters
 from photon.recovery.orders import orders_in
@@ -51,7 +57,7 @@ def trace(
     found.datacenters = {name: DatacenterTrace() for name in pipeline.datacenters}
     does_answer = False
     with _noting_problem(found, "registry"):
-        register = asked_in_time(pipeline, partial(read_register, pipeline, GRACE_SECONDS), seconds)
+        register = asked_in_time(pipeline, partial(_register_soon, pipeline), seconds)
         _note_what_the_register_says(pipeline, register, found)
         does_answer = True
     for name, here in found.datacenters.items():
@@ -70,6 +76,10 @@ def trace(
             found.registry = asked_in_time(pipeline, ask, seconds, while_working=True)
     found.what_to_do = what_to_do(found)
     return found
+
+
+def _register_soon(pipeline: Pipeline) -> Register:
+    return read_register(pipeline, positions_at(find_registry_soon(pipeline)))
 
 
 def _ask_ledgers(pipeline: Pipeline, found: Trace) -> RegistryAnswer:
