@@ -21,7 +21,6 @@ from photon.logs.files import TrackedFile
 from photon.logs.source import LogsUnavailable
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Limits
-from photon.registry.address import RegistryAddress
 from photon.state.plan import Plan, PlanContent
 from photon.tokens import PlanKey, new_id
 
@@ -51,7 +50,6 @@ class IndexAhead:
     """Indexes for one batch ahead. Used by the dispatcher's thread alone."""
 
     pipeline: Pipeline
-    address: RegistryAddress
     index: PrimaryIndex
     runner: BatchRunner
     _under_way: _UnderWay | None = None
@@ -78,7 +76,7 @@ class IndexAhead:
         segment_of = partial(self.index.new_segment, key)
         tasks = index_tasks(to_come, reader.files, self.runner.workers, segment_of)
         snapshot = self.index.snapshot()
-        context = TaskContext(self.pipeline, key, self.address, self.index.work, snapshot, False, False)
+        context = TaskContext(self.pipeline, key, self.index.work, snapshot, False, False)
         outcomes = self.runner.begin(BatchTasks(context, tasks))
         self._under_way = _UnderWay(key, ranges, tasks, outcomes)
 

@@ -17,6 +17,8 @@ from typing import Literal
 from photon.clock import MICROSECONDS, Clock, microseconds
 from photon.dispatcher import completion
 from photon.dispatcher.ahead import IndexAhead, IndexedAhead
+from photon.dispatcher.claiming_rounds import ClaimingRounds, Settled
+from photon.dispatcher.closing_batches import BatchCloses
 from photon.dispatcher.committing import Committing
 from photon.dispatcher.completeness_watch import CompletenessWatch
 from photon.dispatcher.completion import (
@@ -29,10 +31,10 @@ from photon.dispatcher.completion import (
 )
 from photon.dispatcher.conflicts import Conflicts
 from photon.dispatcher.home_watch import HomeWatch
+from photon.dispatcher.leftovers import Leftovers
 from photon.dispatcher.log_reader import LogReader
 from photon.dispatcher.planning import split
 from photon.dispatcher.primary_index import PrimaryIndex
-from photon.dispatcher.releasing import Releasing
 from photon.dispatcher.retrying import BackoffRetry, BatchReport, Callbacks
 from photon.dispatcher.table_answers import TableAnswers
 from photon.dispatcher.task_splitter import index_tasks, join_tasks, reindex_tasks
@@ -42,7 +44,10 @@ from photon.event_store.segments import SegmentInfo
 from photon.faults import fault_point
 from photon.join.failing import calls_from_json
 from photon.join.messages import BatchRunner, BatchTasks, RunnerDied, TaskContext, WorkerDied
+from photon.ledger.entry import Epoch
 from photon.ledger.errors import RegistryUnavailable
+from photon.ledger.lookups import claimant_of
+from photon.ledger.registry import IdRegistry
 from photon.logs.files import TrackedFile
 from photon.measures import Meter
 from photon.pipeline.file import Pipeline
@@ -50,9 +55,6 @@ from photon.quantiles import Sample, merge
 from photon.readable import readable
 from photon.recovery.announcing import Announcer
 from photon.recovery.holders import Holders
-from photon.recovery.registry_watch import RegistryWatch
-from photon.registry.address import RegistryAddress
-from photon.registry.interface import IdRegistry
 from photon.state import lifecycle
 from photon.state.dispatcher_state import Completion, DispatcherState
 from photon.state.lifecycle import FAILURES, FINAL, Event, Life, State
@@ -75,7 +77,6 @@ class BatchExecution:
     datacenter: str
     state: DispatcherState
     tables: Mapping[TableName, OutputTable]
-    address: RegistryAddress
     registry: IdRegistry
     runner: BatchRunner
     clock: Clock
@@ -85,21 +86,22 @@ class BatchExecution:
     waiting: WaitingUpkeep
     announcer: Announcer
     holders: Holders
-    watch: RegistryWatch
     meter: Meter = field(default_factory=Meter)
     crash_task_at: str | None = None  # a fault point at which one task's process dies, for tests
 
     def __post_init__(self) -> None:
         self.epoch = self.state.epoch or ""
         self._joined = self.tables["joined_events"]
-        self._table = TableAnswers(self.state, self._joined, self.pipeline.foreign)
+        self._table = TableAnswers(self.state, self.datacenter, self._joined, self.registry)
         self._committing = Committing(self.tables, self.datacenter, self.epoch)
         self.retry = BackoffRetry(self.callbacks, self.clock, self.rng)  # one, so that a wait is told once
-        self._releasing = Releasing(self._joined, self.registry, self.pipeline.foreign, self.retry)
+        self._leftovers = Leftovers(self._joined)
+        self.closes = BatchCloses(self.registry, self._own_epoch, self._joined, self.clock)
+        self._rounds = ClaimingRounds(self.registry, self.runner, self.closes, self.clock, self.meter)
         self._conflicts = Conflicts(self.pipeline, self.datacenter, self.state, self.tables)
         self._homes = HomeWatch.begin(self.pipeline.home, self.pipeline.datacenters, self.clock.now_us())
         self.limits = self.pipeline.limits  # of the next batch, as the dispatcher has it planned
-        self.ahead = IndexAhead(self.pipeline, self.address, self.index, self.runner)
+        self.ahead = IndexAhead(self.pipeline, self.index, self.runner)
         keep_us = microseconds(self.pipeline.availability.keep_timeline)
         self.timeline = Timeline(self.state.folder, self.epoch, keep_us, self.state.files())
         self.completeness = CompletenessWatch(self.pipeline, self.datacenter, self.state)
@@ -107,13 +109,18 @@ class BatchExecution:
         # Of the last batches in a row in which the adapter failed on more than its share (A21).
         self._adapter_calls = calls_from_json(self.state.meta("adapter_calls"))
         self._last_plan_id = ""  # of the last plan that this very process has run
+        self.closes.committed(self.state.completed)  # an earlier process may have left it unclosed
+
+    @property
+    def _own_epoch(self) -> Epoch:
+        return Epoch(self.datacenter, int(self.epoch or 0))
 
     def was_taken_for_dead(self) -> bool:
         """Whether others ended this epoch while it was silent, so that a new one may begin (E6).
 
         LakeUnavailable, RegistryUnavailable.
         """
-        return self._committing.is_fenced() and self.holders.is_alone(self.epoch)
+        return self._committing.is_fenced() and self.holders.is_alone(self._own_epoch)
 
     def run(self, plan: Plan, reader: LogReader, found_open: bool = False) -> bool:
         """Run a plan until it is completed; False if it is left open because a stop was requested.
@@ -176,11 +183,8 @@ class BatchExecution:
             return Event.FAILED, str(error)
         except (SchemaConflict, CannotEnd) as error:
             return Event.FAILED, str(error)
-        except RegistryUnavailable as error:
-            self.watch.doubt()
-            return Event.UNAVAILABLE, str(error)
-        except (LakeUnavailable, CommitConflict, OSError) as error:  # OSError: of logs, or of the work folder
-            return Event.UNAVAILABLE, str(error)
+        except (RegistryUnavailable, LakeUnavailable, CommitConflict, OSError) as error:
+            return Event.UNAVAILABLE, str(error)  # OSError: of logs, the work folder, or the view's runs
 
     def mend_waiting(self, segments: Sequence[str], reader: LogReader) -> str:
         """Make damaged waiting segments again, for the next attempt (A19); what was done."""
@@ -196,11 +200,11 @@ class BatchExecution:
 
     def _attempt(self, plan: Plan, reader: LogReader, life: Life, began_us: int) -> None:
         fault_point("batch.before_run")
-        self.holders.look()
+        if plan.content.foreign or plan.content.retries:  # all else is done while the registry is away
+            self.registry.catch_up()
+            self.holders.look()
         if self.holders.is_stopped:
             raise RegistryUnavailable(f"datacenter {self.datacenter} is on hold, or was retired")
-        if plan.content.foreign or plan.content.retries:
-            self.watch.confirm()
         ahead = None if life.ran_before else self.ahead.made_for(plan.key)
         tasks = self._tasks(plan, reader, life, ahead)
         if life.is_first:
@@ -208,26 +212,34 @@ class BatchExecution:
         with self._timed("tasks"):
             outcomes = self.runner.run(tasks)
         fault_point("batch.after_run")
-        results = collect_results([*(ahead.results if ahead is not None else ()), *outcomes])
-        self._follow_moved(plan, reader, results)
-        completion.check_adapter(results, self._adapter_calls, self.pipeline, plan.key)
+        first = collect_results([*(ahead.results if ahead is not None else ()), *outcomes])
+        with self._timed("claim"):
+            settled = self._rounds.settle(tasks, first, lambda results: self._check(plan, reader, results))
+        results = settled.results
         self.meter.add(results.measures)
-        rows = results.files("joined_events")
-        if rows:
-            self.watch.confirm_wins(rows)
         with self._timed("commit"):
             self._committing.commit_batch(plan, results)
-        self.watch.committed(rows)
         readable_us = self.clock.now_us()
-        # A task of an earlier attempt may have outlived it, and stored and registered more.
-        stored = self._releasing.release_candidates(plan) if life.ran_before else {}
+        # A task of an earlier attempt may have outlived it, and stored more.
+        stored = self._leftovers.candidates(plan) if life.ran_before else []
         with self._timed("complete"):
-            counts = self._complete(plan, reader, results)
-        committed = {file.path for file in results.files("joined_events")}
-        self._releasing.drop({*stored, *results.unneeded_files} - committed)
-        if not life.ran_before:  # what was registered before an outage says nothing of what others did in it
-            self._homes.note_fresh(result.fresh_were_free for result in results.join)
+            counts = self._complete(plan, reader, settled)
+        self._drop_leftovers(settled, stored)
+        if not life.ran_before:  # what was claimed before an outage says nothing of what others did in it
+            were_free = [result.fresh_were_free for result in first.join]
+            self._homes.note_fresh([*were_free, *([False] if settled.rounds else [])])
         self._after_completion(plan, results, counts, began_us, readable_us)
+
+    def _check(self, plan: Plan, reader: LogReader, results: Results) -> None:
+        """Refuse to claim for results that must not be committed. OSError, AdapterFails."""
+        self._follow_moved(plan, reader, results)
+        completion.check_adapter(results, self._adapter_calls, self.pipeline, plan.key)
+
+    def _drop_leftovers(self, settled: Settled, stored: Iterable[str]) -> None:
+        committed = settled.results.all_files
+        kept = {file.path for file in committed}
+        self._leftovers.drop({*stored, *settled.results.unneeded_files} - kept)
+        self._leftovers.drop_replaced(settled.replaced, committed)
 
     def _follow_moved(self, plan: Plan, reader: LogReader, results: Results) -> None:
         """Have the batch run again if bytes seem gone because their files moved since it was planned.
@@ -243,7 +255,7 @@ class BatchExecution:
             raise OSError(f"log files moved while the batch was under way, and are read there: {names}")
 
     @contextmanager
-    def _timed(self, stage: Literal["tasks", "commit", "complete"]) -> Iterator[None]:
+    def _timed(self, stage: Literal["tasks", "claim", "commit", "complete"]) -> Iterator[None]:
         began_us = self.clock.elapsed_us()
         yield
         self.meter.time(
@@ -260,24 +272,18 @@ class BatchExecution:
         context = TaskContext(
             pipeline=self.pipeline,
             plan=plan.key,
-            registry=self.address,
             work=self.state.work,
             index=self.index.snapshot(segments),
             final=plan.content.final,
             follows_an_epoch=self.state.follows_an_epoch,
-            # What ran before, or belongs to a batch that did not end, may be registered already (A7, A11).
-            looks_up_all=ran_before
-            or bool(lineage.origins)
-            or self.state.follows_an_epoch
-            or not self._homes.nobody_had_fresh,
+            view=self.registry.snapshot(),
             row_schema=self._joined.schema(),
             unresponsive_datacenters=self.holders.absent | self._homes.unresponsive(self.clock.now_us()),
-            published=self.holders.published,
             given_up=self.holders.given_up,
             already_recorded=self._committing.already_recorded(plan, ran_before),
             careful=life.is_suspect,
             quarantine=lineage.quarantine,
-            candidate_files=tuple(self._releasing.candidates(plan)) if ran_before else (),
+            candidate_files=tuple(self._leftovers.candidates(plan)) if ran_before else (),
             crash_at=self.crash_task_at,
         )
         return BatchTasks(context, to_index, join_tasks(plan, reader.files, workers))
@@ -290,22 +296,18 @@ class BatchExecution:
         key = PlanKey(self.datacenter, self.epoch, self.state.completed, new_id())
         tasks = reindex_tasks(files, partial(self.index.new_segment, key))
         snapshot = self.index.snapshot()
-        context = TaskContext(self.pipeline, key, self.address, self.state.work, snapshot, False, False)
+        context = TaskContext(self.pipeline, key, self.state.work, snapshot, False, False)
         results = collect_results(self.runner.run(BatchTasks(context, tasks)))
         return [each.indexed.segment for each in results.index if each.indexed.segment is not None]
 
     # -- completing
 
-    def _complete(self, plan: Plan, reader: LogReader, results: Results) -> Counter[str]:
-        """After the commit: release what has no row, then change the state in one transaction (A6, A7)."""
+    def _complete(self, plan: Plan, reader: LogReader, settled: Settled) -> Counter[str]:
+        """After the commit: change the state in one transaction (A6). The next claims close the batch."""
+        results = settled.results
         resolved = self._table.resolve(plan.key.batch, results.registered_here)
-        fault_point("release.before")
-        self._releasing.release(results.to_release)
-        released = self._releasing.release_for_others(results.registered_here, resolved.release)
-        settled = self.holders.settle(results.held)
-        fault_point("release.after")
-        ended, released = resolved.ended | settled.ended, released | settled.released
-        resolved.counts["joined_elsewhere"] += len(settled.ended)
+        self.holders.note_held({epoch for result in results.join for epoch in result.held})
+        given_up = self._table.free_given_up(results.to_free, self.holders.given_up)
         resolved.counts += self._conflicts.count(plan, results, resolved, reader.files)
         now_us = self.clock.now_us()
         max_time_us = completion.latest_times_us(results)
@@ -315,14 +317,14 @@ class BatchExecution:
         segments = [each.segment for each in indexed if each.segment is not None]
         adapter_calls = results.adapter_calls.in_a_row(self._adapter_calls, self.pipeline.limits)
         fault_point("complete.before_transaction")
-        self._close(
+        self._finish(
             plan,
             Completion(
                 counts=counts,
                 lost=[lost for result in results.join for lost in result.lost],
                 waiting=results.waiting,
-                ended=ended,
-                released=released,
+                ended=resolved.ended,
+                released=resolved.released | given_up,
                 new_hashes=[each.new_hashes for each in indexed],
                 max_time_us=max_time_us,
                 watermark_us=completion.watermark_of(reader, self.pipeline, now_us, self.state.watermark_us),
@@ -332,15 +334,15 @@ class BatchExecution:
                 window=self.state.window_at(now_us, microseconds(self.pipeline.health.window)),
             ),
         )
+        self.closes.committed(plan.key.batch, claimant_of(plan.key), settled.rows)
         self._adapter_calls = adapter_calls
         self.index.added(segments)
         fault_point("complete.after_transaction")
         return counts
 
-    def _close(self, plan: Plan, completion: Completion) -> None:
-        """Complete a plan whose tokens all have rows or are released: the others may know (A16)."""
+    def _finish(self, plan: Plan, completion: Completion) -> None:
         self.state.complete(plan, completion)
-        self.announcer.completed(plan.key.batch)
+        self.announcer.completed()
 
     def _after_completion(
         self, plan: Plan, results: Results, counts: Counter[str], began_us: int, readable_us: int
@@ -370,18 +372,27 @@ class BatchExecution:
     def _read_back(self, plan: Plan, reader: LogReader) -> None:
         """Complete a batch that the table has, and queue all of its work again: its results are lost.
 
-        Its rows are read back when the new plan meets their tokens (protocol A6, A8).
+        The new plan finds its rows in the table, and what it claimed in vain is free by then (A6, A8).
         """
         log.info("batch %d was committed but not completed: reading it back", plan.key.batch)
-        self.watch.doubt()  # its rows are the newest, and were not looked up
-        stored = self._releasing.release_candidates(plan)
+        self._close_now(plan)
+        unneeded = self._leftovers.not_committed(plan)
         reader.advance(plan.advances, {})
         lineage = plan.content.lineage.after(plan.as_origin)
-        self._close(plan, Completion(requeue=[replace(plan.content, lineage=lineage)]))
-        self._releasing.drop([name for name, is_in_table in stored.items() if not is_in_table])
+        self._finish(plan, Completion(requeue=[replace(plan.content, lineage=lineage)]))
+        self._leftovers.drop(unneeded)
+
+    def _close_now(self, plan: Plan) -> None:
+        """Close a batch before its work is planned again, or its records would meet their own claims (A7).
+
+        Its claims may be there though nobody was told so: read them first.
+        """
+        self.registry.catch_up()
+        self.closes.committed(plan.key.batch)
+        self.closes.now()
 
     def _abandon(self, plan: Plan, reader: LogReader, reason: str) -> None:
-        """Commit a batch that can't end empty, release its ids, queue its work in halves (A11)."""
+        """Commit a batch that can't end empty, free its ids, queue its work in halves (A11)."""
         log.warning("batch %d could not be carried out (%s): taking it up in halves", plan.key.batch, reason)
         logs = self.pipeline.datacenters[self.datacenter].logs
         parts = split(plan, reason, reader.files, logs, reader.rules_of)
@@ -390,8 +401,9 @@ class BatchExecution:
             completion.check_deaths(self._quarantined_in_a_row, reason)
         self._committing.commit_empty(plan)
         fault_point("abandon.after_commit")
-        stored = self._releasing.release_candidates(plan)
-        fault_point("abandon.after_release")
+        self._close_now(plan)
+        fault_point("abandon.after_close")
+        unneeded = self._leftovers.not_committed(plan)
         reader.advance(plan.advances, {})
-        self._close(plan, Completion(requeue=parts))
-        self._releasing.drop([name for name, is_in_table in stored.items() if not is_in_table])
+        self._finish(plan, Completion(requeue=parts))
+        self._leftovers.drop(unneeded)

@@ -1,6 +1,6 @@
 """What a batch puts into the tables, and what they have of it (protocol A3, A4, A6, A12, A15).
 
-Nothing is registered or released here: `photon.dispatcher.releasing` does that.
+Nothing is claimed or closed here: `claiming_rounds` and `closing_batches` do that.
 """
 
 from __future__ import annotations
@@ -88,10 +88,7 @@ class Committing:
         return self._joined.version_of(self._app) == FENCE_VERSION
 
     def already_recorded(self, plan: Plan, ran_before: bool) -> dict[Occurrence, OutcomeClass]:
-        """The records that earlier runs of this work put into the tables, with their classes (A12).
-
-        Rows too: their ids may be cleared by now, and then the registry can't say which record won (B6).
-        """
+        """The records that earlier runs of this work put into the tables, with their classes (A12)."""
         already_recorded: dict[Occurrence, OutcomeClass] = {}
         origins = plan.content.lineage.origins
         for origin in origins:

@@ -14,28 +14,24 @@ from photon.join.messages import (
     AdapterFailing,
     DamagedWaiting,
     Failed,
-    Fenced,
-    HeldElsewhere,
+    HeldRecord,
     IndexDamaged,
     IndexResult,
     JoinResult,
-    RegisteredHere,
     TaskOutcome,
     TimedOut,
     Unavailable,
 )
+from photon.ledger.entry import Claimant
 from photon.ledger.errors import RegistryUnavailable
 from photon.logs.files import TrackedFile
 from photon.measures import Measures
-from photon.pipeline.event_key import EventKey
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Limits
-from photon.registry.interface import Claim
 from photon.storage.columns import TableName
 from photon.storage.delta import LakeUnavailable
 from photon.storage.output_files import OutputFile
-from photon.storage.tables import RowStatus
-from photon.tokens import Occurrence, PlanKey, Token
+from photon.tokens import Occurrence, PlanKey
 from photon.waiting.segments import SegmentInfo, WaitingDamaged
 
 MOST_QUARANTINED_IN_A_ROW = 20  # with more of them the fault is not in the events
@@ -75,9 +71,13 @@ class Results:
     join: list[JoinResult] = field(default_factory=list)
     failing: list[AdapterFailing] = field(default_factory=list)
 
-    def files(self, table: TableName) -> list[OutputFile]:
+    @property
+    def all_files(self) -> list[OutputFile]:
         written = [*(r.files for r in self.index), *(r.files for r in self.join)]
-        return [file for files in written for file in files if file.table == table]
+        return [file for files in written for file in files]
+
+    def files(self, table: TableName) -> list[OutputFile]:
+        return [file for file in self.all_files if file.table == table]
 
     @property
     def lost_bytes(self) -> int:
@@ -98,7 +98,7 @@ class Results:
         return sum([*stopped, *(result.adapter_calls for result in self.join)], AdapterCalls())
 
     @property
-    def registered_here(self) -> list[RegisteredHere]:
+    def registered_here(self) -> list[HeldRecord]:
         return [record for result in self.join for record in result.registered_here]
 
     @property
@@ -106,23 +106,16 @@ class Results:
         return [info for result in self.join for info in result.waiting]
 
     @property
-    def held(self) -> list[HeldElsewhere]:
-        return [record for result in self.join for record in result.held]
-
-    @property
-    def to_release(self) -> list[Claim]:
-        return [claim for result in self.join for claim in result.to_release]
+    def to_free(self) -> list[HeldRecord]:
+        return [record for result in self.join for record in result.to_free]
 
 
 def collect_results(outcomes: Sequence[TaskOutcome]) -> Results:
     """The results of a batch. Raises what keeps it from being committed.
 
-    Superseded first, then RegistryUnavailable or LakeUnavailable: they may have caused what else raises
-    IndexLost (a segment that a full disk did not take), WaitingDamaged, DeadlineExceeded or CannotEnd.
+    RegistryUnavailable or LakeUnavailable first: they may have caused what else raises IndexLost (a segment
+    that a full disk did not take), WaitingDamaged, DeadlineExceeded or CannotEnd.
     """
-    for outcome in outcomes:
-        if isinstance(outcome, Fenced):
-            raise Superseded(outcome.reason)
     for outcome in outcomes:
         if isinstance(outcome, Unavailable):
             error = RegistryUnavailable if outcome.what == "registry" else LakeUnavailable
@@ -181,74 +174,82 @@ def check_deaths(quarantined_in_a_row: int, reason: str) -> None:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class OwnHold:
+    """What an own claimant's hold of an event is worth, when a batch ends.
+
+    `joined_at`: the record that has the row, None: there is no row. `is_join`: the hold is closed (L9), so
+    that no row comes any more. `is_own_epoch`: records are numbered as they are now.
+    """
+
+    claimant: Claimant
+    joined_at: Occurrence | None
+    is_join: bool
+    is_own_epoch: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Duplicate:
+    """A record of an event that another record of this epoch has joined."""
+
+    event_id: str
+    occurrence: Occurrence
+    joined: Occurrence
+
+
 @dataclass
 class Resolved:
     """The decisions on events that this datacenter has registered before."""
 
     counts: Counter[str] = field(default_factory=Counter)
     ended: set[Occurrence] = field(default_factory=set)  # in a final class: they wait no more
-    release: list[Claim] = field(default_factory=list)  # held by a plan of ours that has no row for it
+    released: set[Occurrence] = field(default_factory=set)  # nobody of ours holds their event: due at once
+    to_free: dict[str, Claimant] = field(default_factory=dict)  # joins of ours without a row, by event
     inherited: set[str] = field(default_factory=set)  # events joined by earlier epochs, now counted as joined
-    duplicates: list[RegisteredHere] = field(default_factory=list)  # of records of this epoch that joined
+    duplicates: list[Duplicate] = field(default_factory=list)  # of records of this epoch that joined
     not_compared: int = 0  # other duplicates: nobody knows which record joined
 
-    def count_inherited(self, key: EventKey, before: Collection[str]) -> None:
+    def count_inherited(self, event_id: str, before: Collection[str]) -> None:
         """Count a record of an event that an earlier epoch has joined.
 
         The first one counts as joined: files are numbered anew, so nobody knows which record it was.
         """
-        name = event_name(key)
-        first = name not in before and name not in self.inherited
-        self.inherited.add(name)
+        first = event_id not in before and event_id not in self.inherited
+        self.inherited.add(event_id)
         self.counts["joined" if first else "duplicates"] += 1
         self.not_compared += not first
 
 
 def resolve(
-    records: Iterable[RegisteredHere],
-    row_status: Mapping[Token, RowStatus],
-    epochs_of_rows: Mapping[EventKey, Collection[str]],
-    epoch: str,
-    inherited_before: Collection[str],
+    records: Iterable[HeldRecord], holds: Mapping[str, OwnHold], inherited_before: Collection[str]
 ) -> Resolved:
     """Decide on records of events that this datacenter has registered before (protocol A8).
 
     With a row: joined by this very record, read again after a crash; or by another one, and this is a
-    duplicate. Without a row, and none to come: release the token.
-    A cleared event has no token to say which record joined it. `epochs_of_rows` names the epochs in which it
-    still has rows. Without any it lost its row with its table, can't be released, and counts as missing.
+    duplicate. Without a row: a closed hold is to be freed, and what is not closed yet waits for its close.
+    Of an event that nobody holds any more, and that the boundary has passed, an earlier epoch has the row.
     """
     resolved = Resolved()
     for record in sorted(records, key=lambda record: record.occurrence):
-        epochs = epochs_of_rows.get(record.key, ())
-        if record.token is None and epoch in epochs:
-            resolved.counts["duplicates"] += 1
-            resolved.not_compared += 1
-        elif record.token is None and epochs:
-            resolved.count_inherited(record.key, inherited_before)
-        elif record.token is None:
-            resolved.counts["missing"] += 1
+        if record.holder is None:
+            resolved.count_inherited(record.event_id, inherited_before)
+            continue
+        hold = holds.get(record.event_id)
+        if hold is None:
+            resolved.released.add(record.occurrence)
+        elif hold.joined_at is None:
+            if hold.is_join:
+                resolved.to_free[record.event_id] = hold.claimant
+        elif not hold.is_own_epoch:
+            resolved.count_inherited(record.event_id, inherited_before)
+            resolved.ended.add(record.occurrence)
         else:
-            token = Token.parse(record.token)
-            match row_status[token]:
-                case "undecided":
-                    continue
-                case "no row":
-                    resolved.release.append(Claim(record.key, record.token))
-                    continue
-            if token.plan.epoch == epoch:
-                same = token.occurrence == record.occurrence
-                resolved.counts["joined" if same else "duplicates"] += 1
-                resolved.duplicates += [] if same else [record]
-            else:
-                resolved.count_inherited(record.key, inherited_before)
+            same = hold.joined_at == record.occurrence
+            resolved.counts["joined" if same else "duplicates"] += 1
+            if not same:
+                resolved.duplicates.append(Duplicate(record.event_id, record.occurrence, hold.joined_at))
             resolved.ended.add(record.occurrence)
     return resolved
-
-
-def event_name(key: EventKey) -> str:
-    """An event's identity as a text."""
-    return f"{'' if key.time_us is None else key.time_us}:{key.id}"
 
 
 def sums(results: Results, resolved: Resolved) -> Counter[str]:

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from photon.dispatcher.completion import Resolved, Results
+from photon.dispatcher.completion import Duplicate, Resolved, Results
 from photon.join.comparing import Compared, Conflict, compared, sample_of
-from photon.join.messages import RegisteredHere
 from photon.join.records import raw_records
 from photon.logs.files import TrackedFile
 from photon.logs.one_record import read_records_of
@@ -27,7 +26,7 @@ from photon.storage.columns import CONFLICT_COLUMNS, TableName
 from photon.storage.delta import LakeUnavailable
 from photon.storage.output_files import write_rows
 from photon.storage.tables import CommitConflict, OutputTable, SchemaConflict
-from photon.tokens import Occurrence, Token
+from photon.tokens import Occurrence
 
 log = logging.getLogger(__name__)
 
@@ -62,12 +61,12 @@ class Conflicts:
         return Counter(conflicting=found.conflicting, not_compared=found.not_compared)
 
     def _of_earlier_batches(
-        self, duplicates: Sequence[RegisteredHere], files: Mapping[int, TrackedFile]
+        self, duplicates: Sequence[Duplicate], files: Mapping[int, TrackedFile]
     ) -> Compared:
-        joined_at = {one.occurrence: Token.parse(one.token or "").occurrence for one in duplicates}
+        joined_at = {one.occurrence: one.joined for one in duplicates}
         if not duplicates:
             return Compared()
-        chosen = _some({one.occurrence: one.key.id for one in duplicates}, joined_at)
+        chosen = _some({one.occurrence: one.event_id for one in duplicates}, joined_at)
         wanted = {**chosen, **{joined_at[place]: event_id for place, event_id in chosen.items()}}
         logs, log_of = self.pipeline.datacenters[self.datacenter].logs, self.pipeline.foreign
         try:

@@ -121,6 +121,7 @@ class Dispatcher:
                 if not retry.wait(f"state in {self.state.folder}: {why_not(error, self.state.folder)}"):
                     return
         self.ahead.discard()
+        self.execution.closes.finish()
         now_us = self.clock.now_us()
         self.execution.timeline.flush(now_us)
         with suppress(StateUnavailable, sqlite3.OperationalError):  # nothing depends on it
@@ -147,6 +148,7 @@ class Dispatcher:
     def _step(self, mode: Mode, idle_seconds: float) -> bool:
         """Look at the logs, and run what there is to do; whether the run is over."""
         self.index.tend()
+        self.execution.closes.tend()
         self._tend_held()
         if self.execution.holders.is_stopped:
             log.warning("datacenter %s is on hold, or was retired: this process ends", self.datacenter)
@@ -164,7 +166,7 @@ class Dispatcher:
             self._had_order = self._take_order(now_us)
         primaries_first = complete and bool(self.reader.backlog_bytes["primary"])
         if complete and not primaries_first and not self._all_due:
-            self.state.make_all_due(("primary", "horizon"))
+            self.state.make_all_due(("primary", "clock"))
             self._all_due = True
         plan = self._plan(now_us, complete, primaries_first)
         if plan is not None:
@@ -204,7 +206,7 @@ class Dispatcher:
         back_seconds = (self._latest_us - now_us) / MICROSECONDS
         if back_seconds > SET_BACK_SECONDS:
             log.warning("the clock was set back by %.0f s: what waits is looked at now", back_seconds)
-            self.state.make_all_due(("primary", "home", "horizon", "contested"))
+            self.state.make_all_due(("primary", "home", "clock", "contested"))
             self._idle_since_us = None
         self._latest_us = now_us
 
@@ -215,8 +217,8 @@ class Dispatcher:
             holders.notice_hold()
             if holders.tend(self.state.waiting.count(("held",))):
                 self.state.make_all_due(("held",))
-        except RegistryUnavailable:
-            self.execution.watch.doubt()
+        except RegistryUnavailable as error:
+            log.debug("what others hold is seen to later: %s", error)
         if holders.out_of_reach != self._out_of_reach:
             self.state.note_out_of_reach(holders.out_of_reach)
             self._out_of_reach = holders.out_of_reach

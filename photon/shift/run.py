@@ -30,7 +30,10 @@ from photon.join.adapting import adapter_of
 from photon.join.messages import BatchRunner
 from photon.join.outcomes import Counts
 from photon.join.tasks import LocalRunner
+from photon.ledger.entry import Epoch
 from photon.ledger.errors import RegistryMismatch, RegistryUnavailable, RetiredDatacenter
+from photon.ledger.opening import init_registry, open_registry, read_register
+from photon.ledger.positions import Positions
 from photon.logs.columns import check_columns
 from photon.logs.folders import log_folder
 from photon.logs.held import HeldFiles
@@ -40,11 +43,6 @@ from photon.pipeline.file import Pipeline, PipelineError
 from photon.pipeline.sections import Datacenter
 from photon.recovery.announcing import Announcer
 from photon.recovery.holders import Holders
-from photon.recovery.registry_watch import RegistryWatch
-from photon.registry.address import RegistryAddress
-from photon.registry.open import open_registry
-from photon.registry.operations.init import find_registry, init_registry
-from photon.registry.quorum.proposer import QuorumRegistry
 from photon.shift.lease import DatacenterLock, Heartbeat, Lease
 from photon.shift.measured import MeasuredFile
 from photon.state.damage import damage_is_named
@@ -83,9 +81,11 @@ class ForTests:
     """What tests replace."""
 
     clock: Clock = field(default_factory=SystemClock)
-    registry: tuple[RegistryAddress, QuorumRegistry] | None = None  # instead of the pipeline file's
+    positions: Positions | None = None  # instead of the pipeline file's registry
     crash_task_at: str | None = None  # a fault point at which a task's process dies
-    announces_at_once: bool = False  # the thread that runs batches publishes marks, and asks distant lakes
+    announces_at_once: bool = (
+        False  # the thread that runs batches beats, and asks distant lakes
+    )
     rng: random.Random = field(default_factory=random.Random)
 
 
@@ -279,8 +279,7 @@ def _refuse_before_anything_is_made(pipeline: Pipeline, datacenter: str, for_tes
     with suppress(LakeUnavailable):
         refuse_place_of_another(f"the table {joined.folder}", joined.pipeline(), pipeline, datacenter)
     with suppress(RegistryUnavailable):
-        _, registry = for_tests.registry or _registry_of(pipeline)
-        check_datacenters(pipeline, datacenter, registry.register.read())
+        check_datacenters(pipeline, datacenter, read_register(pipeline, for_tests.positions))
 
 
 def _take_lock(
@@ -307,69 +306,57 @@ def _open_dispatcher(
     """A dispatcher with all that it works with; closed at the end."""
     rng, clock = for_tests.rng, for_tests.clock
     retry = BackoffRetry(callbacks, clock, rng)
-    address, registry = for_tests.registry or retry.until_available(lambda: _registry_of(pipeline))
+    in_thread = not for_tests.announces_at_once
     lake = pipeline.datacenters[datacenter].lake
     tables: dict[TableName, OutputTable] = {name: OutputTable(lake, name) for name in TABLE_COLUMNS}
-    joined = tables["joined_events"]
-    watch = RegistryWatch(
-        pipeline, datacenter, registry, joined, clock, asks_aside=not for_tests.announces_at_once
-    )
-    started = retry.until_available(lambda: start(pipeline, datacenter, registry, joined, clock, watch))
-    state = started.state
-    held = _held_files(pipeline.datacenters[datacenter], state)
-    try:
+    with ExitStack() as stack:
+        registry = retry.until_available(lambda: open_registry(pipeline, datacenter, for_tests.positions))
+        stack.callback(registry.close_view)
+        started = retry.until_available(
+            lambda: start(pipeline, datacenter, registry, tables["joined_events"], clock, in_thread)
+        )
+        state = stack.enter_context(closing(started.state))
+        held = _held_files(pipeline.datacenters[datacenter], state)
+        if held is not None:
+            stack.enter_context(closing(held))
         for table in tables.values():
             retry.until_available(partial(table.create, pipeline.name, datacenter))
         if started.new_epoch_because is not None:
             log.warning("datacenter %s begins a new epoch: %s", datacenter, started.new_epoch_because)
         with suppress(StateUnavailable):  # the loop meets it too, and waits
             note_files(pipeline, datacenter, state, clock.now_us(), held)
-        announcer = Announcer(
-            registry.marks,
-            state.epoch or "",
-            pipeline.recovery.silent_after,
+        epoch = Epoch(datacenter, int(state.epoch or 0))
+        silent_after = pipeline.recovery.silent_after
+        announcer = Announcer(registry, epoch, silent_after, clock, lambda: heartbeat.is_stuck)
+        stack.enter_context(announcer.working(state.open_plan() is not None, in_thread))
+        runner = stack.enter_context(open_runner(engine, pipeline, datacenter))
+        background = stack.enter_context(ThreadPoolExecutor(1, "merge"))
+        news = stack.enter_context(_news_of(pipeline.datacenters[datacenter]))
+        holders = Holders(pipeline, datacenter, registry, clock, in_thread, watch=started.watch)
+        meter = Meter()
+        measured = MeasuredFile(state.folder, state.epoch or "", (meter, registry.meter), clock)
+        stack.callback(measured.write)
+        execution = BatchExecution(
+            pipeline,
+            datacenter,
+            state,
+            tables,
+            registry,
+            runner,
             clock,
-            lambda: heartbeat.is_stuck,
+            rng,
+            _measured(callbacks, holders, measured),
+            PrimaryIndex(state, background),
+            WaitingUpkeep(state, background),
+            announcer,
+            holders,
+            meter,
+            for_tests.crash_task_at,
         )
-        is_open, in_thread = state.open_plan() is not None, not for_tests.announces_at_once
-        with (
-            announcer.working(state.completed, is_open, in_thread),
-            open_runner(engine, pipeline, datacenter) as runner,
-            ThreadPoolExecutor(1, "merge") as background,
-            _news_of(pipeline.datacenters[datacenter]) as news,
-            ExitStack() as stack,
-        ):
-            holders, meter = Holders(pipeline, datacenter, registry, clock, in_thread, watch.heard), Meter()
-            measured = MeasuredFile(state.folder, state.epoch or "", (meter, registry.meter), clock)
-            stack.callback(measured.write)
-            callbacks = _measured(callbacks, holders, measured)
-            execution = BatchExecution(
-                pipeline,
-                datacenter,
-                state,
-                tables,
-                address,
-                registry,
-                runner,
-                clock,
-                rng,
-                callbacks,
-                PrimaryIndex(state, background),
-                WaitingUpkeep(state, background),
-                announcer,
-                holders,
-                watch,
-                meter,
-                for_tests.crash_task_at,
-            )
-            dispatcher = Dispatcher(execution, news, held)
-            if state.skips_backlog:
-                retry.until_available(dispatcher.skip_foreign_backlog)
-            yield dispatcher
-    finally:
-        if held is not None:
-            held.close()
-        state.close()
+        dispatcher = Dispatcher(execution, news, held)
+        if state.skips_backlog:
+            retry.until_available(dispatcher.skip_foreign_backlog)
+        yield dispatcher
 
 
 def _held_files(place: Datacenter, state: DispatcherState) -> HeldFiles | None:
@@ -393,8 +380,3 @@ def _measured(callbacks: Callbacks, holders: Holders, measured: MeasuredFile) ->
         return stop() or holders.is_stopped
 
     return replace(callbacks, should_stop=should_stop)
-
-
-def _registry_of(pipeline: Pipeline) -> tuple[RegistryAddress, QuorumRegistry]:
-    address = find_registry(pipeline)
-    return address, open_registry(address)

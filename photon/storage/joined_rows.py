@@ -18,6 +18,9 @@ from photon.storage.tables import OutputTable
 
 ROWS_AT_ONCE = 100_000  # bounds memory where the ids of all rows are read
 REGISTERED_AS = ("_epoch", "_batch", "_plan", "_occurrence", "_event_id", "_event_time")
+# By which a row is known to be a hold's (protocol A9), and the record that it is of.
+CLAIMED_AS = ("_batch", "_plan", "_event_id", "_occurrence")
+CLAIMED_COLUMNS = pa.schema([ROW_COLUMNS.field(name) for name in CLAIMED_AS])
 REGISTERED_COLUMNS = pa.schema([ROW_COLUMNS.field(name) for name in REGISTERED_AS])
 
 
@@ -29,6 +32,17 @@ class CommittedRows:
         self._table = table
         with table.reading():
             self._files = DataFiles(table.load())
+
+    def of_batches(
+        self, epoch: str, batches: Collection[int], ids: Collection[str] | None = None
+    ) -> pa.Table:
+        """The rows of these batches, of these events or of all, with the columns `CLAIMED_AS`."""
+        wanted = (text("_epoch") == epoch) & ds.field("_batch").isin(sorted(batches))
+        if ids is not None:
+            wanted &= text("_event_id").isin(list(ids))
+        files = self._files.of_epoch(epoch, batches)
+        with self._table.reading():
+            return rows_of(self._table.store, files, CLAIMED_COLUMNS, wanted)
 
     def stretches(self, epoch: str, after: int, rows: int) -> list[range]:
         """The batches of an epoch beyond `after` that have rows, in stretches of at least about `rows`."""

@@ -1,0 +1,88 @@
+"""Close what was committed: with the next claims, or by itself where nothing is claimed (protocol A7, L4).
+
+A close of batch N is appended after commit N. What the batch claimed and has no row for is free then, and the
+others know that the rest is joined (A16, L9).
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+
+from photon.clock import MICROSECONDS, Clock
+from photon.faults import fault_point
+from photon.ledger.entry import Claimant, Epoch, Hashes
+from photon.ledger.errors import RegistryUnavailable
+from photon.ledger.registry import Closing, IdRegistry
+from photon.recovery.rowless import RowsOfPlans
+from photon.storage.delta import LakeUnavailable
+from photon.storage.tables import OutputTable
+
+log = logging.getLogger(__name__)
+
+CLOSE_US = MICROSECONDS  # the others wait for a close, and a busy dispatcher's rides with its next claims
+
+
+@dataclass
+class BatchCloses:
+    """The closes of one epoch. Used by the dispatcher's thread alone."""
+
+    registry: IdRegistry
+    epoch: Epoch
+    table: OutputTable
+    clock: Clock
+    _through: int = 0  # the last batch that may be closed
+    _since_us: int | None = None  # when it was committed, or its close last failed; None: all is closed
+    _rows: RowsOfPlans = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._rows = RowsOfPlans(self.table)
+
+    def committed(self, batch: int, claimant: Claimant | None = None, rows: Hashes | None = None) -> None:
+        """The table has this batch, and all before it. `rows`: the ids of all rows of the claimant in it."""
+        if claimant is not None and rows is not None:
+            self._rows.know(claimant, rows)
+        self._through = max(self._through, batch)
+        if self._since_us is None:
+            self._since_us = self.clock.elapsed_us()
+
+    @property
+    def due(self) -> Closing | None:
+        """What the next claims close."""
+        if self._since_us is None:
+            return None
+        return Closing(self.epoch, self._through, self._rows)
+
+    def rode(self, closing: Closing | None) -> None:
+        """These closes were appended with claims. One for ledgers that the claims do not meet comes later."""
+        if closing is None:
+            return
+        self._rows.forget(closing.through)
+        self._since_us = self.clock.elapsed_us()
+
+    def now(self) -> None:
+        """Close all that is committed; ask nobody where nothing is unclosed.
+
+        RegistryUnavailable, RegistryMismatch; LakeUnavailable where rows are to be read.
+        """
+        if (closing := self.due) is None:
+            return
+        fault_point("close.before")
+        self.registry.close(closing)
+        fault_point("close.after")
+        self._rows.forget(closing.through)
+        self._since_us = None
+
+    def tend(self) -> None:
+        """Close what no claims have closed for a while; later, where registry or lake do not answer."""
+        if self._since_us is None or self.clock.elapsed_us() - self._since_us < CLOSE_US:
+            return
+        self.finish()
+
+    def finish(self) -> None:
+        """Close all, or leave it to the next time or the next start."""
+        try:
+            self.now()
+        except (RegistryUnavailable, LakeUnavailable) as error:
+            log.info("batches up to %d are closed later: %s", self._through, error)
+            self._since_us = self.clock.elapsed_us()
