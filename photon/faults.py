@@ -25,10 +25,10 @@ FAULT_POINTS: tuple[str, ...] = (
     "side_tables.after_too_old",
     "commit.before_main",
     "commit.after_main",
-    "release.before",
-    "release.after",
     "complete.before_transaction",
     "complete.after_transaction",
+    "close.before",
+    "close.after",
     # in a task's process
     "task.after_read",
     "task.after_index",
@@ -47,7 +47,7 @@ WAITING_FAULT_POINTS: tuple[str, ...] = (
     "waiting.after_merge",
     "waiting.after_replace",
 )
-ABANDON_FAULT_POINTS: tuple[str, ...] = ("abandon.after_commit", "abandon.after_release")
+ABANDON_FAULT_POINTS: tuple[str, ...] = ("abandon.after_commit", "abandon.after_close")
 # In the dispatcher's process, where what a silent datacenter holds is released.
 RECOVERY_FAULT_POINTS: tuple[str, ...] = (
     "recover.after_fence",

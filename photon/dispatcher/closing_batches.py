@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field
+from functools import cache
 
 from photon.clock import MICROSECONDS, Clock
 from photon.faults import fault_point
-from photon.ledger.entry import Claimant, Epoch, Hashes
+from photon.ledger.closing import Rowless
+from photon.ledger.entry import Claimant, Epoch, Hashes, Mask
 from photon.ledger.errors import RegistryUnavailable
+from photon.ledger.fold import ClaimsAt, Unclosed, are_among
 from photon.ledger.registry import Closing, IdRegistry
 from photon.recovery.rowless import RowsOfPlans
 from photon.storage.delta import LakeUnavailable
@@ -33,15 +36,12 @@ class BatchCloses:
     clock: Clock
     _through: int = 0  # the last batch that may be closed
     _since_us: int | None = None  # when it was committed, or its close last failed; None: all is closed
-    _rows: RowsOfPlans = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._rows = RowsOfPlans(self.table)
+    _rows: dict[Claimant, Hashes] = field(default_factory=dict)  # ids of rows, where they need not be read
 
     def committed(self, batch: int, claimant: Claimant | None = None, rows: Hashes | None = None) -> None:
         """The table has this batch, and all before it. `rows`: the ids of all rows of the claimant in it."""
         if claimant is not None and rows is not None:
-            self._rows.know(claimant, rows)
+            self._rows[claimant] = rows
         self._through = max(self._through, batch)
         if self._since_us is None:
             self._since_us = self.clock.elapsed_us()
@@ -51,13 +51,13 @@ class BatchCloses:
         """What the next claims close."""
         if self._since_us is None:
             return None
-        return Closing(self.epoch, self._through, self._rows)
+        return Closing(self.epoch, self._through, self._rowless())
 
     def rode(self, closing: Closing | None) -> None:
         """These closes were appended with claims. One for ledgers that the claims do not meet comes later."""
         if closing is None:
             return
-        self._rows.forget(closing.through)
+        self._forget(closing.through)
         self._since_us = self.clock.elapsed_us()
 
     def now(self) -> None:
@@ -70,7 +70,7 @@ class BatchCloses:
         fault_point("close.before")
         self.registry.close(closing)
         fault_point("close.after")
-        self._rows.forget(closing.through)
+        self._forget(closing.through)
         self._since_us = None
 
     def tend(self) -> None:
@@ -86,3 +86,16 @@ class BatchCloses:
         except (RegistryUnavailable, LakeUnavailable) as error:
             log.info("batches up to %d are closed later: %s", self._through, error)
             self._since_us = self.clock.elapsed_us()
+
+    def _forget(self, through: int) -> None:
+        self._rows = {one: rows for one, rows in self._rows.items() if one.batch > through}
+
+    def _rowless(self) -> Rowless:
+        """By the rows that are known, and by the table as it is when others are first asked for."""
+        known, of_table = dict(self._rows), cache(lambda: RowsOfPlans(self.table))
+
+        def rowless(at: ClaimsAt, one: Unclosed) -> Mask:
+            rows = known.get(one.claimant)
+            return of_table()(at, one) if rows is None else ~are_among(one.hashes, rows)
+
+        return rowless

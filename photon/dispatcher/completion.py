@@ -14,7 +14,6 @@ from photon.join.messages import (
     AdapterFailing,
     DamagedWaiting,
     Failed,
-    HeldRecord,
     IndexDamaged,
     IndexResult,
     JoinResult,
@@ -22,6 +21,7 @@ from photon.join.messages import (
     TimedOut,
     Unavailable,
 )
+from photon.join.outcomes import HeldRecord
 from photon.ledger.entry import Claimant
 from photon.ledger.errors import RegistryUnavailable
 from photon.logs.files import TrackedFile

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from photon.dispatcher import completion
 from photon.dispatcher.completion import OwnHold
-from photon.join.messages import HeldRecord
+from photon.join.outcomes import HeldRecord
 from photon.ledger.entry import Claimant, Hashes
 from photon.ledger.errors import RegistryUnavailable
 from photon.ledger.hashing import hashes_of

@@ -34,6 +34,7 @@ from photon.ledger.entry import Epoch
 from photon.ledger.errors import RegistryMismatch, RegistryUnavailable, RetiredDatacenter
 from photon.ledger.opening import init_registry, open_registry, read_register
 from photon.ledger.positions import Positions
+from photon.ledger.stores.positions import StorePositions
 from photon.logs.columns import check_columns
 from photon.logs.folders import log_folder
 from photon.logs.held import HeldFiles
@@ -83,9 +84,7 @@ class ForTests:
     clock: Clock = field(default_factory=SystemClock)
     positions: Positions | None = None  # instead of the pipeline file's registry
     crash_task_at: str | None = None  # a fault point at which a task's process dies
-    announces_at_once: bool = (
-        False  # the thread that runs batches beats, and asks distant lakes
-    )
+    announces_at_once: bool = False  # the thread that runs batches beats, and asks distant lakes
     rng: random.Random = field(default_factory=random.Random)
 
 
@@ -333,8 +332,9 @@ def _open_dispatcher(
         background = stack.enter_context(ThreadPoolExecutor(1, "merge"))
         news = stack.enter_context(_news_of(pipeline.datacenters[datacenter]))
         holders = Holders(pipeline, datacenter, registry, clock, in_thread, watch=started.watch)
-        meter = Meter()
-        measured = MeasuredFile(state.folder, state.epoch or "", (meter, registry.meter), clock)
+        meter, positions = Meter(), registry.positions
+        of_stores = (positions.meter,) if isinstance(positions, StorePositions) else ()
+        measured = MeasuredFile(state.folder, state.epoch or "", (meter, *of_stores), clock)
         stack.callback(measured.write)
         execution = BatchExecution(
             pipeline,
