@@ -48,12 +48,10 @@ WAITING_FAULT_POINTS: tuple[str, ...] = (
     "waiting.after_replace",
 )
 ABANDON_FAULT_POINTS: tuple[str, ...] = ("abandon.after_commit", "abandon.after_close")
-# In the dispatcher's process, where what a silent datacenter holds is released.
-RECOVERY_FAULT_POINTS: tuple[str, ...] = (
-    "recover.after_fence",
-    "recover.after_revoke",
-    "recover.after_release",
-)
+# In the dispatcher's process, where a new epoch begins.
+START_FAULT_POINTS: tuple[str, ...] = ("start.after_number", "start.after_close", "start.after_batch_0")
+# In the dispatcher's process, where the epoch of a silent datacenter is ended.
+RECOVERY_FAULT_POINTS: tuple[str, ...] = ("recover.after_fence", "recover.after_close")
 # In the process of recovery, which leaves a work order, then in that of the dispatcher, which takes it up.
 ORDER_FAULT_POINTS: tuple[str, ...] = (
     "order.before_rename",
@@ -116,6 +114,7 @@ ALL_FAULT_POINTS: tuple[str, ...] = (
     *FAULT_POINTS,
     *ABANDON_FAULT_POINTS,
     *WAITING_FAULT_POINTS,
+    *START_FAULT_POINTS,
     *RECOVERY_FAULT_POINTS,
     *RETIRE_FAULT_POINTS,
     *REFILL_FAULT_POINTS,

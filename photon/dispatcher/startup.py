@@ -1,11 +1,15 @@
-"""Check at the start of a datacenter's dispatcher that its state belongs to its table (protocol A13)."""
+"""Check at the start of a datacenter's dispatcher that its state belongs to its table (protocol A13).
+
+A new epoch begins in this order, and a crash anywhere leaves what the next start ends: its number, in the
+registry; the epochs before it, fenced and closed for ever; batch 0, in the table; its state, on the disk.
+"""
 
 from __future__ import annotations
 
 import logging
 import sqlite3
-from collections.abc import Mapping
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,19 +19,22 @@ from photon.dispatcher.refusing import refuse_place_of_another
 from photon.dispatcher.shared_places import note_place, why_copy
 from photon.dispatcher.work_folder import remove_work, settle_work
 from photon.errors import UserError
+from photon.faults import fault_point
+from photon.ledger.entry import Epoch
+from photon.ledger.epochs import begin_epoch, end_epochs, is_live
 from photon.ledger.errors import RegistryMismatch, RetiredDatacenter
+from photon.ledger.register import Register
+from photon.ledger.registry import IdRegistry
 from photon.pipeline.file import Pipeline
 from photon.pipeline.remembered import remembered_settings
 from photon.recovery.lacking import refuse_lacking
 from photon.recovery.registry_watch import RegistryWatch, lake_is_ahead
-from photon.registry.consensus.register import EpochRecord, Register
-from photon.registry.quorum.proposer import QuorumRegistry
-from photon.registry.quorum.register_store import RegisterStore
+from photon.recovery.rowless import RowsOfPlans
 from photon.state.database import STATE_FILE, StateUnavailable
 from photon.state.dispatcher_state import DispatcherState
-from photon.storage.delta import LakeMismatch
-from photon.storage.tables import LastCommit, OutputTable, app_id
-from photon.tokens import new_id
+from photon.storage.delta import LakeMismatch, LakeUnavailable
+from photon.storage.joined_rows import CommittedRows
+from photon.storage.tables import CommitConflict, LastCommit, OutputTable, app_id
 
 log = logging.getLogger(__name__)
 
@@ -44,19 +51,19 @@ def why_new_epoch(
     open_plan: LastCommit | None,
     table: LastCommit,
     live: bool,
-    published: int = 0,
+    closed: int = 0,
 ) -> str | None:
-    """Why a new epoch must begin: the state is a restored copy, or its epoch was revoked. None: it need not.
+    """Why a new epoch must begin: the state is a restored copy, or its epoch is over. None: it need not.
 
     The table may be one batch ahead, by the open plan: that batch is committed and not completed (A6).
-    A batch of another plan was committed by another copy of the state (A15). What the epoch has `published`
-    in the registry was in the table: a table that lacks it was put back together with the state (A23).
+    A batch of another plan was committed by another copy of the state (A15). What the epoch has `closed`
+    in the registry was in the table: a table that lacks it was put back together with the state (L10).
     """
     if not live:
-        return f"epoch {epoch} is not live in the registry"
-    if published > table.batch:
+        return f"epoch {epoch} is over, as the registry says"
+    if closed > table.batch:
         return (
-            f"the table is at batch {table.batch} of epoch {epoch}, and has had batch {published}: "
+            f"the table is at batch {table.batch} of epoch {epoch}, and has had batch {closed}: "
             "lake and state were put back"
         )
     if table.may_be(completed):
@@ -79,29 +86,28 @@ class Started:
     """A checked state; why it is a new one, where an earlier one can't go on."""
 
     state: DispatcherState
+    watch: RegistryWatch
     new_epoch_because: str | None = None
 
 
 def start(
     pipeline: Pipeline,
     datacenter: str,
-    registry: QuorumRegistry,
+    registry: IdRegistry,
     table: OutputTable,
     clock: Clock,
-    watch: RegistryWatch,
+    asks_aside: bool = True,
 ) -> Started:
     """Open the datacenter's state, if table and registry agree with it; else begin a new epoch.
 
     Raises RetiredDatacenter, LakeMismatch, RegistryMismatch, PlaceTaken, and what is unavailable.
     """
-    register = registry.register
-    known = register.read()
-    check_datacenters(pipeline, datacenter, known)
-    own_epochs = {name: e for name, e in known.epochs.items() if e.datacenter == datacenter}
+    register = registry.read_register()
+    check_datacenters(pipeline, datacenter, register)
     refuse_place_of_another(f"the table {table.folder}", table.pipeline(), pipeline, datacenter)
-    _check_lake(pipeline, datacenter, own_epochs, table)
-    if table.exists():
-        watch.check()
+    _check_lake(pipeline, datacenter, register, table)
+    watch = RegistryWatch(pipeline, datacenter, registry, table, clock, asks_aside)
+    watch.check()
     table.create(pipeline.name, datacenter)
     folder = pipeline.datacenters[datacenter].state
     state = DispatcherState(folder) if (folder / STATE_FILE).exists() else None
@@ -109,55 +115,47 @@ def start(
         if state is not None:
             refuse_place_of_another(f"the state {folder}", state.meta("pipeline"), pipeline, datacenter)
             refuse_other_ids(state.settings, folder, pipeline)
-        epoch, because = _judge_state(state, own_epochs, table, datacenter, registry)
+        epoch, because = _judge_state(state, table, datacenter, registry)
         anew = why_begun_anew(state, pipeline) if state is not None and epoch is not None else None
         reads_all = bool(anew) or was_begun_otherwise(folder / SET_ASIDE_FILE, pipeline)
         because = because or anew
+        if state is not None and because is None:
+            settle_work(state, pipeline.datacenters[datacenter])
+            if (copied := why_copy(state, pipeline)) is not None:
+                log.warning("%s", copied)
+            note_place(state, pipeline)
+            return Started(state, watch)
     except BaseException:
         if state is not None:
             state.close()  # a new epoch can't set aside what this process has open
         raise
     if state is not None:
-        if because is None:
-            try:
-                settle_work(state, pipeline.datacenters[datacenter])
-                if (copied := why_copy(state, pipeline)) is not None:
-                    log.warning("%s", copied)
-                note_place(state, pipeline)
-            except BaseException:
-                state.close()
-                raise
-            return Started(state)
         state.close()
+    begun = _NewEpoch(pipeline, datacenter, registry, table, clock)
+    number = _number_of(epoch)
     # A crash during the first start may leave an epoch that read nothing: count this one as first.
-    ran_before = epoch is not None or any(table.version_of(app_id(datacenter, name)) for name in own_epochs)
-    for name in {*own_epochs, *([epoch] if epoch else [])}:
-        table.fence(app_id(datacenter, name))
-        if name in own_epochs:
-            register.revoke_epoch(name, clock.now_us())
-        remove_work(pipeline.datacenters[datacenter], name)
-    started = _begin_epoch(
-        pipeline, datacenter, register, table.table_id(), clock, follows=ran_before, reads_all=reads_all
-    )
-    started.new_epoch_because = because if ran_before else None
-    return started
+    follows = epoch is not None or begun.has_run_before(register)
+    state = begun.begin(number, follows=follows, reads_all=reads_all)
+    return Started(state, watch, because if follows else None)
 
 
 def _judge_state(
-    state: DispatcherState | None,
-    own_epochs: Mapping[str, EpochRecord],
-    table: OutputTable,
-    datacenter: str,
-    registry: QuorumRegistry,
+    state: DispatcherState | None, table: OutputTable, datacenter: str, registry: IdRegistry
 ) -> tuple[str | None, str | None]:
-    """The epoch of the state, and why a new one must begin. LakeUnavailable, RegistryUnavailable."""
-    epoch = state.epoch if state is not None else None
-    if state is None or epoch is None:
-        return epoch, "there is no state"
-    live = epoch in own_epochs and own_epochs[epoch].state == "live"
-    commits, published = _state_commits(state), registry.marks.read([epoch])[epoch].batch
-    committed = table.last_commit(app_id(datacenter, epoch))
-    return epoch, why_new_epoch(epoch, *commits, committed, live, published)
+    """The epoch of the state, and why a new one must begin. LakeUnavailable."""
+    name = state.epoch if state is not None else None
+    if state is None or name is None:
+        return name, "there is no state"
+    epoch = Epoch(datacenter, _number_of(name))
+    committed = table.last_commit(app_id(datacenter, name))
+    live = epoch.number > 0 and is_live(registry, epoch)
+    closed = registry.view.closed_through(epoch)
+    return name, why_new_epoch(name, *_state_commits(state), committed, live, closed)
+
+
+def _number_of(epoch: str | None) -> int:
+    """The number of an epoch by its name in states and tables; 0: it has none."""
+    return int(epoch) if epoch is not None and epoch.isdecimal() else 0
 
 
 def _state_commits(state: DispatcherState) -> tuple[LastCommit, LastCommit | None]:
@@ -190,57 +188,102 @@ def check_datacenters(pipeline: Pipeline, datacenter: str, register: Register) -
     refuse_lacking(pipeline, register)
 
 
-def _check_lake(
-    pipeline: Pipeline, datacenter: str, own_epochs: Mapping[str, EpochRecord], table: OutputTable
-) -> None:
+def _check_lake(pipeline: Pipeline, datacenter: str, register: Register, table: OutputTable) -> None:
     """Refuse a lake that the registry does not know, before anything is made in it."""
-    if any(record.state == "retired" for record in own_epochs.values()):
-        raise RetiredDatacenter(
-            f"datacenter {datacenter} is retired in the registry: it was given up as lost; "
-            "take it out of the pipeline file, or give it a new name"
-        )
+    known = register.tables.get(datacenter)
     table_id = table.table_id() if table.exists() else None
-    if not own_epochs and table_id is not None and table.load().version() > 0:
+    if known is None and table_id is not None and table.load().version() > 0:
         raise lake_is_ahead(
             pipeline,
             f"the table {table.folder} has been written, and it knows nothing of datacenter {datacenter}",
         )
-    for record in own_epochs.values():
-        if record.table_id != table_id:
-            found = f"(id {table_id}) is not the one" if table_id else "is gone: the one"
-            raise LakeMismatch(
-                f"the table {table.folder} {found} that the registry knows of datacenter {datacenter} "
-                f"(id {record.table_id}): rows would be missing; put the lake folder back; or if this is "
-                f"another pipeline, give it a name of its own ({pipeline.file})"
-            )
+    if known is not None and known != table_id:
+        found = f"(id {table_id}) is not the one" if table_id else "is gone: the one"
+        raise LakeMismatch(
+            f"the table {table.folder} {found} that the registry knows of datacenter {datacenter} "
+            f"(id {known}): rows would be missing; put the lake folder back; or if this is "
+            f"another pipeline, give it a name of its own ({pipeline.file})"
+        )
 
 
-def _begin_epoch(
-    pipeline: Pipeline,
-    datacenter: str,
-    register: RegisterStore,
-    table_id: str,
-    clock: Clock,
-    follows: bool,
-    reads_all: bool,
-) -> Started:
-    """A new epoch: first in the registry, then on the disk. `reads_all`: also where it would read from now.
+@dataclass(frozen=True)
+class _NewEpoch:
+    """Begins an epoch: see the module."""
 
-    A crash between leaves an epoch without a state, which the next start fences.
-    """
-    place, epoch = pipeline.datacenters[datacenter], new_id()
-    folder = place.state
-    register.add_epoch(epoch, datacenter, table_id, clock.now_us())
-    folder.mkdir(parents=True, exist_ok=True)
-    _rename_old_state(folder)
-    state = DispatcherState(folder)
-    skips_backlog = follows and pipeline.new_epoch_reads_from == "now" and not reads_all
-    work, settings = place.work_of(epoch), remembered_settings(pipeline)
-    state.begin_epoch(
-        pipeline.name, datacenter, epoch, clock.now_us(), follows, work, skips_backlog, settings
-    )
-    note_place(state, pipeline)
-    return Started(state)
+    pipeline: Pipeline
+    datacenter: str
+    registry: IdRegistry
+    table: OutputTable
+    clock: Clock
+
+    def has_run_before(self, register: Register) -> bool:
+        """Whether an epoch before has committed anything, or was fenced. LakeUnavailable."""
+        numbers = range(register.epochs.get(self.datacenter, 0), 0, -1)
+        return any(self.table.version_of(self._app(number)) for number in numbers)
+
+    def begin(self, before: int, follows: bool, reads_all: bool) -> DispatcherState:
+        """The state of a new epoch; `before`: the epoch of the state that was here, 0 if none was.
+
+        LakeUnavailable, RegistryUnavailable, StateUnavailable.
+        """
+        epoch = self._numbered(before)
+        fault_point("start.after_number")
+        last = range(before or max(1, epoch.number - 1), epoch.number)
+        with _conflicts_are_waited_for(self.table):
+            for (
+                number
+            ) in last:  # also where the registry calls it over: a lake that was put back has no fence
+                self.table.fence(self._app(number))
+            end_epochs(self.registry, self.datacenter, epoch.number - 1, self._fence, self._rowless_of)
+            fault_point("start.after_close")
+            self.table.commit([], self._app(epoch.number), 0, exactly_after=0)
+        fault_point("start.after_batch_0")
+        for number in last:
+            remove_work(self.pipeline.datacenters[self.datacenter], str(number))
+        return self._stored(str(epoch.number), follows, reads_all)
+
+    def _numbered(self, before: int) -> Epoch:
+        """The number of the new epoch: above all that registry and table know (L4)."""
+        epochs = CommittedRows(self.table).epochs()
+        known = max([before, *map(_number_of, epochs)])
+        while True:
+            epoch = begin_epoch(self.registry, self.datacenter, known, self.table.table_id())
+            if not self.table.knows(self._app(epoch.number)):
+                return epoch
+            known = epoch.number  # a register that was put back hands it out again
+
+    def _app(self, number: int) -> str:
+        return app_id(self.datacenter, str(number))
+
+    def _fence(self, epoch: Epoch) -> None:
+        self.table.fence(self._app(epoch.number))
+
+    def _rowless_of(self, epoch: Epoch) -> RowsOfPlans:
+        return RowsOfPlans(self.table)
+
+    def _stored(self, epoch: str, follows: bool, reads_all: bool) -> DispatcherState:
+        """The state, on the disk. `reads_all`: also where it would read from now."""
+        place, pipeline = self.pipeline.datacenters[self.datacenter], self.pipeline
+        place.state.mkdir(parents=True, exist_ok=True)
+        _rename_old_state(place.state)
+        state = DispatcherState(place.state)
+        skips_backlog = follows and pipeline.new_epoch_reads_from == "now" and not reads_all
+        work, settings = place.work_of(epoch), remembered_settings(pipeline)
+        now_us = self.clock.now_us()
+        state.begin_epoch(
+            pipeline.name, self.datacenter, epoch, now_us, follows, work, skips_backlog, settings
+        )
+        note_place(state, pipeline)
+        return state
+
+
+@contextmanager
+def _conflicts_are_waited_for(table: OutputTable) -> Iterator[None]:
+    """Have the start tried again where somebody else commits to the table, such as a survivor that fences."""
+    try:
+        yield
+    except CommitConflict as error:
+        raise LakeUnavailable(f"others commit to the table {table.folder}: {error}") from error
 
 
 def _rename_old_state(folder: Path) -> None:

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from datetime import timedelta
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from photon.storage.delta import LakeUnavailable
 
@@ -26,6 +26,7 @@ class DistantLakes:
         self._timeout_seconds = timeout.total_seconds()
         self._aside, self._limited_by = aside, limited_by
         self._unanswered: dict[str, Future[object]] = {}
+        self._polled: dict[str, Future[object]] = {}
 
     def ask(self, datacenter: str, question: Callable[[], T]) -> T:
         """What `question` returns or raises. LakeUnavailable if that takes too long.
@@ -37,10 +38,7 @@ class DistantLakes:
         last = self._unanswered.get(datacenter)
         if last is not None and not last.done():
             raise LakeUnavailable(f"the lake of datacenter {datacenter} still does not answer")
-        answer: Future[T] = Future()
-        threading.Thread(
-            target=_answer, args=(question, answer), name=f"lake of {datacenter}", daemon=True
-        ).start()
+        answer = _begin(datacenter, question)
         try:
             return answer.result(self._timeout_seconds)
         except TimeoutError:
@@ -51,6 +49,27 @@ class DistantLakes:
                 f"the lake of datacenter {datacenter} does not answer within "
                 f"{self._timeout_seconds:.0f} s{self._limited_by}"
             ) from None
+
+    def poll(self, datacenter: str, question: Callable[[], T]) -> T | None:
+        """What `question` of the call that began it has returned or raised; None until then."""
+        if not self._aside:
+            return question()
+        answer = self._polled.get(datacenter)
+        if answer is None:
+            self._polled[datacenter] = _begin(datacenter, question)
+        if answer is None or not answer.done():
+            return None
+        del self._polled[datacenter]
+        return cast(T, answer.result())
+
+
+def _begin(datacenter: str, question: Callable[[], T]) -> Future[T]:
+    answer: Future[T] = Future()
+    thread = threading.Thread(
+        target=_answer, args=(question, answer), name=f"lake of {datacenter}", daemon=True
+    )
+    thread.start()
+    return answer
 
 
 def _answer(question: Callable[[], T], answer: Future[T]) -> None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from photon.ledger.errors import RegistryMismatch
+from photon.ledger.register import Register
 from photon.pipeline.file import Pipeline
-from photon.registry.consensus.register import Register
 
 
 def lacking_datacenters(pipeline: Pipeline, register: Register) -> list[str]:
     """The datacenters that have joined and were not given up, and that the pipeline file lacks."""
-    known = {record.datacenter for record in register.epochs.values()}
-    return sorted(known - {*pipeline.datacenters, *register.given_up})
+    return sorted(register.epochs.keys() - {*pipeline.datacenters, *register.given_up})
 
 
 def refuse_lacking(pipeline: Pipeline, register: Register) -> None:

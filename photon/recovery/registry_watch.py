@@ -1,115 +1,111 @@
-"""Notice a registry that is behind a lake: it was put back to an older copy of itself (protocol A23).
+"""Notice a registry that is behind a lake: it was put back to an older copy of itself (protocol L10, A23).
 
-Ids are registered before their rows are committed, batch after batch. So a registry that lacks any id of a
-row lacks those of the newest rows too, and a few lookups tell. Who finds that joins nothing: each row whose
-id is lacking could be joined a second time.
+Ids are claimed before their rows are committed, batch after batch. So a registry that lacks any id of a row
+lacks those of the newest batch too. Who finds that joins nothing: each row whose id is lacking could be
+joined a second time. While a process runs, each of its reads compares the last entry that it has read.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from photon.clock import MICROSECONDS, Clock
-from photon.ledger.errors import RegistryMismatch, RegistryUnavailable
-from photon.pipeline.event_key import event_key
+from photon.ledger.entry import NO_HASHES, Claimant, Epoch, Hashes, Mask, Times
+from photon.ledger.errors import RegistryMismatch
+from photon.ledger.fold import are_among
+from photon.ledger.hashing import hashes_of
+from photon.ledger.registry import IdRegistry
+from photon.pipeline.event_key import event_times_us
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import ForeignLog
 from photon.recovery.distant_lakes import DistantLakes
-from photon.recovery.doubled import note_doubled
-from photon.registry.consensus.marks import NO_MARK, Mark
-from photon.registry.consensus.register import EpochRecord, Register, live_epochs, retired_datacenters
-from photon.registry.interface import BeyondHorizon, Claim, Free, Joined, LookupOutcome
-from photon.registry.operations.init import endpoints_of
-from photon.registry.quorum.proposer import QuorumRegistry
+from photon.recovery.doubled import MOST_NOTED, note_doubled
+from photon.recovery.rowless import RowsOfPlans
 from photon.storage.delta import LakeUnavailable
-from photon.storage.joined_rows import CommittedRows, rows_in
-from photon.storage.output_files import OutputFile
+from photon.storage.joined_rows import CommittedRows
 from photon.storage.tables import OutputTable
-from photon.tokens import Occurrence, PlanKey, Token
+from photon.tokens import Occurrence, PlanKey
 
 log = logging.getLogger(__name__)
 
-# Before a batch a process asks again whether the registry has its newest rows, unless it did so lately; and
-# in any case before it commits rows, since a server can be stopped and started with other data in less.
-CONFIRM_US = MICROSECONDS
-# A batch whose tasks took so long may have met another registry than it began with: they ask it themselves.
-LONG_US = 2 * MICROSECONDS
-MOST_CONFIRMED = 8  # rows of each datacenter, in one request: the batch waits for it
-# An idle process asks for people's decisions twice as often (`holders.HOLD_US`): one that has heard nothing
-# for so long was stopped itself, and whatever was put back meanwhile, the tables of all tell.
-SILENT_US = 10 * MICROSECONDS
-# Looked up at once, some 2 ms. Of a batch with more rows every n-th: what a task registers in one call lies
-# together in its file, so a registry that was copied in the middle of the batch lacks some of these.
-MOST_ROWS = 1_000
-# How far to go back where the newest rows prove nothing: below the boundary, or cleared.
+LOOK_US = 5 * MICROSECONDS  # between two looks of a process that has no batch
+# How far to go back where the newest rows prove nothing: all below the boundary.
 MOST_BATCHES = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Lacking:
-    """A row whose id the registry does not have for it: another token holds it, or nobody (None)."""
+@dataclass(frozen=True, slots=True, eq=False)
+class RowClaims:
+    """Rows of one plan, with the columns `REGISTERED_AS`, and what was claimed for them."""
 
-    datacenter: str
-    claim: Claim
-    holder: str | None
+    claimant: Claimant
+    rows: pa.Table
+    hashes: Hashes
+    times_us: Times
+
+    def take(self, which: Mask) -> RowClaims:
+        """Some of them."""
+        rows = self.rows.filter(pa.array(which))
+        return RowClaims(self.claimant, rows, self.hashes[which], self.times_us[which])
+
+    def token(self, index: int) -> str:
+        """The name of a row."""
+        (datacenter, number), batch, plan = self.claimant
+        key = PlanKey(datacenter, str(number), batch, plan)
+        return key.token(Occurrence.parse(self.rows["_occurrence"][index].as_py()))
+
+    def event_id(self, index: int) -> str:
+        """The id of a row's event."""
+        return str(self.rows["_event_id"][index].as_py())
 
 
-def claims_of_rows(rows: pa.Table, datacenter: str, foreign: ForeignLog) -> list[Claim]:
-    """With which tokens rows were registered.
+def claims_of_rows(rows: pa.Table, datacenter: str, foreign: ForeignLog) -> Iterator[RowClaims]:
+    """What was claimed for rows, plan by plan. Their place in the logs does not count: it may be altered."""
+    plans = rows.select(["_epoch", "_batch", "_plan"]).group_by(["_epoch", "_batch", "_plan"]).aggregate([])
+    for plan in plans.sort_by([("_epoch", "ascending"), ("_batch", "ascending")]).to_pylist():
+        same = (pc.equal(rows[name], plan[name]) for name in plan)
+        own = rows.filter(pc.and_(pc.and_(next(same), next(same)), next(same)))
+        claimant = Claimant(Epoch(datacenter, int(plan["_epoch"])), plan["_batch"], plan["_plan"])
+        times_us = event_times_us(own["_event_id"], own["_event_time"].cast(pa.int64()), foreign)
+        yield RowClaims(claimant, own, hashes_of(own["_event_id"]), times_us)
 
-    One without its event's time is left out where the id needs it: it can't be told from others of its id.
+
+def newest_claims(table: OutputTable, datacenter: str, foreign: ForeignLog) -> list[list[RowClaims]]:
+    """What was claimed for the newest batches with rows, newest first. LakeUnavailable."""
+    committed = CommittedRows(table)
+    epochs = committed.epochs()
+    if not epochs:
+        return []
+    newest = committed.newest(max(epochs, key=int), MOST_BATCHES)
+    return [list(claims_of_rows(rows, datacenter, foreign)) for rows in newest]
+
+
+def lacking_of(claims: RowClaims, registry: IdRegistry) -> dict[Claimant | None, RowClaims]:
+    """The rows whose ids the registry does not have for them, by who holds these instead (None: nobody).
+
+    Rows below the boundary may be missing (L5).
     """
-    if foreign.time_in_id:
-        rows = rows.filter(pc.is_valid(rows["_event_time"]))
-    times_us = rows["_event_time"].cast(pa.int64()).to_pylist()
-    names = ("_event_id", "_epoch", "_batch", "_plan", "_occurrence")
-    ids, epochs, batches, plans, occurrences = (rows[name].to_pylist() for name in names)
-    tokens = (
-        PlanKey(datacenter, epoch, batch, plan or "").token(Occurrence.parse(occurrence))
-        for epoch, batch, plan, occurrence in zip(epochs, batches, plans, occurrences, strict=True)
-    )
-    return [
-        Claim(event_key(event_id, time_us, foreign), token)
-        for event_id, time_us, token in zip(ids, times_us, tokens, strict=True)
-    ]
+    found = registry.holders(claims.hashes)
+    lacks = ~found.are_of(claims.claimant) & (claims.times_us >= registry.register.boundary_us)
+    lacking: dict[Claimant | None, RowClaims] = {}
+    if (lacks & ~found.are_held).any():
+        lacking[None] = claims.take(lacks & ~found.are_held)
+    for claimant in {found.claimants[at] for at in found.refs.claims()} - {claims.claimant}:
+        if (held := lacks & found.are_of(claimant)).any():
+            lacking[claimant] = claims.take(held)
+    return lacking
 
 
-def judge(datacenter: str, claim: Claim, outcome: LookupOutcome) -> Lacking | bool:
-    """Judge a row by the registry's answer: lacking; True: it is the row's own; False: it proves nothing.
-
-    An id below the boundary may be deleted. A cleared one says nothing of when it was registered. Nobody
-    registers beyond the horizon, and a registry that has not been put back has it beyond all rows. A row is
-    its holder's by its plan, not by its place: a person may have altered that, which verification tells.
-    """
-    match outcome:
-        case Free() | BeyondHorizon():
-            return Lacking(datacenter, claim, None)
-        case Joined(holder) if holder.token is not None:
-            if holder.token == claim.token:  # nearly always: a thousand rows are judged at once
-                return True
-            is_own = Token.parse(holder.token).plan == Token.parse(claim.token).plan
-            return is_own or Lacking(datacenter, claim, holder.token)
-    return False
-
-
-def epochs_to_look_at(with_rows: Sequence[str], known: Mapping[str, EpochRecord]) -> list[str]:
-    """Those of a table's epochs whose newest rows say all: one begins after the one before has ended.
-
-    Those that the registry does not know, since it may be older than they are; and the last one that it does.
-    """
-    unknown = [name for name in with_rows if name not in known]
-    order = sorted(
-        (name for name in with_rows if name in known),
-        key=lambda name: (known[name].since_us, known[name].state == "live"),
-    )
-    return [*unknown, *order[-1:]]
+def proves(claims: Sequence[RowClaims], registry: IdRegistry) -> bool:
+    """Whether the rows of a batch say anything of the registry: some are not below the boundary."""
+    return any((one.times_us >= registry.register.boundary_us).any() for one in claims)
 
 
 @dataclass
@@ -121,227 +117,138 @@ class RegistryWatch:
 
     pipeline: Pipeline
     datacenter: str
-    registry: QuorumRegistry
+    registry: IdRegistry
     table: OutputTable
     clock: Clock
     asks_aside: bool = True
+    unread: dict[str, str] = field(default_factory=dict)  # by datacenter: why its rows are not compared yet
     _lakes: DistantLakes = field(init=False)
-    _confirmed_us: int | None = None  # None: it was away since, and may be another one
-    _heard_us: int = 0
-    _marks: dict[str, Mark] = field(default_factory=dict)  # the greatest of each epoch that was seen
-    _seen: dict[str, list[Claim]] = field(default_factory=dict)  # rows that it had, by datacenter
-    _others: dict[str, OutputTable] = field(default_factory=dict)  # tables, which are read again and again
-    _committed: Sequence[OutputFile] = ()  # since then, by this process
+    _looked_us: int = 0
 
     def __post_init__(self) -> None:
         self._lakes = DistantLakes(self.pipeline.recovery.lake_timeout, self.asks_aside)
 
     def check(self) -> None:
-        """Refuse a registry that lacks a newest row. RegistryMismatch; LakeUnavailable of the own table.
+        """At a start: refuse a registry that lacks rows of a newest batch; the view is read to its tail.
 
-        A row may be gone by the time that the registry is asked, with its id: look at it again then.
+        RegistryMismatch, RegistryUnavailable; LakeUnavailable of the own table.
         """
-        register = self.registry.register.read()
-        self._refuse_stores_put_back(register)
-        found = [row for name in self._that_count(register) for row in self._lacking_of(name, register)]
-        still = [row for row in found if self._still_lacks(row)]
-        if still:
-            raise self._mismatch(still[0])
-        self._confirmed_us = self._heard_us = self.clock.elapsed_us()
+        own = self._newest_of(self.datacenter) if self.table.exists() else []
+        read = {self.datacenter: own}
+        for name in self._others():
+            try:
+                read[name] = self._lakes.ask(name, partial(self._newest_of, name))
+            except LakeUnavailable as error:
+                self._note_unread(name, error)
+        self._compare(read)
 
-    def heard(self, marks: Mapping[str, Mark]) -> None:
-        """The registry has answered, with these marks. One that is smaller than it was has been put back."""
-        if any(mark < self._marks.get(epoch, NO_MARK) for epoch, mark in marks.items()):
-            self.doubt()
-            self._marks.clear()
-        self._marks.update(marks)
-        self._heard_us = self.clock.elapsed_us()
+    def tend(self) -> None:
+        """While running: look at the registry now and then, and at tables that could not be read so far.
 
-    def confirm(self) -> None:
-        """The same before ids are registered, by a few of the rows that were seen last, if it is due.
-
-        RegistryMismatch, RegistryUnavailable, LakeUnavailable.
+        RegistryMismatch, RegistryUnavailable.
         """
-        if self._confirmed_us is None or self.clock.elapsed_us() - self._confirmed_us >= CONFIRM_US:
-            self._confirm()
-
-    def confirm_wins(self, rows: Sequence[OutputFile]) -> None:
-        """The same before rows are committed, and whether the registry still has what won for these.
-
-        RegistryMismatch, LakeUnavailable; RegistryUnavailable: the batch is to be run again.
-        """
-        if self._confirmed_us is None or self.clock.elapsed_us() - self._confirmed_us >= LONG_US:
-            self.check()
-        self._confirm()
-        self._refuse_lost_wins(rows)
-
-    def _refuse_lost_wins(self, rows: Sequence[OutputFile]) -> None:
-        """The last look before a commit: these ids are the newest of all, so a copy lacks them first.
-
-        RegistryUnavailable.
-        """
-        claims = self._claims(_some(rows_in(self.table, rows), MOST_CONFIRMED), self.datacenter)
-        outcomes = self.registry.lookup_surely([claim.key for claim in claims])
-        if any(
-            isinstance(judge(self.datacenter, *each), Lacking) for each in zip(claims, outcomes, strict=True)
-        ):
-            raise RegistryUnavailable(
-                "the registry does not have what this batch has registered: a copy was put back since"
-            )
-
-    def _refuse_stores_put_back(self, register: Register) -> None:
-        """A store that has forgotten what it had makes ids free that the newest rows say nothing of.
-
-        They may have been registered while it was away. RegistryMismatch.
-        """
-        slots = self.registry.marks.put_back(live_epochs(register.epochs))
-        if slots:
-            raise store_was_put_back(self.pipeline, slots)
-
-    def _confirm(self) -> None:
         now_us = self.clock.elapsed_us()
-        if self._confirmed_us is None or now_us - self._heard_us > SILENT_US:
-            self.check()
+        if now_us - self._looked_us < LOOK_US:
             return
-        if self.registry.endpoints.n > 1:
-            self._refuse_stores_put_back(self.registry.register.read())
-        seen = [(name, claim) for name, claims in self._seen.items() for claim in claims]
-        newest: list[Claim] = []
-        if self._committed:
-            rows = rows_in(self.table, self._committed)
-            newest = self._claims(_some(rows, MOST_CONFIRMED), self.datacenter)
-            seen += [(self.datacenter, claim) for claim in newest]
-        outcomes = self.registry.lookup_surely([claim.key for _, claim in seen])
-        if any(
-            isinstance(judge(name, claim, outcome), Lacking)
-            for (name, claim), outcome in zip(seen, outcomes, strict=True)
-        ):
-            self.check()
-        if newest:
-            self._seen[self.datacenter], self._committed = newest, ()
-        self._confirmed_us = self._heard_us = self.clock.elapsed_us()
+        self._looked_us = now_us
+        read: dict[str, list[list[RowClaims]]] = {}
+        for name in sorted(self.unread.keys() & {*self._others()}):
+            try:
+                claims = self._lakes.poll(name, partial(self._newest_of, name))
+            except LakeUnavailable as error:
+                self._note_unread(name, error)
+            else:
+                read |= {} if claims is None else {name: claims}
+        self._compare(read)
+        self.unread = {name: why for name, why in self.unread.items() if name not in read}
 
-    def doubt(self) -> None:
-        """The registry was away: when it is back it may be an older copy."""
-        self._confirmed_us = None
+    def _note_unread(self, datacenter: str, error: LakeUnavailable) -> None:
+        if datacenter not in self.unread:
+            log.warning(
+                "whether the registry has the newest rows of datacenter %s is not known: %s",
+                datacenter,
+                error,
+            )
+        self.unread[datacenter] = str(error)
 
-    def committed(self, files: Sequence[OutputFile]) -> None:
-        """These files have the newest rows of the own table from now on."""
-        self._committed = files or self._committed
+    def _others(self) -> list[str]:
+        """The other datacenters whose tables are looked at."""
+        given_up = self.registry.register.given_up
+        return sorted({*self.pipeline.datacenters} - {self.datacenter, *given_up})
 
-    # -- one table
-
-    def _that_count(self, register: Register) -> list[str]:
-        """The datacenters whose rows count, the own one first."""
-        others = {*self.pipeline.datacenters} - {self.datacenter} - retired_datacenters(register.epochs)
-        return [self.datacenter, *sorted(others)]
-
-    def _lacking_of(self, datacenter: str, register: Register) -> list[Lacking]:
-        if datacenter == self.datacenter:
-            return self._lacking_in(self.table, datacenter, register)
-        lake = self.pipeline.datacenters[datacenter].lake
-        table = self._others.setdefault(datacenter, OutputTable(lake, "joined_events"))
-        try:
-            return self._lakes.ask(datacenter, partial(self._lacking_in_other, table, datacenter, register))
-        except LakeUnavailable as error:
-            log.info("whether the registry has the rows of datacenter %s is not known: %s", datacenter, error)
+    def _newest_of(self, datacenter: str) -> list[list[RowClaims]]:
+        """What a table has claimed last; nothing of one that is not the one which the registry knows."""
+        place = self.pipeline.datacenters[datacenter]
+        table = self.table if datacenter == self.datacenter else OutputTable(place.lake, "joined_events")
+        if not table.exists() or not self._is_known(datacenter, table):
             return []
+        return newest_claims(table, datacenter, self.pipeline.foreign)
 
-    def _lacking_in_other(self, table: OutputTable, datacenter: str, register: Register) -> list[Lacking]:
-        """Nothing of a table that is not the one which the registry knows: its own join refuses it."""
-        if not table.exists():
-            return []
-        known = {e.table_id for e in register.epochs.values() if e.datacenter == datacenter}
-        return self._lacking_in(table, datacenter, register) if table.table_id() in known or not known else []
+    def _is_known(self, datacenter: str, table: OutputTable) -> bool:
+        """Of another one its own join refuses it, and says why."""
+        known = self.registry.register.tables.get(datacenter)
+        return known is None or table.table_id() == known
 
-    def _lacking_in(self, table: OutputTable, datacenter: str, register: Register) -> list[Lacking]:
-        committed, found = CommittedRows(table), list[Lacking]()
-        own = {name: e for name, e in register.epochs.items() if e.datacenter == datacenter}
-        for epoch in epochs_to_look_at(committed.epochs(), own):
-            for rows in committed.newest(epoch, MOST_BATCHES):
-                claims = self._claims(_some(rows, MOST_ROWS), datacenter)
-                outcomes = self.registry.lookup_surely([claim.key for claim in claims])
-                says = [judge(datacenter, *each) for each in zip(claims, outcomes, strict=True)]
-                lacking = [one for one in says if isinstance(one, Lacking)]
-                doubled = [one for one in lacking if self._has_row(one)]
-                found += [one for one in lacking if one not in doubled]
-                self._tell_doubled(doubled)
-                if any(says):
-                    self._seen[datacenter] = claims[:: len(claims) // MOST_CONFIRMED + 1]
-                    break
-        return found
+    def _compare(self, read: dict[str, list[list[RowClaims]]]) -> None:
+        """Read the view to its tail, and compare it with rows that were read before. RegistryMismatch.
 
-    def _still_lacks(self, row: Lacking) -> bool:
-        """Whether that row is still in its table, and counts, and its id is still lacking."""
-        if row.datacenter not in self._that_count(self.registry.register.read()):
-            return False
-        table = self.table if row.datacenter == self.datacenter else self._others[row.datacenter]
-        token = Token.parse(row.claim.token)
-        if self._lakes.ask(row.datacenter, partial(table.row_status_of, [token]))[token] != "row":
-            return False
-        (outcome,) = self.registry.lookup_surely([row.claim.key])
-        said = judge(row.datacenter, row.claim, outcome)
-        return isinstance(said, Lacking) and not self._has_row(said)
-
-    def _claims(self, rows: pa.Table, datacenter: str) -> list[Claim]:
-        return claims_of_rows(rows, datacenter, self.pipeline.foreign)
-
-    def _tell_doubled(self, doubled: Sequence[Lacking]) -> None:
-        """Second rows of events: no reason to stop, and somebody has to know."""
-        if not doubled:
+        A row may be gone by then, with its id: look at both again.
+        """
+        self.registry.catch_up()
+        suspects = [name for name, batches in read.items() if self._lacking_in(batches)]
+        if not suspects:
             return
+        again = {name: self._lakes.ask(name, partial(self._newest_of, name)) for name in suspects}
+        self.registry.catch_up()
+        for batches in again.values():
+            for holder, lacking in self._lacking_in(batches):
+                self._judge(holder, lacking)
+
+    def _lacking_in(self, batches: Sequence[Sequence[RowClaims]]) -> list[tuple[Claimant | None, RowClaims]]:
+        """What the registry lacks of the newest batch that proves anything, and who has it."""
+        newest: Sequence[RowClaims] = next((one for one in batches if proves(one, self.registry)), ())
+        return [each for one in newest for each in lacking_of(one, self.registry).items()]
+
+    def _judge(self, holder: Claimant | None, lacking: RowClaims) -> None:
+        """RegistryMismatch, unless all are second rows of their events: no event gets a third one."""
+        datacenter = lacking.claimant.epoch.datacenter
+        without = np.flatnonzero(~self._have_rows(holder, lacking.hashes)).tolist()
+        if without:
+            place = self.pipeline.datacenters[datacenter].lake / "joined_events"
+            by = "nobody has" if holder is None else f"{holder} has"
+            row = f"the id {lacking.event_id(without[0])!r} of the row {lacking.token(without[0])}"
+            raise lake_is_ahead(self.pipeline, f"{by} {row} in the table {place}")
         log.warning(
             "%d of the newest rows of datacenter %s are second rows of their events, such as that of %r: "
             "photon verify %s says what to do",
-            len(doubled), doubled[0].datacenter, doubled[0].claim.key.id, self.pipeline.typed,
+            len(lacking.hashes), datacenter, lacking.event_id(0), self.pipeline.typed,
         )  # fmt: skip
-        state = self.pipeline.datacenters[self.datacenter].state
+        some = range(min(len(lacking.hashes), MOST_NOTED))
         with suppress(OSError):  # of a full disk: the next look notes them
-            note_doubled(state, {one.claim.token: one.claim.key.id for one in doubled})
+            state = self.pipeline.datacenters[self.datacenter].state
+            note_doubled(state, {lacking.token(index): lacking.event_id(index) for index in some})
 
-    def _has_row(self, lacking: Lacking) -> bool:
-        """Whether the token that holds the id has a row: then the event has two, and gets no third one."""
-        if lacking.holder is None:
-            return False
-        token = Token.parse(lacking.holder)
-        place = self.pipeline.datacenters.get(token.plan.datacenter)
-        if place is None:
-            return False
+    def _have_rows(self, holder: Claimant | None, hashes: Hashes) -> Mask:
+        """Which events have a row of the plan that holds them: these have two, and get no third one."""
+        place = None if holder is None else self.pipeline.datacenters.get(holder.epoch.datacenter)
+        if holder is None or place is None:
+            return np.zeros(len(hashes), bool)
         table = OutputTable(place.lake, "joined_events")
-        ask = partial(table.row_status_of, [token])
-        return table.exists() and self._lakes.ask(token.plan.datacenter, ask)[token] == "row"
+        rows = self._lakes.ask(holder.epoch.datacenter, partial(_ids_of_rows, table, holder))
+        return are_among(hashes, rows)
 
-    def _mismatch(self, lacking: Lacking) -> RegistryMismatch:
-        place = self.pipeline.datacenters[lacking.datacenter].lake / "joined_events"
-        by = "nobody has" if lacking.holder is None else f"{lacking.holder} has"
-        of_row = f"the id {lacking.claim.key.id!r} of the row {lacking.claim.token} in the table {place}"
-        return lake_is_ahead(self.pipeline, f"{by} {of_row}")
+
+def _ids_of_rows(table: OutputTable, plan: Claimant) -> Hashes:
+    return RowsOfPlans(table).of_plan(plan) if table.exists() else NO_HASHES
 
 
 def lake_is_ahead(pipeline: Pipeline, why: str) -> RegistryMismatch:
     """The error of a registry that lacks what a lake has: both are named, and what to do."""
-    places = ", ".join(map(str, endpoints_of(pipeline)))
+    endpoints = pipeline.registry.endpoints
+    places = [pipeline.registry_folder] if endpoints == "local" else [one.url for one in endpoints]
     return RegistryMismatch(
-        f"the registry of {pipeline.name} ({places}) is older than the lake: {why}. "
+        f"the registry of {pipeline.name} ({', '.join(map(str, places))}) is older than the lake: {why}. "
         "It was put back from a copy, or is another one, and events would be joined a second time; nothing "
         "is joined. Put the ids of all rows back into it, with every datacenter stopped: "
         f"photon registry refill {pipeline.typed}"
     )
-
-
-def store_was_put_back(pipeline: Pipeline, slots: Sequence[int]) -> RegistryMismatch:
-    """The error of endpoints that lack what they had, and what to do."""
-    urls = dict(enumerate(endpoints_of(pipeline)))
-    places = ", ".join(f"endpoint {slot + 1} ({urls.get(slot, 'unnamed')})" for slot in slots)
-    return RegistryMismatch(
-        f"the registry of {pipeline.name} is older than the lake at {places}: it has less than the others "
-        "have seen there. It was put back from a copy, and events would be joined a second time; nothing is "
-        "joined. Put the ids of all rows back into it, with every datacenter stopped: "
-        f"photon registry refill {pipeline.typed}"
-    )
-
-
-def _some(rows: pa.Table, most: int) -> pa.Table:
-    """At most so many of the rows, evenly."""
-    step = -(-rows.num_rows // most) or 1
-    return rows.take(pa.array(range(0, rows.num_rows, step)))

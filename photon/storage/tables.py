@@ -215,6 +215,12 @@ class OutputTable:
         with self.reading():
             return handle.transaction_version(app) or 0
 
+    def knows(self, app: str) -> bool:
+        """Whether `app` has ever committed, or was fenced. LakeUnavailable."""
+        handle = self.load()
+        with self.reading():
+            return handle.transaction_version(app) is not None
+
     def last_commit(self, app: str) -> LastCommit:
         """The last batch that `app` committed, with its plan. LakeUnavailable."""
         handle = self.load()

@@ -1,0 +1,41 @@
+"""Which ids that a datacenter has claimed have rows, by one snapshot of its table (protocol A9, L4).
+
+A row is a claim's by the event's id, epoch, batch and plan. Its place in the logs does not count: a person
+may have altered it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow.compute as pc
+
+from photon.ledger.entry import NO_HASHES, Claimant, Hashes, Mask
+from photon.ledger.fold import ClaimsAt, Unclosed, are_among
+from photon.ledger.hashing import hashes_of
+from photon.storage.joined_rows import ROWS_AT_ONCE, CommittedRows
+from photon.storage.tables import OutputTable
+
+
+class RowsOfPlans:
+    """A `photon.ledger.closing.Rowless`, by the rows that plans have in a table when it is made."""
+
+    def __init__(self, table: OutputTable) -> None:
+        """LakeUnavailable."""
+        self._rows = CommittedRows(table)
+        self._hashes: dict[Claimant, Hashes] = {}  # an epoch that is closed has few batches open
+
+    def __call__(self, at: ClaimsAt, unclosed: Unclosed) -> Mask:
+        """Which of the ids have no row. LakeUnavailable."""
+        lack: Mask = ~are_among(unclosed.hashes, self.of_plan(unclosed.claimant))
+        return lack
+
+    def of_plan(self, claimant: Claimant) -> Hashes:
+        """The ids of a plan's rows. LakeUnavailable."""
+        if claimant not in self._hashes:
+            batches = range(claimant.batch, claimant.batch + 1)
+            pages = self._rows.pages(str(claimant.epoch.number), batches, ROWS_AT_ONCE)
+            own = (page.filter(pc.equal(page["_plan"], claimant.plan)) for page in pages)
+            self._hashes[claimant] = np.concatenate(
+                [NO_HASHES, *(hashes_of(rows["_event_id"]) for rows in own)]
+            )
+        return self._hashes[claimant]
