@@ -14,11 +14,11 @@ class LosesTheRegistry(LocalRunner):
     """Just before its batch is run, the registry goes down."""
 
     def __init__(self, world: World) -> None:
-        super().__init__(world.registry, world.clock)
-        self._store = world.store
+        super().__init__(world.clock)
+        self._ledgers = world.ledgers
 
     def run(self, batch: BatchTasks) -> list[TaskOutcome]:
-        self._store.fail("down")
+        self._ledgers.is_away = True
         return super().run(batch)
 
 
@@ -26,7 +26,7 @@ class PoisonedRunner(LocalRunner):
     """Its process dies whenever a task holds a line with `poison` in it and does not quarantine it."""
 
     def __init__(self, world: World) -> None:
-        super().__init__(world.registry, world.clock)
+        super().__init__(world.clock)
         self._logs = world.folder / "logs" / "east"
         self._state = world.state()
         self.deaths = 0

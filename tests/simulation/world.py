@@ -9,11 +9,15 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, closing
+from itertools import count
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import numpy as np
+import pyarrow as pa
 from deltalake import DeltaTable
+from photon.testing.memory_ledgers import MemoryLedgers, memory_registry
 
 from photon import faults
 from photon.dispatcher.dispatcher import Mode
@@ -22,21 +26,20 @@ from photon.event_store import opened
 from photon.join.messages import BatchRunner
 from photon.join.outcomes import Counts
 from photon.join.tasks import LocalRunner
-from photon.pipeline.event_key import EventKey
+from photon.ledger.entry import Claimant, Claims, Epoch, Hashes
+from photon.ledger.epochs import begin_epoch
+from photon.ledger.hashing import hashes_of
+from photon.ledger.opening import first_register
+from photon.ledger.register import Members
+from photon.ledger.registry import Closing, IdRegistry
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.pipeline.values import Format
-from photon.registry.address import RegistryAddress
-from photon.registry.consensus.marks import Mark
-from photon.registry.consensus.register import Members
-from photon.registry.interface import Claim
 from photon.shift.run import ForTests, ShiftLimits, ShiftResult, run_shift
 from photon.state.database import StateReader
 from photon.storage.columns import TableName
 from photon.storage.tables import OutputTable
 from photon.testing.crashes import SimulatedCrash, raise_simulated_crash
-from photon.testing.faulty_store import FaultyStore
 from photon.testing.manual_clock import ManualClock
-from photon.testing.memory_registry import memory_registry
 from photon.tracing.report import Trace
 from photon.tracing.trace import trace
 from tests.simulation import log_lines
@@ -51,6 +54,11 @@ primary: {{files: "queries/*.{format}", format: {format}, id: query, time: at, t
 foreign: {{files: "clicks/*.{format}", format: {format}, id: click, key: query, time: at, time_unit: us}}
 {more}
 """
+
+
+def hashed(*event_ids: str) -> Hashes:
+    """The hashes by which ledgers know these events."""
+    return hashes_of(pa.array(event_ids, pa.string()))
 
 
 def counts_of(counts: Counts, *names: str) -> dict[str, int]:
@@ -88,9 +96,9 @@ class World:
     def use(self, pipeline: Pipeline) -> None:
         self.pipeline = pipeline
         self.clock = ManualClock(NOON_US)
-        self.store = FaultyStore(self.clock)
-        self.registry = memory_registry(self.store, clock=self.clock, settings=pipeline.registry)
-        self.address = RegistryAddress(pipeline.name, (), Members(1, ("memory",)), pipeline.registry)
+        self._numbers = count(1)
+        self.ledgers = MemoryLedgers()
+        self.ledgers.decided.register = first_register(pipeline, Members(1, ("memory",)))
 
     # -- logs
 
@@ -143,10 +151,10 @@ class World:
             self.pipeline,
             datacenter,
             mode,
-            runner or LocalRunner(self.registry, self.clock),
+            runner or LocalRunner(self.clock),
             limits or ShiftLimits(),
             callbacks,
-            ForTests(self.clock, (self.address, self.registry), announces_at_once=True),
+            ForTests(self.clock, self.ledgers, announces_at_once=True),
         )
 
     def join_with_a_crash(self, spec: str, datacenter: str = "east", mode: Mode = "until_idle") -> bool:
@@ -166,13 +174,38 @@ class World:
         opened._segments.clear()
         opened._log_files = None
 
-    def registered_elsewhere(self, event_id: str, published: bool = True) -> None:
-        """West has registered the event in its first batch, and published that it is done with it."""
-        if "west" in self.pipeline.datacenters:
-            self.registry.register.add_epoch("e", "west", "table", self.clock.now_us())
-        self.registry.commit([Claim(EventKey(event_id), "west:e:1#p:1:0")])
-        if published:
-            self.registry.marks.publish("e", Mark(1))
+    # -- the registry
+
+    def reader(self) -> IdRegistry:
+        """The registry with a view of its own, read to its ends."""
+        registry = memory_registry(self.ledgers, f"reader {next(self._numbers)}")
+        registry.catch_up()
+        return registry
+
+    def claim(self, claimant: Claimant, *event_ids: str, at_us: int = NOON_US) -> None:
+        """Have a plan claim these events, as another process does."""
+        many = len(event_ids)
+        places = (np.zeros(many, np.uint32), np.arange(many, dtype=np.int64))
+        self.reader().claim(Claims(claimant, hashed(*event_ids), np.full(many, at_us), *places))
+
+    def registered_elsewhere(self, *event_ids: str, is_closed: bool = True) -> Claimant:
+        """West has claimed the events in its first batch, and closed it."""
+        claimant = Claimant(Epoch("west", 1), 1, "p")
+        if "west" in self.pipeline.datacenters and not self.ledgers.register.epochs.get("west"):
+            begin_epoch(self.reader(), "west", 0, "table")
+        self.claim(claimant, *event_ids)
+        if is_closed:
+            all_have_rows = lambda at, one: np.zeros(len(one.hashes), bool)  # noqa: E731
+            self.reader().close(Closing(claimant.epoch, claimant.batch, all_have_rows))
+        return claimant
+
+    def holder(self, event_id: str) -> Claimant | None:
+        """The plan that holds an event."""
+        return next(iter(self.reader().holders(hashed(event_id)).claimants.values()), None)
+
+    def is_join(self, event_id: str) -> bool:
+        """Whether the event is held, and that is closed."""
+        return bool(self.reader().holders(hashed(event_id)).are_joins[0])
 
     # -- what came of it
 
@@ -190,8 +223,7 @@ class World:
 
     def trace(self, event_id: str, search_logs: bool = True) -> Trace:
         """What is known of an event, by this world's registry too."""
-        asked = {"find_registry": lambda _: self.address, "open_registry": lambda _: self.registry}
-        with mock.patch.multiple("photon.tracing.trace", **asked):
+        with mock.patch("photon.tracing.trace.open_reader", side_effect=lambda *_, **__: self.reader()):
             return trace(self.pipeline, event_id, search_logs)
 
     def state(self, datacenter: str = "east") -> Path:
