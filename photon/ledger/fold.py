@@ -56,6 +56,7 @@ class LedgerState:
 
     `void_through`: by epoch the batch up to which claims are void. `over`: by datacenter the last epoch that
     claims nothing any more, nor does any before it. `latest_us`: the greatest time of what was held here.
+    `entries_bytes`: the size of its entries.
     """
 
     ledger: LedgerId
@@ -69,6 +70,7 @@ class LedgerState:
     over: Mapping[str, int] = field(default_factory=dict)
     unclosed: Mapping[ClaimsAt, Unclosed] = field(default_factory=dict)
     latest_us: int = NO_BOUNDARY_US
+    entries_bytes: int = 0
 
     @property
     def takes_entries(self) -> bool:

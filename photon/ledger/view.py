@@ -134,9 +134,10 @@ class View:
             if genesis is not None and (genesis.ledgers, genesis.parents) != self._kin(ledger):
                 raise self.mismatch(f"ledger {ledger} was opened in another generation than the register has")
             try:
-                self.states[ledger] = fold(state, entry, checksum(value), self.holds, self.states.get)
+                after = fold(state, entry, checksum(value), self.holds, self.states.get)
             except OutOfOrder:
                 return number
+            self.states[ledger] = replace(after, entries_bytes=state.entries_bytes + len(value))
             if entry.claims is not None:
                 self.claimants[ledger, state.next_position] = entry.claims.claimant
         return len(values)
