@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from photon.ledger.claimants import Claimants
 from photon.ledger.entry import Claimant, Epoch, Hashes, LedgerId, Mask, ledger_numbers
 from photon.ledger.errors import RegistryMismatch
 from photon.ledger.fold import ClaimsAt, LedgerState, OutOfOrder, are_among, fold, still_held
@@ -44,6 +45,15 @@ class Current(NamedTuple):
         ]
 
 
+class Findings(NamedTuple):
+    """By id which claims hold it; see `Holders`."""
+
+    refs: Refs
+    are_held: Mask
+    are_joins: Mask
+    are_too_old: Mask
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Holders:
     """By id who holds it, as columns. `are_joins`: its close is in the view too (L9)."""
@@ -70,7 +80,7 @@ class View:
         self.writer = writer
         self.holds = Holds()
         self.states: dict[LedgerId, LedgerState] = {}
-        self.claimants: dict[ClaimsAt, Claimant] = {}
+        self.claimants = Claimants()
         self.note(register)
 
     def note(self, register: Register) -> None:
@@ -86,7 +96,8 @@ class View:
         live = register.live_generations
         for ledger in [ledger for ledger in self.states if ledger.generation not in live]:
             del self.states[ledger]
-        for generation in set(self.holds.generations).difference(live):
+        known = {*self.holds.generations, *(ledger.generation for ledger in self.claimants.ledgers())}
+        for generation in known.difference(live):
             self._forget(generation)
         for generation in live:
             for ledger in register.ledgers(generation):
@@ -95,7 +106,7 @@ class View:
 
     def _forget(self, generation: int) -> None:
         self.holds.drop(generation)
-        self.claimants = {at: one for at, one in self.claimants.items() if at[0].generation != generation}
+        self.claimants.drop(generation)
         for ledger, state in self.states.items():
             kept = {at: one for at, one in state.unclosed.items() if at[0].generation != generation}
             self.states[ledger] = replace(state, unclosed=kept)
@@ -139,7 +150,7 @@ class View:
                 return number
             self.states[ledger] = replace(after, entries_bytes=state.entries_bytes + len(value))
             if entry.claims is not None:
-                self.claimants[ledger, state.next_position] = entry.claims.claimant
+                self.claimants.put((ledger, state.next_position), entry.claims.claimant)
         return len(values)
 
     # -- what is known of ids
@@ -161,6 +172,11 @@ class View:
 
     def holders(self, hashes: Hashes, times_us: npt.NDArray[np.int64] | None = None) -> Holders:
         """Who holds each id, and whether that is a join. By `times_us` of the events: which are too old."""
+        found = self.find(hashes, times_us)
+        return Holders(*found, {at: self.claimants[at] for at in found.refs.claims()})
+
+    def find(self, hashes: Hashes, times_us: npt.NDArray[np.int64] | None = None) -> Findings:
+        """By which claims each id is held."""
         refs = self.holds.find(hashes)
         held, joins, too_old = (np.zeros(len(hashes), bool) for _ in range(3))
         for ledger, indices in self.current(hashes).ledgers():
@@ -176,8 +192,7 @@ class View:
             if times_us is not None:
                 too_old[indices] = ~held[indices] & (times_us[indices] < state.boundary_us)
         refs.generations[~held] = NOBODY
-        at_all = {at: self.claimants[at] for at in refs.claims()}
-        return Holders(refs, held, joins, too_old, at_all)
+        return Findings(refs, held, joins, too_old)
 
     def is_over(self, epoch: Epoch) -> bool:
         """Whether any ledger says that the epoch was closed for ever."""
@@ -266,6 +281,15 @@ def confirm(view: View, attempt: Attempt) -> bool:
     except Unconfirmed:
         return False
     return True
+
+
+def current_register(positions: Positions) -> Register:
+    """The register, as a majority has it at a moment after the call began; RegistryUnavailable."""
+    while True:
+        try:
+            return positions.attempt().confirm()
+        except Unconfirmed:
+            continue
 
 
 def _to_read(view: View, ledgers: Iterable[LedgerId] | None) -> list[LedgerId]:

@@ -256,11 +256,9 @@ class ViewStore:
         state = view.states[ledger]
         first, chain = (before.state.next_position, before.chain) if before else (0, b"")
         rows = []
-        for position in range(first, state.next_position):
-            claimant = view.claimants.get((ledger, position))
-            if claimant is not None:
-                rows.append((*ledger, position, *claimant.epoch, claimant.batch, claimant.plan))
-                chain = _digest(chain + repr(rows[-1]).encode())
+        for position, claimant in view.claimants.items(ledger, first):
+            rows.append((*ledger, position, *claimant.epoch, claimant.batch, claimant.plan))
+            chain = _digest(chain + repr(rows[-1]).encode())
         self._db.executemany("INSERT OR REPLACE INTO claimants VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
         text, unclosed = _encode_state(state)
         self._db.execute("INSERT OR REPLACE INTO ledgers VALUES (?, ?, ?, ?)", (*ledger, text, unclosed))
@@ -297,11 +295,9 @@ class ViewStore:
         chain = b""
         columns = "generation, number, position, datacenter, epoch, batch, plan"
         of_ledger = "WHERE generation = ? AND number = ?"
-        epochs: dict[Epoch, Epoch] = {}
         for row in self._db.execute(f"SELECT {columns} FROM claimants {of_ledger} ORDER BY position", ledger):
             chain = _digest(chain + repr(row).encode())
-            epoch = Epoch(row[3], row[4])
-            view.claimants[ledger, row[2]] = Claimant(epochs.setdefault(epoch, epoch), row[5], row[6])
+            view.claimants.put((ledger, row[2]), Claimant(Epoch(row[3], row[4]), row[5], row[6]))
         rows = self._db.execute(f"SELECT state, unclosed FROM ledgers {of_ledger}", ledger)
         stored: tuple[str, bytes] | None = rows.fetchone()
         if stored is None or _digest_of_ledger(*stored, chain) != digest:
