@@ -18,7 +18,7 @@ import psutil
 from bench.store_servers import StoreServer, store_servers
 from photon.clock import SystemClock
 from photon.ledger.claiming import claim
-from photon.ledger.closing import close_batches
+from photon.ledger.closing import Closing, close_batches
 from photon.ledger.entry import Claimant, Claims, Epoch, Hashes, Mask
 from photon.ledger.fold import ClaimsAt, Unclosed
 from photon.ledger.positions import Positions
@@ -113,7 +113,7 @@ def _join(view: View, positions: Positions, batches: Sequence[Claims]) -> None:
         assert claim(view, positions, claims).are_of(claims.claimant).all(), (
             "an id of nobody else was not won"
         )
-        close_batches(view, positions, EPOCH, claims.claimant.batch, _all_have_rows)
+        close_batches(view, positions, Closing(EPOCH, claims.claimant.batch, _all_have_rows))
 
 
 def _all_have_rows(at: ClaimsAt, one: Unclosed) -> Mask:

@@ -1,4 +1,4 @@
-"""Who claimed at which position, of all ledgers of a view: columns, since a day has some 100,000 such entries.
+"""Who claimed at which position of which ledger: columns, since a day has some 100,000 such entries.
 
 A position takes some 36 bytes. A snapshot says of a position no more than the datacenter (`Owners`).
 """
@@ -149,4 +149,4 @@ def _block(columns: _OfLedger, of_epochs: npt.NDArray[np.uint8], number: int, le
     block = np.zeros(length, np.uint8)
     positions = np.array(columns.positions[start:end], np.int64) - first
     block[positions] = of_epochs[np.array(columns.epochs[start:end], np.int64)]
-    return zlib.compress(block, _LEVEL)
+    return zlib.compress(block.tobytes(), _LEVEL)

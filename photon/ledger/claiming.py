@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from photon.ledger.appending import append
+from photon.ledger.closing import Closing, next_close, riding
 from photon.ledger.entry import Claims, Entry, Epoch, Hashes, LedgerId
 from photon.ledger.fold import LedgerState, still_held
 from photon.ledger.form import cut
@@ -20,9 +23,10 @@ class EpochOver(Exception):
         super().__init__(f"epoch {epoch} is over: another process has ended it")
 
 
-def claim(view: View, positions: Positions, claims: Claims) -> Holders:
+def claim(view: View, positions: Positions, claims: Claims, closes: Closing | None = None) -> Holders:
     """Append claims until each id has a holder or is too old; who holds them then, all confirmed (L8).
 
+    In the ledgers that are appended to, `closes` go along: what it names and the batch does not meet stays.
     What is won, and lies below the register's boundary by then, is too old all the same (C1). EpochOver, and
     RegistryUnavailable: claims may be there or not, and the plan stays open (A5).
     """
@@ -31,7 +35,7 @@ def claim(view: View, positions: Positions, claims: Claims) -> Holders:
     while len(left):
         for ledger in _meets(view, left):
             open_ledger(view, positions, ledger)
-        _append_all(view, positions, left)
+        _append_all(view, positions, left, closes)
         holders = view.holders(ordered.hashes, ordered.times_us)
         left = ordered.take(~holders.are_held & ~holders.are_too_old)
     found = view.holders(claims.hashes, claims.times_us)
@@ -61,9 +65,11 @@ def _covering(view: View, generation: int, hashes: Hashes) -> list[LedgerId]:
     return [ledger for ledger in ledgers if view.states[ledger].covers(hashes).any()]
 
 
-def _append_all(view: View, positions: Positions, claims: Claims) -> None:
+def _append_all(view: View, positions: Positions, claims: Claims, closes: Closing | None) -> None:
     """Append all of these claims, piece by piece, to the ledgers that have them now, in parallel."""
     pieces = {ledger: cut(claims.take(rows)) for ledger, rows in view.current(claims.hashes).ledgers()}
+    if closes is not None:
+        _close_what_is_long(view, positions, pieces, closes)
     while True:
         taking = [ledger for ledger in pieces if _takes(view, ledger)]
         first = {one: piece for one in taking if (piece := next(pieces[one], None)) is not None}
@@ -75,11 +81,25 @@ def _append_all(view: View, positions: Positions, claims: Claims) -> None:
             _require_live(state, piece)
             piece = piece.take(piece.times_us >= state.boundary_us)
             free = piece.take(~still_held(view.holds.find(piece.hashes), state, view.states.get))
-            return Entry(claims=free) if len(free) else None
+            if not len(free):
+                return None
+            return Entry(claims=free, closes=() if closes is None else riding(state, closes) or ())
 
         append(view, positions, dict.fromkeys(first, make))
     for ledger, _ in view.current(claims.hashes).ledgers():
         _require_live(view.states[ledger], claims)
+
+
+def _close_what_is_long(
+    view: View, positions: Positions, ledgers: Iterable[LedgerId], closes: Closing
+) -> None:
+    """Close in entries of their own what has too many frees to go along with claims."""
+    while long := [one for one in ledgers if _takes(view, one) and riding(view.states[one], closes) is None]:
+
+        def make(state: LedgerState) -> Entry | None:
+            return next_close(state, closes) if riding(state, closes) is None else None
+
+        append(view, positions, dict.fromkeys(long, make))
 
 
 def _takes(view: View, ledger: LedgerId) -> bool:

@@ -6,6 +6,7 @@ Whoever closes for ever has fenced the epoch's table before, so that its rows ch
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from itertools import islice
 
 from photon.ledger.entry import FOR_EVER, Close, Entry, Epoch, Free, Mask
@@ -13,24 +14,53 @@ from photon.ledger.fold import ClaimsAt, LedgerState, Unclosed
 from photon.ledger.form import MOST_FREES
 from photon.ledger.positions import Positions
 from photon.ledger.rolling import everywhere
-from photon.ledger.view import View
+from photon.ledger.view import View, newest_states
 
 # Which of these ids, held by one entry's claims, have no row: by one snapshot of the epoch's table.
 Rowless = Callable[[ClaimsAt, Unclosed], Mask]
+MOST_RIDING = 200  # ids that are freed beside claims: in the room that these leave in an entry
 
 
-def close_batches(view: View, positions: Positions, epoch: Epoch, through: int, rowless: Rowless) -> None:
-    """Close an epoch's batches up to this one, wherever the view shows something unclosed of them (L4).
+@dataclass(frozen=True, slots=True)
+class Closing:
+    """What an epoch has committed and not closed yet: its batches up to `through` (L4).
 
-    Their rows are committed, so that `rowless` changes no more. RegistryUnavailable.
+    Their rows are committed, so that `rowless` changes no more.
     """
 
-    everywhere(
-        view,
-        positions,
-        lambda state: close_of(state, epoch, through, rowless),
-        lambda state: bool(state.unclosed_of(epoch, through)),
-    )
+    epoch: Epoch
+    through: int
+    rowless: Rowless
+
+
+def close_batches(view: View, positions: Positions, closes: Closing) -> None:
+    """Close an epoch's batches up to this one, wherever the view shows something unclosed of them (L4).
+
+    RegistryUnavailable.
+    """
+    if any(is_left(state, closes) for state in newest_states(view)):
+        everywhere(
+            view, positions, lambda state: next_close(state, closes), lambda state: is_left(state, closes)
+        )
+
+
+def is_left(state: LedgerState, closes: Closing) -> bool:
+    """Whether a ledger has something that is to be closed."""
+    return bool(state.unclosed_of(closes.epoch, closes.through))
+
+
+def next_close(state: LedgerState, closes: Closing) -> Entry:
+    """The next entry that closes these batches in a ledger."""
+    return close_of(state, closes.epoch, closes.through, closes.rowless)
+
+
+def riding(state: LedgerState, closes: Closing) -> tuple[Close, ...] | None:
+    """What closes these batches in a ledger beside claims; None: it needs entries of its own."""
+    if not is_left(state, closes):
+        return ()
+    found = next_close(state, closes).closes
+    frees = sum(len(free.hashes) for close in found for free in close.frees)
+    return None if found[0].is_part or frees > MOST_RIDING else found
 
 
 def end_epoch(

@@ -5,11 +5,10 @@ from __future__ import annotations
 from functools import partial
 
 from photon.ledger.entry import Entry
-from photon.ledger.fold import LedgerState
 from photon.ledger.positions import Positions
 from photon.ledger.register import with_boundary, with_dropped
 from photon.ledger.rolling import everywhere
-from photon.ledger.view import View
+from photon.ledger.view import View, newest_states
 
 # Generations dropped last whose items are deleted once more: a collector may have died before, and inserts
 # that were on their way may have come since. Where nothing is left it costs a query a ledger.
@@ -40,18 +39,7 @@ def droppable(view: View) -> int | None:
     if not all(state.is_sealed for state in oldest) or not all(one.next_position > 1 for one in children):
         return None
     latest_us = max(state.latest_us for state in oldest)
-    return live[0] if all(latest_us < state.boundary_us for state in _newest(view)) else None
-
-
-def _newest(view: View) -> list[LedgerState]:
-    """The ledgers that are the newest open one of some ids: sealed ones too, until all their children open.
-
-    A child is born with its parents' boundaries: if one of them lags behind, so does the child.
-    """
-    unopened = [ledger for ledger, state in view.states.items() if not state.is_open]
-    awaited = {parent for ledger in unopened for parent in view.register.parents(ledger)}
-    states = view.states.items()
-    return [one for ledger, one in states if one.takes_entries or (one.is_open and ledger in awaited)]
+    return live[0] if all(latest_us < state.boundary_us for state in newest_states(view)) else None
 
 
 def drop(view: View, positions: Positions) -> list[int]:

@@ -1,4 +1,4 @@
-"""Epochs: numbered by the register, ended by whoever has fenced them, begun after all before are over (L4, E1).
+"""Epochs: numbered by the register, ended by whoever fences them, begun after all before are over (L4, E1).
 
 `Fence` makes sure that the table of an epoch's datacenter takes no more commits of it; `rowless` goes by a
 snapshot of the table that was read after the fence.
@@ -7,10 +7,15 @@ snapshot of the table that was read after the fence.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
 
-from photon.ledger.closing import Rowless
-from photon.ledger.entry import Epoch
+from photon.ledger.closing import Rowless, end_epoch
+from photon.ledger.entry import Epoch, Mask
+from photon.ledger.fold import ClaimsAt, Unclosed
+from photon.ledger.register import Register, with_epoch
 from photon.ledger.registry import IdRegistry
+from photon.ledger.view import newest_states
 
 Fence = Callable[[Epoch], None]
 RowlessOf = Callable[[Epoch], Rowless]
@@ -22,7 +27,15 @@ def begin_epoch(registry: IdRegistry, datacenter: str, known: int, table_id: str
     Its process ends all epochs before it, and commits batch 0 of it, before it claims anything.
     RetiredDatacenter, RegistryUnavailable.
     """
-    raise NotImplementedError
+    handed_out: list[Epoch] = []
+
+    def change(register: Register) -> Register:
+        register, epoch = with_epoch(register, datacenter, known)
+        handed_out.append(epoch)
+        return replace(register, tables={**register.tables, datacenter: table_id})
+
+    registry.change(change)
+    return handed_out[-1]
 
 
 def end_epochs(
@@ -35,17 +48,42 @@ def end_epochs(
 ) -> None:
     """End a datacenter's epochs up to this number: fence each that is not over, then close each everywhere.
 
-    A process that dies here is followed by another, which does all of it again. RegistryUnavailable, and what
-    `fence` and `rowless_of` raise.
+    `is_given_up`: its lake is gone, so that nothing is fenced, and what is not closed is no join. A process
+    that dies here is followed by another, which does all of it again. RegistryUnavailable, and what `fence`
+    and `rowless_of` raise.
     """
-    raise NotImplementedError
+    registry.read_on()
+    for number in range(1, through + 1):
+        epoch = Epoch(datacenter, number)
+        # Whoever has closed one for ever has fenced it, and all before it that were not over.
+        if not is_given_up and not registry.view.is_over(epoch):
+            fence(epoch)
+    snapshots = cache(rowless_of)  # the table is read once, and only if something is unclosed
+
+    def rowless_by(epoch: Epoch) -> Rowless:
+        def rowless(at: ClaimsAt, one: Unclosed) -> Mask:
+            return snapshots(epoch)(at, one)
+
+        return rowless
+
+    for number in range(through, 0, -1):  # with the last one closed none of those before it claims anything
+        epoch = Epoch(datacenter, number)
+        if number == through or _has_unclosed(registry, epoch):
+            end_epoch(registry.view, registry.positions, epoch, rowless_by(epoch), is_given_up)
 
 
 def unfinished(registry: IdRegistry) -> list[Epoch]:
     """Epochs that are over and hold something that nobody has closed: whoever ended them died over it."""
-    raise NotImplementedError
+    states = newest_states(registry.view)
+    unclosed = {one.claimant.epoch for state in states for one in state.unclosed.values()}
+    return sorted(epoch for epoch in unclosed if registry.view.is_over(epoch))
 
 
 def is_live(registry: IdRegistry, epoch: Epoch) -> bool:
     """Whether the epoch is its datacenter's newest one in the register, and no ledger calls it over."""
-    raise NotImplementedError
+    newest = registry.register.epochs.get(epoch.datacenter, 0)
+    return epoch.number == newest and not registry.view.is_over(epoch)
+
+
+def _has_unclosed(registry: IdRegistry, epoch: Epoch) -> bool:
+    return any(state.unclosed_of(epoch) for state in newest_states(registry.view))

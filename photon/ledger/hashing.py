@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hashlib import blake2b
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +23,6 @@ def hashes_of(ids: pa.Array | pa.ChunkedArray) -> Hashes:
     bounds = np.frombuffer(offsets, np.int64)[array.offset : array.offset + len(array) + 1].tolist()
     content = memoryview(data) if data is not None else memoryview(b"")
     digests = b"".join(
-        blake2b(content[start:end], digest_size=HASH_BYTES).digest()
-        for start, end in zip(bounds, bounds[1:], strict=False)
+        blake2b(content[start:end], digest_size=HASH_BYTES).digest() for start, end in pairwise(bounds)
     )
     return np.frombuffer(digests, ">u8").astype(np.uint64).reshape(-1, 2)

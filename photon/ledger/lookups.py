@@ -1,25 +1,29 @@
-"""Who holds ids, as a join's tasks ask: from a snapshot of a view, without the registry (docs/protocol.md, L2).
+"""Who holds ids, as a join's tasks ask: from a snapshot of a view, without the registry (rule L2).
 
-A `ViewSnapshot` goes to tasks on any machine: the runs of holds are named by where they are stored, and what is
-newer than these comes along.
+A `ViewSnapshot` goes to tasks on any machine: the runs of holds are named by where they are stored, and
+what is newer than these comes along.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from photon.ledger.entry import Claimant, Hashes, LedgerId, Mask, Times
-from photon.ledger.fold import LedgerState
+from photon.ledger.claimants import Owners
+from photon.ledger.entry import NO_HASHES, Claimant, Epoch, Hashes, LedgerId, Mask, Times
+from photon.ledger.fold import LedgerState, Unclosed
 from photon.ledger.holds import Run
 from photon.ledger.register import Register
+from photon.ledger.segments import open_run
+from photon.ledger.view import View
 from photon.ledger.view_store import ListedRun
 from photon.pipeline.location import Location
+from photon.tokens import PlanKey
 
 
 class Hold(IntEnum):
@@ -37,8 +41,8 @@ class Hold(IntEnum):
 class Found:
     """Who holds each of some ids, as columns of their length.
 
-    `by`: for each id the place of its holder in `holders`, -1 where nobody holds it. Of a join that was closed
-    long ago the holder's batch and plan are 0 and "": a task needs its datacenter alone.
+    `by`: for each id the place of its holder in `holders`, -1 where nobody holds it. Of a join the holder's
+    epoch and batch are 0, and its plan is "": a task needs its datacenter alone.
     """
 
     codes: npt.NDArray[np.int8]  # of `Hold`
@@ -59,7 +63,7 @@ class Lookups(Protocol):
     """What a task may ask of the registry."""
 
     def look_up(self, hashes: Hashes, times_us: Times) -> Found:
-        """Who holds each id now, as far as the snapshot knows; `times_us` of the events, NO_TIME_US: unknown."""
+        """Who holds each id, as far as the snapshot knows; `times_us`: of the events, or NO_TIME_US."""
         ...
 
 
@@ -68,17 +72,97 @@ class ViewSnapshot:
     """A view as it was when a batch began; it pickles.
 
     `folder`, `listed`: by generation the runs that have files, oldest first. `newer`: the runs behind them.
-    `datacenters`, `owners`: by ledger and position whose claims there are, compressed.
+    Of what a ledger's own claims have not closed its state names the claimants alone, and no hashes.
     """
 
     register: Register
     states: Mapping[LedgerId, LedgerState]
-    folder: Location
+    folder: Location | None
     listed: Mapping[int, Sequence[ListedRun]]
     newer: Mapping[int, Sequence[Run]]
-    datacenters: tuple[str, ...] = ()
-    owners: Mapping[LedgerId, bytes] | None = None
+    owners: Owners
 
     def open(self, plan: Claimant) -> Lookups:
-        """What a task of this plan looks up in. RunDamaged, OSError."""
-        raise NotImplementedError
+        """What a task of this plan looks up in. RunDamaged, FormatTooNew, OSError."""
+        view = View(self.register, "")
+        view.states = dict(self.states)
+        for generation in {*self.listed, *self.newer}:
+            runs = [_mapped(self.folder, one) for one in self.listed.get(generation, ())]
+            view.holds.replace(generation, [*runs, *self.newer.get(generation, ())])
+        return _SnapshotLookups(view, self.owners, plan)
+
+
+def claimant_of(plan: PlanKey) -> Claimant:
+    """A plan as ledgers know it."""
+    return Claimant(Epoch(plan.datacenter, int(plan.epoch)), plan.batch, plan.plan_id)
+
+
+def snapshot_of(
+    view: View, folder: Location | None = None, listed: Mapping[int, Sequence[ListedRun]] | None = None
+) -> ViewSnapshot:
+    """A view as it is. `listed`: by generation its oldest runs, those that have files in `folder`."""
+    files = listed or {}
+    newer = {one: view.holds.runs(one)[len(files.get(one, ())) :] for one in view.holds.generations}
+    states = {ledger: _without_own_hashes(state) for ledger, state in view.states.items()}
+    return ViewSnapshot(
+        view.register,
+        states,
+        folder,
+        {generation: tuple(runs) for generation, runs in files.items() if runs},
+        {generation: runs for generation, runs in newer.items() if runs},
+        view.claimants.owners(),
+    )
+
+
+def _mapped(folder: Location | None, one: ListedRun) -> Run:
+    assert folder is not None  # where runs are listed, they lie somewhere
+    return open_run(folder, one.name, one.holds)
+
+
+def _without_own_hashes(state: LedgerState) -> LedgerState:
+    """The state without what a batch may have many of; `View.find` looks at inherited hashes alone."""
+    kept = {
+        at: one if at[0] != state.ledger else Unclosed(one.claimant, NO_HASHES)
+        for at, one in state.unclosed.items()
+    }
+    return replace(state, unclosed=kept)
+
+
+class _SnapshotLookups:
+    """See `Lookups`. First among `holders` come the datacenters, then who holds something unclosed."""
+
+    def __init__(self, view: View, owners: Owners, plan: Claimant) -> None:
+        self._view = view
+        self._owners = owners.columns()
+        unclosed = {at: one.claimant for state in view.states.values() for at, one in state.unclosed.items()}
+        claimants = list(dict.fromkeys(unclosed.values()))
+        self.holders = [*(Claimant(Epoch(name, 0), 0, "") for name in owners.datacenters), *claimants]
+        places = {claimant: len(owners.datacenters) + n for n, claimant in enumerate(claimants)}
+        self._unclosed: dict[LedgerId, list[tuple[int, int]]] = {}  # by ledger: position, place in `holders`
+        for (ledger, position), claimant in sorted(unclosed.items()):
+            self._unclosed.setdefault(ledger, []).append((position, places[claimant]))
+        is_here = np.array([one.epoch.datacenter == plan.epoch.datacenter for one in self.holders], bool)
+        self._codes_of_joins = np.where(is_here, Hold.HERE, Hold.JOINED_ELSEWHERE).astype(np.int8)
+        self._codes_of_others = np.where(is_here, Hold.HERE, Hold.ELSEWHERE).astype(np.int8)
+        if plan in places:
+            self._codes_of_others[places[plan]] = Hold.THIS_PLAN
+
+    def look_up(self, hashes: Hashes, times_us: Times) -> Found:
+        """Who holds each id now, as far as the snapshot knows."""
+        refs, held, joins, too_old = self._view.find(hashes, times_us)
+        by = np.full(len(hashes), -1, np.int32)
+        for ledger in refs.ledgers():
+            own = np.flatnonzero(refs.are_in(ledger))
+            positions = refs.positions[own]
+            by[own] = self._owners[ledger][positions].astype(np.int32) - 1
+            if ledger in self._unclosed:
+                known, places = np.array(self._unclosed[ledger], np.int64).T
+                rows = np.minimum(np.searchsorted(known, positions), len(known) - 1)
+                is_known = (known[rows] == positions) & ~joins[own]
+                by[own[is_known]] = places[rows[is_known]]
+        codes = np.full(len(hashes), Hold.NOBODY, np.int8)
+        codes[too_old] = Hold.TOO_OLD
+        codes[joins] = self._codes_of_joins[by[joins]]
+        others = held & ~joins
+        codes[others] = self._codes_of_others[by[others]]
+        return Found(codes, by, self.holders)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from photon.ledger.entry import LedgerId
+from photon.ledger.entry import Epoch, LedgerId
 from photon.ledger.register import Register
 
 Change = Callable[[Register], Register]
@@ -100,4 +100,12 @@ class Positions(Protocol):
 
     def forget(self, ledgers: Sequence[LedgerId]) -> None:
         """Delete all items of ledgers whose generation the register calls dropped (L12)."""
+        ...
+
+    def beat(self, epoch: Epoch, number: int) -> None:
+        """Have a majority keep this number for the epoch, or a greater one. RegistryUnavailable."""
+        ...
+
+    def beats(self, epochs: Sequence[Epoch]) -> Mapping[Epoch, int]:
+        """The greatest number of each epoch that a majority has, 0 without one. RegistryUnavailable."""
         ...

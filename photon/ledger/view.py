@@ -269,6 +269,17 @@ def _opened_early(view: View, positions: Positions, ended: Mapping[LedgerId, End
     return {one for one, tail in tails.items() if tail.values} if confirm(view, attempt) else set()
 
 
+def newest_states(view: View) -> list[LedgerState]:
+    """The ledgers that are the newest open one of some ids: sealed ones too, until all their children open.
+
+    A child is born with what its parents have: if one of them lags behind, so does the child.
+    """
+    unopened = [ledger for ledger, state in view.states.items() if not state.is_open]
+    awaited = {parent for ledger in unopened for parent in view.register.parents(ledger)}
+    states = view.states.items()
+    return [one for ledger, one in states if one.takes_entries or (one.is_open and ledger in awaited)]
+
+
 def last_of(states: Iterable[LedgerState]) -> dict[LedgerId, tuple[int, bytes]]:
     """By ledger its last entry that was read: position and checksum."""
     return {one.ledger: (one.next_position - 1, one.checksum) for one in states if one.next_position}

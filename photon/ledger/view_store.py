@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, fields
 from hashlib import blake2b
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +98,7 @@ class ViewStore:
     def __init__(self, folder: Path, runs: Location) -> None:
         """ViewUnavailable."""
         self.path = folder / VIEW_FILE
-        self._runs_folder = runs
+        self.runs_folder = runs
         self._saved: dict[LedgerId, _Saved] = {}
         self._runs: dict[int, list[tuple[ListedRun, Run]]] = {}  # by generation, oldest first
         self._replaced: set[str] = set()  # runs that are listed no more, and may be in use
@@ -114,6 +115,21 @@ class ViewStore:
     def listed(self) -> Mapping[int, list[ListedRun]]:
         """By generation the runs of the view as it was saved, oldest first."""
         return {generation: [one for one, _ in runs] for generation, runs in self._runs.items()}
+
+    def listed_of(self, view: View) -> dict[int, list[ListedRun]]:
+        """By generation the oldest runs of the view, as far as they have files."""
+        found: dict[int, list[ListedRun]] = {}
+        for generation in view.holds.generations:
+            files = {id(run): one for one, run in self._runs.get(generation, ())}
+            known = (files.get(id(run)) for run in view.holds.runs(generation))
+            found[generation] = [one for one in takewhile(lambda one: one is not None, known) if one]
+        return found
+
+    def unsaved_holds(self, view: View) -> int:
+        """How many holds are in runs of the view that have no file yet."""
+        listed = self.listed_of(view)
+        runs = ((one, view.holds.runs(one)[len(listed[one]) :]) for one in view.holds.generations)
+        return sum(len(run) for _, some in runs for run in some)
 
     def load(self, register: Register, writer: str, in_use: Collection[str] = ()) -> View:
         """The view as it was saved, under the register as it is now; or one that has read nothing.
@@ -133,7 +149,7 @@ class ViewStore:
             if view is not None:
                 view.note(register)
             self._view = view or View(register, writer)
-            remove_other_runs(self._runs_folder, self._names().union(in_use))
+            remove_other_runs(self.runs_folder, self._names().union(in_use))
             self._replaced = set(in_use) - self._names()
         return self._view
 
@@ -147,7 +163,7 @@ class ViewStore:
                 self._begin_anew()
                 self._view = view
             runs = {generation: self._written(view, generation) for generation in view.holds.generations}
-            store_of(self._runs_folder).sync()
+            store_of(self.runs_folder).sync()
             self._db.execute("BEGIN IMMEDIATE")
             try:
                 saved = self._put(view, runs)
@@ -161,7 +177,7 @@ class ViewStore:
                 view.holds.replace(generation, [run for _, run in pairs])
             self._replaced |= before - self._names()
             gone = self._replaced.difference(in_use)
-            remove_runs(self._runs_folder, gone)
+            remove_runs(self.runs_folder, gone)
             self._replaced -= gone
 
     def _names(self) -> set[str]:
@@ -221,8 +237,8 @@ class ViewStore:
         for run in view.holds.runs(generation):
             if id(run) not in files:
                 one = ListedRun(f"{generation}-{secrets.token_hex(8)}", len(run))
-                write_run(self._runs_folder, one.name, run)
-                files[id(run)] = one, open_run(self._runs_folder, one.name, one.holds)
+                write_run(self.runs_folder, one.name, run)
+                files[id(run)] = one, open_run(self.runs_folder, one.name, one.holds)
             pairs.append(files[id(run)])
         return pairs
 
@@ -284,7 +300,7 @@ class ViewStore:
             saved[ledger] = self._load_ledger(view, ledger, digest)
         runs: dict[int, list[tuple[ListedRun, Run]]] = {}
         for generation, name, holds in content["runs"]:
-            run = open_run(self._runs_folder, name, holds, compares_checksums=True)
+            run = open_run(self.runs_folder, name, holds, compares_checksums=True)
             runs.setdefault(generation, []).append((ListedRun(name, holds), run))
         for generation, pairs in runs.items():
             view.holds.replace(generation, [run for _, run in pairs])

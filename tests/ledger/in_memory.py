@@ -1,78 +1,37 @@
-"""Positions that are decided at once, in memory: for stories of what ledgers mean, and of nothing else."""
+"""Ledgers in memory with a view for each writer, small claims and tables: all that a story needs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 
 import numpy as np
 
 from photon.ledger.entry import Claimant, Claims, Epoch, Hashes, LedgerId, Mask
 from photon.ledger.fold import ClaimsAt, Unclosed
-from photon.ledger.form import checksum
-from photon.ledger.positions import Change, Chosen, Offer, Tail
-from photon.ledger.register import Generation, Members, Register
-from photon.ledger.rolling import open_ledger
+from photon.ledger.positions import Offer
 from photon.ledger.view import View
+from photon.testing.memory_ledgers import MemoryLedgers, checksum_at, memory_registry
+
+__all__ = ["EAST", "WEST", "PositionsInMemory", "checksum_at", "claims_of", "hashes_of", "with_rows"]
 
 EAST, WEST = Epoch("east", 1), Epoch("west", 1)
 
 
-class PositionsInMemory:
-    """One store that answers at once and forgets what it is told to; also its own attempt."""
+class PositionsInMemory(MemoryLedgers):
+    """Ledgers in memory that complain of gaps."""
 
     def __init__(self, ledgers: int = 1) -> None:
-        self.register = Register(
-            "stories", "settings", Members(1, ("a",)), generations=(Generation(ledgers),)
-        )
-        self.values: dict[LedgerId, list[bytes]] = {}
-
-    def attempt(self) -> PositionsInMemory:
-        return self
-
-    def offer(self, offers: Mapping[LedgerId, Offer]) -> dict[LedgerId, Chosen]:
-        chosen = {}
-        for ledger, offer in offers.items():
-            if ledger.generation not in self.register.live_generations:
-                chosen[ledger] = Chosen(offer.value)  # where all was deleted, anything can be inserted
-                continue
-            values = self.values.setdefault(ledger, [])
-            assert offer.position <= len(values), f"L1: a gap before {offer.position} of {ledger}"
-            if offer.position == len(values):
-                values.append(offer.value)
-            chosen[ledger] = Chosen(values[offer.position])
-        return chosen
-
-    def read(self, first: Mapping[LedgerId, int]) -> dict[LedgerId, Tail]:
-        return {one: Tail(self.values.get(one, [])[position:], "nothing") for one, position in first.items()}
-
-    def lacking(self, last: Mapping[LedgerId, tuple[int, bytes]]) -> set[LedgerId]:
-        return {
-            ledger
-            for ledger, (position, expected) in last.items()
-            if checksum_at(self.values.get(ledger, []), position) != expected
-        }
-
-    def confirm(self) -> Register:
-        return self.register
-
-    def change(self, change: Change) -> Register:
-        self.register = change(self.register)
-        return self.register
-
-    def forget(self, ledgers: Sequence[LedgerId]) -> None:
-        for ledger in ledgers:
-            self.values.pop(ledger, None)
+        super().__init__("stories", "settings", ledgers)
 
     def view(self, writer: str) -> View:
         """A new view, with the first generation open."""
-        view = View(self.register, writer)
-        for ledger in self.register.ledgers(0):
-            open_ledger(view, self, ledger)
-        return view
+        return memory_registry(self, writer).view
 
-
-def checksum_at(values: Sequence[bytes], position: int) -> bytes:
-    return checksum(values[position]) if position < len(values) else b""
+    def _insert(self, ledger: LedgerId, offer: Offer) -> bytes:
+        if ledger.generation in self.register.live_generations:
+            before = len(self.values.get(ledger, []))
+            assert offer.position <= before, f"L1: a gap before {offer.position} of {ledger}"
+        return super()._insert(ledger, offer)
 
 
 def hashes_of(*ids: int) -> Hashes:

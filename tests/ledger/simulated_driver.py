@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from photon.ledger.claiming import EpochOver, claim
-from photon.ledger.closing import close_batches, end_epoch
+from photon.ledger.closing import Closing, close_batches, end_epoch
 from photon.ledger.entry import Claimant, Entry, Epoch, Free
 from photon.ledger.errors import RegistryUnavailable, RetiredDatacenter
 from photon.ledger.fold import LedgerState
@@ -121,7 +121,9 @@ class Driver:
         claimant = Claimant(folder.epoch, batch, plan)
         self._commit(claimant, records)
         self.pause()
-        close_batches(self.view, self.positions, folder.epoch, batch, self.world.rowless(folder.datacenter))
+        close_batches(
+            self.view, self.positions, Closing(folder.epoch, batch, self.world.rowless(folder.datacenter))
+        )
         final = self._final(claimant, records)
         if self.world.chance.random() < 0.15:
             folder.view = copy.deepcopy(self.view)

@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from photon.ledger.entry import LedgerId
+from photon.ledger.entry import Epoch, LedgerId
 from photon.ledger.errors import RegistryUnavailable
 from photon.ledger.form import checksum
 from photon.ledger.positions import Change, Chosen, Offer, Tail, Unconfirmed, Undecided
@@ -42,6 +42,7 @@ class Stores:
     chance: random.Random
     weather: Weather = field(default_factory=Weather)
     entries: dict[LedgerId, dict[int, bytes]] = field(default_factory=dict)
+    beats: dict[Epoch, int] = field(default_factory=dict)
     late: list[tuple[LedgerId, Offer]] = field(default_factory=list)
     late_changes: list[tuple[Register, Register]] = field(default_factory=list)
 
@@ -123,6 +124,16 @@ class SimulatedPositions:
             self.may_be_silent("a store deletes nothing")
             assert self.stores.register.generations[ledger.generation].is_dropped, f"L12: {ledger} is in use"
             self.stores.entries.pop(ledger, None)
+
+    def beat(self, epoch: Epoch, number: int) -> None:
+        self.pause()
+        self.may_be_silent("too few stores keep a sign of life")
+        self.stores.beats[epoch] = max(number, self.stores.beats.get(epoch, 0))
+
+    def beats(self, epochs: Sequence[Epoch]) -> dict[Epoch, int]:
+        self.pause()
+        self.may_be_silent("too few stores tell signs of life")
+        return {epoch: self.stores.beats.get(epoch, 0) for epoch in epochs}
 
     def may_be_silent(self, why: str) -> None:
         if self.stores.happens(self.weather.silent):

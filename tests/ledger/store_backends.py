@@ -79,6 +79,7 @@ class MemoryStore:
     def __init__(self, name: str) -> None:
         self.name = name
         self.items: dict[Key, Copy] = {}
+        self.numbers: dict[Key, int] = {}
         self.requests: list[str] = []
         self.fault: Callable[[str], str | None] = lambda request: None
         self._lock = threading.Lock()
@@ -135,6 +136,16 @@ class MemoryStore:
             return len(some)
 
         return self._serve("forget", do)
+
+    def beat(self, key: Key, number: int) -> Done | NoReply:
+        def do() -> Done:
+            self.numbers[key] = max(number, self.numbers.get(key, 0))
+            return Done()
+
+        return self._serve("beat", do)
+
+    def last_beat(self, key: Key) -> int | NoReply:
+        return self._serve("last_beat", lambda: self.numbers.get(key, 0))
 
     def _serve(self, request: str, do: Callable[[], Any]) -> Any:
         with self._lock:

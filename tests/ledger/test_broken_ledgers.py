@@ -98,7 +98,7 @@ def a_copy_claims_behind_the_close_of_its_batch() -> None:
     owner, copy = store.view("owner"), store.view("copy")
     plan = Claimant(EAST, 1, "plan")
     claiming.claim(owner, store, claims_of(plan, 1))
-    closing.close_batches(owner, store, EAST, 1, with_rows(1))
+    closing.close_batches(owner, store, closing.Closing(EAST, 1, with_rows(1)))
     with suppress(claiming.EpochOver):
         claiming.claim(copy, store, claims_of(plan, 2))
     view.catch_up(owner, store)
@@ -190,5 +190,5 @@ def test_a_child_that_takes_void_for_closed_joins_what_has_no_row(monkeypatch: P
 def test_a_generation_dropped_by_the_register_s_boundary_takes_holds_of_rows_along(
     monkeypatch: Patch,
 ) -> None:  # L12
-    monkeypatch.setattr(collecting, "_newest", lambda one: [])
+    monkeypatch.setattr(collecting, "newest_states", lambda one: [])
     caught(NOT_ITS_HOLDER)

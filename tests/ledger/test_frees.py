@@ -9,7 +9,7 @@ import pytest
 from photon.ledger import fold
 from photon.ledger.appending import append
 from photon.ledger.claiming import claim
-from photon.ledger.closing import close_batches
+from photon.ledger.closing import Closing, close_batches
 from photon.ledger.collecting import drop, raise_boundary
 from photon.ledger.entry import Claimant, Entry, Free, LedgerId
 from photon.ledger.holds import Holds
@@ -47,7 +47,7 @@ def scene(is_closed: bool = True) -> Scene:
     east, west = store.view("east"), store.view("west")
     claim(east, store, claims_of(FIRST, 1, 2))
     if is_closed:
-        close_batches(east, store, EAST, 1, with_rows(1, 2))
+        close_batches(east, store, Closing(EAST, 1, with_rows(1, 2)))
     catch_up(west, store)
     return Scene(store, east, west)
 
@@ -69,7 +69,7 @@ def a_free_that_comes_late_leaves_the_next_holder_alone() -> None:
     one = scene()
     one.free(FIRST_LEDGER, 1)
     one.west_wins(1)
-    close_batches(one.west, one.store, WEST, 1, with_rows(1))
+    close_batches(one.west, one.store, Closing(WEST, 1, with_rows(1)))
     one.free(FIRST_LEDGER, 1)
     assert one.west.holders(hashes_of(1)).are_of(OTHER).all(), "a free took the id from its next holder"
 

@@ -11,7 +11,7 @@ import pytest
 from photon.ledger import claiming
 from photon.ledger.appending import append
 from photon.ledger.claiming import EpochOver, claim
-from photon.ledger.closing import close_batches, close_of, end_epoch
+from photon.ledger.closing import Closing, close_batches, close_of, end_epoch
 from photon.ledger.collecting import drop, raise_boundary
 from photon.ledger.entry import Claimant, Claims, Entry, Epoch
 from photon.ledger.errors import RegistryMismatch, RegistryUnavailable
@@ -53,7 +53,7 @@ def test_a_hold_is_a_join_once_its_batch_is_closed_and_free_if_it_has_no_row() -
     east, west = store.view("east"), store.view("west")
     claim(east, store, claims_of(FIRST, 1, 2))
     assert not east.holders(hashes_of(1, 2)).are_joins.any()
-    close_batches(east, store, EAST, 1, with_rows(1))
+    close_batches(east, store, Closing(EAST, 1, with_rows(1)))
     catch_up(west, store)
     found = west.holders(hashes_of(1, 2))
     assert found.are_joins.tolist() == [True, False]
@@ -65,7 +65,7 @@ def test_claims_of_a_batch_that_is_closed_are_void_and_end_their_process() -> No
     store = PositionsInMemory()
     east, copy = store.view("east"), store.view("a copy of east's state")
     claim(east, store, claims_of(FIRST, 1))
-    close_batches(east, store, EAST, 1, with_rows(1))
+    close_batches(east, store, Closing(EAST, 1, with_rows(1)))
     with pytest.raises(EpochOver, match="epoch east:1 is over"):
         claim(copy, store, claims_of(FIRST, 2))
     catch_up(east, store)
@@ -94,7 +94,7 @@ def test_what_one_parent_closed_and_the_other_did_not_stays_two_facts_in_their_c
     append(east, store, {left: lambda state: close_of(state, EAST, 1, with_rows(1, 12))})
     roll(east, store, 1)
     assert east.holders(hashes_of(1, 12)).are_joins.tolist() == [True, False]
-    close_batches(east, store, EAST, 1, with_rows(1))
+    close_batches(east, store, Closing(EAST, 1, with_rows(1)))
     found = east.holders(hashes_of(1, 12))
     assert (found.are_joins.tolist(), found.are_held.tolist()) == ([True, False], [True, False])
 
@@ -113,7 +113,7 @@ def test_a_generation_below_the_boundary_is_dropped_and_its_ids_are_too_old() ->
     store = PositionsInMemory(2)
     east, west = store.view("east"), store.view("west")
     claim(east, store, claims_of(FIRST, 1, 9, time_us=100))
-    close_batches(east, store, EAST, 1, with_rows(1, 9))
+    close_batches(east, store, Closing(EAST, 1, with_rows(1, 9)))
     roll(east, store, 1)
     claim(east, store, claims_of(SECOND, 3, time_us=200))
     raise_boundary(east, store, 101)
@@ -172,7 +172,7 @@ def test_claims_that_are_too_many_for_an_entry_take_several() -> None:
     found = claim(east, store, claims)
     assert found.are_of(FIRST).all()
     assert all(len(values) > 2 for values in store.values.values())
-    close_batches(east, store, EAST, 1, lambda at, one: np.ones(len(one.hashes), bool))
+    close_batches(east, store, Closing(EAST, 1, lambda at, one: np.ones(len(one.hashes), bool)))
     assert not east.holders(claims.hashes).are_held.any()
 
 
@@ -212,7 +212,7 @@ def test_a_register_that_was_put_back_alone_is_refused_by_the_ledgers_of_later_g
     before = store.register
     east = store.view("east")
     roll(east, store, 2)
-    store.register = before
+    store.decided.register = before
     with pytest.raises(RegistryMismatch, match="its register has gone back"):
         catch_up(east, store)
     fresh = View(store.register, "fresh")
@@ -230,7 +230,7 @@ def test_nothing_is_dropped_while_a_generation_is_sealed_and_the_next_one_not_op
     claim(east, store, claims_of(FIRST, 1, time_us=100))
     roll(east, store, 2)
     raise_boundary(east, store, 50)
-    store.register = with_generation(store.register, 1, 1)
+    store.decided.register = with_generation(store.register, 1, 1)
     catch_up(east, store)
     for ledger in store.register.ledgers(1):
         seal(east, store, ledger)
@@ -250,7 +250,7 @@ def test_an_id_that_is_freed_while_others_are_claimed_is_claimed_too(
     def append_while_east_closes(*arguments: Any) -> Any:
         outcomes = append_once(*arguments)
         monkeypatch.undo()
-        close_batches(east, store, EAST, 1, with_rows())
+        close_batches(east, store, Closing(EAST, 1, with_rows()))
         catch_up(west, store)
         return outcomes
 
@@ -261,7 +261,7 @@ def test_an_id_that_is_freed_while_others_are_claimed_is_claimed_too(
 def test_nobody_wins_while_the_ids_of_all_rows_are_put_back() -> None:
     store = PositionsInMemory()
     east = store.view("east")
-    store.register = replace(store.register, is_refilling=True)
+    store.decided.register = replace(store.register, is_refilling=True)
     with pytest.raises(RegistryUnavailable, match="are being put back"):
         claim(east, store, claims_of(FIRST, 1))
 
@@ -271,6 +271,6 @@ def test_what_was_won_below_a_boundary_that_rose_meanwhile_is_too_old() -> None:
     east = store.view("east")
     claims = claims_of(FIRST, 1, time_us=100)
     assert not claim(east, store, claims).are_too_old.any()
-    store.register = with_boundary(store.register, 101)
+    store.decided.register = with_boundary(store.register, 101)
     catch_up(east, store)
     assert claim(east, store, claims).are_too_old.all()

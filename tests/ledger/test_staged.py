@@ -18,7 +18,7 @@ import pytest
 from photon.ledger import closing
 from photon.ledger.appending import append
 from photon.ledger.claiming import EpochOver, claim
-from photon.ledger.closing import Rowless, close_batches, close_of, end_epoch
+from photon.ledger.closing import Closing, Rowless, close_batches, close_of, end_epoch
 from photon.ledger.collecting import drop, raise_boundary
 from photon.ledger.entry import FOR_EVER, Claimant, Entry, Epoch, LedgerId
 from photon.ledger.errors import RegistryMismatch, RegistryUnavailable
@@ -70,12 +70,12 @@ def test_a_sleeper_claims_where_its_batch_was_never_closed_and_the_next_close_fr
     store = PositionsInMemory(2)
     owner, sleeper = store.view("owner"), store.view("a copy that slept")
     claim(owner, store, claims_of(FIRST, LEFT))
-    close_batches(owner, store, EAST, 1, with_rows(LEFT))  # in the left ledger alone
+    close_batches(owner, store, Closing(EAST, 1, with_rows(LEFT)))  # in the left ledger alone
     if ledgers_after is not None:
         roll(owner, store, ledgers_after)
     assert own(claim(sleeper, store, claims_of(FIRST, RIGHT)), FIRST) == [True]
     claim(owner, store, claims_of(SECOND, 13))
-    close_batches(owner, store, EAST, 2, with_rows(LEFT, 13))
+    close_batches(owner, store, Closing(EAST, 2, with_rows(LEFT, 13)))
     assert held_and_joined(owner, LEFT, RIGHT, 13) == [(True, True), (False, False), (True, True)]
     west = store.view("west")
     catch_up(west, store)
@@ -87,7 +87,7 @@ def test_a_close_is_made_anew_behind_a_claim_that_came_before_it() -> None:
     owner, clone = store.view("owner"), store.view("clone")
     claim(owner, store, claims_of(FIRST, 1))
     store.before = lambda: claim(clone, store, claims_of(FIRST, 2))
-    close_batches(owner, store, EAST, 1, with_rows(1))
+    close_batches(owner, store, Closing(EAST, 1, with_rows(1)))
     assert held_and_joined(owner, 1, 2) == [(True, True), (False, False)]
 
 
@@ -95,7 +95,7 @@ def test_a_copied_state_folder_appends_nothing_that_counts_and_ends() -> None:
     store = PositionsInMemory()
     owner, copy = store.view("owner"), store.view("copy")
     claim(owner, store, claims_of(FIRST, 1))
-    close_batches(owner, store, EAST, 1, with_rows(1))
+    close_batches(owner, store, Closing(EAST, 1, with_rows(1)))
     length = len(store.values[LedgerId(0, 0)])
     for ids in ((1, 2), (3,), (4, 5)):
         with pytest.raises(EpochOver):
@@ -108,7 +108,7 @@ def test_state_and_lake_that_were_put_back_together_are_behind_what_the_view_saw
     owner = store.view("owner")
     for claimant, one in ((FIRST, LEFT), (SECOND, RIGHT)):
         claim(owner, store, claims_of(claimant, one))
-        close_batches(owner, store, EAST, claimant.batch, with_rows(LEFT, RIGHT))
+        close_batches(owner, store, Closing(EAST, claimant.batch, with_rows(LEFT, RIGHT)))
     put_back = store.view("state and lake of batch 1")
     catch_up(put_back, store)
     assert put_back.closed_through(EAST) == 2
@@ -129,7 +129,7 @@ def test_a_clone_does_not_claim_again_what_the_first_part_of_a_close_has_freed(
     catch_up(clone, store)
     with pytest.raises(EpochOver):
         claim(clone, store, claims_of(FIRST, 1, 2, 3))
-    close_batches(owner, store, EAST, 1, with_rows(3))
+    close_batches(owner, store, Closing(EAST, 1, with_rows(3)))
     assert held_and_joined(owner, 1, 2, 3) == [(False, False), (False, False), (True, True)]
 
 
@@ -280,7 +280,7 @@ def test_a_boundary_that_the_register_alone_has_drops_nothing() -> None:
     store = PositionsInMemory()
     east = store.view("east")
     claim(east, store, claims_of(FIRST, 1, time_us=100))
-    close_batches(east, store, EAST, 1, with_rows(1))
+    close_batches(east, store, Closing(EAST, 1, with_rows(1)))
     roll(east, store, 2)
     store.change(partial(with_boundary, boundary_us=101))
     catch_up(east, store)
@@ -295,7 +295,7 @@ def test_a_generation_stays_while_a_sealed_ledger_without_the_boundary_has_no_op
     store = PositionsInMemory(2)
     east = store.view("east")
     claim(east, store, claims_of(FIRST, LEFT, RIGHT, time_us=100))
-    close_batches(east, store, EAST, 1, with_rows(LEFT, RIGHT))
+    close_batches(east, store, Closing(EAST, 1, with_rows(LEFT, RIGHT)))
     roll(east, store, 2)
     view = store.view("a roller that dies")
     catch_up(view, store)
@@ -327,7 +327,7 @@ def test_items_that_a_collector_left_and_those_that_came_late_go_with_the_next_c
         drop(east, store)
     assert {ledger.generation for ledger in store.values} == {0, 1}
     next_one = PositionsInMemory()
-    next_one.register, next_one.values = store.register, store.values
+    next_one.decided = store.decided
     for _ in range(2):
         assert drop(east, next_one) == []
         assert {ledger.generation for ledger in next_one.values} == {1}
@@ -370,7 +370,7 @@ def test_entries_that_were_read_before_a_drop_do_not_count_when_the_check_comes_
     store = PositionsInMemory()
     east = store.view("east")
     claim(east, store, claims_of(FIRST, 1, time_us=100))
-    close_batches(east, store, EAST, 1, with_rows(1))
+    close_batches(east, store, Closing(EAST, 1, with_rows(1)))
     reader = View(store.register, "reads entries, then the register")
     values = store.read({LedgerId(0, 0): 0})
     roll(east, store, 1)
@@ -384,7 +384,7 @@ def test_entries_that_were_read_before_a_drop_do_not_count_when_the_check_comes_
             return values if first.keys() == values.keys() else store.read(first)
 
     slow = ReadBefore()
-    slow.register = store.register
+    slow.decided.register = store.register
     catch_up(reader, slow)
     found = reader.holders(hashes_of(1), np.array([100]))
     assert (found.are_held.tolist(), found.are_too_old.tolist()) == ([False], [True])

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from photon.ledger.entry import LedgerId
+from photon.ledger.entry import Epoch, LedgerId
 from photon.registry.consensus.acceptor import FAST_BALLOT, Done, NoReply
 
 
@@ -26,6 +26,11 @@ REGISTER_KEY = Key("register", 0)
 def ledger_key(incarnation: int, ledger: LedgerId) -> str:
     """The ledger's name at the stores. A refill makes a new incarnation of all."""
     return f"{incarnation}.{ledger}"
+
+
+def beat_key(epoch: Epoch) -> Key:
+    """Where an epoch's sign of life is, in all incarnations."""
+    return Key(f"beat.{epoch.datacenter}", epoch.number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,4 +136,12 @@ class Store(Protocol):
 
     def forget(self, ledger: str) -> int | NoReply:
         """Delete some items of a ledger: how many, 0 once there is none."""
+        ...
+
+    def beat(self, key: Key, number: int) -> Done | NoReply:
+        """Keep a number, unless a greater one is there."""
+        ...
+
+    def last_beat(self, key: Key) -> int | NoReply:
+        """The number that is kept, 0 if there is none, read consistently."""
         ...

@@ -37,6 +37,7 @@ from photon.registry.consensus.acceptor import FAST_BALLOT, Done, NoReply
 from photon.registry.dynamodb.answers import UNREADABLE, denied, error_code, no_reply
 
 # `p`: the ledger, `s`: the position, so that a Query reads them in order. `v`, `a`, `b`: see `Copy`.
+# `n`: the number of a sign of life, which has no other of them.
 LEDGER_TABLE: Mapping[str, Any] = {
     "AttributeDefinitions": [
         {"AttributeName": "p", "AttributeType": "S"},
@@ -148,6 +149,26 @@ class DynamoStore:
             return deleted or NoReply("the store left all deletes unprocessed", "throttled")
 
         return self._call(delete, lambda count: count)
+
+    def beat(self, key: Key, number: int) -> Done | NoReply:
+        return self._call(
+            lambda client: client.update_item(
+                TableName=self.table,
+                Key=_attributes(key),
+                UpdateExpression="SET n = :n",
+                ConditionExpression="attribute_not_exists(n) OR n < :n",
+                ExpressionAttributeValues={":n": {"N": str(number)}},
+                ReturnConsumedCapacity="TOTAL",
+            ),
+            lambda _: Done(),
+            lambda _: Done(),
+        )
+
+    def last_beat(self, key: Key) -> int | NoReply:
+        return self._call(
+            lambda client: client.get_item(TableName=self.table, Key=_attributes(key), ConsistentRead=True),
+            lambda response: int(response.get("Item", {}).get("n", {"N": "0"})["N"]),
+        )
 
     # -- requests
 

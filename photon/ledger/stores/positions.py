@@ -5,18 +5,26 @@ from __future__ import annotations
 import logging
 import random
 import threading
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from photon.clock import Clock
-from photon.ledger.entry import LedgerId
+from photon.ledger.entry import Epoch, LedgerId
 from photon.ledger.errors import RegistryUnavailable
 from photon.ledger.form import EntryDamaged, checksum, predecessor
 from photon.ledger.positions import Change, Chosen, Offer, Tail, Unconfirmed, Undecided
 from photon.ledger.register import Members, Register
 from photon.ledger.stores.asking import ActiveStores, Reopen, Stores
-from photon.ledger.stores.copies import Copy, Key, Promised, Refused, Store, ledger_key
-from photon.ledger.stores.decisions import reason_of
+from photon.ledger.stores.copies import (
+    Copy,
+    Key,
+    Promised,
+    Refused,
+    Store,
+    beat_key,
+    ledger_key,
+)
+from photon.ledger.stores.decisions import count_answers, reason_of
 from photon.ledger.stores.reading import Intact, JudgedPage, Walk, walk
 from photon.ledger.stores.register_store import RegisterStore
 from photon.ledger.stores.rounds import Contender, Rounds
@@ -28,6 +36,8 @@ from photon.registry.endpoints.channel import Channel, Threads
 from photon.registry.endpoints.deadline import Deadline
 
 log = logging.getLogger(__name__)
+
+R = TypeVar("R")
 
 
 class StorePositions:
@@ -94,6 +104,38 @@ class StorePositions:
                 deadline.renew()
             elif left and not deadline.pause():
                 return  # a store that throttles on and on keeps them: nobody reads them any more
+
+    def beat(self, epoch: Epoch, number: int) -> None:
+        """Have a majority keep this number for the epoch, or a greater one. RegistryUnavailable."""
+        self._ask_majority(lambda store, key: store.beat(key, number), [epoch], is_write=True)
+
+    def beats(self, epochs: Sequence[Epoch]) -> Mapping[Epoch, int]:
+        """The greatest number of each epoch that a majority has, 0 without one. RegistryUnavailable."""
+        found = self._ask_majority(lambda store, key: store.last_beat(key), epochs)
+        return {epoch: max(numbers) for epoch, numbers in zip(epochs, found, strict=True)}
+
+    def _ask_majority(
+        self, call: Callable[[Store, Key], R | NoReply], epochs: Sequence[Epoch], is_write: bool = False
+    ) -> list[list[R]]:
+        """By epoch the answers of the stores that count, of which there are a majority."""
+        active, deadline = self.stores.active, self.deadline()
+        slots = [slot for slot in active.slots if slot not in active.out]
+        wanted = majority(active.n)
+        replies = self.stores.ask(
+            active,
+            call,
+            [beat_key(epoch) for epoch in epochs],
+            lambda _, some: count_answers(some) >= wanted,
+            deadline,
+            slots=slots,
+            is_write=is_write,
+            slow_too=True,
+        )
+        for some in replies:
+            if count_answers(some) < wanted:
+                self.register.read_once(deadline)  # who slept through repairs learns whom to ask next time
+                raise RegistryUnavailable(f"too few stores answer for signs of life: {reason_of(some)}")
+        return [[one for one in some if not isinstance(one, NoReply)] for some in replies]
 
     def close(self) -> None:
         """Stop, once all requests that are under way are answered."""

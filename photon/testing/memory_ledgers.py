@@ -1,0 +1,187 @@
+"""Ledgers in memory, for fast tests: positions that are decided at once, and fail as a test wants it."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field
+
+from photon.ledger.entry import Epoch, LedgerId
+from photon.ledger.errors import RegistryUnavailable
+from photon.ledger.form import checksum
+from photon.ledger.positions import Change, Chosen, Offer, Tail, Undecided
+from photon.ledger.register import Generation, Members, Register, decode_register, encode_register
+from photon.ledger.registry import IdRegistry
+from photon.ledger.rolling import open_ledger
+from photon.ledger.view import View, current_register
+
+_AWAY = "the stores do not answer"
+
+
+@dataclass
+class Decided:
+    """All that the stores keep. `values`: by ledger, in the order of positions."""
+
+    register: Register
+    values: dict[LedgerId, list[bytes]] = field(default_factory=dict)
+    beats: dict[Epoch, int] = field(default_factory=dict)
+
+
+class MemoryLedgers:
+    """`Positions` in memory, also their own attempt. Clients of one registry: `another_way_in`.
+
+    `is_away`: nobody answers. `is_full`: nothing is written, and reads are answered. `lost_answers`: so many
+    offers are still to take effect without an answer; three in a row, and who appends hears
+    RegistryUnavailable. `calls`: how often each method was called. `on_call`: called first, with its name.
+    """
+
+    def __init__(self, pipeline: str = "memory", settings_hash: str = "memory", ledgers: int = 1) -> None:
+        generations = (Generation(ledgers),)
+        self.decided = Decided(
+            Register(pipeline, settings_hash, Members(1, ("memory",)), generations=generations)
+        )
+        self.is_away = False
+        self.is_full = False
+        self.lost_answers = 0
+        self.calls: Counter[str] = Counter()
+        self.on_call: Callable[[str], None] = lambda call: None
+        self._lock = threading.RLock()
+
+    def another_way_in(self) -> MemoryLedgers:
+        """The same ledgers, met by another client with faults of its own."""
+        other = MemoryLedgers()
+        other.decided, other._lock = self.decided, self._lock
+        return other
+
+    @property
+    def register(self) -> Register:
+        """The register as it is."""
+        return self.decided.register
+
+    @property
+    def values(self) -> dict[LedgerId, list[bytes]]:
+        """By ledger the entries that are decided, in their binary form."""
+        return self.decided.values
+
+    def copy(self) -> Decided:
+        """All that is kept now, for `put_back`."""
+        with self._lock:
+            return deepcopy(self.decided)
+
+    def put_back(self, copy: Decided) -> None:
+        """Have exactly what was copied, as from a backup."""
+        with self._lock:
+            kept = deepcopy(copy)
+            self.decided.register = kept.register
+            self.decided.values = kept.values
+            self.decided.beats = kept.beats
+
+    # -- positions
+
+    def attempt(self) -> MemoryLedgers:
+        """Begin an attempt."""
+        return self
+
+    def offer(self, offers: Mapping[LedgerId, Offer]) -> dict[LedgerId, Chosen | Undecided]:
+        """Offer one value to each of these ledgers."""
+        self._called("offer")
+        with self._lock:
+            if self.is_away or self.is_full:
+                return dict.fromkeys(offers, Undecided(_AWAY))
+            replies = {ledger: Chosen(self._insert(ledger, offer)) for ledger, offer in offers.items()}
+            if self.lost_answers:
+                self.lost_answers -= 1
+                return dict.fromkeys(offers, Undecided("no answer in time"))
+            return dict(replies)
+
+    def read(self, first: Mapping[LedgerId, int]) -> dict[LedgerId, Tail]:
+        """By ledger the values from a position on."""
+        self._answer("read")
+        with self._lock:
+            kept = self.values
+            return {one: Tail(kept.get(one, [])[position:], "nothing") for one, position in first.items()}
+
+    def lacking(self, last: Mapping[LedgerId, tuple[int, bytes]]) -> set[LedgerId]:
+        """The ledgers that have another value at that position, or none."""
+        self._answer("lacking")
+        with self._lock:
+            return {
+                ledger
+                for ledger, (position, expected) in last.items()
+                if checksum_at(self.values.get(ledger, []), position) != expected
+            }
+
+    def confirm(self) -> Register:
+        """The register."""
+        self._answer("confirm")
+        return self.register
+
+    def change(self, change: Change) -> Register:
+        """Replace the register by `change(register)`."""
+        self._answer("change", is_write=True)
+        with self._lock:
+            self.decided.register = decode_register(encode_register(change(self.register)))
+            return self.register
+
+    def forget(self, ledgers: Sequence[LedgerId]) -> None:
+        """Delete all of ledgers whose generation was dropped."""
+        self._answer("forget", is_write=True)
+        with self._lock:
+            for ledger in ledgers:
+                if not self.register.generations[ledger.generation].is_dropped:
+                    raise ValueError(f"the register does not call the generation of {ledger} dropped")
+                self.values.pop(ledger, None)
+
+    def beat(self, epoch: Epoch, number: int) -> None:
+        """Keep this number for the epoch, or a greater one."""
+        self._answer("beat", is_write=True)
+        with self._lock:
+            self.decided.beats[epoch] = max(number, self.decided.beats.get(epoch, 0))
+
+    def beats(self, epochs: Sequence[Epoch]) -> dict[Epoch, int]:
+        """The greatest number of each epoch, 0 without one."""
+        self._answer("beats")
+        with self._lock:
+            return {epoch: self.decided.beats.get(epoch, 0) for epoch in epochs}
+
+    def close(self) -> None:
+        """Nothing is under way."""
+
+    def _insert(self, ledger: LedgerId, offer: Offer) -> bytes:
+        if ledger.generation not in self.register.live_generations:
+            return offer.value  # where all was deleted, anything can be inserted
+        values = self.values.setdefault(ledger, [])
+        if offer.position > len(values):  # after a copy was put back; else L1 is broken
+            return offer.value
+        if offer.position == len(values):
+            values.append(offer.value)
+        return values[offer.position]
+
+    def _answer(self, call: str, is_write: bool = False) -> None:
+        self._called(call)
+        if self.is_away or (is_write and self.is_full):
+            raise RegistryUnavailable(_AWAY)
+
+    def _called(self, call: str) -> None:
+        self.on_call(call)
+        with self._lock:
+            self.calls[call] += 1
+
+
+def checksum_at(values: Sequence[bytes], position: int) -> bytes:
+    """The checksum of the value at a position; empty where there is none."""
+    return checksum(values[position]) if position < len(values) else b""
+
+
+def memory_registry(ledgers: MemoryLedgers | None = None, writer: str = "test") -> IdRegistry:
+    """A registry with a view of its own, which has read nothing but that its first ledgers are open.
+
+    Registries over the same ledgers are processes of one pipeline: each has a name of its own.
+    """
+    positions = ledgers or MemoryLedgers()
+    view = View(current_register(positions), writer)
+    for ledger in view.register.ledgers(0):
+        open_ledger(view, positions, ledger)
+    return IdRegistry(positions, view)
