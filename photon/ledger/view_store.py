@@ -313,7 +313,10 @@ class ViewStore:
         of_ledger = "WHERE generation = ? AND number = ?"
         for row in self._db.execute(f"SELECT {columns} FROM claimants {of_ledger} ORDER BY position", ledger):
             chain = _digest(chain + repr(row).encode())
-            view.claimants.put((ledger, row[2]), Claimant(Epoch(row[3], row[4]), row[5], row[6]))
+            try:
+                view.claimants.put((ledger, row[2]), Claimant(Epoch(row[3], row[4]), row[5], row[6]))
+            except (ValueError, TypeError, OverflowError, AttributeError) as error:
+                raise _Unusable(f"its claimants of ledger {ledger} are none: {error}") from None
         rows = self._db.execute(f"SELECT state, unclosed FROM ledgers {of_ledger}", ledger)
         stored: tuple[str, bytes] | None = rows.fetchone()
         if stored is None or _digest_of_ledger(*stored, chain) != digest:

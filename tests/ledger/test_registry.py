@@ -16,7 +16,7 @@ from photon.ledger.form import decode
 from photon.ledger.positions import Chosen, Offer, Tail, Undecided
 from photon.ledger.registry import IdRegistry
 from photon.ledger.rolling import roll
-from photon.registry.consensus.register import RetiredDatacenter
+from photon.ledger.errors import RetiredDatacenter
 from photon.testing.crashes import SimulatedCrash
 from photon.testing.memory_ledgers import MemoryLedgers, memory_registry
 from tests.ledger.in_memory import EAST, WEST, claims_of, hashes_of, with_rows
