@@ -12,7 +12,7 @@ from photon.health.newest_verification import Verified, newest_verification
 from photon.pipeline.file import Pipeline
 from photon.processes import is_stopped, what_ends
 from photon.shift.growth import Growth, growth_of
-from photon.shift.lakes import has_rows_without_state, lake_problems, second_rows
+from photon.shift.lakes import has_rows_without_state, is_fenced, lake_problems, second_rows
 from photon.shift.lease import LeaseStatus, lease_status_of
 from photon.shift.people import Decision, Decisions, decisions_seen
 from photon.shift.stages import orders_of
@@ -109,7 +109,7 @@ def look(
         found,
         refused=found.refused or ("" if is_made_by_join else known.refused_because),
         decision=known.on(datacenter),
-        is_fenced=epoch in known.ended_epochs,
+        is_fenced=_is_fenced(pipeline, datacenter, epoch),
         has_rows_without_state=has_rows_without_state(pipeline, datacenter, _has_state(growth)),
         lake=_lake(pipeline, datacenter, growth, known),
         second_rows=tuple(second_rows(pipeline, datacenter)),
@@ -127,6 +127,12 @@ def _lake(pipeline: Pipeline, datacenter: str, growth: Growth, known: Decisions)
         return ()
     table_id = known.tables.get(datacenter)
     return tuple(lake_problems(pipeline, datacenter, _has_state(growth), table_id))
+
+
+def _is_fenced(pipeline: Pipeline, datacenter: str, epoch: str | None) -> bool:
+    """Whether a table on a disk says so; of one in a store each look costs, and the join tells."""
+    is_near = isinstance(pipeline.datacenters[datacenter].lake, Path)
+    return is_near and is_fenced(pipeline, datacenter, epoch)
 
 
 def _process_here(status: LeaseStatus) -> int | None:

@@ -155,13 +155,19 @@ def _held_back(datacenter: str, found: Vitals, pipeline: Pipeline) -> Verdict | 
         return None
     names = ", ".join(state.out_of_reach)
     why = "; ".join(state.out_of_reach.values())
+    remedy = (
+        "; ".join(how_to_start(pipeline, name, found.on_hold) for name in state.out_of_reach)
+        + "; or make its lake readable here; "
+        + "; ".join(if_lost(name, pipeline) for name in state.out_of_reach)
+    )
+    if not state.held:
+        says = f"{datacenter}: whether the registry has the newest rows of {names} is not known here: {why}"
+        return Verdict("warn", says, remedy, f"can't read the lake of {names}")
     return Verdict(
         "error",
         f"{datacenter}: {state.held:,} events are held: {names} registered them and is silent, and what it "
-        f"did not join can't be released from here: {why}",
-        "; ".join(how_to_start(pipeline, name, found.on_hold) for name in state.out_of_reach)
-        + "; or make its lake readable here; "
-        + "; ".join(if_lost(name, pipeline) for name in state.out_of_reach),
+        f"did not join can't be freed from here: {why}",
+        remedy,
         f"has {state.held:,} events that {names} holds",
     )
 

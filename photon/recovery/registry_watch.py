@@ -133,8 +133,7 @@ class RegistryWatch:
 
         RegistryMismatch, RegistryUnavailable; LakeUnavailable of the own table.
         """
-        own = self._newest_of(self.datacenter) if self.table.exists() else []
-        read = {self.datacenter: own}
+        read = {self.datacenter: self._newest_of(self.datacenter)}
         for name in self._others():
             try:
                 read[name] = self._lakes.ask(name, partial(self._newest_of, name))
@@ -180,14 +179,14 @@ class RegistryWatch:
         """What a table has claimed last; nothing of one that is not the one which the registry knows."""
         place = self.pipeline.datacenters[datacenter]
         table = self.table if datacenter == self.datacenter else OutputTable(place.lake, "joined_events")
-        if not table.exists() or not self._is_known(datacenter, table):
-            return []
-        return newest_claims(table, datacenter, self.pipeline.foreign)
-
-    def _is_known(self, datacenter: str, table: OutputTable) -> bool:
-        """Of another one its own join refuses it, and says why."""
         known = self.registry.register.tables.get(datacenter)
-        return known is None or table.table_id() == known
+        if not table.exists():
+            if known is not None:
+                raise LakeUnavailable(f"there is no table {table.folder}")
+            return []
+        if known is not None and table.table_id() != known:
+            return []  # its own join refuses it, and says why
+        return newest_claims(table, datacenter, self.pipeline.foreign)
 
     def _compare(self, read: dict[str, list[list[RowClaims]]]) -> None:
         """Read the view to its tail, and compare it with rows that were read before. RegistryMismatch.

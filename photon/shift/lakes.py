@@ -42,6 +42,23 @@ def lake_problems(pipeline: Pipeline, datacenter: str, has_run: bool, table_id: 
         return [str(error)]
 
 
+def is_fenced(pipeline: Pipeline, datacenter: str, epoch: str | None) -> bool:
+    """Whether others have ended this epoch, as the table says (E1); False where it can't be read."""
+    if epoch is None:
+        return False
+    question = partial(_is_fenced, pipeline, datacenter, epoch)
+    with suppress(UserError, OSError):
+        return DistantLakes(ANSWERS_WITHIN, limited_by="").ask(datacenter, question)
+    return False
+
+
+def _is_fenced(pipeline: Pipeline, datacenter: str, epoch: str) -> bool:
+    from photon.storage.tables import FENCE_VERSION, OutputTable, app_id
+
+    table = OutputTable(pipeline.datacenters[datacenter].lake, "joined_events")
+    return table.exists() and table.version_of(app_id(datacenter, epoch)) == FENCE_VERSION
+
+
 def has_rows_without_state(pipeline: Pipeline, datacenter: str, has_state: bool) -> bool:
     """Whether a datacenter has joined, and its state is gone: its lake, on a disk, has the table."""
     lake = pipeline.datacenters[datacenter].lake

@@ -14,14 +14,13 @@ from typing import Literal, TypeVar
 from photon.errors import UserError
 from photon.in_time import NotInTime, Question
 from photon.ledger.errors import RegistryMismatch, RegistryMissing
+from photon.ledger.known_tables import known_tables
+from photon.ledger.opening import endpoints_of, find_registry_soon, positions_at, read_register
+from photon.ledger.register import Register
 from photon.pipeline.file import Pipeline
 from photon.recovery.lacking import refuse_lacking
-from photon.registry.consensus.known_tables import known_tables
-from photon.registry.consensus.register import Register, retired_datacenters
 from photon.registry.dynamodb.local_server import content_of, hanging, is_starting
 from photon.registry.dynamodb.local_supervisor import START_SECONDS
-from photon.registry.open import open_registry
-from photon.registry.operations.init import endpoints_of, find_registry_soon
 from photon.state.database import STATE_FILE
 
 T = TypeVar("T")
@@ -35,7 +34,6 @@ class Decisions:
 
     on_hold: frozenset[str] = frozenset()
     retired: frozenset[str] = frozenset()
-    ended_epochs: frozenset[str] = frozenset()  # that others, or people, have ended
     unknown_because: str | None = None
     refused_because: str = ""  # that the registry is not there, or another one: each start ends so
     tables: Mapping[str, str] = field(default_factory=dict)  # the ids of tables that are to be there
@@ -68,9 +66,8 @@ def decisions_of(pipeline: Pipeline) -> Decisions:
     if register is None:
         return Decisions()
     refuse_lacking(pipeline, register)
-    retired = retired_datacenters(register.epochs).union(register.given_up)
-    ended = frozenset(epoch for epoch, record in register.epochs.items() if record.state != "live")
-    return Decisions(frozenset(register.on_hold), retired, ended, tables=known_tables(register))
+    on_hold, retired = frozenset(register.on_hold), frozenset(register.given_up)
+    return Decisions(on_hold, retired, tables=known_tables(register))
 
 
 def asked_in_time(pipeline: Pipeline, ask: Callable[[], T], seconds: float, while_working: bool = False) -> T:
@@ -152,4 +149,4 @@ def register_of(pipeline: Pipeline) -> Register | None:
     # A local registry that was never made would be started for nothing.
     if pipeline.registry.endpoints == "local" and not pipeline.registry_folder.exists():
         return None
-    return open_registry(find_registry_soon(pipeline)).register.read()
+    return read_register(pipeline, positions_at(find_registry_soon(pipeline)))

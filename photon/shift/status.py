@@ -20,7 +20,7 @@ from photon.pipeline.file import Pipeline
 from photon.processes import is_stopped, what_ends
 from photon.readable import readable
 from photon.shift.deletable import deletable, files_of
-from photon.shift.lakes import has_rows_without_state, lake_problems, second_rows
+from photon.shift.lakes import has_rows_without_state, is_fenced, lake_problems, second_rows
 from photon.shift.lease import lease_status_of
 from photon.shift.needed_files import needed_by_waiting
 from photon.shift.people import Decision, Decisions, how_to_start
@@ -139,8 +139,7 @@ def status_of(
         problems += _lost_files(pipeline, datacenter, lost, reader.files)
         problems += uncompacted(pipeline, datacenter)
         problems += [
-            f"{waiting.get('held', 0):,} records are held: datacenter {name} registered their events and is "
-            f"silent, and what it did not join can't be released from here: {why}; "
+            f"{_out_of_reach(name, waiting.get('held', 0))}: {why}; "
             f"{how_to_start(pipeline, name, decisions.on_hold)}, or make its lake readable here"
             for name, why in out_of_reach.items()
         ]
@@ -192,7 +191,7 @@ def status_of(
         waits_for=lease.waits_for if lease else "",
         waits_since_us=lease.waits_since_us if lease else 0,
         silent_after_seconds=pipeline.recovery.silent_after.total_seconds(),
-        is_fenced=view.epoch in decisions.ended_epochs,
+        is_fenced=not blocks and is_fenced(pipeline, datacenter, view.epoch),
         has_rows_without_state=rows_without_state,
         is_stopped=lease is not None and lease.is_here and is_stopped(lease.process),
         what_ends_it=what_ends(lease.process) if lease is not None and lease.is_here else "",
@@ -227,6 +226,16 @@ def _lost_files(
     command = f"photon acknowledge {pipeline.typed} {datacenter} --dry-run"
     beyond = [f"{more:,} more files went with unread bytes, or in use: {command} names them all"]
     return said[:MOST_LOST_NAMED] + (beyond if more > 0 else [])
+
+
+def _out_of_reach(datacenter: str, held: int) -> str:
+    """What can't be done while the lake of another datacenter can't be read here."""
+    if held:
+        return (
+            f"{held:,} records are held: datacenter {datacenter} registered their events and is silent, "
+            "and what it did not join can't be freed from here"
+        )
+    return f"whether the registry has the newest rows of datacenter {datacenter} is not known here"
 
 
 def uncompacted(pipeline: Pipeline, datacenter: str) -> list[str]:
