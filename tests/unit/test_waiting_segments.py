@@ -165,8 +165,8 @@ def test_each_reason_has_its_delay_and_what_was_given_up_is_never_due(tmp_path: 
     waits = dict(zip((reason.name for reason in REASONS), (due - 10**9).tolist(), strict=True))
     assert 1_500_000 <= waits.pop("primary") <= 2_500_000
     assert waits.pop("unjoinable") == NEVER_US - 10**9
-    constant = {name: waits[name] for name in ("home", "horizon", "contested")}
-    assert constant == {"home": 3_000_000, "horizon": 60_000_000, "contested": 2_000_000}
+    constant = {name: waits[name] for name in ("home", "clock", "contested")}
+    assert constant == {"home": 3_000_000, "clock": 60_000_000, "contested": 2_000_000}
 
 
 # -- states
