@@ -85,15 +85,19 @@ class ClaimingRounds:
         closing, began_us = self.closes.due, self.clock.elapsed_us()
         fault_point("claim.before")
         try:
-            holders = self.registry.claim(together, closing)
+            are_won = self.registry.claim(together, closing).are_won(together)
         except EpochOver as error:
             raise Superseded(str(error)) from error
+        except RegistryUnavailable:
+            self.meter.count("registry_unanswered_ids", by=len(together))
+            raise
         fault_point("claim.after")
         seconds = (self.clock.elapsed_us() - began_us) / MICROSECONDS
         self.meter.time("registry_call_seconds", "claim", seconds=seconds)
-        self.meter.count("registry_ids", "claim", by=len(together))
+        self.meter.count("registry_claims", "won", by=int(np.count_nonzero(are_won)))
+        self.meter.count("registry_claims", "lost", by=int(np.count_nonzero(~are_won)))
         self.closes.rode(closing)
-        return losers([0 if one is None else len(one) for one in claims], holders.are_won(together))
+        return losers([0 if one is None else len(one) for one in claims], are_won)
 
     def _run_again(self, tasks: BatchTasks, which: Sequence[int], settled: Settled) -> None:
         log.info(

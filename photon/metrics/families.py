@@ -14,8 +14,8 @@ from photon.clock import MICROSECONDS
 from photon.join.outcomes import OUTCOME_CLASSES
 from photon.shift.status import DatacenterStatus
 
-# The classes that only grow within an epoch. The others are of records of now.
-FINAL = tuple(name for name in OUTCOME_CLASSES if name not in ("pending", "missing"))
+# The classes that only grow within an epoch. The other one is of records of now.
+FINAL = tuple(name for name in OUTCOME_CLASSES if name != "pending")
 Status = DatacenterStatus | Exception
 Family = TypeVar("Family", GaugeMetricFamily, CounterMetricFamily)
 Samples = Iterable[tuple[tuple[str, ...], float]]  # the values of labels, and the number
@@ -145,11 +145,6 @@ def _records(known: Mapping[str, DatacenterStatus]) -> Iterator[Metric]:
         "may_be_lost_files",
         "Log files that may have grown before they were truncated or went, and nobody has acknowledged it.",
         _of_each(known, lambda one: len(one.lost.may_be_lost)),
-    )
-    yield gauge(
-        "missing_rows",
-        "Events that were joined and whose row is gone.",
-        _of_counts(known, "missing"),
     )
     yield gauge(
         "waiting_records",

@@ -20,21 +20,24 @@ from photon.state.lifecycle import FAILURES
 Number = TypeVar("Number")
 
 # By the name of a sum: its help, and its labels with the values that are told before they first occur.
-CALLS = {"call": ("lookup", "commit")}
 SUMS: Mapping[str, tuple[str, Mapping[str, tuple[str, ...]]]] = {
     "batch_failures": (
         "Attempts of batches that did not end, by what kept them from it. None of their records is lost.",
         {"cause": tuple(event.name.lower() for event in FAILURES)},
     ),
-    "registry_ids": ("Ids that were asked for, or registered, at the registry.", CALLS),
-    "registry_unanswered_ids": (
-        "Ids for which too few endpoints answered: their batch is tried again.",
-        CALLS,
+    "registry_claims": (
+        "Ids that batches claimed, by whether they hold them now. What is lost is claimed again, or waits.",
+        {"result": ("won", "lost")},
     ),
-    "registry_spared_ids": (
-        "Ids that were not looked up, since their commit alone tells who has them: what a cache would spare.",
+    "registry_unanswered_ids": (
+        "Ids that were claimed while too few endpoints answered: their batch is tried again.",
         {},
     ),
+    "registry_appends": (
+        "Entries that were offered to ledgers: the own one is there, or another process was first.",
+        {"result": ("own", "outrun")},
+    ),
+    "registry_round_trips": ("Times that the registry's endpoints were waited for.", {}),
     "registry_failed_requests": (
         "Requests that an endpoint did not answer in full, by reason.",
         {"endpoint": (), "reason": ()},  # told by 0 with the first request to an endpoint
@@ -48,9 +51,15 @@ SUMS: Mapping[str, tuple[str, Mapping[str, tuple[str, ...]]]] = {
 HISTOGRAMS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "join_latency_seconds": ("From the later of two events' own times until their row could be read.", ()),
     "batch_seconds": ("Batches, from their first attempt to their end.", ()),
-    "batch_stage_seconds": ("Stages of batches in the dispatcher: tasks, commit, complete.", ("stage",)),
+    "batch_stage_seconds": (
+        "Stages of batches in the dispatcher: tasks, claim, commit, complete.",
+        ("stage",),
+    ),
     "task_seconds": ("Tasks of batches: index of primary events, or join.", ("stage",)),
-    "registry_call_seconds": ("Calls of the registry, with all their rounds and retries.", ("call",)),
+    "registry_call_seconds": (
+        "Calls of the registry, claim or close, with all their rounds and retries.",
+        ("call",),
+    ),
     "registry_request_seconds": ("Single requests to an endpoint.", ("endpoint",)),
 }
 

@@ -15,8 +15,8 @@ from photon.join.outcomes import OUTCOME_CLASSES
 from photon.readable import typed
 from photon.verification.days import Window
 
-# Of the equation; `missing` is the last. What is `lost` is no more to be read, so nobody can verify it.
-TERMS = ("foreign", *(name for name in OUTCOME_CLASSES if name != "lost"))
+# Of the equation. What is `lost` is no more to be read, so nobody can verify it.
+TERMS = ("foreign", *(name for name in OUTCOME_CLASSES if name != "lost"), "missing")
 SIGNS = {"foreign": "", "joined": "= "}  # all other terms are added
 FindingKind = Literal[
     "missing",
@@ -278,7 +278,7 @@ def equation_table(columns: Mapping[str, Mapping[str, int]]) -> list[list[str]]:
     """Equations side by side, as cells: the columns' names, then a row for each term, with its sign."""
     terms = [
         [f"{SIGNS.get(term, '+ ')}{term}", *(f"{column[term]:,}" for column in columns.values())]
-        for term in ("foreign", *OUTCOME_CLASSES)
+        for term in ("foreign", *OUTCOME_CLASSES, "missing")
         if all(term in column for column in columns.values())
     ]
     return [["", *columns], *terms]

@@ -54,24 +54,24 @@ def test_a_sample_of_many_leaves_none_out() -> None:
 
 def test_measures_add_up() -> None:
     first, second = measured(0.2, 3.0), measured(0.2)
-    first.count("registry_ids", "lookup", by=3)
-    second.count("registry_ids", "lookup", by=4)
+    first.count("registry_claims", "won", by=3)
+    second.count("registry_claims", "won", by=4)
     first.add(second)
     assert counts(first, "batch_seconds") == {0.25: 2, 3.0: 1}
-    assert first.sums["registry_ids", "lookup"] == 7
+    assert first.sums["registry_claims", "won"] == 7
 
 
 def test_a_sum_of_nothing_is_known_and_stays_known() -> None:
     first, second = Measures(), Measures()
-    second.count("registry_ids", "lookup", by=0)
+    second.count("registry_claims", "won", by=0)
     first.add(second)
-    assert ("registry_ids", "lookup") in first.sums
+    assert ("registry_claims", "won") in first.sums
 
 
 def test_what_is_taken_from_a_meter_is_there_once() -> None:
     meter = Meter()
-    meter.count("registry_ids", "lookup", by=2)
-    assert meter.take().sums == {("registry_ids", "lookup"): 2}
+    meter.count("registry_claims", "won", by=2)
+    assert meter.take().sums == {("registry_claims", "won"): 2}
     assert meter.take() == Measures()
 
 
@@ -86,13 +86,13 @@ class Shift:
 def ids(state: Path) -> int:
     found = measured_in(state)
     assert found is not None
-    return found.measures.sums["registry_ids", "lookup"]
+    return found.measures.sums["registry_claims", "won"]
 
 
 def test_the_next_shift_of_an_epoch_goes_on(tmp_path: Path) -> None:
     for _ in range(2):  # neither of them ends in order
         shift = Shift(tmp_path)
-        shift.meter.count("registry_ids", "lookup", by=5)
+        shift.meter.count("registry_claims", "won", by=5)
         shift.file.write_if_due()
     assert ids(tmp_path) == 10
 
@@ -100,7 +100,7 @@ def test_the_next_shift_of_an_epoch_goes_on(tmp_path: Path) -> None:
 def test_a_new_epoch_begins_at_zero(tmp_path: Path) -> None:
     for epoch in ("e", "another"):
         shift = Shift(tmp_path, epoch)
-        shift.meter.count("registry_ids", "lookup", by=5)
+        shift.meter.count("registry_claims", "won", by=5)
         shift.file.write()
     assert ids(tmp_path) == 5
 
@@ -109,7 +109,7 @@ def test_it_is_written_every_few_seconds(tmp_path: Path) -> None:
     shift = Shift(tmp_path)
     written = []
     for _ in range(EVERY_SECONDS + 1):
-        shift.meter.count("registry_ids", "lookup")
+        shift.meter.count("registry_claims", "won")
         shift.file.write_if_due()
         written.append(ids(tmp_path))
         shift.clock.sleep(1)
@@ -121,7 +121,7 @@ def test_a_disk_that_takes_nothing_is_told_once_and_nothing_is_lost(
 ) -> None:
     folder = tmp_path / "state"
     shift = Shift(folder)
-    shift.meter.count("registry_ids", "lookup")
+    shift.meter.count("registry_claims", "won")
     shift.file.write()
     shift.file.write()
     assert len(caplog.messages) == 1
@@ -156,8 +156,8 @@ def test_a_histogram_counts_up_to_each_bound(tmp_path: Path) -> None:
 def test_a_sum_is_told_before_it_first_occurs(tmp_path: Path) -> None:
     """Else no rate shows the first time, which is what somebody waits for."""
     Shift(tmp_path).file.write()
-    samples = families(tmp_path)["photon_registry_unanswered_ids"].samples
-    assert {(one.labels["call"], one.value) for one in samples} == {("lookup", 0), ("commit", 0)}
+    samples = families(tmp_path)["photon_registry_claims"].samples
+    assert {(one.labels["result"], one.value) for one in samples} == {("won", 0), ("lost", 0)}
 
 
 def test_what_is_counted_anywhere_is_served_and_nothing_else_is() -> None:

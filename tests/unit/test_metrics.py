@@ -84,7 +84,6 @@ def of(one: DatacenterStatus | Exception) -> Samples:
         (("photon_completeness_records", "east", "in_time"), 97, {"completeness": SAID}),
         (("photon_complete_up_to_timestamp_seconds", "east"), 5, {"completeness": SAID}),
         (("photon_foreign_records_total", "east", "joined"), 9, {"counts": {"joined": 9}}),
-        (("photon_missing_rows", "east"), 3, {"counts": {"missing": 3}}),
         (("photon_open_loss_bytes", "east"), 75, {"lost": Losses({1: 60}, 15)}),
         (("photon_open_loss_records", "east"), 2, {"lost": Losses(records=2)}),
         (("photon_may_be_lost_files", "east"), 2, {"lost": Losses({1: 60}, may_be_lost={1: 60, 4: 0})}),

@@ -81,6 +81,7 @@ class StorePositions:
 
     def read_register(self) -> Register:
         """The register, as a majority has it at a moment after the call began; RegistryUnavailable."""
+        self.meter.count("registry_round_trips")
         return self._known(self.register.read(self.deadline()))
 
     def forget(self, ledgers: Sequence[LedgerId]) -> None:
@@ -192,7 +193,12 @@ class StoreAttempt:
             ledger: Contender(self._key(ledger, offer.position), offer.value, positions.stores.new_proposer())
             for ledger, offer in offers.items()
         }
+        positions.meter.count("registry_round_trips")
         positions.rounds().offer(list(contenders.values()), self._active, positions.deadline())
+        for ledger, one in contenders.items():
+            if one.chosen is not None:
+                is_own = one.chosen == offers[ledger].value
+                positions.meter.count("registry_appends", "own" if is_own else "outrun")
         return {
             ledger: Undecided(one.reason) if one.chosen is None else Chosen(one.chosen)
             for ledger, one in contenders.items()
@@ -201,6 +207,7 @@ class StoreAttempt:
     def lacking(self, last: Mapping[LedgerId, tuple[int, bytes]]) -> set[LedgerId]:
         """The ledgers of which a majority has not the value with this checksum at this position."""
         ledgers, quorum = list(last), majority(self._active.n)
+        self._positions.meter.count("registry_round_trips", by=int(bool(ledgers)))
 
         def others(number: int, replies: Sequence[bytes | NoReply]) -> int:
             expected = last[ledgers[number]][1]
@@ -254,6 +261,7 @@ class StoreAttempt:
 
     def _read(self, reads: Sequence[_Read], slots: Sequence[int], deadline: Deadline) -> None:
         """Ask these stores for what each read has not proved yet, until it needs no more."""
+        self._positions.meter.count("registry_round_trips")
         answers = self._positions.stores.ask(
             self._active,
             self._positions.page,
