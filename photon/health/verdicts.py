@@ -167,28 +167,19 @@ def _conflicting(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipel
 
 def _nothing_lost(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeline) -> Verdict:
     """An error for as long as it is neither repaired nor acknowledged: nothing else ends a loss."""
-    lost, missing = found.lost, found.growth.state.counts.of("missing")
-    if missing and not lost:
-        return Verdict(
-            "error",
-            f"{datacenter} lacks {missing:,} rows: events were joined, and their rows are gone",
-            f"photon verify {pipeline.typed} names them, and photon recover {pipeline.typed} has them joined "
-            "again",
-            f"lacks {missing:,} rows",
-        )
+    lost = found.lost
     if not lost:
         return Verdict("ok", f"{datacenter} has lost nothing that nobody knows of")
     said = [f"{lost.bytes:,} bytes of log files that went away were not read"] if lost.bytes else []
     said += [f"{lost.records:,} records that waited are nowhere any more"] if lost.records else []
-    said += [f"{missing:,} events were joined, and their rows are gone"] if missing else []
     said += [_may_be_lost(lost)] if lost.may_be_lost else []
     return Verdict(
-        "error" if lost.is_certain or missing else "warn",
+        "error" if lost.is_certain else "warn",
         f"{datacenter}: {', and '.join(said)}",
         f"photon status {pipeline.typed} names them; put the files back, or take their lines from another "
         "datacenter's copy; then, or if they are gone for good: "
         f"photon acknowledge {pipeline.typed} {datacenter} (under Dagster the job acknowledgement)",
-        "has lost what was to be read" if lost.is_certain or missing else "may have lost the ends of logs",
+        "has lost what was to be read" if lost.is_certain else "may have lost the ends of logs",
         counts_exactly=True,
     )
 

@@ -24,7 +24,7 @@ from photon.state.view import open_view
 JOIN_AGAIN = "then join again: all logs are read anew"  # a new epoch begins (A24)
 EVERYTHING, SHOWN_OTHERS = "**/*", 3
 # What becomes of a record alone whose primary event was found, here or elsewhere.
-MET = ("joined", "joined_elsewhere", "duplicates", "filtered", "missing")
+MET = ("joined", "joined_elsewhere", "duplicates", "filtered")
 
 
 @dataclass(frozen=True, slots=True)

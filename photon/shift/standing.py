@@ -138,8 +138,6 @@ def sentences(one: DatacenterStatus) -> list[str]:
     if conflicting := one.counts.get("conflicting", 0):
         of_all = f"{conflicting:,} of {one.counts['duplicates']:,} duplicates"
         said.append(f"{of_all} say something else than the record of their id that joined")
-    if missing := one.counts.get("missing", 0):
-        said.append(f"{missing:,} events had a row that is gone: a verification names them")
     said += [f"note: {note}" for note in one.notes]
     return said + [f"NEEDS YOU: {problem}" for problem in one.problems]
 
