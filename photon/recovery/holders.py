@@ -18,10 +18,10 @@ from photon.faults import fault_point
 from photon.ledger.closing import Rowless
 from photon.ledger.entry import Claimant, Epoch, Mask
 from photon.ledger.epochs import end_epochs, is_live
-from photon.ledger.fold import ClaimsAt, LedgerState, Unclosed
+from photon.ledger.fold import ClaimsAt, Unclosed
 from photon.ledger.register import Register
 from photon.ledger.registry import IdRegistry
-from photon.ledger.view import View
+from photon.ledger.view import newest_states
 from photon.pipeline.file import Pipeline
 from photon.recovery.distant_lakes import DistantLakes
 from photon.recovery.registry_watch import RegistryWatch
@@ -71,18 +71,6 @@ def standing_of(epoch: Epoch, register: Register, is_live: bool, is_silent: bool
     if epoch.datacenter in register.given_up or not is_live:
         return "over"
     return "silent" if is_silent else "at work"
-
-
-def unclosed_claimants(view: View) -> set[Claimant]:
-    """The plans that hold something which nobody has closed, in the newest open ledger of its ids."""
-    unopened = [ledger for ledger, state in view.states.items() if not state.is_open]
-    awaited = {parent for ledger in unopened for parent in view.register.parents(ledger)}
-
-    def is_newest(state: LedgerState) -> bool:
-        return not state.is_sealed or state.ledger in awaited
-
-    newest = filter(is_newest, view.states.values())
-    return {one.claimant for state in newest for one in state.unclosed.values()}
 
 
 class Holders:
@@ -159,7 +147,7 @@ class Holders:
         if self._tended_us is not None and now_us - self._tended_us < LOOK_US:
             return False
         self._tended_us = now_us
-        self._registry.catch_up()
+        self._registry.read_on()
         epochs = _epochs(self._others_unclosed())
         self._silence.look(self._registry.beats(sorted(epochs)), self._clock.elapsed_us())
         for epoch in sorted(epochs):
@@ -181,8 +169,9 @@ class Holders:
         self._stuck.clear()
 
     def _others_unclosed(self) -> set[Claimant]:
-        own = self._datacenter
-        return {one for one in unclosed_claimants(self._registry.view) if one.epoch.datacenter != own}
+        states = newest_states(self._registry.view)
+        unclosed = {one.claimant for state in states for one in state.unclosed.values()}
+        return {one for one in unclosed if one.epoch.datacenter != self._datacenter}
 
     @property
     def out_of_reach(self) -> dict[str, str]:

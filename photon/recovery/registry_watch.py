@@ -158,7 +158,10 @@ class RegistryWatch:
                 self._note_unread(name, error)
             else:
                 read |= {} if claims is None else {name: claims}
-        self._compare(read)
+        if read:
+            self._compare(read)
+        else:
+            self.registry.read_on()
         self.unread = {name: why for name, why in self.unread.items() if name not in read}
 
     def _note_unread(self, datacenter: str, error: LakeUnavailable) -> None:

@@ -337,7 +337,7 @@ def test_a_state_that_agrees_with_its_table_goes_on(
 @pytest.mark.parametrize(
     ("completed", "open_batch", "table_version", "live"),
     [(7, None, 9, True), (7, 8, 9, True), (9, None, 7, True), (7, None, 8, True), (7, None, 7, False)],
-    ids=["older copy", "older copy with a plan", "older table", "no such plan", "revoked"],
+    ids=["older copy", "older copy with a plan", "older table", "no such plan", "over"],
 )
 def test_any_other_state_begins_a_new_epoch(
     completed: int, open_batch: int | None, table_version: int, live: bool
