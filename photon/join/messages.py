@@ -158,6 +158,7 @@ class JoinResult:
     claims: Claims | None = None
     registered_here: tuple[HeldRecord, ...] = ()  # in none of `classes` yet: the tables decide
     held: Mapping[Epoch, int] = field(default_factory=dict)  # by holder elsewhere: records that wait for it
+    doubled: tuple[HeldRecord, ...] = ()  # of `duplicates`: another task of the batch joins their events
     to_free: tuple[HeldRecord, ...] = ()  # these wait until the joins of a given-up datacenter are freed (E8)
     registered_elsewhere: frozenset[str] = frozenset()  # datacenters seen to hold ids: they are alive
     taken_over: Mapping[str, int] = field(default_factory=dict)  # by home: left to it, and joined here
