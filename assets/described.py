@@ -21,7 +21,7 @@ from resources.environment import ServedPipeline
 
 PIPELINE_TAG = "photon/pipeline"
 ROLE_TAG = "photon/role"  # what it is in the pipeline, so that people can select all of one role
-Role = Literal["log", "rows", "days", "rest", "report", "health"]
+Role = Literal["log", "rows", "days", "rest", "report", "upkeep", "health"]
 ROLES: Mapping[str, Role] = {
     "primary_log": "log",
     "foreign_log": "log",
@@ -33,6 +33,8 @@ ROLES: Mapping[str, Role] = {
     "conflicting": "rest",
     "verification_report": "report",
     "registry_state": "report",
+    "garbage_collection": "upkeep",
+    "resharding": "upkeep",
     "health": "health",
 }
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from photon.availability.budget import BUDGET_DAYS, HOUR_US, Minute
 from photon.clock import MICROSECONDS
 from photon.pipeline.sections import Availability
-from photon.registry.operations.report import KINDS, ShardState
 from photon.shift.report import ShiftReport
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from photon.upkeep.registry_state import LedgerRow
 
 # As wide as the UI's column of metadata, and legible there without a zoom.
 DOTS_PER_INCH = 100
@@ -39,11 +39,10 @@ SHARES = (
     ("unjoinable", "unjoinable", "#e6ab02"),
     ("dead_letters", "dead letters", "#d95f02"),
 )
-SHARDS_INCHES = (7.6, 4.0)
-SHARDS_COLOURS = 16
+LEDGERS_INCHES = (7.6, 4.0)
+LEDGERS_COLOURS = 8
 AVAILABILITY_INCHES = (7.6, 4.4)
 AVAILABILITY_COLOURS = 8
-KIND_COLOURS = {"held": "#d95f02", "cleared": "#1b9e77", "tombstones": "#7570b3", "promised": "#999999"}
 
 
 def latency_plot(reports: Sequence[ShiftReport]) -> str | None:
@@ -95,16 +94,15 @@ def _shares(classes: Mapping[str, int]) -> dict[str, float]:
     return {**shares, "": 100 - sum(shares.values())}
 
 
-def shards_plot(shards: Sequence[ShardState]) -> str:
-    """Ids of each kind by shard, and below it bytes of keys and values."""
-    figure = _new_figure(SHARDS_INCHES)
+def ledgers_plot(ledgers: Sequence[LedgerRow]) -> str:
+    """Ids by ledger, and below it the bytes of its entries."""
+    figure = _new_figure(LEDGERS_INCHES)
     ids, sizes = figure.subplots(2, 1, sharex=True)
-    _stack(ids, [(kind, [getattr(one, kind) for one in shards], KIND_COLOURS[kind]) for kind in KINDS])
-    keys, values = [one.key_bytes for one in shards], [one.value_bytes for one in shards]
-    _stack(sizes, [("keys", keys, "#a6761d"), ("values", values, "#e6ab02")])
+    _bars(ids, "ids", [one.ids for one in ledgers], "#1b9e77")
+    _bars(sizes, "bytes of entries", [one.bytes for one in ledgers], "#7570b3")
     _label(ids, "", "ids", legend_bottom=0.98)
-    _label(sizes, "shards, in the order of their names", "bytes", legend_bottom=0.98)
-    return _markdown_image(figure, "ids and bytes by shard", SHARDS_COLOURS)
+    _label(sizes, "ledgers, from the oldest to the newest", "bytes", legend_bottom=0.98)
+    return _markdown_image(figure, "ids and bytes by ledger", LEDGERS_COLOURS)
 
 
 def availability_plot(minutes: Mapping[int, Minute], settings: Availability) -> str | None:
@@ -143,12 +141,8 @@ def availability_plot(minutes: Mapping[int, Minute], settings: Availability) -> 
     return _markdown_image(figure, "events that were late, and the error budget", AVAILABILITY_COLOURS)
 
 
-def _stack(axes: Axes, parts: Sequence[tuple[str, list[int], str]]) -> None:
-    below = [0] * len(parts[0][1])
-    for label, heights, colour in parts:
-        if any(heights):
-            axes.bar(range(len(heights)), heights, 1.0, below, label=label, color=colour, antialiased=False)
-        below = [a + b for a, b in zip(below, heights, strict=True)]
+def _bars(axes: Axes, label: str, heights: Sequence[int], colour: str) -> None:
+    axes.bar(range(len(heights)), heights, 1.0, label=label, color=colour, antialiased=False)
 
 
 def _new_figure(inches: tuple[float, float]) -> Figure:

@@ -10,11 +10,11 @@ from dagster import AssetCheckSpec, AssetExecutionContext, AssetsDefinition, Mat
 from assets.availability import AVAILABILITY_CHECK, PROMISE, availability_check, availability_metadata
 from assets.freshness import freshness
 from assets.log_copies import COPIES_AGREE, COPIES_CHECK, copies_check
-from assets.registry_state import ENDPOINTS_CHECK, SHARDS_CHECK, checks_of, state_metadata
+from assets.registry_state import ENDPOINTS_CHECK, LEDGERS_CHECK, checks_of, state_metadata
 from assets.runbook import with_section
 from assets.runs import canceled_with_a_sentence, pipeline_of_run
 from assets.verification import CHECKS, check_result, report_metadata
-from assets.work import VERIFICATION_POOL, Work, WorkRun
+from assets.work import VERIFICATION_POOL, AssetWork, WorkRun
 from photon.clock import SystemClock
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Durations
@@ -22,15 +22,12 @@ from resources.environment import ServedPipeline
 
 
 @dataclass(frozen=True, kw_only=True)
-class Report(Work):
+class Report(AssetWork):
     """One report. `work` imports what it needs when it runs, so that the location loads fast."""
 
-    asset: str
     work: Callable[[WorkRun], MaterializeResult[None]]
-    description: str
     checks: Mapping[str, str]  # promises by name
     stale: Callable[[Pipeline], Durations]  # how old it may be
-    of: Sequence[str]  # the assets that it reads
     group: str = ""  # in Dagster's graph; empty: that of the data itself
     technologies: Sequence[str] = ("dynamodb",)
     resources: Sequence[str] = field(default_factory=tuple)
@@ -93,7 +90,7 @@ def _verify(run: WorkRun) -> MaterializeResult[None]:
 
 
 def _report_state(run: WorkRun) -> MaterializeResult[None]:
-    from photon.registry.operations.report import registry_state
+    from photon.upkeep.registry_state import registry_state
 
     state = registry_state(run.pipeline)
     return MaterializeResult(metadata=state_metadata(state), check_results=checks_of(state, run.pipeline))
@@ -124,17 +121,17 @@ REGISTRY_STATE = Report(
     name="registry_report",  # its asset's name is taken
     asset="registry_state",
     work=_report_state,
-    job_description="Reports on the registry's shards and endpoints.",
+    job_description="Reports on the registry's ledgers and endpoints.",
     description=(
-        "The registry of joined ids: ids, bytes and tokens by shard, the boundary of gc; how endpoints"
-        " answer and how far they are behind; epochs of datacenters. Jobs that repair, clear, collect and"
-        " reshard the registry leave an observation here."
+        "The registry of joined ids: ids and bytes by ledger, the boundary of gc; how endpoints answer and"
+        " how far they are behind; epochs of datacenters. Jobs that repair the registry or retire a"
+        " datacenter leave an observation here."
     ),
     checks={
         ENDPOINTS_CHECK: "Every endpoint answers, takes writes and is in use.",
-        SHARDS_CHECK: "No shard takes nearly as many ids a second as one key range of the store bears.",
+        LEDGERS_CHECK: "No ledger takes nearly as many bytes a second as one key range of the store bears.",
     },
-    of=["joined_events"],
+    of=["joined_events", "garbage_collection", "resharding"],
     group="upkeep",
     cron=lambda pipeline: pipeline.registry.state.cron,
     stale=lambda pipeline: pipeline.registry.state.stale,

@@ -1,10 +1,10 @@
 """What all work that runs by the clock has in common: a job, a time, a bound and a pool.
 
-What it does belongs to `reports` (things that people look at) or to `upkeep` (verbs).
+What it does belongs to `reports` (things that people look at), to `evaluations` or to `upkeep` (verbs).
 """
 
 # Annotations must be types here, not strings: Dagster reads that of `context`.
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,6 +76,15 @@ class Work:
     # Dagster does not notice a killed process. After this time it fails the run, and the next one can begin.
     # A verification of 160,000 lines of each of two datacenters takes less than a minute.
     max_runtime_seconds: int = 6 * 3_600
+
+
+@dataclass(frozen=True, kw_only=True)
+class AssetWork(Work):
+    """One kind of work whose result is an asset."""
+
+    asset: str
+    description: str
+    of: Sequence[str]  # the assets that it goes by
 
 
 class DryRunConfig(Config):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from dagster import (
     AssetSelection,
     Definitions,
@@ -14,6 +16,7 @@ from assets.daily_joins import ASSET as DAILY_JOINS
 from assets.daily_joins import JOB as DAILY_JOB
 from assets.daily_joins import daily_joins_asset
 from assets.described import described
+from assets.evaluations import evaluation_asset
 from assets.health import health_asset, health_checks
 from assets.joined_events import joined_events_asset
 from assets.logs import log_assets
@@ -21,14 +24,14 @@ from assets.pipeline_files import file_checks, pipeline_file_assets
 from assets.reports import REPORTS, report_asset
 from assets.run_history import pruning_job
 from assets.side_tables import side_table_assets
-from assets.upkeep.all_kinds import UPKEEP
+from assets.upkeep.all_kinds import EVALUATIONS, UPKEEP
 from assets.upkeep.kinds import upkeep_jobs
-from assets.work import IN_ONE_PROCESS, LOGGERS, NO_OUTPUTS
+from assets.work import IN_ONE_PROCESS, LOGGERS, NO_OUTPUTS, AssetWork
 from orchestration.alerts import alerts_sensor
 from orchestration.closed_days import closed_days_sensor
 from orchestration.pipeline_files import pipeline_files_sensor
 from orchestration.registry_watcher import registry_sensor
-from orchestration.schedules import pruning_schedule, report_job, schedules_of
+from orchestration.schedules import asset_job, pruning_schedule, schedules_of
 from orchestration.sensors import shift_sensor
 from orchestration.watcher import watcher_sensor
 from resources.environment import LocationSettings, ServedPipeline, location_settings
@@ -71,6 +74,7 @@ def _definitions_of(served: ServedPipeline) -> Definitions:
         tags={MAX_RUNTIME_SECONDS_TAG: str(DAYS_MAX_RUNTIME_SECONDS)},
         description="Fills in closed days of a datacenter, or makes their rows again.",
     )
+    asset_works: Sequence[AssetWork] = (*REPORTS, *EVALUATIONS)
     return Definitions(
         assets=described(
             served,
@@ -80,11 +84,17 @@ def _definitions_of(served: ServedPipeline) -> Definitions:
                 joined_events_asset(served, datacenters),
                 daily_joins_asset(served, datacenters),
                 health_asset(served),
+                *(evaluation_asset(kind, served) for kind in EVALUATIONS),
                 *(report_asset(report, served) for report in REPORTS),
             ],
         ),
         asset_checks=[health_checks(served, name) for name in served.datacenters],
-        jobs=[shift, days, *(report_job(report, served) for report in REPORTS), *upkeep_jobs(UPKEEP, served)],
+        jobs=[
+            shift,
+            days,
+            *(asset_job(work, served) for work in asset_works),
+            *upkeep_jobs(UPKEEP, served),
+        ],
         sensors=[
             watcher_sensor(served),
             *([] if served.pipeline.registry.endpoints == "local" else [registry_sensor(served)]),

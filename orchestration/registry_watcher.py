@@ -21,9 +21,8 @@ from dagster import (
 from assets.registry_state import checks_of, unavailable
 from orchestration.seen import unlike_shown
 from photon.ledger.errors import RegistryMissing, RegistryUnavailable
+from photon.ledger.opening import close_registries
 from photon.pipeline.file import Pipeline
-from photon.registry.open import close_registries
-from photon.registry.operations.report import registry_state
 from resources.environment import ServedPipeline, dagster_name
 
 TICK_SECONDS = 30
@@ -54,8 +53,10 @@ def registry_sensor(served: ServedPipeline) -> SensorDefinition:
 
 
 def _look(pipeline: Pipeline) -> Sequence[AssetCheckResult]:
+    from photon.upkeep.registry_state import registry_state  # late: a location loads without it
+
     try:
-        state = registry_state(pipeline, pages=0)
+        state = registry_state(pipeline, endpoints_only=True)
     except RegistryUnavailable as error:
         return [unavailable(error, pipeline)]
     return checks_of(state, pipeline)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from dagster import (
     AssetKey,
     AssetSelection,
@@ -17,32 +19,33 @@ from dagster import (
 from dagster._core.storage.dagster_run import NOT_FINISHED_STATUSES
 from dagster._core.storage.tags import MAX_RUNTIME_SECONDS_TAG
 
-from assets.reports import REPORTS, Report
+from assets.reports import REPORTS
 from assets.run_history import PRUNING_JOB
-from assets.upkeep.all_kinds import UPKEEP
-from assets.work import IN_ONE_PROCESS, Work
+from assets.upkeep.all_kinds import EVALUATIONS, UPKEEP
+from assets.work import IN_ONE_PROCESS, AssetWork, Work
 from resources.environment import ServedPipeline
 
 # Every hour, away from the full one, when verification and everybody else's jobs begin.
 PRUNING_CRON = "41 * * * *"
 
 
-def report_job(report: Report, served: ServedPipeline):  # type: ignore[no-untyped-def] # Dagster keeps the type to itself
-    """The job that makes a report."""
+def asset_job(work: AssetWork, served: ServedPipeline):  # type: ignore[no-untyped-def] # Dagster keeps the type to itself
+    """The job that makes a report, or an evaluation."""
     return define_asset_job(
-        served.job_name(report.name),
-        selection=AssetSelection.assets(served.asset_key(report.asset)),
+        served.job_name(work.name),
+        selection=AssetSelection.assets(served.asset_key(work.asset)),
         executor_def=IN_ONE_PROCESS,
-        tags={MAX_RUNTIME_SECONDS_TAG: str(report.max_runtime_seconds)},
-        description=report.job_description,
+        tags={MAX_RUNTIME_SECONDS_TAG: str(work.max_runtime_seconds)},
+        description=work.job_description,
     )
 
 
 def schedules_of(served: ServedPipeline) -> list[ScheduleDefinition]:
-    """A schedule for each report and each verb that has a time in the pipeline file."""
-    reports = [(report, served.asset_key(report.asset)) for report in REPORTS]
+    """A schedule for all work that has a time in the pipeline file."""
+    asset_works: Sequence[AssetWork] = (*REPORTS, *EVALUATIONS)
+    assets = [(work, served.asset_key(work.asset)) for work in asset_works]
     verbs: list[tuple[Work, AssetKey | None]] = [(kind, None) for kind in UPKEEP]
-    times = [(work, key, work.cron(served.pipeline)) for work, key in [*reports, *verbs]]
+    times = [(work, key, work.cron(served.pipeline)) for work, key in [*assets, *verbs]]
     return [_schedule(work, served, key, cron) for work, key, cron in times if cron is not None]
 
 

@@ -64,7 +64,7 @@ def terminated(instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch) -> Ca
 
 
 SENTENCE = "The run was told to end. What it had done stays done; launch it again for the rest."
-REPORT = "photon.registry.operations.report.registry_state"
+REPORT = "photon.upkeep.registry_state.registry_state"
 
 
 def test_a_run_of_several_assets_begins_none_of_the_others(
@@ -83,6 +83,7 @@ def test_a_run_of_several_assets_begins_none_of_the_others(
     ("target", "job"),
     [
         (REPORT, "clicks__registry_report"),
+        ("photon.upkeep.gc.run_gc", "clicks__gc"),
         ("photon.upkeep.compact.yield_to_joins", "clicks__compaction"),
         ("assets.run_history.prune_history", PRUNING_JOB),
     ],

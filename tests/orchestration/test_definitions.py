@@ -199,15 +199,17 @@ def test_every_asset_in_the_graph_is_a_thing_and_reads_from_logs_to_report(tmp_p
     data = (*logs, "joined_events", *side_tables, "health", "daily_joins", "verification_report")
     assert groups == {
         **dict.fromkeys(data, "search_clicks"),
-        "registry_state": "search_clicks__upkeep",
+        **dict.fromkeys(("registry_state", "garbage_collection", "resharding"), "search_clicks__upkeep"),
     }
     assert found["pipeline_files/search_clicks"]["group"] == "photon"
     parents = {
-        name: {key.split("/")[-1] for key in found[f"search_clicks/{name}"]["parents"]} for name in data
+        name: {key.split("/")[-1] for key in found[f"search_clicks/{name}"]["parents"]} for name in groups
     }
     assert parents["joined_events"] == parents["dead_letters"] == set(logs)
     assert parents["daily_joins"] == parents["health"] == {"joined_events"}
     assert parents["verification_report"] == {"joined_events", *side_tables, "daily_joins"}
+    assert parents["garbage_collection"] == {"verification_report"}, "it drops nothing that is not verified"
+    assert parents["registry_state"] == {"joined_events", "garbage_collection", "resharding"}
 
 
 def test_a_location_may_serve_nothing() -> None:

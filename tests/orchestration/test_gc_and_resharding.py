@@ -1,41 +1,54 @@
-"""Gc and resharding as jobs, and what their metadata says."""
+"""Gc and resharding as assets: a materialization is what one evaluation found and did."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from dagster import DagsterInstance
+from photon.upkeep.gc import GcResult
+from photon.upkeep.registry_state import RegistrySize
+from photon.upkeep.reshard import Resharded
 
-from assets.upkeep.registry import advice_metadata, gc_metadata
-from photon.clock import SystemClock
-from photon.pipeline.event_key import EventKey
+from assets.garbage_collection import gc_metadata
+from assets.resharding import resharding_metadata
+from photon.ledger.opening import close_registries
 from photon.pipeline.file import load_pipeline
-from photon.registry.consensus.acceptor import StoreSize
-from photon.registry.interface import Claim
-from photon.registry.open import close_registries, open_registry
-from photon.registry.operations import resharding
-from photon.registry.operations.gc import EndpointGc
-from photon.registry.operations.init import find_registry
-from photon.registry.operations.resharding import Advice, Load, Resharded
 from photon.shift.run import prepare
 from photon.testing.traffic import Traffic
-from photon.upkeep import pipeline_gc
-from photon.upkeep.pipeline_gc import GcResult
+from photon.upkeep import gc, reshard
 from tests.orchestration.location import Location
 from tests.orchestration.test_upkeep import metadata_of, run
 
 DAY_US = 86_400_000_000
-GC_RESULT = GcResult(
-    None,
-    DAY_US,
-    "ids are kept for 30 days",
-    {
-        "http://a": EndpointGc(0, StoreSize(7, 700), StoreSize(9, 900), StoreSize(2, 200)),
-        "http://b": EndpointGc(1, StoreSize(3, 300), None, None, "connection refused"),
-    },
+COLLECTED = GcResult(
+    because="ids are kept for 30 days",
+    boundary_before_us=None,
+    boundary_us=DAY_US,
+    generation=3,
+    rolled=True,
+    dropped=(0, 1),
+    before=RegistrySize(generations=3, ledgers=6, ids=900, bytes=40_000),
+    after=RegistrySize(generations=2, ledgers=4, ids=200, bytes=9_000),
+    problem=None,
 )
-LOAD = Load(ids=100, bytes=9_000, commits_per_second=2.5)
+NOTHING_DUE = replace(
+    COLLECTED, boundary_before_us=DAY_US, rolled=False, dropped=(), after=COLLECTED.before, because="so"
+)
+FITS = Resharded(
+    because="each of 2 datacenters has a ledger",
+    generation=1,
+    ledgers_before=2,
+    ledgers_wanted=2,
+    ledgers=2,
+    applied=False,
+    ids=100,
+    bytes=9_000,
+    bytes_per_second=2.5,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -47,89 +60,133 @@ def everything_closed() -> Iterator[None]:
 # -- gc
 
 
-def test_gc_says_the_boundary_and_sizes_before_and_after_at_each_endpoint() -> None:
-    metadata = gc_metadata(GC_RESULT, 1.25)
-    assert metadata["boundary"] == "1970-01-02T00:00:00.000000+00:00"
-    assert (metadata["items_deleted"], metadata["bytes_deleted"]) == (10, 1_000)
-    assert metadata["endpoints_left"] == 1
-    first, second = (record.data for record in metadata["endpoints"].records)  # type: ignore[union-attr]
-    assert (first["items_before"], first["items_deleted"], first["items_after"]) == (9, 7, 2)
-    assert (second["problem"], second["items_after"]) == ("connection refused", -1)
+def test_gc_says_the_boundary_and_what_there_was_before_and_after() -> None:
+    metadata = gc_metadata(COLLECTED, 4 * DAY_US)
+    assert (metadata["boundary_before"], metadata["boundary"]) == ("none", "1970-01-02T00:00:00+00:00")
+    assert (metadata["ids_before"], metadata["ids_after"]) == (900, 200)
+    assert (metadata["bytes_before"], metadata["bytes_after"]) == (40_000, 9_000)
+    assert (metadata["ledgers_before"], metadata["ledgers_after"]) == (6, 4)
+    assert metadata["says"] == (
+        "the boundary is 1970-01-02T00:00:00+00:00 now; generation 3 of ledgers was begun;"
+        " 700 ids were dropped, with all of generation 0, 1"
+    )
 
 
-def test_the_run_of_gc_deletes_old_ids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pipeline_gc, "run_gc", lambda pipeline, clock, say: GC_RESULT)
-    assert metadata_of(run(Location(tmp_path), "collection"))["because"] == "ids are kept for 30 days"
+def test_the_age_of_the_boundary_is_a_number_that_plots() -> None:
+    assert gc_metadata(COLLECTED, 4 * DAY_US)["boundary_age_days"] == 3.0
+    assert "boundary_age_days" not in gc_metadata(replace(COLLECTED, boundary_us=None), 4 * DAY_US)
+
+
+def test_gc_that_finds_nothing_due_says_why() -> None:
+    metadata = gc_metadata(NOTHING_DUE, DAY_US)
+    assert metadata["says"] == "nothing was due: so"
+    assert (metadata["generations_begun"], metadata["generations_dropped"]) == (0, 0)
+
+
+def test_what_gc_could_not_drop_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    left = replace(NOTHING_DUE, problem="http://b: connection refused")
+    monkeypatch.setattr(gc, "run_gc", lambda pipeline, clock, say: left)
+    assert metadata_of(run(Location(tmp_path), "gc"))["problem"] == "http://b: connection refused"
 
 
 @pytest.mark.server
-def test_without_a_number_of_days_a_run_says_that_ids_are_kept(tmp_path: Path) -> None:
+def test_without_a_number_of_days_gc_says_that_ids_are_kept(tmp_path: Path) -> None:
     location = Location(tmp_path, ("east",))
     prepare(location.pipeline)
-    metadata = metadata_of(run(location, "collection"))
-    assert (metadata["boundary"], metadata["items_deleted"]) == ("none", 0)
-    assert "keep_days is null" in metadata["because"]
+    metadata = metadata_of(run(location, "gc"))
+    assert (metadata["boundary"], metadata["generations_dropped"]) == ("none", 0)
+    assert "keep_days is null" in metadata["says"]
+    assert metadata["ledgers_before"] == metadata["ledgers_after"] == 1
 
 
 # -- resharding
 
 
-def with_times(folder: Path, policy: str = "propose") -> Location:
-    """A location whose ids carry their time."""
-    made = Location(folder, ("east",))
-    text = made.file.read_text().replace("foreign:\n", "foreign:\n  time_in_id: true\n")
-    made.file.write_text(text + f"registry: {{shards: 4, resharding: {{policy: {policy}}}}}\n")
-    return made
+def said_of(done: Resharded, folder: Path) -> dict[str, Any]:
+    return resharding_metadata(done, load_pipeline(Traffic(1).write_pipeline(folder)))
+
+
+def test_resharding_says_how_many_ledgers_there_are_and_what_each_bears(tmp_path: Path) -> None:
+    metadata = said_of(FITS, tmp_path)
+    assert metadata["says"] == "nothing was due: each of 2 datacenters has a ledger"
+    assert (metadata["ids_per_ledger"], metadata["bytes_per_ledger"]) == (50, 4_500)
+    assert metadata["bytes_per_second_of_busiest"] == 2.5
+
+
+def test_what_is_proposed_comes_with_the_command_that_does_it(tmp_path: Path) -> None:
+    says = str(said_of(replace(FITS, ledgers_wanted=4, because="hot"), tmp_path)["says"])
+    assert f"4 ledgers would do better: hot. What to do: photon registry reshard {tmp_path}/" in says
+    assert "pipeline.yaml 4, a run with ledgers: 4 in its config" in says
+
+
+def test_what_was_put_in_force_is_told_as_done(tmp_path: Path) -> None:
+    done = replace(FITS, ledgers_wanted=4, ledgers=4, generation=2, applied=True, because="hot")
+    metadata = said_of(done, tmp_path)
+    assert metadata["says"] == "4 ledgers since now, before 2: hot"
+    assert (metadata["resharded"], metadata["ledgers_before"], metadata["ledgers"]) == (1, 2, 4)
 
 
 @pytest.mark.server
 def test_a_run_with_a_number_puts_it_in_force(tmp_path: Path) -> None:
-    location = with_times(tmp_path)
-    make_registry(location)
-    metadata = metadata_of(run(location, "resharding", shards=12))
-    assert (metadata["shards_before"], metadata["shards_put_in_force"]) == (4, 12)
-    assert metadata["begins"].startswith("20")
+    location = Location(tmp_path, ("east",))
+    prepare(location.pipeline)
+    metadata = metadata_of(run(location, "reshard", ledgers=3))
+    assert (metadata["ledgers_before"], metadata["ledgers"], metadata["resharded"]) == (1, 3, 1)
+    again = metadata_of(run(location, "reshard", ledgers=3))
+    assert (again["ledgers_before"], again["generation"]) == (3, metadata["generation"])
+
+
+def test_a_number_that_no_registry_has_is_not_started(tmp_path: Path) -> None:
+    assert not run(Location(tmp_path), "reshard", ledgers=0).success
+
+
+# -- anybody may materialize them at any time
 
 
 @pytest.mark.server
-@pytest.mark.parametrize(("policy", "in_force"), [("propose", 4), ("apply", 64)])
-def test_a_run_without_one_asks_the_policy(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, policy: str, in_force: int
-) -> None:
-    monkeypatch.setattr(resharding, "SHARD_LIMITS", Load(ids=1, bytes=None, commits_per_second=500))
-    location = with_times(tmp_path, policy)
-    make_registry(location)
-    now_us = SystemClock().now_us()
-    claims = [Claim(EventKey(f"id-{number}", now_us), "east:e:1#p:1:0") for number in range(63)]
-    open_registry(find_registry(load_pipeline(location.file))).commit(claims)
-    metadata = metadata_of(run(location, "resharding"))
-    assert (metadata["shards"], metadata["proposed"]) == (4, 64)  # for 63 ids and the register
-    again = metadata_of(run(location, "resharding"))
-    assert again["shards"] == in_force
-    assert ("proposed" in again) == (policy == "propose")
+def test_to_materialize_all_twice_does_no_harm(tmp_path: Path) -> None:
+    location = Location(tmp_path, ("east",), more="registry: {keep_days: 30, resharding: {policy: apply}}\n")
+    prepare(location.pipeline)
+    first, second = (all_of_the_registry(location) for _ in range(2))
+    assert first.keys() == second.keys() == {"garbage_collection", "resharding", "registry_state"}
+    assert "nothing was due" in second["garbage_collection"]["says"]
+    assert "nothing was due" in second["resharding"]["says"]
+    assert second["registry_state"]["ledgers"] == first["registry_state"]["ledgers"] == 1
 
 
-def make_registry(location: Location) -> None:
-    prepare(load_pipeline(location.file))
+def all_of_the_registry(location: Location) -> dict[str, dict[str, Any]]:
+    """What a run of all assets of the registry says, as a click makes it: without any config."""
+    names = ("garbage_collection", "resharding", "registry_state")
+    keys = [location.served.asset_key(name) for name in names]
+    job = location.defs.resolve_implicit_global_asset_job_def()
+    with DagsterInstance.ephemeral() as instance:
+        done = job.execute_in_process(instance=instance, asset_selection=keys)
+    return {
+        event.asset_key.path[-1]: {
+            name: value.value
+            for name, value in event.step_materialization_data.materialization.metadata.items()
+        }
+        for event in done.get_asset_materialization_events()
+        if event.asset_key is not None
+    }
 
 
 @pytest.mark.parametrize(
-    ("advice", "says"),
+    ("name", "module", "would"),
     [
-        (None, "shards are fixed"),
-        (Advice(4, LOAD, None), "4 shards are as many as it takes"),
-        (Advice(4, LOAD, None, awaits_us=DAY_US), "too early to judge"),
-        (Advice(4, LOAD, 8), "8 shards would do better: photon reshard pipeline.yaml 8, or"),
-        (Advice(4, LOAD, 8, applied=Resharded(4, 8, DAY_US)), "8 shards were put in force"),
+        ("gc", gc, {"would_gc": lambda pipeline, clock, say: COLLECTED}),
+        ("reshard", reshard, {"would_reshard": lambda pipeline, clock, ledgers: FITS}),
     ],
 )
-def test_what_the_policy_says_is_in_words(advice: Advice | None, says: str, tmp_path: Path) -> None:
-    pipeline = load_pipeline(Traffic(1).write_pipeline(tmp_path))
-    metadata = advice_metadata(advice, pipeline)
-    assert says in str(metadata["says"]).replace(f"{tmp_path}/", "")
-    if advice is not None:
-        assert (metadata["ids_per_shard"], metadata["bytes_per_shard"]) == (25, 2_250)
-
-
-def test_a_number_that_no_registry_has_fails_the_run(tmp_path: Path) -> None:
-    assert not run(Location(tmp_path), "resharding", shards=0).success
+def test_a_dry_run_makes_nothing_and_is_an_observation(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    module: Any,
+    would: dict[str, Callable[..., Any]],
+) -> None:
+    for each, done in would.items():
+        monkeypatch.setattr(module, each, done)
+    result = run(Location(tmp_path), name, dry_run=True)
+    assert not result.get_asset_materialization_events()
+    assert metadata_of(result)["dry_run"]

@@ -52,12 +52,13 @@ def test_a_runs_configuration_shows_what_a_person_may_set_and_nothing_else(locat
         for job in location.defs.get_repository_def().get_all_jobs()
         if job.name.startswith("clicks__")
     }
-    days = "ops.clicks__daily_joins.config."
+    days, gc, reshard = (
+        f"ops.clicks__{name}.config." for name in ("daily_joins", "garbage_collection", "resharding")
+    )
     assert {name: keys for name, keys in found.items() if keys} == {
         "clicks__repair": {"endpoint", "anew", "dry_run"},
-        "clicks__resharding": {"shards"},
-        "clicks__clearing": {"all_rows", "dry_run"},
-        "clicks__collection": {"dry_run"},
+        "clicks__gc": {f"{gc}dry_run"},
+        "clicks__reshard": {f"{reshard}ledgers", f"{reshard}dry_run"},
         "clicks__compaction": {"dry_run"},
         "clicks__recover": {"dry_run"},
         "clicks__retirement": {"datacenter", "lake_is_gone", "dry_run"},

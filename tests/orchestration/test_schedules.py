@@ -18,7 +18,7 @@ from dagster import (
 )
 
 from assets.reports import REPORTS
-from assets.upkeep.all_kinds import UPKEEP
+from assets.upkeep.all_kinds import EVALUATIONS, UPKEEP
 from orchestration.schedules import schedules_of
 from resources.environment import location_settings
 from tests.orchestration.location import Location
@@ -40,10 +40,10 @@ def instance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DagsterInstan
 # -- when
 
 
-def crons(folder: Path, settings: str, identity: str = "") -> dict[str, str]:
+def crons(folder: Path, settings: str) -> dict[str, str]:
     """When each kind runs, by the cron of its schedule."""
     file = Location(folder, ("east",)).file
-    file.write_text(file.read_text().replace("foreign:\n", f"foreign:\n{identity}") + settings)
+    file.write_text(file.read_text() + settings)
     (served,) = location_settings({"PHOTON_PIPELINES": str(file)}).served
     return {
         schedule.name.removeprefix("clicks__").removesuffix("__schedule"): str(schedule.cron_schedule)
@@ -51,27 +51,24 @@ def crons(folder: Path, settings: str, identity: str = "") -> dict[str, str]:
     }
 
 
-ALWAYS = {"verification", "recover", "registry_report", "compaction"}
+ALWAYS = {"verification", "recover", "registry_report", "compaction", "gc"}
 POLICY = 'registry: {{resharding: {{policy: "{}", cron: "3 4 * * *"}}}}\n'
-WITH_TIME = "  time_in_id: true\n"
-CLEARING = "registry: {clearing: {enabled: true}}\n"
 
 
 @pytest.mark.parametrize(
-    ("settings", "identity", "scheduled"),
+    ("settings", "scheduled"),
     [
-        pytest.param("", "", ALWAYS, id="ids that are kept for ever are not deleted, and nothing repaired"),
-        pytest.param("registry: {keep_days: 30}\n", "", ALWAYS | {"collection"}, id="gc deletes ids"),
-        pytest.param(CLEARING, "", ALWAYS | {"clearing"}, id="ids are cleared"),
-        pytest.param(POLICY.format("apply"), "", ALWAYS, id="fixed shards have no policy"),
-        pytest.param(POLICY.format("off"), WITH_TIME, ALWAYS, id="a policy that is off is not asked"),
-        pytest.param(POLICY.format("apply"), WITH_TIME, ALWAYS | {"resharding"}, id="a policy is asked"),
+        pytest.param(
+            "", ALWAYS | {"reshard"}, id="nothing is repaired, retired or acknowledged by the clock"
+        ),
+        pytest.param(POLICY.format("off"), ALWAYS, id="a policy that is off is not asked"),
+        pytest.param(POLICY.format("apply"), ALWAYS | {"reshard"}, id="a policy is asked"),
     ],
 )
-def test_upkeep_that_has_something_to_do_is_scheduled(
-    tmp_path: Path, settings: str, identity: str, scheduled: set[str]
+def test_upkeep_that_has_something_to_find_out_is_scheduled(
+    tmp_path: Path, settings: str, scheduled: set[str]
 ) -> None:
-    assert set(crons(tmp_path, settings, identity)) == scheduled
+    assert set(crons(tmp_path, settings)) == scheduled
 
 
 @pytest.mark.parametrize(
@@ -79,23 +76,20 @@ def test_upkeep_that_has_something_to_do_is_scheduled(
     [
         ("verification", 'verification: {cron: "5 4 * * *"}\n'),
         ("recover", 'recovery: {cron: "5 4 * * *"}\n'),
-        ("clearing", 'registry: {clearing: {enabled: true, cron: "5 4 * * *"}}\n'),
         ("registry_report", 'registry: {state: {cron: "5 4 * * *"}}\n'),
         ("compaction", 'compaction: {cron: "5 4 * * *"}\n'),
-        ("collection", 'registry: {keep_days: 30, collection: {cron: "5 4 * * *"}}\n'),
+        ("gc", 'registry: {collection: {cron: "5 4 * * *"}}\n'),
+        ("reshard", 'registry: {resharding: {cron: "5 4 * * *"}}\n'),
     ],
 )
 def test_a_schedule_runs_when_the_pipeline_file_says(tmp_path: Path, kind: str, settings: str) -> None:
     assert crons(tmp_path, settings)[kind] == "5 4 * * *"
 
 
-def test_by_default_what_is_lost_is_recovered_before_ids_are_cleared(tmp_path: Path) -> None:
-    settings = "registry: {keep_days: 30, clearing: {enabled: true}}\n"
-    found = crons(tmp_path, settings)
-    in_order = ("verification", "recover", "clearing", "collection")
-    minutes = {kind: int(found[kind].split()[0]) for kind in in_order}
-    assert minutes["verification"] < minutes["recover"] < minutes["clearing"]  # protocol E4
-    assert minutes["clearing"] < minutes["collection"]
+def test_by_default_what_is_lost_is_recovered_before_gc(tmp_path: Path) -> None:
+    found = crons(tmp_path, "")
+    minutes = [int(found[kind].split()[0]) for kind in ("verification", "recover", "gc")]
+    assert minutes == sorted(minutes)
 
 
 def test_every_schedule_runs_from_the_start_in_utc(location: Location) -> None:
@@ -105,6 +99,8 @@ def test_every_schedule_runs_from_the_start_in_utc(location: Location) -> None:
         "clicks__compaction__schedule",
         "clicks__recover__schedule",
         "clicks__registry_report__schedule",
+        "clicks__gc__schedule",
+        "clicks__reshard__schedule",
         "prune_run_history_schedule",
     }
     assert all(s.default_status is DefaultScheduleStatus.RUNNING for s in schedules)
@@ -172,7 +168,7 @@ def test_no_upkeep_is_requested_while_it_is_in_progress(
 
 
 def test_upkeep_whose_process_is_gone_is_given_up_in_the_end(location: Location) -> None:
-    for kind in (*REPORTS, *UPKEEP):
+    for kind in (*REPORTS, *EVALUATIONS, *UPKEEP):
         job = location.defs.resolve_job_def(location.served.job_name(kind.name))
         assert 0 < float(job.run_tags["dagster/max_runtime"]) <= 2 * 86_400
     verification = location.defs.resolve_job_def(VERIFICATION)
@@ -180,5 +176,5 @@ def test_upkeep_whose_process_is_gone_is_given_up_in_the_end(location: Location)
 
 
 def test_every_report_and_every_verb_has_a_name_of_its_own() -> None:
-    names = [work.name for work in (*REPORTS, *UPKEEP)]
+    names = [work.name for work in (*REPORTS, *EVALUATIONS, *UPKEEP)]
     assert len(set(names)) == len(names)

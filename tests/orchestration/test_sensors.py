@@ -17,9 +17,7 @@ from assets.logs import OBSERVED_EVERY_SECONDS
 from bench.store_servers import fastest_kind, store_servers
 from orchestration.sensors import REASON_TAG, TICK_SECONDS
 from photon.clock import SystemClock
-from photon.registry.consensus.register import with_hold
-from photon.registry.open import close_registries, open_registry
-from photon.registry.operations.init import init_registry
+from photon.ledger.opening import close_registries, init_registry, positions_at
 from photon.shift.growth import growth_of
 from photon.shift.lease import DatacenterLock, Lease
 from tests.orchestration.location import Location, launched
@@ -245,17 +243,17 @@ def test_a_datacenter_that_is_on_hold_or_retired_gets_no_run_and_the_reason_why(
     tmp_path: Path, instance: DagsterInstance, endpoint: str
 ) -> None:
     location = Location(tmp_path, more=endpoint)
-    register = open_registry(init_registry(location.pipeline, SystemClock())).register
+    positions = positions_at(init_registry(location.pipeline, SystemClock()))
     try:
-        register.change(lambda now: with_hold(now, "east", True))
+        positions.change(lambda now: replace(now, on_hold=("east",)))
         tick = location.tick(instance)
         assert launched(tick) == []
         assert tick.skip_message is not None
         assert f"photon resume {location.file} east" in tick.skip_message
         assert launched(location.tick(instance, "west")) == ["west"]
-        register.change(lambda now: with_hold(now, "east", False))
+        positions.change(lambda now: replace(now, on_hold=()))
         assert launched(location.tick(instance)) == ["east"]
-        register.change(lambda now: replace(now, given_up=("east",)))
+        positions.change(lambda now: replace(now, given_up=("east",)))
         skipped = location.tick(instance)
         assert launched(skipped) == []
         assert skipped.skip_message is not None

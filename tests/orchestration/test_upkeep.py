@@ -10,24 +10,24 @@ from typing import Any
 
 import pytest
 from dagster import AssetCheckSeverity, DagsterInstance, ExecuteInProcessResult, TableMetadataValue
+from photon.upkeep.registry_state import EndpointState, Health, LedgerRow, RegistryState
 
 from assets import work
-from assets.pictures import shards_plot
+from assets.pictures import ledgers_plot
 from assets.registry_state import (
     ENDPOINTS_CHECK,
-    SHARDS_CHECK,
+    LEDGERS_CHECK,
     checks_of,
     endpoints_check,
-    shards_check,
+    ledgers_check,
     unavailable,
 )
 from photon.ledger.errors import RegistryUnavailable
+from photon.ledger.opening import close_registries
+from photon.ledger.register import Generation, Members, Register
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.recovery.orders import waiting_orders
-from photon.registry.consensus.register import Members, Register, ShardConfig
-from photon.registry.open import close_registries
 from photon.registry.operations import repair, repair_dry_run
-from photon.registry.operations.report import EndpointState, Health, RegistryState, ShardState
 from photon.shift.run import prepare, run_shift
 from photon.state.view import open_view
 from photon.testing.traffic import Traffic
@@ -41,8 +41,8 @@ served_by_a_server = [pytest.mark.server, pytest.mark.slow]
 def run(
     location: Location, name: str, instance: DagsterInstance | None = None, **config: Any
 ) -> ExecuteInProcessResult:
-    op = location.served.job_name(name)
-    job = location.defs.resolve_job_def(op)
+    job = location.defs.resolve_job_def(location.served.job_name(name))
+    (op,) = job.graph.node_dict
     with nullcontext(instance) if instance else DagsterInstance.ephemeral() as kept_in:
         return job.execute_in_process(
             run_config={"ops": {op: {"config": config}}} if config else None,
@@ -72,21 +72,13 @@ def test_a_compaction_of_a_pipeline_that_has_not_joined_yet_does_nothing(tmp_pat
     assert (metadata["files_before"], metadata["files_after"]) == (0, 0)
 
 
-def test_a_clearing_that_is_off_says_why_and_asks_nobody(tmp_path: Path) -> None:
-    metadata = metadata_of(run(Location(tmp_path), "clearing"))
-    assert set(metadata) == {"says"}
-    assert "registry.clearing.enabled" in metadata["says"]
-
-
 # -- on a real registry
-
-CLEARING = "registry: {clearing: {enabled: true}}\n"
 
 
 @pytest.fixture(scope="module")
 def joined(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Location]:
     """One datacenter whose logs are joined."""
-    made = Location(tmp_path_factory.mktemp("upkeep"), ("east",), more=CLEARING)
+    made = Location(tmp_path_factory.mktemp("upkeep"), ("east",))
     prepare(made.pipeline)
     run_shift(made.pipeline, "east", "complete", "local")
     close_registries()
@@ -109,12 +101,7 @@ def test_a_compaction_says_of_each_table_what_it_did(joined: Location) -> None:
 
 
 @pytest.fixture(scope="module")
-def cleared(joined: Location) -> dict[str, Any]:
-    return metadata_of(run(joined, "clearing"))
-
-
-@pytest.fixture(scope="module")
-def looked_at(joined: Location, cleared: dict[str, Any]) -> ExecuteInProcessResult:
+def looked_at(joined: Location) -> ExecuteInProcessResult:
     return run(joined, "registry_report")
 
 
@@ -132,15 +119,6 @@ def store_report_of_a_missing_event(location: Location) -> None:
 class TestOnAServer:
     pytestmark = served_by_a_server
 
-    def test_a_clearing_says_how_many_ids_and_bytes_before_and_after(
-        self, joined: Location, cleared: dict[str, Any]
-    ) -> None:
-        expected = joined.traffic.expected_outcomes().joined_total
-        assert cleared["ids"] == cleared["rows"] == expected > 0
-        assert cleared["bytes_after"] == expected * len("C:east") < cleared["bytes_before"] / 5
-        (row,) = cleared["datacenters"]
-        assert row.data["datacenter"] == "east"
-
     def test_a_recovery_orders_what_the_newest_report_names(self, joined: Location) -> None:
         assert metadata_of(run(joined, "recover"))["ordered"] == 0
         store_report_of_a_missing_event(joined)
@@ -154,23 +132,23 @@ class TestOnAServer:
     ) -> None:
         metadata = metadata_of(looked_at)
         expected = joined.traffic.expected_outcomes().joined_total
-        assert (metadata["ids"], metadata["cleared"], metadata["held"]) == (expected, expected, 0)
-        assert metadata["value_bytes"] / expected < 100
-        assert metadata["looked_at"] == "all 1,024 shards"
-        assert metadata["shards_picture"].startswith("![ids and bytes by shard](data:image/png;base64,")
+        assert (metadata["ids"], metadata["ledgers"], metadata["generations"]) == (expected, 1, 1)
+        assert 0 < metadata["bytes"] / expected < 100
+        assert metadata["ledgers_picture"].startswith("![ids and bytes by ledger](data:image/png;base64,")
         (endpoint,) = metadata["endpoints"]
         assert (endpoint.data["health"], endpoint.data["behind"]) == ("up", 0)
         (epoch,) = metadata["epochs"]
         assert (epoch.data["datacenter"], epoch.data["state"]) == ("east", "live")
-        assert len(metadata["shards_by_size"]) == 100
+        (ledger,) = metadata["newest_ledgers"]
+        assert (ledger.data["ledger"], ledger.data["home"], ledger.data["ids"]) == ("0-0", "east", expected)
 
-    def test_endpoints_that_are_well_and_have_no_hot_shards_pass_the_checks(
+    def test_endpoints_that_are_well_and_have_no_hot_ledgers_pass_the_checks(
         self, looked_at: ExecuteInProcessResult
     ) -> None:
         checks = looked_at.get_asset_check_evaluations()
         assert {check.check_name: check.passed for check in checks} == {
             ENDPOINTS_CHECK: True,
-            SHARDS_CHECK: True,
+            LEDGERS_CHECK: True,
         }
 
     def test_the_only_endpoint_cannot_be_repaired_which_is_said(self, joined: Location) -> None:
@@ -223,7 +201,7 @@ def test_a_dry_run_of_a_repair_says_what_it_would_do_and_repairs_nothing(
 
 
 def test_what_a_verb_did_is_seen_at_the_thing_that_it_changed(tmp_path: Path) -> None:
-    for name, thing in (("compaction", "joined_events"), ("clearing", "registry_state")):
+    for name, thing in (("compaction", "joined_events"), ("recover", "verification_report")):
         (event,) = run(Location(tmp_path / name), name).get_asset_observation_events()
         assert event.asset_key.path[-1] == thing
 
@@ -246,8 +224,8 @@ def state(*health: Health) -> RegistryState:
         EndpointState(number + 1, f"http://store-{number}", "table", one, "" if one == "up" else "refused")
         for number, one in enumerate(health)
     ]
-    register = Register("clicks", "", "", Members(1, ("a",)), (ShardConfig(64),))
-    return RegistryState("clicks", 0, register, endpoints, [], 0)
+    register = Register("clicks", "", Members(1, ("a",)), generations=(Generation(2, ("east", "west")),))
+    return RegistryState("clicks", 0, register, endpoints)
 
 
 @pytest.mark.parametrize(
@@ -280,39 +258,44 @@ def test_how_many_endpoints_must_be_spare_is_a_setting(
     assert (check.passed, check.severity) == (False, severity)
 
 
-BOUNDS = "shard_load: {warn: 0.8, error: 1.0}"
+BOUNDS = "ledger_load: {warn: 0.8, error: 1.0}"
 
 
-@pytest.mark.parametrize("rate", [None, 799.0])
-def test_shards_far_from_the_limit_of_a_key_range_are_well(rate: float | None, tmp_path: Path) -> None:
-    assert shards_check(replace(state("up"), shard_rate=rate), promising(tmp_path, BOUNDS)).passed
+def bearing(load: float | None) -> RegistryState:
+    """A registry whose busiest ledger takes this share of what a key range bears."""
+    return replace(state("up"), bytes_per_second=None if load is None else load * 2**20)
+
+
+@pytest.mark.parametrize("load", [None, 0.79])
+def test_ledgers_far_from_the_limit_of_a_key_range_are_well(load: float | None, tmp_path: Path) -> None:
+    assert ledgers_check(bearing(load), promising(tmp_path, BOUNDS)).passed
 
 
 @pytest.mark.parametrize(
-    ("rate", "severity"), [(800.0, AssetCheckSeverity.WARN), (1_000.0, AssetCheckSeverity.ERROR)]
+    ("load", "severity"), [(0.8, AssetCheckSeverity.WARN), (1, AssetCheckSeverity.ERROR)]
 )
-def test_shards_near_the_limit_of_a_key_range_are_a_warning_and_beyond_it_an_error(
-    rate: float, severity: AssetCheckSeverity, tmp_path: Path
+def test_ledgers_near_the_limit_of_a_key_range_are_a_warning_and_beyond_it_an_error(
+    load: float, severity: AssetCheckSeverity, tmp_path: Path
 ) -> None:
-    check = shards_check(replace(state("up"), shard_rate=rate), promising(tmp_path, BOUNDS))
+    check = ledgers_check(bearing(load), promising(tmp_path, BOUNDS))
     assert (check.passed, check.severity) == (False, severity)
-    assert f"photon reshard {tmp_path / 'pipeline.yaml'} 128 makes" in str(check.description)
+    assert f"photon registry reshard {tmp_path / 'pipeline.yaml'} 4" in str(check.description)
 
 
 def test_checks_of_a_registry_link_to_their_sections_and_say_what_to_do(tmp_path: Path) -> None:
     pipeline = load_pipeline(
         Traffic(1).write_pipeline(tmp_path, more="links: {runbook: 'https://w/r.html'}\n")
     )
-    unwell = replace(state("up", "does not answer", "up"), shard_rate=900.0)
+    unwell = replace(state("up", "does not answer", "up"), bytes_per_second=0.9 * 2**20)
     for check in (*checks_of(unwell, pipeline), unavailable(RegistryUnavailable("gone"), pipeline)):
         metadata = check.metadata or {}
         assert metadata["runbook"].value == f"https://w/r.html#{check.check_name}"
         assert metadata["what_to_do"].value
 
 
-def test_a_picture_of_many_shards_stays_small() -> None:
-    shards = [
-        ShardState(f"0-{n:05d}", None, n, 40 * n, 90 * n, held=n // 2, cleared=n - n // 2)
+def test_a_picture_of_many_ledgers_stays_small() -> None:
+    ledgers = [
+        LedgerRow(f"{n}-0", "east", "sealed", positions=n, ids=40 * n, bytes=90 * n, boundary_us=None)
         for n in range(1_000)
     ]
-    assert 1_000 < len(shards_plot(shards)) < 20_000
+    assert 1_000 < len(ledgers_plot(ledgers)) < 20_000

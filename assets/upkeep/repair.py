@@ -1,0 +1,49 @@
+"""Repair of an endpoint of the registry."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from assets.runs import Metadata
+from assets.upkeep.kinds import Upkeep
+from assets.work import REPAIR_POOL, DryRunConfig, WorkRun
+
+
+class RepairConfig(DryRunConfig):
+    """What to repair."""
+
+    endpoint: str = Field(description="URL of the endpoint, as in the pipeline file.")
+    anew: bool = Field(default=False, description="From the beginning, whatever an earlier run has done.")
+
+
+def _repair(run: WorkRun) -> Metadata:
+    from photon.registry.operations.repair import repair_endpoint
+    from photon.registry.operations.repair_dry_run import would_repair
+
+    if run.is_dry:
+        return {"says": "; ".join(would_repair(run.pipeline, run.config.endpoint).sentences())}
+    done = repair_endpoint(run.pipeline, run.config.endpoint, run.config.anew, run.telling())
+    return {
+        "endpoint": done.endpoint,
+        "ids_copied": done.copied,
+        "ids_mended": done.mended,
+        "went_on": done.went_on,
+        "members_version": done.members_version,
+        "seconds": run.seconds(),
+    }
+
+
+REPAIR = Upkeep(
+    name="repair",
+    changes="registry_state",
+    work=_repair,
+    job_description="Fills an endpoint of the registry from the others; its run is told which one.",
+    description=(
+        "An endpoint of the registry that lost its data, was restored or is new, filled from a majority"
+        " of the others while joins go on. Its run needs the endpoint's URL, and goes on where one that died"
+        " stopped."
+    ),
+    config=RepairConfig,
+    pool=REPAIR_POOL,
+    max_runtime_seconds=2 * 86_400,
+)
