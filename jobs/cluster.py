@@ -13,7 +13,6 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from photon.errors import WrongUsage
 from photon.pipeline.file import Pipeline
 from photon.toolchain.maven import spark_jars_dir
 
@@ -23,22 +22,9 @@ _folders: list[tempfile.TemporaryDirectory[str]] = []  # executors fetch from th
 _MADE_AT = (1980, 1, 1, 0, 0, 0)  # so that the same code is the same archive
 
 
-class OutOfReach(WrongUsage):
-    """Something that tasks need is on the driver's machine alone; the message says what and what to do."""
-
-
 def is_cluster(master: str) -> bool:
     """Whether tasks run on other machines than the driver."""
     return not master.startswith("local")
-
-
-def refuse_local_registry(pipeline: Pipeline, master: str) -> None:
-    """OutOfReach if the registry answers on the driver's machine alone."""
-    if pipeline.registry.endpoints == "local":
-        raise OutOfReach(
-            f"registry.endpoints of {pipeline.file} is local, a server of this machine alone, but Spark's "
-            f"master is {master}: name endpoints that all of its machines reach"
-        )
 
 
 def code_archive(pipeline: Pipeline) -> Path:

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.cluster import OutOfReach, code_archive
-from jobs.session import session_for_joins
+from jobs.cluster import code_archive
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.testing.traffic import Traffic
 
@@ -69,11 +68,6 @@ def test_no_more_is_sent_than_code(pipeline: Pipeline) -> None:
         names = archive.namelist()
     assert {name.partition("/")[0] for name in names} == {"photon", "jobs", "sent_pkg"}
     assert all(name.endswith(".py") for name in names)
-
-
-def test_a_cluster_is_refused_whose_machines_do_not_reach_the_registry(pipeline: Pipeline) -> None:
-    with pytest.raises(OutOfReach, match=r"registry\.endpoints of .* is local"):
-        session_for_joins(pipeline.on_spark("spark://127.0.0.1:9", {}), "never started")
 
 
 def test_what_a_run_says_of_spark_comes_before_what_the_file_says(pipeline: Pipeline) -> None:
