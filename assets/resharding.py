@@ -32,11 +32,11 @@ def _reshard(run: WorkRun) -> Metadata:
 
     pipeline, wanted = run.pipeline, run.config.ledgers
     if run.is_dry:
-        done = would_reshard(pipeline, run.clock, wanted)
+        done = would_reshard(pipeline, wanted)
     elif wanted is not None:
-        done = reshard(pipeline, run.clock, wanted)
+        done = reshard(pipeline, wanted)
     else:
-        done = follow_policy(pipeline, run.clock)
+        done = follow_policy(pipeline)
     return resharding_metadata(done, pipeline)
 
 

@@ -24,16 +24,17 @@ from photon.cli.output import (
     within_option,
 )
 from photon.errors import NOT_DONE
-from photon.pipeline.sections import MOST_SHARDS
 
 DOUBLES_TOLD = 10
+# As in photon.ledger.register, which takes long to load.
+MOST_LEDGERS = 64
 
 if TYPE_CHECKING:
     from photon.pipeline.file import Pipeline
-    from photon.registry.consensus.acceptor import StoreSize
-    from photon.registry.operations.report import RegistryState
-    from photon.upkeep.pipeline_gc import GcResult
+    from photon.upkeep.gc import GcResult
     from photon.upkeep.refill import Refilled
+    from photon.upkeep.registry_state import RegistrySize, RegistryState
+    from photon.upkeep.reshard import Resharded
 
 
 @click.group()
@@ -51,7 +52,7 @@ def init(pipeline_file: Path, as_json: bool) -> None:
     """
     with opened(pipeline_file) as pipeline:
         from photon.clock import SystemClock
-        from photon.registry.operations.init import init_registry
+        from photon.ledger.opening import init_registry
 
         address = init_registry(pipeline, SystemClock())
     tables, endpoints = list(address.tables), [str(one) for one in address.endpoints]
@@ -73,8 +74,7 @@ def repair(pipeline_file: Path, url: str, anew: bool, dry_run: bool, as_json: bo
     stopped.
     """
     with opened(pipeline_file) as pipeline:
-        from photon.registry.operations.repair import repair_endpoint
-        from photon.registry.operations.repair_dry_run import would_repair
+        from photon.upkeep.repair import repair_endpoint, would_repair
 
         if dry_run:
             found = would_repair(pipeline, url)
@@ -84,7 +84,8 @@ def repair(pipeline_file: Path, url: str, anew: bool, dry_run: bool, as_json: bo
         with showing_progress(UPKEEP_LINE_SECONDS) as say:
             done = repair_endpoint(pipeline, url, anew, say)
     before = " (others by the run before)" if done.went_on else ""
-    says = f"{done.endpoint} is repaired: {done.copied} ids copied{before}, {done.mended} mended afterwards"
+    copied = f"{done.copied:,} entries copied{before}, {done.mended:,} mended afterwards"
+    says = f"{done.endpoint} is repaired: {copied}"
     print_result(asdict(done), says, as_json)
 
 
@@ -100,11 +101,9 @@ def refill(pipeline_file: Path, dry_run: bool, as_json: bool) -> None:
     run again; until it has run to its end no datacenter joins. Exit status 1 if an event has two rows.
     """
     with opened(pipeline_file) as pipeline, showing_progress(UPKEEP_LINE_SECONDS) as say:
-        from photon.registry.open import open_registry
-        from photon.registry.operations.init import find_registry
         from photon.upkeep.refill import refill as put_back
 
-        done = put_back(pipeline, open_registry(find_registry(pipeline)), dry_run, say=say)
+        done = put_back(pipeline, dry_run, say=say)
     print_result({"dry_run": dry_run, **done.as_dict()}, _refill_text(done, dry_run, pipeline), as_json)
     sys.exit(VIOLATION if done.doubles else DONE)
 
@@ -134,14 +133,14 @@ def _refill_text(done: Refilled, dry_run: bool, pipeline: Pipeline) -> str:
 @within_option
 @json_option
 def state(pipeline_file: Path, within: float, as_json: bool) -> None:
-    """Show PIPELINE's registry: its shards, sizes, tokens, endpoints and epochs.
+    """Show PIPELINE's registry: its ledgers, sizes, endpoints and epochs.
 
-    Reads the stores, as much as `registry.state` in the pipeline file allows, while joins go on. What hangs
-    is named after --within seconds, with the command that ends it.
+    Reads on from the newest view that a datacenter has stored, while joins go on. What hangs is named after
+    --within seconds, with the command that ends it.
     """
     with opened(pipeline_file) as pipeline:
-        from photon.registry.operations.report import registry_state
         from photon.shift.people import asked_in_time
+        from photon.upkeep.registry_state import registry_state
 
         found = asked_in_time(
             pipeline, lambda: registry_state(pipeline, grace_seconds=within / 3), within, while_working=True
@@ -151,56 +150,81 @@ def state(pipeline_file: Path, within: float, as_json: bool) -> None:
 
 
 def _state_lines(found: RegistryState, pipeline: Pipeline) -> list[str]:
-    """The state for people: all shards together, then each endpoint and each epoch."""
-    from photon.registry.operations.report import HOT_SHARDS, KINDS, how_to_reshard
+    """The state for people: all together, then each ledger, each endpoint and each epoch."""
+    from photon.clock import in_utc
+    from photon.upkeep.registry_state import how_to_reshard
 
-    hot = pipeline.health.shard_load.warn
-    kinds = ", ".join(f"{found.total(kind):,} {kind}" for kind in KINDS)
-    lines = [
-        f"{found.pipeline}: {found.total('ids'):,} ids ({kinds}) in {found.coverage}",
-        f"  {found.total('key_bytes'):,} bytes of keys, {found.total('value_bytes'):,} beside them",
-    ]
-    if found.shard_rate is not None:
-        lines.append(f"  each shard takes some {found.shard_rate:,.1f} ids a second")
-    if found.shard_load is not None and found.shard_load >= hot:
-        lines.append(f"  PROBLEM {HOT_SHARDS}: {how_to_reshard(found, pipeline)}")
+    boundary = "none" if found.boundary_us is None else in_utc(found.boundary_us)
+    lines = [f"{found.pipeline}: {_size(found.size)}; boundary: {boundary}"]
+    if found.bytes_per_second is not None:
+        lines.append(f"  the busiest ledger takes {found.bytes_per_second:,.0f} bytes a second")
+    if found.ledger_load is not None and found.ledger_load >= pipeline.health.ledger_load.warn:
+        lines.append(
+            f"  PROBLEM a ledger takes {found.ledger_load:.0%} of what AWS writes of one key range, and what"
+            f" is beyond is throttled: {how_to_reshard(found, pipeline)}"
+        )
+    for ledger in found.ledgers:
+        sealed = ", sealed" if ledger.is_sealed else ""
+        home = f" (home of {ledger.home})" if ledger.home else ""
+        lines.append(
+            f"  ledger {ledger.ledger}{home}: {ledger.ids:,} ids in {ledger.positions:,} entries of"
+            f" {ledger.bytes:,} bytes{sealed}"
+        )
     for one in found.endpoints:
         if one.health != "up":
             lines.append(f"  PROBLEM {one.endpoint}: {one.health}: {one.problem}")
         if not one.answers:
             continue
-        counted = ((one.items, "items"), (one.bytes, "bytes"))
-        size = "".join(f"{count:,} {what}, " for count, what in counted if count is not None)
-        lines.append(
-            f"  {one.endpoint}: {one.health}, a read takes {one.read_ms:.1f} ms, {size}behind at"
-            f" {one.behind:,} ids ({one.missing:,} missing, {one.older:,} older, {one.uncleared:,} uncleared)"
-        )
-    epochs = sorted(found.register.epochs.items(), key=lambda item: item[1].since_us)
+        size = "" if one.bytes is None else f", {one.bytes:,} bytes"
+        lacks = f"lacks {one.behind:,} of {one.positions:,} entries"
+        lines.append(f"  {one.endpoint}: {one.health}, a read takes {one.read_ms:.1f} ms{size}, {lacks}")
     decided = (("on hold", found.register.on_hold), ("retired", found.register.given_up))
     lines += [f"  datacenter {name}: {what}" for what, names in decided for name in names]
-    return [*lines, *(f"  epoch {name} of {e.datacenter}: {e.state}" for name, e in epochs)]
+    for epoch in found.epochs:
+        over = ", over" if epoch.is_over else ""
+        lines.append(
+            f"  datacenter {epoch.datacenter}: epoch {epoch.epoch}{over}, {epoch.unclosed:,} ids open"
+        )
+    if found.register.is_refilling:
+        lines.append(f"  PROBLEM a refill did not end: photon registry refill {pipeline.typed}")
+    return lines
 
 
 @registry.command(epilog=epilog_of("registry reshard"))
 @pipeline_argument
-@click.argument("shards", type=click.IntRange(1, MOST_SHARDS))
+@click.argument("ledgers", type=click.IntRange(1, MOST_LEDGERS), required=False)
+@dry_run_option
 @json_option
-def reshard(pipeline_file: Path, shards: int, as_json: bool) -> None:
-    """Spread PIPELINE's registry over SHARDS shards, for all events from its horizon on.
+def reshard(pipeline_file: Path, ledgers: int | None, dry_run: bool, as_json: bool) -> None:
+    """Spread PIPELINE's registry over LEDGERS ledgers from now on, for events of any time.
 
-    Nobody waits and nothing is moved: earlier events stay in the shards that they have. If run again before
-    the new number is in use, the last one counts.
+    Nobody waits and nothing is moved. Without LEDGERS the pipeline file's policy is asked, as Dagster does.
     """
     with opened(pipeline_file) as pipeline:
-        from photon.clock import in_utc
-        from photon.registry.operations.resharding import reshard as have_shards
+        from photon.upkeep.reshard import follow_policy, would_reshard
+        from photon.upkeep.reshard import reshard as have_ledgers
 
-        done = have_shards(pipeline, shards)
-        begins = None if done.begins_us is None else in_utc(done.begins_us)
-    says = f"{done.shards} shards are in force"
-    if begins is not None:
-        says = f"{done.shards} shards for events from {begins} on (before: {done.before})"
-    print_result({**asdict(done), "begins": begins}, says, as_json)
+        if dry_run:
+            done = would_reshard(pipeline, ledgers)
+        elif ledgers is None:
+            done = follow_policy(pipeline)
+        else:
+            done = have_ledgers(pipeline, ledgers)
+    print_result({"dry_run": dry_run, **done.as_dict()}, _reshard_text(done, dry_run, pipeline), as_json)
+
+
+def _reshard_text(done: Resharded, dry_run: bool, pipeline: Pipeline) -> str:
+    lines = [NOTHING_CHANGED] if dry_run else []
+    if done.applied:
+        lines.append(f"{done.ledgers} ledgers from now on (before: {done.ledgers_before}): {done.because}")
+    elif done.ledgers_wanted == done.ledgers_before:
+        lines.append(f"{done.ledgers_before} ledgers: {done.because}")
+    else:
+        lines.append(
+            f"{done.ledgers_wanted} ledgers would do better than {done.ledgers_before}: {done.because}."
+            f" To have them: photon registry reshard {pipeline.typed} {done.ledgers_wanted}"
+        )
+    return "\n".join(lines)
 
 
 @registry.command(epilog=epilog_of("registry gc"))
@@ -208,16 +232,15 @@ def reshard(pipeline_file: Path, shards: int, as_json: bool) -> None:
 @dry_run_option
 @json_option
 def gc(pipeline_file: Path, dry_run: bool, as_json: bool) -> None:
-    """Delete the ids of PIPELINE's registry that are older than registry.keep_days, at every endpoint.
+    """Drop the ids of PIPELINE's registry that are older than registry.keep_days.
 
     Never past what the last stored verification of every datacenter has seen (photon verify --record, or
-    Dagster's). Joins go on; may be killed and run again. Exit status 3 if an endpoint did not answer:
-    the next pass takes what is left there.
+    Dagster's). Ids go with all of their generation of ledgers. Joins go on; may be killed and run again. Exit
+    status 3 if the registry did not answer on the way: the next pass goes on.
     """
     with opened(pipeline_file) as pipeline, showing_progress(UPKEEP_LINE_SECONDS) as say:
         from photon.clock import SystemClock
-        from photon.upkeep.gc_dry_run import would_gc
-        from photon.upkeep.pipeline_gc import run_gc
+        from photon.upkeep.gc import run_gc, would_gc
 
         done = (would_gc if dry_run else run_gc)(pipeline, SystemClock(), say)
     print_result({"dry_run": dry_run, **done.as_dict()}, _gc_text(done, dry_run), as_json)
@@ -229,13 +252,16 @@ def _gc_text(done: GcResult, dry_run: bool) -> str:
     boundary, before = told["boundary"] or "none", told["boundary_before"] or "none"
     lines = [NOTHING_CHANGED] if dry_run else []
     lines.append(f"boundary: {boundary} (before: {before}); {done.because}")
-    verb = "would be deleted" if dry_run else "deleted"
-    for name, one in done.endpoints.items():
-        left = f"; NOT ALL: {one.problem}" if one.problem else ""
-        there = "" if one.after is None else f", {_size(one.after)} left"
-        lines.append(f"{name}: {_size(one.deleted)} {verb}{there}{left}")
+    if done.rolled:
+        lines.append(f"generation {done.generation} of ledgers {'would begin' if dry_run else 'has begun'}")
+    if done.dropped:
+        dropped = ", ".join(map(str, done.dropped))
+        lines.append(f"generation {dropped} {'would be' if dry_run else 'is'} dropped, with its ids")
+    lines.append(f"before: {_size(done.before)}; afterwards: {_size(done.after)}")
+    if done.problem:
+        lines.append(f"NOT ALL: {done.problem}")
     return "\n".join(lines)
 
 
-def _size(size: StoreSize) -> str:
-    return f"{size.items:,} items" + ("" if size.bytes is None else f" of {size.bytes:,} bytes")
+def _size(size: RegistrySize) -> str:
+    return f"{size.ids:,} ids in {size.ledgers:,} ledgers of {size.bytes:,} bytes"

@@ -70,7 +70,7 @@ class DynamoStore:
         self._lock = threading.Lock()
 
     def insert(self, insert: Insert) -> Done | Refused | NoReply:
-        item = {**_attributes(insert.key), "v": {"B": insert.value}, "e": {"B": _end(insert.value)}}
+        item = {**attributes(insert.key), "v": {"B": insert.value}, "e": {"B": _end(insert.value)}}
         if insert.ballot != FAST_BALLOT:
             item["b"] = {"S": insert.ballot}
         return self._write(
@@ -85,7 +85,7 @@ class DynamoStore:
         return self._write(
             lambda client: client.update_item(
                 TableName=self.table,
-                Key=_attributes(prepare.key),
+                Key=attributes(prepare.key),
                 UpdateExpression="SET b = :b",
                 ConditionExpression="attribute_not_exists(b) OR b < :b",
                 ExpressionAttributeValues={":b": {"S": prepare.ballot}},
@@ -100,7 +100,7 @@ class DynamoStore:
         return self._write(
             lambda client: client.update_item(
                 TableName=self.table,
-                Key=_attributes(accept.key),
+                Key=attributes(accept.key),
                 UpdateExpression="SET b = :b, a = :b, v = :v, e = :e",
                 ConditionExpression="attribute_not_exists(b) OR b <= :b",
                 ExpressionAttributeValues={
@@ -116,14 +116,14 @@ class DynamoStore:
 
     def get(self, key: Key) -> Copy | NoReply:
         return self._call(
-            lambda client: client.get_item(TableName=self.table, Key=_attributes(key), ConsistentRead=True),
+            lambda client: client.get_item(TableName=self.table, Key=attributes(key), ConsistentRead=True),
             lambda response: _copy(response["Item"]) if "Item" in response else ABSENT,
         )
 
     def ending(self, key: Key) -> bytes | NoReply:
         return self._call(
             lambda client: client.get_item(
-                TableName=self.table, Key=_attributes(key), ConsistentRead=True, ProjectionExpression="e"
+                TableName=self.table, Key=attributes(key), ConsistentRead=True, ProjectionExpression="e"
             ),
             lambda response: bytes(response.get("Item", {}).get("e", {"B": b""})["B"]),
         )
@@ -154,7 +154,7 @@ class DynamoStore:
         return self._call(
             lambda client: client.update_item(
                 TableName=self.table,
-                Key=_attributes(key),
+                Key=attributes(key),
                 UpdateExpression="SET n = :n",
                 ConditionExpression="attribute_not_exists(n) OR n < :n",
                 ExpressionAttributeValues={":n": {"N": str(number)}},
@@ -166,7 +166,7 @@ class DynamoStore:
 
     def last_beat(self, key: Key) -> int | NoReply:
         return self._call(
-            lambda client: client.get_item(TableName=self.table, Key=_attributes(key), ConsistentRead=True),
+            lambda client: client.get_item(TableName=self.table, Key=attributes(key), ConsistentRead=True),
             lambda response: int(response.get("Item", {}).get("n", {"N": "0"})["N"]),
         )
 
@@ -238,7 +238,17 @@ def _refused(error: Response) -> Refused:
     return Refused(_copy(error.get("Item") or {}))
 
 
-def _attributes(key: Key) -> dict[str, Any]:
+def copy_attributes(key: Key, copy: Copy) -> dict[str, Any]:
+    """The item of a copy."""
+    item = attributes(key)
+    if copy.value is not None:
+        item |= {"v": {"B": copy.value}, "e": {"B": _end(copy.value)}}
+    ballots = (("a", copy.accepted), ("b", copy.promised))
+    return item | {name: {"S": text} for name, text in ballots if text != FAST_BALLOT}
+
+
+def attributes(key: Key) -> dict[str, Any]:
+    """The key of an item."""
     return {"p": {"S": key.ledger}, "s": {"N": str(key.position)}}
 
 

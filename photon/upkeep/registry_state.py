@@ -1,0 +1,354 @@
+"""The state of a registry: its ledgers and what is in them, its endpoints with health and lag, its epochs.
+
+It changes nothing: to see whether an endpoint takes writes, it writes what is there already. Ledgers are
+told by a view, which is read to their ends; of an endpoint's copies a bounded number of pages is counted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from typing import Any, Literal
+
+import numpy as np
+
+from photon.clock import MICROSECONDS, Clock, SystemClock
+from photon.in_time import NotInTime, Question
+from photon.ledger.address import LedgersAddress
+from photon.ledger.entry import NO_BOUNDARY_US, NO_TIME_US, LedgerId
+from photon.ledger.form import decode
+from photon.ledger.holds import FREED, Holds, Run
+from photon.ledger.opening import find_registry, open_reader, read_register
+from photon.ledger.positions import Positions, Unconfirmed
+from photon.ledger.register import Members, Register
+from photon.ledger.registry import IdRegistry
+from photon.ledger.stores.copies import REGISTER_KEY, ledger_key
+from photon.ledger.stores.directory import ADMIN_TIMEOUT
+from photon.ledger.stores.opening import Connection
+from photon.ledger.stores.store_upkeep import StoreSize, StoreUpkeep
+from photon.ledger.view import View
+from photon.pipeline.file import Pipeline
+from photon.registry.consensus.acceptor import NoReply
+
+Health = Literal["up", "takes no writes", "does not answer", "does not let us in", "out of use"]
+
+PAGES_COUNTED = 64  # of a ledger at each endpoint, a megabyte each: those of its newest positions
+# A ledger's rate is that of its newest entries, by their events' times: a minute's, while batches are live.
+RATED_POSITIONS = 64
+# AWS writes so much of one key range a second, however much a table may take in all; a ledger is one range.
+RANGE_BYTES_PER_SECOND = 1_000 * 1_024
+
+
+@dataclass(frozen=True, slots=True)
+class RegistrySize:
+    """How much there is of a registry: what is not dropped."""
+
+    generations: int
+    ledgers: int
+    ids: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerRow:
+    """One ledger. `home`: the datacenter whose events it is for first; `ids`: those that are held in it."""
+
+    ledger: str
+    home: str
+    positions: int
+    ids: int
+    bytes: int
+    boundary_us: int | None
+    is_sealed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class EpochRow:
+    """The newest epoch of a datacenter, and how many ids its epochs hold that no close has decided."""
+
+    datacenter: str
+    epoch: int
+    unclosed: int
+    is_over: bool
+
+
+@dataclass(frozen=True)
+class EndpointState:
+    """One endpoint: how it answers, how much it has, and how many of the positions looked at it lacks.
+
+    What is just being appended may count as behind. Items and bytes are by its own count, on AWS hours old.
+    """
+
+    number: int  # its place in the pipeline file, from 1
+    endpoint: str
+    table: str
+    health: Health
+    problem: str = ""  # why it is not up
+    read_ms: float | None = None  # the time of one read
+    items: int | None = None
+    bytes: int | None = None
+    positions: int = 0  # that were looked at
+    behind: int = 0  # of these, the ones that it lacks
+
+    @property
+    def answers(self) -> bool:
+        """Whether it can be read, and is compared."""
+        return self.health in ("up", "takes no writes")
+
+
+@dataclass(frozen=True)
+class RegistryState:
+    """A registry at one time. `bytes_per_second`: of the ledger that takes most; None: nobody knows."""
+
+    pipeline: str
+    at_us: int
+    register: Register
+    endpoints: Sequence[EndpointState]
+    size: RegistrySize = RegistrySize(0, 0, 0, 0)
+    ledgers: Sequence[LedgerRow] = ()
+    epochs: Sequence[EpochRow] = ()
+    bytes_per_second: float | None = None
+    has_key_ranges: bool = field(default=True, repr=False)  # a local server has none
+
+    @property
+    def boundary_us(self) -> int | None:
+        """Events of before are too old; None: none is."""
+        return told_boundary(self.register.boundary_us)
+
+    @property
+    def ledger_load(self) -> float | None:
+        """The share of what one key range bears that the busiest ledger takes."""
+        if self.bytes_per_second is None or not self.has_key_ranges:
+            return None
+        return self.bytes_per_second / RANGE_BYTES_PER_SECOND
+
+    def as_dict(self) -> dict[str, Any]:
+        """For `--json`."""
+        return {
+            "pipeline": self.pipeline,
+            "at_us": self.at_us,
+            **asdict(self.size),
+            "boundary_us": self.boundary_us,
+            "bytes_per_second": self.bytes_per_second,
+            "incarnation": self.register.incarnation,
+            "members_version": self.register.members.version,
+            "on_hold": list(self.register.on_hold),
+            "given_up": list(self.register.given_up),
+            "is_refilling": self.register.is_refilling,
+            "endpoints": [asdict(one) for one in self.endpoints],
+            "epochs": [asdict(one) for one in self.epochs],
+            "ledgers": [asdict(one) for one in self.ledgers],
+        }
+
+
+def how_to_reshard(state: RegistryState, pipeline: Pipeline) -> str:
+    """What to do about a ledger that takes too much."""
+    twice = 2 * state.register.generations[-1].ledgers
+    return f"photon registry reshard {pipeline.typed} {twice} makes twice as many, from then on"
+
+
+def registry_state(
+    pipeline: Pipeline,
+    grace_seconds: float | None = None,
+    endpoints_only: bool = False,
+    clock: Clock | None = None,
+) -> RegistryState:
+    """The state of a pipeline's registry now. RegistryUnavailable, and what `find_registry` raises.
+
+    `endpoints_only`: nothing of its ledgers. `grace_seconds`: an endpoint that takes longer does not answer.
+    """
+    now_us = (clock or SystemClock()).now_us()
+    address = find_registry(pipeline, grace_seconds)
+    if endpoints_only:
+        register = read_register(pipeline)
+        return RegistryState(
+            pipeline.name, now_us, register, _endpoints(address, register, {}, grace_seconds)
+        )
+    registry = open_reader(pipeline, grace_seconds)
+    view = registry.view
+    ends = {ledger_key(view.register.incarnation, one): s.next_position for one, s in view.states.items()}
+    return RegistryState(
+        pipeline.name,
+        now_us,
+        view.register,
+        _endpoints(address, view.register, ends, grace_seconds),
+        size_of(view),
+        ledger_rows(view),
+        epoch_rows(view),
+        busiest_bytes_per_second(registry),
+        has_key_ranges=pipeline.registry.endpoints != "local",
+    )
+
+
+# -- ledgers
+
+
+def size_of(view: View) -> RegistrySize:
+    """How much there is, as far as the view was read."""
+    live = view.register.live_generations
+    return RegistrySize(
+        len(live),
+        sum(view.register.generations[generation].ledgers for generation in live),
+        sum(ids_by_ledger(view.holds).values()),
+        sum(state.entries_bytes for state in view.states.values()),
+    )
+
+
+def ledger_rows(view: View) -> list[LedgerRow]:
+    """Each ledger that is not dropped, oldest first."""
+    ids = ids_by_ledger(view.holds)
+    return [
+        LedgerRow(
+            str(ledger),
+            _home(view.register, ledger),
+            state.next_position,
+            ids[ledger],
+            state.entries_bytes,
+            told_boundary(state.boundary_us),
+            state.is_sealed,
+        )
+        for ledger, state in sorted(view.states.items())
+    ]
+
+
+def told_boundary(boundary_us: int) -> int | None:
+    """A boundary for people: None where there is none yet."""
+    return None if boundary_us == NO_BOUNDARY_US else boundary_us
+
+
+def _home(register: Register, ledger: LedgerId) -> str:
+    homes = register.generations[ledger.generation].homes
+    return homes[ledger.number] if ledger.number < len(homes) else ""
+
+
+def ids_by_ledger(holds: Holds) -> Counter[LedgerId]:
+    """How many ids are held in each ledger, by the claims that hold them."""
+    counts: Counter[LedgerId] = Counter()
+    newer: list[Run] = []
+    for generation in reversed(holds.generations):
+        for run in reversed(holds.runs(generation)):
+            is_held = run.positions != FREED
+            for other in newer:
+                hidden = run.find(np.stack((other.upper, other.lower), axis=1))
+                is_held[hidden[hidden >= 0]] = False
+            numbers, found = np.unique(run.numbers[is_held], return_counts=True)
+            counts.update({LedgerId(generation, int(n)): int(c) for n, c in zip(numbers, found, strict=True)})
+            newer.append(run)
+    return counts
+
+
+def epoch_rows(view: View) -> list[EpochRow]:
+    """Each datacenter's newest epoch."""
+    unclosed: Counter[str] = Counter()
+    for state in view.states.values():
+        if state.takes_entries:  # a sealed one's are its children's too
+            for one in state.unclosed.values():
+                unclosed[one.claimant.epoch.datacenter] += len(one.hashes)
+    return [
+        EpochRow(
+            name, number, unclosed[name], any(s.over.get(name, 0) >= number for s in view.states.values())
+        )
+        for name, number in sorted(view.register.epochs.items())
+    ]
+
+
+def busiest_bytes_per_second(registry: IdRegistry) -> float | None:
+    """The bytes a second of the ledger that takes most, by its newest entries and their events' times."""
+    states = [state for state in registry.view.states.values() if state.takes_entries]
+    first = {one.ledger: max(0, one.next_position - RATED_POSITIONS) for one in states if one.next_position}
+    if not first:
+        return None
+    rates = [bytes_per_second(values) for values in _values(registry.positions, first).values()]
+    return max((rate for rate in rates if rate is not None), default=None)
+
+
+def _values(positions: Positions, first: Mapping[LedgerId, int]) -> dict[LedgerId, Sequence[bytes]]:
+    while True:
+        attempt = positions.attempt()
+        tails = attempt.read(first)
+        try:
+            attempt.confirm()
+        except Unconfirmed:
+            continue
+        return {ledger: tail.values for ledger, tail in tails.items()}
+
+
+def bytes_per_second(values: Sequence[bytes]) -> float | None:
+    """How fast a ledger grows, by some entries in a row; None where their events' times do not tell. Pure."""
+    found: list[tuple[int, int]] = []  # by entry: the time of its newest event, its size
+    for number, value in enumerate(values):
+        claims = decode(value, f"entry {number}").claims
+        times_us = claims.times_us[claims.times_us != NO_TIME_US] if claims is not None else ()
+        found.append((int(max(times_us)) if len(times_us) else NO_BOUNDARY_US, len(value)))
+    known = [place for place, (at_us, _) in enumerate(found) if at_us != NO_BOUNDARY_US]
+    if len(known) < 2:
+        return None
+    first, last = known[0], known[-1]
+    took_us = max(at_us for at_us, _ in found[first:]) - found[first][0]
+    return (
+        sum(size for _, size in found[first + 1 : last + 1]) * MICROSECONDS / took_us if took_us > 0 else None
+    )
+
+
+# -- endpoints
+
+
+def _endpoints(
+    address: LedgersAddress, register: Register, ends: Mapping[str, int], grace_seconds: float | None
+) -> list[EndpointState]:
+    members = register.members
+    found = replace(address, members=members)
+    names = [(str(one), table) for one, table in zip(found.endpoints, found.tables, strict=True)]
+    stores = [
+        StoreUpkeep(table, Connection(endpoint, ADMIN_TIMEOUT, 1))
+        for endpoint, table in zip(found.endpoints, found.tables, strict=True)
+    ]
+    asked = [
+        Question(partial(_probed, slot, names[slot], store, members, ends))
+        for slot, store in enumerate(stores)
+    ]
+    return [_in_time(one, slot, names[slot], grace_seconds) for slot, one in enumerate(asked)]
+
+
+def _in_time(
+    asked: Question[EndpointState], slot: int, name: tuple[str, str], seconds: float | None
+) -> EndpointState:
+    try:
+        return asked.answer(ADMIN_TIMEOUT.total_seconds() * PAGES_COUNTED if seconds is None else seconds)
+    except NotInTime as error:
+        return EndpointState(slot + 1, *name, "does not answer", str(error))
+
+
+def _probed(
+    slot: int, name: tuple[str, str], store: StoreUpkeep, members: Members, ends: Mapping[str, int]
+) -> EndpointState:
+    state = EndpointState(slot + 1, *name, "up")
+    if slot in members.down:
+        return replace(
+            state, health="out of use", problem="until a repair of it has ended: one runs, or died"
+        )
+    clock = SystemClock()
+    began_us = clock.elapsed_us()
+    reply = store.get(REGISTER_KEY)
+    if isinstance(reply, NoReply):
+        return replace(state, health=reply.problem, problem=reply.reason)
+    state = replace(state, read_ms=(clock.elapsed_us() - began_us) / 1_000)
+    touched = store.touch()
+    if isinstance(touched, NoReply):  # a full disk, a right that is missing: it answers, and gets behind
+        state = replace(state, health="takes no writes", problem=touched.reason)
+    size = store.size()
+    if isinstance(size, StoreSize):
+        state = replace(state, items=size.items, bytes=size.bytes)
+    for ledger, end in ends.items():
+        counted = store.count(ledger, end, PAGES_COUNTED)
+        if isinstance(counted, NoReply):
+            return replace(state, health="does not answer", problem=counted.reason)
+        looked_at = end - counted.first
+        state = replace(
+            state,
+            positions=state.positions + looked_at,
+            behind=state.behind + looked_at - counted.values,
+        )
+    return state

@@ -1,0 +1,150 @@
+"""Have another number of ledgers while everything runs, by hand or by policy: a new generation (L7).
+
+Nothing is moved: ledgers that were before are sealed, and stay until gc drops them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from photon.ledger.opening import open_reader
+from photon.ledger.register import MOST_LEDGERS, Register
+from photon.ledger.registry import IdRegistry
+from photon.ledger.rolling import roll
+from photon.pipeline.file import Pipeline
+from photon.upkeep.registry_state import RANGE_BYTES_PER_SECOND, busiest_bytes_per_second, size_of
+
+# A ledger is to take at most this share of what a key range bears: ballots, and a burst, need the rest.
+MOST_LOAD = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Resharded:
+    """What was found and done: the ledgers of the newest generation before, wanted, and afterwards.
+
+    `bytes_per_second`: of the busiest ledger before; None: nobody knows.
+    """
+
+    because: str
+    generation: int
+    ledgers_before: int
+    ledgers_wanted: int
+    ledgers: int
+    applied: bool
+    ids: int
+    bytes: int
+    bytes_per_second: float | None
+
+    def as_dict(self) -> dict[str, Any]:
+        """For `--json`."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """How many ledgers there should be, whose homes, and why; as it is where nothing is due."""
+
+    ledgers: int
+    homes: tuple[str, ...]
+    because: str
+    is_due: bool
+
+
+def reshard(pipeline: Pipeline, ledgers: int, registry: IdRegistry | None = None) -> Resharded:
+    """Have so many ledgers from now on. Asking for what is there changes nothing.
+
+    `registry`: that of a test. RegistryUnavailable: it may have taken effect; ask again. And what
+    `find_registry` raises.
+    """
+    registry = registry or open_reader(pipeline)
+    return _put_in_force(registry, _asked_for(pipeline, registry.register, ledgers))
+
+
+def follow_policy(pipeline: Pipeline, registry: IdRegistry | None = None) -> Resharded:
+    """Ask the policy, and put in force what it proposes if the pipeline file says so. Raises as `reshard`."""
+    registry = registry or open_reader(pipeline)
+    advice = _advice(pipeline, registry)
+    if pipeline.registry.resharding.policy == "apply":
+        return _put_in_force(registry, advice)
+    return _found(registry, advice)
+
+
+def would_reshard(
+    pipeline: Pipeline, ledgers: int | None = None, registry: IdRegistry | None = None
+) -> Resharded:
+    """What `reshard`, or the policy where no number is asked for, would do now; changes nothing."""
+    registry = registry or open_reader(pipeline)
+    if ledgers is None:
+        return _found(registry, _advice(pipeline, registry))
+    return _found(registry, _asked_for(pipeline, registry.register, ledgers))
+
+
+def homes_of(pipeline: Pipeline, ledgers: int) -> tuple[str, ...]:
+    """Ledgers dealt out to the datacenters evenly, each a range of hashes; pure."""
+    names = list(pipeline.datacenters)
+    return tuple(names[number * len(names) // ledgers] for number in range(ledgers))
+
+
+def _advice(pipeline: Pipeline, registry: IdRegistry) -> Advice:
+    if pipeline.registry.resharding.policy == "off":
+        now = registry.register.generations[-1]
+        return Advice(now.ledgers, now.homes, "registry.resharding.policy is off", False)
+    return advise(pipeline, registry.register, busiest_bytes_per_second(registry))
+
+
+def advise(pipeline: Pipeline, register: Register, bytes_per_second: float | None) -> Advice:
+    """What the policy says: a ledger for each datacenter, and twice as many while one takes too much. Pure.
+
+    Their number never falls by itself: a registry that takes little just now may be idle.
+    """
+    now = register.generations[-1]
+    least, load = min(len(pipeline.datacenters), MOST_LEDGERS), (bytes_per_second or 0.0)
+    ledgers, because = now.ledgers, "each ledger bears its load, and each datacenter is at home in one"
+    if ledgers < least:
+        ledgers, because = least, f"there are {least} datacenters, and each needs a ledger of its own"
+    elif pipeline.registry.endpoints != "local":
+        while load > MOST_LOAD * RANGE_BYTES_PER_SECOND and 2 * ledgers <= MOST_LEDGERS:
+            ledgers, load = 2 * ledgers, load / 2
+        if ledgers > now.ledgers:
+            because = (
+                f"the busiest ledger takes {bytes_per_second or 0:,.0f} bytes a second, more than half of the"
+                f" {RANGE_BYTES_PER_SECOND:,} that AWS writes of one key range"
+            )
+    homes = homes_of(pipeline, ledgers)
+    if ledgers == now.ledgers and set(now.homes) != set(homes):
+        return Advice(ledgers, homes, "the homes of ledgers are not the pipeline's datacenters", True)
+    return Advice(ledgers, homes, because, ledgers != now.ledgers)
+
+
+def _asked_for(pipeline: Pipeline, register: Register, ledgers: int) -> Advice:
+    now, homes = register.generations[-1], homes_of(pipeline, ledgers)
+    is_due = (now.ledgers, now.homes) != (ledgers, homes)
+    because = "they were asked for" if is_due else f"there are {ledgers} ledgers"
+    return Advice(ledgers, homes, because, is_due)
+
+
+def _put_in_force(registry: IdRegistry, advice: Advice) -> Resharded:
+    """Begin the generation, unless another one has begun since (L7)."""
+    found = _found(registry, advice)
+    if not advice.is_due:
+        return found
+    newest = len(registry.register.generations) - 1
+    generation = roll(registry.view, registry.positions, advice.ledgers, advice.homes, after=newest)
+    ledgers = registry.register.generations[generation].ledgers
+    return replace(found, generation=generation, ledgers=ledgers, applied=True)
+
+
+def _found(registry: IdRegistry, advice: Advice) -> Resharded:
+    before, size = registry.register.generations[-1].ledgers, size_of(registry.view)
+    return Resharded(
+        advice.because,
+        len(registry.register.generations) - 1,
+        before,
+        advice.ledgers,
+        before,
+        False,
+        size.ids,
+        size.bytes,
+        busiest_bytes_per_second(registry),
+    )
