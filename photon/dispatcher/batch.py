@@ -48,6 +48,7 @@ from photon.ledger.entry import Epoch
 from photon.ledger.errors import RegistryUnavailable
 from photon.ledger.lookups import claimant_of
 from photon.ledger.registry import IdRegistry
+from photon.ledger.view_store import ViewUnavailable
 from photon.logs.files import TrackedFile
 from photon.measures import Meter
 from photon.pipeline.file import Pipeline
@@ -96,7 +97,7 @@ class BatchExecution:
         self._committing = Committing(self.tables, self.datacenter, self.epoch)
         self.retry = BackoffRetry(self.callbacks, self.clock, self.rng)  # one, so that a wait is told once
         self._leftovers = Leftovers(self._joined)
-        self.closes = BatchCloses(self.registry, self._own_epoch, self._joined, self.clock)
+        self.closes = BatchCloses(self.registry, self._own_epoch, self._joined, self.clock, self.meter)
         self._rounds = ClaimingRounds(self.registry, self.runner, self.closes, self.clock, self.meter)
         self._conflicts = Conflicts(self.pipeline, self.datacenter, self.state, self.tables)
         self._homes = HomeWatch.begin(self.pipeline.home, self.pipeline.datacenters, self.clock.now_us())
@@ -183,8 +184,8 @@ class BatchExecution:
             return Event.FAILED, str(error)
         except (SchemaConflict, CannotEnd) as error:
             return Event.FAILED, str(error)
-        except (RegistryUnavailable, LakeUnavailable, CommitConflict, OSError) as error:
-            return Event.UNAVAILABLE, str(error)  # OSError: of logs, the work folder, or the view's runs
+        except (RegistryUnavailable, ViewUnavailable, LakeUnavailable, CommitConflict, OSError) as error:
+            return Event.UNAVAILABLE, str(error)  # OSError: of logs, or of the work folder
 
     def mend_waiting(self, segments: Sequence[str], reader: LogReader) -> str:
         """Make damaged waiting segments again, for the next attempt (A19); what was done."""

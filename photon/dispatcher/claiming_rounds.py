@@ -7,23 +7,25 @@ files are good as they are. Else it runs again with what is known by then: it fi
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from photon.clock import MICROSECONDS, Clock
 from photon.dispatcher.closing_batches import BatchCloses
 from photon.dispatcher.completion import Results, Superseded, collect_results
 from photon.faults import fault_point
-from photon.join.messages import BatchRunner, BatchTasks, JoinResult
+from photon.join.left_out import leave_out
+from photon.join.messages import BatchRunner, BatchTasks
 from photon.ledger.claiming import EpochOver
-from photon.ledger.entry import NO_HASHES, Claims, Hashes
+from photon.ledger.entry import NO_HASHES, Claims, Hashes, Mask
 from photon.ledger.errors import RegistryUnavailable
 from photon.ledger.registry import IdRegistry
 from photon.measures import Meter
 from photon.storage.output_files import OutputFile
+from photon.tokens import Occurrence
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +50,22 @@ class Settled:
 
 
 @dataclass(frozen=True)
+class LeftOut:
+    """Claims of a task whose events another task of the batch joins."""
+
+    which: Mask  # of the task's claims
+    joined_at: list[Occurrence]  # for each of them
+
+
+@dataclass(frozen=True)
+class Round:
+    """What is to be done about the tasks of a batch after a claim, by their indices."""
+
+    again: list[int]  # another run, for somebody else was faster
+    left_out: dict[int, LeftOut]
+
+
+@dataclass(frozen=True)
 class ClaimingRounds:
     """Carries out the claims of batches, one at a time."""
 
@@ -61,43 +79,46 @@ class ClaimingRounds:
         """Claim, and run again what lost, until all is won.
 
         `check` raises what forbids to claim for such results. Superseded; RegistryUnavailable: claims may be
-        there or not (A5). What keeps a task from ending is raised as by `collect_results`.
+        there or not (A5); LakeUnavailable. What keeps a task from ending is raised as by `collect_results`.
         """
         settled = Settled(results, [], 0)
         while True:
             check(settled.results)
-            again = self._losers(settled.results.join)
-            if not again:
+            claims = [result.claims for result in settled.results.join]
+            together = concatenated([one for one in claims if one is not None])
+            if together is None:
+                return settled
+            round_ = judge(
+                [0 if one is None else len(one) for one in claims], together, self._claim(together)
+            )
+            if not round_.again:
+                _leave_out(tasks, settled, round_.left_out)
                 return settled
             settled.rounds += 1
             if settled.rounds == MOST_ROUNDS:
                 raise RegistryUnavailable(
                     f"batch {tasks.context.plan.batch} lost claims {MOST_ROUNDS} times, and runs again"
                 )
-            self._run_again(tasks, again, settled)
+            self._run_again(tasks, round_.again, settled)
 
-    def _losers(self, results: Sequence[JoinResult]) -> list[int]:
-        """Claim for these results; the indices of those whose tasks run again."""
-        claims = [result.claims for result in results]
-        together = concatenated([one for one in claims if one is not None])
-        if together is None:
-            return []
+    def _claim(self, claims: Claims) -> Mask:
+        """Claim; which of the claims are won."""
         closing, began_us = self.closes.due, self.clock.elapsed_us()
         fault_point("claim.before")
         try:
-            are_won = self.registry.claim(together, closing).are_won(together)
+            won = self.registry.claim(claims, closing).are_won(claims)
         except EpochOver as error:
             raise Superseded(str(error)) from error
         except RegistryUnavailable:
-            self.meter.count("registry_unanswered_ids", by=len(together))
+            self.meter.count("registry_unanswered_ids", by=len(claims))
             raise
         fault_point("claim.after")
         seconds = (self.clock.elapsed_us() - began_us) / MICROSECONDS
         self.meter.time("registry_call_seconds", "claim", seconds=seconds)
-        self.meter.count("registry_claims", "won", by=int(np.count_nonzero(are_won)))
-        self.meter.count("registry_claims", "lost", by=int(np.count_nonzero(~are_won)))
+        self.meter.count("registry_claims", "won", by=int(won.sum()))
+        self.meter.count("registry_claims", "lost", by=int((~won).sum()))
         self.closes.rode(closing)
-        return losers([0 if one is None else len(one) for one in claims], are_won)
+        return won
 
     def _run_again(self, tasks: BatchTasks, which: Sequence[int], settled: Settled) -> None:
         log.info(
@@ -117,6 +138,50 @@ class ClaimingRounds:
         settled.results = Results(before.index, join, fresh.failing)
 
 
+def _leave_out(tasks: BatchTasks, settled: Settled, left_out: Mapping[int, LeftOut]) -> None:
+    """Leave rows out of the results of these tasks, a thread for each: it reads and writes a file."""
+    if not left_out:
+        return
+    join = settled.results.join
+    with ThreadPoolExecutor(len(left_out), "left out") as threads:
+        changed = {
+            index: threads.submit(leave_out, join[index], one.which, one.joined_at, tasks.context)
+            for index, one in left_out.items()
+        }
+    for index, future in changed.items():
+        join[index] = future.result()
+
+
+def judge(lengths: Sequence[int], claims: Claims, won: Mask) -> Round:
+    """What becomes of the tasks of a batch. `lengths`: how many of the claims, in order, each task has.
+
+    Of an event that another record of the batch has won, the row is left out. A task that lost to somebody
+    else runs again.
+    """
+    winners = _winners(claims, won)
+    ends = np.cumsum(lengths)
+    again: list[int] = []
+    left_out: dict[int, LeftOut] = {}
+    for task, (length, end) in enumerate(zip(lengths, ends.tolist(), strict=True)):
+        lost = np.flatnonzero(~won[end - length : end]) + end - length
+        joined_at = [winners.get(tuple(one)) for one in claims.hashes[lost].tolist()]
+        if None in joined_at:
+            again.append(task)
+        elif len(lost):
+            which = ~won[end - length : end]
+            left_out[task] = LeftOut(which, [one for one in joined_at if one is not None])
+    return Round(again, left_out)
+
+
+def _winners(claims: Claims, won: Mask) -> dict[tuple[int, ...], Occurrence]:
+    """The records that have won events for which other records have lost, by hash."""
+    upper = claims.hashes[:, 0]
+    contested = np.flatnonzero(won & np.isin(upper, upper[~won]))
+    places = zip(claims.files[contested].tolist(), claims.offsets_bytes[contested].tolist(), strict=True)
+    hashes = map(tuple, claims.hashes[contested].tolist())
+    return {one: Occurrence(*place) for one, place in zip(hashes, places, strict=True)}
+
+
 def concatenated(claims: Sequence[Claims]) -> Claims | None:
     """Claims of one plan together, in their order; None without any."""
     some = [one for one in claims if len(one)]
@@ -129,9 +194,3 @@ def concatenated(claims: Sequence[Claims]) -> Claims | None:
         np.concatenate([one.files for one in some]),
         np.concatenate([one.offsets_bytes for one in some]),
     )
-
-
-def losers(lengths: Sequence[int], are_won: npt.NDArray[np.bool_]) -> list[int]:
-    """Which tasks have lost a claim. `lengths`: how many of the claims, which are in order, each task has."""
-    task_of = np.repeat(np.arange(len(lengths)), lengths)
-    return [int(task) for task in np.unique(task_of[~are_won])]

@@ -17,6 +17,7 @@ from photon.ledger.entry import Claimant, Epoch, Hashes, Mask
 from photon.ledger.errors import RegistryUnavailable
 from photon.ledger.fold import ClaimsAt, Unclosed, are_among
 from photon.ledger.registry import Closing, IdRegistry
+from photon.measures import Meter
 from photon.recovery.rowless import RowsOfPlans
 from photon.storage.delta import LakeUnavailable
 from photon.storage.tables import OutputTable
@@ -34,6 +35,7 @@ class BatchCloses:
     epoch: Epoch
     table: OutputTable
     clock: Clock
+    meter: Meter
     _through: int = 0  # the last batch that may be closed
     _since_us: int | None = None  # when it was committed, or its close last failed; None: all is closed
     _rows: dict[Claimant, Hashes] = field(default_factory=dict)  # ids of rows, where they need not be read
@@ -67,9 +69,12 @@ class BatchCloses:
         """
         if (closing := self.due) is None:
             return
+        began_us = self.clock.elapsed_us()
         fault_point("close.before")
         self.registry.close(closing)
         fault_point("close.after")
+        seconds = (self.clock.elapsed_us() - began_us) / MICROSECONDS
+        self.meter.time("registry_call_seconds", "close", seconds=seconds)
         self._forget(closing.through)
         self._since_us = None
 

@@ -1,4 +1,4 @@
-"""Duplicates of records that joined in earlier batches: whether their content is another one.
+"""Duplicates of what earlier batches or other tasks have joined: whether their content is another one.
 
 Both records are read again at their places in the logs, so nothing of what joined need be remembered. Healthy
 logs have few duplicates; where an id is none, nearly all records are, so only some of a batch are compared.
@@ -51,7 +51,13 @@ class Conflicts:
     ) -> Counter[str]:
         """How many duplicates of a batch are conflicting, and how many were not compared, by count."""
         found = sum((result.compared for result in results.join), Compared())
-        found += self._of_earlier_batches(resolved.duplicates, files)
+        of_other_tasks = [
+            Duplicate(one.event_id, one.occurrence, one.holds_at)
+            for result in results.join
+            for one in result.doubled
+            if one.holds_at is not None
+        ]
+        found += self._of_other_tasks([*resolved.duplicates, *of_other_tasks], files)
         found += Compared(not_compared=resolved.not_compared)
         if found.conflicts:
             try:
@@ -60,9 +66,7 @@ class Conflicts:
                 log.warning("examples of conflicting records are not kept: %s", error)
         return Counter(conflicting=found.conflicting, not_compared=found.not_compared)
 
-    def _of_earlier_batches(
-        self, duplicates: Sequence[Duplicate], files: Mapping[int, TrackedFile]
-    ) -> Compared:
+    def _of_other_tasks(self, duplicates: Sequence[Duplicate], files: Mapping[int, TrackedFile]) -> Compared:
         joined_at = {one.occurrence: one.joined for one in duplicates}
         if not duplicates:
             return Compared()

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from functools import partial
 
 import numpy as np
 
 from photon.ledger.appending import append
-from photon.ledger.closing import Closing, next_close, riding
+from photon.ledger.closing import Closing, close_batches, is_left, next_close, riding
 from photon.ledger.entry import Claims, Entry, Epoch, Hashes, LedgerId
 from photon.ledger.fold import LedgerState, still_held
 from photon.ledger.form import cut
 from photon.ledger.positions import Positions
 from photon.ledger.rolling import open_ledger
-from photon.ledger.view import Holders, View
+from photon.ledger.view import Holders, View, newest_states
 
 
 class EpochOver(Exception):
@@ -26,7 +26,7 @@ class EpochOver(Exception):
 def claim(view: View, positions: Positions, claims: Claims, closes: Closing | None = None) -> Holders:
     """Append claims until each id has a holder or is too old; who holds them then, all confirmed (L8).
 
-    In the ledgers that are appended to, `closes` go along: what it names and the batch does not meet stays.
+    What `closes` names is closed in all ledgers then: in the entries of the claims, where there are any.
     What is won, and lies below the register's boundary by then, is too old all the same (C1). EpochOver, and
     RegistryUnavailable: claims may be there or not, and the plan stays open (A5).
     """
@@ -36,12 +36,14 @@ def claim(view: View, positions: Positions, claims: Claims, closes: Closing | No
         for ledger in _meets(view, left):
             open_ledger(view, positions, ledger)
         _append_all(view, positions, left, closes)
-        holders = view.holders(ordered.hashes, ordered.times_us)
-        left = ordered.take(~holders.are_held & ~holders.are_too_old)
-    found = view.holders(claims.hashes, claims.times_us)
-    is_late = found.are_of(claims.claimant) & (claims.times_us < view.register.boundary_us)
-    found.are_too_old[is_late] = True
-    return found
+        found = view.find(ordered.hashes, ordered.times_us)
+        left = ordered.take(~found.are_held & ~found.are_too_old)
+    if closes is not None:
+        close_batches(view, positions, closes)  # in ledgers that were sealed and are not open again
+    holders = view.holders(claims.hashes, claims.times_us)
+    is_late = holders.are_of(claims.claimant) & (claims.times_us < view.register.boundary_us)
+    holders.are_too_old[is_late] = True
+    return holders
 
 
 def _meets(view: View, claims: Claims) -> list[LedgerId]:
@@ -68,38 +70,36 @@ def _covering(view: View, generation: int, hashes: Hashes) -> list[LedgerId]:
 def _append_all(view: View, positions: Positions, claims: Claims, closes: Closing | None) -> None:
     """Append all of these claims, piece by piece, to the ledgers that have them now, in parallel."""
     pieces = {ledger: cut(claims.take(rows)) for ledger, rows in view.current(claims.hashes).ledgers()}
-    if closes is not None:
-        _close_what_is_long(view, positions, pieces, closes)
+    while long := _to_close(view, closes, is_long=True):
+        append(view, positions, dict.fromkeys(long, partial(next_close, closes=closes)))
     while True:
         taking = [ledger for ledger in pieces if _takes(view, ledger)]
         first = {one: piece for one in taking if (piece := next(pieces[one], None)) is not None}
-        if not first:
+        met = {*first, *_to_close(view, closes)}
+        if not met:
             break
 
         def make(state: LedgerState, first: dict[LedgerId, Claims] = first) -> Entry | None:
+            closing = riding(state, closes) or ()
+            if state.ledger not in first:
+                return Entry(closes=closing) if closing else None
             piece = first[state.ledger]
             _require_live(state, piece)
             piece = piece.take(piece.times_us >= state.boundary_us)
             free = piece.take(~still_held(view.holds.find(piece.hashes), state, view.states.get))
-            if not len(free):
-                return None
-            return Entry(claims=free, closes=() if closes is None else riding(state, closes) or ())
+            return Entry(claims=free if len(free) else None, closes=closing) if closing or len(free) else None
 
-        append(view, positions, dict.fromkeys(first, make))
+        append(view, positions, dict.fromkeys(met, make))
     for ledger, _ in view.current(claims.hashes).ledgers():
         _require_live(view.states[ledger], claims)
 
 
-def _close_what_is_long(
-    view: View, positions: Positions, ledgers: Iterable[LedgerId], closes: Closing
-) -> None:
-    """Close in entries of their own what has too many frees to go along with claims."""
-    while long := [one for one in ledgers if _takes(view, one) and riding(view.states[one], closes) is None]:
-
-        def make(state: LedgerState) -> Entry | None:
-            return next_close(state, closes) if riding(state, closes) is None else None
-
-        append(view, positions, dict.fromkeys(long, make))
+def _to_close(view: View, closes: Closing | None, is_long: bool = False) -> list[LedgerId]:
+    """The ledgers in which something is to be closed, beside claims or (`is_long`) in entries of its own."""
+    if closes is None:
+        return []
+    taking = (state for state in newest_states(view) if state.takes_entries and is_left(state, closes))
+    return [state.ledger for state in taking if (riding(state, closes) is None) == is_long]
 
 
 def _takes(view: View, ledger: LedgerId) -> bool:

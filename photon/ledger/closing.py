@@ -6,10 +6,11 @@ Whoever closes for ever has fenced the epoch's table before, so that its rows ch
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 
-from photon.ledger.entry import FOR_EVER, Close, Entry, Epoch, Free, Mask
+from photon.ledger.entry import FOR_EVER, Close, Entry, Epoch, Free, LedgerId, Mask
 from photon.ledger.fold import ClaimsAt, LedgerState, Unclosed
 from photon.ledger.form import MOST_FREES
 from photon.ledger.positions import Positions
@@ -31,6 +32,7 @@ class Closing:
     epoch: Epoch
     through: int
     rowless: Rowless
+    _made: dict[LedgerId, tuple[LedgerState, Entry]] = field(default_factory=dict, repr=False, compare=False)
 
 
 def close_batches(view: View, positions: Positions, closes: Closing) -> None:
@@ -39,9 +41,7 @@ def close_batches(view: View, positions: Positions, closes: Closing) -> None:
     RegistryUnavailable.
     """
     if any(is_left(state, closes) for state in newest_states(view)):
-        everywhere(
-            view, positions, lambda state: next_close(state, closes), lambda state: is_left(state, closes)
-        )
+        everywhere(view, positions, partial(next_close, closes=closes), partial(is_left, closes=closes))
 
 
 def is_left(state: LedgerState, closes: Closing) -> bool:
@@ -49,16 +49,23 @@ def is_left(state: LedgerState, closes: Closing) -> bool:
     return bool(state.unclosed_of(closes.epoch, closes.through))
 
 
-def next_close(state: LedgerState, closes: Closing) -> Entry:
-    """The next entry that closes these batches in a ledger."""
-    return close_of(state, closes.epoch, closes.through, closes.rowless)
+def next_close(state: LedgerState, closes: Closing | None) -> Entry | None:
+    """The next entry that closes these batches in a ledger, if something is left. It is made once."""
+    if closes is None or not is_left(state, closes):
+        return None
+    before, made = closes._made.get(state.ledger, (None, None))
+    if made is None or before is not state:
+        made = close_of(state, closes.epoch, closes.through, closes.rowless)
+        closes._made[state.ledger] = state, made
+    return made
 
 
-def riding(state: LedgerState, closes: Closing) -> tuple[Close, ...] | None:
+def riding(state: LedgerState, closes: Closing | None) -> tuple[Close, ...] | None:
     """What closes these batches in a ledger beside claims; None: it needs entries of its own."""
-    if not is_left(state, closes):
+    made = next_close(state, closes)
+    if made is None:
         return ()
-    found = next_close(state, closes).closes
+    found = made.closes
     frees = sum(len(free.hashes) for close in found for free in close.frees)
     return None if found[0].is_part or frees > MOST_RIDING else found
 

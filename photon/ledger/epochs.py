@@ -73,10 +73,13 @@ def end_epochs(
 
 
 def unfinished(registry: IdRegistry) -> list[Epoch]:
-    """Epochs that are over and hold something that nobody has closed: whoever ended them died over it."""
+    """Epochs that live no longer, and hold something that nobody has closed: whoever ended them died over it.
+
+    So is one before the newest, if who began that one died before it had ended the others.
+    """
     states = newest_states(registry.view)
     unclosed = {one.claimant.epoch for state in states for one in state.unclosed.values()}
-    return sorted(epoch for epoch in unclosed if registry.view.is_over(epoch))
+    return sorted(epoch for epoch in unclosed if not is_live(registry, epoch))
 
 
 def is_live(registry: IdRegistry, epoch: Epoch) -> bool:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+import numpy.typing as npt
 
 from photon.ledger.entry import (
     FOR_EVER,
@@ -44,10 +45,31 @@ class OutOfOrder(Exception):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Unclosed:
-    """What one entry's claims hold and no close has decided yet."""
+    """What one entry's claims hold and no close has decided yet, and the places of the records.
+
+    Of two records of one event in one plan, the one whose place this is joins it.
+    """
 
     claimant: Claimant
     hashes: Hashes
+    files: npt.NDArray[np.uint32]
+    offsets_bytes: npt.NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.hashes)
+
+    def take(self, which: Mask | slice) -> Unclosed:
+        """Some of it."""
+        return Unclosed(self.claimant, self.hashes[which], self.files[which], self.offsets_bytes[which])
+
+    def with_more(self, other: Unclosed) -> Unclosed:
+        """Both parts of what one entry holds."""
+        return Unclosed(
+            self.claimant,
+            np.concatenate((self.hashes, other.hashes)),
+            np.concatenate((self.files, other.files)),
+            np.concatenate((self.offsets_bytes, other.offsets_bytes)),
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -148,10 +170,9 @@ def _opened(state: LedgerState, genesis: Genesis, state_of: StateOf) -> LedgerSt
                 f"ledger {state.ledger} is open, and its parent {parent} was not read to its seal"
             )
         for at, one in before.unclosed.items():
-            own = one.hashes[state.covers(one.hashes)]
+            own = one.take(state.covers(one.hashes))
             if len(own):  # two parents may each have a part
-                both = own if at not in unclosed else np.concatenate((unclosed[at].hashes, own))
-                unclosed[at] = Unclosed(one.claimant, both)
+                unclosed[at] = unclosed[at].with_more(own) if at in unclosed else own
     return replace(
         state, is_open=True, boundary_us=genesis.boundary_us, over=dict(genesis.void), unclosed=unclosed
     )
@@ -169,11 +190,10 @@ def _closed(state: LedgerState, close: Close, holds: Holds) -> LedgerState:
         if at in left:
             hashes = free.hashes[are_among(free.hashes, left[at].hashes)]
             _free(state, at, hashes, holds)
-            kept = left[at].hashes[~are_among(left[at].hashes, hashes)]
-            left[at] = Unclosed(left[at].claimant, kept)
+            left[at] = left[at].take(~are_among(left[at].hashes, hashes))
     unclosed = {at: one for at, one in state.unclosed.items() if at not in undecided}
     if close.is_part:
-        unclosed |= {at: one for at, one in left.items() if len(one.hashes)}
+        unclosed |= {at: one for at, one in left.items() if len(one)}
     over, void_through = dict(state.over), dict(state.void_through)
     datacenter, number = close.epoch
     if close.through == FOR_EVER:
@@ -214,7 +234,7 @@ def _claimed(
     state = replace(state, latest_us=max(state.latest_us, int(claims.times_us[counts].max())))
     if are_joins:
         return state
-    one = Unclosed(claims.claimant, hashes)
+    one = Unclosed(claims.claimant, hashes, claims.files[counts], claims.offsets_bytes[counts])
     return replace(state, unclosed={**state.unclosed, (state.ledger, position): one})
 
 

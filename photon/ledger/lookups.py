@@ -15,12 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from photon.ledger.claimants import Owners
-from photon.ledger.entry import NO_HASHES, Claimant, Epoch, Hashes, LedgerId, Mask, Times
-from photon.ledger.fold import LedgerState, Unclosed
+from photon.ledger.entry import Claimant, Epoch, Hashes, LedgerId, Mask, Times
+from photon.ledger.fold import LedgerState
 from photon.ledger.holds import Run
+from photon.ledger.places import Places, no_places, places_of
 from photon.ledger.register import Register
 from photon.ledger.segments import open_run
-from photon.ledger.view import View
+from photon.ledger.view import View, newest_states
 from photon.ledger.view_store import ListedRun
 from photon.pipeline.location import Location
 from photon.tokens import PlanKey
@@ -48,6 +49,7 @@ class Found:
     codes: npt.NDArray[np.int8]  # of `Hold`
     by: npt.NDArray[np.int32]
     holders: Sequence[Claimant]
+    places: Places  # of the records by which THIS_PLAN holds ids
 
     def are(self, *holds: Hold) -> Mask:
         """Which of the ids are held so."""
@@ -98,12 +100,18 @@ def claimant_of(plan: PlanKey) -> Claimant:
 
 
 def snapshot_of(
-    view: View, folder: Location | None = None, listed: Mapping[int, Sequence[ListedRun]] | None = None
+    view: View,
+    plan: Claimant | None = None,
+    folder: Location | None = None,
+    listed: Mapping[int, Sequence[ListedRun]] | None = None,
 ) -> ViewSnapshot:
-    """A view as it is. `listed`: by generation its oldest runs, those that have files in `folder`."""
+    """A view as it is. `listed`: by generation its oldest runs, those that have files in `folder`.
+
+    `plan`: who will look up in it; None: any plan, and all places of records come along.
+    """
     files = listed or {}
     newer = {one: view.holds.runs(one)[len(files.get(one, ())) :] for one in view.holds.generations}
-    states = {ledger: _without_own_hashes(state) for ledger, state in view.states.items()}
+    states = {ledger: _without_own_hashes(state, plan) for ledger, state in view.states.items()}
     return ViewSnapshot(
         view.register,
         states,
@@ -119,10 +127,10 @@ def _mapped(folder: Location | None, one: ListedRun) -> Run:
     return open_run(folder, one.name, one.holds)
 
 
-def _without_own_hashes(state: LedgerState) -> LedgerState:
-    """The state without what a batch may have many of; `View.find` looks at inherited hashes alone."""
+def _without_own_hashes(state: LedgerState, plan: Claimant | None) -> LedgerState:
+    """The state without what batches have many of: `View.find` looks at inherited hashes alone."""
     kept = {
-        at: one if at[0] != state.ledger else Unclosed(one.claimant, NO_HASHES)
+        at: one if at[0] != state.ledger or plan in (None, one.claimant) else one.take(slice(0))
         for at, one in state.unclosed.items()
     }
     return replace(state, unclosed=kept)
@@ -133,7 +141,10 @@ class _SnapshotLookups:
 
     def __init__(self, view: View, owners: Owners, plan: Claimant) -> None:
         self._view = view
+        self._plan = plan
         self._owners = owners.columns()
+        states = newest_states(view)
+        self._own = [one for state in states for one in state.unclosed.values() if one.claimant == plan]
         unclosed = {at: one.claimant for state in view.states.values() for at, one in state.unclosed.items()}
         claimants = list(dict.fromkeys(unclosed.values()))
         self.holders = [*(Claimant(Epoch(name, 0), 0, "") for name in owners.datacenters), *claimants]
@@ -165,4 +176,13 @@ class _SnapshotLookups:
         codes[joins] = self._codes_of_joins[by[joins]]
         others = held & ~joins
         codes[others] = self._codes_of_others[by[others]]
-        return Found(codes, by, self.holders)
+        # What the plan has won is too old all the same once the boundary has passed it: see `claim`.
+        codes[(codes == Hold.THIS_PLAN) & (times_us < self._view.register.boundary_us)] = Hold.TOO_OLD
+        return Found(codes, by, self.holders, self._places(hashes, codes == Hold.THIS_PLAN))
+
+    def _places(self, hashes: Hashes, are_own: Mask) -> Places:
+        own = places_of(hashes[are_own], self._own)
+        places = no_places(len(hashes))
+        for column, found in zip(places, own, strict=True):
+            column[are_own] = found
+        return places

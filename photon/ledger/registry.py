@@ -90,18 +90,18 @@ class IdRegistry:
         """
         freeing.free_joins(self.view, self.positions, hashes, are_freed)
 
-    def snapshot(self) -> ViewSnapshot:
-        """The view for the tasks of a batch; its files stay until three more were taken.
+    def snapshot(self, plan: Claimant | None = None) -> ViewSnapshot:
+        """The view for the tasks of a plan (None: of any); its files stay until three more were taken.
 
         ViewUnavailable, where much is not stored yet.
         """
         if self._store is None:
-            return snapshot_of(self.view)
+            return snapshot_of(self.view, plan)
         if self._store.unsaved_holds(self.view) > MOST_INLINE:
             self._save()
         listed = self._store.listed_of(self.view)
         self._named.append({one.name for runs in listed.values() for one in runs})
-        return snapshot_of(self.view, self._store.runs_folder, listed)
+        return snapshot_of(self.view, plan, self._store.runs_folder, listed)
 
     # -- signs of life (no consensus: the greatest number that any store has)
 

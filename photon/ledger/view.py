@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -13,11 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from photon.ledger.claimants import Claimants
-from photon.ledger.entry import Claimant, Epoch, Hashes, LedgerId, Mask, ledger_numbers
+from photon.ledger.entry import Claimant, Claims, Epoch, Hashes, LedgerId, Mask, ledger_numbers
 from photon.ledger.errors import RegistryMismatch
 from photon.ledger.fold import ClaimsAt, LedgerState, OutOfOrder, are_among, fold, still_held
 from photon.ledger.form import checksum, decode
 from photon.ledger.holds import NOBODY, Holds, Refs
+from photon.ledger.places import NO_PLACE, Places, places_of
 from photon.ledger.positions import Attempt, Ending, Positions, Unconfirmed
 from photon.ledger.register import Register
 
@@ -56,17 +57,34 @@ class Findings(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Holders:
-    """By id who holds it, as columns. `are_joins`: its close is in the view too (L9)."""
+    """By id who holds it, as columns. `are_joins`: its close is in the view too (L9).
+
+    `places`: of the records that hold what is not closed yet.
+    """
 
     refs: Refs
     are_held: Mask
     are_joins: Mask
     are_too_old: Mask  # nobody holds them, and the boundary has passed them (L5)
     claimants: Mapping[ClaimsAt, Claimant]
+    places: Places
 
     def are_of(self, claimant: Claimant) -> Mask:
         """Which ids this plan holds, by whichever of its claims."""
         return self.are_held & self.refs.are_any(at for at, one in self.claimants.items() if one == claimant)
+
+    def are_won(self, claims: Claims) -> Mask:
+        """Which of these claims hold their ids: each its own, and none that the boundary has passed."""
+        files, offsets_bytes = self.places
+        at_own_place: Mask = (files == claims.files) & (offsets_bytes == claims.offsets_bytes)
+        return at_own_place & self.are_of(claims.claimant) & ~self.are_too_old
+
+    def holder(self, index: int) -> Claimant | None:
+        """Who holds the id with this index."""
+        if not self.are_held[index]:
+            return None
+        ledger = LedgerId(int(self.refs.generations[index]), int(self.refs.numbers[index]))
+        return self.claimants[ledger, int(self.refs.positions[index])]
 
 
 class View:
@@ -78,6 +96,7 @@ class View:
     def __init__(self, register: Register, writer: str) -> None:
         self.register = register
         self.writer = writer
+        self.remedy = ""  # what to do where a copy was put back, if somebody knows it
         self.holds = Holds()
         self.states: dict[LedgerId, LedgerState] = {}
         self.claimants = Claimants()
@@ -118,7 +137,8 @@ class View:
     def mismatch(self, what: str) -> RegistryMismatch:
         """What to raise where the registry is not the one that the view was read from (L10)."""
         name = self.register.pipeline
-        return RegistryMismatch(f"the registry of {name} is older than it was: {what}; a copy was put back")
+        found = f"the registry of {name} is older than it was: {what}; a copy was put back"
+        return RegistryMismatch(f"{found}. {self.remedy}" if self.remedy else found)
 
     def refuse(self, lacking: Iterable[LedgerId]) -> None:
         """RegistryMismatch if a ledger that is not dropped lacks its last entry (L10)."""
@@ -173,7 +193,19 @@ class View:
     def holders(self, hashes: Hashes, times_us: npt.NDArray[np.int64] | None = None) -> Holders:
         """Who holds each id, and whether that is a join. By `times_us` of the events: which are too old."""
         found = self.find(hashes, times_us)
-        return Holders(*found, {at: self.claimants[at] for at in found.refs.claims()})
+        claimants = {at: self.claimants[at] for at in found.refs.claims()}
+        return Holders(*found, claimants, self.places(hashes, found, claimants))
+
+    def places(self, hashes: Hashes, found: Findings, claims: Collection[ClaimsAt]) -> Places:
+        """Where the records lie that hold ids by these claims, as far as they are not closed."""
+        places = places_of(
+            hashes,
+            (one for state in newest_states(self) for at, one in state.unclosed.items() if at in claims),
+        )
+        is_open = found.are_held & ~found.are_joins
+        for column in places:
+            column[~is_open] = NO_PLACE
+        return places
 
     def find(self, hashes: Hashes, times_us: npt.NDArray[np.int64] | None = None) -> Findings:
         """By which claims each id is held."""

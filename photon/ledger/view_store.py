@@ -33,7 +33,7 @@ from photon.storage.store import store_of
 
 log = logging.getLogger(__name__)
 
-FORMAT = 1
+FORMAT = 2
 VIEW_FILE = "view.sqlite"
 READ_TRIES = 3  # of who reads another process's view
 _SCHEMA = f"""
@@ -386,11 +386,12 @@ def _digest_of_ledger(state: str, unclosed: bytes, chain: bytes) -> str:
 
 
 # Every other field of a state is a number or a flag, and is stored as it is.
+_UNCLOSED = {"hashes": "<u8", "files": "<u4", "offsets_bytes": "<i8"}
 _OF_THEIR_OWN = {"ledger", "checksum", "void_through", "over", "unclosed"}
 
 
 def _encode_state(state: LedgerState) -> tuple[str, bytes]:
-    """A ledger's state as text, and the hashes of what is unclosed."""
+    """A ledger's state as text, and the columns of what is unclosed."""
     numbers = {one.name: getattr(state, one.name) for one in fields(state) if one.name not in _OF_THEIR_OWN}
     unclosed = [[*at, one.claimant, len(one.hashes)] for at, one in state.unclosed.items()]
     others = {
@@ -399,18 +400,26 @@ def _encode_state(state: LedgerState) -> tuple[str, bytes]:
         "over": dict(state.over),
         "unclosed": unclosed,
     }
-    hashes = b"".join(one.hashes.astype("<u8").tobytes() for one in state.unclosed.values())
-    return json.dumps({**numbers, **others}), hashes
+    columns = (
+        np.asarray(getattr(one, name), dtype).tobytes()
+        for one in state.unclosed.values()
+        for name, dtype in _UNCLOSED.items()
+    )
+    return json.dumps({**numbers, **others}), b"".join(columns)
 
 
-def _decode_state(ledger: LedgerId, text: str, hashes: bytes) -> LedgerState:
+def _decode_state(ledger: LedgerId, text: str, columns: bytes) -> LedgerState:
     stored: dict[str, Any] = json.loads(text)
-    every = np.frombuffer(hashes, "<u8").reshape(-1, 2)
     unclosed, start = {}, 0
     for origin, position, (epoch, batch, plan), length in stored["unclosed"]:
         claimant = Claimant(Epoch(*epoch), batch, plan)
-        unclosed[LedgerId(*origin), position] = Unclosed(claimant, every[start : start + length])
-        start += length
+        found: dict[str, Any] = {}
+        for name, dtype in _UNCLOSED.items():
+            count = length * (2 if name == "hashes" else 1)
+            found[name] = np.frombuffer(columns, dtype, count, start)
+            start += found[name].nbytes
+        found["hashes"] = found["hashes"].reshape(-1, 2)
+        unclosed[LedgerId(*origin), position] = Unclosed(claimant, **found)
     others = {
         "checksum": bytes.fromhex(stored["checksum"]),
         "void_through": {Epoch(name, number): batch for name, number, batch in stored["void_through"]},

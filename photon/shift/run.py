@@ -34,7 +34,9 @@ from photon.ledger.entry import Epoch
 from photon.ledger.errors import RegistryMismatch, RegistryUnavailable, RetiredDatacenter
 from photon.ledger.opening import init_registry, open_registry, read_register
 from photon.ledger.positions import Positions
+from photon.ledger.registry import IdRegistry
 from photon.ledger.stores.positions import StorePositions
+from photon.ledger.view_store import ViewUnavailable
 from photon.logs.columns import check_columns
 from photon.logs.folders import log_folder
 from photon.logs.held import HeldFiles
@@ -310,7 +312,7 @@ def _open_dispatcher(
     tables: dict[TableName, OutputTable] = {name: OutputTable(lake, name) for name in TABLE_COLUMNS}
     with ExitStack() as stack:
         registry = retry.until_available(lambda: open_registry(pipeline, datacenter, for_tests.positions))
-        stack.callback(registry.close_view)
+        stack.callback(_close_view, registry)
         started = retry.until_available(
             lambda: start(pipeline, datacenter, registry, tables["joined_events"], clock, in_thread)
         )
@@ -357,6 +359,14 @@ def _open_dispatcher(
         if state.skips_backlog:
             retry.until_available(dispatcher.skip_foreign_backlog)
         yield dispatcher
+
+
+def _close_view(registry: IdRegistry) -> None:
+    """Store the view, or leave it to the next start to read on."""
+    try:
+        registry.close_view()
+    except ViewUnavailable as error:
+        log.warning("%s; the next start reads on from what is stored", error)
 
 
 def _held_files(place: Datacenter, state: DispatcherState) -> HeldFiles | None:

@@ -109,6 +109,34 @@ def test_nobody_s_id_of_before_the_boundary_is_too_old_and_somebody_s_is_not(
     assert codes(look_up(east, NEXT_PLAN, 1, 2, time_us=NO_TIME_US)) == [Hold.HERE, Hold.NOBODY]
 
 
+def test_what_the_plan_has_won_is_too_old_once_the_boundary_has_passed_it(
+    ledgers: MemoryLedgers, east: IdRegistry
+) -> None:
+    east.claim(claims_of(PLAN, 1))
+    assert codes(look_up(east, PLAN, 1)) == [Hold.THIS_PLAN]
+    raise_boundary(east.view, ledgers, 101)
+    assert codes(look_up(east, PLAN, 1)) == [Hold.TOO_OLD]
+    assert codes(look_up(east, NEXT_PLAN, 1)) == [Hold.HERE]
+    assert east.claim(claims_of(PLAN, 1)).are_too_old.tolist() == [True]
+
+
+@pytest.mark.parametrize("rolls", [False, True])
+@pytest.mark.parametrize("plan", [None, PLAN])
+def test_what_a_plan_holds_is_told_with_the_place_of_its_record(
+    ledgers: MemoryLedgers, east: IdRegistry, west: IdRegistry, plan: Claimant | None, rolls: bool
+) -> None:
+    west.claim(claims_of(OTHER, 2))
+    claims = claims_of(PLAN, 2, LEFT, RIGHT)
+    claims.files[:] = (3, 4, 5)
+    east.claim(claims)
+    if rolls:
+        roll(east.view, ledgers, 1)
+    found = pickle.loads(pickle.dumps(east.snapshot(plan))).open(PLAN).look_up(claims.hashes, claims.times_us)
+    assert codes(found) == [Hold.ELSEWHERE, Hold.THIS_PLAN, Hold.THIS_PLAN]
+    assert found.places.files.tolist() == [-1, 4, 5]
+    assert found.places.offsets_bytes.tolist() == [-1, 300, 600]
+
+
 def test_in_an_empty_registry_nobody_holds_anything(east: IdRegistry) -> None:
     assert codes(look_up(east, PLAN, 1, 2)) == [Hold.NOBODY, Hold.NOBODY]
     assert codes(look_up(east, PLAN)) == []
@@ -145,7 +173,7 @@ def test_a_snapshot_of_few_new_holds_writes_nothing(kept: IdRegistry, store: Vie
 
 def test_a_snapshot_of_many_new_holds_names_their_files(kept: IdRegistry, tmp_path: Path) -> None:
     kept.claim(claims_of(PLAN, *many(0, MOST_INLINE + 1)))
-    snapshot = kept.snapshot()
+    snapshot = kept.snapshot(NEXT_PLAN)
     assert snapshot.newer == {}
     assert len(pickle.dumps(snapshot)) < 10_000
     kept.claim(claims_of(NEXT_PLAN, *many(MOST_INLINE, 50)))

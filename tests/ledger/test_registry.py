@@ -10,13 +10,14 @@ import pytest
 from photon.ledger import closing, epochs
 from photon.ledger.claiming import EpochOver
 from photon.ledger.closing import Closing, Rowless
-from photon.ledger.entry import Claimant, Epoch, LedgerId
-from photon.ledger.errors import RegistryUnavailable
+from photon.ledger.entry import Claimant, Epoch, LedgerId, Mask
+from photon.ledger.errors import RegistryUnavailable, RetiredDatacenter
+from photon.ledger.fold import ClaimsAt, Unclosed
 from photon.ledger.form import decode
 from photon.ledger.positions import Chosen, Offer, Tail, Undecided
+from photon.ledger.register import with_boundary, with_generation
 from photon.ledger.registry import IdRegistry
-from photon.ledger.rolling import roll
-from photon.ledger.errors import RetiredDatacenter
+from photon.ledger.rolling import roll, seal
 from photon.testing.crashes import SimulatedCrash
 from photon.testing.memory_ledgers import MemoryLedgers, memory_registry
 from tests.ledger.in_memory import EAST, WEST, claims_of, hashes_of, with_rows
@@ -61,15 +62,48 @@ def test_a_close_rides_with_the_next_claim_in_one_entry(ledgers: MemoryLedgers, 
     assert held_and_joined(east, 1, 2, 3) == [(True, True), (False, False), (True, False)]
 
 
-def test_a_ledger_that_the_next_batch_does_not_meet_is_closed_by_the_next_close(
+def test_a_ledger_that_the_next_batch_does_not_meet_is_closed_beside_it(
     ledgers: MemoryLedgers, east: IdRegistry
 ) -> None:
     east.claim(claims_of(FIRST, LEFT, RIGHT))
+    ledgers.calls.clear()
     east.claim(claims_of(SECOND, 2), Closing(EAST, 1, with_rows(LEFT, RIGHT)))
-    assert held_and_joined(east, LEFT, RIGHT) == [(True, True), (True, False)]
-    east.close(Closing(EAST, 1, with_rows(LEFT, RIGHT)))
     assert held_and_joined(east, LEFT, RIGHT) == [(True, True), (True, True)]
     assert (entries(ledgers, ONE), entries(ledgers, TWO)) == (3, 3)
+    assert ledgers.calls["offer"] == 1
+
+
+def test_what_a_sealed_ledger_had_not_closed_is_closed_in_its_child(
+    ledgers: MemoryLedgers, east: IdRegistry
+) -> None:
+    east.claim(claims_of(FIRST, LEFT, RIGHT))
+    ledgers.change(lambda register: with_generation(register, 0, 1))
+    east.read_register()
+    seal(east.view, ledgers, TWO)
+    east.claim(claims_of(SECOND, 2), Closing(EAST, 1, with_rows(LEFT, RIGHT)))
+    assert held_and_joined(east, LEFT, RIGHT) == [(True, True), (True, True)]
+
+
+def test_a_batch_whose_ids_others_hold_closes_what_is_due_all_the_same(
+    east: IdRegistry, west: IdRegistry
+) -> None:
+    west.claim(claims_of(OTHER, 2))
+    east.claim(claims_of(FIRST, LEFT, RIGHT))
+    found = east.claim(claims_of(SECOND, 2), Closing(EAST, 1, with_rows(LEFT, RIGHT)))
+    assert found.holder(0) == OTHER
+    assert held_and_joined(east, LEFT, RIGHT) == [(True, True), (True, True)]
+
+
+def test_rows_are_looked_for_once_in_each_ledger(east: IdRegistry) -> None:
+    asked = []
+
+    def rowless(at: ClaimsAt, one: Unclosed) -> Mask:
+        asked.append(at[0])
+        return with_rows(LEFT, RIGHT)(at, one)
+
+    east.claim(claims_of(FIRST, LEFT, RIGHT))
+    east.claim(claims_of(SECOND, 2, 13), Closing(EAST, 1, rowless))
+    assert sorted(asked) == [ONE, TWO]
 
 
 def test_a_close_with_nothing_unclosed_asks_nobody(ledgers: MemoryLedgers, east: IdRegistry) -> None:
@@ -108,6 +142,38 @@ def test_claims_of_an_epoch_that_is_over_end_their_process(east: IdRegistry, wes
     epochs.end_epochs(west, "east", 1, lambda epoch: None, lambda epoch: with_rows(1))
     with pytest.raises(EpochOver):
         east.claim(claims_of(SECOND, 2), Closing(EAST, 1, with_rows(1)))
+
+
+# -- two records of one event in one plan
+
+
+def test_of_two_claims_of_one_id_in_a_batch_the_first_is_won(east: IdRegistry) -> None:
+    claims = claims_of(FIRST, 1, 2, 1)
+    assert east.claim(claims).are_won(claims).tolist() == [True, True, False]
+
+
+def test_a_claim_is_won_at_its_own_place_alone(east: IdRegistry) -> None:
+    first, again = claims_of(FIRST, 1, 2), claims_of(FIRST, 1, 2)
+    again.files[1] = 7
+    east.claim(first)
+    assert east.claim(again).are_won(again).tolist() == [True, False]
+    assert east.claim(first).are_won(first).all()
+
+
+def test_nobody_wins_what_another_plan_holds_at_the_same_place(east: IdRegistry, west: IdRegistry) -> None:
+    east.claim(claims_of(FIRST, 1))
+    others = claims_of(OTHER, 1, 2)
+    found = west.claim(others)
+    assert found.are_won(others).tolist() == [False, True]
+    assert [found.holder(at) for at in (0, 1)] == [FIRST, OTHER]
+
+
+def test_what_was_won_below_the_boundary_is_not_won(ledgers: MemoryLedgers, east: IdRegistry) -> None:
+    claims = claims_of(FIRST, 1)
+    east.claim(claims)
+    ledgers.change(lambda register: with_boundary(register, 101))
+    east.read_register()
+    assert not east.claim(claims).are_won(claims).any()
 
 
 # -- tails

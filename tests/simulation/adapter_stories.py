@@ -49,7 +49,7 @@ def what_small_tasks_registered_is_joined_once_the_adapter_is_mended(
     log_clicks(world, some, "a")
     log_clicks(world, others, "b")
     monkeypatch.setattr(failing_adapter, "fails_on", some[:36] + others[:36])
-    runner = LocalRunner(world.registry, world.clock)
+    runner = LocalRunner(world.clock)
     runner.workers = 2
     for _ in range(3):
         is_refused(world, runner)

@@ -18,7 +18,7 @@ class Recorded(LocalRunner):
     """Tells which batches it indexed ahead, and does `at_batch` before each run of tasks."""
 
     def __init__(self, world: World, at_batch: Callable[[int], None] = lambda batch: None) -> None:
-        super().__init__(world.registry, world.clock)
+        super().__init__(world.clock)
         self.ahead: list[int] = []
         self.indexed_with_their_batch: list[int] = []
         self._at_batch = at_batch

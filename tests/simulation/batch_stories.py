@@ -16,20 +16,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from photon.adapters import ROW_COLUMNS
-from photon.clock import MICROSECONDS
 from photon.dispatcher.completion import Superseded
 from photon.dispatcher.retrying import Callbacks
 from photon.faults import arm, disarm
 from photon.join.messages import BatchRunner
-from photon.pipeline.event_key import EventKey
-from photon.registry.interface import Claim, Free
+from photon.ledger.lookups import claimant_of
 from photon.shift.status import status_of
 from photon.storage.candidate_files import write_candidates
 from photon.storage.output_files import OutputFile
 from photon.storage.tables import OutputTable, SchemaConflict, app_id
 from photon.testing.crashes import SimulatedCrash, raise_simulated_crash
-from photon.testing.memory_registry import memory_registry
-from photon.tokens import Occurrence
 from photon.waiting import segments
 from photon.waiting.segments import INDEX, RECORD_COLUMNS, RECORDS
 from tests.simulation.runners import PoisonedRunner
@@ -97,38 +93,36 @@ def a_batch_that_another_plan_commits_ends_the_process(world: World) -> None:
 # -- rows first (A14)
 
 
-def what_is_registered_is_joined_though_its_log_is_gone(world: World, gone: str, point: str) -> None:
-    """A14: the process dies with ids registered, and the log loses their bytes before the next start."""
+def what_is_claimed_is_joined_though_its_log_is_gone(world: World, gone: str, point: str) -> None:
+    """A14: the process dies with ids claimed, and the log loses their bytes before the next start."""
     world.queries("q1")
     world.clicks(("c1", "q1"), ("c2", "q1"), ("orphan", "never"))
     assert world.join_with_a_crash(point)
     log = world.folder / "logs" / "east" / gone / "a.jsonl"
     log.unlink() if gone == "queries" else log.write_text("")
     counts = world.join().counts
-    assert world.joined_ids() == ["c1", "c2"], "an id is registered and has no row"
+    assert world.joined_ids() == ["c1", "c2"], "an id is claimed and has no row"
     assert counts.adds_up
     assert counts.of("joined") == 2
     nothing_uncommitted_is_left(world)
 
 
-def what_an_abandoned_plan_registered_is_free_though_its_log_is_gone(
-    world: World, runner: BatchRunner
-) -> None:
-    """A14: the worker dies with ids registered, and with it the log's bytes."""
+def what_an_abandoned_plan_claimed_is_free_though_its_log_is_gone(world: World, runner: BatchRunner) -> None:
+    """A7: an id is claimed when the process dies, and the next one's worker, and the log's bytes go."""
     world.queries("q1")
     world.clicks(("poison", "q1"))
+    assert world.join_with_a_crash("claim.after")
     world.join(runner=runner)
-    held = world.registry.lookup([EventKey("poison")])
-    assert held == [Free()], "an id is registered and has no row"
+    assert world.holder("poison") is None, "an id is claimed and has no row"
     nothing_uncommitted_is_left(world)
 
 
-def what_a_late_worker_registered_is_free(world: World, point: str) -> None:
-    """A14: a task outlives its driver. It stores a row and registers it when the batch is committed."""
+def what_a_late_process_claimed_is_free(world: World, point: str) -> None:
+    """A7: a process was stopped. It stores a row and claims it when another one has committed the batch."""
     world.queries("q1")
     world.clicks(("c1", "q1"))
-    world.join_with_a_crash("task.after_register")
-    arm("commit.after_main", lambda: _register_late(world))
+    world.join_with_a_crash("claim.after")
+    arm("commit.after_main", lambda: _claim_late(world))
     try:
         world.join()
     except SimulatedCrash:
@@ -138,11 +132,10 @@ def what_a_late_worker_registered_is_free(world: World, point: str) -> None:
     if point:
         world.join_with_a_crash(point)
     world.join()
-    held = world.registry.lookup([EventKey("late")])
-    assert held == [Free()], "an id is registered and has no row"
+    assert world.holder("late") is None, "an id is claimed and has no row"
 
 
-def _register_late(world: World) -> None:
+def _claim_late(world: World) -> None:
     with closing(world.read_state()) as state:
         plan = state.open_plan()
     assert plan is not None
@@ -155,7 +148,7 @@ def _register_late(world: World) -> None:
     }
     late = own | {"_occurrence": "9:0", "_event_id": "late", "_event_time": NOON_US}
     write_candidates(lake, plan.key, 0, pa.Table.from_pylist([late], ROW_COLUMNS))
-    world.registry.commit([Claim(EventKey("late"), plan.key.token(Occurrence(9, 0)))])
+    world.claim(claimant_of(plan.key), "late")
     raise_simulated_crash()
 
 
@@ -349,15 +342,3 @@ def _commit_as_another_plan(world: World) -> None:
     table = OutputTable(world.pipeline.datacenters["east"].lake, "joined_events")
     batch = plan.key.batch
     table.commit([], app_id("east", plan.key.epoch), batch, batch - 1, "another plan")
-
-
-def one_id_at_two_times_is_two_events(world: World) -> None:
-    """Where ids carry their time, it belongs to the identity (C4)."""
-    foreign = world.pipeline.foreign.model_copy(update={"time_in_id": True})
-    world.pipeline = world.pipeline.model_copy(update={"foreign": foreign})
-    world.registry = memory_registry(clock=world.clock, horizon_us=NOON_US + 3_600 * MICROSECONDS)
-    world.queries("q1")
-    world.clicks(("c1", "q1"))
-    world.clicks(("c1", "q1"), at_us=NOON_US + 1)
-    world.join()
-    assert world.joined_ids() == ["c1", "c1"], "two events count as one"

@@ -40,14 +40,16 @@ class RandomSteps:
     def lose_answers(self) -> None:
         """Some requests of a join are lost, or their answers."""
 
-        def maybe(_kind: str, _batch: object) -> None:
-            if self.chance.random() < 0.2:
-                self.world.store.fail(self.chance.choice(["lost_request", "lost_answer", "unprocessed"]))
+        ledgers = self.world.ledgers
 
-        self.world.store.on_request = maybe
+        def maybe(_call: str) -> None:
+            fails, is_late = self.chance.random() < 0.2, self.chance.random() < 0.5
+            ledgers.is_away, ledgers.lost_answers = fails and not is_late, int(fails and is_late)
+
+        ledgers.on_call = maybe
         self.world.join(self.somewhere())
-        self.world.store.on_request = lambda kind, batch: None
-        self.world.store.mend()
+        ledgers.on_call = lambda _: None
+        ledgers.is_away, ledgers.lost_answers = False, 0
 
     def wait(self) -> None:
         """Let some time go by."""

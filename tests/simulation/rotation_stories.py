@@ -118,7 +118,7 @@ class Interrupted:
     workers = 1
 
     def __init__(self, world: World, happens: Callable[[], None]) -> None:
-        self._runner, self._happens = LocalRunner(world.registry, world.clock), happens
+        self._runner, self._happens = LocalRunner(world.clock), happens
 
     def run(self, tasks: BatchTasks) -> list[TaskOutcome]:
         self._happens()

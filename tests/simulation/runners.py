@@ -47,8 +47,8 @@ class PoisonedRunner(LocalRunner):
         return any(b"poison" in (line or b"") for line in lines)  # null: the record is lost
 
 
-class DiesAfterItRegistered(PoisonedRunner):
-    """Its process dies once, when the poisoned line's batch is registered. `takes`: a log that goes too."""
+class DiesOnce(PoisonedRunner):
+    """Its process dies of the first batch with the poisoned line. `takes`: a log that goes too."""
 
     def __init__(self, world: World, takes: str = "") -> None:
         super().__init__(world)
@@ -57,14 +57,10 @@ class DiesAfterItRegistered(PoisonedRunner):
     def run(self, batch: BatchTasks) -> list[TaskOutcome]:
         if self.deaths or not any(map(self._is_poisoned, batch.join_tasks)):
             return LocalRunner.run(self, batch)
-        LocalRunner.run(self, batch)
         self.deaths += 1
         if self._takes:
             (self._logs / self._takes).write_text("")
         raise WorkerDied("the worker was killed")
-
-    def _is_poisoned(self, task: JoinTask) -> bool:
-        return not (self.deaths and self._takes) and super()._is_poisoned(task)
 
 
 class KillsTheDriver(PoisonedRunner):

@@ -53,7 +53,7 @@ class FailsAhead(LocalRunner):
     """What is indexed ahead fails; what a plan has does not."""
 
     def __init__(self, world: World, failure: Exception | TaskOutcome) -> None:
-        super().__init__(world.registry, world.clock)
+        super().__init__(world.clock)
         self.failure = failure
         self.failed = 0
 

@@ -17,11 +17,11 @@ from photon.state.dispatcher_state import DispatcherState
 from photon.testing.crashes import SimulatedCrash, raise_simulated_crash
 from photon.waiting.segments import INDEX, RECORDS
 from tests.simulation import batch_stories as stories
-from tests.simulation.runners import DiesAfterItRegistered, Hangs, KillsTheDriver, PoisonedRunner
+from tests.simulation.runners import DiesOnce, Hangs, KillsTheDriver, PoisonedRunner
 from tests.simulation.world import World, counts_of
 
 
-@pytest.mark.parametrize("point", ["plan.after_store", "task.after_register"])
+@pytest.mark.parametrize("point", ["plan.after_store", "claim.after"])
 def test_a_cloned_state_takes_no_row_of_the_other_copy_for_its_own(world: World, point: str) -> None:
     stories.an_event_of_a_cloned_state_is_joined(world, point)
 
@@ -33,17 +33,17 @@ def test_a_process_whose_batch_another_plan_has_committed_ends_and_begins_a_new_
 # -- rows first (A14)
 
 
-@pytest.mark.parametrize("point", ["task.after_candidates", "task.after_register", "commit.before_main"])
+@pytest.mark.parametrize("point", ["task.after_candidates", "claim.after", "commit.before_main"])
 @pytest.mark.parametrize("gone", ["clicks", "queries"])
-def test_a_rerun_joins_what_was_registered_from_stored_rows(world: World, gone: str, point: str) -> None:
-    stories.what_is_registered_is_joined_though_its_log_is_gone(world, gone, point)
+def test_a_rerun_joins_what_was_claimed_from_stored_rows(world: World, gone: str, point: str) -> None:
+    stories.what_is_claimed_is_joined_though_its_log_is_gone(world, gone, point)
 
 
 def test_a_rerun_joins_a_record_that_waited_from_its_stored_row(world: World) -> None:
     world.clicks(("c1", "q1"))
     world.join()
     world.queries("q1")
-    assert world.join_with_a_crash("task.after_register:1")
+    assert world.join_with_a_crash("claim.after:1")
     (world.folder / "logs" / "east" / "queries" / "a.jsonl").unlink()
     counts = world.join().counts
     assert world.joined_ids() == ["c1"]
@@ -57,9 +57,9 @@ def test_a_rerun_by_fewer_workers_finds_what_more_of_them_had_stored(
     world.queries("q1")
     for number in range(6):
         world.clicks((f"c{number}", "q1"), file=f"{number}.jsonl")
-    three = LocalRunner(world.registry, world.clock)
+    three = LocalRunner(world.clock)
     three.workers = 3
-    arm("task.after_register:3", raise_simulated_crash)
+    arm("claim.after", raise_simulated_crash)
     with pytest.raises(SimulatedCrash):
         world.join(runner=three)
     disarm()
@@ -93,18 +93,19 @@ def test_a_file_of_rows_that_was_cut_short_is_no_obstacle(world: World) -> None:
     stories.nothing_uncommitted_is_left(world)
 
 
-def test_an_abandoned_plan_releases_what_it_had_registered(world: World) -> None:
-    runner = DiesAfterItRegistered(world, takes="clicks/a.jsonl")
-    stories.what_an_abandoned_plan_registered_is_free_though_its_log_is_gone(world, runner)
+def test_an_abandoned_plan_frees_what_it_had_claimed(world: World) -> None:
+    runner = DiesOnce(world, takes="clicks/a.jsonl")
+    stories.what_an_abandoned_plan_claimed_is_free_though_its_log_is_gone(world, runner)
 
 
 @pytest.mark.parametrize("point", ABANDON_FAULT_POINTS)
 def test_so_it_does_if_the_process_dies_meanwhile(world: World, point: str) -> None:
     world.queries("q1")
     world.clicks(("poison", "q1"), ("c1", "q1"))
+    assert world.join_with_a_crash("claim.after")
     arm(point, raise_simulated_crash)
     with pytest.raises(SimulatedCrash):
-        world.join(runner=DiesAfterItRegistered(world))
+        world.join(runner=DiesOnce(world))
     disarm()
     world.forget()
     counts = world.join().counts
@@ -114,8 +115,10 @@ def test_so_it_does_if_the_process_dies_meanwhile(world: World, point: str) -> N
 
 
 @pytest.mark.parametrize("point", ["", "complete.before_transaction"])
-def test_a_task_that_outlives_its_driver_leaves_no_id_registered(world: World, point: str) -> None:
-    stories.what_a_late_worker_registered_is_free(world, point)
+def test_a_process_that_sleeps_and_claims_behind_the_commit_leaves_no_id_held(
+    world: World, point: str
+) -> None:
+    stories.what_a_late_process_claimed_is_free(world, point)
 
 
 def test_rows_count_though_their_log_went_before_they_were_read_back(
@@ -253,7 +256,7 @@ def test_what_a_bad_file_had_of_registered_events_is_joined_from_stored_rows(wor
     world.clicks(("c1", "q1"))
     world.join()
     world.queries("q1")
-    assert world.join_with_a_crash("task.after_register")
+    assert world.join_with_a_crash("claim.after")
     stories.harm_waiting(world, "gone", RECORDS)
     (world.folder / "logs" / "east" / "clicks" / "a.jsonl").unlink()
     counts = world.join().counts
@@ -279,7 +282,7 @@ def test_nothing_is_lost_while_the_logs_folder_is_away(world: World) -> None:
         said.append(reason)
         away.rename(logs)
 
-    runner = LosesTheLogs(world.registry, world.clock)
+    runner = LosesTheLogs(world.clock)
     counts = world.join(callbacks=Callbacks(on_wait=put_back), runner=runner).counts
     assert "the logs folder" in said[0]
     assert counts_of(counts, "joined", "lost") == {"joined": 1, "lost": 0}

@@ -5,10 +5,13 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from contextlib import closing
+from functools import partial
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
+import numpy as np
 import pytest
 
 from photon.clock import MICROSECONDS
@@ -17,13 +20,15 @@ from photon.dispatcher.retrying import BatchReport, Callbacks
 from photon.faults import FAULT_POINTS, arm, disarm
 from photon.join.messages import BatchTasks, TaskOutcome
 from photon.join.tasks import LocalRunner
-from photon.pipeline.event_key import EventKey
-from photon.registry.interface import Claim, CommitOutcome, Free, Joined, Won
+from photon.ledger.entry import Claimant, Claims, Epoch
+from photon.ledger.epochs import end_epochs
+from photon.ledger.lookups import claimant_of
+from photon.ledger.registry import Closing, IdRegistry
+from photon.ledger.view import Holders
 from photon.storage.delta import LakeUnavailable
 from photon.storage.output_files import OutputFile
 from photon.storage.tables import CommitConflict, OutputTable, app_id
-from photon.testing.faulty_store import Fault
-from photon.tokens import Occurrence, PlanKey, Token
+from photon.recovery.rowless import RowsOfPlans
 from tests.simulation.runners import LosesTheRegistry, PoisonedRunner
 from tests.simulation.world import NOON_US, World, counts_of
 
@@ -129,17 +134,20 @@ def test_an_event_that_was_given_up_and_looked_for_again_is_in_the_unjoined_ones
 def test_so_it_is_if_an_earlier_plan_held_it_in_between(world: World) -> None:
     world.clicks(("c1", "q1"))
     world.join(mode="complete")
-    lost = Token(PlanKey("east", world.read_state().epoch or "", 1, "lost"), Occurrence(9, 0))
-    assert world.registry.commit([Claim(EventKey("c1"), str(lost))]) == [Won()]
+    world.claim(next_plan(world), "c1")
     assert world.join(mode="complete").counts.of("unjoinable") == 1
-    assert world.registry.lookup([EventKey("c1")]) == [Free()]
+    assert world.holder("c1") is None
     assert len(world.rows("unjoined")) == 1
 
 
-@pytest.mark.parametrize("first", ["task.after_register", "commit.before_main", "commit.after_main"])
-@pytest.mark.parametrize(
-    "second", ["task.before_register", "commit.after_main", "complete.before_transaction"]
-)
+def next_plan(world: World) -> Claimant:
+    """A plan that a copy of the state may make: of the batch that comes next."""
+    with closing(world.read_state()) as state:
+        return Claimant(Epoch("east", int(state.epoch or 0)), state.completed + 1, "lost")
+
+
+@pytest.mark.parametrize("first", ["claim.after", "commit.before_main", "commit.after_main"])
+@pytest.mark.parametrize("second", ["claim.before", "commit.after_main", "complete.before_transaction"])
 def test_a_crash_in_the_recovery_from_a_crash_changes_nothing_either(
     world: World, first: str, second: str
 ) -> None:
@@ -152,31 +160,31 @@ def test_a_crash_in_the_recovery_from_a_crash_changes_nothing_either(
     assert counts.of("joined") == 2
 
 
-def test_a_rerun_of_a_plan_wins_with_its_own_tokens(world: World) -> None:
+def test_a_rerun_of_a_plan_holds_what_it_has_claimed(world: World) -> None:
     world.queries("q1")
     world.clicks(("c1", "q1"))
-    assert world.join_with_a_crash("task.after_register")
-    (held,) = world.registry.lookup([EventKey("c1")])
-    assert isinstance(held, Joined)
+    assert world.join_with_a_crash("claim.after")
+    held = world.holder("c1")
+    assert held is not None
     world.join()
-    assert world.registry.lookup([EventKey("c1")]) == [held]
+    assert world.holder("c1") == held
     assert world.joined_ids() == ["c1"]
 
 
-@pytest.mark.parametrize("point", ["task.after_register", "commit.before_main", "commit.after_main"])
-def test_every_token_is_presented_by_its_own_plan_alone(
+@pytest.mark.parametrize("point", ["claim.after", "commit.before_main", "commit.after_main"])
+def test_every_claim_is_made_by_its_own_plan_alone(
     world: World, monkeypatch: pytest.MonkeyPatch, point: str
 ) -> None:
     mixed(world)
-    presented: list[tuple[PlanKey, PlanKey | None]] = []
-    commit = world.registry.commit
+    presented: list[tuple[Claimant, Claimant | None]] = []
+    claim = IdRegistry.claim
 
-    def note(claims: Sequence[Claim]) -> list[CommitOutcome]:
+    def note(registry: IdRegistry, claims: Claims, closes: Closing | None = None) -> Holders:
         plan = world.read_state().open_plan()
-        presented.extend((Token.parse(claim.token).plan, plan.key if plan else None) for claim in claims)
-        return commit(claims)
+        presented.append((claims.claimant, claimant_of(plan.key) if plan else None))
+        return claim(registry, claims, closes)
 
-    monkeypatch.setattr(world.registry, "commit", note)
+    monkeypatch.setattr(IdRegistry, "claim", note)
     assert world.join_with_a_crash(point, mode="complete")
     copy = world.copy_state()
     world.clicks(("c3", "q3"))
@@ -186,19 +194,19 @@ def test_every_token_is_presented_by_its_own_plan_alone(
     world.clicks(("c4", "q3"))
     world.join(mode="complete")
     assert len({plan.epoch for plan, _ in presented}) == 2
-    assert [token for token, plan in presented if token != plan] == []
+    assert [claimant for claimant, plan in presented if claimant != plan] == []
     assert world.joined_ids() == ["c1", "c2", "c3", "c4"]
 
 
-def test_a_rerun_that_finds_neither_the_primary_nor_its_stored_row_releases_the_id(world: World) -> None:
+def test_a_rerun_that_finds_neither_the_primary_nor_its_stored_row_frees_the_id(world: World) -> None:
     world.queries("q1")
     world.clicks(("c1", "q1"))
-    assert world.join_with_a_crash("task.after_register")
+    assert world.join_with_a_crash("claim.after")
     (world.folder / "logs" / "east" / "queries" / "a.jsonl").unlink()
     (stored,) = (world.folder / "lake" / "east" / "joined_events").glob("*.parquet")
     stored.unlink()
     assert world.join().counts.of("pending") == 1
-    assert world.registry.lookup([EventKey("c1")]) == [Free()]
+    assert world.holder("c1") is None
     world.queries(
         "q1", file="again.jsonl", at_us=NOON_US + 1
     )  # as the first copy it would be that file again
@@ -277,14 +285,17 @@ def test_a_process_whose_epoch_is_over_ends_and_the_next_epoch_joins_the_event(w
     with closing(world.read_state()) as state:
         epoch = state.epoch
     world.clicks(("c1", "q1"))
-    arm("task.before_register", lambda: world.registry.register.revoke_epoch(epoch, NOON_US))
+    table = OutputTable(world.pipeline.datacenters["east"].lake, "joined_events")
+    rows = RowsOfPlans(table)
+    end = partial(end_epochs, world.reader(), "east", int(epoch or 0), lambda _: None, lambda _: rows)
+    arm("claim.before", end)
     try:
-        with pytest.raises(Superseded, match=f"epoch {epoch} of datacenter east is over in the registry"):
+        with pytest.raises(Superseded, match=f"epoch east:{epoch} is over"):
             world.join()
     finally:
         disarm()
     assert world.joined_ids() == []
-    assert counts_of(world.join().counts, "joined", "missing") == {"joined": 1, "missing": 0}
+    assert world.join().counts.of("joined") == 1
     assert world.joined_ids() == ["c1"]
 
 
@@ -320,11 +331,12 @@ def test_nothing_is_committed_while_the_registry_is_down_and_all_of_it_once_it_i
     def mend_later(reason: str) -> None:
         said.append(reason)
         assert world.joined_ids() == []
-        world.store.mend()
+        world.ledgers.is_away = False
 
-    world.store.on_request = lambda kind, batch: (
-        world.store.fail("down") if not said and kind == "insert" else None
-    )
+    def go_away() -> None:
+        world.ledgers.is_away = True
+
+    arm("claim.before", go_away)
     world.join(callbacks=Callbacks(on_wait=mend_later, on_resume=lambda *how: resumed.append(how)))
     assert len(said) == 1
     assert "registry" in said[0]
@@ -333,20 +345,21 @@ def test_nothing_is_committed_while_the_registry_is_down_and_all_of_it_once_it_i
 
 
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("fault", ["lost_request", "lost_answer", "unprocessed"])
+@pytest.mark.parametrize("fault", ["lost_request", "lost_answer"])
 def test_lost_requests_and_answers_lose_no_event_and_join_none_twice(
-    world: World, fault: Fault, seed: int
+    world: World, fault: str, seed: int
 ) -> None:
     ids = [f"c{number}" for number in range(60)]
     world.queries("q")
     world.clicks(*((i, "q") for i in ids))
     chance = random.Random(seed)
 
-    def fail_often(_kind: str, _batch: object) -> None:
-        if chance.random() < 0.3:
-            world.store.fail(fault)
+    def fail_often(call: str) -> None:
+        fails = chance.random() < 0.3
+        world.ledgers.is_away = fails and fault == "lost_request"
+        world.ledgers.lost_answers = int(fails and fault == "lost_answer")
 
-    world.store.on_request = fail_often
+    world.ledgers.on_call = fail_often
     counts = world.join().counts
     assert world.joined_ids() == sorted(ids)
     assert counts.of("joined") == 60
@@ -360,7 +373,7 @@ def test_a_stop_while_the_registry_is_down_leaves_the_plan_open_for_the_next_sta
     world.join(callbacks=callbacks, runner=LosesTheRegistry(world))
     assert world.read_state().open_plan() is not None
     assert world.joined_ids() == []
-    world.store.mend()
+    world.ledgers.is_away = False
     world.join()
     assert world.joined_ids() == ["c1"]
 
@@ -368,17 +381,25 @@ def test_a_stop_while_the_registry_is_down_leaves_the_plan_open_for_the_next_sta
 # -- held by an earlier plan (A8)
 
 
-def test_an_id_held_by_an_earlier_plan_without_a_row_is_released_and_joined(world: World) -> None:
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_an_id_held_by_another_plan_without_a_row_is_freed_and_joined(world: World, is_closed: bool) -> None:
     world.queries("q1", "q2")
     world.clicks(("c1", "q1"))
     world.join()
-    epoch = world.read_state().epoch or ""
-    lost = Token(PlanKey("east", epoch, 1, "lost"), Occurrence(9, 0))
-    assert world.registry.commit([Claim(EventKey("c2"), str(lost))]) == [Won()]
+    lost = next_plan(world)
+    world.claim(lost, "c2")
+    if is_closed:  # its row went later
+        world.clicks(("c3", "q2"))
+        with mock.patch.object(
+            RowsOfPlans, "__call__", lambda self, at, one: np.zeros(len(one.hashes), bool)
+        ):
+            world.join()
+        assert world.is_join("c2")
     world.clicks(("c2", "q2"))
     counts = world.join().counts
-    assert world.joined_ids() == ["c1", "c2"]
+    assert [one for one in world.joined_ids() if one != "c3"] == ["c1", "c2"]
     assert counts.adds_up
+    assert counts.of("joined") == len(world.joined_ids())
 
 
 def test_an_id_that_another_datacenter_holds_is_joined_elsewhere(world: World) -> None:
@@ -503,7 +524,7 @@ def test_a_lake_that_is_gone_is_waited_for_and_the_join_resumes_when_it_is_back(
         said.append(reason)
         away.rename(lake)
 
-    world.join(callbacks=Callbacks(on_wait=put_back), runner=LosesTheLake(world.registry, world.clock))
+    world.join(callbacks=Callbacks(on_wait=put_back), runner=LosesTheLake(world.clock))
     assert len(said) == 1
     assert "joined_events" in said[0]
     assert world.joined_ids() == ["c1", "c2"]

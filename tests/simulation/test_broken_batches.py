@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from photon.dispatcher.releasing import Releasing
 
 from photon.dispatcher import releasing
-from photon.dispatcher.releasing import Releasing
 from photon.dispatcher.waiting_repair import WaitingRepair
 from photon.join import candidates, joiner
 from photon.join import records as join_records
@@ -53,7 +53,7 @@ def test_rows_that_are_found_by_their_batch_alone_leave_an_event_without_one(
         return rows.set_column(rows.column_names.index("_plan"), "_plan", pa.nulls(len(rows), pa.string()))
 
     monkeypatch.setattr(OutputTable, "_rows_of_batches", without_plans)
-    story = partial(stories.an_event_of_a_cloned_state_is_joined, world, "task.after_register")
+    story = partial(stories.an_event_of_a_cloned_state_is_joined, world, "claim.after")
     caught_by_story(story, because="an event has no row")
 
 
@@ -64,7 +64,7 @@ def test_rows_that_are_not_stored_before_they_are_registered_are_lost_with_their
     monkeypatch.setattr(candidates, "own_candidate_files", lambda *_: [])
     story = stories.what_is_registered_is_joined_though_its_log_is_gone
     caught_by_story(
-        partial(story, world, "clicks", "task.after_register"), because="an id is registered and has no row"
+        partial(story, world, "clicks", "claim.after"), because="an id is registered and has no row"
     )
 
 

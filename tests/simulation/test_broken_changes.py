@@ -13,7 +13,7 @@ from photon.registry.consensus.register import Register
 from photon.registry.operations.copying import Copying
 from photon.registry.quorum import outcomes
 from photon.registry.quorum.rounds import Rounds
-from tests.simulation.catching import ANOTHER_CHOSEN, caught_by_exploration
+from tests.simulation.catching_registries import ANOTHER_CHOSEN, caught_by_exploration
 
 Patch = pytest.MonkeyPatch
 

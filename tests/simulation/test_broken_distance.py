@@ -20,7 +20,8 @@ from photon.registry.interface import Lost, Won
 from photon.registry.quorum import outcomes, proposer, rounds
 from photon.registry.quorum.proposer import QuorumRegistry
 from photon.registry.quorum.register_store import RegisterStore
-from tests.simulation.catching import TWO_HELD, caught_by_story, search
+from tests.simulation.catching import caught_by_story, search
+from tests.simulation.catching_registries import TWO_HELD
 from tests.simulation.distant_simulation import SETTINGS, simulate
 from tests.unit import test_registry_quorum, test_registry_slow_endpoint
 

@@ -41,13 +41,13 @@ from photon.registry.quorum import clearing, outcomes, proposer, reading, regist
 from photon.testing.faulty_store import FaultyStore
 from photon.testing.manual_clock import ManualClock
 from photon.testing.memory_registry import memory_registry
-from tests.simulation.catching import (
+from tests.simulation.catching import caught_by_story
+from tests.simulation.catching_registries import (
     ANOTHER_CHOSEN,
     HELD_AFTER_RELEASE,
     TWO_HELD,
     caught_by_exploration,
     caught_by_simulation,
-    caught_by_story,
     caught_by_the_checker_of_histories,
 )
 

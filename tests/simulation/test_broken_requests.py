@@ -14,10 +14,10 @@ import pytest
 from photon.registry.consensus.acceptor import NoReply, Page
 from photon.registry.dynamodb import acceptor
 from tests.simulation.capricious import Capricious, a_repair_over_pages_that_end_early
-from tests.simulation.catching import (
+from tests.simulation.catching import caught_by_story
+from tests.simulation.catching_registries import (
     TWO_HELD,
     caught_by_simulation,
-    caught_by_story,
     caught_by_the_checker_of_histories,
 )
 from tests.simulation.simulated_wire import Wire

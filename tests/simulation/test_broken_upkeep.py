@@ -21,11 +21,11 @@ from photon.registry.interface import KeyColumns
 from photon.registry.operations import copying, gc, ranges, repair
 from photon.registry.quorum import outcomes, proposer, reading, register_store, rounds
 from tests.simulation import gc_stories, repair_stories, simulated_operators
-from tests.simulation.catching import (
+from tests.simulation.catching import caught_by_story
+from tests.simulation.catching_registries import (
     ANOTHER_CHOSEN,
     TWO_HELD,
     caught_by_simulation,
-    caught_by_story,
     caught_by_the_checker_of_histories,
 )
 from tests.simulation.simulated_stores import Store

@@ -90,7 +90,7 @@ class Counting(LocalRunner):
     """Counts the runs; changes a table once the tasks of the first one have ended."""
 
     def __init__(self, world: World, after_first: Callable[[], None] = lambda: None) -> None:
-        super().__init__(world.registry, world.clock)
+        super().__init__(world.clock)
         self.runs, self.after_first = 0, after_first
 
     def run(self, tasks: BatchTasks) -> list[TaskOutcome]:

@@ -179,7 +179,7 @@ def stored_rows_whose_log_is_gone_are_committed_after_a_week(world: World) -> No
     join_batches(world)
     world.queries("q4")
     world.clicks(("c4", "q4"), ("twice4", "q4"), file="late.jsonl")
-    assert world.join_with_a_crash("task.after_register")
+    assert world.join_with_a_crash("claim.after")
     (late,) = world.pipeline.datacenters["east"].logs.glob("clicks/late.*")
     late.unlink()
     then = time.time() - 8 * 86_400

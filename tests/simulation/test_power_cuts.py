@@ -120,7 +120,7 @@ def test_rows_are_on_disk_before_their_ids_are_registered(
             paths = [folder, *folder.glob("*.parquet")]
             found.append(len(paths) == 2 and all(synced.get(path) == _extent(path) for path in paths))
 
-        arm("task.during_register", crash=look)
+        arm("claim.before", crash=look)
         try:
             world.join(mode="complete")
         finally:

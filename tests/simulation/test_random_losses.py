@@ -14,9 +14,6 @@ from typing import get_args
 import pytest
 
 from photon.faults import FAULT_POINTS
-from photon.pipeline.event_key import EventKey
-from photon.registry.interface import Joined
-from photon.tokens import Token
 from photon.waiting import segments
 from photon.waiting.segments import INDEX, RECORDS
 from tests.simulation import random_steps
@@ -24,11 +21,11 @@ from tests.simulation.ahead_stories import SMALL_BATCHES
 from tests.simulation.batch_stories import Harm, harm_waiting
 from tests.simulation.log_lines import FORMATS
 from tests.simulation.random_steps import RandomSteps
-from tests.simulation.runners import DiesAfterItRegistered
+from tests.simulation.runners import DiesOnce
 from tests.simulation.world import World
 
 STEPS = 25
-REGISTERED = ("task.after_register", "task.after_rows_written", "batch.after_run", "commit.before_main")
+CLAIMED = ("claim.after", "task.after_rows_written", "batch.after_run", "commit.before_main")
 
 
 class Losses(RandomSteps):
@@ -72,9 +69,9 @@ class Losses(RandomSteps):
         self.world.join_with_a_crash(point, mode=self.chance.choice(["until_idle", "complete"]))
 
     def crash_and_lose_a_log(self) -> None:
-        """The process dies with ids registered, and before it is back a log goes."""
+        """The process dies with ids claimed, and before it is back a log goes."""
         self.log()
-        self.world.join_with_a_crash(self.chance.choice(REGISTERED))
+        self.world.join_with_a_crash(self.chance.choice(CLAIMED))
         self.lose_a_log()
 
     def lose_a_log(self) -> None:
@@ -92,32 +89,31 @@ class Losses(RandomSteps):
 
     def lose_the_worker(self) -> None:
         self.world.clicks((f"poison{self.clicks}", "q0"), file=f"{self.files}.jsonl")
-        self.world.join(runner=DiesAfterItRegistered(self.world))
+        self.world.join(runner=DiesOnce(self.world))
 
     def check(self) -> None:
-        """No event has two rows, each row's token holds its id, and the classes add up."""
+        """No event has two rows, each row's plan holds its id, and the classes add up."""
         rows = self.world.rows()
         ids = [row["_event_id"] for row in rows]
         assert len(ids) == len(set(ids)), "an event was joined twice"
-        for row, held in zip(rows, self.world.registry.lookup([EventKey(i) for i in ids]), strict=True):
-            assert isinstance(held, Joined), f"{row['_event_id']} has a row, but nobody holds it"
-            token = Token.parse(held.holder.token or "")
-            assert (token.plan.plan_id, str(token.occurrence)) == (row["_plan"], row["_occurrence"])
+        held = self.world.holders(*ids)
+        for row in rows:
+            holder = held.get(row["_event_id"])
+            assert holder is not None, f"{row['_event_id']} has a row, but nobody holds it"
+            assert (holder.plan, holder.batch) == (row["_plan"], row["_batch"])
         if self.world.state().exists():
             with closing(self.world.read_state()) as state:
                 assert state.epoch is None or state.counts().adds_up
                 assert state.epoch is None or state.counts().of("joined") <= len(rows)
 
     def come_to_rest(self) -> None:
-        """At rest each id that is registered has a row."""
+        """At rest each id that is held has a row."""
         for _ in range(2):
             self.world.join(mode="complete")
         self.check()
         joined = set(self.world.joined_ids())
         ids = [*(f"c{n}" for n in range(self.clicks)), *(f"poison{n}" for n in range(self.clicks + 1))]
-        answers = self.world.registry.lookup([EventKey(i) for i in ids])
-        held = {i for i, answer in zip(ids, answers, strict=True) if isinstance(answer, Joined)}
-        assert held <= joined, "an id is registered and has no row"
+        assert set(self.world.holders(*ids)) <= joined, "an id is claimed and has no row"
         with closing(self.world.read_state()) as state:
             counts = state.counts()
         assert counts.of("pending") == 0
@@ -128,8 +124,6 @@ problem_of = partial(random_steps.problem_of, Losses, STEPS)
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_whatever_logs_and_waiting_records_go_what_is_registered_has_its_row(
-    tmp_path: Path, seed: int
-) -> None:
+def test_whatever_logs_and_waiting_records_go_what_is_claimed_has_its_row(tmp_path: Path, seed: int) -> None:
     print(f"seed {seed}")
     assert problem_of(tmp_path, seed) is None

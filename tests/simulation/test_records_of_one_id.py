@@ -12,8 +12,6 @@ import pytest
 from photon.dispatcher.dispatcher import Mode
 from photon.faults import FAULT_POINTS
 from photon.join.tasks import LocalRunner
-from photon.pipeline.event_key import EventKey
-from photon.registry.interface import Joined
 from photon.storage.tables import OutputTable
 from tests.simulation import picky_adapter
 from tests.simulation.rebuilding import rebuild
@@ -218,7 +216,7 @@ def test_in_two_tasks_of_one_batch_the_one_with_a_primary_joins(
     world: World, monkeypatch: pytest.MonkeyPatch, files: tuple[str, str], mode: Mode
 ) -> None:
     monkeypatch.setattr("photon.dispatcher.task_splitter.TASK_BYTES", 1)
-    runner = LocalRunner(world.registry, world.clock)
+    runner = LocalRunner(world.clock)
     runner.workers = 2
     world.queries("a")
     for record, file in zip(CASE, files, strict=True):
@@ -318,16 +316,12 @@ def test_a_rerun_gives_the_event_its_one_row(world: World, point: str) -> None:
     assert_counted_as_verified(world)
 
 
-@pytest.mark.parametrize("passing", [1, 2])
-@pytest.mark.parametrize("point", ["task.after_candidates", "task.during_register", "task.after_register"])
-def test_what_was_registered_of_either_turn_has_its_row_though_its_log_is_gone(
-    world: World, point: str, passing: int
-) -> None:
+@pytest.mark.parametrize("point", ["task.after_candidates", "task.after_candidates:2", "claim.after"])
+def test_what_was_claimed_of_either_turn_has_its_row_though_its_log_is_gone(world: World, point: str) -> None:
     world.queries("a")
     world.clicks(*CASE, ("c2", "a"))
-    assert world.join_with_a_crash(f"{point}:{passing}", mode="complete")
-    answers = world.registry.lookup([EventKey("c1"), EventKey("c2")])
-    held = {name for name, answer in zip(("c1", "c2"), answers, strict=True) if isinstance(answer, Joined)}
+    assert world.join_with_a_crash(point, mode="complete")
+    held = {event for event in ("c1", "c2") if world.holder(event) is not None}
     (world.folder / "logs" / "east" / "clicks" / "a.jsonl").write_text("")
     assert world.join(mode="complete").counts.adds_up
     assert held <= set(queries_of(world))
@@ -337,7 +331,7 @@ def test_a_rerun_that_loses_the_holders_primary_joins_another_record(world: Worl
     world.queries("first", file="a.jsonl")
     world.queries("second", file="b.jsonl")
     world.clicks(("c1", "first"), ("c1", "second"))
-    assert world.join_with_a_crash("task.after_register")
+    assert world.join_with_a_crash("claim.after")
     (world.folder / "logs" / "east" / "queries" / "a.jsonl").unlink()
     lake = world.pipeline.datacenters["east"].lake / "joined_events"
     for path in Path(str(lake)).glob("batch-*.parquet"):

@@ -50,7 +50,7 @@ def test_a_rerun_that_lost_the_holding_record_joins_another_copy_of_it(world: Wo
     world.queries("q1")
     world.clicks(("c1", "q1"), file="a.jsonl")
     world.clicks(("c1", "q1"), file="b.jsonl")
-    assert world.join_with_a_crash("task.after_register")
+    assert world.join_with_a_crash("claim.after")
     (world.folder / "logs" / "east" / "clicks" / "a.jsonl").unlink()
     world.join()
     world.clock.advance(60)

@@ -25,7 +25,7 @@ class Sending(LocalRunner):
     """Runs tasks as a cluster does: of what it was sent, as bytes."""
 
     def __init__(self, world: World) -> None:
-        super().__init__(world.registry, world.clock)
+        super().__init__(world.clock)
         self.sent: list[BatchTasks] = []
 
     def run(self, batch: BatchTasks) -> list[TaskOutcome]:

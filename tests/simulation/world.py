@@ -199,9 +199,18 @@ class World:
             self.reader().close(Closing(claimant.epoch, claimant.batch, all_have_rows))
         return claimant
 
+    def holders(self, *event_ids: str) -> dict[str, Claimant]:
+        """The plans that hold these events, by event."""
+        found = self.reader().holders(hashed(*event_ids))
+        return {
+            event_ids[index]: claimant
+            for at, claimant in found.claimants.items()
+            for index in found.refs.are(*at).nonzero()[0].tolist()
+        }
+
     def holder(self, event_id: str) -> Claimant | None:
         """The plan that holds an event."""
-        return next(iter(self.reader().holders(hashed(event_id)).claimants.values()), None)
+        return self.holders(event_id).get(event_id)
 
     def is_join(self, event_id: str) -> bool:
         """Whether the event is held, and that is closed."""
