@@ -123,6 +123,14 @@ class BatchExecution:
         """
         return self._committing.is_fenced() and self.holders.is_alone(self._own_epoch)
 
+    def tend_registry(self) -> None:
+        """Close what no claims have closed for a while, and store the view if much of it is not yet."""
+        self.closes.tend()
+        try:
+            self.registry.save()
+        except ViewUnavailable as error:
+            log.debug("the view of the registry is stored later: %s", error)
+
     def run(self, plan: Plan, reader: LogReader, found_open: bool = False) -> bool:
         """Run a plan until it is completed; False if it is left open because a stop was requested.
 
@@ -224,7 +232,8 @@ class BatchExecution:
         stored = self._leftovers.candidates(plan) if life.ran_before else []
         with self._timed("complete"):
             counts = self._complete(plan, reader, settled)
-        self._drop_leftovers(settled, stored)
+        candidates = {*stored, *results.unneeded_files}
+        self._leftovers.drop_uncommitted(candidates, settled.replaced, results.all_files)
         if not life.ran_before:  # what was claimed before an outage says nothing of what others did in it
             were_free = [result.fresh_were_free for result in first.join]
             self._homes.note_fresh([*were_free, *([False] if settled.rounds else [])])
@@ -234,12 +243,6 @@ class BatchExecution:
         """Refuse to claim for results that must not be committed. OSError, AdapterFails."""
         self._follow_moved(plan, reader, results)
         completion.check_adapter(results, self._adapter_calls, self.pipeline, plan.key)
-
-    def _drop_leftovers(self, settled: Settled, stored: Iterable[str]) -> None:
-        committed = settled.results.all_files
-        kept = {file.path for file in committed}
-        self._leftovers.drop({*stored, *settled.results.unneeded_files} - kept)
-        self._leftovers.drop_replaced(settled.replaced, committed)
 
     def _follow_moved(self, plan: Plan, reader: LogReader, results: Results) -> None:
         """Have the batch run again if bytes seem gone because their files moved since it was planned.

@@ -88,9 +88,8 @@ class ClaimingRounds:
             together = concatenated([one for one in claims if one is not None])
             if together is None:
                 return settled
-            round_ = judge(
-                [0 if one is None else len(one) for one in claims], together, self._claim(together)
-            )
+            lengths = [0 if one is None else len(one) for one in claims]
+            round_ = judge(lengths, together, self._claim(together))
             if not round_.again:
                 _leave_out(tasks, settled, round_.left_out)
                 return settled

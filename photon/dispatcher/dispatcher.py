@@ -148,7 +148,7 @@ class Dispatcher:
     def _step(self, mode: Mode, idle_seconds: float) -> bool:
         """Look at the logs, and run what there is to do; whether the run is over."""
         self.index.tend()
-        self.execution.closes.tend()
+        self.execution.tend_registry()
         self._tend_held()
         if self.execution.holders.is_stopped:
             log.warning("datacenter %s is on hold, or was retired: this process ends", self.datacenter)

@@ -49,10 +49,13 @@ class Leftovers:
         """Remove candidate files that nobody needs any more."""
         self._remove(TABLE, names)
 
-    def drop_replaced(self, files: Iterable[OutputFile], committed: Iterable[OutputFile]) -> None:
-        """Remove the files of runs whose tasks ran again before the commit, but for those that it names."""
+    def drop_uncommitted(
+        self, candidates: Iterable[str], replaced: Iterable[OutputFile], committed: Iterable[OutputFile]
+    ) -> None:
+        """Remove candidate files, and files that other runs of tasks replaced, but for what is committed."""
         kept = {(file.table, file.path) for file in committed}
-        for table, name in {(file.table, file.path) for file in files} - kept:
+        found = {(TABLE, name) for name in candidates} | {(file.table, file.path) for file in replaced}
+        for table, name in found - kept:
             self._remove(table, [name])
 
     def _remove(self, table: str, names: Collection[str]) -> None:

@@ -294,7 +294,3 @@ def test_a_record_that_was_given_up_and_read_again_is_in_the_unjoined_ones_once(
     stories.harm_waiting(world, "gone", RECORDS)
     assert world.join(mode="complete").counts.of("unjoinable") == 1
     assert len(world.rows("unjoined")) == 1
-
-
-def test_one_id_at_two_times_is_two_events(world: World) -> None:  # C4
-    stories.one_id_at_two_times_is_two_events(world)

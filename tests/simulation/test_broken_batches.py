@@ -8,17 +8,17 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pytest
-from photon.dispatcher.releasing import Releasing
 
-from photon.dispatcher import releasing
+from photon.dispatcher import leftovers
+from photon.dispatcher.batch import BatchExecution
+from photon.dispatcher.closing_batches import BatchCloses
 from photon.dispatcher.waiting_repair import WaitingRepair
 from photon.join import candidates, joiner
-from photon.join import records as join_records
 from photon.join.failing import AdapterCalls, Tally
 from photon.join.joiner import Joiner
 from photon.join.records import Events, Ints, Records
+from photon.recovery.rowless import RowsOfPlans
 from photon.state.lifecycle import Attempts
 from photon.state.plan import Lineage
 from photon.storage.output_files import OutputFile
@@ -28,7 +28,7 @@ from photon.waiting.segments import INDEX, RECORDS
 from tests.simulation import adapter_stories, failing_adapter, test_batches
 from tests.simulation import batch_stories as stories
 from tests.simulation.catching import caught_by_story, search
-from tests.simulation.runners import DiesAfterItRegistered, Hangs, KillsTheDriver, PoisonedRunner
+from tests.simulation.runners import DiesOnce, Hangs, KillsTheDriver, PoisonedRunner
 from tests.simulation.test_random_losses import problem_of
 from tests.simulation.world import World
 
@@ -43,46 +43,33 @@ def test_a_commit_that_is_known_by_its_number_alone_lets_two_copies_go_on(
     caught_by_story(story, because="two copies go on under one name")
 
 
-def test_rows_that_are_found_by_their_batch_alone_leave_an_event_without_one(
-    world: World, monkeypatch: Patch
-) -> None:  # A15
-    rows_of_batches = OutputTable._rows_of_batches
-
-    def without_plans(self: OutputTable, *which: object) -> pa.Table:
-        rows = rows_of_batches(self, *which)  # type: ignore[arg-type]
-        return rows.set_column(rows.column_names.index("_plan"), "_plan", pa.nulls(len(rows), pa.string()))
-
-    monkeypatch.setattr(OutputTable, "_rows_of_batches", without_plans)
-    story = partial(stories.an_event_of_a_cloned_state_is_joined, world, "claim.after")
-    caught_by_story(story, because="an event has no row")
-
-
 def test_rows_that_are_not_stored_before_they_are_registered_are_lost_with_their_log(
     world: World, monkeypatch: Patch
 ) -> None:  # A14
-    monkeypatch.setattr(releasing, "candidate_files", lambda *_: [])
+    monkeypatch.setattr(leftovers, "candidate_files", lambda *_: [])
     monkeypatch.setattr(candidates, "own_candidate_files", lambda *_: [])
-    story = stories.what_is_registered_is_joined_though_its_log_is_gone
+    story = stories.what_is_claimed_is_joined_though_its_log_is_gone
     caught_by_story(
-        partial(story, world, "clicks", "claim.after"), because="an id is registered and has no row"
+        partial(story, world, "clicks", "claim.after"), because="an id is claimed and has no row"
     )
 
 
-def test_a_plan_that_is_abandoned_without_its_stored_rows_keeps_their_ids(
+def test_a_plan_that_is_abandoned_and_not_closed_keeps_its_ids(
     world: World, monkeypatch: Patch
-) -> None:  # A14
-    monkeypatch.setattr(Releasing, "release_candidates", lambda self, plan: {})
-    story = stories.what_an_abandoned_plan_registered_is_free_though_its_log_is_gone
-    runner = DiesAfterItRegistered(world, takes="clicks/a.jsonl")
-    caught_by_story(partial(story, world, runner), because="an id is registered and has no row")
+) -> None:  # A7
+    monkeypatch.setattr(BatchExecution, "_close_now", lambda self, plan: None)
+    monkeypatch.setattr(BatchCloses, "finish", lambda self: None)
+    story = stories.what_an_abandoned_plan_claimed_is_free_though_its_log_is_gone
+    runner = DiesOnce(world, takes="clicks/a.jsonl")
+    caught_by_story(partial(story, world, runner), because="an id is claimed and has no row")
 
 
-def test_a_plan_that_is_read_back_without_its_stored_rows_keeps_the_ids_of_a_late_task(
+def test_a_close_that_asks_for_no_rows_keeps_the_ids_of_a_late_process(
     world: World, monkeypatch: Patch
-) -> None:  # A14
-    monkeypatch.setattr(Releasing, "release_candidates", lambda self, plan: {})
-    story = partial(stories.what_a_late_worker_registered_is_free, world, "")
-    caught_by_story(story, because="an id is registered and has no row")
+) -> None:  # A7
+    monkeypatch.setattr(RowsOfPlans, "__call__", lambda self, at, one: np.zeros(len(one.hashes), bool))
+    story = partial(stories.what_a_late_process_claimed_is_free, world, "")
+    caught_by_story(story, because="an id is claimed and has no row")
 
 
 @pytest.mark.parametrize("runner", [KillsTheDriver, Hangs])
@@ -129,9 +116,9 @@ def test_a_bad_waiting_segment_that_is_not_made_again_stops_the_datacenter(
 def test_random_losses_find_that_rows_are_not_stored_before_they_are_registered(
     tmp_path: Path, monkeypatch: Patch
 ) -> None:  # A14
-    monkeypatch.setattr(releasing, "candidate_files", lambda *_: [])
+    monkeypatch.setattr(leftovers, "candidate_files", lambda *_: [])
     monkeypatch.setattr(candidates, "own_candidate_files", lambda *_: [])
-    search(partial(problem_of, tmp_path), range(8), "an id is registered and has no row", "random losses")
+    search(partial(problem_of, tmp_path), range(8), "an id is claimed and has no row", "random losses")
 
 
 def test_an_event_that_any_of_its_records_stands_for_has_another_row_each_time(
@@ -148,18 +135,6 @@ def test_an_event_that_any_of_its_records_stands_for_has_another_row_each_time(
     caught_by_story(partial(story, world), because="assert 0 == ")
 
 
-def test_an_id_without_its_time_is_one_event_where_there_are_two(
-    world: World, monkeypatch: Patch
-) -> None:  # C4
-    def of_ids_alone(records: Records, rows: Ints) -> Ints:
-        codes: Ints = records.of("_id", rows).dictionary_encode().indices.to_numpy().astype(np.int64)
-        return codes
-
-    monkeypatch.setattr(join_records, "_codes", of_ids_alone)
-    story = partial(stories.one_id_at_two_times_is_two_events, world)
-    caught_by_story(story, because="two events count as one")
-
-
 # -- an adapter that fails on most of its pairs (A21)
 
 
@@ -173,7 +148,7 @@ def test_a_task_that_registers_whatever_its_adapter_fails_on_is_noticed(
 ) -> None:  # A21
     monkeypatch.setattr(Joiner, "_count", count_alone)
     story = adapter_stories.what_the_adapter_fails_on_is_joined_once_it_is_mended
-    caught_by_story(partial(story, failing_world, monkeypatch), because="an id is registered")
+    caught_by_story(partial(story, failing_world, monkeypatch), because="an id is claimed")
 
 
 def count_alone(self: Joiner, calls: AdapterCalls) -> None:
@@ -184,7 +159,7 @@ def test_pairs_whose_rows_are_stored_and_that_do_not_count_let_a_rerun_end_in_de
     failing_world: World, monkeypatch: Patch
 ) -> None:  # A21
     monkeypatch.setattr(joiner, "Tally", lambda asked: Tally())
-    story = adapter_stories.what_small_tasks_registered_is_joined_once_the_adapter_is_mended
+    story = adapter_stories.what_small_tasks_stored_is_joined_once_the_adapter_is_mended
     caught_by_story(partial(story, failing_world, monkeypatch), because="leaves 72 dead letters")
 
 

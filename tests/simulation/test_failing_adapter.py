@@ -29,11 +29,11 @@ def test_what_an_adapter_fails_on_is_joined_once_it_is_mended(tmp_path: Path, mo
     stories.what_the_adapter_fails_on_is_joined_once_it_is_mended(world, monkeypatch)
 
 
-def test_what_small_tasks_registered_is_joined_once_the_adapter_is_mended(
+def test_what_small_tasks_stored_is_joined_once_the_adapter_is_mended(
     tmp_path: Path, monkeypatch: Patch
 ) -> None:
     world = World(tmp_path, more=f"adapter: {failing_adapter.NAME}:join")
-    stories.what_small_tasks_registered_is_joined_once_the_adapter_is_mended(world, monkeypatch)
+    stories.what_small_tasks_stored_is_joined_once_the_adapter_is_mended(world, monkeypatch)
 
 
 def test_the_message_has_the_first_error_and_what_to_do(world: World, monkeypatch: Patch) -> None:

@@ -9,11 +9,9 @@ import pytest
 from photon.adapters import ROW_COLUMNS
 from photon.clock import MICROSECONDS
 from photon.dispatcher.retrying import Callbacks
-from photon.pipeline.event_key import EventKey
-from photon.registry.interface import Free
 from photon.state.dispatcher_state import DispatcherState
 from photon.testing.crashes import SimulatedCrash, raise_simulated_crash
-from tests.simulation.runners import DiesAfterItRegistered, LosesTheRegistry
+from tests.simulation.runners import PoisonedRunner, LosesTheRegistry
 from tests.simulation.world import NOON_US, World, counts_of
 
 
@@ -97,7 +95,7 @@ def test_a_stop_during_recovery_leaves_the_plan_open_and_plans_nothing_else(worl
     world.join(callbacks=callbacks, runner=LosesTheRegistry(world))
     assert len(said) == 1
     assert "registry" in said[0]
-    world.store.mend()
+    world.ledgers.is_away = False
     world.join()
     assert world.joined_ids() == ["c1"]
 
@@ -125,12 +123,12 @@ def test_a_crash_in_the_very_first_start_is_no_lost_state(
 def test_a_registry_that_is_down_at_the_start_is_waited_for(world: World) -> None:
     world.queries("q1")
     world.clicks(("c1", "q1"))
-    world.store.fail("down")
+    world.ledgers.is_away = True
     said: list[str] = []
 
     def mend(reason: str) -> None:
         said.append(reason)
-        world.store.mend()
+        world.ledgers.is_away = False
 
     world.join(callbacks=Callbacks(on_wait=mend))
     assert len(said) == 1
@@ -140,6 +138,7 @@ def test_a_registry_that_is_down_at_the_start_is_waited_for(world: World) -> Non
 def test_a_dead_letter_does_not_keep_its_id_from_the_other_datacenter(world: World) -> None:
     world.queries("q1")
     world.clicks(("poison", "q1"))
-    world.join(mode="complete", runner=DiesAfterItRegistered(world))
-    assert world.registry.lookup([EventKey("poison")]) == [Free()]
+    assert world.join_with_a_crash("claim.after", mode="complete")
+    world.join(mode="complete", runner=PoisonedRunner(world))
+    assert world.holder("poison") is None
     assert len(world.rows("dead_letters")) == 1

@@ -16,7 +16,7 @@ from tests.simulation.world import World
 
 
 def said_of(world: World, datacenter: str) -> str:
-    register = world.registry.register.read()
+    register = world.ledgers.register
     with mock.patch("photon.shift.people.register_of", return_value=register):
         decisions = decisions_of(world.pipeline)
     one = status_of(world.pipeline, datacenter, world.clock, decisions)

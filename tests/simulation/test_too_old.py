@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from photon.faults import FAULT_POINTS
-from photon.registry.operations.gc import gc_pass, raise_boundary
-from photon.verification import tasks as verification_tasks
+from photon.ledger.collecting import drop, raise_boundary
+from photon.ledger.rolling import roll
 from photon.verification.classes import Evidence
 from photon.verification.tasks import TO_CLASSIFY, TaskScope, classify_records
 from tests.simulation.world import NOON_US, World, counts_of
@@ -34,8 +34,13 @@ def world(tmp_path: Path) -> World:
 
 
 def run_gc(world: World) -> None:
-    register = raise_boundary(world.registry, NOON_US - DAY_US)
-    gc_pass(world.registry, register)
+    """Begin a generation, and forget what is a day old."""
+    registry = world.reader()
+    view, positions = registry.view, registry.positions
+    newest = registry.register.generations[-1]
+    roll(view, positions, newest.ledgers, newest.homes)
+    raise_boundary(view, positions, NOON_US - DAY_US)
+    assert drop(view, positions)
 
 
 def test_an_event_below_the_boundary_has_no_row_and_is_recorded_with_what_it_was(world: World) -> None:
