@@ -90,7 +90,7 @@ class Decisions:
         self._note_elsewhere(events, codes)
         self.too_old(rows[codes == Hold.TOO_OLD])
         own = np.flatnonzero(codes == Hold.THIS_PLAN)
-        led = self._led_by_holder(events[own], found.files[own], found.offsets_bytes[own])
+        led = self._led_by_holder(events[own], found.places.files[own], found.places.offsets_bytes[own])
         free = rows[codes == Hold.NOBODY]
         return np.concatenate((free, led)) if len(own) else free
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from contextlib import closing
-from functools import partial
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -25,10 +25,10 @@ from photon.ledger.epochs import end_epochs
 from photon.ledger.lookups import claimant_of
 from photon.ledger.registry import Closing, IdRegistry
 from photon.ledger.view import Holders
+from photon.recovery.rowless import RowsOfPlans
 from photon.storage.delta import LakeUnavailable
 from photon.storage.output_files import OutputFile
 from photon.storage.tables import CommitConflict, OutputTable, app_id
-from photon.recovery.rowless import RowsOfPlans
 from tests.simulation.runners import LosesTheRegistry, PoisonedRunner
 from tests.simulation.world import NOON_US, World, counts_of
 

@@ -49,9 +49,7 @@ def test_rows_that_are_not_stored_before_they_are_registered_are_lost_with_their
     monkeypatch.setattr(leftovers, "candidate_files", lambda *_: [])
     monkeypatch.setattr(candidates, "own_candidate_files", lambda *_: [])
     story = stories.what_is_claimed_is_joined_though_its_log_is_gone
-    caught_by_story(
-        partial(story, world, "clicks", "claim.after"), because="an id is claimed and has no row"
-    )
+    caught_by_story(partial(story, world, "clicks", "claim.after"), because="an id is claimed and has no row")
 
 
 def test_a_plan_that_is_abandoned_and_not_closed_keeps_its_ids(

@@ -286,8 +286,7 @@ def test_status_names_the_feature_and_what_to_type(world: World, name: str, tabl
 
 def test_a_verification_reads_past_a_constraint_and_notes_it(world: World) -> None:
     constrain(folder(world, "dead_letters"))
-    asked = {"find_registry": lambda _: world.address, "open_registry": lambda _: world.registry}
-    with mock.patch.multiple("photon.verification.scope", **asked):
+    with mock.patch("photon.verification.scope.open_reader", side_effect=lambda _: world.reader()):
         scope = open_scope(world.pipeline, ["east"])
     assert ["constraint early" in note for note in scope.notes("east")] == [True]
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from photon.upkeep.clear import PROGRESS_FILE, Clearing, Progress, clear_output, clearable, is_of_row
 
 from photon import faults
 from photon.errors import FormatTooNew
@@ -21,7 +22,6 @@ from photon.testing.crashes import SimulatedCrash, raise_simulated_crash
 from photon.testing.faulty_store import FaultyStore
 from photon.testing.memory_registry import memory_registry
 from photon.tokens import Token
-from photon.upkeep.clear import PROGRESS_FILE, Clearing, Progress, clear_output, clearable, is_of_row
 from tests.simulation.world import NOON_US, World, counts_of
 
 CLEARED = Joined(Holder("east", None))

@@ -21,7 +21,6 @@ from photon.storage import compaction
 from photon.storage.compaction import pages_of_rows
 from photon.testing.crashes import SimulatedCrash, raise_simulated_crash
 from photon.upkeep import compact
-from photon.upkeep.clear import clear_output
 from photon.upkeep.compact import compact_tables
 from tests.simulation.catching import caught_by_story
 from tests.simulation.world import World, counts_of
@@ -114,7 +113,7 @@ def test_a_batch_that_commits_while_files_are_rewritten_and_replaced_is_in_the_t
 
 
 @pytest.mark.parametrize(
-    "point", ["batch.after_run", "commit.before_main", "commit.after_main", "release.before"]
+    "point", ["batch.after_run", "commit.before_main", "commit.after_main", "close.before"]
 )
 def test_a_compaction_in_the_middle_of_a_batch_changes_nothing(world: World, point: str) -> None:
     join_batches(world)
@@ -132,31 +131,6 @@ def test_a_compaction_in_the_middle_of_a_batch_changes_nothing(world: World, poi
     assert commits > 0
     assert world.joined_ids() == expected(BATCHES + 1)
     assert counts.adds_up
-
-
-def test_what_is_cleared_is_the_same_after_a_compaction(world: World) -> None:
-    join_batches(world)
-    fit(world)
-    done = clear_output(world.pipeline, "east", world.registry)
-    assert (done.rows, done.ids) == (2 * BATCHES, 2 * BATCHES)
-    join_batches(world, BATCHES)
-    fit(world)
-    again = clear_output(world.pipeline, "east", world.registry)
-    assert again.rows <= 2 * BATCHES + 2  # the last batch before is in a file of its own
-    assert again.ids == 2 * BATCHES
-
-
-def test_a_compaction_beside_a_clearing_changes_nothing(world: World) -> None:
-    join_batches(world)
-
-    def compact_meanwhile(point: str, place: object) -> None:
-        if point == "clear.after_page":
-            fit(world)
-
-    with watched(compact_meanwhile):
-        done = clear_output(world.pipeline, "east", world.registry)
-    assert done.ids == 2 * BATCHES
-    assert world.joined_ids() == expected(BATCHES)
 
 
 def test_an_epoch_that_others_fenced_is_compacted_to_its_end(world: World) -> None:

@@ -237,8 +237,7 @@ def test_verification_tells_it_with_examples_and_breaks_no_promise(
 ) -> None:
     world.log("east", "clicks", click("c1"), click("c1", n=2))
     world.join()
-    monkeypatch.setattr("photon.verification.scope.find_registry", lambda _: world.address)
-    monkeypatch.setattr("photon.verification.scope.open_registry", lambda *_: world.registry)
+    monkeypatch.setattr("photon.verification.scope.open_reader", lambda _: world.reader())
     (finding,) = open_scope(world.pipeline, ["east"]).findings("east")
     assert (finding.kind, finding.count, finding.meaning.violation) == ("conflicting", 1, False)
     (example,) = finding.examples

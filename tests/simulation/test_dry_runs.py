@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from photon.upkeep import gc_dry_run, pipeline_gc
 from photon.upkeep.clear import PROGRESS_FILE, clear_output
-from photon.upkeep.compact import compact_tables
-from photon.upkeep.compact_dry_run import would_compact
 from photon.upkeep.gc_dry_run import would_gc
 from photon.upkeep.pipeline_gc import BoundaryLimit, MayGo, run_gc
+
+from photon.upkeep import gc_dry_run, pipeline_gc
+from photon.upkeep.compact import compact_tables
+from photon.upkeep.compact_dry_run import would_compact
 from tests.simulation.world import NOON_US, World
 
 BATCHES = 4

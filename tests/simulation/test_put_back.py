@@ -8,6 +8,7 @@ from itertools import combinations
 from pathlib import Path
 
 import pytest
+from photon.upkeep.clear import clear_output
 
 from photon.dispatcher.refusing import PlaceTaken
 from photon.dispatcher.retrying import BatchReport, Callbacks
@@ -21,7 +22,6 @@ from photon.shift.lease import DatacenterLock, Lease
 from photon.shift.run import run_shift
 from photon.storage.tables import OutputTable
 from photon.testing.crashes import SimulatedCrash, raise_simulated_crash
-from photon.upkeep.clear import clear_output
 from photon.upkeep.refill import NotRefilled, refill
 from tests.simulation.put_back_stories import (
     PARTS,

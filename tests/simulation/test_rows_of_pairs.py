@@ -106,7 +106,7 @@ def compared(folder: Path, adapter: str, **times: int | None) -> pa.RecordBatch:
     to_compare |= {"primary_raw": json.dumps(query).encode(), "values": values, **times}
     headers = {("east", number): b"" for number in (1, 2)}
     schema = OutputTable(world.pipeline.datacenters["east"].lake, "joined_events").schema()
-    scope = TaskScope(world.pipeline, world.address, {}, headers, {"east": schema})
+    scope = TaskScope(world.pipeline, headers, {"east": schema})
     (verdicts,) = compare_rows([pa.RecordBatch.from_pylist([to_compare, to_compare])], scope)
     return verdicts
 

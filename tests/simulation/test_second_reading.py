@@ -11,7 +11,7 @@ from photon.clock import MICROSECONDS
 from photon.dispatcher.retrying import Callbacks
 from photon.state.dispatcher_state import DispatcherState
 from photon.testing.crashes import SimulatedCrash, raise_simulated_crash
-from tests.simulation.runners import PoisonedRunner, LosesTheRegistry
+from tests.simulation.runners import LosesTheRegistry, PoisonedRunner
 from tests.simulation.world import NOON_US, World, counts_of
 
 

@@ -190,13 +190,12 @@ class Drops(Adapter):
 
 @pytest.mark.parametrize(("evidence", "outcome"), [(Evidence.TOO_OLD, "too_old"), (Evidence(0), "filtered")])
 def test_a_pair_that_the_adapter_drops_is_too_old_only_if_the_join_has_recorded_that(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, evidence: Evidence, outcome: str
+    tmp_path: Path, evidence: Evidence, outcome: str
 ) -> None:
     (tmp_path / "drops.py").write_text(DROPS)
     world = World(tmp_path, more="adapter: drops:Drops")
     run_gc(world)
-    monkeypatch.setattr(verification_tasks, "open_registry", lambda address: world.registry)
-    scope = TaskScope(world.pipeline, world.address, {}, {("east", 1): b"", ("east", 2): b""}, {})
+    scope = TaskScope(world.pipeline, {("east", 1): b"", ("east", 2): b""}, {})
     old_us = NOON_US - 2 * DAY_US
     record = {
         "datacenter": "east",

@@ -17,7 +17,6 @@ from unittest import mock
 import numpy as np
 import pyarrow as pa
 from deltalake import DeltaTable
-from photon.testing.memory_ledgers import MemoryLedgers, memory_registry
 
 from photon import faults
 from photon.dispatcher.dispatcher import Mode
@@ -40,6 +39,7 @@ from photon.storage.columns import TableName
 from photon.storage.tables import OutputTable
 from photon.testing.crashes import SimulatedCrash, raise_simulated_crash
 from photon.testing.manual_clock import ManualClock
+from photon.testing.memory_ledgers import MemoryLedgers, memory_registry
 from photon.tracing.report import Trace
 from photon.tracing.trace import trace
 from tests.simulation import log_lines

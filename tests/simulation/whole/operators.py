@@ -13,6 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from photon.upkeep.clear import clear_output
+
 from photon.ledger.errors import RegistryUnavailable
 from photon.pipeline.file import Pipeline
 from photon.registry.consensus.register import with_hold
@@ -20,7 +22,6 @@ from photon.state.database import STATE_FILE, StateUnavailable
 from photon.storage.columns import TableName
 from photon.storage.delta import LakeUnavailable
 from photon.storage.tables import OutputTable
-from photon.upkeep.clear import clear_output
 from photon.upkeep.refill import NotRefilled
 from photon.upkeep.retirable import NotRetired
 from photon.upkeep.retire import retire
