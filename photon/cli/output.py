@@ -67,7 +67,7 @@ def table_lines(rows: Sequence[Sequence[str]]) -> list[str]:
 def log_to_stderr() -> None:
     """Photon's log messages as plain lines on standard error.
 
-    A terminal shows warnings only of the registry's endpoints: their hiccups are for a log.
+    A terminal shows warnings only of the registry: hiccups of its endpoints are for a log.
     """
     handler = logging.StreamHandler(sys.stderr)
     line = f"{line_start()}%(asctime)s %(levelname)s %(message)s"
@@ -77,7 +77,7 @@ def log_to_stderr() -> None:
     logger.setLevel(logging.INFO)
     logger.propagate = False
     is_screen = sys.stderr.isatty()
-    logging.getLogger("photon.registry.endpoints").setLevel(logging.WARNING if is_screen else logging.NOTSET)
+    logging.getLogger("photon.ledger").setLevel(logging.WARNING if is_screen else logging.NOTSET)
 
 
 def shows_line() -> bool:
@@ -125,8 +125,8 @@ def opened(pipeline_file: Path) -> Iterator[Pipeline]:
     log_to_stderr()
     with expected_errors():
         from photon.in_time import NotInTime, Question
+        from photon.ledger.opening import close_registries
         from photon.pipeline.file import load_pipeline
-        from photon.registry.open import close_registries
 
         try:
             yield load_pipeline(pipeline_file)

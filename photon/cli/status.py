@@ -47,8 +47,7 @@ def status(pipeline_file: Path, as_json: bool, check: bool, within: float, safe_
     command that ends it.
     """
     with opened(pipeline_file) as pipeline:
-        from photon.registry.open import start_servers
-        from photon.registry.operations.init import endpoints_of
+        from photon.ledger.opening import endpoints_of, start_servers
 
         if pipeline.registry_folder.exists():
             start_servers(endpoints_of(pipeline))  # while the rest is imported
