@@ -20,8 +20,8 @@ from photon.cli.main import COMMANDS, main
 from photon.cli.status import status
 from photon.clock import SystemClock
 from photon.ledger.errors import RegistryUnavailable
+from photon.ledger.register import Members, Register
 from photon.pipeline.file import load_pipeline
-from photon.registry.consensus.register import EpochRecord, Members, Register
 from photon.shift import people
 from photon.verification.report import DatacenterReport, Finding, VerificationReport
 from photon.verification.stored_reports import append
@@ -200,7 +200,7 @@ def test_a_damaged_state_is_told_with_its_remedy_and_the_other_datacenters_as_us
 def test_the_status_tells_who_is_on_hold_and_goes_on_where_the_registry_does_not_answer(
     pipeline: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    register = Register("searches", "", "", Members(1, ("a",)), (), on_hold=("east",), given_up=("west",))
+    register = Register("searches", "", Members(1, ("a",)), on_hold=("east",), given_up=("west",))
     monkeypatch.setattr(people, "register_of", lambda _: register)
     said = photon("status", pipeline).stdout
     assert f"east is ON HOLD; resume it with photon resume {pipeline} east" in said
@@ -223,7 +223,7 @@ def test_a_check_of_the_status_ends_with_1_if_somebody_is_needed_and_with_0_if_a
     done = photon("status", pipeline, "--check")
     assert (done.exit_code, done.stdout.split(":")[0]) == (1, "2 of 2 datacenters need somebody")
     assert photon("status", pipeline).exit_code == 0
-    register = Register("searches", "", "", Members(1, ("a",)), (), on_hold=("east",), given_up=("west",))
+    register = Register("searches", "", Members(1, ("a",)), on_hold=("east",), given_up=("west",))
     monkeypatch.setattr(people, "register_of", lambda _: register)
     done = photon("status", pipeline, "--check", "--json")
     assert (done.exit_code, json.loads(done.stdout)["east"]["needs_somebody"]) == (0, [])
@@ -244,7 +244,7 @@ def test_a_check_of_the_status_fails_where_the_registry_does_not_answer(
 def test_a_check_of_the_status_fails_while_the_newest_verification_says_that_rows_are_missing(
     pipeline: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    register = Register("searches", "", "", Members(1, ("a",)), (), on_hold=("east", "west"))
+    register = Register("searches", "", Members(1, ("a",)), on_hold=("east", "west"))
     monkeypatch.setattr(people, "register_of", lambda _: register)
     loaded = load_pipeline(pipeline)
 
@@ -417,7 +417,7 @@ def test_a_status_that_is_told_in_part_is_one_object(pipeline: Path) -> None:
 
 # Each takes 5 to 250 ms, and `photon status` is to answer within half a second.
 NOT_FOR_A_STATUS = (
-    *("pyspark", "dagster", "pandas._libs", "boto3", "urllib3", "botocore.session", "psutil", "rich"),
+    *("pyspark", "dagster", "pandas._libs", "boto3", "botocore.session", "psutil", "rich"),
     *("pyarrow.csv", "pyarrow.json", "photon.logs.parse", "photon.storage.tables", "photon.verification"),
 )
 
@@ -462,7 +462,7 @@ def test_a_terminal_shows_no_hiccups_of_the_endpoints_and_a_log_has_them(
         "import logging\n"
         "from photon.cli.output import log_to_stderr\n"
         "log_to_stderr()\n"
-        "log = logging.getLogger('photon.registry.endpoints.health')\n"
+        "log = logging.getLogger('photon.ledger.stores.asking')\n"
         "log.info('hiccup')\n"
         "log.warning('silence')\n"
     )
@@ -536,8 +536,7 @@ def test_commands_and_options_are_completed(words: str, completed: set[str]) -> 
 def test_a_file_that_lacks_a_datacenter_of_the_registry_is_refused(
     pipeline: Path, monkeypatch: pytest.MonkeyPatch, command: list[str]
 ) -> None:
-    north = EpochRecord("north", "live", "table", 1)
-    register = Register("searches", "", "", Members(1, ("a",)), (), epochs={"e": north})
+    register = Register("searches", "", Members(1, ("a",)), epochs={"north": 1})
     monkeypatch.setattr(people, "register_of", lambda _: register)
     done = photon(command[0], pipeline, *command[1:])
     assert done.exit_code == 3

@@ -1,4 +1,7 @@
-"""Opening positions from their address: boto3 clients, and local servers, which this process holds."""
+"""Opening positions from their address: boto3 clients, and local servers, which this process holds.
+
+boto3 is imported when the first client is made: commands that ask no store need not wait for it.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,6 @@ from datetime import timedelta
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
-
-import boto3
-import botocore.session
-from botocore.config import Config
-from botocore.credentials import AssumeRoleCredentialFetcher, DeferredRefreshableCredentials
 
 from photon.clock import Clock, SystemClock
 from photon.ledger.address import LOCAL_REGION, EndpointAddress, LedgersAddress, table_name
@@ -70,13 +68,8 @@ class Connection:
 
     def __init__(self, endpoint: EndpointAddress, timeout: timedelta, connections: int) -> None:
         self._endpoint = endpoint
-        self._config = Config(
-            retries={"total_max_attempts": 1},  # whether to ask again is for the rounds to say (B2)
-            connect_timeout=timeout.total_seconds(),
-            read_timeout=timeout.total_seconds(),
-            max_pool_connections=connections,
-            tcp_keepalive=True,
-        )
+        self._timeout_seconds = timeout.total_seconds()
+        self._connections = connections
         self._server = server_of(endpoint)
         self._client: Any = None
         self._url = ""
@@ -89,18 +82,32 @@ class Connection:
         return self._client
 
     def _make(self, url: str) -> Any:
+        from botocore.config import Config
+
         endpoint = self._endpoint
+        config = Config(
+            retries={"total_max_attempts": 1},  # whether to ask again is for the rounds to say (B2)
+            connect_timeout=self._timeout_seconds,
+            read_timeout=self._timeout_seconds,
+            max_pool_connections=self._connections,
+            tcp_keepalive=True,
+        )
         is_open = endpoint.region == LOCAL_REGION and endpoint.profile is None and endpoint.role is None
         keys = {"aws_access_key_id": _LOCAL_KEY, "aws_secret_access_key": _LOCAL_KEY} if is_open else {}
         with _sessions:
             return _session(endpoint.profile, endpoint.role, endpoint.region).client(
-                "dynamodb", endpoint_url=url, region_name=endpoint.region, config=self._config, **keys
+                "dynamodb", endpoint_url=url, region_name=endpoint.region, config=config, **keys
             )
 
 
 @lru_cache
 def _session(profile: str | None, role: str | None, region: str) -> Any:
     """A session with the credentials of boto3's chain or of a profile, or of a role assumed with them."""
+    import boto3
+    import botocore.session
+    from botocore.config import Config
+    from botocore.credentials import AssumeRoleCredentialFetcher, DeferredRefreshableCredentials
+
     core = botocore.session.Session(profile=profile)
     if role is not None:
         source = core.get_credentials()
