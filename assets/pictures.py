@@ -15,6 +15,7 @@ from photon.shift.report import ShiftReport
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
     from photon.upkeep.registry_state import LedgerRow
 
 # As wide as the UI's column of metadata, and legible there without a zoom.

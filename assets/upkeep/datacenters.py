@@ -25,17 +25,13 @@ class RetirementConfig(DryRunConfig):
 
 
 def _retire(run: WorkRun) -> Metadata:
-    from photon.registry.open import open_registry
-    from photon.registry.operations.init import find_registry
-    from photon.upkeep.retire import retire
-    from photon.upkeep.retire_dry_run import would_retire
+    from photon.upkeep.retire import retire, would_retire
 
-    registry, config = open_registry(find_registry(run.pipeline)), run.config
-    done = (would_retire if run.is_dry else retire)(
-        run.pipeline, config.datacenter, registry, config.lake_is_gone, say=run.telling()
-    )
-    for problem in done.problems:
-        run.context.log.warning("%s: run it again once it is back", problem)
+    config = run.config
+    if run.is_dry:
+        done = would_retire(run.pipeline, config.datacenter, config.lake_is_gone)
+    else:
+        done = retire(run.pipeline, config.datacenter, config.lake_is_gone, say=run.telling())
     numbers = {name: value for name, value in asdict(done).items() if isinstance(value, int)}
     return {"datacenter": config.datacenter, "retired": not run.is_dry, **numbers}
 

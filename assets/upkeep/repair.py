@@ -17,16 +17,15 @@ class RepairConfig(DryRunConfig):
 
 
 def _repair(run: WorkRun) -> Metadata:
-    from photon.registry.operations.repair import repair_endpoint
-    from photon.registry.operations.repair_dry_run import would_repair
+    from photon.upkeep.repair import repair_endpoint, would_repair
 
     if run.is_dry:
         return {"says": "; ".join(would_repair(run.pipeline, run.config.endpoint).sentences())}
     done = repair_endpoint(run.pipeline, run.config.endpoint, run.config.anew, run.telling())
     return {
         "endpoint": done.endpoint,
-        "ids_copied": done.copied,
-        "ids_mended": done.mended,
+        "entries_copied": done.copied,
+        "entries_mended": done.mended,
         "went_on": done.went_on,
         "members_version": done.members_version,
         "seconds": run.seconds(),

@@ -20,7 +20,6 @@ from photon.cli.output import (
 if TYPE_CHECKING:
     from photon.pipeline.file import Pipeline
     from photon.upkeep.retire import Retired
-    from photon.upkeep.retire_dry_run import WouldRetire
 
 
 @click.command()
@@ -48,15 +47,14 @@ def resume(pipeline_file: Path, datacenter: str, as_json: bool) -> None:
 def _hold(pipeline_file: Path, datacenter: str, is_held: bool, says: str, as_json: bool) -> None:
     with opened(pipeline_file) as pipeline:
         from photon.cli.output import chosen
-        from photon.registry.consensus.register import with_hold
-        from photon.registry.open import open_registry
-        from photon.registry.operations.init import find_registry
+        from photon.ledger.opening import find_registry, positions_at
+        from photon.ledger.register import with_hold
         from photon.shift.people import decisions_of
 
         chosen(pipeline, datacenter)
         decisions_of(pipeline)  # refuses a file that lacks a datacenter
-        register = open_registry(find_registry(pipeline)).register
-        on_hold = register.change(lambda now: with_hold(now, datacenter, is_held)).on_hold
+        positions = positions_at(find_registry(pipeline))
+        on_hold = positions.change(lambda now: with_hold(now, datacenter, is_held)).on_hold
     print_result({"on_hold": list(on_hold)}, says, as_json)
 
 
@@ -74,35 +72,25 @@ def retire(pipeline_file: Path, datacenter: str, lake_is_gone: bool, dry_run: bo
     killed and run again.
     """
     with opened(pipeline_file) as pipeline, showing_progress(UPKEEP_LINE_SECONDS) as say:
-        from photon.registry.open import open_registry
-        from photon.registry.operations.init import find_registry
         from photon.upkeep.retire import retire as retire_datacenter
-        from photon.upkeep.retire_dry_run import would_retire
+        from photon.upkeep.retire import would_retire
 
-        registry = open_registry(find_registry(pipeline))
-        done: Retired | WouldRetire
         if dry_run:
-            done = would_retire(pipeline, datacenter, registry, lake_is_gone, say=say)
+            done = would_retire(pipeline, datacenter, lake_is_gone)
             lines = _in_a_dry_run(datacenter, done)
         else:
-            done = retire_datacenter(pipeline, datacenter, registry, lake_is_gone, say=say)
+            done = retire_datacenter(pipeline, datacenter, lake_is_gone, say=say)
             lines = _retired(pipeline, datacenter, done, lake_is_gone)
-    lines += [f"PROBLEM {problem}: run it again once it is back" for problem in done.problems]
     print_result(asdict(done), "\n".join(lines), as_json)
 
 
-def _in_a_dry_run(datacenter: str, would: WouldRetire) -> list[str]:
+def _in_a_dry_run(datacenter: str, would: Retired) -> list[str]:
     lines = [f"dry run, nothing was changed: datacenter {datacenter} would never run again under this name"]
     if would.rows is not None:
         lines.append(f"its {would.rows:,} rows would stay and count; {would.kept:,} ids keep their rows")
     else:
         lines.append("its lake is gone: its rows would count no more")
-    lines.append(f"{would.released:,} ids would be free for the other datacenters")
-    if would.cleared:
-        lines.append(
-            f"{would.cleared:,} ids were cleared, and could not be joined again: their rows are lost"
-        )
-    return lines
+    return [*lines, f"{would.released:,} ids would be free for the other datacenters"]
 
 
 def _retired(pipeline: Pipeline, datacenter: str, done: Retired, lake_is_gone: bool) -> list[str]:
@@ -113,9 +101,5 @@ def _retired(pipeline: Pipeline, datacenter: str, done: Retired, lake_is_gone: b
         lines.append(
             "what the others took for joined by it is joined again by recovery: Dagster's next one, or "
             f"photon recover {pipeline.typed}"
-        )
-    if done.cleared:
-        lines.append(
-            f"PROBLEM {done.cleared:,} ids were cleared, and can't be joined again: their rows are lost"
         )
     return lines

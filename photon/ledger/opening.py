@@ -7,7 +7,6 @@ import os
 import shlex
 import threading
 from collections.abc import Iterable
-from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
@@ -15,14 +14,14 @@ from photon.clock import Clock
 from photon.in_time import Question
 from photon.ledger.address import EndpointAddress, LedgersAddress, table_name
 from photon.ledger.errors import RegistryMismatch, RegistryMissing, RegistryUnavailable
-from photon.ledger.positions import Positions, Unconfirmed
+from photon.ledger.positions import Positions
 from photon.ledger.register import MOST_LEDGERS, Generation, Members, Register
 from photon.ledger.registry import IdRegistry
 from photon.ledger.stores.directory import TABLE_SECONDS, Directory
 from photon.ledger.stores.finding import RegistryFound, ask_stores, require_distinct_stores
 from photon.ledger.stores.opening import leave_servers, open_positions, server_of
 from photon.ledger.stores.positions import StorePositions
-from photon.ledger.view import View, catch_up
+from photon.ledger.view import View, catch_up, current_register
 from photon.ledger.view_store import VIEW_FILE, ViewStore, positions_read, read_stored
 from photon.pipeline.file import Pipeline, pipelines_beside, settings_hash
 from photon.pipeline.location import Location
@@ -194,7 +193,7 @@ def open_registry(
     positions = positions or positions_at(find_registry(pipeline), clock)
     place = pipeline.datacenters[datacenter]
     store = ViewStore(place.state, runs_of(place))
-    view = store.load(_register_of(positions), f"{datacenter}-{new_id()}", tuple(in_use))
+    view = store.load(current_register(positions), f"{datacenter}-{new_id()}", tuple(in_use))
     return _with_remedy(pipeline, IdRegistry(positions, view, store))
 
 
@@ -206,7 +205,7 @@ def open_reader(pipeline: Pipeline, grace_seconds: float | None = None) -> IdReg
     `find_registry` raises.
     """
     positions = positions_at(find_registry(pipeline, grace_seconds))
-    register, writer = _register_of(positions), f"reader-{new_id()}"
+    register, writer = current_register(positions), f"reader-{new_id()}"
     folders = [(place.state, runs_of(place)) for place in pipeline.datacenters.values()]
     there = [(state, runs) for state, runs in folders if (state / VIEW_FILE).is_file()]
     view = None
@@ -219,13 +218,7 @@ def open_reader(pipeline: Pipeline, grace_seconds: float | None = None) -> IdReg
 
 def read_register(pipeline: Pipeline, positions: Positions | None = None) -> Register:
     """The pipeline's register, as a majority has it now. RegistryUnavailable, and see `find_registry`."""
-    return _register_of(positions or positions_at(find_registry(pipeline)))
-
-
-def _register_of(positions: Positions) -> Register:
-    while True:
-        with suppress(Unconfirmed):  # the members just moved: the next attempt asks the new ones
-            return positions.attempt().confirm()
+    return current_register(positions or positions_at(find_registry(pipeline)))
 
 
 def positions_at(address: LedgersAddress, clock: Clock | None = None) -> StorePositions:

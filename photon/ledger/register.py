@@ -149,3 +149,24 @@ def with_dropped(register: Register, generation: int) -> Register:
     generations = list(register.generations)
     generations[generation] = replace(generations[generation], is_dropped=True)
     return replace(register, generations=tuple(generations))
+
+
+def with_hold(register: Register, datacenter: str, is_held: bool) -> Register:
+    """The register with a datacenter on hold, or resumed. RetiredDatacenter: it never runs again."""
+    if datacenter in register.given_up:
+        raise RetiredDatacenter(
+            f"datacenter {datacenter} is retired: it never runs again, so it is neither put on hold nor "
+            "resumed. Take it out of the pipeline file; a datacenter in its place gets a new name"
+        )
+    others = [name for name in register.on_hold if name != datacenter]
+    return replace(register, on_hold=tuple(sorted([*others, datacenter] if is_held else others)))
+
+
+def with_given_up(register: Register, datacenter: str, is_lake_gone: bool) -> Register:
+    """The register with a datacenter that never runs again; if its lake is gone, its rows count no more."""
+    given_up = {*register.given_up, datacenter}
+    gone = {*register.lakes_gone, datacenter} if is_lake_gone else register.lakes_gone
+    on_hold = tuple(name for name in register.on_hold if name != datacenter)
+    return replace(
+        register, on_hold=on_hold, given_up=tuple(sorted(given_up)), lakes_gone=tuple(sorted(gone))
+    )

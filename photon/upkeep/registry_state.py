@@ -12,14 +12,12 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any, Literal
 
-import numpy as np
-
 from photon.clock import MICROSECONDS, Clock, SystemClock
 from photon.in_time import NotInTime, Question
 from photon.ledger.address import LedgersAddress
+from photon.ledger.counting import ids_by_ledger
 from photon.ledger.entry import NO_BOUNDARY_US, NO_TIME_US, LedgerId
 from photon.ledger.form import decode
-from photon.ledger.holds import FREED, Holds, Run
 from photon.ledger.opening import find_registry, open_reader, read_register
 from photon.ledger.positions import Positions, Unconfirmed
 from photon.ledger.register import Members, Register
@@ -221,22 +219,6 @@ def told_boundary(boundary_us: int) -> int | None:
 def _home(register: Register, ledger: LedgerId) -> str:
     homes = register.generations[ledger.generation].homes
     return homes[ledger.number] if ledger.number < len(homes) else ""
-
-
-def ids_by_ledger(holds: Holds) -> Counter[LedgerId]:
-    """How many ids are held in each ledger, by the claims that hold them."""
-    counts: Counter[LedgerId] = Counter()
-    newer: list[Run] = []
-    for generation in reversed(holds.generations):
-        for run in reversed(holds.runs(generation)):
-            is_held = run.positions != FREED
-            for other in newer:
-                hidden = run.find(np.stack((other.upper, other.lower), axis=1))
-                is_held[hidden[hidden >= 0]] = False
-            numbers, found = np.unique(run.numbers[is_held], return_counts=True)
-            counts.update({LedgerId(generation, int(n)): int(c) for n, c in zip(numbers, found, strict=True)})
-            newer.append(run)
-    return counts
 
 
 def epoch_rows(view: View) -> list[EpochRow]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from photon.errors import UserError
+from photon.ledger.register import Register
 from photon.pipeline.file import Pipeline
 from photon.recovery.distant_lakes import DistantLakes
-from photon.registry.consensus.register import Register, retired_datacenters
 from photon.storage.delta import LakeForbidden, LakeUnavailable, UnsupportedTable
 from photon.storage.replacing import data_files
 from photon.storage.tables import OutputTable
@@ -29,13 +28,12 @@ def table_that_counts(
     NotRetired for one that nobody knows, the last one, or where the lake is not as a person says.
     """
     _refuse_unknown_and_last(pipeline, datacenter, register)
-    if datacenter in retired_datacenters(register.epochs):
+    if datacenter in register.lakes_gone:
         return None  # an earlier run has decided so
     place, why = pipeline.datacenters.get(datacenter), f"{pipeline.file} does not name its lake"
     if place is not None:
         table = OutputTable(place.lake, "joined_events")
-        ids = {e.table_id for e in register.epochs.values() if e.datacenter == datacenter}
-        why = _why_gone(pipeline, datacenter, table, ids)
+        why = _why_gone(pipeline, datacenter, table, register.tables.get(datacenter))
         if not why and lake_is_gone:
             raise NotRetired(
                 f"datacenter {datacenter} is not retired: its lake is not gone, {table.folder} is there and "
@@ -53,7 +51,7 @@ def table_that_counts(
 
 
 def _refuse_unknown_and_last(pipeline: Pipeline, datacenter: str, register: Register) -> None:
-    known = {record.datacenter for record in register.epochs.values()}
+    known = register.epochs.keys()
     if datacenter not in known:
         raise NotRetired(
             f"the registry knows no datacenter {datacenter}; it knows: {', '.join(sorted(known)) or 'none'}"
@@ -65,11 +63,11 @@ def _refuse_unknown_and_last(pipeline: Pipeline, datacenter: str, register: Regi
         )
 
 
-def _why_gone(pipeline: Pipeline, datacenter: str, table: OutputTable, ids: Collection[str]) -> str:
+def _why_gone(pipeline: Pipeline, datacenter: str, table: OutputTable, known: str | None) -> str:
     """Why the table can't be read whole; empty if it can. NotRetired where that is not known."""
     lakes = DistantLakes(pipeline.recovery.lake_timeout)
     try:
-        if why := lakes.ask(datacenter, partial(_why_not_its_table, table, ids)):
+        if why := lakes.ask(datacenter, partial(_why_not_its_table, table, known)):
             return why
         return _missing_files(table)
     except LakeForbidden as error:
@@ -83,10 +81,10 @@ def _why_gone(pipeline: Pipeline, datacenter: str, table: OutputTable, ids: Coll
         return str(error)
 
 
-def _why_not_its_table(table: OutputTable, ids: Collection[str]) -> str:
+def _why_not_its_table(table: OutputTable, known: str | None) -> str:
     if not table.exists():
         return f"the table {table.folder} is not there"
-    if ids and table.table_id() not in ids:
+    if known is not None and table.table_id() != known:
         return f"the table {table.folder} is not the one that the registry knows"
     return ""
 
