@@ -5,13 +5,13 @@ from __future__ import annotations
 from contextlib import closing
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from photon.dispatcher.batch import BatchExecution
 from photon.faults import RECOVERY_FAULT_POINTS
-from photon.pipeline.event_key import EventKey
-from photon.registry.consensus.marks import Mark
-from photon.registry.interface import Claim
+from photon.ledger.closing import Closing
+from photon.ledger.epochs import begin_epoch
 from photon.shift.status import status_of
 from photon.storage.delta import LakeUnavailable
 from photon.storage.tables import CommitConflict, OutputTable
@@ -34,7 +34,7 @@ def test_a_survivor_that_dies_while_it_recovers_goes_on_after_its_next_start(
 ) -> None:
     both = stories.both_have
     both(world, "c1", "c2")
-    assert world.join_with_a_crash("task.after_register", "west")
+    assert world.join_with_a_crash("claim.after", "west")
     assert world.join_with_a_crash(point, "east")
     assert world.join("east").counts.adds_up
     world.join("west")
@@ -45,7 +45,7 @@ def test_a_survivor_that_dies_while_it_recovers_goes_on_after_its_next_start(
 def test_of_two_survivors_the_second_ends_what_the_first_began(tmp_path: Path, point: str) -> None:
     world = World(tmp_path, ["east", "west", "south"], stories.HOME)
     stories.both_have(world, "c1", "c2")
-    assert world.join_with_a_crash("task.after_register", "west")
+    assert world.join_with_a_crash("claim.after", "west")
     assert world.join_with_a_crash(point, "east")
     for name in ("south", "east", "west"):
         assert world.join(name).counts.adds_up
@@ -89,15 +89,15 @@ def test_a_datacenter_that_was_taken_for_dead_waits_for_its_lake_before_it_goes_
     assert len(asked) == 2
 
 
-def test_what_is_released_later_was_not_called_joined(world: World) -> None:
-    stories.what_is_released_later_was_not_called_joined(world)
+def test_what_is_freed_later_was_not_called_joined(world: World) -> None:
+    stories.what_is_freed_later_was_not_called_joined(world)
 
 
 def test_what_can_not_be_recovered_here_stays_pending_until_it_can(world: World) -> None:
     stories.what_can_not_be_recovered_here_stays_pending(world)
 
 
-def test_what_is_published_is_joined_elsewhere_at_the_first_look(world: World) -> None:
+def test_what_is_closed_is_joined_elsewhere_at_the_first_look(world: World) -> None:
     stories.both_have(world, "c1", "c2")
     world.join("west")
     counts = world.join("east").counts
@@ -106,33 +106,46 @@ def test_what_is_published_is_joined_elsewhere_at_the_first_look(world: World) -
         assert state.completed == 1
 
 
-def test_what_is_not_published_yet_is_joined_elsewhere_a_second_later(world: World) -> None:
+def test_what_is_not_closed_yet_is_joined_elsewhere_moments_after_its_close(world: World) -> None:
     stories.both_have(world, "c1")
-    world.registered_elsewhere("c1", published=False)
+    claimant = world.registered_elsewhere("c1", is_closed=False)
     began_us = world.clock.now_us()
     reports: list[int] = []
 
-    def publish(_: object) -> None:
+    def close(_: object) -> None:
         reports.append(world.clock.now_us())
-        world.registry.marks.publish("e", Mark(1))
+        closes = Closing(claimant.epoch, claimant.batch, lambda at, one: np.zeros(len(one.hashes), bool))
+        world.reader().close(closes)
 
-    callbacks = stories.Callbacks(on_batch=publish)
-    counts = world.join("east", callbacks=callbacks).counts
+    counts = world.join("east", callbacks=stories.Callbacks(on_batch=close)).counts
     assert counts_of(counts, "joined_elsewhere", "pending") == {"joined_elsewhere": 1, "pending": 0}
     assert len(reports) == 2
-    assert reports[1] - began_us < 2_000_000
+    assert reports[1] - began_us < 3_000_000
 
 
-def test_a_cleared_event_is_joined_elsewhere_though_nothing_is_published(world: World) -> None:
-    stories.both_have(world, "c1")
-    world.registered_elsewhere("c1", published=False)
-    world.registry.clear([Claim(EventKey("c1"), "west:e:1#p:1:0")])
-    assert world.join("east").counts.of("joined_elsewhere") == 1
+def test_an_epoch_that_was_fenced_and_not_closed_is_ended_by_any_process_that_sees_it(
+    tmp_path: Path,
+) -> None:
+    """South holds nothing back, and meets none of these events."""
+    world = World(tmp_path, ["east", "west", "south"], stories.HOME)
+    for name in ("east", "west"):
+        world.queries("q1", datacenter=name)
+        world.clicks(("c1", "q1"), datacenter=name)
+    assert world.join_with_a_crash("claim.after", "west")
+    assert world.join_with_a_crash("recover.after_fence", "east")
+    reader = world.reader()
+    begin_epoch(reader, "west", 0, reader.register.tables["west"])  # and its process dies here
+    assert world.holder("c1") is not None
+    world.queries("q1", datacenter="south")
+    world.join("south")
+    assert world.holder("c1") is None
+    world.join("east")
+    assert world.joined_ids() == ["c1"]
 
 
 def test_status_says_what_to_do_about_a_datacenter_that_is_silent(world: World) -> None:
     stories.both_have(world, "c1")
-    assert world.join_with_a_crash("task.after_register", "west")
+    assert world.join_with_a_crash("claim.after", "west")
     lake = world.pipeline.datacenters["west"].lake
     lake.rename(world.folder / "aside")
     world.join("east")

@@ -10,8 +10,10 @@ import pytest
 
 from photon.dispatcher.refusing import PlaceTaken
 from photon.dispatcher.retrying import Callbacks, StoppedWaiting
+from photon.faults import START_FAULT_POINTS
+from photon.ledger.epochs import unfinished
 from photon.ledger.errors import RegistryMismatch
-from photon.registry.consensus.register import EPOCHS_KEPT
+from photon.ledger.register import encode_register
 from photon.shift.lease import AlreadyRunning, DatacenterLock, Lease, lease_status_of
 from photon.shift.status import status_of
 from photon.state.damage import StateDamaged
@@ -161,22 +163,77 @@ def test_what_a_lost_epoch_registered_without_a_row_is_joined_by_the_next_one(wo
     assert counts.of("joined") == 1
 
 
-def test_a_state_that_is_lost_again_and_again_leaves_a_register_of_bounded_size(world: World) -> None:
+def test_a_state_that_is_lost_again_and_again_leaves_a_register_of_the_same_size(world: World) -> None:
     world.queries("q1")
     world.clicks(("c1", "q1"))
     world.join()
-    first, put_back = world.read_state().epoch, world.copy_state()
-    for _ in range(EPOCHS_KEPT + 4):
+    put_back, bytes_before = world.copy_state(), len(encode_register(world.ledgers.register))
+    for _ in range(8):
         shutil.rmtree(world.state())
-        world.clock.sleep(1)  # which epoch is the oldest one goes by its time
         world.join()
-    epochs = world.registry.register.read().epochs
-    assert len(epochs) == EPOCHS_KEPT + 1
-    assert first not in epochs
-    put_back()  # a state of an epoch that has no record any more is as old as any
+    assert len(encode_register(world.ledgers.register)) == bytes_before
+    assert world.ledgers.register.epochs == {"east": 9}
+    put_back()  # a state of the first epoch
     world.join()
-    assert world.read_state().epoch != first
+    assert world.read_state().epoch == "10"
     assert world.joined_ids() == ["c1"]
+
+
+@pytest.mark.parametrize("point", START_FAULT_POINTS)
+@pytest.mark.parametrize("has_joined", [True, False])
+def test_a_start_that_dies_while_it_begins_an_epoch_is_followed_by_one_that_ends_what_it_left(
+    world: World, point: str, has_joined: bool
+) -> None:
+    world.queries("q1")
+    if has_joined:
+        world.clicks(("c1", "q1"))
+        assert world.join_with_a_crash("claim.after")
+        shutil.rmtree(world.state())
+    world.clicks(("c2", "q1"))
+    for _ in range(3):
+        assert world.join_with_a_crash(point)
+    counts = world.join().counts
+    assert world.joined_ids() == (["c1", "c2"] if has_joined else ["c2"])
+    assert counts.adds_up
+    assert not unfinished(world.reader())
+
+
+@pytest.mark.parametrize("has_rows", [True, False])
+def test_a_register_that_was_put_back_hands_out_no_number_that_the_table_knows(
+    world: World, has_rows: bool
+) -> None:
+    """Without rows nothing tells that it was put back, and nothing would be joined twice."""
+    world.queries("q1")
+    world.join()
+    older = world.ledgers.copy()
+    for n in range(3):
+        shutil.rmtree(world.state())
+        world.clicks((f"c{n}", "q1" if has_rows else "no such query"))
+        world.join()
+    shutil.rmtree(world.state())
+    world.ledgers.put_back(older)
+    if has_rows:
+        with pytest.raises(RegistryMismatch, match="photon registry refill"):
+            world.join()
+        return
+    world.queries("no such query")
+    world.join()
+    assert world.read_state().epoch == "5"
+    assert world.joined_ids() == ["c0", "c1", "c2"]
+
+
+def test_two_copies_of_a_state_that_run_in_turn_join_each_event_once(world: World) -> None:
+    world.queries("q1")
+    world.clicks(("c1", "q1"))
+    world.join()
+    put_back = world.copy_state()
+    world.clicks(("c2", "q1"))
+    world.join()
+    put_back()  # its copy runs: with another plan it would make batch 2 again
+    world.clicks(("c3", "q1"))
+    world.join()
+    assert world.read_state().epoch == "2"
+    assert world.joined_ids() == ["c1", "c2", "c3"]
 
 
 def test_a_lake_that_is_not_the_registrys_is_refused(world: World) -> None:
@@ -212,10 +269,10 @@ def test_a_stop_while_a_start_waits_for_the_registry_ends_in_order_and_leaves_al
 ) -> None:
     world.queries("q1")
     world.clicks(("c1", "q1"))
-    world.store.fail("down")
+    world.ledgers.is_away = True
     said: list[str] = []
-    with pytest.raises(StoppedWaiting, match=r"stop was requested .* connection refused"):
+    with pytest.raises(StoppedWaiting, match=r"stop was requested .* do not answer"):
         world.join(callbacks=Callbacks(should_stop=lambda: bool(said), on_wait=said.append))
     assert not lease_status_of(world.state()).is_locked
-    world.store.mend()
+    world.ledgers.is_away = False
     assert counts_of(world.join().counts, "joined") == {"joined": 1}
