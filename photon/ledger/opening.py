@@ -6,7 +6,8 @@ import logging
 import os
 import shlex
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 
@@ -193,7 +194,8 @@ def open_registry(
     positions = positions or positions_at(find_registry(pipeline), clock)
     place = pipeline.datacenters[datacenter]
     store = ViewStore(place.state, runs_of(place))
-    view = store.load(current_register(positions), f"{datacenter}-{new_id()}", tuple(in_use))
+    with _remedy_is_told(pipeline):
+        view = store.load(current_register(positions), f"{datacenter}-{new_id()}", tuple(in_use))
     return _with_remedy(pipeline, IdRegistry(positions, view, store))
 
 
@@ -210,7 +212,8 @@ def open_reader(pipeline: Pipeline, grace_seconds: float | None = None) -> IdReg
     there = [(state, runs) for state, runs in folders if (state / VIEW_FILE).is_file()]
     view = None
     for state, runs in sorted(there, key=lambda one: positions_read(one[0]), reverse=True):
-        view = view or read_stored(state, runs, register, writer)
+        with _remedy_is_told(pipeline):
+            view = view or read_stored(state, runs, register, writer)
     registry = _with_remedy(pipeline, IdRegistry(positions, view or View(register, writer)))
     catch_up(registry.view, positions)
     return registry
@@ -251,10 +254,23 @@ def close_registries() -> None:
         leave_servers()
 
 
+@contextmanager
+def _remedy_is_told(pipeline: Pipeline) -> Iterator[None]:
+    """A stored view that is ahead of the registry says what to do, as one that is open does (L10)."""
+    try:
+        yield
+    except RegistryMismatch as error:
+        raise RegistryMismatch(f"{error}. {_remedy(pipeline)}") from error
+
+
 def _with_remedy(pipeline: Pipeline, registry: IdRegistry) -> IdRegistry:
     """The registry, whose view says what to do where a copy was put back (L10)."""
-    registry.view.remedy = (
+    registry.view.remedy = _remedy(pipeline)
+    return registry
+
+
+def _remedy(pipeline: Pipeline) -> str:
+    return (
         "Put the ids of all rows back into it, with every datacenter stopped: photon registry refill"
         f" {pipeline.typed}"
     )
-    return registry
