@@ -331,7 +331,7 @@ class _StoredView(ViewStore):
     def __init__(self, folder: Path, runs: Location) -> None:
         """sqlite3.Error."""
         self.path = folder / VIEW_FILE
-        self._runs_folder = runs
+        self.runs_folder = runs
         self._db = sqlite3.connect(f"{self.path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)
         self._db.text_factory = lambda content: content.decode(errors="replace")
 

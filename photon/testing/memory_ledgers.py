@@ -17,7 +17,7 @@ from photon.ledger.registry import IdRegistry
 from photon.ledger.rolling import open_ledger
 from photon.ledger.view import View, current_register
 
-_AWAY = "the stores do not answer"
+_AWAY = "the registry does not answer"
 
 
 @dataclass

@@ -222,11 +222,11 @@ def a_dead_letter_of_an_abandoned_plan_is_recorded_once(world: World) -> None:
     world.log("east", "clicks", "{broken\n")
     commit, refused = OutputTable.commit, list[int]()
 
-    def refuse_once(table: OutputTable, files: Sequence[OutputFile], *rest: Any) -> None:
+    def refuse_once(table: OutputTable, files: Sequence[OutputFile], *rest: Any, **more: Any) -> None:
         if files and table.name == "joined_events" and not refused:
             refused.append(1)
             raise SchemaConflict("column 'x' holds string, new rows have int64")
-        commit(table, files, *rest)
+        commit(table, files, *rest, **more)
 
     with mock.patch.object(OutputTable, "commit", refuse_once):
         counts = world.join().counts

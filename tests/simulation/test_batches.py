@@ -243,13 +243,13 @@ def test_after_a_commit_that_did_not_return_the_table_says_what_was_joined(
     failed: list[int] = []
 
     def fail_once(
-        table: OutputTable, files: Sequence[OutputFile], app: str, batch: int, *exactly: Any
+        table: OutputTable, files: Sequence[OutputFile], app: str, batch: int, *rest: Any, **more: Any
     ) -> None:
         first = bool(files) and table.name == "joined_events" and not failed
         if first:
             failed.append(batch)
         if took_place or not first:
-            commit(table, files, app, batch, *exactly)
+            commit(table, files, app, batch, *rest, **more)
         if first:
             raise LakeUnavailable("the answer got lost")
 
