@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
-from unittest import mock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -20,6 +19,7 @@ from photon.backfill.remaking import remake
 from photon.pipeline.file import Pipeline
 from photon.testing.crashes import SimulatedCrash, raise_simulated_crash
 from photon.verification.days import Window, utc_day
+from tests.simulation.reading import asking
 from tests.simulation.world import NOON_US, World
 
 DAY = utc_day(datetime.fromtimestamp(NOON_US / 1e6, UTC).date())
@@ -47,7 +47,7 @@ class HereProgram:
                 values = table.select(["_event_id", "_epoch", "_batch", "_plan", "_occurrence"]).to_pylist()
                 rows += [
                     DoubledRow(
-                        (one["_event_id"], 0),
+                        one["_event_id"],
                         name,
                         path,
                         place,
@@ -58,8 +58,8 @@ class HereProgram:
                     )
                     for place, one in enumerate(values)
                 ]
-        counts = Counter(row.event for row in rows)
-        return [row for row in rows if counts[row.event] > 1]
+        counts = Counter(row.event_id for row in rows)
+        return [row for row in rows if counts[row.event_id] > 1]
 
 
 def rebuild(
@@ -70,11 +70,7 @@ def rebuild(
     program: HereProgram | None = None,
 ) -> Rebuilt:
     """Rebuild rows in this process."""
-    asked = {"find_registry": lambda _: world.address, "open_registry": lambda _: world.registry}
-    with (
-        mock.patch.multiple("photon.backfill.doubled", **asked),
-        mock.patch.multiple("photon.backfill.strays", **asked),
-    ):
+    with asking(world):
         return Rebuild(
             world.pipeline, datacenter, window, program or HereProgram(), dry_run, clock=world.clock
         ).run()

@@ -10,8 +10,6 @@ from unittest import mock
 
 from photon.dispatcher.dispatcher import Mode
 from photon.join.tasks import LocalRunner
-from photon.pipeline.event_key import EventKey
-from photon.registry.interface import Claim, Joined
 from photon.state.waiting_list import WaitingList
 from photon.storage.tables import OutputTable
 from tests.simulation.verifying import recover_all, verify
@@ -36,32 +34,21 @@ def joined_world(world: World) -> World:
 
 
 def a_row_is_removed(world: World) -> None:
-    """Its id stays registered with its token."""
+    """Its id stays joined."""
     for place in world.pipeline.datacenters.values():
         table = OutputTable(place.lake, "joined_events")
         if table.exists():
             table.load().delete("_event_id = 'c1'")
 
 
-def a_row_is_removed_and_its_id_cleared(world: World) -> None:
-    """Only the owner of the id is known any more."""
-    (answer,) = world.registry.lookup([EventKey("c1")])
-    assert isinstance(answer, Joined)
-    assert world.registry.clear([Claim(EventKey("c1"), answer.holder.token or "")]) == 1
-    a_row_is_removed(world)
-
-
 def a_row_is_removed_and_its_id_free(world: World) -> None:
     """Nobody knows of the event any more."""
-    (answer,) = world.registry.lookup([EventKey("c1")])
-    assert isinstance(answer, Joined)
-    world.registry.release([Claim(EventKey("c1"), answer.holder.token or "")])
     a_row_is_removed(world)
+    world.free("c1")
 
 
 FAULTS: dict[str, Plant] = {
     "row removed": a_row_is_removed,
-    "row removed and id cleared": a_row_is_removed_and_its_id_cleared,
     "row removed and id free": a_row_is_removed_and_its_id_free,
 }
 
@@ -147,7 +134,7 @@ def the_owner_alone_makes_a_row_again(world: World) -> None:
     world.join("west")
     world.join("east")
     before = {name: world.join(name).counts.as_dict() for name in ("east", "west")}
-    a_row_is_removed_and_its_id_cleared(world)
+    a_row_is_removed(world)
     found = verify(world)
     assert all(report.violations for report in found.values())
     done = recover_all(world)
@@ -166,7 +153,7 @@ def a_row_that_is_there_is_not_made_again(world: World) -> None:
     before = world.join().counts.as_dict()
     table = OutputTable(world.pipeline.datacenters["east"].lake, "joined_events")
     version = table.load().version()
-    a_row_is_removed_and_its_id_cleared(world)
+    a_row_is_removed(world)
     recover_all(world)
     table.load().restore(version)
     after = world.join().counts.as_dict()
@@ -175,16 +162,13 @@ def a_row_that_is_there_is_not_made_again(world: World) -> None:
 
 
 def many_records_of_lost_events_get_one_row_each(world: World) -> None:
-    """E8: all rows go, and the ids are cleared. Records of an event are far from each other in the order."""
+    """E8: all rows go. Records of an event are far from each other in the order."""
     ids = [f"c{number}" for number in range(1_300)]
     world.queries("q1")
     for _ in range(2):
         world.clicks(*((each, "q1") for each in ids))
     before = world.join().counts.as_dict()
     table = OutputTable(world.pipeline.datacenters["east"].lake, "joined_events")
-    answers = world.registry.lookup([EventKey(each) for each in ids])
-    tokens = [each.holder.token or "" for each in answers if isinstance(each, Joined)]
-    world.registry.clear([Claim(EventKey(*pair[:1]), pair[1]) for pair in zip(ids, tokens, strict=True)])
     table.load().delete()
     recover_all(world)
     with mock.patch("photon.dispatcher.task_splitter.TASK_BYTES", 2**10):
@@ -195,7 +179,7 @@ def many_records_of_lost_events_get_one_row_each(world: World) -> None:
 
 def of_four_workers(world: World) -> LocalRunner:
     """Its tasks decide before any of them writes, as tasks beside each other do."""
-    runner = LocalRunner(world.registry, world.clock)
+    runner = LocalRunner(world.clock)
     runner.workers = 4
     return runner
 

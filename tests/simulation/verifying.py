@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
-from unittest import mock
 
 import pyarrow as pa
 
@@ -18,6 +17,7 @@ from photon.verification.recovery import Recovered, recover
 from photon.verification.report import Case, DatacenterReport, Example, Finding, FindingKind
 from photon.verification.scope import Scope, open_scope
 from photon.verification.tasks import TO_CLASSIFY, TaskScope, classify_records
+from tests.simulation.reading import asking
 from tests.simulation.world import World
 
 SIDE_TABLES: dict[TableName, Evidence] = {
@@ -25,17 +25,12 @@ SIDE_TABLES: dict[TableName, Evidence] = {
     "unjoined": Evidence.UNJOINED,
     "too_old": Evidence.TOO_OLD,
 }
-MISSING = ("missing", "missing_and_cleared")
 Record = dict[str, Any]
 
 
 def verify(world: World, selected: Sequence[str] | None = None) -> dict[str, DatacenterReport]:
     """The report of each datacenter, or of those that are selected."""
-    asked = {"find_registry": lambda _: world.address, "open_registry": lambda _: world.registry}
-    with (
-        mock.patch.multiple("photon.verification.scope", **asked),
-        mock.patch("photon.verification.tasks.open_registry", return_value=world.registry),
-    ):
+    with asking(world):
         scope = open_scope(world.pipeline, selected or list(world.pipeline.datacenters))
         return {name: _report(world, scope, name) for name in scope.selected}
 
@@ -50,8 +45,7 @@ def recover_from(
     world: World, reports: Mapping[str, Mapping[str, Any]], dry_run: bool = False
 ) -> dict[str, Recovered]:
     """Recover what these reports name."""
-    asked = {"find_registry": lambda _: world.address, "open_registry": lambda _: world.registry}
-    with mock.patch.multiple("photon.verification.recovery", **asked):
+    with asking(world):
         return recover(world.pipeline, reports, dry_run)
 
 
@@ -59,8 +53,6 @@ def _report(world: World, scope: Scope, name: str) -> DatacenterReport:
     read = scope.read_offsets[name]
     tasks = TaskScope(
         world.pipeline,
-        world.address,
-        scope.epochs,
         {(name, n): tracked.file.header for n, tracked in read.files.items()},
         {name: scope.tables[name, "joined_events"].schema},
         {name: read.requeued},
@@ -87,17 +79,17 @@ def _report(world: World, scope: Scope, name: str) -> DatacenterReport:
         else:
             classes[str(outcome)] += 1
     found: dict[str, list[Record]] = defaultdict(list)
-    for decided, undecided in zip(_decided(open_ones, tasks), open_ones, strict=True):
+    for decided, undecided in zip(_decided(open_ones, tasks, scope), open_ones, strict=True):
         outcome = decided["outcome"]
         if outcome == "joinable":
             is_kept = decided["evidence"] & Evidence.GIVEN_UP
             found["unjoinable_but_joinable" + ("_when_complete" if is_kept else "")].append(decided)
-        elif outcome in MISSING:
+        elif outcome == "missing":
             found[outcome].append(decided)
         if not undecided["undecided"]:
             classes["unjoinable"] += 1
         else:
-            classes["missing" if outcome in MISSING else outcome] += 1
+            classes[outcome] += 1
     findings = tuple(_finding(world, name, kind, cases) for kind, cases in found.items())  # type: ignore[arg-type]
     return DatacenterReport(classes, findings, epoch=read.epoch, completed=read.completed)
 
@@ -107,13 +99,11 @@ def _finding(world: World, name: str, kind: FindingKind, found: list[Record]) ->
     places = [f"{one['file']}:{one['offset']}" for one in found]
     pairs = list(zip(found, places, strict=True))
     examples = tuple(Example(one["event_id"], place, one["detail"]) for one, place in pairs)
-    cases = [
-        Case(one["event_id"], place, one["evidence"], one["holder"], one["token"]) for one, place in pairs
-    ]
+    cases = [Case(one["event_id"], place, one["evidence"], one["holder"]) for one, place in pairs]
     return Finding(kind, len(found), examples, *store_pages(world.pipeline, name, cases))
 
 
-def _decided(open_ones: list[Record], tasks: TaskScope) -> list[Record]:
+def _decided(open_ones: list[Record], tasks: TaskScope, scope: Scope) -> list[Record]:
     if not open_ones:
         return []
     types = {"file": pa.int32(), "primary_file": pa.int32(), "raw": pa.binary(), "primary_raw": pa.binary()}
@@ -122,7 +112,7 @@ def _decided(open_ones: list[Record], tasks: TaskScope) -> list[Record]:
         for name in dict.fromkeys(TO_CLASSIFY)
     }
     (batch,) = pa.table(columns).combine_chunks().to_batches()
-    return [row for part in classify_records([batch], tasks) for row in part.to_pylist()]
+    return [row for part in classify_records([batch], tasks, scope.view) for row in part.to_pylist()]
 
 
 def _add_evidence(world: World, scope: Scope, name: str, records: list[Record]) -> None:

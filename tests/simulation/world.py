@@ -12,7 +12,6 @@ from contextlib import AbstractContextManager, closing
 from itertools import count
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import pyarrow as pa
@@ -43,6 +42,7 @@ from photon.testing.memory_ledgers import MemoryLedgers, memory_registry
 from photon.tracing.report import Trace
 from photon.tracing.trace import trace
 from tests.simulation import log_lines
+from tests.simulation.reading import asking
 
 NOON_US = 1_700_000_000_000_000
 
@@ -208,6 +208,10 @@ class World:
             for index in found.refs.are(*at).nonzero()[0].tolist()
         }
 
+    def free(self, *event_ids: str) -> None:
+        """Have nobody hold these events that were joined."""
+        self.reader().free(hashed(*event_ids), lambda claimant: True)
+
     def holder(self, event_id: str) -> Claimant | None:
         """The plan that holds an event."""
         return self.holders(event_id).get(event_id)
@@ -232,7 +236,7 @@ class World:
 
     def trace(self, event_id: str, search_logs: bool = True) -> Trace:
         """What is known of an event, by this world's registry too."""
-        with mock.patch("photon.tracing.trace.open_reader", side_effect=lambda *_, **__: self.reader()):
+        with asking(self):
             return trace(self.pipeline, event_id, search_logs)
 
     def state(self, datacenter: str = "east") -> Path:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from photon.registry.consensus.register import EpochState
-from photon.registry.interface import BeyondHorizon, Free, Holder, Joined, LookupOutcome, TooOld
+from photon.ledger.lookups import Hold
+from photon.state.view import ReadOffsets
 from photon.storage.columns import TABLE_COLUMNS
-from photon.tokens import Occurrence, PlanKey
 from photon.verification.classes import (
-    EpochStatus,
     Evidence,
     MissingEvent,
     RejoinResult,
@@ -98,89 +97,55 @@ def test_only_a_record_that_is_in_no_table_but_that_of_what_is_too_old_is_undeci
 
 JOINS, DROPS, NO_PRIMARY = RejoinResult("joins"), RejoinResult("drops"), RejoinResult("no primary")
 FAILS = RejoinResult("fails", "ValueError: no")
-EPOCHS = {
-    "e1": EpochStatus("east", "live", table_version=5),
-    "lost": EpochStatus("west", "revoked", table_version=2**53),
-}
-
-
-def held_by(datacenter: str, epoch: str, batch: int) -> Joined:
-    return Joined(Holder(datacenter, PlanKey(datacenter, epoch, batch, "p").token(Occurrence(1, 0))))
-
-
-FREE, TOO_OLD_ID, FAR_AHEAD = Free(), TooOld(), BeyondHorizon()
-IN_FLIGHT = held_by("east", "e1", 6)  # may have been committed since the table was read
-HELD = held_by("east", "e1", 5)  # the table has this batch, without a row
-REVOKED = held_by("west", "lost", 10**9)  # no batch of a lost epoch is in flight
-UNKNOWN = held_by("west", "who", 1)
-CLEARED = Joined(Holder("east", None))
-
-NOBODY = "its primary is in the logs and nobody has registered it"
-BEYOND = "its time lies beyond the registry's horizon, and it neither waits nor is recorded"
-WITHOUT_ROW = "registered without a row: datacenter"
-HELD_BY_EAST = f"{WITHOUT_ROW} east, batch 5 of its live epoch e1, token "
-HELD_BY_LOST = f"{WITHOUT_ROW} west, batch {10**9} of its revoked epoch lost, token "
-HELD_BY_UNKNOWN = f"{WITHOUT_ROW} west, batch 1 of its unknown epoch who, token "
-ROW_GONE = "joined, and its row is gone: datacenter east, cleared"
+NOBODY, HELD, JOINED_EVENT, TOO_OLD_ID = (
+    Hold.NOBODY,
+    Hold.ELSEWHERE,
+    Hold.JOINED_ELSEWHERE,
+    Hold.TOO_OLD,
+)
+FREE = "its primary is in the logs and nobody has registered it"
+ROW_GONE = "joined, and its row is gone: datacenter east"
 
 
 @pytest.mark.parametrize(
-    ("rejoin", "answer", "alone", "waits_somewhere"),
+    ("rejoin", "hold", "alone", "waits_somewhere"),
     [
         # a missing event is given by the words of why; `alone`: no other datacenter waits for it
-        (JOINS, FREE, NOBODY, "pending"),
+        (JOINS, NOBODY, FREE, "pending"),
         (JOINS, TOO_OLD_ID, "too_old", "too_old"),
-        (JOINS, FAR_AHEAD, BEYOND, BEYOND),
-        (JOINS, IN_FLIGHT, "pending", "pending"),
-        (JOINS, HELD, HELD_BY_EAST, "pending"),
-        (JOINS, REVOKED, HELD_BY_LOST, "pending"),
-        (JOINS, UNKNOWN, HELD_BY_UNKNOWN, "pending"),
-        (JOINS, CLEARED, ROW_GONE, "pending"),
-        # what the adapter drops was never registered, whatever the registry says
-        (DROPS, FREE, "filtered", "filtered"),
+        (JOINS, HELD, "pending", "pending"),  # its batch may still bring a row
+        (JOINS, JOINED_EVENT, ROW_GONE, "pending"),
+        # nobody claims what the adapter drops, whatever the ledgers say
+        (DROPS, NOBODY, "filtered", "filtered"),
         (DROPS, TOO_OLD_ID, "too_old", "too_old"),  # asked first, for it was recorded as that
-        (DROPS, FAR_AHEAD, "filtered", "filtered"),
-        (DROPS, IN_FLIGHT, "filtered", "filtered"),
         (DROPS, HELD, "filtered", "filtered"),
-        (DROPS, CLEARED, "filtered", "filtered"),
-        (FAILS, FREE, f"{NOBODY}; the adapter now fails on it: ValueError: no", "pending"),
+        (DROPS, JOINED_EVENT, "filtered", "filtered"),
+        (FAILS, NOBODY, f"{FREE}; the adapter now fails on it: ValueError: no", "pending"),
         (FAILS, TOO_OLD_ID, "too_old", "too_old"),
-        (FAILS, FAR_AHEAD, BEYOND, BEYOND),
-        (FAILS, IN_FLIGHT, "pending", "pending"),
-        (FAILS, HELD, HELD_BY_EAST, "pending"),
-        (FAILS, CLEARED, ROW_GONE, "pending"),
-        (NO_PRIMARY, FREE, "unjoinable", "unjoinable"),
+        (FAILS, HELD, "pending", "pending"),
+        (FAILS, JOINED_EVENT, ROW_GONE, "pending"),
+        (NO_PRIMARY, NOBODY, "unjoinable", "unjoinable"),
         (NO_PRIMARY, TOO_OLD_ID, "too_old", "too_old"),
-        (NO_PRIMARY, FAR_AHEAD, "unjoinable", "unjoinable"),
-        (NO_PRIMARY, IN_FLIGHT, "pending", "pending"),
-        # its primary was there once
-        (NO_PRIMARY, HELD, HELD_BY_EAST, "pending"),
-        (NO_PRIMARY, CLEARED, ROW_GONE, "pending"),
+        (NO_PRIMARY, HELD, "pending", "pending"),
+        (NO_PRIMARY, JOINED_EVENT, ROW_GONE, "pending"),  # its primary was there once
     ],
 )
-def test_a_record_that_no_table_has_is_classified_by_a_join_and_the_registry(
-    rejoin: RejoinResult, answer: LookupOutcome, alone: str, waits_somewhere: str
+def test_a_record_that_no_table_has_is_classified_by_a_join_and_the_ledgers(
+    rejoin: RejoinResult, hold: Hold, alone: str, waits_somewhere: str
 ) -> None:
+    holder = "east" if hold in (HELD, JOINED_EVENT) else None
     for waits, expected in ((False, alone), (True, waits_somewhere)):
-        found = classify(rejoin, answer, EPOCHS, waits)
+        found = classify(rejoin, hold, holder, waits)
         if isinstance(found, MissingEvent):
-            assert found.why == expected or (expected.endswith("token ") and found.why.startswith(expected))
-            assert (found.kind == "missing_and_cleared") == (answer == CLEARED)
+            assert (found.why, found.holder) == (expected, holder)
         else:
             assert found == expected
 
 
-def test_an_id_that_was_joined_and_cleared_while_a_verification_ran_is_in_flight() -> None:
-    assert classify(JOINS, CLEARED, EPOCHS, joined_since=True) == "pending"
-
-
-@pytest.mark.parametrize(
-    ("answer", "is_missing"),
-    [(TOO_OLD_ID, False), (FREE, True), (HELD, True), (CLEARED, True)],
-)
-def test_a_record_of_being_too_old_hides_no_missing_event(answer: LookupOutcome, is_missing: bool) -> None:
-    assert class_of(TOO_OLD) is None, "so that the registry is asked"
-    found = classify(JOINS, answer, EPOCHS)
+@pytest.mark.parametrize(("hold", "is_missing"), [(TOO_OLD_ID, False), (NOBODY, True), (JOINED_EVENT, True)])
+def test_a_record_of_being_too_old_hides_no_missing_event(hold: Hold, is_missing: bool) -> None:
+    assert class_of(TOO_OLD) is None, "so that the ledgers are asked"
+    found = classify(JOINS, hold)
     assert isinstance(found, MissingEvent) == is_missing
     assert is_missing or found == "too_old"
 
@@ -227,16 +192,32 @@ def test_a_list_without_items_may_be_null_in_a_row_that_is_older_than_its_column
 
 
 @pytest.mark.parametrize(
-    ("epoch", "version", "kinds"),
-    [("live", None, ["table_gone"]), ("live", 0, []), ("retired", None, []), (None, None, [])],
+    ("epochs", "version", "kinds"),
+    [({"east": 1}, None, ["table_gone"]), ({"east": 1}, 0, []), ({"west": 1}, None, []), ({}, None, [])],
 )
 def test_a_table_that_is_gone_breaks_a_promise_if_its_datacenter_has_begun_to_join(
-    tmp_path: Path, epoch: EpochState | None, version: int | None, kinds: list[str]
+    tmp_path: Path, epochs: dict[str, int], version: int | None, kinds: list[str]
 ) -> None:
     world = World(tmp_path)
     table = TableSnapshot(tmp_path / "lake", TABLE_COLUMNS["joined_events"], version)
-    epochs = {"e": EpochStatus("east", epoch, 0)} if epoch is not None else {}
-    scope = Scope(world.pipeline, ["east"], world.address, {}, {("east", "joined_events"): table}, epochs, {})
+    reader, tables = world.reader(), {("east", "joined_events"): table}
+    register = replace(reader.register, epochs=epochs)
+    scope = Scope(world.pipeline, ["east"], register, reader.snapshot(), {}, tables, {})
     findings = scope.findings("east")
     assert [finding.kind for finding in findings] == kinds
     assert bool(DatacenterReport(findings=findings).violations) is bool(kinds)
+
+
+@pytest.mark.parametrize(
+    ("epochs", "is_so"),
+    [({"east": 1, "west": 1}, False), ({"east": 2, "west": 1}, True), ({"east": 1, "north": 1}, True)],
+    ids=["first epochs", "a second epoch", "a datacenter without a state"],
+)
+def test_rows_may_be_of_an_epoch_that_numbers_files_otherwise(
+    tmp_path: Path, epochs: dict[str, int], is_so: bool
+) -> None:
+    world = World(tmp_path)
+    reader, read = world.reader(), {name: ReadOffsets(epoch="1") for name in ("east", "west")}
+    register = replace(reader.register, epochs=epochs)
+    scope = Scope(world.pipeline, ["east"], register, reader.snapshot(), read, {}, {})
+    assert scope.has_earlier_epochs is is_so

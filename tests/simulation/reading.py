@@ -1,0 +1,31 @@
+"""Who only reads a simulated world (verification, traces, rebuilds, readers of rows) asks its ledgers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
+from unittest import mock
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+ASK_LEDGERS = ("verification.scope", "tracing.trace", "backfill.doubled", "backfill.strays")
+ASK_THE_REGISTER = (
+    "read.read_register",
+    "verification.recovery.read_register",
+    "tracing.trace._register_soon",
+)
+
+
+@contextmanager
+def asking(world: World) -> Iterator[None]:
+    """Have all readers in this block open a view of their own of the world's ledgers."""
+    with ExitStack() as stack:
+        for module in ASK_LEDGERS:
+            opens = mock.patch(f"photon.{module}.open_reader", side_effect=lambda *_: world.reader())
+            stack.enter_context(opens)
+        for name in ASK_THE_REGISTER:
+            reads = mock.patch(f"photon.{name}", side_effect=lambda *_: world.reader().register)
+            stack.enter_context(reads)
+        yield
