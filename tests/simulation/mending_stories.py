@@ -14,7 +14,7 @@ from photon.recovery.orders import MOST_RECORDS
 from photon.waiting.segments import RECORDS
 from tests.simulation import failing_adapter
 from tests.simulation.rebuilding import rebuild
-from tests.simulation.recovery_stories import a_row_is_removed, a_row_is_removed_and_its_id_cleared
+from tests.simulation.recovery_stories import a_row_is_removed
 from tests.simulation.verifying import recover_all, verify
 from tests.simulation.world import NOON_US, World, counts_of
 
@@ -93,11 +93,11 @@ def a_mended_record_waits_with_its_own_line(world: World, damaged: bool = False)
     assert_agreed(world)
 
 
-def a_row_of_a_mended_record_is_made_again(world: World, cleared: bool) -> None:
+def a_row_of_a_mended_record_is_made_again(world: World) -> None:
     world_with_a_bad_line(world)
     mend(world)
     before = world.join().counts.as_dict()
-    (a_row_is_removed_and_its_id_cleared if cleared else a_row_is_removed)(world)
+    a_row_is_removed(world)
     assert verify(world)["east"].violations
     recover_all(world)
     assert world.join().counts.as_dict() == before

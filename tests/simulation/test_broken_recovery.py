@@ -16,6 +16,7 @@ from deltalake import DeltaTable
 from photon.dispatcher import taking_orders
 from photon.dispatcher.dispatcher import Dispatcher
 from photon.join.deciding import Decisions
+from photon.ledger.registry import IdRegistry
 from photon.logs import ranges
 from photon.logs.files import TrackedFile
 from photon.logs.ranges import Stretch
@@ -38,11 +39,9 @@ def world(tmp_path: Path) -> World:
     return World(tmp_path)
 
 
-def test_a_row_whose_id_is_cleared_never_comes_back(world: World, monkeypatch: Patch) -> None:  # E8
-    monkeypatch.setattr(Decisions, "may_be_made_again", lambda self, event, holder: False)
-    story = partial(
-        stories.what_is_lost_is_found_and_made_again, world, stories.a_row_is_removed_and_its_id_cleared
-    )
+def test_a_row_that_is_gone_never_comes_back(world: World, monkeypatch: Patch) -> None:  # E8
+    monkeypatch.setattr(IdRegistry, "free", lambda self, hashes, are_freed: None)
+    story = partial(stories.what_is_lost_is_found_and_made_again, world, stories.a_row_is_removed)
     caught_by_story(story, because="the rows are of")
 
 

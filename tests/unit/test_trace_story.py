@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import get_args
+from typing import Literal, get_args
 
 import pytest
 
 from photon.backfill.messages import Gone
 from photon.cli.trace import trace_text
 from photon.dead_letters.open_letters import recover_dead_letters
-from photon.pipeline.event_key import EventKey
-from photon.registry.consensus.marks import Mark
-from photon.registry.consensus.register import with_hold
-from photon.registry.interface import Claim
+from photon.ledger.epochs import begin_epoch
 from photon.storage.tables import OutputTable
 from photon.tracing.advice import what_to_do
 from photon.tracing.report import (
@@ -24,6 +22,7 @@ from photon.tracing.report import (
     DatacenterTrace,
     LogRecord,
     RegistryAnswer,
+    Standing,
     Trace,
     WaitingRecord,
 )
@@ -32,7 +31,7 @@ from tests.simulation import failing_adapter, hold_stories
 from tests.simulation.mending_stories import mend, world_with_a_bad_line
 from tests.simulation.rebuilding import rebuild
 from tests.simulation.recovery_stories import HOME, a_row_is_removed
-from tests.simulation.world import NOON_US, World
+from tests.simulation.world import World
 
 
 @pytest.fixture
@@ -53,9 +52,6 @@ def test_a_joined_event_needs_nothing_and_says_when_its_batch_was_committed(worl
     assert timedelta() <= since < timedelta(minutes=5)
     assert f"committed_at {row['committed_at']:%Y-%m-%dT%H:%M:%S}" in trace_text(found)
     assert found.what_to_do == ""
-    (answer,) = found.registry
-    assert (answer.standing, answer.is_published, answer.batch) == ("live", True, row["_batch"])
-    assert f"epoch {answer.epoch} of east is live; batch {row['_batch']}, published" in trace_text(found)
 
 
 def test_a_row_is_found_after_a_delete_which_writes_other_types(world: World) -> None:
@@ -99,15 +95,21 @@ def test_a_waiting_event_says_why_in_words_and_that_nothing_is_to_be_done(world:
 
 def test_what_another_datacenter_holds_says_how_it_stands(world: World) -> None:
     world.queries("q1")
+    world.clicks(("c1", "q1"), ("c2", "q1"))
+    OutputTable(world.pipeline.datacenters["west"].lake, "joined_events").create("p", "west")
+    world.registered_elsewhere("c1", is_closed=False)
+    found = world.trace("c1")
+    assert "epoch 1 of datacenter west is live, and has not closed batch 1" in found.verdict
+    begin_epoch(world.reader(), "west", 0, "table")
+    assert "epoch 1 of datacenter west is over, and has not closed batch 1" in world.trace("c1").verdict
+
+
+def test_what_another_datacenter_has_closed_lacks_its_row(world: World) -> None:
+    world.queries("q1")
     world.clicks(("c1", "q1"))
     OutputTable(world.pipeline.datacenters["west"].lake, "joined_events").create("p", "west")
-    world.registered_elsewhere("c1", published=False)
-    found = world.trace("c1")
-    assert "epoch e of datacenter west is live, and has not published batch 1 yet" in found.verdict
-    world.registry.marks.publish("e", Mark(1))
-    assert "has published batch 1, so its row is missing" in world.trace("c1").verdict
-    world.registry.register.revoke_epoch("e", NOON_US)
-    assert "epoch e of datacenter west is fenced" in world.trace("c1").verdict
+    world.registered_elsewhere("c1")
+    assert "it was joined, and its row is gone" in world.trace("c1").verdict
 
 
 def test_a_work_order_is_told_until_it_is_taken_up(tmp_path: Path) -> None:
@@ -168,7 +170,7 @@ def test_a_removed_row_says_what_to_do_and_it_helps(world: World) -> None:
     world.join()
     a_row_is_removed(world)
     found = world.trace("c1")
-    assert "so its row is missing" in found.verdict
+    assert "it was joined, and its row is gone" in found.verdict
     assert found.what_to_do == (
         f"Have its row made again: photon recover {world.pipeline.file}, where datacenter east runs."
     )
@@ -196,11 +198,12 @@ def test_the_json_form_has_the_whole_story(world: World) -> None:
 def test_a_datacenter_that_is_silent_is_named_with_its_remedy(tmp_path: Path) -> None:
     world = World(tmp_path, ("east", "west"), HOME)
     hold_stories.both_have(world, "c1")
-    assert world.join_with_a_crash("task.after_register", "west")
+    assert world.join_with_a_crash("claim.after", "west")
     world.pipeline.datacenters["west"].lake.rename(world.folder / "aside")
     world.join("east")
     found = world.trace("c1")
-    assert found.registry[0].standing == "silent"
+    assert found.registry is not None
+    assert found.registry.standing == "silent"
     assert f"photon retire {world.pipeline.file} west" in found.what_to_do
 
 
@@ -228,7 +231,7 @@ def test_rows_of_a_datacenter_that_is_retired_with_its_lake_gone_do_not_count(wo
     lake = world.pipeline.datacenters["west"].lake
     lake.rename(world.folder / "aside")
     shutil.rmtree(world.state("west"))
-    retire(world.pipeline, "west", world.registry, lake_is_gone=True)
+    retire(world.pipeline, "west", world.reader(), lake_is_gone=True)
     assert not [problem for problem in world.trace("c1").problems if "west" in problem]
     (world.folder / "aside").rename(lake)
     found = world.trace("c1")
@@ -240,23 +243,23 @@ def test_rows_of_a_datacenter_that_is_retired_with_its_lake_gone_do_not_count(wo
     assert world.trace("c1").verdict.startswith("Joined by datacenter east")
 
 
-def test_what_a_cleared_id_has_lost_with_a_lake_is_said_to_be_lost(world: World) -> None:
-    world.queries("q1")
-    world.clicks(("c1", "q1"))
-    world.registered_elsewhere("c1")
-    world.registry.clear([Claim(EventKey("c1"), "west:e:1#p:1:0")])
-    retire(world.pipeline, "west", world.registry, lake_is_gone=True)
+def test_what_was_joined_in_a_lake_that_is_gone_is_joined_by_another(world: World) -> None:
+    hold_stories.both_have(world, "c1")
+    world.join("west")
     world.join("east")
+    shutil.rmtree(world.pipeline.datacenters["west"].lake)
+    shutil.rmtree(world.state("west"))
+    retire(world.pipeline, "west", world.reader(), lake_is_gone=True)
     found = world.trace("c1")
-    assert "west is retired, and its lake is gone with its rows, and its id was cleared" in found.verdict
-    assert found.what_to_do.startswith("Nothing can be done: its row went with the lake of datacenter west")
+    assert "datacenter west is retired, and its lake is gone with its rows" in found.verdict
+    assert "photon recover" in found.what_to_do
 
 
 def test_a_retired_datacenter_is_not_asked_to_run(world: World) -> None:
     hold_stories.both_have(world, "c1")
     world.join("west")
     world.clicks(("late", "q1"), datacenter="west")
-    retire(world.pipeline, "west", world.registry)
+    retire(world.pipeline, "west", world.reader())
     assert world.trace("c1").verdict.startswith("Joined by datacenter west"), "its rows stay"
     assert world.trace("late").what_to_do == (
         "Put its log file below the logs folder of a datacenter that runs: west is retired."
@@ -266,7 +269,7 @@ def test_a_retired_datacenter_is_not_asked_to_run(world: World) -> None:
 def test_a_datacenter_on_hold_is_to_be_resumed_first(world: World) -> None:
     world.clicks(("c1", "q1"))
     world.join()
-    world.registry.register.change(lambda register: with_hold(register, "east", True))
+    world.reader().change(lambda register: replace(register, on_hold=("east",)))
     assert f"photon resume {world.pipeline.file} east" in world.trace("c1").what_to_do
 
 
@@ -275,9 +278,10 @@ def test_a_datacenter_on_hold_is_to_be_resumed_first(world: World) -> None:
 RECORD = LogRecord("clicks/a.jsonl", 1, 0, 0, "q1", True)
 
 
-def story(one: DatacenterTrace, standing: str = "", published: bool | None = None) -> Trace:
-    held = RegistryAnswer("held", None, "west", "west:e:4#p:1:0", "e", 4, standing, published)
-    registry = [held] if standing else [RegistryAnswer("free")]
+def story(one: DatacenterTrace, standing: Standing = "", is_joined: bool = False) -> Trace:
+    status: Literal["joined", "held"] = "joined" if is_joined else "held"
+    held = RegistryAnswer(status, None, "west", "1", 4, "p", "0-0", 7, standing=standing)
+    registry = held if standing else RegistryAnswer("free")
     return Trace("c1", True, registry, {"east": one}, pipeline="p.yaml")
 
 
@@ -294,11 +298,12 @@ def letter(event_id: str | None) -> DatacenterTrace:
     [
         (story(waiting("held"), "silent"), "photon retire p.yaml west"),
         (story(waiting("held"), "on hold"), "photon resume p.yaml west"),
-        (story(waiting("held"), "live", False), "photon join p.yaml -d west"),
-        (story(waiting("held"), "fenced"), "photon recover p.yaml"),
-        (story(waiting("held"), "retired"), "photon recover p.yaml"),
+        (story(waiting("held"), "live"), "photon join p.yaml -d west"),
+        (story(waiting("held"), "over"), "Let the other datacenters run"),
+        (story(waiting("held"), "retired"), "Let the other datacenters run"),
+        (story(DatacenterTrace(), "lake gone", True), "by a datacenter that has its log: photon recover"),
         (story(waiting("home")), "photon join p.yaml -d east"),
-        (story(waiting("horizon")), "foreign.time_unit"),
+        (story(waiting("clock")), "foreign.time_unit"),
         (story(waiting("unjoinable", "unjoinable")), "photon recover p.yaml -d east"),
         (story(DatacenterTrace(lost=["1:0"])), "photon join p.yaml -d east"),
         (
@@ -315,7 +320,7 @@ def letter(event_id: str | None) -> DatacenterTrace:
         (story(DatacenterTrace(), "live", True), "photon recover p.yaml, where datacenter west runs"),
         (Trace("c1", False, pipeline="p.yaml"), "leave out --no-logs"),
         (Trace("c1", True, pipeline="p.yaml"), "photon status p.yaml"),
-        (Trace("c1", True, [RegistryAnswer("too old")]), "ids of its age are forgotten"),
+        (Trace("c1", True, RegistryAnswer("too old")), "ids of its age are forgotten"),
     ],
 )
 def test_what_to_do_has_its_command(found: Trace, command: str) -> None:

@@ -8,9 +8,7 @@ import pytest
 from deltalake import write_deltalake
 
 from photon.cli.trace import trace_text
-from photon.pipeline.event_key import EventKey
 from photon.readable import typed
-from photon.registry.interface import Claim, Joined
 from photon.storage.tables import OutputTable
 from photon.verification.report import Example, Finding
 from tests.simulation import hold_stories
@@ -34,9 +32,7 @@ def table(world: World, datacenter: str) -> OutputTable:
 
 
 def id_is_free(world: World) -> None:
-    (answer,) = world.registry.lookup([EventKey("c1")])
-    assert isinstance(answer, Joined)
-    world.registry.release([Claim(EventKey("c1"), answer.holder.token or "")])
+    world.free("c1")
 
 
 def plan_is_altered(world: World) -> None:

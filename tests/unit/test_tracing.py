@@ -33,9 +33,13 @@ def test_a_joined_event_says_where_when_and_from_what(world):
     world.join("east")
     found = traced(world, "c1")
     (row,) = found.datacenters["east"].rows
-    holder = found.registry[0]
-    assert holder.datacenter == "east"
-    assert holder.token.endswith(row["_occurrence"])
+    holder = found.registry
+    assert (holder.id_status, holder.standing, holder.batch) == ("joined", "live", row["_batch"])
+    assert holder.holder == f"east:{row['_epoch']}:{row['_batch']}#{row['_plan']}"
+    assert (holder.occurrence, holder.time_us) == (row["_occurrence"], NOON_US)
+    shown = trace_text(found)
+    assert f"registry: joined by {holder.holder}, whose epoch is live" in shown
+    assert f"position {holder.position} of ledger {holder.ledger}, for the record 2:0" in shown
     assert found.verdict.startswith(
         f"Joined by datacenter east in batch {row['_batch']} of epoch {row['_epoch']}"
     )
@@ -114,17 +118,36 @@ def test_without_the_logs_an_unknown_id_may_still_be_in_them(world):
     assert "The logs were not searched." in found.verdict
 
 
-def test_a_registered_event_without_a_row_is_told_with_its_holder(world):
-    token = PlanKey("west", "e9", 4, "p").token(Occurrence(1, 0))
-    world.registry.commit([Claim(EventKey("c1"), token)])
-    assert f"registered by {token}, but there is no row" in traced(world, "c1").verdict
+def test_a_joined_event_without_a_row_is_told_with_its_holder(world):
+    holder = world.registered_elsewhere("c1")
+    assert f"The registry says it is joined by {holder}, but there is no row" in traced(world, "c1").verdict
+
+
+def test_plans_that_claimed_the_event_too_late_are_told(world):
+    world.registered_elsewhere("c1")
+    late = world.reader()
+    begin_epoch(late, "east", 0, "table")
+    stale = memory_registry(world.ledgers, "stale")  # its view has not read what is there
+    claims = Claims(Claimant(Epoch("east", 1), 1, "late"), hashed("c1"), np.array([NOON_US]), *PLACE)
+    entry_of_a_copy(stale, claims)
+    found = traced(world, "c1")
+    assert found.registry.also_claimed == ("east:1:1#late",)
+    assert "too late     east:1:1#late" in trace_text(found)
+
+
+def test_the_boundary_is_told_and_an_event_below_it_is_too_old(world):
+    raise_boundary(world.reader(), NOON_US)
+    world.clicks(("c1", "q1"), at_us=NOON_US - 1)
+    found = traced(world, "c1")
+    assert (found.registry.id_status, found.registry.boundary_us) == ("too old", NOON_US)
+    assert "earlier events are too old" in trace_text(found)
 
 
 def test_without_the_registry_the_rest_is_shown_and_the_missing_part_is_named(world):
     world.queries("q1")
     world.clicks(("c1", "q1"))
     world.join("east")
-    world.store.fail("down")
+    world.ledgers.is_away = True
     found = traced(world, "c1")
     assert found.verdict.startswith("Joined by datacenter east")
     assert any("registry" in problem for problem in found.problems)
@@ -167,13 +190,6 @@ def test_two_rows_of_one_event_are_told_as_what_must_not_be():
     assert Trace("c1", True, datacenters=both).verdict.startswith("A violation: joined 2 times, ")
 
 
-def test_two_events_of_one_id_with_different_times_may_both_be_joined():
-    answers = [RegistryAnswer("held", 1, "east"), RegistryAnswer("held", 2, "east")]
-    both = {"east": DatacenterTrace(rows=[row(1), row(2)])}
-    found = Trace("c1", True, registry=answers, datacenters=both)
-    assert "2 events of different times have this id" in found.verdict
-
-
 # -- looking into bytes
 
 
@@ -206,25 +222,23 @@ def test_readers_see_the_union_of_all_datacenters_and_can_filter_by_any_column(w
     assert only["primary_text"].to_pylist() == ["text of q2"]
 
 
-def test_readers_do_not_see_rows_of_retired_epochs(world):
+def test_readers_do_not_see_rows_of_datacenters_that_they_leave_out(world):
+    for name in ("east", "west"):  # whose epochs have one number
+        world.queries("q1", datacenter=name)
+        world.clicks((f"of {name}", "q1"), datacenter=name)
+        world.join(name)
+    rows = read.joined(world.pipeline, retired=["east"]).to_table()
+    assert rows["_event_id"].to_pylist() == ["of west"]
+
+
+@pytest.mark.parametrize(("gone", "rows"), [((), 1), (("east",), 0)])
+def test_readers_do_not_see_rows_of_a_datacenter_whose_lake_was_given_up(world, gone, rows):
     world.queries("q1")
     world.clicks(("c1", "q1"))
     world.join("east")
-    (epoch,) = {row["_epoch"] for row in world.rows()}
-    assert read.joined(world.pipeline, retired=[epoch]).to_table().num_rows == 0
-
-
-def test_readers_do_not_see_rows_of_a_datacenter_that_was_given_up(world, monkeypatch):
-    world.queries("q1")
-    world.clicks(("c1", "q1"))
-    world.join("east")
-    monkeypatch.setattr(read, "find_registry", lambda pipeline: world.address)
-    monkeypatch.setattr(read, "open_registry", lambda address: world.registry)
-    assert read.joined(world.pipeline).to_table().num_rows == 1
-    # Of the epoch that has the row there is no record any more.
-    given_up = {"later": EpochRecord("east", "retired", "table", 1)}
-    world.registry.register.change(lambda register: replace(register, epochs=given_up))
-    assert read.joined(world.pipeline).to_table().num_rows == 0
+    world.reader().change(lambda register: replace(register, given_up=("east",), lakes_gone=gone))
+    with asking(world):
+        assert read.joined(world.pipeline).to_table().num_rows == rows
 
 
 def test_before_the_first_join_there_are_no_rows(world):
