@@ -7,12 +7,11 @@ from unittest import mock
 
 from photon.backfill.fill import Fill, Filled
 from photon.clock import SystemClock
-from photon.pipeline.event_key import EventKey
-from photon.registry.interface import Claim, Joined
 from photon.shift.lease import LeaseStatus
 from photon.storage.tables import OutputTable
 from photon.verification.days import DAY_US, Window
 from photon.verification.report import DatacenterReport
+from tests.simulation.reading import asking
 from tests.simulation.rebuilding import DAY
 from tests.simulation.recovery_stories import assert_sound
 from tests.simulation.verifying import verify
@@ -38,7 +37,7 @@ def two_days(world: World) -> World:
 
 
 def registered(world: World, event_id: str) -> None:
-    """Its row goes, and its id stays registered."""
+    """Its row goes, and its id stays joined."""
     for place in world.pipeline.datacenters.values():
         table = OutputTable(place.lake, "joined_events")
         if table.exists():
@@ -47,10 +46,8 @@ def registered(world: World, event_id: str) -> None:
 
 def free(world: World, event_id: str) -> None:
     """Its row goes, and nobody knows of it any more."""
-    (answer,) = world.registry.lookup([EventKey(event_id)])
-    assert isinstance(answer, Joined)
-    world.registry.release([Claim(EventKey(event_id), answer.holder.token or "")])
     registered(world, event_id)
+    world.free(event_id)
 
 
 LOSSES: dict[str, Lose] = {"registered": registered, "free": free}
@@ -75,9 +72,8 @@ def fill(
         def sleep(self, seconds: float) -> None:
             world.join(datacenter)
 
-    asked = {"find_registry": lambda _: world.address, "open_registry": lambda _: world.registry}
     locked = mock.patch("photon.backfill.fill.lease_status_of", return_value=LeaseStatus(is_locked=live))
-    with mock.patch.multiple("photon.verification.recovery", **asked), locked:
+    with asking(world), locked:
         return Fill(world.pipeline, datacenter, window, look, dry_run, live, clock=Shift()).run()
 
 

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import pyarrow as pa
 import pytest
@@ -25,6 +24,7 @@ from photon.storage.own_columns import columns_of_people, marked
 from photon.storage.table_features import kept_hours
 from photon.upkeep.compact import compact_tables
 from photon.verification.scope import open_scope
+from tests.simulation.reading import asking
 from tests.simulation.rebuilding import rebuild, set_adapter
 from tests.simulation.verifying import verify
 from tests.simulation.world import World
@@ -286,7 +286,7 @@ def test_status_names_the_feature_and_what_to_type(world: World, name: str, tabl
 
 def test_a_verification_reads_past_a_constraint_and_notes_it(world: World) -> None:
     constrain(folder(world, "dead_letters"))
-    with mock.patch("photon.verification.scope.open_reader", side_effect=lambda _: world.reader()):
+    with asking(world):
         scope = open_scope(world.pipeline, ["east"])
     assert ["constraint early" in note for note in scope.notes("east")] == [True]
 

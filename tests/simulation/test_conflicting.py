@@ -23,6 +23,7 @@ from photon.shift.standing import sentences
 from photon.shift.status import status_of
 from photon.tokens import Occurrence
 from photon.verification.scope import open_scope
+from tests.simulation.reading import asking
 from tests.simulation.recovery_stories import FAULTS, Plant
 from tests.simulation.test_random_records import NAMES, SOON
 from tests.simulation.verifying import recover_all
@@ -232,13 +233,11 @@ def test_status_verification_and_the_check_tell_it(world: World) -> None:
     assert str(world.pipeline.datacenters["east"].lake / "conflicting") in verdict.text
 
 
-def test_verification_tells_it_with_examples_and_breaks_no_promise(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_verification_tells_it_with_examples_and_breaks_no_promise(world: World) -> None:
     world.log("east", "clicks", click("c1"), click("c1", n=2))
     world.join()
-    monkeypatch.setattr("photon.verification.scope.open_reader", lambda _: world.reader())
-    (finding,) = open_scope(world.pipeline, ["east"]).findings("east")
+    with asking(world):
+        (finding,) = open_scope(world.pipeline, ["east"]).findings("east")
     assert (finding.kind, finding.count, finding.meaning.violation) == ("conflicting", 1, False)
     (example,) = finding.examples
     assert example.where == "byte 55 of clicks/a.jsonl"

@@ -1,20 +1,21 @@
-"""An id that is registered without a row, planted straight into the registry: found, told and repaired."""
+"""An event that is joined in the ledgers and has no row, planted there: found, told and repaired."""
 
 from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from photon.pipeline.event_key import EventKey
-from photon.registry.interface import Claim
+from photon.ledger.appending import append
+from photon.ledger.entry import Claimant, Claims, Entry, Epoch
 from photon.verification import recovery, tasks
 from photon.verification.recovery import acts_on
 from tests.simulation.catching import caught_by_story
 from tests.simulation.rebuilding import set_adapter
 from tests.simulation.verifying import recover_all, verify
-from tests.simulation.world import World
+from tests.simulation.world import NOON_US, World, hashed
 
 ADAPTER = """
 from photon.adapters import per_event
@@ -44,10 +45,12 @@ def join(world: World, mode: str = "until_idle") -> None:
 
 
 def plant(world: World, event_id: str) -> None:
-    """West's first batch, which is in its table, has registered an event and made no row of it."""
-    (row,) = world.rows()
-    token = f"west:{row['_epoch']}:{row['_batch']}#planted:1:0"
-    world.registry.commit([Claim(EventKey(event_id), token)])
+    """The ledgers say that west has joined an event in its first batch, and there is no row of it."""
+    place = np.zeros(1, np.uint32), np.zeros(1, np.int64)
+    planted = Claims(Claimant(Epoch("west", 1), 1, "planted"), hashed(event_id), np.array([NOON_US]), *place)
+    registry = world.reader()
+    ((ledger, _),) = registry.view.current(planted.hashes).ledgers()
+    append(registry.view, registry.positions, {ledger: lambda state: Entry(claims=planted, are_joins=True)})
 
 
 def found(world: World) -> dict[str, list[tuple[str, str, str]]]:

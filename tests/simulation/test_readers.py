@@ -15,25 +15,24 @@ from photon import read
 from photon.clock import MICROSECONDS
 from photon.faults import watched
 from photon.ledger.errors import RegistryMissing, RegistryUnavailable
+from photon.ledger.known_tables import known_tables
 from photon.pipeline.file import load_pipeline
 from photon.read import joined, joined_tables, newest_watermark, watermark
-from photon.registry.consensus.known_tables import known_tables
 from photon.shift.people import Decisions
 from photon.shift.status import status_of
 from photon.storage.delta import LakeMismatch, LakeUnavailable
 from photon.storage.tables import OutputTable
 from photon.upkeep.retire import retire
+from tests.simulation.reading import asking
 from tests.simulation.world import NOON_US, World
 
 SECOND = MICROSECONDS
 
 
 @pytest.fixture
-def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+def world(tmp_path: Path) -> Iterator[World]:
     """East and west, of which each has joined some clicks."""
     made = World(tmp_path, ("east", "west"))
-    monkeypatch.setattr(read, "find_registry", lambda pipeline: made.address)
-    monkeypatch.setattr(read, "open_registry", lambda address: made.registry)
     for name in ("east", "west"):
         made.queries("q", datacenter=name)
     for number, name in enumerate(("east", "west", "east")):
@@ -43,7 +42,8 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     made.join("east")
     made.join("west")
     assert made.joined_ids() == ["c0", "c1", "c2"]
-    return made
+    with asking(made):
+        yield made
 
 
 def both_have(world: World, click: str, at_us: int) -> None:
@@ -129,7 +129,7 @@ def test_a_table_that_the_registry_knows_and_that_is_missing_is_an_error(world: 
 def test_status_names_a_table_that_is_missing(world: World, how: str) -> None:
     lose, _, _ = MISSING[how]
     lose(world)
-    decisions = Decisions(tables=known_tables(world.registry.register.read()))
+    decisions = Decisions(tables=known_tables(world.reader().register))
     found = {
         name: status_of(world.pipeline, name, world.clock, decisions).problems for name in ("east", "west")
     }
@@ -146,7 +146,7 @@ def never_ran(world: World) -> None:
 
 
 def retire_with_rows(world: World) -> None:
-    retire(world.pipeline, "west", world.registry)
+    retire(world.pipeline, "west", world.reader())
 
 
 def retire_and_take_out(world: World) -> None:
@@ -159,7 +159,7 @@ def retire_and_take_out(world: World) -> None:
 def retire_without_lake(world: World) -> None:
     kept = lake(world).with_name("aside")
     lake(world).rename(kept)
-    retire(world.pipeline, "west", world.registry, lake_is_gone=True)
+    retire(world.pipeline, "west", world.reader(), lake_is_gone=True)
 
 
 def retire_and_bring_back(world: World) -> None:
@@ -206,7 +206,7 @@ def registry_is_away(request: pytest.FixtureRequest, world: World, monkeypatch: 
     def away(_: object) -> None:
         raise request.param("no endpoint answers")
 
-    monkeypatch.setattr(read, "open_registry", away)
+    monkeypatch.setattr(read, "read_register", away)
     return world
 
 

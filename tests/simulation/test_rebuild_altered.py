@@ -10,11 +10,9 @@ import pytest
 
 from photon.backfill.removed import removed_rows
 from photon.ledger.errors import RegistryUnavailable
-from photon.pipeline.event_key import EventKey
-from photon.registry.interface import Claim
 from photon.verification.days import utc_day
 from tests.simulation.rebuilding import DAY, rebuild
-from tests.simulation.test_rebuild import CLICKS, by_id, joined_world, table
+from tests.simulation.test_rebuild import by_id, joined_world, table
 from tests.simulation.verifying import recover_all
 from tests.simulation.world import World
 
@@ -106,27 +104,17 @@ def test_a_row_stays_where_the_log_was_altered_and_not_the_row(tmp_path: Path, o
     assert by_id(world) == before
 
 
-def test_a_row_stays_whose_id_was_cleared(tmp_path: Path) -> None:
-    world = joined_world(tmp_path)
-    row = by_id(world)["c2"]
-    token = f"east:{row['_epoch']}:{row['_batch']}#{row['_plan']}:{row['_occurrence']}"
-    world.registry.clear([Claim(EventKey("c2"), token)])
-    alter(world, "c2", "_event_id", "'forged'")
-    assert rebuild(world).tally.kept == {"foreign record gone": 1}
-    assert by_id(world).keys() == {*dict(CLICKS), "forged"} - {"c2"}
-
-
 def test_a_row_stays_while_the_registry_does_not_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = joined_world(tmp_path)
     alter(world, "c2", "_event_id", "'forged'")
 
-    def silent(keys: object) -> None:
+    def silent() -> None:
         raise RegistryUnavailable("no answer")
 
     with monkeypatch.context() as patched:
-        patched.setattr(world.registry, "lookup", silent)
+        patched.setattr(world, "reader", silent)
         assert rebuild(world).tally.kept == {"foreign record gone": 1}
     assert rebuild(world).tally.dropped == {"altered id": 1}
 

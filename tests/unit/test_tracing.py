@@ -2,19 +2,20 @@ import json
 import shutil
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
 from photon import read
 from photon.cli.main import main
 from photon.cli.trace import trace_text
-from photon.pipeline.event_key import EventKey
-from photon.registry.consensus.register import EpochRecord
-from photon.registry.interface import Claim
-from photon.tokens import Occurrence, PlanKey
+from photon.ledger.appending import append
+from photon.ledger.collecting import raise_boundary
+from photon.ledger.entry import Claimant, Claims, Entry, Epoch, LedgerId
 from photon.tracing.log_search import may_contain
-from photon.tracing.report import DatacenterTrace, LogRecord, RegistryAnswer, Trace
-from tests.simulation.world import World
+from photon.tracing.report import DatacenterTrace, LogRecord, Trace
+from tests.simulation.reading import asking
+from tests.simulation.world import NOON_US, World, hashed
 
 
 @pytest.fixture
@@ -125,18 +126,19 @@ def test_a_joined_event_without_a_row_is_told_with_its_holder(world):
 
 def test_plans_that_claimed_the_event_too_late_are_told(world):
     world.registered_elsewhere("c1")
-    late = world.reader()
-    begin_epoch(late, "east", 0, "table")
-    stale = memory_registry(world.ledgers, "stale")  # its view has not read what is there
-    claims = Claims(Claimant(Epoch("east", 1), 1, "late"), hashed("c1"), np.array([NOON_US]), *PLACE)
-    entry_of_a_copy(stale, claims)
+    place = np.zeros(1, np.uint32), np.zeros(1, np.int64)
+    late = Claims(Claimant(Epoch("east", 1), 1, "late"), hashed("c1"), np.array([NOON_US]), *place)
+    registry, ledgers = world.reader(), range(world.ledgers.register.generations[0].ledgers)
+    for number in ledgers:  # which of them has the id
+        append(registry.view, registry.positions, {LedgerId(0, number): lambda state: Entry(claims=late)})
     found = traced(world, "c1")
     assert found.registry.also_claimed == ("east:1:1#late",)
     assert "too late     east:1:1#late" in trace_text(found)
 
 
 def test_the_boundary_is_told_and_an_event_below_it_is_too_old(world):
-    raise_boundary(world.reader(), NOON_US)
+    registry = world.reader()
+    raise_boundary(registry.view, registry.positions, NOON_US)
     world.clicks(("c1", "q1"), at_us=NOON_US - 1)
     found = traced(world, "c1")
     assert (found.registry.id_status, found.registry.boundary_us) == ("too old", NOON_US)

@@ -114,7 +114,7 @@ def both_have(*of: Finding) -> VerificationReport:
     [
         (Finding("missing", 295), 295),
         (Finding("missing", 2, (Example("e1", "1:0"), Example("e2", "1:9"))), 2),
-        (Finding("missing_and_cleared", 7), 7),
+        (Finding("missing", 7), 7),
         (Finding("table_gone", 1), 2),
     ],
 )

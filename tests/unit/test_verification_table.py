@@ -48,7 +48,7 @@ AT_US = 1_767_607_200_123_456
 SOUND = DatacenterReport(classes={"joined": 7, "pending": 2}, rows=7)
 BROKEN = DatacenterReport(
     classes={"joined": 6, "missing": 3},
-    findings=[Finding("missing", 3, (Example("e1", "1:0", "why"),)), Finding("same_id_two_times", 5)],
+    findings=[Finding("missing", 3, (Example("e1", "1:0", "why"),)), Finding("unjoinable_but_joinable", 5)],
     rows=6,
 )
 

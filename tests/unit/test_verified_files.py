@@ -9,9 +9,8 @@ import pytest
 
 from photon.logs.files import LogFile, TrackedFile
 from photon.pipeline.file import Pipeline, load_pipeline
-from photon.registry.address import RegistryAddress
-from photon.registry.consensus.register import Members
 from photon.state.view import ReadOffsets
+from photon.testing.memory_ledgers import MemoryLedgers, memory_registry
 from photon.verification.report import Unverified, VerifiedEarlier
 from photon.verification.scope import Scope
 from photon.verification.stored_reports import (
@@ -113,9 +112,10 @@ def test_a_verification_looks_again_for_every_file_but_those_that_the_join_misse
 ) -> None:
     there, missed, read_further = file(1, 100), gone(file(2, 100)), gone(file(3, 100))
     read = ReadOffsets("e1", files={one.file.number: one for one in (there, missed, read_further)})
-    address = RegistryAddress(pipeline.name, (), Members(1, ("memory",)), pipeline.registry)
+    registry = memory_registry(MemoryLedgers())
     verified = {"east": {1: 100, 2: 100, 3: 99}}
-    scope = Scope(pipeline, ["east"], address, {"east": read}, tables={}, epochs={}, verified=verified)
+    view = registry.snapshot()
+    scope = Scope(pipeline, ["east"], registry.register, view, {"east": read}, tables={}, verified=verified)
     looked_for = {stretch.tracked.file.number for stretch in scope.stretches("east", "foreign")}
     assert looked_for == {1, 3}
     assert scope.gone_and_verified("east") == [missed]
