@@ -63,16 +63,16 @@ def test_the_class_of_a_record_is_told_from_what_is_left_of_it(
 
 
 def test_no_class_falls_below_nothing_and_every_record_leaves_one() -> None:
-    records = [OrderedRecord(Occurrence(1, n), f"c{n}", "missing") for n in range(3)]
-    assert leaves(records, {"missing": 1, "joined": 1, "filtered": 5}) == {
-        "missing": -1,
+    records = [OrderedRecord(Occurrence(1, n), f"c{n}", "unjoinable") for n in range(3)]
+    assert leaves(records, {"unjoinable": 1, "joined": 1, "filtered": 5}) == {
+        "unjoinable": -1,
         "joined": -1,
         "filtered": -1,
     }
 
 
-def test_of_a_cleared_event_one_record_was_joined_and_the_others_were_duplicates() -> None:
-    records = [OrderedRecord(Occurrence(1, n), "c1", "missing") for n in range(3)]
+def test_of_one_event_one_record_was_joined_and_the_others_were_duplicates() -> None:
+    records = [OrderedRecord(Occurrence(1, n), "c1", "too_old") for n in range(3)]
     assert leaves(records, {"joined": 9, "duplicates": 9}) == {"joined": -1, "duplicates": -2}
 
 

@@ -43,7 +43,7 @@ def plan_is_altered(world: World) -> None:
     ("plant", "said"),
     [
         (id_is_free, "nobody has registered the id of its row"),
-        (plan_is_altered, "#forged:"),
+        (plan_is_altered, "#forged, and"),
     ],
 )
 def test_a_row_that_the_registry_does_not_know_is_a_violation_until_it_is_joined_again(

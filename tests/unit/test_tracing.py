@@ -12,6 +12,7 @@ from photon.cli.trace import trace_text
 from photon.ledger.appending import append
 from photon.ledger.collecting import raise_boundary
 from photon.ledger.entry import Claimant, Claims, Entry, Epoch, LedgerId
+from photon.storage.tables import OutputTable
 from photon.tracing.log_search import may_contain
 from photon.tracing.report import DatacenterTrace, LogRecord, Trace
 from tests.simulation.reading import asking
@@ -40,7 +41,7 @@ def test_a_joined_event_says_where_when_and_from_what(world):
     assert (holder.occurrence, holder.time_us) == (row["_occurrence"], NOON_US)
     shown = trace_text(found)
     assert f"registry: joined by {holder.holder}, whose epoch is live" in shown
-    assert f"position {holder.position} of ledger {holder.ledger}, for the record 2:0" in shown
+    assert f"position {holder.position} of ledger {holder.ledger}, for the record 1:0" in shown
     assert found.verdict.startswith(
         f"Joined by datacenter east in batch {row['_batch']} of epoch {row['_epoch']}"
     )
@@ -120,6 +121,7 @@ def test_without_the_logs_an_unknown_id_may_still_be_in_them(world):
 
 
 def test_a_joined_event_without_a_row_is_told_with_its_holder(world):
+    OutputTable(world.pipeline.datacenters["west"].lake, "joined_events").create("p", "west")
     holder = world.registered_elsewhere("c1")
     assert f"The registry says it is joined by {holder}, but there is no row" in traced(world, "c1").verdict
 
