@@ -48,6 +48,7 @@ def append(view: View, positions: Positions, makes: Mapping[LedgerId, Make]) -> 
     outcomes: dict[LedgerId, Outcome] = {}
     offers: dict[LedgerId, Offer] = {}
     silent = 0
+    outrun: set[LedgerId] = set()  # where somebody else was faster at the position before
     while True:
         for ledger in sorted(makes.keys() - outcomes.keys()):
             made = _offer(view.states.get(ledger), makes[ledger], offers.pop(ledger, None), view.writer)
@@ -72,8 +73,10 @@ def append(view: View, positions: Positions, makes: Mapping[LedgerId, Make]) -> 
                 continue  # dropped: the store may have forgotten what was there
             if value == offers[ledger].value:
                 outcomes[ledger] = Appended(offers.pop(ledger).position)
+            elif ledger in outrun:
+                catch_up(view, positions, [ledger])  # much may be decided: else each position costs an offer
             else:
-                catch_up(view, positions, [ledger])  # or each that was decided meanwhile costs an offer
+                outrun.add(ledger)  # one entry is known by now, and the place behind it may be free
         silent = 0 if decided else silent + 1
         if silent == SILENT_ROUNDS:
             raise RegistryUnavailable(_why(replies))

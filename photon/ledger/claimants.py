@@ -5,6 +5,7 @@ A position takes some 36 bytes. A snapshot says of a position no more than the d
 
 from __future__ import annotations
 
+import json
 import zlib
 from array import array
 from bisect import bisect_left
@@ -71,13 +72,8 @@ class Claimants:
         columns = self._ledgers.setdefault(ledger, _OfLedger())
         if columns.positions and position <= columns.positions[-1]:
             raise ValueError(f"position {position} of ledger {ledger} comes behind {columns.positions[-1]}")
-        number = self._numbers.get(claimant.epoch)
-        if number is None:
-            number = self._numbers[claimant.epoch] = len(self._epochs)
-            self._epochs.append(claimant.epoch)
-            self._datacenters.setdefault(claimant.epoch.datacenter, len(self._datacenters) + 1)
         columns.positions.append(position)
-        columns.epochs.append(number)
+        columns.epochs.append(self._number(claimant.epoch))
         columns.batches.append(claimant.batch)
         columns.plans += claimant.plan.encode()
         columns.ends.append(len(columns.plans))
@@ -109,6 +105,36 @@ class Claimants:
             for row in range(bisect_left(columns.positions, first), len(columns.positions)):
                 yield columns.positions[row], self._claimant(columns, row)
 
+    def pack(self, ledger: LedgerId, first: int) -> bytes:
+        """Who claims in a ledger from a position on, as bytes; nothing if nobody does."""
+        columns = self._ledgers.get(ledger)
+        row = 0 if columns is None else bisect_left(columns.positions, first)
+        if columns is None or row == len(columns.positions):
+            return b""
+        start = columns.ends[row - 1] if row else 0
+        numbers, epochs = np.unique(np.array(columns.epochs[row:], np.uint32), return_inverse=True)
+        parts = (
+            json.dumps([self._epochs[number] for number in numbers.tolist()]).encode(),
+            np.array(columns.positions[row:], "<u4").tobytes(),
+            epochs.astype("<u4").tobytes(),
+            np.array(columns.batches[row:], "<i8").tobytes(),
+            (np.array(columns.ends[row:], "<u8") - np.uint64(start)).astype("<u8").tobytes(),
+            bytes(columns.plans[start:]),
+        )
+        return zlib.compress(b"".join(len(one).to_bytes(8, "little") + one for one in parts), _LEVEL)
+
+    def unpack(self, ledger: LedgerId, packed: bytes) -> None:
+        """Note what `pack` gave, behind all that is known of the ledger."""
+        names, positions, epochs, batches, ends, plans = _parts(zlib.decompress(packed))
+        columns = self._ledgers.setdefault(ledger, _OfLedger())
+        numbers = np.array([self._number(Epoch(*one)) for one in json.loads(names)], np.uint32)
+        start = len(columns.plans)
+        columns.positions.extend(np.frombuffer(positions, "<u4").tolist())
+        columns.epochs.extend(numbers[np.frombuffer(epochs, "<u4")].tolist())
+        columns.batches.extend(np.frombuffer(batches, "<i8").tolist())
+        columns.ends.extend((np.frombuffer(ends, "<u8") + np.uint64(start)).tolist())
+        columns.plans += plans
+
     def ledgers(self) -> list[LedgerId]:
         """The ledgers in which anybody claims."""
         return sorted(self._ledgers)
@@ -136,6 +162,14 @@ class Claimants:
             tails,
         )
 
+    def _number(self, epoch: Epoch) -> int:
+        number = self._numbers.get(epoch)
+        if number is None:
+            number = self._numbers[epoch] = len(self._epochs)
+            self._epochs.append(epoch)
+            self._datacenters.setdefault(epoch.datacenter, len(self._datacenters) + 1)
+        return number
+
     def _claimant(self, columns: _OfLedger, row: int) -> Claimant:
         start = columns.ends[row - 1] if row else 0
         plan = columns.plans[start : columns.ends[row]].decode()
@@ -150,3 +184,12 @@ def _block(columns: _OfLedger, of_epochs: npt.NDArray[np.uint8], number: int, le
     positions = np.array(columns.positions[start:end], np.int64) - first
     block[positions] = of_epochs[np.array(columns.epochs[start:end], np.int64)]
     return zlib.compress(block.tobytes(), _LEVEL)
+
+
+def _parts(content: bytes) -> Iterator[bytes]:
+    """The parts of what was packed, each behind its length."""
+    at = 0
+    while at < len(content):
+        end = at + 8 + int.from_bytes(content[at : at + 8], "little")
+        yield content[at + 8 : end]
+        at = end

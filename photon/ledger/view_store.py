@@ -3,6 +3,10 @@
 All of SQLite changes in one transaction, after the files that it lists were written. So a crash leaves files
 that nobody lists, which the next start removes. A view that is damaged, or of another incarnation of the
 registry, is made anew by reading: what is here was decided, and the ledgers have all of it.
+
+A file of holds is never changed. So a start looks at the headers and sizes of all of them, and compares their
+checksums only if the process before did not end in order: then the machine may have crashed, or the folder is
+a copy that was made while it ran. Bits that turn on a disk are for the disk's own checksums to find.
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ import logging
 import secrets
 import sqlite3
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, fields
 from hashlib import blake2b
 from itertools import takewhile
@@ -43,9 +47,9 @@ CREATE TABLE ledgers (
     generation INTEGER NOT NULL, number INTEGER NOT NULL, state TEXT NOT NULL, unclosed BLOB NOT NULL,
     PRIMARY KEY (generation, number)) WITHOUT ROWID;
 CREATE TABLE claimants (
-    generation INTEGER NOT NULL, number INTEGER NOT NULL, position INTEGER NOT NULL,
-    datacenter TEXT NOT NULL, epoch INTEGER NOT NULL, batch INTEGER NOT NULL, plan TEXT NOT NULL,
-    PRIMARY KEY (generation, number, position)) WITHOUT ROWID;
+    generation INTEGER NOT NULL, number INTEGER NOT NULL, first INTEGER NOT NULL, content BLOB NOT NULL,
+    PRIMARY KEY (generation, number, first));
+CREATE TABLE process (is_at_work INTEGER NOT NULL);
 PRAGMA user_version = {FORMAT};
 COMMIT;
 """
@@ -109,6 +113,9 @@ class ViewStore:
             self._db = self._connect()
 
     def close(self) -> None:
+        """End in order."""
+        with suppress(sqlite3.Error):  # then the next start compares checksums
+            self._note_process(is_at_work=False)
         self._db.close()
 
     @property
@@ -139,8 +146,10 @@ class ViewStore:
         """
         with self._told("read"):
             try:
-                view = self._load(register.incarnation, writer)
-            except (_Unusable, RunDamaged, FormatTooNew, sqlite3.Error) as error:
+                is_in_order = self._db.execute("SELECT * FROM process WHERE is_at_work").fetchone() is None
+                self._note_process(is_at_work=True)
+                view = self._load(register.incarnation, writer, compares_checksums=not is_in_order)
+            except (_Unusable, RunDamaged, FormatTooNew, sqlite3.Error, UnicodeDecodeError) as error:
                 if isinstance(error, sqlite3.Error) and not _is_damage(error):
                     raise
                 log.warning(_ANEW, self.path, error)
@@ -207,7 +216,7 @@ class ViewStore:
             if version in (0, FORMAT):
                 return db
             why: object = f"its format is {version}, this Photon knows {FORMAT}"
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:  # what SQLite says of damage may be no text
             why = error
             if not _is_damage(error):
                 db.close()
@@ -227,6 +236,13 @@ class ViewStore:
         self._db.close()
         self._remove_database()
         self._db = self._connect()
+        self._note_process(is_at_work=True)
+
+    def _note_process(self, is_at_work: bool) -> None:
+        self._db.execute("BEGIN IMMEDIATE")
+        self._db.execute("DELETE FROM process")
+        self._db.execute("INSERT INTO process VALUES (?)", (is_at_work,))
+        self._db.execute("COMMIT")
 
     # -- saving
 
@@ -271,18 +287,17 @@ class ViewStore:
     def _put_ledger(self, view: View, ledger: LedgerId, before: _Saved | None) -> _Saved:
         state = view.states[ledger]
         first, chain = (before.state.next_position, before.chain) if before else (0, b"")
-        rows = []
-        for position, claimant in view.claimants.items(ledger, first):
-            rows.append((*ledger, position, *claimant.epoch, claimant.batch, claimant.plan))
-            chain = _digest(chain + repr(rows[-1]).encode())
-        self._db.executemany("INSERT OR REPLACE INTO claimants VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+        claimants = view.claimants.pack(ledger, first)
+        if claimants:
+            self._db.execute("INSERT INTO claimants VALUES (?, ?, ?, ?)", (*ledger, first, claimants))
+            chain = _digest(chain + claimants)
         text, unclosed = _encode_state(state)
         self._db.execute("INSERT OR REPLACE INTO ledgers VALUES (?, ?, ?, ?)", (*ledger, text, unclosed))
         return _Saved(state, chain, _digest_of_ledger(text, unclosed, chain))
 
     # -- loading
 
-    def _load(self, incarnation: int, writer: str) -> View | None:
+    def _load(self, incarnation: int, writer: str, compares_checksums: bool = False) -> View | None:
         """The stored view; None if nothing is stored. _Unusable, RunDamaged, FormatTooNew, sqlite3.Error."""
         row = self._db.execute("SELECT content, digest FROM view").fetchone()
         if row is None:
@@ -300,7 +315,7 @@ class ViewStore:
             saved[ledger] = self._load_ledger(view, ledger, digest)
         runs: dict[int, list[tuple[ListedRun, Run]]] = {}
         for generation, name, holds in content["runs"]:
-            run = open_run(self.runs_folder, name, holds, compares_checksums=True)
+            run = open_run(self.runs_folder, name, holds, compares_checksums)
             runs.setdefault(generation, []).append((ListedRun(name, holds), run))
         for generation, pairs in runs.items():
             view.holds.replace(generation, [run for _, run in pairs])
@@ -309,18 +324,18 @@ class ViewStore:
 
     def _load_ledger(self, view: View, ledger: LedgerId, digest: str) -> _Saved:
         chain = b""
-        columns = "generation, number, position, datacenter, epoch, batch, plan"
         of_ledger = "WHERE generation = ? AND number = ?"
-        for row in self._db.execute(f"SELECT {columns} FROM claimants {of_ledger} ORDER BY position", ledger):
-            chain = _digest(chain + repr(row).encode())
-            try:
-                view.claimants.put((ledger, row[2]), Claimant(Epoch(row[3], row[4]), row[5], row[6]))
-            except (ValueError, TypeError, OverflowError, AttributeError) as error:
-                raise _Unusable(f"its claimants of ledger {ledger} are none: {error}") from None
+        packed = self._db.execute(
+            f"SELECT content FROM claimants {of_ledger} ORDER BY first", ledger
+        ).fetchall()
+        for (claimants,) in packed:
+            chain = _digest(chain + claimants)
         rows = self._db.execute(f"SELECT state, unclosed FROM ledgers {of_ledger}", ledger)
         stored: tuple[str, bytes] | None = rows.fetchone()
         if stored is None or _digest_of_ledger(*stored, chain) != digest:
             raise _Unusable(f"what it has of ledger {ledger} does not agree with its checksum")
+        for (claimants,) in packed:
+            view.claimants.unpack(ledger, claimants)
         view.states[ledger] = _decode_state(ledger, *stored)
         return _Saved(view.states[ledger], chain, digest)
 
@@ -356,7 +371,7 @@ def read_stored(folder: Path, runs: Location, register: Register, writer: str) -
         try:
             with closing(_StoredView(folder, runs)) as stored:
                 return stored.view(register, writer)
-        except (_Unusable, RunDamaged, FormatTooNew, sqlite3.Error, OSError) as error:
+        except (_Unusable, RunDamaged, FormatTooNew, sqlite3.Error, UnicodeDecodeError, OSError) as error:
             log.info("the view in %s is not read: %s", folder, error)
     return None
 
@@ -371,8 +386,10 @@ def positions_read(folder: Path) -> int:
         return 0
 
 
-def _is_damage(error: sqlite3.Error) -> bool:
+def _is_damage(error: sqlite3.Error | UnicodeDecodeError) -> bool:
     """Whether what SQLite says is the fault of the file, and not of its disk, rights or another process."""
+    if isinstance(error, UnicodeDecodeError):
+        return True
     code = getattr(error, "sqlite_errorcode", None)
     return code is not None and code & 255 not in _NOT_OF_THE_FILE
 

@@ -7,13 +7,16 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from photon.ledger import view_store
 from photon.ledger.entry import FOR_EVER, Claimant, Claims, Close, Entry, Epoch, Free, Genesis, LedgerId
 from photon.ledger.errors import RegistryMismatch
 from photon.ledger.fold import LedgerState
 from photon.ledger.form import encode
+from photon.ledger.holds import Run
 from photon.ledger.register import (
     Members,
     Register,
@@ -22,9 +25,9 @@ from photon.ledger.register import (
     with_epoch,
     with_generation,
 )
-from photon.ledger.segments import SUFFIX
+from photon.ledger.segments import SUFFIX, RunDamaged
 from photon.ledger.view import View
-from photon.ledger.view_store import FORMAT, ListedRun, ViewStore, ViewUnavailable
+from photon.ledger.view_store import FORMAT, ListedRun, ViewStore, ViewUnavailable, read_stored
 from tests.ledger.entries import claims_of, hashes_of, same
 
 NORTH, SOUTH = Epoch("north", 1), Epoch("süd", 4)
@@ -385,6 +388,7 @@ def a_run_is_altered(stores: Stores) -> None:
     path = next(iter(stores.runs.iterdir()))
     content = path.read_bytes()
     path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    change("UPDATE process SET is_at_work = 1")(stores)  # as after a crash of the machine
 
 
 def the_database_is_text(stores: Stores) -> None:
@@ -402,9 +406,9 @@ def the_database_is_text(stores: Stores) -> None:
         change("UPDATE ledgers SET state = replace(state, 'true', 'false') WHERE number = 0"),
         change("UPDATE ledgers SET unclosed = zeroblob(length(unclosed))"),
         change("DELETE FROM ledgers WHERE number = 1"),
-        change("UPDATE claimants SET batch = 9 WHERE position = 1"),
-        change("DELETE FROM claimants WHERE position = 3"),
-        change("INSERT INTO claimants VALUES (0, 0, 99, 'north', 1, 1, 'p')"),
+        change("UPDATE claimants SET content = zeroblob(9) WHERE number = 1"),
+        change("DELETE FROM claimants WHERE number = 0"),
+        change("INSERT INTO claimants VALUES (0, 0, 99, x'01')"),
         change("DROP TABLE ledgers"),
         change(f"PRAGMA user_version = {FORMAT + 1}"),
         change("PRAGMA user_version = 0"),
@@ -424,6 +428,76 @@ def test_a_damaged_view_is_made_anew_and_can_be_saved(
     append(view, ONE, Entry("w", genesis=Genesis(2)))
     store.save(view)
     assert is_as(stores.start().load(register_of(), "w"), view)
+
+
+def test_checksums_are_compared_only_after_a_process_that_did_not_end_in_order(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compared: list[bool] = []
+    right = view_store.open_run
+
+    def open_run(*arguments: Any) -> Run:
+        compared.append(arguments[3])
+        return right(*arguments)
+
+    store = stores.start()
+    store.save(filled(store))
+    monkeypatch.setattr(view_store, "open_run", open_run)
+    stores.start().load(register_of(), "w")
+    crashed = stores._opened.pop()
+    other = ViewStore(stores.folder, stores.runs)
+    other.load(register_of(), "w")
+    other.close()
+    assert (compared[0], compared[-1]) == (False, True)
+    crashed._db.close()
+
+
+def test_another_process_s_view_is_read_while_that_one_goes_on(stores: Stores) -> None:
+    store = stores.start()
+    view = filled(store)
+    store.save(view)
+    found = read_stored(stores.folder, stores.runs, register_of(), "reader")
+    assert found is not None
+    assert is_as(found, view)
+    assert found.writer == "reader"
+    claim(view, 3, *range(150, 600))
+    store.save(view)  # its files replace those that the reader has mapped
+    assert found.holders(IDS).are_held.any()
+
+
+def test_a_reader_whose_files_vanish_while_it_opens_them_tries_again(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = stores.start()
+    view = filled(store)
+    store.save(view)
+    right = view_store.open_run
+    tries = 0
+
+    def open_run(*arguments: Any) -> Run:
+        nonlocal tries
+        tries += 1
+        if tries == 1:
+            raise RunDamaged("it is not there")
+        return right(*arguments)
+
+    monkeypatch.setattr(view_store, "open_run", open_run)
+    found = read_stored(stores.folder, stores.runs, register_of(), "reader")
+    assert found is not None
+    assert is_as(found, view)
+
+
+def test_a_view_that_is_not_there_or_damaged_is_nothing_to_a_reader_and_stays_as_it_is(
+    stores: Stores,
+) -> None:
+    assert read_stored(stores.folder, stores.runs, register_of(), "reader") is None
+    store = stores.start()
+    store.save(filled(store))
+    stores.end()
+    the_database_is_text(stores)
+    content = stores.database.read_bytes()
+    assert read_stored(stores.folder, stores.runs, register_of(), "reader") is None
+    assert stores.database.read_bytes() == content
 
 
 def test_no_flipped_byte_of_the_database_makes_another_view(stores: Stores) -> None:
