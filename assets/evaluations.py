@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from dagster import AssetExecutionContext, AssetMaterialization, AssetObservation, AssetsDefinition, asset
+from dagster import AssetExecutionContext, AssetObservation, AssetsDefinition, MaterializeResult, asset
 
 from assets.runs import Metadata, canceled_with_a_sentence, pipeline_of_run
 from assets.work import AssetWork, DryRunConfig, WorkRun
@@ -41,7 +41,7 @@ def evaluation_asset(kind: Evaluation, served: ServedPipeline) -> AssetsDefiniti
         output_required=False,  # a dry run makes nothing
         description=kind.description,
     )
-    def evaluate(context: AssetExecutionContext) -> Iterator[AssetMaterialization | AssetObservation]:
+    def evaluate(context: AssetExecutionContext) -> Iterator[MaterializeResult[None] | AssetObservation]:
         began_us = clock.now_us()
         config = kind.config(**context.op_execution_context.op_config)
         with canceled_with_a_sentence(context), pipeline_of_run(served) as pipeline:
@@ -50,7 +50,7 @@ def evaluation_asset(kind: Evaluation, served: ServedPipeline) -> AssetsDefiniti
         if run.is_dry:
             yield AssetObservation(key, metadata={**metadata, "dry_run": True})
         else:
-            yield AssetMaterialization(key, metadata=metadata)
+            yield MaterializeResult(metadata=metadata)
 
     return evaluate
 

@@ -96,7 +96,7 @@ def state_metadata(state: RegistryState) -> Metadata:
     epochs, ledgers = _epoch_rows(state), _ledger_rows(state)
     metadata: Metadata = {
         **asdict(state.size),
-        "boundary": _time(state.register.boundary_us) or "none",
+        "boundary": _time(state.boundary_us) or "none",
         "endpoints_up": sum(one.health == "up" for one in state.endpoints),
         "endpoints": table([_endpoint_row(one) for one in state.endpoints]),
         "epochs": table(epochs) if epochs else "none",

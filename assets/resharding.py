@@ -33,10 +33,8 @@ def _reshard(run: WorkRun) -> Metadata:
     pipeline, wanted = run.pipeline, run.config.ledgers
     if run.is_dry:
         done = would_reshard(pipeline, wanted)
-    elif wanted is not None:
-        done = reshard(pipeline, wanted)
     else:
-        done = follow_policy(pipeline)
+        done = follow_policy(pipeline) if wanted is None else reshard(pipeline, wanted)
     return resharding_metadata(done, pipeline)
 
 
@@ -63,13 +61,13 @@ def resharding_metadata(done: Resharded, pipeline: Pipeline) -> Metadata:
 def _says(done: Resharded, pipeline: Pipeline) -> str:
     """What one evaluation found and did, in a sentence."""
     if done.applied:
-        return f"{done.ledgers} ledgers since now, before {done.ledgers_before}: {done.because}"
-    if done.ledgers_wanted == done.ledgers_before:
+        return f"{done.ledgers} new ledgers in the place of {done.ledgers_before}: {done.because}"
+    if not done.is_due:
         return f"nothing was due: {done.because}"
     by_hand = f"photon registry reshard {pipeline.typed} {done.ledgers_wanted}"
     return (
-        f"{done.ledgers_wanted} ledgers would do better: {done.because}. What to do: {by_hand}, a run with"
-        f" ledgers: {done.ledgers_wanted} in its config, or registry.resharding.policy: apply"
+        f"{done.ledgers_wanted} new ledgers would do better: {done.because}. What to do: {by_hand}, a run"
+        f" with ledgers: {done.ledgers_wanted} in its config, or registry.resharding.policy: apply"
     )
 
 

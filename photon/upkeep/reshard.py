@@ -23,6 +23,7 @@ MOST_LOAD = 0.5
 class Resharded:
     """What was found and done: the ledgers of the newest generation before, wanted, and afterwards.
 
+    `is_due`: another generation would do better, maybe of as many ledgers with other homes.
     `bytes_per_second`: of the busiest ledger before; None: nobody knows.
     """
 
@@ -35,6 +36,7 @@ class Resharded:
     ids: int
     bytes: int
     bytes_per_second: float | None
+    is_due: bool = False
 
     def as_dict(self) -> dict[str, Any]:
         """For `--json`."""
@@ -147,4 +149,5 @@ def _found(registry: IdRegistry, advice: Advice) -> Resharded:
         size.ids,
         size.bytes,
         busiest_bytes_per_second(registry),
+        advice.is_due,
     )

@@ -9,9 +9,6 @@ from typing import Any
 
 import pytest
 from dagster import DagsterInstance
-from photon.upkeep.gc import GcResult
-from photon.upkeep.registry_state import RegistrySize
-from photon.upkeep.reshard import Resharded
 
 from assets.garbage_collection import gc_metadata
 from assets.resharding import resharding_metadata
@@ -20,6 +17,9 @@ from photon.pipeline.file import load_pipeline
 from photon.shift.run import prepare
 from photon.testing.traffic import Traffic
 from photon.upkeep import gc, reshard
+from photon.upkeep.gc import GcResult
+from photon.upkeep.registry_state import RegistrySize
+from photon.upkeep.reshard import Resharded
 from tests.orchestration.location import Location
 from tests.orchestration.test_upkeep import metadata_of, run
 
@@ -114,15 +114,20 @@ def test_resharding_says_how_many_ledgers_there_are_and_what_each_bears(tmp_path
 
 
 def test_what_is_proposed_comes_with_the_command_that_does_it(tmp_path: Path) -> None:
-    says = str(said_of(replace(FITS, ledgers_wanted=4, because="hot"), tmp_path)["says"])
-    assert f"4 ledgers would do better: hot. What to do: photon registry reshard {tmp_path}/" in says
+    says = str(said_of(replace(FITS, ledgers_wanted=4, is_due=True, because="hot"), tmp_path)["says"])
+    assert f"4 new ledgers would do better: hot. What to do: photon registry reshard {tmp_path}/" in says
     assert "pipeline.yaml 4, a run with ledgers: 4 in its config" in says
+
+
+def test_as_many_ledgers_with_other_homes_are_proposed_too(tmp_path: Path) -> None:
+    says = str(said_of(replace(FITS, is_due=True, because="homes"), tmp_path)["says"])
+    assert says.startswith("2 new ledgers would do better: homes")
 
 
 def test_what_was_put_in_force_is_told_as_done(tmp_path: Path) -> None:
     done = replace(FITS, ledgers_wanted=4, ledgers=4, generation=2, applied=True, because="hot")
     metadata = said_of(done, tmp_path)
-    assert metadata["says"] == "4 ledgers since now, before 2: hot"
+    assert metadata["says"] == "4 new ledgers in the place of 2: hot"
     assert (metadata["resharded"], metadata["ledgers_before"], metadata["ledgers"]) == (1, 2, 4)
 
 
@@ -175,7 +180,7 @@ def all_of_the_registry(location: Location) -> dict[str, dict[str, Any]]:
     ("name", "module", "would"),
     [
         ("gc", gc, {"would_gc": lambda pipeline, clock, say: COLLECTED}),
-        ("reshard", reshard, {"would_reshard": lambda pipeline, clock, ledgers: FITS}),
+        ("reshard", reshard, {"would_reshard": lambda pipeline, ledgers: FITS}),
     ],
 )
 def test_a_dry_run_makes_nothing_and_is_an_observation(

@@ -71,7 +71,7 @@ def test_what_takes_long_has_a_pool_of_its_own_and_shifts_have_none(location: Lo
         "joined_events": set(),
         "daily_joins": {BACKFILL_POOL},
         "verification_report": {VERIFICATION_POOL},
-        **dict.fromkeys(("registry_state", "garbage_collection", "resharding"), {UPKEEP_POOL}),
+        **{name: {UPKEEP_POOL} for name in ("registry_state", "garbage_collection", "resharding")},
     }
     assert {kind.name: kind.pool for kind in UPKEEP if kind.pool != UPKEEP_POOL} == {"repair": REPAIR_POOL}
     assert VERIFICATION.pool == VERIFICATION_POOL

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from dagster import AssetCheckSeverity, DagsterInstance, ExecuteInProcessResult, TableMetadataValue
-from photon.upkeep.registry_state import EndpointState, Health, LedgerRow, RegistryState
 
 from assets import work
 from assets.pictures import ledgers_plot
@@ -31,6 +30,13 @@ from photon.registry.operations import repair, repair_dry_run
 from photon.shift.run import prepare, run_shift
 from photon.state.view import open_view
 from photon.testing.traffic import Traffic
+from photon.upkeep.registry_state import (
+    RANGE_BYTES_PER_SECOND,
+    EndpointState,
+    Health,
+    LedgerRow,
+    RegistryState,
+)
 from photon.verification.report import Case, DatacenterReport, Finding, VerificationReport
 from photon.verification.stored_reports import append
 from tests.orchestration.location import Location
@@ -107,7 +113,7 @@ def looked_at(joined: Location) -> ExecuteInProcessResult:
 
 def store_report_of_a_missing_event(location: Location) -> None:
     """A verification has found two: one of them is west's, which has to act itself."""
-    cases = (Case("c1", "1:0", 0), Case("c2", "1:90", 0, "west", "west:e:1#p:1:0"))
+    cases = (Case("c1", "1:0", 0), Case("c2", "1:90", 0, "west"))
     with open_view(location.pipeline.datacenters["east"].state) as state:
         assert state is not None
         report = DatacenterReport(
@@ -138,7 +144,7 @@ class TestOnAServer:
         (endpoint,) = metadata["endpoints"]
         assert (endpoint.data["health"], endpoint.data["behind"]) == ("up", 0)
         (epoch,) = metadata["epochs"]
-        assert (epoch.data["datacenter"], epoch.data["state"]) == ("east", "live")
+        assert (epoch.data["datacenter"], epoch.data["epoch"], epoch.data["unclosed"]) == ("east", 1, 0)
         (ledger,) = metadata["newest_ledgers"]
         assert (ledger.data["ledger"], ledger.data["home"], ledger.data["ids"]) == ("0-0", "east", expected)
 
@@ -263,7 +269,7 @@ BOUNDS = "ledger_load: {warn: 0.8, error: 1.0}"
 
 def bearing(load: float | None) -> RegistryState:
     """A registry whose busiest ledger takes this share of what a key range bears."""
-    return replace(state("up"), bytes_per_second=None if load is None else load * 2**20)
+    return replace(state("up"), bytes_per_second=None if load is None else load * RANGE_BYTES_PER_SECOND)
 
 
 @pytest.mark.parametrize("load", [None, 0.79])
@@ -286,7 +292,7 @@ def test_checks_of_a_registry_link_to_their_sections_and_say_what_to_do(tmp_path
     pipeline = load_pipeline(
         Traffic(1).write_pipeline(tmp_path, more="links: {runbook: 'https://w/r.html'}\n")
     )
-    unwell = replace(state("up", "does not answer", "up"), bytes_per_second=0.9 * 2**20)
+    unwell = replace(state("up", "does not answer", "up"), bytes_per_second=0.9 * RANGE_BYTES_PER_SECOND)
     for check in (*checks_of(unwell, pipeline), unavailable(RegistryUnavailable("gone"), pipeline)):
         metadata = check.metadata or {}
         assert metadata["runbook"].value == f"https://w/r.html#{check.check_name}"
@@ -295,7 +301,7 @@ def test_checks_of_a_registry_link_to_their_sections_and_say_what_to_do(tmp_path
 
 def test_a_picture_of_many_ledgers_stays_small() -> None:
     ledgers = [
-        LedgerRow(f"{n}-0", "east", "sealed", positions=n, ids=40 * n, bytes=90 * n, boundary_us=None)
+        LedgerRow(f"{n}-0", "east", n, ids=40 * n, bytes=90 * n, boundary_us=None, is_sealed=True)
         for n in range(1_000)
     ]
     assert 1_000 < len(ledgers_plot(ledgers)) < 20_000
