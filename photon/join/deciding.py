@@ -89,10 +89,12 @@ class Decisions:
         self.of[events] = _VERDICT_OF[codes]
         self._note_elsewhere(events, codes)
         self.too_old(rows[codes == Hold.TOO_OLD])
+        free: Ints = rows[codes == Hold.NOBODY]
         own = np.flatnonzero(codes == Hold.THIS_PLAN)
+        if not len(own):
+            return free
         led = self._led_by_holder(events[own], found.places.files[own], found.places.offsets_bytes[own])
-        free = rows[codes == Hold.NOBODY]
-        return np.concatenate((free, led)) if len(own) else free
+        return np.concatenate((free, led))
 
     def _led_by_holder(self, events: Ints, files: npt.NDArray[np.int64], offsets_bytes: Ints) -> Ints:
         """The records that hold events for this plan, if they may join.

@@ -22,6 +22,7 @@ from photon.join.tasks import run_task
 from photon.ledger.entry import Claimant, Claims, Epoch, Hashes, Times
 from photon.ledger.hashing import hashes_of
 from photon.ledger.lookups import Found, Hold, Lookups, ViewSnapshot
+from photon.ledger.places import Places
 from photon.ledger.register import Generation, Members, Register
 from photon.logs.files import ByteRange, LogFile
 from photon.logs.source import hash_bytes
@@ -82,7 +83,7 @@ class HeldIds:
             if event_id in self.places:
                 place = self.places[event_id]
                 files[row], offsets_bytes[row] = place.file_number, place.offset_bytes
-        return Found(codes.astype(np.int8), by.astype(np.int32), holders, files, offsets_bytes)
+        return Found(codes.astype(np.int8), by.astype(np.int32), holders, Places(files, offsets_bytes))
 
 
 def _key(hash_of_id: Hashes) -> tuple[int, int]:
