@@ -1,34 +1,31 @@
 """How many ids a second a process claims in ledgers and closes, and what an id costs in CPU and bytes.
 
-Batch after batch, as a driver does it: claim, then close what was committed. `bench.registry_measurement`
-chooses the stores.
+Batch after batch, as a driver does it: the claims of a batch, and with them the close of the one before.
+`bench.registry_measurement` chooses the stores.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import psutil
 
-from bench.store_servers import StoreServer, store_servers
+from bench.store_servers import StoreServer, registry_pipeline, store_servers
 from photon.clock import SystemClock
-from photon.ledger.claiming import claim
-from photon.ledger.closing import Closing, close_batches
+from photon.ledger.closing import Rowless
 from photon.ledger.entry import Claimant, Claims, Epoch, Hashes, Mask
 from photon.ledger.fold import ClaimsAt, Unclosed
-from photon.ledger.positions import Positions
-from photon.ledger.register import Generation, Members, Register
-from photon.ledger.rolling import open_ledger
-from photon.ledger.stores.making import make_ledgers
+from photon.ledger.opening import init_registry
+from photon.ledger.registry import Closing, IdRegistry
 from photon.ledger.stores.opening import open_positions
-from photon.ledger.view import View, catch_up
+from photon.ledger.stores.positions import StorePositions
+from photon.ledger.view import View
 from photon.pipeline.sections import Registry
-from photon.registry.address import EndpointAddress
 from photon.registry.dynamodb.local_supervisor import ServerKind
 
 EPOCH = Epoch("east", 1)
@@ -58,43 +55,99 @@ def measure_ledgers(
     ids_per_batch: int,
     batches: int,
     settings: Registry,
-) -> dict[str, Any]:
+) -> LedgerRates:
     """Claims and closes over so many stores, of which `down` are killed once the ledgers are made."""
-    with store_servers(kind, folder, count) as servers:
-        endpoints = [EndpointAddress(server.url) for server in servers]
-        clock = SystemClock()
-        address = make_ledgers("bench", "settings", endpoints, settings, _first_register, clock)
-        positions = open_positions(address, clock)
-        try:
-            view = _new_view(positions)
-            for server in servers[count - down :]:
-                server.kill()
-            _join(view, positions, _batches(1, ids_per_batch, 0))  # whoever does not answer is known by then
-            measured = _measure(view, positions, servers[: count - down], ids_per_batch, batches)
-        finally:
-            positions.close()
-    return asdict(measured)
+    with store_servers(kind, folder, count) as servers, positions_over(servers, settings) as positions:
+        registry = new_registry(positions)
+        join(registry, batches_of(1, ids_per_batch, 0))  # connections are made
+        for server in servers[count - down :]:
+            server.kill()
+        join(registry, batches_of(1, ids_per_batch, 1))  # who does not answer is known by then
+        return _measure(registry, positions, servers[: count - down], ids_per_batch, batches)
+
+
+@contextmanager
+def positions_over(
+    servers: Sequence[StoreServer], settings: Registry, name: str = "bench"
+) -> Iterator[StorePositions]:
+    """The positions of a new registry over these servers."""
+    clock = SystemClock()
+    pipeline = registry_pipeline(name, [server.url for server in servers], settings)
+    positions = open_positions(init_registry(pipeline, clock), clock)
+    try:
+        yield positions
+    finally:
+        positions.close()
+
+
+def new_registry(positions: StorePositions, writer: str = "bench") -> IdRegistry:
+    """A registry with a view that is made by reading."""
+    registry = IdRegistry(positions, View(positions.attempt().confirm(), writer))
+    registry.catch_up()
+    return registry
+
+
+def join(registry: IdRegistry, batches: Sequence[Claims]) -> None:
+    """Claim one batch after the other, with the close of the one before; all have to be won."""
+    closes = None
+    for claims in batches:
+        epoch, batch, _ = claims.claimant
+        won = registry.claim(claims, closes).are_of(claims.claimant)
+        assert won.all(), "an id of nobody else was not won"
+        closes = Closing(epoch, batch, all_have_rows)
+    if closes is not None:
+        registry.close(closes)
+
+
+def _all_have_rows(at: ClaimsAt, one: Unclosed) -> Mask:
+    return np.zeros(len(one.hashes), bool)
+
+
+all_have_rows: Rowless = _all_have_rows
+
+
+def batches_of(batches: int, ids: int, first: int, epoch: Epoch = EPOCH) -> list[Claims]:
+    """Batches of new ids, numbered from `first` + 1 on."""
+    return [
+        Claims(
+            Claimant(epoch, batch + 1, f"plan-{batch}"),
+            new_hashes(ids, batch, epoch),
+            SystemClock().now_us() + np.arange(ids),
+            np.zeros(ids, np.uint32),
+            np.arange(ids) * RECORD_BYTES,
+        )
+        for batch in range(first, first + batches)
+    ]
+
+
+def new_hashes(ids: int, seed: int, epoch: Epoch = EPOCH) -> Hashes:
+    """Hashes of so many ids; others for each seed and datacenter."""
+    chance = np.random.default_rng([seed, *epoch.datacenter.encode()])
+    return chance.integers(0, 2**64, (ids, 2), dtype=np.uint64)
 
 
 def _measure(
-    view: View, positions: Positions, servers: Sequence[StoreServer], ids_per_batch: int, batches: int
+    registry: IdRegistry,
+    positions: StorePositions,
+    servers: Sequence[StoreServer],
+    ids_per_batch: int,
+    batches: int,
 ) -> LedgerRates:
-    claims = _batches(batches, ids_per_batch, 1)
+    claims = batches_of(batches, ids_per_batch, 2)
     ids = ids_per_batch * batches
     began, own, stores = time.perf_counter(), time.process_time(), _cpu_seconds(servers)
-    _join(view, positions, claims)
+    join(registry, claims)
     seconds, own = time.perf_counter() - began, time.process_time() - own
     stores = _cpu_seconds(servers) - stores
     reading = time.process_time()
-    other = _new_view(positions)
-    catch_up(other, positions)
+    view = new_registry(positions).view
     reading = time.process_time() - reading
-    free = _hashes(ids_per_batch, batches + 1)
+    free = new_hashes(ids_per_batch, batches + 2)
     looking = time.process_time()
     for _ in range(LOOKUPS):
-        assert not other.holders(free).are_held.any()
+        assert not view.holders(free).are_held.any()
     looking = time.process_time() - looking
-    runs = other.holds.runs(0)
+    runs = view.holds.runs(0)
     return LedgerRates(
         ids_per_batch,
         ids / seconds,
@@ -106,46 +159,6 @@ def _measure(
         sum(column.nbytes for run in runs for column in (run.upper, run.lower, run.numbers, run.positions))
         / sum(map(len, runs)),
     )
-
-
-def _join(view: View, positions: Positions, batches: Sequence[Claims]) -> None:
-    for claims in batches:
-        assert claim(view, positions, claims).are_of(claims.claimant).all(), (
-            "an id of nobody else was not won"
-        )
-        close_batches(view, positions, Closing(EPOCH, claims.claimant.batch, _all_have_rows))
-
-
-def _all_have_rows(at: ClaimsAt, one: Unclosed) -> Mask:
-    return np.zeros(len(one.hashes), bool)
-
-
-def _batches(batches: int, ids: int, first: int) -> list[Claims]:
-    return [
-        Claims(
-            Claimant(EPOCH, batch + 1, f"plan-{batch}"),
-            _hashes(ids, batch),
-            SystemClock().now_us() + np.arange(ids),
-            np.zeros(ids, np.uint32),
-            np.arange(ids) * RECORD_BYTES,
-        )
-        for batch in range(first, first + batches)
-    ]
-
-
-def _hashes(ids: int, seed: int) -> Hashes:
-    return np.random.default_rng(seed).integers(0, 2**64, (ids, 2), dtype=np.uint64)
-
-
-def _first_register(members: Members) -> Register:
-    return Register("bench", "settings", members, generations=(Generation(2, ("east", "west")),))
-
-
-def _new_view(positions: Positions) -> View:
-    view = View(positions.attempt().confirm(), "bench")
-    for ledger in view.register.ledgers(0):
-        open_ledger(view, positions, ledger)
-    return view
 
 
 def _cpu_seconds(servers: Sequence[StoreServer]) -> float:
