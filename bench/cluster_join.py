@@ -42,8 +42,7 @@ class PhotonElsewhere(Photon):
         if self._master is not None:
             settings = {"spark.driver.host": "127.0.0.1", "spark.pyspark.python": sys.executable}
             spark = {"spark": {"master": self._master, "settings": settings}}
-        endpoint = {"url": self._registry_url, "transactions": True}
-        return {**super()._pipeline(), "registry": {"endpoints": [endpoint]}, **spark}
+        return {**super()._pipeline(), "registry": {"endpoints": [{"url": self._registry_url}]}, **spark}
 
 
 def workers_cpu_seconds(cluster: SparkCluster) -> float:

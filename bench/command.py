@@ -5,10 +5,8 @@ from __future__ import annotations
 import contextlib
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -222,73 +220,25 @@ def scaling(
     sys.exit(NOT_DONE if found["left_out"] else DONE)
 
 
-PARTS = ("rates", "ledgers", "bytes", "memory", "outages", "distance")
+PARTS = ("rates", "distance", "costs")
 
 
 @bench.command()
-@click.option(
-    "--seconds", default=10.0, show_default=True, help="Of each rate; an outage takes three times it."
-)
-@click.option("--processes", default=2, show_default=True, help="Client processes.")
-@click.option("--threads", default=4, show_default=True, help="Calls at once of each process.")
-@click.option("--delay-ms", default=100.0, show_default=True, help="Between client and endpoints, when far.")
-@click.option("--ids", default=200_000, show_default=True, help="Over which the client's memory is watched.")
+@click.option("--seconds", default=5.0, show_default=True, help="Of each rate, on a usual machine.")
 @click.option("--only", multiple=True, type=click.Choice(PARTS), help="This part, and others named so.")
 @json_option
-def registry(
-    seconds: float,
-    processes: int,
-    threads: int,
-    delay_ms: float,
-    ids: int,
-    only: tuple[str, ...],
-    as_json: bool,
-) -> None:
-    """The IdRegistry on servers of this machine: ids a second, bytes an id, memory, outages.
+def registry(seconds: float, only: tuple[str, ...], as_json: bool) -> None:
+    """The IdRegistry: claims a second on servers of this machine, drivers far away, and what AWS asks for.
 
-    One and three dynoxide, three with one down, one DynamoDB Local; near, and so far away. Then 40 clients at
-    20 to 300 ms of three endpoints in virtual time, while the register stays and changes. Exit status 1 if
-    after an outage an id was lost, won twice, or not the same everywhere.
+    One process claims, and closes what it claimed before: on one and three dynoxide, three with one down, and
+    one DynamoDB Local, in batches of several sizes. Then two drivers at 20 to 300 ms of three and five
+    endpoints in virtual time. Costs are arithmetic, from the sizes of entries.
     """
     log_to_stderr()
-    from bench.registry_load import Load
-    from bench.registry_measurement import measure_registry
+    from bench.registry_measurement import lines_of, measure_registry
 
-    load = Load(processes=processes, threads=threads, seconds=seconds)
     with tempfile.TemporaryDirectory(prefix="photon-bench-") as folder:
         found = measure_registry(
-            Path(folder),
-            only or PARTS,
-            load,
-            delay_ms / 1_000,
-            ids,
-            progress=lambda text: click.echo(text, err=True),
+            Path(folder), only or PARTS, seconds, progress=lambda text: click.echo(text, err=True)
         )
-    print_result(found, "\n".join(_registry_lines(found)), as_json)
-    outages = found.get("outages", {}).values()
-    sys.exit(int(any(o["lost"] or o["won_twice"] or o["different"] for o in outages)))
-
-
-def _registry_lines(found: Mapping[str, Any]) -> Iterator[str]:
-    from bench.distant_clients import table_of
-
-    if "rates" in found:
-        yield f"{'ids a second':26}{'commits':>10}{'far':>10}{'lookups':>10}{'far':>10}{'CPU us, each':>16}"
-    for row in found.get("rates", []):
-        near, far = row["near"], row["far"]
-        numbers = (
-            place[kind] for kind in ("commits_per_second", "lookups_per_second") for place in (near, far)
-        )
-        costs = f"{near['commit_cpu_us']:8.1f}{near['lookup_cpu_us']:8.1f}"
-        yield f"{row['stores']:26}" + "".join(f"{number:10.0f}" for number in numbers) + costs
-    for name, rates in found.get("ledgers", {}).items():
-        yield f"ledgers, {name:40}" + "  ".join(f"{key} {value:,.4g}" for key, value in rates.items())
-    for name, sizes in found.get("bytes", {}).items():
-        yield f"bytes beside the key, {name:8}{sizes['before_clearing']:10.0f}{sizes['after_clearing']:10.0f}"
-    if "memory" in found:
-        megabytes = [f"{look / 1e6:.0f}" for look in found["memory"]["resident_bytes"]]
-        yield f"MB of a client over {found['memory']['ids']} ids: {' '.join(megabytes)}"
-    for name, outage in found.get("outages", {}).items():
-        yield f"{name:26}" + "  ".join(f"{key} {value:g}" for key, value in outage.items())
-    if "distance" in found:
-        yield from table_of(found["distance"])
+    print_result(found, "\n".join(lines_of(found)), as_json)

@@ -1,7 +1,7 @@
-"""Many clients of one registry, each far away from its endpoints: how long a commit takes, and how it ends.
+"""Drivers of two datacenters, far away from the registry's endpoints: how long a batch's claims take.
 
-The product's own client over a network in virtual time. Clients, ways and ids are the same in each weather:
-while the register stays as it is, while its horizon moves on, a boundary is raised, an endpoint is replaced.
+The product's own code over a network in virtual time, 20 to 300 ms one way. What has come since the last
+batch is the next one, so that batches grow with the distance, and events a second hold.
 """
 
 from __future__ import annotations
@@ -11,37 +11,48 @@ import random
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from datetime import timedelta
 from functools import partial
-from itertools import count
 from typing import Any
 
+import numpy as np
+
+from bench.ledger_rates import RECORD_BYTES, all_have_rows
 from bench.virtual_network import Send, VirtualClient, VirtualTime
-from photon.clock import MICROSECONDS, microseconds
-from photon.pipeline.event_key import EventKey
+from photon.clock import MICROSECONDS
+from photon.ledger.entry import Claimant, Claims, Epoch, Hashes
+from photon.ledger.errors import RegistryUnavailable
+from photon.ledger.register import Generation, Members, Register
+from photon.ledger.registry import Closing, IdRegistry
+from photon.ledger.stores.copies import (
+    ABSENT,
+    Accept,
+    Copy,
+    Insert,
+    Key,
+    Page,
+    Prepare,
+    Promised,
+    Refused,
+)
+from photon.ledger.stores.positions import StorePositions
+from photon.ledger.view import View, current_register
 from photon.pipeline.sections import Registry
-from photon.registry.consensus.layout import SHARD_HASH
-from photon.registry.consensus.register import Members, Register, ShardConfig
-from photon.registry.interface import Claim, Unknown
-from photon.registry.operations.gc import raise_boundary
-from photon.registry.operations.repair import refill
-from photon.registry.quorum.proposer import QuorumRegistry
-from photon.testing.memory_registry import MemoryAcceptor
-from photon.tokens import Occurrence, PlanKey
+from photon.registry.consensus.acceptor import Done, NoReply
 
 NEAREST_SECONDS, FARTHEST_SECONDS = 0.02, 0.3  # of one way
 JITTER = 0.2  # a message takes up to this part longer
 
-ENDPOINTS = 3
-CLIENTS = 40
-IDS_PER_CALL = 10  # another client registers the first of them at about the same time
-PAUSE_SECONDS = 0.5  # of a client between two calls, on average
-STEP_SECONDS = 10.0  # from one change of the register to the next one
-A_LONG_TIME = timedelta(days=1)
-SECONDS = 60.0  # of virtual time, for each change
+DATACENTERS = ("east", "west")
+EVENTS_PER_SECOND = 2_000.0  # of each datacenter
+MOST_EVENTS = 25_000  # of a batch
+CONTENDED = 0.1  # so many of the ids both claim, in both ledgers
+SECONDS = 60.0  # of virtual time
+PAGE_ITEMS = 10  # of large entries a page of DynamoDB has about as many
 
-# What changes while clients commit; nothing in calm weather.
-CHANGES = ("calm", "horizon", "boundary", "members")
+# What is so while they claim. `contended`: not only ids at home, and some of them are the other's too.
+WEATHERS = ("calm", "contended", "one down")
+_SILENCE = NoReply("no answer in time", "unreachable")
+LEDGERS = (2, 8)  # of the generation, half of them each one's home
 
 
 class Distances:
@@ -61,20 +72,76 @@ class Distances:
         return 2 * max(self._seconds) * (1.0 + JITTER)
 
 
-class DistantStore(MemoryAcceptor):
-    """The store in a slot."""
+class DistantStore:
+    """The store in a slot, in memory."""
 
     def __init__(self, slot: int) -> None:
-        super().__init__()
         self.slot = slot
+        self.is_down = False
+        self.items: dict[Key, Copy] = {}
+        self._beats: dict[Key, int] = {}
+
+    def insert(self, insert: Insert) -> Done | Refused:
+        """Store a value where there is no item."""
+        if insert.key in self.items:
+            return Refused(self.items[insert.key])
+        self.items[insert.key] = Copy(insert.value, promised=insert.ballot)
+        return Done()
+
+    def prepare(self, prepare: Prepare) -> Promised | Refused:
+        """Promise a ballot above the one promised, and say what was there before."""
+        now = self.items.get(prepare.key, ABSENT)
+        if now.promised >= prepare.ballot:
+            return Refused(now)
+        self.items[prepare.key] = Copy(now.value, now.accepted, prepare.ballot)
+        return Promised(now)
+
+    def accept(self, accept: Accept) -> Done | Refused:
+        """Store a value at a ballot not below the one promised."""
+        now = self.items.get(accept.key, ABSENT)
+        if now.promised > accept.ballot:
+            return Refused(now)
+        self.items[accept.key] = Copy(accept.value, accept.ballot, accept.ballot)
+        return Done()
+
+    def get(self, key: Key) -> Copy | NoReply:
+        """What is there; a probe asks it too."""
+        return _SILENCE if self.is_down else self.items.get(key, ABSENT)
+
+    def ending(self, key: Key) -> bytes:
+        """The last bytes of the value there."""
+        return (self.items.get(key, ABSENT).value or b"")[-16:]
+
+    def page(self, first: Key) -> Page:
+        """Some items of a ledger from a position on."""
+        copies: dict[int, Copy] = {}
+        while (key := Key(first.ledger, first.position + len(copies))) in self.items:
+            copies[key.position] = self.items[key]
+            if len(copies) == PAGE_ITEMS:
+                return Page(first.position, key.position, copies)
+        return Page(first.position, None, copies)
+
+    def forget(self, ledger: str) -> int:
+        """Nothing is dropped here."""
+        return 0
+
+    def beat(self, key: Key, number: int) -> Done:
+        """Keep a number."""
+        self._beats[key] = max(number, self._beats.get(key, 0))
+        return Done()
+
+    def last_beat(self, key: Key) -> int:
+        """The number that is kept."""
+        return self._beats.get(key, 0)
 
 
 class DistantClient(VirtualClient):
     """A process that is so far away from each endpoint."""
 
-    def __init__(self, time: VirtualTime, distances: Distances) -> None:
+    def __init__(self, time: VirtualTime, distances: Distances, timeout_seconds: float) -> None:
         super().__init__(time)
         self.distances = distances
+        self._timeout_seconds = timeout_seconds
 
     def _send(
         self,
@@ -89,154 +156,167 @@ class DistantClient(VirtualClient):
             answer = send(endpoint, batch)
             self._time.after(way(), lambda: answered(answer))
 
-        self._time.after(way(), arrive)
+        if not endpoint.is_down:
+            self._time.after(way(), arrive)
+            return
+        answer = send(endpoint, batch)  # which nobody gets: a client that knows of the silence does not send
+        if isinstance(answer[0], NoReply) and answer[0].kind == "not_asked":
+            self._time.after(0.0, lambda: answered(answer))
+        else:
+            self._time.after(self._timeout_seconds, lambda: answered([_SILENCE] * len(batch)))
 
 
 @dataclass(frozen=True, slots=True)
-class Calls:
-    """What came of the calls of all clients. A round trip is that to the caller's farthest endpoint."""
+class Claimed:
+    """What came of the batches of all drivers. A round trip is that to the driver's farthest endpoint."""
 
-    calls: int
-    calls_per_second: float
+    batches: int
+    events_per_second: float  # of both together
     p50_seconds: float
-    p99_seconds: float
+    p90_seconds: float
     p50_round_trips: float
-    p99_round_trips: float
-    unknown_share: float  # of the ids
+    p90_round_trips: float
+    unknown_batches: int
+    won_twice: int
 
 
 @dataclass(frozen=True, slots=True)
-class _Call:
+class _Batch:
+    events: int
     seconds: float
     round_trips: float
-    unknown: int
 
 
 class DistantClients:
-    """So many clients that commit for `seconds` of virtual time while something changes, one of `CHANGES`."""
+    """A driver of each datacenter that claims for `seconds` of virtual time, over so many endpoints."""
 
-    def __init__(self, change: str, seconds: float, clients: int = CLIENTS, seed: int = 0) -> None:
-        self._change = change
+    def __init__(
+        self, weather: str, endpoints: int, ledgers: int = 2, seconds: float = SECONDS, seed: int = 0
+    ) -> None:
+        self._weather = weather
+        self._ledgers = ledgers
         self._seconds = seconds
-        self._clients = clients
+        self._seed = seed
+        self._endpoints = endpoints
         self._chance = random.Random(seed)
         self._time = VirtualTime()
-        self._stores: dict[tuple[int, str], DistantStore] = {}
-        self._members = Members(1, tuple(f"store-{slot}" for slot in range(ENDPOINTS)))
-        step = timedelta(seconds=STEP_SECONDS) if change == "horizon" else A_LONG_TIME
-        self._settings = Registry(horizon_step=step)
-        self._done: list[_Call] = []
+        self._stores = [DistantStore(slot) for slot in range(endpoints)]
+        self._settings = Registry()
+        self._begins = 0.0
+        self._done: list[_Batch] = []
+        self._won: list[Hashes] = []
+        self._unknown = 0
 
-    def measure(self) -> Calls:
-        """Run all of them to their ends."""
-        self._start(lambda registry, client: self._make_registry(registry))
+    def measure(self) -> Claimed:
+        """Have all of it happen."""
+        self._start(self._make_registry)
         self._time.run()
         self._begins = self._time.now_seconds
-        for number in range(self._clients):
-            self._start(partial(self._commit_until_the_end, number))
-        self._start(self._operate)
+        self._stores[-1].is_down = self._weather == "one down"
+        for number, datacenter in enumerate(DATACENTERS):
+            self._start(partial(self._join, datacenter, number))
         self._time.run()
-        seconds, round_trips = ([getattr(c, name) for c in self._done] for name in ("seconds", "round_trips"))
-        ids = len(self._done) * IDS_PER_CALL
-        return Calls(
+        seconds, trips = ([getattr(b, name) for b in self._done] for name in ("seconds", "round_trips"))
+        won = np.concatenate(self._won)
+        return Claimed(
             len(self._done),
-            len(self._done) / self._seconds,
-            *_p50_and_p99(seconds),
-            *_p50_and_p99(round_trips),
-            sum(call.unknown for call in self._done) / ids,
+            sum(batch.events for batch in self._done) / self._seconds,
+            *_p50_and_p90(seconds),
+            *_p50_and_p90(trips),
+            self._unknown,
+            len(won) - len(np.unique(won, axis=0)),
         )
 
-    def _start(self, work: Callable[[QuorumRegistry, DistantClient], None]) -> None:
-        client = DistantClient(self._time, Distances(ENDPOINTS, self._chance))
-        registry = QuorumRegistry(
-            [self._store(slot, name) for slot, name in enumerate(self._members.incarnations)],
-            self._settings,
-            client,
-            channel=client,
-            chance=self._chance,
-            members=self._members,
-            reopen=self._store,
+    def _start(self, work: Callable[[StorePositions, DistantClient], None]) -> None:
+        timeout_seconds = self._settings.request_timeout.total_seconds()
+        client = DistantClient(self._time, Distances(self._endpoints, self._chance), timeout_seconds)
+        members = Members(1, tuple(f"store-{slot}" for slot in range(self._endpoints)))
+        positions = StorePositions(
+            members, lambda slot, _: self._stores[slot], self._settings, client, client, self._chance
         )
-        client.start(lambda: work(registry, client))
+        client.start(lambda: work(positions, client))
 
-    def _store(self, slot: int, incarnation: str) -> DistantStore:
-        return self._stores.setdefault((slot, incarnation), DistantStore(slot))
+    def _make_registry(self, positions: StorePositions, client: DistantClient) -> None:
+        members = positions.stores.active.members
+        homes = tuple(name for name in DATACENTERS for _ in range(self._ledgers // len(DATACENTERS)))
+        generation = Generation(self._ledgers, homes)
+        positions.create(Register("bench", "bench", members, generations=(generation,)))
 
-    def _make_registry(self, registry: QuorumRegistry) -> None:
-        horizon_us = 2 * microseconds(self._settings.horizon_step)
-        registry.register.create(
-            Register("bench", "bench", SHARD_HASH, self._members, (ShardConfig(4),), horizon_us)
-        )
-
-    def _is_over(self, client: DistantClient) -> bool:
-        return self._time.now_seconds > self._begins + self._seconds
-
-    # -- clients
-
-    def _commit_until_the_end(self, number: int, registry: QuorumRegistry, client: DistantClient) -> None:
-        plan = PlanKey(f"dc{number % 2}", f"{number:016x}", 1, "0" * 16)
-        for call in count():
-            client.sleep(self._chance.expovariate(1 / PAUSE_SECONDS))
-            if self._is_over(client):
-                return
-            # What two clients register has the same id, with the same time.
-            shared = EventKey(f"{number // 2}-{call}", round(self._begins * MICROSECONDS) + call)
-            own = [EventKey(f"{number}-{call}-{i}", client.now_us()) for i in range(1, IDS_PER_CALL)]
-            claims = [Claim(key, plan.token(Occurrence(call, i))) for i, key in enumerate((shared, *own))]
+    def _join(self, datacenter: str, number: int, positions: StorePositions, client: DistantClient) -> None:
+        registry = IdRegistry(positions, View(current_register(positions), datacenter))
+        registry.catch_up()
+        epoch, claimed, closes = Epoch(datacenter, 1), 0, None
+        chance = np.random.default_rng([self._seed, number])
+        batch = 0
+        while (passed := self._time.now_seconds - self._begins) < self._seconds:
+            due = min(int(passed * EVENTS_PER_SECOND) - claimed, MOST_EVENTS)
+            if due < 1:
+                client.sleep(1 / EVENTS_PER_SECOND)
+                continue
+            batch += 1
+            claims = self._claims(Claimant(epoch, batch, f"plan-{batch}"), due, number, chance)
             began = self._time.now_seconds
-            outcomes = registry.commit(claims)
+            while True:
+                try:
+                    holders = registry.claim(claims, closes)
+                    break
+                except RegistryUnavailable:
+                    self._unknown += 1
             seconds = self._time.now_seconds - began
-            unknown = sum(isinstance(outcome, Unknown) for outcome in outcomes)
-            self._done.append(_Call(seconds, seconds / client.distances.round_trip_seconds, unknown))
+            self._done.append(_Batch(due, seconds, seconds / client.distances.round_trip_seconds))
+            self._won.append(claims.hashes[holders.are_of(claims.claimant)])
+            closes = Closing(epoch, batch, all_have_rows)
+            claimed += due
 
-    # -- the operator
-
-    def _operate(self, registry: QuorumRegistry, client: DistantClient) -> None:
-        """Change the register again and again."""
-        for number in count(1):
-            client.sleep(STEP_SECONDS)
-            if self._is_over(client):
-                break
-            if self._change == "boundary":
-                raise_boundary(registry, number)
-            if self._change == "members":
-                self._replace_endpoint(registry, number)
-
-    def _replace_endpoint(self, registry: QuorumRegistry, number: int) -> None:
-        slot = number % ENDPOINTS
-        refill(registry, slot, f"store-{slot}-{number}", lambda: None, timeless_shards=False, run=_one_by_one)
-
-
-def _one_by_one(works: Sequence[Callable[[], None]], stop: Callable[[], None]) -> None:
-    """In virtual time no thread but the client's own may run."""
-    for work in works:
-        work()
+    def _claims(self, claimant: Claimant, count: int, number: int, chance: np.random.Generator) -> Claims:
+        hashes = chance.integers(0, 2**64, (count, 2), dtype=np.uint64)
+        if self._weather == "contended":
+            # Both have some ids of a second in common: those are made of its number.
+            shared = int(count * CONTENDED)
+            same = np.random.default_rng([self._seed, int(self._time.now_seconds)])
+            hashes[:shared] = same.integers(0, 2**64, (shared, 2), dtype=np.uint64)
+        else:
+            top = np.uint64(number) << np.uint64(63)  # the half of the range that is at home
+            hashes[:, 0] = (hashes[:, 0] >> np.uint64(1)) | top
+        now_us = round(self._time.now_seconds * MICROSECONDS)
+        places = np.arange(count)
+        return Claims(claimant, hashes, now_us + places, np.zeros(count, np.uint32), places * RECORD_BYTES)
 
 
-def _p50_and_p99(values: Sequence[float]) -> tuple[float, float]:
-    parts = statistics.quantiles(values, n=100)
-    return parts[49], parts[98]
+def _p50_and_p90(values: Sequence[float]) -> tuple[float, float]:
+    parts = statistics.quantiles(values, n=10)
+    return parts[4], parts[8]
 
 
-def measure_distant_clients(seconds: float = SECONDS) -> dict[str, Any]:
-    """`CHANGES` one after the other, each for so many seconds of virtual time."""
+def measure_distant_clients(seconds: float = SECONDS) -> list[dict[str, Any]]:
+    """Three and five endpoints in each of `WEATHERS`, for so many seconds of virtual time."""
     log = logging.getLogger("photon.registry")
     level = log.level
-    log.setLevel(logging.WARNING)  # that some are slow is what they are here for
+    log.setLevel(logging.CRITICAL)  # that one is down is what it is here for
     try:
-        measured = {change: asdict(DistantClients(change, seconds).measure()) for change in CHANGES}
+        return [
+            {
+                "endpoints": endpoints,
+                "ledgers": ledgers,
+                "weather": weather,
+                **asdict(DistantClients(weather, endpoints, ledgers, seconds).measure()),
+            }
+            for endpoints in (3, 5)
+            for ledgers in LEDGERS
+            for weather in WEATHERS
+        ]
     finally:
         log.setLevel(level)
-    return {"clients": CLIENTS, "endpoints": ENDPOINTS, "while_changing": measured}
 
 
-def table_of(found: Mapping[str, Any]) -> Iterator[str]:
+def table_of(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """A table of what `measure_distant_clients` found."""
-    heading = f"{found['clients']} clients, far away"
-    yield f"{heading:26}{'calls/s':>10}{'p50 s':>10}{'p99 s':>10}{'round trips':>14}{'unknown':>10}"
-    for change, calls in found["while_changing"].items():
-        trips = f"{calls['p50_round_trips']:.1f}, {calls['p99_round_trips']:.1f}"
+    heads = f"{'events/s':>10}{'p50 s':>8}{'p90 s':>8}{'round trips':>14}{'unknown':>9}"
+    yield f"{'two drivers, far away':36}{heads}"
+    for one in found:
+        trips = f"{one['p50_round_trips']:.1f}, {one['p90_round_trips']:.1f}"
+        name = f"{one['endpoints']} endpoints, {one['ledgers']} ledgers, {one['weather']}"
         yield (
-            f"{change:26}{calls['calls_per_second']:10.1f}{calls['p50_seconds']:10.2f}"
-            f"{calls['p99_seconds']:10.2f}{trips:>14}{calls['unknown_share']:10.2%}"
+            f"{name:36}{one['events_per_second']:10,.0f}{one['p50_seconds']:8.2f}"
+            f"{one['p90_seconds']:8.2f}{trips:>14}{one['unknown_batches']:9}"
         )

@@ -1,185 +1,146 @@
-"""The paper's Figure 10 again: ids committed against requests to the store, under growing load of many tasks.
+"""The paper's Figure 10 again: ids claimed against entries appended, under growing load of two datacenters.
 
-Each task registers, in one call, what came since its last one. So calls get larger where load grows, and
-requests grow far less than ids.
+A driver claims, in one batch, what came since the last one. So batches get larger where load grows, and
+entries grow far less than ids.
 """
 
 from __future__ import annotations
 
 import os
-import random
-import threading
 import time
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
 from typing import Any
 
-from photon.clock import SystemClock
-from photon.lifeline import end_with
-from photon.pipeline.event_key import EventKey
-from photon.registry.address import RegistryAddress
-from photon.registry.consensus.acceptor import Acceptor
-from photon.registry.interface import Claim, Won
-from photon.registry.open import close_registries, open_registry
-from photon.registry.quorum.proposer import QuorumRegistry
-from photon.tokens import Occurrence, PlanKey
+import numpy as np
 
-MOST_IDS_A_CALL = 1_000
+from bench.ledger_rates import RECORD_BYTES, all_have_rows, new_hashes
+from photon.clock import SystemClock
+from photon.ledger.address import LedgersAddress
+from photon.ledger.entry import Claimant, Claims, Epoch, LedgerId
+from photon.ledger.registry import Closing, IdRegistry
+from photon.ledger.stores.opening import open_positions
+from photon.ledger.view import View, current_register
+from photon.lifeline import end_with
+
+WORK_SECONDS = 0.1  # what else a live batch does: it looks, plans, runs tasks, commits
 
 
 @dataclass(frozen=True)
 class Load:
-    """How many ids a second all tasks together get, and for how long."""
+    """How many ids a second all datacenters together get, and for how long."""
 
     ids_per_second: float
-    tasks: int
+    seconds: float
+    datacenters: int = 2
+
+
+@dataclass(frozen=True)
+class Tally:
+    """What one driver has done."""
+
+    ids: int
+    entries: int
     seconds: float
 
 
 @dataclass(frozen=True)
 class Served:
-    """What came of a load, over all shards. `calls` are those of the tasks, `requests` those to the store."""
+    """What came of a load, in all ledgers together."""
 
     offered_ids_per_second: float
     ids_per_second: float
-    requests_per_second: float
-    calls_per_second: float
-    shards: int
+    entries_per_second: float
 
     @property
-    def ids_per_request(self) -> float:
-        """How many ids a request to the store commits."""
-        return self.ids_per_second / self.requests_per_second
+    def ids_per_entry(self) -> float:
+        """How many ids an entry claims."""
+        return self.ids_per_second / self.entries_per_second
 
-    def of_a_shard(self) -> dict[str, float]:
+    def as_dict(self) -> dict[str, float]:
         """For plots and tables."""
         return {
-            "offered_ids_per_second": round(self.offered_ids_per_second / self.shards, 2),
-            "ids_per_second": round(self.ids_per_second / self.shards, 2),
-            "requests_per_second": round(self.requests_per_second / self.shards, 2),
-            "ids_per_request": round(self.ids_per_request, 2),
+            "offered_ids_per_second": round(self.offered_ids_per_second, 2),
+            "ids_per_second": round(self.ids_per_second, 2),
+            "entries_per_second": round(self.entries_per_second, 2),
+            "ids_per_entry": round(self.ids_per_entry, 2),
         }
 
 
-class Counted:
-    """An endpoint whose requests are counted."""
-
-    def __init__(self, acceptor: Acceptor) -> None:
-        self._acceptor = acceptor
-        self._lock = threading.Lock()
-        self.requests = 0
-
-    def __getattr__(self, name: str) -> Any:
-        asked = getattr(self._acceptor, name)
-        if not callable(asked):
-            return asked
-
-        def ask(*arguments: Any) -> Any:
-            with self._lock:
-                self.requests += 1
-            return asked(*arguments)
-
-        return ask
-
-
-@dataclass(frozen=True)
-class Tally:
-    """Sums over some tasks."""
-
-    ids: int
-    calls: int
-    requests: int
-    seconds: float
-
-
-def serve(
-    acceptors: Sequence[Acceptor], registry: QuorumRegistry, load: Load, chance: random.Random
-) -> Tally:
-    """Put a load on a registry, from threads of this process; `registry` is one over these acceptors."""
-    counted = [Counted(acceptor) for acceptor in acceptors]
-    members = registry.register.read().members
-    counting = QuorumRegistry(counted, registry.settings, SystemClock(), members=members)
-    plans = [PlanKey("east", f"{chance.getrandbits(64):016x}", 1, "0" * 16) for _ in range(load.tasks)]
-    starts = [chance.random() for _ in plans]  # of their first id: tasks are not in step
-    began = time.monotonic()
-    try:
-        with ThreadPoolExecutor(load.tasks) as pool:
-            work = [pool.submit(_task, counting, load, *one) for one in zip(plans, starts, strict=True)]
-            done = [task.result() for task in work]
-    finally:
-        counting.close()
-    seconds = time.monotonic() - began
-    ids, calls = (sum(numbers) for numbers in zip(*done, strict=True))
-    return Tally(ids, calls, sum(one.requests for one in counted), seconds)
-
-
-def _task(registry: QuorumRegistry, load: Load, plan: PlanKey, start: float) -> tuple[int, int]:
-    """One task: how many ids it has won, in how many calls."""
-    rate = load.ids_per_second / load.tasks
-    began, won, sent, calls = time.monotonic(), 0, 0, 0
-    while (elapsed := time.monotonic() - began) < load.seconds:
-        due = int(elapsed * rate + start) - sent
-        if due < 1:
-            time.sleep((sent + 1 - start) / rate - elapsed)
-            continue
-        now_us = time.time_ns() // 1_000
-        claims = [
-            Claim(EventKey(f"{plan.epoch}-{number}", now_us), plan.token(Occurrence(1, number)))
-            for number in range(sent, sent + min(due, MOST_IDS_A_CALL))
-        ]
-        won += sum(isinstance(outcome, Won) for outcome in registry.commit(claims))
-        sent += len(claims)
-        calls += 1
-    return won, calls
-
-
-def measure(address: RegistryAddress, load: Load, processes: int, seed: int) -> Served:
-    """Put a load on the registry at `address`, from tasks in `processes` processes, as Spark's are."""
-    share = Load(load.ids_per_second / processes, load.tasks // processes, load.seconds)
-    seeds = range(seed * processes, (seed + 1) * processes)
+def measure(address: LedgersAddress, load: Load, number: int) -> Served:
+    """Put a load on the registry at `address`, from a process for each datacenter. `number`: of the load."""
+    count = load.datacenters
     with ProcessPoolExecutor(
-        processes, mp_context=get_context("spawn"), initializer=end_with, initargs=(os.getpid(),)
+        count, mp_context=get_context("spawn"), initializer=end_with, initargs=(os.getpid(),)
     ) as pool:
-        tallies = list(pool.map(_measure_here, [address] * processes, [share] * processes, seeds))
-    return served(load, tallies, address.settings.shards)
+        drivers = [Epoch(f"datacenter-{datacenter}", number) for datacenter in range(count)]
+        tallies = list(pool.map(_drive, [address] * count, [load] * count, drivers, range(count)))
+    return served(load, tallies)
 
 
-def served(load: Load, tallies: Sequence[Tally], shards: int) -> Served:
-    """What came of a load, from the sums of processes that worked at the same time."""
+def served(load: Load, tallies: Sequence[Tally]) -> Served:
+    """What came of a load, from drivers that worked at the same time."""
     return Served(
         load.ids_per_second,
-        ids_per_second=sum(one.ids / one.seconds for one in tallies),
-        requests_per_second=sum(one.requests / one.seconds for one in tallies),
-        calls_per_second=sum(one.calls / one.seconds for one in tallies),
-        shards=shards,
+        sum(one.ids / one.seconds for one in tallies),
+        sum(one.entries / one.seconds for one in tallies),
     )
 
 
-def _measure_here(address: RegistryAddress, load: Load, seed: int) -> Tally:
+def _drive(address: LedgersAddress, load: Load, epoch: Epoch, home: int) -> Tally:
+    positions = open_positions(address, SystemClock())
     try:
-        registry = open_registry(address)
-        return serve(registry.endpoints.acceptors, registry, load, random.Random(seed))
+        registry = IdRegistry(positions, View(current_register(positions), str(epoch)))
+        registry.catch_up()
+        return drive(registry, load, epoch, home)
     finally:
-        close_registries()
+        positions.close()
+
+
+def drive(registry: IdRegistry, load: Load, epoch: Epoch, home: int) -> Tally:
+    """Claim this datacenter's share of the load, in its home ledger, where nobody else appends."""
+    own = LedgerId(0, home)
+    rate = load.ids_per_second / load.datacenters
+    first, closes, done, batch = registry.view.states[own].next_position, None, 0, 0
+    began = time.monotonic()
+    while (elapsed := time.monotonic() - began) < load.seconds:
+        if due := int(elapsed * rate) - done:
+            batch += 1
+            claims = _claims(Claimant(epoch, batch, f"plan-{batch}"), due, home, load.datacenters)
+            assert registry.claim(claims, closes).are_of(claims.claimant).all(), "a new id was not won"
+            closes = Closing(epoch, batch, all_have_rows)
+            done += due
+        time.sleep(WORK_SECONDS)
+    return Tally(done, registry.view.states[own].next_position - first, time.monotonic() - began)
+
+
+def _claims(claimant: Claimant, count: int, home: int, ledgers: int) -> Claims:
+    """New ids of one ledger's range."""
+    hashes = new_hashes(count, claimant.batch, claimant.epoch)
+    share = 2.0**64 / ledgers
+    hashes[:, 0] = (home * share + hashes[:, 0] / ledgers).clip(home * share, (home + 1) * share - 2**32)
+    places = np.arange(count)
+    times_us = SystemClock().now_us() + places
+    return Claims(claimant, hashes, times_us, np.zeros(count, np.uint32), places * RECORD_BYTES)
 
 
 def draw(points: Sequence[Served], store: str) -> Any:
-    """The figure: per second and shard, ids and requests against what is offered."""
+    """The figure: per second, ids and entries against what is offered."""
     from matplotlib.figure import Figure
 
-    rows = [point.of_a_shard() for point in points]
+    rows = [point.as_dict() for point in points]
     offered = [row["offered_ids_per_second"] for row in rows]
     figure = Figure((6.4, 4.0), layout="constrained")
     axes = figure.add_subplot()
-    axes.plot(offered, [row["ids_per_second"] for row in rows], "o-", label="ids committed")
-    axes.plot(offered, [row["requests_per_second"] for row in rows], "s-", label="requests to the store")
-    axes.set_xlabel("ids offered a second, per shard")
-    axes.set_ylabel("a second, per shard")
+    axes.plot(offered, [row["ids_per_second"] for row in rows], "o-", label="ids claimed")
+    axes.plot(offered, [row["entries_per_second"] for row in rows], "s-", label="entries appended")
+    axes.set_xlabel("ids offered a second")
+    axes.set_ylabel("a second")
     axes.set_xscale("log")
     axes.set_yscale("log")
-    axes.set_title(f"Batching: {points[0].shards} shards, {store}", fontsize=10)
+    axes.set_title(f"Batching: two datacenters, {store}", fontsize=10)
     axes.grid(alpha=0.3)
     axes.legend(frameon=False)
     return figure

@@ -1,6 +1,6 @@
-"""The paper's Figure 11 again: bytes of old and new shards, through a threefold upshard and gc.
+"""The paper's Figure 11 again: bytes of old and new ledgers, through a threefold upshard and collection.
 
-The registry's own code on days that pass as fast as they can: only the clock is not the machine's.
+The product's own code on days that pass as fast as they can: times are those of the events.
 """
 
 from __future__ import annotations
@@ -9,120 +9,126 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
+
+from bench.ledger_rates import RECORD_BYTES, all_have_rows, new_hashes
 from photon.clock import MICROSECONDS
-from photon.pipeline.event_key import EventKey
-from photon.registry.consensus.acceptor import Acceptor, NoReply
-from photon.registry.consensus.layout import shards_by_config
-from photon.registry.consensus.register import Register, with_shards
-from photon.registry.dynamodb.answers import item_bytes
-from photon.registry.interface import Claim, Won
-from photon.registry.operations.gc import gc_pass, raise_boundary
-from photon.registry.quorum.proposer import QuorumRegistry
-from photon.testing.manual_clock import ManualClock
-from photon.tokens import Occurrence, PlanKey
+from photon.ledger.collecting import drop, raise_boundary
+from photon.ledger.entry import Claimant, Claims, Epoch, LedgerId
+from photon.ledger.positions import Positions
+from photon.ledger.registry import Closing, IdRegistry
+from photon.ledger.rolling import roll
 
 DAY_SECONDS = 86_400
 DAY_US = DAY_SECONDS * MICROSECONDS
-PAGE_ITEMS = 1_000
+FIRST_DAY_US = 1_767_571_200_000_000  # 2026-01-05
+EPOCH = Epoch("east", 1)
 
 
 @dataclass(frozen=True)
 class Story:
-    """What happens: ids all the time, another number of shards once, gc each day."""
+    """What happens: ids all the time, another number of ledgers once, collection each day.
+
+    A generation is rolled each `roll_days`, as `photon registry gc` does by size.
+    """
 
     days: int = 14
     reshard_on_day: int = 4
-    shards: int = 12
+    before: int = 4
+    after: int = 12
     keep_days: int = 3
+    roll_days: int = 2
     looks_a_day: int = 4
     ids_of_a_look: int = 500
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """What there is at one time: in the shards from before the resharding, and in the new ones."""
+    """What there is at one time: in the ledgers from before the resharding, and in the later ones."""
 
     day: float
-    old_shards: int
-    new_shards: int
+    old_ledgers: int
+    new_ledgers: int
     old_bytes: int
     new_bytes: int
 
     def as_dict(self) -> dict[str, float]:
-        """For tables: also what one shard has on average."""
+        """For tables: also what one ledger has on average."""
         return {
             **asdict(self),
-            "bytes_of_an_old_shard": round(self.old_bytes / self.old_shards, 1),
-            "bytes_of_a_new_shard": round(self.new_bytes / self.new_shards, 1) if self.new_shards else 0.0,
+            "bytes_of_an_old_ledger": round(self.old_bytes / max(1, self.old_ledgers), 1),
+            "bytes_of_a_new_ledger": round(self.new_bytes / max(1, self.new_ledgers), 1),
         }
 
 
-def sizes_over_time(registry: QuorumRegistry, clock: ManualClock, story: Story) -> Iterator[Sizes]:
-    """The sizes after each look, from the first day on. `registry` goes by `clock`, and is empty."""
-    plan = PlanKey("east", "0" * 16, 1, "0" * 16)
-    first_us = clock.now_us()
-    number = 0
+def sizes_over_time(registry: IdRegistry, story: Story) -> Iterator[Sizes]:
+    """The sizes after each look, from the first day on. `registry` is empty, with any number of ledgers."""
+    view, positions = registry.view, registry.positions
+    first_old, first_new, closes = roll(view, positions, story.before), None, None
     for look in range(story.days * story.looks_a_day):
         day, part = divmod(look, story.looks_a_day)
+        now_us = FIRST_DAY_US + look * DAY_US // story.looks_a_day
         if (day, part) == (story.reshard_on_day, 0):
-            registry.register.change(lambda register: with_shards(register, story.shards))
+            first_new = roll(view, positions, story.after)
+        elif part == 0 and day % story.roll_days == 0 and day:
+            roll(view, positions, story.before if first_new is None else story.after)
         if part == 0:
-            _run_gc(registry, clock, story)
-        claims = [
-            Claim(EventKey(f"id-{n}", clock.now_us()), plan.token(Occurrence(1, n)))
-            for n in range(number, number + story.ids_of_a_look)
-        ]
-        number += len(claims)
-        outcomes = registry.commit(claims)
-        assert all(isinstance(outcome, Won) for outcome in outcomes), "a new id was not won"
-        clock.advance(DAY_SECONDS / story.looks_a_day)
-        yield _look(registry, (clock.now_us() - first_us) / DAY_US)
+            raise_boundary(view, positions, now_us - story.keep_days * DAY_US)
+            drop(view, positions)
+        claims = _claims(Claimant(EPOCH, look + 1, f"plan-{look}"), story.ids_of_a_look, now_us)
+        assert registry.claim(claims, closes).are_of(claims.claimant).all(), "a new id was not won"
+        closes = Closing(EPOCH, look + 1, all_have_rows)
+        yield _look(registry, (look + 1) / story.looks_a_day, first_old, first_new)
 
 
-def _run_gc(registry: QuorumRegistry, clock: ManualClock, story: Story) -> None:
-    register = raise_boundary(registry, clock.now_us() - story.keep_days * DAY_US)
-    for one in gc_pass(registry, register):
-        assert not one.problem, one.problem
+def _claims(claimant: Claimant, count: int, now_us: int) -> Claims:
+    places = np.arange(count)
+    return Claims(
+        claimant,
+        new_hashes(count, claimant.batch),
+        now_us + places,
+        np.zeros(count, np.uint32),
+        places * RECORD_BYTES,
+    )
 
 
-def _look(registry: QuorumRegistry, day: float) -> Sizes:
-    register: Register = registry.register.read()
-    acceptor = registry.endpoints.acceptors[0]
-    old, *newer = shards_by_config(register)[: len(register.configs)]
-    new = [shard for config in newer for shard in config]
-    return Sizes(day, len(old), len(new), _bytes_in(acceptor, old), _bytes_in(acceptor, new))
+def _look(registry: IdRegistry, day: float, first_old: int, first_new: int | None) -> Sizes:
+    live = [ledger for ledger in registry.view.states if ledger.generation >= first_old]
+    old = [one for one in live if first_new is None or one.generation < first_new]
+    new = [one for one in live if one not in old]
+    return Sizes(
+        day, len(old), len(new), _bytes_in(registry.positions, old), _bytes_in(registry.positions, new)
+    )
 
 
-def _bytes_in(acceptor: Acceptor, shards: Sequence[str]) -> int:
+def _bytes_in(positions: Positions, ledgers: Sequence[LedgerId]) -> int:
+    """Read from the stores: the values of all positions."""
     total = 0
-    for shard in shards:
-        after = None
-        while True:
-            page = acceptor.scan_shard(shard, "", after, PAGE_ITEMS)
-            if isinstance(page, NoReply):
-                raise RuntimeError(f"the store does not answer: {page.reason}")
-            total += sum(map(item_bytes, page.items))
-            if page.last is None:
-                break
-            after = page.last
+    left = dict.fromkeys(ledgers, 0)
+    while left:
+        tails = positions.attempt().read(left)
+        total += sum(len(value) for tail in tails.values() for value in tail.values)
+        left = {
+            ledger: left[ledger] + len(tail.values)
+            for ledger, tail in tails.items()
+            if tail.ending == "more" and tail.values
+        }
     return total
 
 
 def draw(points: Sequence[Sizes], story: Story, store: str) -> Any:
-    """The figure: kilobytes of old and new shards, all together and of one on average."""
+    """The figure: kilobytes of old and new ledgers, all together and of one on average."""
     from matplotlib.figure import Figure
 
     days = [point.day for point in points]
     figure = Figure((6.4, 5.0), layout="constrained")
     together, single = figure.subplots(2, 1, sharex=True)
-    together.plot(
-        days, [point.old_bytes / 1_000 for point in points], label=f"{points[0].old_shards} old shards"
-    )
-    together.plot(days, [point.new_bytes / 1_000 for point in points], label=f"{story.shards} new shards")
-    single.plot(days, [point.as_dict()["bytes_of_an_old_shard"] / 1_000 for point in points])
-    single.plot(days, [point.as_dict()["bytes_of_a_new_shard"] / 1_000 for point in points])
+    together.plot(days, [point.old_bytes / 1_000 for point in points], label=f"generations of {story.before}")
+    together.plot(days, [point.new_bytes / 1_000 for point in points], label=f"generations of {story.after}")
+    single.plot(days, [point.as_dict()["bytes_of_an_old_ledger"] / 1_000 for point in points])
+    single.plot(days, [point.as_dict()["bytes_of_a_new_ledger"] / 1_000 for point in points])
     together.set_ylabel("kB, together")
-    single.set_ylabel("kB, of one shard")
+    single.set_ylabel("kB, of one ledger")
     single.set_xlabel("days")
     for axes in (together, single):
         axes.axvline(story.reshard_on_day, color="#999999", linestyle=":", linewidth=1)

@@ -74,7 +74,7 @@ def cost_of(ids_per_entry: int, readers: int = READERS) -> Cost:
 
 
 def usual_entry(ids: int) -> Entry:
-    """A batch's claims, of records as they follow each other in some files, and the close of the one before."""
+    """A batch's claims, of records as they follow each other in files, and the close of the one before."""
     epoch, number = Epoch("east", 1), np.arange(ids)
     order = np.random.default_rng(1).permutation(ids)  # claims are sorted by hash
     claims = Claims(

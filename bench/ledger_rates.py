@@ -121,8 +121,8 @@ def batches_of(batches: int, ids: int, first: int, epoch: Epoch = EPOCH) -> list
 
 
 def new_hashes(ids: int, seed: int, epoch: Epoch = EPOCH) -> Hashes:
-    """Hashes of so many ids; others for each seed and datacenter."""
-    chance = np.random.default_rng([seed, *epoch.datacenter.encode()])
+    """Hashes of so many ids; others for each seed and epoch."""
+    chance = np.random.default_rng([seed, epoch.number, *epoch.datacenter.encode()])
     return chance.integers(0, 2**64, (ids, 2), dtype=np.uint64)
 
 

@@ -98,14 +98,19 @@ def fastest_kind() -> ServerKind:
     return "dynoxide" if is_available("dynoxide") else "dynamodb-local"
 
 
-def registry_pipeline(name: str, urls: Sequence[str], settings: Registry) -> Pipeline:
-    """A pipeline that is nothing but its registry, over these endpoints, inserting by transactions."""
+def registry_pipeline(
+    name: str, urls: Sequence[str], settings: Registry, datacenters: Sequence[str] = ("east",)
+) -> Pipeline:
+    """A pipeline that is nothing but its registry, over these endpoints."""
     nowhere = Path("/nowhere")
     endpoints = tuple(Endpoint(url=url) for url in urls)
     return Pipeline(
         name=name,
         file=nowhere / "events.yaml",
-        datacenters={"east": Datacenter(logs=nowhere, lake=nowhere / "lake", state=nowhere / "state")},
+        datacenters={
+            one: Datacenter(logs=nowhere / one, lake=nowhere / f"{one}-lake", state=nowhere / f"{one}-state")
+            for one in datacenters
+        },
         primary=PrimaryLog(files="*", format="csv", id=("id",), time="t"),
         foreign=ForeignLog(files="*", format="csv", id=("id",), key=("key",), time="t"),
         registry=settings.model_copy(update={"endpoints": endpoints}),
