@@ -164,7 +164,7 @@ def _state_lines(found: RegistryState, pipeline: Pipeline) -> list[str]:
             f" is beyond is throttled: {how_to_reshard(found, pipeline)}"
         )
     for ledger in found.ledgers:
-        sealed = ", sealed" if ledger.is_sealed else ""
+        sealed = "" if ledger.state == "open" else f", {ledger.state}"
         home = f" (home of {ledger.home})" if ledger.home else ""
         lines.append(
             f"  ledger {ledger.ledger}{home}: {ledger.ids:,} ids in {ledger.positions:,} entries of"

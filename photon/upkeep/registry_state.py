@@ -16,7 +16,7 @@ from photon.clock import MICROSECONDS, Clock, SystemClock
 from photon.in_time import NotInTime, Question
 from photon.ledger.address import LedgersAddress
 from photon.ledger.counting import ids_by_ledger
-from photon.ledger.entry import NO_BOUNDARY_US, NO_TIME_US, LedgerId
+from photon.ledger.entry import NO_BOUNDARY_US, NO_TIME_US, Epoch, LedgerId
 from photon.ledger.form import decode
 from photon.ledger.opening import find_registry, open_reader, read_register
 from photon.ledger.positions import Positions, Unconfirmed
@@ -26,7 +26,7 @@ from photon.ledger.stores.copies import REGISTER_KEY, ledger_key
 from photon.ledger.stores.directory import ADMIN_TIMEOUT
 from photon.ledger.stores.opening import Connection
 from photon.ledger.stores.store_upkeep import StoreSize, StoreUpkeep
-from photon.ledger.view import View
+from photon.ledger.view import View, newest_states
 from photon.pipeline.file import Pipeline
 from photon.registry.consensus.acceptor import NoReply
 
@@ -55,11 +55,11 @@ class LedgerRow:
 
     ledger: str
     home: str
+    state: Literal["open", "sealed", "not open"]
     positions: int
     ids: int
     bytes: int
     boundary_us: int | None
-    is_sealed: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +67,9 @@ class EpochRow:
     """The newest epoch of a datacenter, and how many ids its epochs hold that no close has decided."""
 
     datacenter: str
-    epoch: int
+    number: int
+    state: Literal["live", "over"]
     unclosed: int
-    is_over: bool
 
 
 @dataclass(frozen=True)
@@ -201,11 +201,11 @@ def ledger_rows(view: View) -> list[LedgerRow]:
         LedgerRow(
             str(ledger),
             _home(view.register, ledger),
+            "sealed" if state.is_sealed else "open" if state.is_open else "not open",
             state.next_position,
             ids[ledger],
             state.entries_bytes,
             told_boundary(state.boundary_us),
-            state.is_sealed,
         )
         for ledger, state in sorted(view.states.items())
     ]
@@ -224,14 +224,11 @@ def _home(register: Register, ledger: LedgerId) -> str:
 def epoch_rows(view: View) -> list[EpochRow]:
     """Each datacenter's newest epoch."""
     unclosed: Counter[str] = Counter()
-    for state in view.states.values():
-        if state.takes_entries:  # a sealed one's are its children's too
-            for one in state.unclosed.values():
-                unclosed[one.claimant.epoch.datacenter] += len(one.hashes)
+    for state in newest_states(view):
+        for one in state.unclosed.values():
+            unclosed[one.claimant.epoch.datacenter] += len(one.hashes)
     return [
-        EpochRow(
-            name, number, unclosed[name], any(s.over.get(name, 0) >= number for s in view.states.values())
-        )
+        EpochRow(name, number, "over" if view.is_over(Epoch(name, number)) else "live", unclosed[name])
         for name, number in sorted(view.register.epochs.items())
     ]
 
