@@ -61,12 +61,13 @@ ORDER_FAULT_POINTS: tuple[str, ...] = (
     "order.after_taken",
 )
 # Each of these in the process that runs the operation.
-RETIRE_FAULT_POINTS: tuple[str, ...] = ("retire.after_register", "retire.after_page")
+RETIRE_FAULT_POINTS: tuple[str, ...] = ("retire.after_register", "retire.after_close", "retire.after_freed")
 REFILL_FAULT_POINTS: tuple[str, ...] = (
     "refill.after_begun",
     "refill.after_fence",
     "refill.after_page",
-    "refill.before_end",
+    "refill.before_switch",
+    "refill.after_switch",
 )
 REPAIR_FAULT_POINTS: tuple[str, ...] = (
     "repair.after_down",
@@ -77,13 +78,7 @@ REPAIR_FAULT_POINTS: tuple[str, ...] = (
     "repair.after_counted",
     "repair.after_compared",
 )
-CLEARING_FAULT_POINTS: tuple[str, ...] = ("clear.after_page", "clear.before_progress")
-GC_FAULT_POINTS: tuple[str, ...] = (
-    "gc.after_boundary",
-    "gc.after_register",
-    "gc.after_page",
-    "gc.after_endpoint",
-)
+GC_FAULT_POINTS: tuple[str, ...] = ("gc.after_boundary", "gc.after_roll", "gc.after_drop")
 
 # In the process of a backfill; the first one in a task of it.
 BACKFILL_FAULT_POINTS: tuple[str, ...] = (
@@ -120,7 +115,6 @@ ALL_FAULT_POINTS: tuple[str, ...] = (
     *REFILL_FAULT_POINTS,
     *ORDER_FAULT_POINTS,
     *REPAIR_FAULT_POINTS,
-    *CLEARING_FAULT_POINTS,
     *GC_FAULT_POINTS,
     *INDEX_FAULT_POINTS,
     *DISK_FAULT_POINTS,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from photon.faults import fault_point
 from photon.ledger.entry import Entry
 from photon.ledger.positions import Positions
 from photon.ledger.register import with_boundary, with_dropped
@@ -52,6 +53,7 @@ def drop(view: View, positions: Positions) -> list[int]:
     while (generation := droppable(view)) is not None:
         view.note(positions.change(partial(with_dropped, generation=generation)))
         dropped.append(generation)
+        fault_point("gc.after_drop")
     gone = [number for number, one in enumerate(view.register.generations) if one.is_dropped]
     for generation in gone[-max(len(dropped), SWEPT_AGAIN) :]:
         positions.forget(view.register.ledgers(generation))

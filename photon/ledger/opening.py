@@ -199,24 +199,35 @@ def open_registry(
     return _with_remedy(pipeline, IdRegistry(positions, view, store))
 
 
-def open_reader(pipeline: Pipeline, grace_seconds: float | None = None) -> IdRegistry:
+def open_reader(
+    pipeline: Pipeline, grace_seconds: float | None = None, from_stored: bool = True
+) -> IdRegistry:
     """The registry for who only reads, read to its ends.
 
     Most of it comes from the newest view that a datacenter has stored, where one can be read. It writes
-    nothing, neither into that view nor into the registry. RegistryUnavailable, RegistryMismatch, and what
+    nothing, neither into that view nor into the registry. `from_stored` False: all of it is read, and none
+    of it yet. RegistryUnavailable, RegistryMismatch, and what
     `find_registry` raises.
     """
     positions = positions_at(find_registry(pipeline, grace_seconds))
-    register, writer = current_register(positions), f"reader-{new_id()}"
+    register = current_register(positions)
+    view = next(stored_views(pipeline, register), None) if from_stored else None
+    registry = _with_remedy(pipeline, IdRegistry(positions, view or View(register, f"reader-{new_id()}")))
+    if from_stored:
+        catch_up(registry.view, positions)
+    return registry
+
+
+def stored_views(pipeline: Pipeline, register: Register) -> Iterator[View]:
+    """The views that datacenters have stored, under this register, as far as they can be read; newest first.
+
+    RegistryMismatch if the registry is older than one of them (L10).
+    """
     folders = [(place.state, runs_of(place)) for place in pipeline.datacenters.values()]
     there = [(state, runs) for state, runs in folders if (state / VIEW_FILE).is_file()]
-    view = None
     for state, runs in sorted(there, key=lambda one: positions_read(one[0]), reverse=True):
-        with _remedy_is_told(pipeline):
-            view = view or read_stored(state, runs, register, writer)
-    registry = _with_remedy(pipeline, IdRegistry(positions, view or View(register, writer)))
-    catch_up(registry.view, positions)
-    return registry
+        if (view := read_stored(state, runs, register, f"reader-{new_id()}")) is not None:
+            yield view
 
 
 def read_register(pipeline: Pipeline, positions: Positions | None = None) -> Register:

@@ -98,8 +98,18 @@ class Positions(Protocol):
         """
         ...
 
-    def forget(self, ledgers: Sequence[LedgerId]) -> None:
-        """Delete all items of ledgers whose generation the register calls dropped (L12)."""
+    def forget(self, ledgers: Sequence[LedgerId], incarnation: int | None = None) -> None:
+        """Delete all items of ledgers whose generation the register calls dropped (L12).
+
+        Of another `incarnation`: whatever there is, if the register has gone beyond it.
+        """
+        ...
+
+    def attempt_at(self, incarnation: int, told: Change) -> Attempt:
+        """Begin an attempt at the ledgers of an incarnation that is being filled.
+
+        It is confirmed by what `told` makes of the register that is read (`photon.ledger.refilling`).
+        """
         ...
 
     def beat(self, epoch: Epoch, number: int) -> None:

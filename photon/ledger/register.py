@@ -50,9 +50,10 @@ class Generation:
 class Register:
     """The register as it was read. Numbers in it never go back.
 
-    `incarnation`: of the ledgers; a refill makes a new one. `epochs`: by datacenter the highest number of an
-    epoch that was handed out. `tables`: by datacenter the id of its joined table. `given_up`: datacenters
-    that never run again; `lakes_gone`: of these, the ones whose rows count no more.
+    `incarnation`: of the ledgers; a refill makes a new one, `filling` while it goes on (else 0). `epochs`: by
+    datacenter the highest number of an epoch that was handed out. `tables`: by datacenter the id of its
+    joined table. `given_up`: datacenters that never run again; `lakes_gone`: of these, the ones whose rows
+    count no more.
     """
 
     pipeline: str
@@ -67,6 +68,7 @@ class Register:
     given_up: tuple[str, ...] = ()
     lakes_gone: tuple[str, ...] = ()
     is_refilling: bool = False
+    filling: int = 0
     entry_version: int = ENTRY_VERSION
 
     @property

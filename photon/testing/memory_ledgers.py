@@ -15,6 +15,7 @@ from photon.ledger.positions import Change, Chosen, Offer, Tail, Undecided
 from photon.ledger.register import Generation, Members, Register, decode_register, encode_register
 from photon.ledger.registry import IdRegistry
 from photon.ledger.rolling import open_ledger
+from photon.ledger.stores.positions import require_forgettable
 from photon.ledger.view import View, current_register
 
 _AWAY = "the registry does not answer"
@@ -27,6 +28,7 @@ class Decided:
     register: Register
     values: dict[LedgerId, list[bytes]] = field(default_factory=dict)
     beats: dict[Epoch, int] = field(default_factory=dict)
+    filled: dict[int, dict[LedgerId, list[bytes]]] = field(default_factory=dict)  # by incarnation, to come
 
 
 class MemoryLedgers:
@@ -77,12 +79,17 @@ class MemoryLedgers:
             self.decided.register = kept.register
             self.decided.values = kept.values
             self.decided.beats = kept.beats
+            self.decided.filled = kept.filled
 
     # -- positions
 
     def attempt(self) -> MemoryLedgers:
         """Begin an attempt."""
         return self
+
+    def attempt_at(self, incarnation: int, told: Change) -> MemoryLedgers:
+        """Begin an attempt at ledgers that are being filled."""
+        return _FilledLedgers(self, incarnation, told)
 
     def offer(self, offers: Mapping[LedgerId, Offer]) -> dict[LedgerId, Chosen | Undecided]:
         """Offer one value to each of these ledgers."""
@@ -122,17 +129,19 @@ class MemoryLedgers:
         """Replace the register by `change(register)`."""
         self._answer("change", is_write=True)
         with self._lock:
-            self.decided.register = decode_register(encode_register(change(self.register)))
-            return self.register
+            before, after = self.register, decode_register(encode_register(change(self.register)))
+            if after.incarnation != before.incarnation:
+                self.decided.values = self.decided.filled.pop(after.incarnation, {})
+            self.decided.register = after
+            return after
 
-    def forget(self, ledgers: Sequence[LedgerId]) -> None:
-        """Delete all of ledgers whose generation was dropped."""
+    def forget(self, ledgers: Sequence[LedgerId], incarnation: int | None = None) -> None:
+        """Delete all of ledgers whose generation was dropped, or of an incarnation that is over."""
         self._answer("forget", is_write=True)
         with self._lock:
+            require_forgettable(self.register, ledgers, incarnation)
             for ledger in ledgers:
-                if not self.register.generations[ledger.generation].is_dropped:
-                    raise ValueError(f"the register does not call the generation of {ledger} dropped")
-                self.values.pop(ledger, None)
+                (self.values if incarnation is None else {}).pop(ledger, None)
 
     def beat(self, epoch: Epoch, number: int) -> None:
         """Keep this number for the epoch, or a greater one."""
@@ -168,6 +177,24 @@ class MemoryLedgers:
         self.on_call(call)
         with self._lock:
             self.calls[call] += 1
+
+
+class _FilledLedgers(MemoryLedgers):
+    """The ledgers of an incarnation that a refill fills, with the faults of those that it fills them from."""
+
+    def __init__(self, others: MemoryLedgers, incarnation: int, told: Change) -> None:
+        self.decided, self._lock, self.calls = others.decided, others._lock, others.calls
+        self.is_away, self.is_full, self.lost_answers = others.is_away, others.is_full, 0
+        self.on_call = others.on_call
+        self._incarnation, self._told = incarnation, told
+
+    @property
+    def register(self) -> Register:
+        return self._told(self.decided.register)
+
+    @property
+    def values(self) -> dict[LedgerId, list[bytes]]:
+        return self.decided.filled.setdefault(self._incarnation, {})
 
 
 def checksum_at(values: Sequence[bytes], position: int) -> bytes:

@@ -98,7 +98,7 @@ def run_gc(
             say(f"generation {full} has {before.bytes:,} bytes of entries: the next one begins")
             ledgers = view.register.generations[full].ledgers
             roll(view, positions, ledgers, homes_of(pipeline, ledgers), after=full)
-        fault_point("gc.before_drop")
+        fault_point("gc.after_roll")
         dropped = tuple(drop(view, positions))
     except RegistryUnavailable as error:
         return replace(told.result(view, size_of(view)), problem=str(error))

@@ -1,16 +1,16 @@
-"""Put the ids of all rows back into a registry that is older than the lakes, or new (protocol B19).
+"""Put the ids of all rows back into a registry that is older than the lakes, or new (protocol B19, L10).
 
-the register: a refill has begun, every epoch is over  -> no epoch begins, no token wins any more (B18)
-every table: its epochs fenced                         -> no batch is committed any more (E1)
-every row: its id for its own token                    -> what holds it without a row is released
-the register: the refill has ended                     -> each datacenter begins a new epoch (A13)
+the register: a refill has begun               -> no epoch begins, nothing that is appended counts
+every table: its epochs fenced                 -> no batch is committed any more (E1)
+ledgers of a new incarnation: every row's id   -> what the old ones hold without a row is free
+the register: the new ledgers, epochs above    -> each datacenter begins a new epoch (A13)
 
 Killed in between, joins stay refused until it has run to its end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -19,37 +19,33 @@ import numpy as np
 from photon.dispatcher.refusing import refuse_place_of_another
 from photon.errors import UserError
 from photon.faults import fault_point
-from photon.ledger.errors import RegistryUnavailable
-from photon.pipeline.file import Pipeline
-from photon.recovery.doubled import note_doubled
-from photon.recovery.lacking import refuse_lacking
-from photon.recovery.registry_watch import claims_of_rows
-from photon.registry.consensus.register import (
-    Register,
-    live_epochs,
-    retired_datacenters,
+from photon.ledger.entry import Claimant, Claims, Epoch, LedgerId, Mask
+from photon.ledger.errors import RegistryMismatch
+from photon.ledger.fold import are_among
+from photon.ledger.opening import open_reader, stored_views
+from photon.ledger.refilling import (
+    FilledPositions,
+    as_filled,
+    begin_ledgers,
+    put_back,
     with_refill_begun,
     with_refill_ended,
 )
-from photon.registry.interface import (
-    Claim,
-    CommitOutcome,
-    Joined,
-    Lost,
-    Outcomes,
-    Released,
-    TooOld,
-    Unknown,
-    Won,
-)
-from photon.registry.quorum.proposer import QuorumRegistry
+from photon.ledger.register import Register
+from photon.ledger.registry import IdRegistry
+from photon.ledger.view import View
+from photon.pipeline.file import Pipeline
+from photon.recovery.doubled import note_doubled
+from photon.recovery.lacking import refuse_lacking
+from photon.recovery.registry_watch import RowClaims, claims_of_rows
+from photon.recovery.rowless import RowsOfPlans
 from photon.shift.lease import lease_status_of
 from photon.state.database import STATE_FILE
 from photon.state.view import open_view
 from photon.storage.delta import LakeUnavailable
 from photon.storage.joined_rows import CommittedRows
 from photon.storage.tables import CommitConflict, OutputTable, app_id
-from photon.tokens import Token, new_id
+from photon.tokens import Occurrence
 
 PAGE_ROWS = 10_000  # looked at together: bounds memory
 DOUBLES_TOLD = 10  # of --json too
@@ -66,7 +62,7 @@ class Refilled:
     rows: int = 0
     put_back: int = 0  # ids that were lacking
     too_old: int = 0  # rows below the boundary, whose ids the registry need not have
-    released: int = 0  # ids that were held by a token without a row, and have their row's now
+    released: int = 0  # ids that were held by a claim without a row, and have their row's now
     doubles: list[str] = field(default_factory=list)  # ids whose holder has a row too: their event has two
     began: bool = False  # whether anything had to be changed
 
@@ -85,40 +81,49 @@ class Refilled:
 
 def refill(
     pipeline: Pipeline,
-    registry: QuorumRegistry,
     dry_run: bool = False,
+    registry: IdRegistry | None = None,
     page_rows: int = PAGE_ROWS,
     say: Callable[[str], None] = lambda text: None,
 ) -> Refilled:
     """Put back what the registry lacks. May be killed and run again; nothing changes if it lacks nothing.
 
-    NotRefilled, PlaceTaken, RegistryMismatch, LakeUnavailable, RegistryUnavailable.
+    `registry`: that of a test, with a view that has read nothing else. NotRefilled, PlaceTaken,
+    RegistryMismatch, LakeUnavailable, RegistryUnavailable.
     """
-    register = registry.register.read()
+    registry = registry or open_reader(pipeline, from_stored=False)
+    register = registry.read_register()
     refuse_lacking(pipeline, register)
     tables = _tables(pipeline, register)
     _refuse_beside_joins(pipeline)
     work = _Refill(pipeline, registry, tables, page_rows, say)
     found = work.look()
-    is_known = {record.datacenter for record in register.epochs.values()}.issuperset(tables)
-    lacks = found.put_back or found.released or registry.marks.put_back(live_epochs(register.epochs))
-    is_whole = is_known and not (lacks or register.is_refilling)
-    if dry_run or is_whole:
-        found.began = not is_whole
-    else:
-        found = work.run(register)
+    is_known = register.tables.keys() >= tables.keys()
+    lacks = bool(found.put_back or found.released) or _is_behind_a_view(pipeline, work.registry)
+    found.began = lacks or not is_known or register.is_refilling
+    if found.began and not dry_run:
+        found = work.run(register, found)
     if not dry_run:
         _note_doubled(pipeline, work.doubled)
     return found
 
 
-def _note_doubled(pipeline: Pipeline, doubled: Mapping[str, str]) -> None:
+def _is_behind_a_view(pipeline: Pipeline, registry: IdRegistry) -> bool:
+    """Whether the registry has less than a datacenter has read of it, though it has the ids of all rows."""
+    try:
+        for view in stored_views(pipeline, registry.register):
+            IdRegistry(registry.positions, view).read_on()
+    except RegistryMismatch:
+        return True
+    return False
+
+
+def _note_doubled(pipeline: Pipeline, doubled: Mapping[str, Mapping[str, str]]) -> None:
     """Have the status of each datacenter whose state is here tell of its second rows."""
     for name, place in pipeline.datacenters.items():
-        own = {token: id_ for token, id_ in doubled.items() if Token.parse(token).plan.datacenter == name}
-        if own and place.state.is_dir():
+        if doubled.get(name) and place.state.is_dir():
             with suppress(OSError):  # the command says it too
-                note_doubled(place.state, own)
+                note_doubled(place.state, doubled[name])
 
 
 def _tables(pipeline: Pipeline, register: Register) -> dict[str, OutputTable]:
@@ -128,8 +133,8 @@ def _tables(pipeline: Pipeline, register: Register) -> dict[str, OutputTable]:
     """
     found: dict[str, OutputTable] = {}
     for name, place in pipeline.datacenters.items():
-        if name in retired_datacenters(register.epochs):
-            continue  # its lake is gone, and its rows don't count
+        if name in register.lakes_gone:
+            continue  # its rows don't count
         table = OutputTable(place.lake, "joined_events")
         try:
             table_id = table.table_id() if table.exists() else None
@@ -139,8 +144,8 @@ def _tables(pipeline: Pipeline, register: Register) -> dict[str, OutputTable]:
                 f"the lake of datacenter {name} can't be read: {error}; then again: "
                 f"photon registry refill {pipeline.typed}"
             ) from error
-        known = {e.table_id for e in register.epochs.values() if e.datacenter == name}
-        has_joined = bool(known) or (place.state / STATE_FILE).exists()
+        known = register.tables.get(name)
+        has_joined = known is not None or (place.state / STATE_FILE).exists()
         if table_id is None:
             if has_joined:
                 raise NotRefilled(
@@ -149,7 +154,7 @@ def _tables(pipeline: Pipeline, register: Register) -> dict[str, OutputTable]:
                     f"before that: photon retire {pipeline.typed} {name} --lake-is-gone"
                 )
             continue
-        if known and table_id not in known:
+        if known is not None and table_id != known:
             raise NotRefilled(
                 f"the table {table.folder} is not the one that the registry knows of datacenter {name}: put "
                 f"its lake back, then again: photon registry refill {pipeline.typed}"
@@ -176,138 +181,128 @@ class _Refill:
     """One run over all tables."""
 
     pipeline: Pipeline
-    registry: QuorumRegistry
+    registry: IdRegistry
     tables: dict[str, OutputTable]
     page_rows: int
     say: Callable[[str], None]
-    fenced: set[tuple[str, str]] = field(default_factory=set)
-    doubled: dict[str, str] = field(default_factory=dict)  # second rows: ids by token
+    doubled: dict[str, dict[str, str]] = field(default_factory=dict)  # by datacenter: ids of second rows
+    _rows_of: dict[str, RowsOfPlans] = field(default_factory=dict)
 
     def look(self) -> Refilled:
         """Find what the registry lacks now. Nothing is changed."""
         found = Refilled()
+        try:
+            self.registry.read_on()
+        except RegistryMismatch:  # it does not agree with itself: what it has is told by the rows
+            self.registry = IdRegistry(self.registry.positions, View(self.registry.register, "refill"))
+        view = self.registry.view
         for claims in self._claims(found, "looked at"):
-            outcomes = self.registry.lookup_surely([claim.key for claim in claims])
-            found.too_old += sum(isinstance(outcome, TooOld) for outcome in outcomes)
-            others = _held_otherwise(claims, outcomes)
-            found.put_back += sum(not isinstance(outcome, Joined | TooOld) for outcome in outcomes)
-            doubles = self._with_rows([token for _, token in others], fences=False)
-            found.released += sum(token not in doubles for _, token in others)
-            self._note_doubles(found, others, doubles)
+            holders = view.holders(claims.hashes)
+            is_own, boundary_us = holders.are_of(claims.claimant), view.register.boundary_us
+            is_old = ~is_own & (claims.times_us < boundary_us)
+            found.too_old += int(is_old.sum())
+            found.put_back += int((~holders.are_held & ~is_old).sum())
+            for claimant in {view.claimants[at] for at in holders.refs.claims()} - {claims.claimant}:
+                held = claims.take(holders.are_of(claimant))
+                has_row = self._have_rows(claimant, held)
+                found.released += int((~has_row).sum())
+                self._note_doubles(found, held.take(has_row), claimant)
         return found
 
-    def run(self, register: Register) -> Refilled:
+    def run(self, register: Register, found: Refilled) -> Refilled:
         """Put it back."""
-        epochs = {
-            name: dict.fromkeys(self._epochs_of(name, register), table.table_id())
-            for name, table in self.tables.items()
-        }
-        now_us = self.registry.clock.now_us()
-        register = self.registry.register.change(lambda now: with_refill_begun(now, epochs, now_us))
+        registry = self.registry
+        incarnation = registry.positions.change(with_refill_begun).filling
         fault_point("refill.after_begun")
-        known = {(record.datacenter, name) for name, record in register.epochs.items()}
-        for datacenter, epoch in sorted(known | {(dc, name) for dc in epochs for name in epochs[dc]}):
-            if datacenter in self.tables:
-                self._fence(datacenter, epoch)
+        epochs = {name: self._fence(name, register) for name in {*self.tables, *register.epochs}}
         fault_point("refill.after_fence")
-        done = Refilled(began=True)
+        filled = FilledPositions(registry.positions, incarnation)
+        view = View(as_filled(filled.attempt().confirm(), incarnation), registry.view.writer)
+        begin_ledgers(view, filled, epochs)
+        done = Refilled(put_back=found.put_back, released=found.released, too_old=found.too_old, began=True)
+        self.doubled.clear()
         for claims in self._claims(done, "in the registry"):
-            self._put_back(claims, done)
+            put_back(view, filled, [_as_joins(claims)])
+            self._note_second_rows(done, view, claims)
             fault_point("refill.after_page")
-        fault_point("refill.before_end")
-        self.registry.register.change(with_refill_ended)
+        fault_point("refill.before_switch")
+        tables = {name: table.table_id() for name, table in self.tables.items()}
+        registry.positions.change(lambda now: with_refill_ended(now, incarnation, epochs, tables))
+        fault_point("refill.after_switch")
+        self._forget(register, incarnation)
         return done
 
-    def _epochs_of(self, datacenter: str, register: Register) -> set[str]:
-        """The epochs that may have committed to a table, or are about to; some name where there is none."""
-        found = set(CommittedRows(self.tables[datacenter]).epochs())
-        found |= {name for name, e in register.epochs.items() if e.datacenter == datacenter}
-        with open_view(self.pipeline.datacenters[datacenter].state) as state:
-            if state is not None and state.epoch is not None:
-                found.add(state.epoch)
-        return found or {new_id()}
-
-    def _claims(self, done: Refilled, what: str) -> Iterator[list[Claim]]:
+    def _claims(self, done: Refilled, what: str) -> Iterator[RowClaims]:
         """Those of all rows, page by page; the tables are read when each has its turn."""
         for datacenter, table in self.tables.items():
             for page in CommittedRows(table).all_pages(self.page_rows):
-                yield claims_of_rows(page, datacenter, self.pipeline.foreign)
+                yield from claims_of_rows(page, datacenter, self.pipeline.foreign)
                 done.rows += page.num_rows
                 self.say(f"{done.rows:,} rows {what}")
 
-    def _put_back(self, claims: Sequence[Claim], done: Refilled) -> None:
-        """RegistryUnavailable."""
-        before = self.registry.lookup_surely([claim.key for claim in claims])
-        held = np.array([isinstance(outcome, Joined) for outcome in before], bool)
-        outcomes = self._commit(claims)
-        done.too_old += int(outcomes.are(TooOld).sum())
-        done.put_back += int((outcomes.are(Won) & ~held).sum())
-        others = _held_otherwise(claims, outcomes)
-        doubles = self._with_rows([token for _, token in others])
-        free = [(claim, token) for claim, token in others if token not in doubles]
-        if free:
-            released = self.registry.release([Claim(claim.key, token) for claim, token in free])
-            _refuse_unknown(released)
-            again = self._commit([claim for claim, _ in free])
-            done.released += int(again.are(Won).sum())
-            others += _held_otherwise([claim for claim, _ in free], again)
-            doubles |= self._with_rows([token for _, token in others])
-        self._note_doubles(done, others, doubles)
-        gone = (claim for claim, one in zip(claims, outcomes, strict=True) if isinstance(one, Released))
-        done.doubles += [f"{claim.key.id}: its row's token {claim.token} was released" for claim in gone]
+    def _fence(self, datacenter: str, register: Register) -> int:
+        """Fence every epoch that register, table or state know: a number above them. NotRefilled."""
+        known = [register.epochs.get(datacenter, 0)]
+        known += [epoch.number for epoch in self._claiming() if epoch.datacenter == datacenter]
+        place = self.pipeline.datacenters.get(datacenter)
+        if place is not None:
+            with open_view(place.state) as state:
+                known += [int(state.epoch)] if state is not None and state.epoch else []
+        table = self.tables.get(datacenter)
+        if table is not None:
+            known += map(int, CommittedRows(table).epochs())
+            while table.knows(app_id(datacenter, str(max(known) + 1))):  # of an epoch without rows
+                known.append(max(known) + 1)
+            for number in range(1, max(known) + 1):
+                self._fence_one(table, datacenter, number)
+        return max(known) + 1
 
-    def _commit(self, claims: Sequence[Claim]) -> Outcomes[CommitOutcome]:
-        outcomes = self.registry.put_back(claims)
-        _refuse_unknown(outcomes)
-        return outcomes
+    def _claiming(self) -> set[Epoch]:
+        view = self.registry.view
+        return {one.epoch for ledger in view.claimants.ledgers() for _, one in view.claimants.items(ledger)}
 
-    def _with_rows(self, tokens: Sequence[str], fences: bool = True) -> set[str]:
-        """Those that have a row in a table that counts, and of which none may come."""
-        retired = retired_datacenters(self.registry.register.read().epochs) if tokens else ()
-        elsewhere = {*retired, *self.pipeline.datacenters}
-        # Nobody can say it of a datacenter that the pipeline file lacks: its rows may count.
-        found = {token for token in tokens if Token.parse(token).plan.datacenter not in elsewhere}
-        for datacenter, table in self.tables.items():
-            own = [token for token in map(Token.parse, tokens) if token.plan.datacenter == datacenter]
-            for epoch in {token.plan.epoch for token in own} if fences else ():
-                self._fence(datacenter, epoch)
-            found |= {str(token) for token, status in table.row_status_of(own).items() if status == "row"}
-        return found
-
-    def _fence(self, datacenter: str, epoch: str) -> None:
+    def _fence_one(self, table: OutputTable, datacenter: str, number: int) -> None:
         """NotRefilled, LakeUnavailable."""
-        if (datacenter, epoch) in self.fenced:
-            return
         try:
-            self.tables[datacenter].fence(app_id(datacenter, epoch))
+            table.fence(app_id(datacenter, str(number)))
         except CommitConflict as error:
             raise NotRefilled(
                 f"the table of datacenter {datacenter} was just written: {error}; stop who writes it, then "
                 f"again: photon registry refill {self.pipeline.typed}"
             ) from error
-        self.fenced.add((datacenter, epoch))
 
-    def _note_doubles(self, found: Refilled, others: Sequence[tuple[Claim, str]], doubles: set[str]) -> None:
-        self.doubled |= {claim.token: claim.key.id for claim, token in others if token in doubles}
-        found.doubles += [
-            f"{claim.key.id}: the row of {claim.token}, and that of {token}, which holds the id"
-            for claim, token in others
-            if token in doubles
-        ]
+    def _forget(self, register: Register, incarnation: int) -> None:
+        """Delete the ledgers that are the registry no more, and those of runs that died."""
+        live = [one for g in register.live_generations for one in register.ledgers(g)]
+        self.registry.positions.forget(live, register.incarnation)
+        first = [LedgerId(0, number) for number in range(register.generations[-1].ledgers)]
+        for dead in range(register.incarnation + 1, incarnation):
+            self.registry.positions.forget(first, dead)
+
+    def _have_rows(self, claimant: Claimant, held: RowClaims) -> Mask:
+        """Which of these ids have a row of that plan; nobody can say it of a datacenter without a table."""
+        name = claimant.epoch.datacenter
+        if name not in self.tables:
+            counts = name not in self.pipeline.datacenters and name not in self.registry.register.lakes_gone
+            return np.full(len(held.hashes), counts)
+        rows = self._rows_of.setdefault(name, RowsOfPlans(self.tables[name]))
+        return are_among(held.hashes, rows.of_plan(claimant))
+
+    def _note_second_rows(self, done: Refilled, view: View, claims: RowClaims) -> None:
+        holders = view.holders(claims.hashes)
+        for claimant in {view.claimants[at] for at in holders.refs.claims()} - {claims.claimant}:
+            self._note_doubles(done, claims.take(holders.are_of(claimant)), claimant)
+
+    def _note_doubles(self, done: Refilled, second: RowClaims, holder: Claimant) -> None:
+        name = second.claimant.epoch.datacenter
+        for index in range(len(second.hashes)):
+            id_, token = second.event_id(index), second.token(index)
+            self.doubled.setdefault(name, {})[token] = id_
+            done.doubles.append(f"{id_}: the row of {token}, and that of {holder}, which holds the id")
 
 
-def _held_otherwise(claims: Sequence[Claim], outcomes: Sequence[object]) -> list[tuple[Claim, str]]:
-    """The claims whose id another token holds, and that token. A cleared id has its row, and no token."""
-    return [
-        (claim, one.holder.token)
-        for claim, one in zip(claims, outcomes, strict=True)
-        if isinstance(one, Joined | Lost) and one.holder.token not in (None, claim.token)
-    ]
-
-
-def _refuse_unknown(outcomes: Sequence[object]) -> None:
-    unknown = [outcome for outcome in outcomes if isinstance(outcome, Unknown)]
-    if unknown:
-        raise RegistryUnavailable(
-            f"{len(unknown):,} ids are not put back yet: {unknown[0].reason}; run it again"
-        )
+def _as_joins(claims: RowClaims) -> Claims:
+    places = [Occurrence.parse(text) for text in claims.rows["_occurrence"].to_pylist()]
+    files = np.array([place.file_number for place in places], np.uint32)
+    offsets = np.array([place.offset_bytes for place in places], np.int64)
+    return Claims(claims.claimant, claims.hashes, claims.times_us, files, offsets)

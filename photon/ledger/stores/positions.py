@@ -71,6 +71,10 @@ class StorePositions:
             active = self.stores.active
         return StoreAttempt(self, active, incarnation)
 
+    def attempt_at(self, incarnation: int, told: Change) -> StoreAttempt:
+        """Begin an attempt at the ledgers of an incarnation that is being filled."""
+        return StoreAttempt(self, self.stores.active, incarnation, told)
+
     def change(self, change: Change) -> Register:
         """Replace the register by `change(register)`, which may be called again; the register after it."""
         return self._known(self.register.change(change, self.deadline()))
@@ -84,13 +88,12 @@ class StorePositions:
         self.meter.count("registry_round_trips")
         return self._known(self.register.read(self.deadline()))
 
-    def forget(self, ledgers: Sequence[LedgerId]) -> None:
+    def forget(self, ledgers: Sequence[LedgerId], incarnation: int | None = None) -> None:
         """Delete all items of dropped ledgers, at every store that answers; late inserts may come back."""
         register = self.read_register()
-        for ledger in ledgers:
-            if not register.generations[ledger.generation].is_dropped:
-                raise ValueError(f"the register does not call the generation of ledger {ledger} dropped")
-        left, deadline = [ledger_key(register.incarnation, ledger) for ledger in ledgers], self.deadline()
+        require_forgettable(register, ledgers, incarnation)
+        incarnation = incarnation or register.incarnation
+        left, deadline = [ledger_key(incarnation, ledger) for ledger in ledgers], self.deadline()
         while left:  # a request to each store deletes some items of a ledger
             answers = self.stores.ask(
                 self.stores.active,
@@ -178,10 +181,26 @@ def _has_more(reply: int | NoReply) -> bool:
     return reply.kind == "throttled" if isinstance(reply, NoReply) else reply > 0
 
 
+def require_forgettable(register: Register, ledgers: Sequence[LedgerId], incarnation: int | None) -> None:
+    """ValueError if somebody may read these ledgers."""
+    if incarnation is not None and incarnation >= register.incarnation:
+        raise ValueError(f"the registry has not gone beyond incarnation {incarnation}")
+    for ledger in ledgers if incarnation is None else ():
+        if not register.generations[ledger.generation].is_dropped:
+            raise ValueError(f"the register does not call the generation of ledger {ledger} dropped")
+
+
 class StoreAttempt:
     """See `photon.ledger.positions.Attempt`. It keeps to the stores that were active when it began."""
 
-    def __init__(self, positions: StorePositions, active: ActiveStores, incarnation: int) -> None:
+    def __init__(
+        self,
+        positions: StorePositions,
+        active: ActiveStores,
+        incarnation: int,
+        told: Change = lambda register: register,
+    ) -> None:
+        self._told = told
         self._positions = positions
         self._active = active
         self._incarnation = incarnation
@@ -249,7 +268,7 @@ class StoreAttempt:
 
     def confirm(self) -> Register:
         """The register, read at a majority after all replies so far (L8)."""
-        register = self._positions.read_register()
+        register = self._told(self._positions.read_register())
         if register.members != self._active.members or self._positions.stores.active is not self._active:
             raise Unconfirmed("the registry's stores have changed since")
         if register.incarnation != self._incarnation:
