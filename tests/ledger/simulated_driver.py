@@ -1,6 +1,6 @@
 """A datacenter's driver as the ledgers see it: claim, commit, close; epochs that begin after others ended.
 
-A stand-in for the join, which does not use ledgers yet. What it calls of `photon.ledger` is the real code.
+A stand-in for the join. What it calls of `photon.ledger` is the real code.
 """
 
 from __future__ import annotations
@@ -9,15 +9,17 @@ import copy
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from photon.ledger.claiming import EpochOver, claim
-from photon.ledger.closing import Closing, close_batches, end_epoch
-from photon.ledger.entry import Claimant, Entry, Epoch, Free
+import numpy as np
+
+from photon.ledger import epochs
+from photon.ledger.claiming import EpochOver
+from photon.ledger.closing import Closing
+from photon.ledger.entry import Claimant, Claims, Epoch
 from photon.ledger.errors import RegistryUnavailable, RetiredDatacenter
-from photon.ledger.fold import LedgerState
-from photon.ledger.register import Register, with_epoch
-from photon.ledger.rolling import everywhere
+from photon.ledger.lookups import Hold
+from photon.ledger.registry import IdRegistry
 from photon.ledger.view import View, catch_up
-from tests.ledger.simulated_positions import SimulatedPositions
+from tests.ledger.simulated_positions import Pause, SimulatedPositions
 from tests.ledger.simulated_world import FENCED, Record, RuleBroken, Table, World
 
 
@@ -34,7 +36,7 @@ class StateFolder:
 
     datacenter: str
     epoch: Epoch | None = None
-    batch: int = 0  # the last one that is closed
+    batch: int = 0  # the last one that is committed, or behind that of an open plan
     plan: Plan | None = None
     done: set[int] = field(default_factory=set)
     view: View | None = None
@@ -48,10 +50,10 @@ class Driver:
     """One process over a state folder."""
 
     def __init__(self, world: World, folder: StateFolder, positions: SimulatedPositions) -> None:
-        self.world, self.folder, self.positions = world, folder, positions
+        self.world, self.folder = world, folder
         self.pause = positions.pause
         self.table: Table = world.tables[folder.datacenter]
-        self.view = kept_or_new_view(world, folder.view)
+        self.registry = IdRegistry(positions, kept_or_new_view(world, folder.view))
 
     def run(self) -> None:
         """Start, and go on until it ends; who is not answered starts again, or tries again."""
@@ -70,28 +72,21 @@ class Driver:
 
     def start(self) -> None:
         """See whether the state goes on where it stopped; else begin an epoch (A13, L10)."""
-        catch_up(self.view, self.positions)
+        self.registry.catch_up()
         folder, epoch = self.folder, self.folder.epoch
-        if epoch is not None and not self.view.is_over(epoch):
+        if epoch is not None and epochs.is_live(self.registry, epoch):
             version = self.table.versions[epoch]
             goes_on = version in (folder.batch, folder.batch + 1)
-            if goes_on and self.view.closed_through(epoch) <= version:
+            if goes_on and self.registry.view.closed_through(epoch) <= version:
                 return
         self.begin_epoch()
 
     def begin_epoch(self) -> None:
         """Take the next number, end all epochs before it, and commit batch 0 of it (L4)."""
-        handed_out: list[Epoch] = []
-
-        def change(register: Register) -> Register:
-            register, epoch = with_epoch(register, self.folder.datacenter, self.table.newest)
-            handed_out.append(epoch)
-            return register
-
-        self.view.note(self.positions.change(change))
-        epoch = handed_out[-1]
-        end_epochs(self.world, self.view, self.positions, Epoch(epoch.datacenter, epoch.number - 1))
-        look_at_ended(self.world, Epoch(epoch.datacenter, epoch.number - 1))
+        datacenter = self.folder.datacenter
+        epoch = epochs.begin_epoch(self.registry, datacenter, self.table.newest, "table")
+        end_epochs(self.world, self.registry, Epoch(datacenter, epoch.number - 1), self.pause)
+        look_at_ended(self.world, Epoch(datacenter, epoch.number - 1))
         self.pause()
         if not self.table.begin(epoch):
             raise Ended
@@ -102,86 +97,122 @@ class Driver:
         self.pause()
 
     def batch(self) -> None:
-        """Plan a batch, or take up the open one, and see it through to its close."""
-        folder = self.folder
+        """Plan a batch, or take up the open one, and commit it. Its close rides with a claim or is alone."""
+        folder, chance = self.folder, self.world.chance
         assert folder.epoch is not None
         self.pause()
-        catch_up(self.view, self.positions)
-        if self.view.is_over(folder.epoch):
+        self.registry.read_on()
+        if self.registry.view.is_over(folder.epoch):
             raise EpochOver(folder.epoch)
-        if self.world.is_quiet or self.world.chance.random() < 0.2:
-            end_what_is_over(self.world, self.view, self.positions)
-        if not self.world.is_quiet and self.world.chance.random() < 0.04:
+        if self.world.is_quiet or chance.random() < 0.2:
+            end_what_is_over(self.world, self.registry, self.pause)
+        if not self.world.is_quiet and chance.random() < 0.04:
             self._lose_a_row()
         if folder.plan is None:
             folder.plan = self._plan()
         if folder.plan is None:
+            self.registry.close(self._closing())
+            if self.world.is_quiet:
+                raise Ended
             return
         batch, (plan, records) = folder.batch + 1, folder.plan
         claimant = Claimant(folder.epoch, batch, plan)
-        self._commit(claimant, records)
+        too_old = self._commit(claimant, records)
         self.pause()
-        close_batches(
-            self.view, self.positions, Closing(folder.epoch, batch, self.world.rowless(folder.datacenter))
-        )
-        final = self._final(claimant, records)
-        if self.world.chance.random() < 0.15:
-            folder.view = copy.deepcopy(self.view)
+        final = too_old | self._final(claimant, records)
+        if chance.random() < 0.15:
+            folder.view = copy.deepcopy(self.registry.view)
         folder.done, folder.batch, folder.plan = folder.done | final, batch, None
+        if chance.random() < 0.5:
+            self.registry.close(self._closing())
+
+    def _closing(self) -> Closing:
+        """What is committed; by one snapshot of the table."""
+        folder = self.folder
+        assert folder.epoch is not None
+        return Closing(folder.epoch, folder.batch, self.world.rowless(folder.datacenter))
 
     def _lose_a_row(self) -> None:
         """Have the table lose a row, and free its id, so that it is joined again (L11)."""
         if not self.table.rows:
             return
         row = self.world.chance.choice(self.table.rows)
-        hashes = self.world.hashes[[row.id]]
         self.table.rows.remove(row)
         self.world.lost.add((row.id, row.claimant))
         self.world.tell(f"{row} is lost")
         self.folder.done -= {one.number for one in self.world.records if one.id == row.id}
         self.pause()
-
-        def is_held(state: LedgerState) -> bool:
-            found = self.view.holders(hashes)
-            return bool((state.covers(hashes) & found.are_joins & found.are_of(row.claimant)).any())
-
-        def make(state: LedgerState) -> Entry:
-            return Entry(frees=tuple(Free(*at, hashes) for at in self.view.holders(hashes).claimants))
-
-        everywhere(self.view, self.positions, make, is_held)
+        self.registry.free(self.world.hashes[[row.id]], lambda claimant: claimant == row.claimant)
 
     def _plan(self) -> Plan | None:
         chance, here = self.world.chance, self.world.records[: self.world.arrived]
         left = [one for one in here if one.number not in self.folder.done]
-        if left:
-            some = [one for one in left if chance.random() < 0.7] or left[:1]
-            chance.shuffle(some)
-            return Plan(self.world.name("plan"), tuple(some))
-        if self.world.is_quiet:
-            raise Ended
-        return None
+        if not left:
+            return None
+        some = [one for one in left if chance.random() < 0.7] or left[:1]
+        chance.shuffle(some)
+        return Plan(self.world.name("plan"), tuple(some))
 
-    def _commit(self, claimant: Claimant, records: tuple[Record, ...]) -> None:
-        """Have the batch's rows committed; Ended if a copy of this state has committed another plan (A15)."""
+    def _commit(self, claimant: Claimant, records: tuple[Record, ...]) -> set[int]:
+        """Have the batch's rows committed; the records that are too old.
+
+        Ended if a copy of this state has committed another plan (A15).
+        """
         version = self.table.versions[claimant.epoch]
         if version >= claimant.batch:
             if self.table.plans.get((claimant.epoch, claimant.batch)) != claimant.plan or version == FENCED:
                 self.folder.epoch = None
                 raise Ended
-            return
-        holders = claim(self.view, self.positions, self.world.claims(claimant, records))
+            return set()
+        claims = self.world.claims(claimant, records)
+        self._look_up(claims)
+        holders = self.registry.claim(claims, self._closing())
+        self._look_up(claims)
         self.pause()
-        own = [one for one, is_own in zip(records, holders.are_of(claimant), strict=True) if is_own]
-        # Which of an id's records counted is in its entry: the oldest of them, or a younger one.
-        rows = {one.id: one for one in sorted(own, key=lambda one: -one.time_us)}
-        if not self.table.commit(claimant, list(rows.values())):
+        rows = [one for one, is_won in zip(records, holders.are_won(claims), strict=True) if is_won]
+        if not self.table.commit(claimant, rows):
             raise Ended
-        self.world.tell(f"{claimant} commits rows of ids {sorted(rows)}")
+        self.world.tell(f"{claimant} commits rows of ids {sorted(row.id for row in rows)}")
+        return {
+            one.number for one, is_too_old in zip(records, holders.are_too_old, strict=True) if is_too_old
+        }
+
+    def _look_up(self, claims: Claims) -> None:
+        """A task finds in a snapshot what the view knows."""
+        registry, plan = self.registry, claims.claimant
+        seen_by = plan if self.world.chance.random() < 0.5 else None
+        found = registry.snapshot(seen_by).open(plan).look_up(claims.hashes, claims.times_us)
+        known = registry.holders(claims.hashes, claims.times_us)
+        own, joins, are_late = (
+            known.are_of(plan),
+            known.are_joins,
+            claims.times_us < registry.register.boundary_us,
+        )
+        is_here = np.array(
+            [
+                one is not None and one.epoch.datacenter == plan.epoch.datacenter
+                for one in map(known.holder, range(len(own)))
+            ]
+        )
+        expected = {
+            Hold.NOBODY: ~known.are_held & ~known.are_too_old,
+            Hold.THIS_PLAN: own & ~joins & ~are_late,
+            Hold.HERE: is_here & ~(own & ~joins),
+            Hold.ELSEWHERE: known.are_held & ~joins & ~is_here,
+            Hold.JOINED_ELSEWHERE: joins & ~is_here,
+            Hold.TOO_OLD: known.are_too_old | (own & ~joins & are_late),
+        }
+        for code, mask in expected.items():
+            if (found.are(code) != mask).any():
+                raise RuleBroken(f"a task sees {found.codes}, where {code!r} is {mask}")
+        for column, right in zip(found.places, known.places, strict=True):
+            if (column != np.where(found.are(Hold.THIS_PLAN), right, -1)).any():
+                raise RuleBroken("a task sees other places of records than the view has")
 
     def _final(self, claimant: Claimant, records: tuple[Record, ...]) -> set[int]:
         """The records that nothing more is to be done about."""
         claims = self.world.claims(claimant, records)
-        holders = self.view.holders(claims.hashes, claims.times_us)
+        holders = self.registry.holders(claims.hashes, claims.times_us)
         own = {row.id for row in self.table.rows if row.claimant == claimant}
         are_final = holders.are_joins | holders.are_too_old
         return {
@@ -199,22 +230,20 @@ def kept_or_new_view(world: World, kept: View | None) -> View:
     return view
 
 
-def end_epochs(world: World, view: View, positions: SimulatedPositions, last: Epoch) -> None:
+def end_epochs(
+    world: World, registry: IdRegistry, last: Epoch, pause: Pause, is_given_up: bool = False
+) -> None:
     """End a datacenter's epochs up to this one: fence each, close it everywhere (L4, E1)."""
     table = world.tables[last.datacenter]
-    if last.number == 0:
-        return
-    for number in range(1, last.number + 1):
-        table.fence(Epoch(last.datacenter, number))
-        positions.pause()
-    world.tell(f"{view.writer} ends the epochs of {last.datacenter} up to {last.number}")
-    rowless = world.rowless(last.datacenter)
-    if world.chance.random() < 0.5:
-        end_epoch(view, positions, last, rowless)
-    for number in range(1, last.number + 1):
-        epoch = Epoch(last.datacenter, number)
-        if number == last.number or any(state.unclosed_of(epoch) for state in view.states.values()):
-            end_epoch(view, positions, epoch, rowless)
+
+    def fence(epoch: Epoch) -> None:
+        table.fence(epoch)
+        pause()
+
+    if last.number:
+        world.tell(f"{registry.view.writer} ends the epochs of {last.datacenter} up to {last.number}")
+        rowless_of = lambda epoch: world.rowless(epoch.datacenter)  # noqa: E731
+        epochs.end_epochs(registry, last.datacenter, last.number, fence, rowless_of, is_given_up)
 
 
 def look_at_ended(world: World, last: Epoch) -> None:
@@ -228,14 +257,7 @@ def look_at_ended(world: World, last: Epoch) -> None:
             raise RuleBroken(f"epoch {last} was ended, and may open {ledger}")
 
 
-def end_what_is_over(world: World, view: View, positions: SimulatedPositions) -> None:
-    """Finish for those who died: what an epoch that is over holds and has not closed (L4)."""
-    unclosed = {
-        one.claimant.epoch
-        for state in view.states.values()
-        if not state.is_sealed
-        for one in state.unclosed.values()
-    }
-    for epoch in sorted(unclosed):
-        if view.is_over(epoch):
-            end_epochs(world, view, positions, epoch)
+def end_what_is_over(world: World, registry: IdRegistry, pause: Pause) -> None:
+    """Finish for those who died: what an epoch that lives no longer holds and has not closed (L4)."""
+    for epoch in epochs.unfinished(registry):
+        end_epochs(world, registry, epoch, pause)

@@ -19,14 +19,14 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from unittest.mock import patch
 
-from photon.ledger import claiming, closing, view
-from photon.ledger.closing import end_epoch
+from photon.ledger import claiming, closing, freeing, view
 from photon.ledger.collecting import drop, raise_boundary
 from photon.ledger.entry import Claims, Epoch
 from photon.ledger.errors import RegistryUnavailable
 from photon.ledger.register import with_generation
+from photon.ledger.registry import IdRegistry
 from photon.ledger.rolling import roll
-from photon.ledger.view import View, catch_up
+from photon.ledger.view import View, catch_up, newest_states
 from tests.ledger.simulated_driver import Driver, StateFolder, end_epochs, kept_or_new_view
 from tests.ledger.simulated_positions import CALM, SimulatedPositions
 from tests.ledger.simulated_world import DATACENTERS, LATEST_US, Observer, RuleBroken, new_world, summary_of
@@ -34,6 +34,7 @@ from tests.ledger.turns import Process
 
 MOST_STEPS_AT_REST = 12_000  # until all is joined; some 300 are usual
 MOST_FREES = 1  # in one entry, so that closes have parts
+MOST_RIDING = 1  # beside claims, so that closes have entries of their own
 MOST_CLAIMS = 3
 MOST_DECODED = 1_000  # entries: each is read by many
 MOST_FOLDERS = 4
@@ -62,6 +63,8 @@ class Simulation:
         try:
             with (
                 patch.object(closing, "MOST_FREES", MOST_FREES),
+                patch.object(closing, "MOST_RIDING", MOST_RIDING),
+                patch.object(freeing, "MOST_FREES", MOST_FREES),
                 patch.object(claiming, "cut", cut_short),
                 patch.object(view, "decode", lru_cache(MOST_DECODED)(view.decode)),
             ):
@@ -172,7 +175,11 @@ class Simulation:
         newest = self.stores.register.epochs.get(datacenter, 0)
         if newest:
             last = Epoch(datacenter, newest if self.chance.random() < 0.7 else self.chance.randint(1, newest))
-            self._begin_aside(lambda view, positions: end_epochs(self.world, view, positions, last))
+
+            def job(view: View, positions: SimulatedPositions) -> None:
+                end_epochs(self.world, IdRegistry(positions, view), last, positions.pause)
+
+            self._begin_aside(job)
 
     def _begin_aside(self, job: Job) -> None:
         if len(self.aside) >= MOST_ASIDE:
@@ -249,7 +256,11 @@ class Simulation:
             raise RuleBroken(f"ids {missing} have no row in the end; at work: {sorted(self.running)}")
 
     def _is_done(self, folder: StateFolder) -> bool:
-        return len(folder.done) == len(self.world.records)
+        """Whether it has joined all, and closed what it joined."""
+        if len(folder.done) < len(self.world.records) or folder.epoch is None:
+            return False
+        catch_up(self.observer.view, self.observer.positions)
+        return not any(state.unclosed_of(folder.epoch) for state in newest_states(self.observer.view))
 
     def _finish_aside(self) -> None:
         for process in list(self.aside):
@@ -268,11 +279,8 @@ class Simulation:
         self.world.tell(f"datacenter {datacenter} is retired{' with its lake' if is_given_up else ''}")
 
         def job(view: View, positions: SimulatedPositions) -> None:
-            if not is_given_up:
-                end_epochs(self.world, view, positions, Epoch(datacenter, newest))
-            for number in range(1, newest + 1) if is_given_up else ():
-                rowless = self.world.rowless(datacenter)
-                end_epoch(view, positions, Epoch(datacenter, number), rowless, is_given_up=True)
+            registry, last = IdRegistry(positions, view), Epoch(datacenter, newest)
+            end_epochs(self.world, registry, last, positions.pause, is_given_up)
 
         self.aside.append(self._process(job, kept_or_new_view(self.world, None)))
         self._finish_aside()

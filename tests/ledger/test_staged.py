@@ -1,21 +1,22 @@
 """Sequences of events that broke drafts of the ledgers' rules, each told again (L1 to L12).
 
 Stories of stores are told with the stores: a view made while an endpoint is down, one position made twice
-with other bytes, a copy with a bad checksum, a writer that sleeps through a repair. Those of the batch and
-of refill come with them: false alarms at a start, a batch longer than the silence after which it is taken
-for dead, a view newer than a restored registry, a refill while a process sleeps before its commit, a lake
-that can't be read.
+with other bytes, a copy with a bad checksum, a writer that sleeps through a repair. Those of a start and of
+refill are told with the dispatcher and the operations too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
+from threading import Event, Thread
 
 import numpy as np
 import pytest
 
-from photon.ledger import closing
+from photon.ledger import closing, epochs
 from photon.ledger.appending import append
 from photon.ledger.claiming import EpochOver, claim
 from photon.ledger.closing import Closing, Rowless, close_batches, close_of, end_epoch
@@ -24,8 +25,11 @@ from photon.ledger.entry import FOR_EVER, Claimant, Entry, Epoch, LedgerId
 from photon.ledger.errors import RegistryMismatch, RegistryUnavailable
 from photon.ledger.positions import Change, Chosen, Offer
 from photon.ledger.register import Register, with_boundary, with_epoch, with_generation
+from photon.ledger.registry import IdRegistry
 from photon.ledger.rolling import open_ledger, roll, seal
 from photon.ledger.view import Holders, View, catch_up
+from photon.ledger.view_store import ViewStore
+from photon.testing.memory_ledgers import MemoryLedgers, memory_registry
 from tests.ledger.in_memory import EAST, WEST, PositionsInMemory, claims_of, hashes_of, with_rows
 
 FIRST, SECOND = Claimant(EAST, 1, "plan 1"), Claimant(EAST, 2, "plan 2")
@@ -388,3 +392,125 @@ def test_entries_that_were_read_before_a_drop_do_not_count_when_the_check_comes_
     catch_up(reader, slow)
     found = reader.holders(hashes_of(1), np.array([100]))
     assert (found.are_held.tolist(), found.are_too_old.tolist()) == ([False], [True])
+
+
+# -- starts, signs of life, copies that are put back
+
+
+def versions(registry: IdRegistry, ledgers: MemoryLedgers, collects: bool) -> int:
+    """The batch that the view knows as closed, after one with claims, and a collection or none."""
+    registry.claim(claims_of(FIRST, 1))
+    registry.close(Closing(EAST, 1, with_rows(1)))
+    if collects:
+        roll(registry.view, ledgers, 1)
+        raise_boundary(registry.view, ledgers, 101)
+        assert drop(registry.view, ledgers) == [0]
+    return registry.view.closed_through(EAST)
+
+
+@pytest.mark.parametrize("collects", [False, True])
+@pytest.mark.parametrize("table_version", [1, 11, 2**53])
+def test_a_start_behind_empty_batches_a_fence_or_a_collection_finds_no_close_beyond_the_table(
+    table_version: int, collects: bool
+) -> None:
+    ledgers = MemoryLedgers()
+    east = memory_registry(ledgers, "east")
+    closed = versions(east, ledgers, collects)
+    ledgers.is_away = True
+    for batch in range(2, 12):  # they commit all the same
+        east.claim(claims_of(Claimant(EAST, batch, "empty")))
+        east.close(Closing(EAST, batch, with_rows()))
+    ledgers.is_away = False
+    started = memory_registry(ledgers, "east, started again")
+    started.catch_up()
+    assert started.view.closed_through(EAST) == (0 if collects else closed) <= table_version
+
+
+def test_signs_of_life_are_given_while_a_batch_claims_on_and_on() -> None:
+    ledgers = MemoryLedgers()
+    east, west = memory_registry(ledgers, "east"), memory_registry(ledgers, "west")
+    is_claiming, may_end = Event(), Event()
+
+    def takes_long(call: str) -> None:
+        if call == "offer":
+            is_claiming.set()
+            assert may_end.wait(10)
+
+    ledgers.on_call = takes_long
+    batch = Thread(target=lambda: east.claim(claims_of(FIRST, 1)))
+    batch.start()
+    assert is_claiming.wait(10)
+    for number in (1, 2):
+        east.beat(EAST, number)
+        assert west.beats([EAST]) == {EAST: number}
+    may_end.set()
+    batch.join()
+    assert east.holders(hashes_of(1)).are_of(FIRST).all()
+
+
+def test_a_view_that_was_stored_is_newer_than_a_registry_that_is_put_back(tmp_path: Path) -> None:
+    ledgers = MemoryLedgers()
+    before = ledgers.copy()
+    store = ViewStore(tmp_path, tmp_path / "runs")
+    east = IdRegistry(ledgers, store.load(ledgers.register, "east"), store)
+    east.claim(claims_of(FIRST, 1))
+    east.close_view()
+    ledgers.put_back(before)
+    again = ViewStore(tmp_path, tmp_path / "runs")
+    started = IdRegistry(ledgers, again.load(ledgers.register, "east, started again"), again)
+    started.view.remedy = "Put the ids of all rows back"
+    for _ in range(2):
+        with pytest.raises(RegistryMismatch, match=r"a copy was put back\. Put the ids of all rows back"):
+            started.catch_up()
+    again.close()
+
+
+@pytest.mark.parametrize("others_go_on", [False, True])
+def test_a_registry_that_is_put_back_by_less_than_a_batch_while_it_runs_is_refused_by_the_next_claim(
+    others_go_on: bool,
+) -> None:
+    ledgers = MemoryLedgers()
+    east, west = memory_registry(ledgers, "east"), memory_registry(ledgers, "west")
+    east.claim(claims_of(FIRST, 1))
+    west.read_on()
+    middle = ledgers.copy()
+    east.claim(claims_of(FIRST, 2))
+    ledgers.put_back(middle)
+    if others_go_on:
+        west.claim(claims_of(OTHER, 3))
+    with pytest.raises(RegistryMismatch, match="a copy was put back"):
+        east.claim(claims_of(SECOND, 4))
+
+
+def test_who_won_before_a_refill_and_slept_through_it_starts_again() -> None:
+    ledgers = MemoryLedgers()
+    east = memory_registry(ledgers, "east")
+    epoch = epochs.begin_epoch(east, "east", 0, "table")
+    plan = Claimant(epoch, 1, "plan")
+    assert east.claim(claims_of(plan, 1)).are_of(plan).all()
+    ledgers.change(lambda register: replace(register, is_refilling=True))
+    with pytest.raises(RegistryUnavailable, match="are being put back"):
+        east.claim(claims_of(plan, 2))
+    ledgers.change(lambda register: replace(register, incarnation=2, is_refilling=False))
+    with pytest.raises(RegistryMismatch, match="was made anew"):
+        east.claim(claims_of(plan, 3))
+
+
+def test_a_lake_that_cannot_be_read_keeps_its_epochs_unfinished_and_nobody_else_from_beginning() -> None:
+    ledgers = MemoryLedgers()
+    east, west = memory_registry(ledgers, "east"), memory_registry(ledgers, "west")
+    epoch = epochs.begin_epoch(west, "west", 0, "west's table")
+    west.claim(claims_of(Claimant(epoch, 1, "plan"), 1))
+
+    def cannot_be_read(ended: Epoch) -> Rowless:
+        raise OSError("the lake can't be read")
+
+    with pytest.raises(OSError, match="can't be read"):
+        epochs.end_epochs(east, "west", 1, lambda ended: None, cannot_be_read)
+    assert held_and_joined(east.view, 1) == [(True, False)]
+    assert epochs.begin_epoch(east, "east", 0, "east's table") == EAST
+    assert own(east.claim(claims_of(FIRST, 1, 2)), FIRST) == [False, True]
+    west.read_on()
+    epochs.end_epochs(west, "west", 1, lambda ended: None, lambda ended: with_rows(1))
+    assert epochs.unfinished(west) == []
+    assert held_and_joined(west.view, 1) == [(True, True)]
