@@ -67,7 +67,11 @@ def unknown_to(
     return f"no command {rest[0]}" if inner is None else unknown_to(inner, rest[1:], context)
 
 
-@pytest.mark.parametrize("document", DOCUMENTS)
+# A record that another one has superseded tells of commands of its time.
+CURRENT = [name for name in DOCUMENTS if "\nSuperseded by [" not in (ROOT / name).read_text()]
+
+
+@pytest.mark.parametrize("document", CURRENT)
 def test_a_document_calls_photon_as_it_can_be_called(document: str) -> None:
     wrong = {" ".join(call): unknown_to(main, call) for call in calls(document, "photon")}
     assert {call: why for call, why in wrong.items() if why} == {}
