@@ -15,8 +15,8 @@ from assets.runbook import with_section
 from assets.runs import Metadata, Row, table
 from photon.clock import in_utc
 from photon.ledger.errors import RegistryUnavailable
+from photon.ledger.stores.decisions import majority
 from photon.pipeline.file import Pipeline
-from photon.registry.consensus.decisions import majority
 
 ENDPOINTS_CHECK = "endpoints_up"
 LEDGERS_CHECK = "ledgers_bear_their_load"

@@ -27,8 +27,10 @@ from photon.ledger.stores.copies import (
     ABSENT,
     Accept,
     Copy,
+    Done,
     Insert,
     Key,
+    NoReply,
     Page,
     Prepare,
     Promised,
@@ -37,7 +39,6 @@ from photon.ledger.stores.copies import (
 from photon.ledger.stores.positions import StorePositions
 from photon.ledger.view import View, current_register
 from photon.pipeline.sections import Registry
-from photon.registry.consensus.acceptor import Done, NoReply
 
 NEAREST_SECONDS, FARTHEST_SECONDS = 0.02, 0.3  # of one way
 JITTER = 0.2  # a message takes up to this part longer

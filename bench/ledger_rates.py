@@ -22,11 +22,11 @@ from photon.ledger.entry import Claimant, Claims, Epoch, Hashes, Mask
 from photon.ledger.fold import ClaimsAt, Unclosed
 from photon.ledger.opening import init_registry
 from photon.ledger.registry import Closing, IdRegistry
+from photon.ledger.servers.local_supervisor import ServerKind
 from photon.ledger.stores.opening import open_positions
 from photon.ledger.stores.positions import StorePositions
 from photon.ledger.view import View
 from photon.pipeline.sections import Registry
-from photon.registry.dynamodb.local_supervisor import ServerKind
 
 EPOCH = Epoch("east", 1)
 RECORD_BYTES = 400  # from one foreign record's offset to the next

@@ -181,10 +181,8 @@ def _state_lines(found: RegistryState, pipeline: Pipeline) -> list[str]:
     decided = (("on hold", found.register.on_hold), ("retired", found.register.given_up))
     lines += [f"  datacenter {name}: {what}" for what, names in decided for name in names]
     for epoch in found.epochs:
-        over = ", over" if epoch.is_over else ""
-        lines.append(
-            f"  datacenter {epoch.datacenter}: epoch {epoch.epoch}{over}, {epoch.unclosed:,} ids open"
-        )
+        unclosed = f"{epoch.unclosed:,} ids that no batch has closed"
+        lines.append(f"  datacenter {epoch.datacenter}: epoch {epoch.number} is {epoch.state}, {unclosed}")
     if found.register.is_refilling:
         lines.append(f"  PROBLEM a refill did not end: photon registry refill {pipeline.typed}")
     return lines

@@ -17,7 +17,6 @@ class EndpointAddress:
 
     where: str | Path
     region: str = LOCAL_REGION
-    transactions: bool = False  # whether it is faster to insert by transactions
     profile: str | None = None  # of AWS's configuration files, for credentials and certificates
     role: str | None = None  # assumed with those credentials
     local_server: LocalServerName | None = None  # the server of the folder; None: this machine's default

@@ -1,4 +1,1 @@
-"""Upkeep of the registry that needs tables or verifications too: clearing, gc, what a lost datacenter holds.
-
-Upkeep that needs only the registry is in `photon.registry.operations`.
-"""
+"""Upkeep: the registry's state, gc, resharding, repair and refill, retired datacenters, and compaction."""

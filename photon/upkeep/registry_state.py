@@ -22,13 +22,12 @@ from photon.ledger.opening import find_registry, open_reader, read_register
 from photon.ledger.positions import Positions, Unconfirmed
 from photon.ledger.register import Members, Register
 from photon.ledger.registry import IdRegistry
-from photon.ledger.stores.copies import REGISTER_KEY, ledger_key
+from photon.ledger.stores.copies import REGISTER_KEY, NoReply, ledger_key
 from photon.ledger.stores.directory import ADMIN_TIMEOUT
 from photon.ledger.stores.opening import Connection
 from photon.ledger.stores.store_upkeep import StoreSize, StoreUpkeep
 from photon.ledger.view import View, newest_states
 from photon.pipeline.file import Pipeline
-from photon.registry.consensus.acceptor import NoReply
 
 Health = Literal["up", "takes no writes", "does not answer", "does not let us in", "out of use"]
 

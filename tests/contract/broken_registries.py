@@ -5,9 +5,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
+from photon.ledger.stores.copies import Done, NoReply
+from photon.ledger.stores.decisions import ballot
 from photon.pipeline.event_key import EventKey
-from photon.registry.consensus.acceptor import Accept, Done, Insert, NoReply, Stored, Unchanged
-from photon.registry.consensus.decisions import ballot
+from photon.registry.consensus.acceptor import Accept, Insert, Stored, Unchanged
 from photon.registry.consensus.layout import Held, decode_value, fast_value, holder_of, item_key
 from photon.registry.interface import (
     Claim,

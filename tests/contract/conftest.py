@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from bench.store_servers import is_available, store_servers
-from photon.registry.dynamodb.local_server import local_server
-from photon.registry.dynamodb.local_supervisor import ServerKind
+from photon.ledger.servers.local_server import local_server
+from photon.ledger.servers.local_supervisor import ServerKind
 from tests.contract.registry_backends import BACKENDS, backend_fixture
 
 # Registries of ids without a time, and of ids that carry theirs.

@@ -15,13 +15,14 @@ from botocore.exceptions import ClientError, EndpointConnectionError, ReadTimeou
 
 from bench.store_servers import dynamodb_client, fastest_kind
 from photon.clock import Clock
+from photon.ledger.address import LOCAL_REGION
+from photon.ledger.servers.local_supervisor import ServerKind
 from photon.pipeline.sections import Registry
 from photon.registry.consensus.acceptor import Acceptor
 from photon.registry.consensus.layout import SHARD_HASH
 from photon.registry.consensus.register import Members, Register, ShardConfig
 from photon.registry.dynamodb.acceptor import DynamoAcceptor
-from photon.registry.dynamodb.credentials import LOCAL_REGION, access
-from photon.registry.dynamodb.local_supervisor import ServerKind
+from photon.registry.dynamodb.credentials import access
 from photon.registry.dynamodb.wire import WireClient
 from photon.registry.operations.directory import TABLE_DEFINITION
 from photon.registry.quorum.proposer import QuorumRegistry

@@ -23,14 +23,13 @@ from pathlib import Path
 from bench.store_servers import registry_pipeline
 from photon.clock import SystemClock
 from photon.ledger.errors import RegistryUnavailable
+from photon.ledger.opening import close_registries, find_registry, open_registry
+from photon.ledger.servers.local_supervisor import ServerKind
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Registry
 from photon.registry.address import RegistryAddress
-from photon.registry.dynamodb.local_supervisor import ServerKind
 from photon.registry.interface import Claim, Joined, Lost, Won
-from photon.registry.open import close_registries, open_registry
-from photon.registry.operations.init import find_registry
 from photon.registry.quorum.proposer import QuorumRegistry
 from tests.simulation.recording import Recorder
 

@@ -13,11 +13,10 @@ from pathlib import Path
 
 from bench.store_servers import StoreServer, registry_pipeline
 from photon.clock import SystemClock
+from photon.ledger.opening import find_registry, init_registry, open_registry
 from photon.pipeline.event_key import EventKey
 from photon.registry.consensus.layout import datacenter_of
 from photon.registry.interface import Claim, IdRegistry
-from photon.registry.open import open_registry
-from photon.registry.operations.init import find_registry, init_registry
 from tests.contract.registry_client import Order, settings_for
 from tests.simulation.history import Operation
 from tests.simulation.recording import Recorder, read_recordings

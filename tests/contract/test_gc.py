@@ -7,18 +7,10 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from photon.faults import GC_FAULT_POINTS, arm, disarm
+from photon.ledger.stores.copies import Done
+from photon.ledger.stores.decisions import ballot
 from photon.pipeline.event_key import EventKey
-from photon.registry.consensus.acceptor import (
-    ABSENT,
-    Accept,
-    Delete,
-    Done,
-    Insert,
-    Prepare,
-    Stored,
-    Unchanged,
-)
-from photon.registry.consensus.decisions import ballot
+from photon.registry.consensus.acceptor import ABSENT, Accept, Delete, Insert, Prepare, Stored, Unchanged
 from photon.registry.consensus.layout import (
     REGISTER_KEY,
     fast_value,

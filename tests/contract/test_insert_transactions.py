@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from photon.clock import SystemClock
+from photon.ledger.stores.copies import Done, NoReply
 from photon.pipeline.event_key import EventKey
-from photon.registry.consensus.acceptor import Done, Insert, NoReply, Unchanged
+from photon.registry.consensus.acceptor import Insert, Unchanged
 from photon.registry.consensus.layout import ItemKey, fast_value, item_key
 from photon.registry.interface import Free, Holder, Joined, Lost, Unknown, Won
 from tests.contract.registry_backends import Backend, FaultyClient, dynamodb_backend

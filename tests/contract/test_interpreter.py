@@ -12,11 +12,13 @@ import pytest
 
 from bench.store_servers import dynamodb_client
 from bench.stored_items import stored_items
+from photon.ledger.address import LOCAL_REGION
+from photon.ledger.stores.copies import Done
+from photon.ledger.stores.decisions import ballot
 from photon.registry.consensus.acceptor import (
     Accept,
     Acceptor,
     Delete,
-    Done,
     Insert,
     Prepare,
     Replace,
@@ -24,10 +26,8 @@ from photon.registry.consensus.acceptor import (
     StoreSize,
     Unchanged,
 )
-from photon.registry.consensus.decisions import ballot
 from photon.registry.consensus.layout import ItemKey
 from photon.registry.dynamodb.acceptor import DynamoAcceptor
-from photon.registry.dynamodb.credentials import LOCAL_REGION
 from photon.registry.operations.directory import TABLE_DEFINITION
 from tests.contract.registry_backends import SERVER_TIMEOUT, wire_to
 from tests.simulation.interpreter import Interpreter

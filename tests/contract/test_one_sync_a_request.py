@@ -16,8 +16,8 @@ import pytest
 
 from bench.server_process import START_SECONDS, free_steady_port
 from bench.store_servers import dynamodb_client, is_available
-from photon.registry.dynamodb.credentials import LOCAL_REGION
-from photon.registry.dynamodb.local_supervisor import ServerKind, answers, server_command
+from photon.ledger.address import LOCAL_REGION
+from photon.ledger.servers.local_supervisor import ServerKind, answers, server_command
 from photon.registry.operations.directory import TABLE_DEFINITION
 
 TRANSACTIONS = 5

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from bench.store_servers import fastest_kind, is_available, store_servers
-from photon.registry.dynamodb.local_supervisor import ServerKind
+from photon.ledger.servers.local_supervisor import ServerKind
 from tests.contract.registry_backends import SERVER_KINDS
 from tests.contract.registry_histories import History, make_history
 from tests.simulation.history import problems

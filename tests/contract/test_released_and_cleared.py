@@ -8,9 +8,10 @@ from __future__ import annotations
 import threading
 
 from photon.clock import SystemClock
+from photon.ledger.stores.copies import Done
+from photon.ledger.stores.decisions import ballot, majority
 from photon.pipeline.event_key import EventKey
-from photon.registry.consensus.acceptor import Accept, Done, Insert, Prepare, Promised, Refused, Stored
-from photon.registry.consensus.decisions import ballot, majority
+from photon.registry.consensus.acceptor import Accept, Insert, Prepare, Promised, Refused, Stored
 from photon.registry.consensus.layout import Cleared, encode_value, fast_value, item_key
 from photon.registry.interface import Claim, Free, Holder, Joined, Lost, Released, Won
 from tests.contract.registry_backends import Backend

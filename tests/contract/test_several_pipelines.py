@@ -8,13 +8,12 @@ from pathlib import Path
 import pytest
 
 from photon.clock import SystemClock
+from photon.ledger.opening import close_registries, find_registry, init_registry, open_registry
+from photon.ledger.servers.local_server import local_server
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.file import load_pipeline
 from photon.registry.consensus.marks import Mark
-from photon.registry.dynamodb.local_server import local_server
 from photon.registry.interface import Claim, Fenced, Free, Holder, Joined, Won
-from photon.registry.open import close_registries, open_registry
-from photon.registry.operations.init import find_registry, init_registry
 from photon.registry.quorum.proposer import QuorumRegistry
 from photon.testing.traffic import Traffic
 

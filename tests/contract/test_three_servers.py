@@ -17,17 +17,16 @@ import pytest
 from bench.store_servers import StoreServer, is_available, registry_pipeline, store_servers
 from photon.clock import SystemClock
 from photon.faults import arm, disarm
+from photon.ledger.address import EndpointAddress
 from photon.ledger.errors import RegistryMismatch, RegistryMissing, RegistryUnavailable
+from photon.ledger.opening import close_registries, find_registry, init_registry, open_registry
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Registry
-from photon.registry.address import EndpointAddress
 from photon.registry.interface import Claim, CommitOutcome, IdRegistry, Joined, Lost, Won
-from photon.registry.open import close_registries, open_registry
 from photon.registry.operations.copying import RepairSuperseded
 from photon.registry.operations.directory import DIRECTORY, Directory
 from photon.registry.operations.gc import EndpointGc, gc_pass, raise_boundary
-from photon.registry.operations.init import find_registry, init_registry
 from photon.registry.operations.ranges import ITEMS_BETWEEN_NOTES
 from photon.registry.operations.repair import repair_endpoint
 from photon.registry.operations.repair_dry_run import would_repair

@@ -12,10 +12,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from photon.ledger.opening import close_registries, find_registry, open_registry
 from photon.pipeline.file import load_pipeline
 from photon.registry.consensus.register import EpochRecord
-from photon.registry.open import close_registries, open_registry
-from photon.registry.operations.init import find_registry
 from tests.e2e.photon_process import PATIENCE_SECONDS, joined_rows, photon, photon_json
 from tests.e2e.process_marks import soon
 

@@ -14,9 +14,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from photon.cli.main import main
+from photon.ledger.opening import begin_anew as begin_anew_of
+from photon.ledger.opening import close_registries
 from photon.pipeline.file import load_pipeline
-from photon.registry.open import close_registries
-from photon.registry.operations.init import begin_anew as begin_anew_of
 
 pytestmark = pytest.mark.server
 

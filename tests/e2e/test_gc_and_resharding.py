@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from photon.clock import MICROSECONDS, SystemClock
-from photon.registry.dynamodb.local_server import local_server
-from photon.registry.open import close_registries
+from photon.ledger.opening import close_registries
+from photon.ledger.servers.local_server import local_server
 from photon.verification.report import TERMS
 from tests.e2e.gc_world import DAY_US, IDENTITIES, OLD, YOUNG, World, photon, told
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from photon.registry.dynamodb.local_server import local_server
+from photon.ledger.servers.local_server import local_server
 from photon.testing.traffic import Traffic
 from tests.e2e.photon_process import PHOTON, photon, photon_json
 from tests.terminals import shown_on_terminal

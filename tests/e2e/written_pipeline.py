@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from photon.clock import SystemClock
+from photon.ledger.opening import close_registries, init_registry
+from photon.ledger.servers.local_server import local_server
 from photon.pipeline.file import load_pipeline
-from photon.registry.dynamodb.local_server import local_server
-from photon.registry.open import close_registries
-from photon.registry.operations.init import init_registry
 from photon.testing.traffic import Traffic
 
 

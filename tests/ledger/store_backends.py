@@ -19,8 +19,10 @@ from photon.ledger.stores.copies import (
     ABSENT,
     Accept,
     Copy,
+    Done,
     Insert,
     Key,
+    NoReply,
     Page,
     Prepare,
     Promised,
@@ -31,7 +33,6 @@ from photon.ledger.stores.copies import (
 from photon.ledger.stores.positions import StoreAttempt, StorePositions
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Datacenter, Endpoint, ForeignLog, PrimaryLog, Registry
-from photon.registry.consensus.acceptor import Done, NoReply
 from photon.testing.manual_clock import ManualClock
 
 LEDGER = LedgerId(0, 0)

@@ -7,11 +7,18 @@ import itertools
 import pytest
 
 from photon.ledger.form import checksum, predecessor
-from photon.ledger.stores.copies import ABSENT, Copy, Page, Promised, Refused
-from photon.ledger.stores.decisions import chosen, counter_above, is_voted, recover, value_to_propose
+from photon.ledger.stores.copies import ABSENT, Copy, Done, NoReply, Page, Promised, Refused
+from photon.ledger.stores.decisions import (
+    ballot,
+    chosen,
+    counter_above,
+    fast_quorum,
+    is_voted,
+    majority,
+    recover,
+    value_to_propose,
+)
 from photon.ledger.stores.reading import Intact, JudgedPage, walk
-from photon.registry.consensus.acceptor import Done, NoReply
-from photon.registry.consensus.decisions import ballot, fast_quorum, majority
 from tests.ledger.store_backends import entry
 
 A, B = b"value a", b"value b"

@@ -9,9 +9,8 @@ import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError, NoCredentialsError, ReadTimeoutError
 from botocore.parsers import ResponseParserError
 
-from photon.ledger.stores.copies import Accept, Copy, Insert, Key, Page, Prepare, Refused
+from photon.ledger.stores.copies import Accept, Copy, Done, Insert, Key, NoReply, Page, Prepare, Refused
 from photon.ledger.stores.dynamo import DynamoStore
-from photon.registry.consensus.acceptor import Done, NoReply
 
 AT = Key("1.0-0", 7)
 ITEM = {"p": {"S": "1.0-0"}, "s": {"N": "7"}, "v": {"B": b"there"}, "b": {"S": "a3-x"}}

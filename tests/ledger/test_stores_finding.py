@@ -9,9 +9,9 @@ import pytest
 from photon.ledger.address import EndpointAddress
 from photon.ledger.errors import RegistryMismatch, RegistryUnavailable
 from photon.ledger.register import Members, Register
+from photon.ledger.stores.copies import NoReply
 from photon.ledger.stores.finding import Answer, classify
 from photon.pipeline.sections import Registry
-from photon.registry.consensus.acceptor import NoReply
 from tests.ledger.store_backends import first_register, pipeline_over
 
 PIPELINE = pipeline_over([], Registry())

@@ -17,12 +17,10 @@ from photon.ledger.errors import RegistryUnavailable
 from photon.ledger.form import EntryDamaged, checksum
 from photon.ledger.positions import Chosen, Unconfirmed
 from photon.ledger.register import Members, Register
-from photon.ledger.stores.copies import ABSENT, Accept, Copy, Key, Prepare, Promised
-from photon.ledger.stores.decisions import count_done, counter_above, recover
+from photon.ledger.stores.channel import Threads
+from photon.ledger.stores.copies import ABSENT, Accept, Copy, Done, Key, Prepare, Promised
+from photon.ledger.stores.decisions import ballot, count_done, counter_above, majority, recover
 from photon.ledger.stores.positions import StorePositions
-from photon.registry.consensus.acceptor import Done
-from photon.registry.consensus.decisions import ballot, majority
-from photon.registry.endpoints.channel import Threads
 from tests.ledger.store_backends import (
     LEDGER,
     SETTINGS,

@@ -24,8 +24,7 @@ from assets.daily_joins import partition_key
 from examples.click_rates.definitions import RATES, read_joined, with_rates
 from examples.click_rates.make_logs import DATACENTERS, DAY, QUERIES, clicks, make_logs, queries
 from photon.backfill.days import day_of
-from photon.registry.open import close_registries, open_registry
-from photon.registry.operations.init import find_registry
+from photon.ledger.opening import close_registries, find_registry, open_registry
 from photon.shift.run import prepare, run_shift
 from photon.storage.delta import LakeUnavailable
 from photon.upkeep.retire import retire

@@ -15,7 +15,8 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from photon.registry.consensus.acceptor import NoReply, Stored
+from photon.ledger.stores.copies import NoReply
+from photon.registry.consensus.acceptor import Stored
 from photon.registry.consensus.register import Register
 from photon.registry.interface import Won
 from photon.testing.faulty_store import TIMED_OUT, FaultyStore

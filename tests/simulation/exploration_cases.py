@@ -9,8 +9,8 @@ import sys
 import time
 from dataclasses import dataclass
 
+from photon.ledger.stores.decisions import ballot
 from photon.registry.consensus.acceptor import Stored
-from photon.registry.consensus.decisions import ballot
 from photon.registry.consensus.layout import fast_value
 from photon.registry.consensus.register import Register
 from tests.simulation.exploration import explore

@@ -10,9 +10,11 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple
 
+from photon.ledger.stores.copies import NoReply
+from photon.ledger.stores.deadline import Deadline
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.sections import Registry
-from photon.registry.consensus.acceptor import NoReply, Stored
+from photon.registry.consensus.acceptor import Stored
 from photon.registry.consensus.layout import REGISTER_KEY, SHARD_HASH, item_key
 from photon.registry.consensus.register import (
     Members,
@@ -23,7 +25,6 @@ from photon.registry.consensus.register import (
     with_slot_down,
     with_slot_up,
 )
-from photon.registry.endpoints.deadline import Deadline
 from photon.registry.endpoints.endpoints import Endpoints
 from tests.simulation.exploration_states import Role
 

@@ -12,8 +12,8 @@ from functools import partial
 from typing import Any, TypeVar
 
 from bench.virtual_network import Answer, Heard, Send, Strand, VirtualClient, VirtualTime
-from photon.registry.consensus.acceptor import NoReply
-from photon.registry.endpoints.deadline import Deadline
+from photon.ledger.stores.copies import NoReply
+from photon.ledger.stores.deadline import Deadline
 from photon.testing.crashes import SimulatedCrash
 from photon.testing.faulty_store import TIMED_OUT, UNPROCESSED
 

@@ -24,10 +24,10 @@ from multiprocessing import get_context
 from unittest import mock
 
 from photon.faults import disarm
+from photon.ledger.stores.decisions import majority
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.sections import Registry
 from photon.registry.consensus import layout
-from photon.registry.consensus.decisions import majority
 from photon.registry.consensus.layout import SHARD_HASH, item_key
 from photon.registry.consensus.register import Members, Register, ShardConfig
 from photon.registry.quorum.proposer import QuorumRegistry

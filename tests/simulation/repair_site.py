@@ -8,12 +8,12 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
+from photon.ledger.stores.channel import Channel
+from photon.ledger.stores.deadline import MACHINE_CHANCE
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.sections import Registry
 from photon.registry.consensus.layout import REGISTER_KEY, SHARD_HASH
 from photon.registry.consensus.register import Members, Register, decode_register
-from photon.registry.endpoints.channel import Channel
-from photon.registry.endpoints.deadline import MACHINE_CHANCE
 from photon.registry.operations.repair import Refilled, refill
 from photon.registry.quorum.proposer import QuorumRegistry
 from photon.testing.faulty_store import FaultyStore

@@ -14,9 +14,9 @@ from contextlib import suppress
 from typing import Any
 
 from photon.faults import arm, disarm
+from photon.ledger.stores.decisions import ballot
 from photon.pipeline.event_key import EventKey
 from photon.registry.consensus.acceptor import Accept, Insert, Prepare
-from photon.registry.consensus.decisions import ballot
 from photon.registry.consensus.layout import fast_value, item_key
 from photon.registry.consensus.register import Members
 from photon.registry.interface import Claim, Free, Holder, Lost, Won

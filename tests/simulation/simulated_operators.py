@@ -13,7 +13,7 @@ from typing import Literal
 
 from photon.faults import GC_FAULT_POINTS, REPAIR_FAULT_POINTS, arm
 from photon.ledger.errors import RegistryUnavailable
-from photon.registry.consensus.decisions import majority
+from photon.ledger.stores.decisions import majority
 from photon.registry.consensus.register import with_shards
 from photon.registry.operations.gc import gc_pass, raise_boundary
 from photon.registry.operations.repair import RepairSuperseded, refill

@@ -6,9 +6,9 @@ import random
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from photon.ledger.stores.tempo import Tempo
 from photon.pipeline.sections import Registry
 from photon.registry.consensus.acceptor import Acceptor
-from photon.registry.endpoints.tempo import Tempo
 from photon.registry.quorum.proposer import QuorumRegistry
 from tests.simulation.network import Client, ClientOfRequests, Network
 from tests.simulation.simulated_stores import Store, Stores

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from typing import Any
 
-from photon.registry.consensus.acceptor import ABSENT, FAST_BALLOT, NoReply, Page, Stored
+from photon.ledger.stores.copies import FAST_BALLOT, NoReply
+from photon.registry.consensus.acceptor import ABSENT, Page, Stored
 from photon.registry.consensus.layout import MARKS_SHARD, REGISTER_KEY, ItemKey
 from photon.registry.consensus.register import Members, Register, encode_register
 from photon.registry.operations.ranges import POSITIONS

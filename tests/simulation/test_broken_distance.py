@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from photon.clock import microseconds
+from photon.ledger.stores.deadline import Deadline
 from photon.registry.consensus.layout import Held, holder_of
 from photon.registry.consensus.quorums import all_of_them
-from photon.registry.endpoints.deadline import Deadline
 from photon.registry.endpoints.endpoints import Endpoints
 from photon.registry.interface import Lost, Won
 from photon.registry.quorum import outcomes, proposer, rounds

@@ -12,19 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from photon.ledger.stores.copies import FAST_BALLOT, Done, NoReply, NoReplyKind
 from photon.pipeline.event_key import EventKey
 from photon.registry.consensus import decisions
-from photon.registry.consensus.acceptor import (
-    ABSENT,
-    FAST_BALLOT,
-    Done,
-    NoReply,
-    NoReplyKind,
-    Promised,
-    Refused,
-    Stored,
-    Unchanged,
-)
+from photon.registry.consensus.acceptor import ABSENT, Promised, Refused, Stored, Unchanged
 from photon.registry.consensus.layout import (
     Cleared,
     Held,

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from photon.registry.consensus.acceptor import NoReply, Page
+from photon.ledger.stores.copies import NoReply
+from photon.registry.consensus.acceptor import Page
 from photon.registry.dynamodb import acceptor
 from tests.simulation.capricious import Capricious, a_repair_over_pages_that_end_early
 from tests.simulation.catching import caught_by_story

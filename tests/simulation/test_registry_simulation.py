@@ -9,8 +9,8 @@ from typing import get_args
 
 import pytest
 
-from photon.registry.consensus.acceptor import NoReply
-from photon.registry.endpoints.breaker import Breaker
+from photon.ledger.stores.breaker import Breaker
+from photon.ledger.stores.copies import NoReply
 from photon.testing.faulty_store import TIMED_OUT
 from tests.simulation.history import Answer
 from tests.simulation.registry_simulation import Simulation, first_failure, search, simulate

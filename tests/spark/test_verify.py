@@ -13,18 +13,17 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from photon.upkeep.clear import clear_output
 
 from photon.join.outcomes import Counts
+from photon.ledger.opening import find_registry, open_registry
 from photon.pipeline.file import Pipeline, load_pipeline
-from photon.registry.open import open_registry
-from photon.registry.operations.init import find_registry
 from photon.shift.run import prepare, run_shift
 from photon.state.view import ReadOffsets, read_offsets
 from photon.storage.delta import LakeUnavailable
 from photon.storage.tables import OutputTable
 from photon.testing.stories import ILLS
 from photon.testing.traffic import Traffic
-from photon.upkeep.clear import clear_output
 from photon.upkeep.retire import retire
 from photon.verification import case_pages
 from photon.verification.recovery import recover

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
+from photon.ledger.address import table_name
 from photon.ledger.stores.dynamo import LEDGER_TABLE
-from photon.registry.address import table_name
 from photon.registry.operations.directory import DIRECTORY, TABLE_DEFINITION
 
 INFRA = Path(__file__).parents[2] / "infra"

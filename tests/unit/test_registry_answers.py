@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 from botocore.exceptions import ReadTimeoutError
 
+from photon.ledger.stores.copies import Done, NoReply
+from photon.ledger.stores.decisions import ballot
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.sections import Registry
 from photon.registry.consensus.acceptor import (
     ABSENT,
     Accept,
     Delete,
-    Done,
     Insert,
-    NoReply,
     Page,
     Prepare,
     Promised,
@@ -33,7 +33,6 @@ from photon.registry.consensus.acceptor import (
     StoreSize,
     Unchanged,
 )
-from photon.registry.consensus.decisions import ballot
 from photon.registry.consensus.layout import ItemKey
 from photon.registry.dynamodb.acceptor import DynamoAcceptor
 from photon.registry.dynamodb.credentials import access

@@ -10,16 +10,17 @@ from typing import Any
 
 import pytest
 
+from photon.ledger.stores import concurrency_limit
+from photon.ledger.stores.breaker import SAID_AFTER_SECONDS, Breaker
+from photon.ledger.stores.channel import Threads
+from photon.ledger.stores.copies import NoReply
+from photon.ledger.stores.health import Health
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.sections import Registry
-from photon.registry.consensus.acceptor import Acceptor, Insert, NoReply, ReadReply, WriteReply
+from photon.registry.consensus.acceptor import Acceptor, Insert, ReadReply, WriteReply
 from photon.registry.consensus.layout import ItemKey
 from photon.registry.consensus.quorums import all_of_them
-from photon.registry.endpoints import concurrency_limit
-from photon.registry.endpoints.breaker import SAID_AFTER_SECONDS, Breaker
-from photon.registry.endpoints.channel import Threads
 from photon.registry.endpoints.endpoints import Endpoints
-from photon.registry.endpoints.health import Health
 from photon.registry.interface import Claim, Unknown, Won
 from photon.registry.quorum.proposer import QuorumRegistry
 from photon.testing.faulty_store import FaultyStore

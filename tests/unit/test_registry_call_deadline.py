@@ -14,9 +14,9 @@ import pytest
 from bench.virtual_network import Send, VirtualClient, VirtualTime
 from photon.clock import SystemClock
 from photon.ledger.errors import RegistryUnavailable
+from photon.ledger.stores.copies import NoReply
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.sections import Registry
-from photon.registry.consensus.acceptor import NoReply
 from photon.registry.consensus.layout import REGISTER_KEY
 from photon.registry.interface import Claim, Joined, Unknown, Won
 from photon.registry.quorum.proposer import QuorumRegistry

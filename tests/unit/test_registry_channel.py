@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
+from photon.ledger.stores.channel import Threads
+from photon.ledger.stores.copies import NoReply
+from photon.ledger.stores.health import Health
 from photon.pipeline.event_key import EventKey
-from photon.registry.consensus.acceptor import Accept, Insert, NoReply
+from photon.registry.consensus.acceptor import Accept, Insert
 from photon.registry.consensus.layout import ItemKey
 from photon.registry.consensus.quorums import Enough, all_of_them, answered
-from photon.registry.endpoints.channel import Threads
 from photon.registry.endpoints.endpoints import Endpoints
-from photon.registry.endpoints.health import Health
 from photon.registry.interface import Claim, Joined, Won
 from photon.testing.faulty_store import FaultyStore
 from photon.testing.manual_clock import ManualClock

@@ -11,8 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from photon.ledger.stores.copies import Done, NoReply
 from photon.pipeline.event_key import EventKey
-from photon.registry.consensus.acceptor import Done, Insert, NoReply, Same, Unchanged, different
+from photon.registry.consensus.acceptor import Insert, Same, Unchanged, different
 from photon.registry.consensus.columns import (
     InsertColumn,
     ItemColumn,

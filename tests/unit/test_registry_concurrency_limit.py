@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from botocore.exceptions import BotoCoreError, ClientError, ConnectTimeoutError, ReadTimeoutError
 
-from photon.registry.consensus.acceptor import Done, NoReply
+from photon.ledger.stores.concurrency_limit import ConcurrencyLimit, is_overloaded
+from photon.ledger.stores.copies import Done, NoReply
 from photon.registry.consensus.layout import ItemKey
 from photon.registry.dynamodb.acceptor import DynamoAcceptor
-from photon.registry.endpoints.concurrency_limit import ConcurrencyLimit, is_overloaded
 from tests.simulation.keyword_client import KeywordClient
 
 GONE, BUSY = NoReply("timed out", "unreachable"), NoReply("slow down", "throttled")

@@ -6,8 +6,9 @@ from itertools import combinations, product
 
 import pytest
 
+from photon.ledger.stores.decisions import ballot, majority
 from photon.registry.consensus.acceptor import ABSENT, Page, Scanned, Stored
-from photon.registry.consensus.decisions import ballot, majority, recover
+from photon.registry.consensus.decisions import recover
 from photon.registry.consensus.layout import ItemKey, fast_value
 from photon.registry.operations.copying import settled, window_of
 

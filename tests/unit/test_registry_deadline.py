@@ -8,13 +8,14 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from photon.registry.endpoints.deadline import FIRST_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS
 
 from photon.clock import MICROSECONDS
 from photon.ledger.errors import RegistryUnavailable
+from photon.ledger.stores.copies import NoReply
+from photon.ledger.stores.deadline import Deadline
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.sections import Registry
-from photon.registry.consensus.acceptor import NoReply
-from photon.registry.endpoints.deadline import FIRST_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS, Deadline
 from photon.registry.interface import Claim, Holder, Joined, Released, Won
 from photon.registry.quorum.proposer import QuorumRegistry
 from photon.testing.faulty_store import FaultyStore

@@ -6,16 +6,15 @@ from itertools import combinations, product
 
 import pytest
 
-from photon.registry.consensus.acceptor import ABSENT, Done, Stored
+from photon.ledger.stores.copies import Done
+from photon.ledger.stores.decisions import ballot, fast_quorum, majority
+from photon.registry.consensus.acceptor import ABSENT, Stored
 from photon.registry.consensus.decisions import (
     NeedsBallot,
     TooFewReplies,
-    ballot,
     chosen_value,
     decide_fast,
     decide_lookup,
-    fast_quorum,
-    majority,
     next_counter,
     recover,
     value_to_commit,

@@ -10,11 +10,11 @@ import pytest
 
 from photon.clock import microseconds
 from photon.ledger.errors import RegistryUnavailable
+from photon.ledger.stores.channel import Threads
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.sections import Registry
 from photon.registry.consensus.layout import REGISTER_KEY
 from photon.registry.consensus.register import Register, with_boundary
-from photon.registry.endpoints.channel import Threads
 from photon.registry.interface import Claim, Won
 from photon.registry.quorum.proposer import QuorumRegistry
 from photon.testing.faulty_store import FaultyStore

@@ -14,20 +14,21 @@ import pytest
 
 from bench.store_servers import dynamodb_client
 from photon.clock import SystemClock
+from photon.ledger.address import EndpointAddress
 from photon.ledger.errors import RegistryMismatch, RegistryMissing, RegistryUnavailable
+from photon.ledger.opening import close_registries, endpoints_of, find_registry, init_registry, open_registry
+from photon.ledger.servers.local_server import local_server
+from photon.ledger.stores.copies import Done, NoReply
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Datacenter, Endpoint, ForeignLog, PrimaryLog, Registry
-from photon.registry.address import EndpointAddress, RegistryAddress
-from photon.registry.consensus.acceptor import Done, Insert, NoReply
+from photon.registry.address import RegistryAddress
+from photon.registry.consensus.acceptor import Insert
 from photon.registry.consensus.layout import ItemKey
 from photon.registry.consensus.register import ReshardingRefused
-from photon.registry.dynamodb.local_server import local_server
 from photon.registry.dynamodb.wire import WireClient
 from photon.registry.interface import Claim, Lost, Unknown, Won
-from photon.registry.open import close_registries, open_registry
 from photon.registry.operations.directory import DIRECTORY
-from photon.registry.operations.init import endpoints_of, find_registry, init_registry
 from photon.registry.operations.resharding import Resharded, reshard
 
 EAST, WEST = "east:e:1#p:1:0", "west:e:1#p:1:0"

@@ -25,30 +25,18 @@ import pytest
 
 from photon.clock import SystemClock
 from photon.ledger.errors import RegistryMismatch, RegistryUnavailable
+from photon.ledger.opening import close_registries, endpoints_of, find_registry, init_registry, open_registry
+from photon.ledger.servers import local_server as module
+from photon.ledger.servers import local_supervisor
+from photon.ledger.servers.local_server import LocalServer, default_kind, local_server, running_server
+from photon.ledger.servers.local_supervisor import DATABASES, Running, ServerKind, answers, free_port
+from photon.ledger.stores.copies import NoReply
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Datacenter, ForeignLog, LocalServerName, PrimaryLog, Registry
-from photon.registry.consensus.acceptor import NoReply
 from photon.registry.consensus.layout import ItemKey
-from photon.registry.dynamodb import local_server as module
-from photon.registry.dynamodb import local_supervisor
 from photon.registry.dynamodb.acceptor import DynamoAcceptor
-from photon.registry.dynamodb.local_server import (
-    LocalServer,
-    default_kind,
-    local_server,
-    running_server,
-)
-from photon.registry.dynamodb.local_supervisor import (
-    DATABASES,
-    Running,
-    ServerKind,
-    answers,
-    free_port,
-)
 from photon.registry.interface import Claim, Joined, Lost, Won
-from photon.registry.open import close_registries, open_registry
-from photon.registry.operations.init import endpoints_of, find_registry, init_registry
 from photon.toolchain.java import JavaMissing, java_command
 
 KINDS: tuple[ServerKind, ...] = ("dynoxide", "dynamodb-local")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from photon.ledger.errors import RegistryUnavailable
+from photon.ledger.stores.copies import NoReply
+from photon.ledger.stores.health import Health
 from photon.measures import Measures
 from photon.pipeline.event_key import EventKey
-from photon.registry.consensus.acceptor import NoReply
-from photon.registry.endpoints.health import Health
 from photon.registry.interface import Claim
 from photon.testing.manual_clock import ManualClock
 from tests.unit.test_registry_quorum import EAST, client, endpoints

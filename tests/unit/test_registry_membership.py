@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from photon.errors import UserError
+from photon.ledger.address import EndpointAddress, table_name
 from photon.ledger.errors import RegistryMismatch, RegistryUnavailable
+from photon.ledger.stores.copies import NoReply
 from photon.pipeline.file import Pipeline
-from photon.registry.address import EndpointAddress, table_name
-from photon.registry.consensus.acceptor import NoReply
 from photon.registry.consensus.layout import SHARD_HASH
 from photon.registry.consensus.register import Members, Register
 from photon.registry.operations.init import Answer, EndpointReply, RegistryFound, classify_endpoints

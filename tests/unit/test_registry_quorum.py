@@ -15,9 +15,10 @@ import pytest
 from photon.errors import FormatTooNew
 from photon.faults import arm, disarm
 from photon.ledger.errors import RegistryUnavailable
+from photon.ledger.stores.copies import NoReply
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.sections import Registry
-from photon.registry.consensus.acceptor import NoReply, Replace, WriteReply
+from photon.registry.consensus.acceptor import Replace, WriteReply
 from photon.registry.consensus.layout import REGISTER_KEY, ItemKey, item_key
 from photon.registry.consensus.register import Members, decode_register
 from photon.registry.interface import (

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from photon.registry.consensus.acceptor import ABSENT, Done, NoReply, Promised, Refused, Stored, Unchanged
+from photon.ledger.stores.copies import Done, NoReply
+from photon.registry.consensus.acceptor import ABSENT, Promised, Refused, Stored, Unchanged
 from photon.registry.consensus.quorums import Enough, all_of_them, answered, found, known, voted
 from photon.registry.endpoints.parts import Replies, cut
 from photon.testing.faulty_store import FaultyStore

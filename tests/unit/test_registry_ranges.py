@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from photon.ledger.stores.channel import Threads
+from photon.ledger.stores.deadline import Deadline
 from photon.registry.consensus.acceptor import ABSENT, Insert
 from photon.registry.consensus.layout import ItemKey
-from photon.registry.endpoints.channel import Threads
-from photon.registry.endpoints.deadline import Deadline
 from photon.registry.endpoints.endpoints import Endpoints
 from photon.registry.operations.ranges import POSITIONS, HowFar, Position, PositionItem, Ranges, in_threads
 from photon.testing.crashes import SimulatedCrash

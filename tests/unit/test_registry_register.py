@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from photon.ledger.errors import RegistryUnavailable, RetiredDatacenter
+from photon.ledger.stores.decisions import ballot
 from photon.pipeline.sections import Registry
 from photon.registry.consensus.acceptor import Accept, Prepare
-from photon.registry.consensus.decisions import ballot
 from photon.registry.consensus.layout import REGISTER_KEY, fenced_epoch
 from photon.registry.consensus.register import (
     EPOCHS_KEPT,

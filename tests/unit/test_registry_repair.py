@@ -12,9 +12,11 @@ import pytest
 from photon.clock import MICROSECONDS
 from photon.faults import REPAIR_FAULT_POINTS, arm, disarm
 from photon.ledger.errors import RegistryUnavailable
+from photon.ledger.stores.copies import NoReply
+from photon.ledger.stores.decisions import ballot
 from photon.pipeline.event_key import EventKey
-from photon.registry.consensus.acceptor import Accept, Insert, NoReply, Page, Prepare
-from photon.registry.consensus.decisions import ballot, chosen_value
+from photon.registry.consensus.acceptor import Accept, Insert, Page, Prepare
+from photon.registry.consensus.decisions import chosen_value
 from photon.registry.consensus.layout import REGISTER_KEY, ItemKey, fast_value
 from photon.registry.consensus.marks import Mark
 from photon.registry.consensus.register import Members, encode_register

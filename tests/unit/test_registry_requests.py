@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
+from photon.ledger.stores.copies import Done
+from photon.ledger.stores.decisions import ballot
 from photon.pipeline.event_key import EventKey
 from photon.registry.consensus.acceptor import (
     Accept,
     Delete,
-    Done,
     Insert,
     Page,
     Prepare,
@@ -26,7 +27,6 @@ from photon.registry.consensus.acceptor import (
     StoreSize,
     Unchanged,
 )
-from photon.registry.consensus.decisions import ballot
 from photon.registry.consensus.layout import REGISTER_KEY, ItemKey, item_key
 from photon.registry.consensus.register import ShardConfig
 from photon.registry.dynamodb.acceptor import DynamoAcceptor

@@ -15,9 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from photon.clock import MICROSECONDS, SystemClock
+from photon.ledger.stores.copies import NoReply
 from photon.pipeline.event_key import EventKey, event_key
 from photon.pipeline.sections import MOST_SHARDS, ForeignLog, Registry
-from photon.registry.consensus.acceptor import Accept, AcceptReply, NoReply
+from photon.registry.consensus.acceptor import Accept, AcceptReply
 from photon.registry.consensus.layout import REGISTER_KEY, item_key, shards_of
 from photon.registry.consensus.register import (
     MOST_CONFIGS,

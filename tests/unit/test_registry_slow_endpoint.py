@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 
+from photon.ledger.stores.channel import ASIDE_AT_ONCE
+from photon.ledger.stores.decisions import fast_quorum, majority
+from photon.ledger.stores.tempo import LOOKED_AT, TOO_MANY_LATE, Tempo, is_late
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.sections import Registry
 from photon.registry.consensus.acceptor import Stored
-from photon.registry.consensus.decisions import fast_quorum, majority, recover
+from photon.registry.consensus.decisions import recover
 from photon.registry.consensus.layout import fast_value
-from photon.registry.endpoints.channel import ASIDE_AT_ONCE
-from photon.registry.endpoints.tempo import LOOKED_AT, TOO_MANY_LATE, Tempo, is_late
 from photon.registry.interface import Claim, Free, Joined, Lost, Won
 from photon.registry.quorum.proposer import QuorumRegistry
 from photon.testing.faulty_store import FaultyStore

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from photon.clock import MICROSECONDS
+from photon.ledger.stores.copies import NoReply
+from photon.ledger.stores.decisions import ballot
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.sections import Endpoint, Registry
-from photon.registry.consensus.acceptor import Accept, Insert, NoReply, Prepare, Scanned, Stored
-from photon.registry.consensus.decisions import ballot
+from photon.registry.consensus.acceptor import Accept, Insert, Prepare, Scanned, Stored
 from photon.registry.consensus.layout import ItemKey, fast_value
 from photon.registry.consensus.register import with_boundary, with_slot_down
 from photon.registry.dynamodb.answers import bytes_beside_key

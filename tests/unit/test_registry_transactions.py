@@ -8,19 +8,10 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError, ConnectionClosedError
 
+from photon.ledger.stores.copies import Done, NoReply
+from photon.ledger.stores.decisions import ballot
 from photon.pipeline.event_key import EventKey
-from photon.registry.consensus.acceptor import (
-    ABSENT,
-    Done,
-    Insert,
-    NoReply,
-    Prepare,
-    Promised,
-    Refused,
-    Stored,
-    Unchanged,
-)
-from photon.registry.consensus.decisions import ballot
+from photon.registry.consensus.acceptor import ABSENT, Insert, Prepare, Promised, Refused, Stored, Unchanged
 from photon.registry.consensus.layout import ItemKey, stored_time
 from photon.registry.dynamodb.acceptor import TRANSACTION_TRIES, DynamoAcceptor
 from photon.registry.interface import Claim

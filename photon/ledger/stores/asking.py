@@ -15,12 +15,10 @@ from typing import Any, TypeVar, cast
 
 from photon.clock import MICROSECONDS, Clock
 from photon.ledger.register import Members
-from photon.ledger.stores.copies import REGISTER_KEY, Store
-from photon.registry.consensus.acceptor import NoReply
-from photon.registry.endpoints.channel import Channel
-from photon.registry.endpoints.deadline import MACHINE_CHANCE, Deadline
-from photon.registry.endpoints.health import Health, Hearing
-from photon.registry.endpoints.parts import Part
+from photon.ledger.stores.channel import Channel
+from photon.ledger.stores.copies import REGISTER_KEY, NoReply, Store
+from photon.ledger.stores.deadline import MACHINE_CHANCE, Deadline
+from photon.ledger.stores.health import Health, Hearing, Part
 
 Q = TypeVar("Q")
 R = TypeVar("R")
@@ -137,13 +135,11 @@ class Stores:
         self._probe(active)
         slow = self.health.slow_among([slot for slot in asked if slot not in active.out])
         parts = [
-            Part(slot, cast(Any, active.stores[slot]), number, [number])
+            Part(slot, cast(Store, active.stores[slot]), number)
             for number in range(len(requests))
             for slot in asked
         ]
-        hearing = Hearing(
-            self.health, lambda part: cast(Any, self._active.stores[part.slot]) is part.acceptor
-        )
+        hearing = Hearing(self.health, lambda part: self._active.stores[part.slot] is part.store)
         send = hearing.sender(self._sending(call, active if slots is None else None), parts)
         rounds = [[part for part in parts if (part.slot in slow) is is_slow] for is_slow in (False, True)]
         replies: list[list[R | NoReply]] = [[_NOT_HEARD] * active.n for _ in requests]

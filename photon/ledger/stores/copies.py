@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from photon.ledger.entry import Epoch, LedgerId
-from photon.registry.consensus.acceptor import FAST_BALLOT, Done, NoReply
+
+FAST_BALLOT = ""  # of a copy that an insert made: it sorts before every ballot
 
 
 class Key(NamedTuple):
@@ -90,7 +91,12 @@ class Accept:
     value: bytes
 
 
-# -- replies; `Done` and `NoReply` are the registry's
+# -- replies
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The write took effect."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +111,28 @@ class Refused:
     """The condition does not hold: an item is there, or a higher ballot is promised; `now` is what it has."""
 
     now: Copy
+
+
+NoReplyKind = Literal["unclear", "throttled", "unreachable", "denied", "not_asked"]
+
+
+@dataclass(frozen=True, slots=True)
+class NoReply:
+    """No answer: the request may have taken effect, or may do so later (protocol B2).
+
+    `unclear`: an error that we can't read. `throttled`: the store had too little capacity. `unreachable`: it
+    did not answer at all, or has lost its table; do not ask again soon. `denied`: we have no credentials that
+    it takes, or too few rights; do not ask again soon. `not_asked`: its slot is out of use, or it has just
+    been silent; this is no news of the store.
+    """
+
+    reason: str
+    kind: NoReplyKind = "unclear"
+
+    @property
+    def problem(self) -> Literal["does not answer", "does not let us in"]:
+        """What to say of a store that has no better reply than this."""
+        return "does not let us in" if self.kind == "denied" else "does not answer"
 
 
 class Store(Protocol):

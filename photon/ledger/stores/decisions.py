@@ -5,9 +5,26 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from photon.ledger.stores.copies import Copy, Promised, Refused
-from photon.registry.consensus.acceptor import FAST_BALLOT, Done, NoReply
-from photon.registry.consensus.decisions import fast_quorum, majority
+from photon.ledger.stores.copies import FAST_BALLOT, Copy, Done, NoReply, Promised, Refused
+
+
+def majority(n: int) -> int:
+    """q: how many of n stores a classic round needs."""
+    return n // 2 + 1
+
+
+def fast_quorum(n: int) -> int:
+    """f = 3n/4, rounded up: how many the fast round needs, so that any two with any majority meet."""
+    return (3 * n + 3) // 4
+
+
+def ballot(counter: int, proposer: str) -> str:
+    """A ballot: sorts by its counter; `proposer` (16 hex digits, random) makes it unique (protocol B4).
+
+    A letter before the counter says how many digits it has: `a7`, then `b10`.
+    """
+    digits = str(counter)
+    return f"{chr(ord('a') + len(digits) - 1)}{digits}-{proposer}"
 
 
 def chosen(copies: Sequence[Copy], n: int) -> bytes | None:
@@ -53,7 +70,7 @@ def value_to_propose(own: bytes, promised: Sequence[Copy], n: int) -> bytes:
 
 
 def counter_above(copies: Iterable[Copy]) -> int:
-    """A counter above every ballot in these copies (see `photon.registry.consensus.decisions.ballot`)."""
+    """A counter above every ballot in these copies (see `ballot`)."""
     ballots = (ballot for copy in copies for ballot in (copy.promised, copy.accepted) if ballot)
     return max((int(ballot[1:].partition("-")[0]) for ballot in ballots), default=0) + 1
 

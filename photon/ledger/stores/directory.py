@@ -18,11 +18,11 @@ from botocore.parsers import ResponseParserError
 from photon.clock import Clock
 from photon.ledger.address import EndpointAddress, table_name
 from photon.ledger.errors import RegistryUnavailable
+from photon.ledger.stores.answers import UNREADABLE, denied, error_code, no_reply
+from photon.ledger.stores.copies import NoReply
+from photon.ledger.stores.deadline import Deadline
 from photon.ledger.stores.dynamo import LEDGER_TABLE
 from photon.ledger.stores.opening import Connection
-from photon.registry.consensus.acceptor import NoReply
-from photon.registry.dynamodb.answers import UNREADABLE, denied, error_code, no_reply
-from photon.registry.endpoints.deadline import Deadline
 
 DIRECTORY = "photon-pipelines"
 # infra/aws-registry.yaml has the same.

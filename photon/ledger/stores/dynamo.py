@@ -22,19 +22,21 @@ from botocore.parsers import ResponseParserError
 
 from photon.ledger.errors import RegistryUnavailable
 from photon.ledger.fields import CHECKSUM_BYTES
+from photon.ledger.stores.answers import UNREADABLE, denied, error_code, no_reply
 from photon.ledger.stores.copies import (
     ABSENT,
+    FAST_BALLOT,
     Accept,
     Copy,
+    Done,
     Insert,
     Key,
+    NoReply,
     Page,
     Prepare,
     Promised,
     Refused,
 )
-from photon.registry.consensus.acceptor import FAST_BALLOT, Done, NoReply
-from photon.registry.dynamodb.answers import UNREADABLE, denied, error_code, no_reply
 
 # `p`: the ledger, `s`: the position, so that a Query reads them in order. `v`, `a`, `b`: see `Copy`.
 # `n`: the number of a sign of life, which has no other of them.

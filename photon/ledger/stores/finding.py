@@ -13,13 +13,12 @@ from photon.in_time import NotInTime, Question
 from photon.ledger.address import EndpointAddress, table_name, tables_of
 from photon.ledger.errors import RegistryMismatch, RegistryUnavailable
 from photon.ledger.register import Members, Register, decode_register
-from photon.ledger.stores.copies import REGISTER_KEY
+from photon.ledger.stores.copies import REGISTER_KEY, NoReply
+from photon.ledger.stores.decisions import majority
 from photon.ledger.stores.directory import ADMIN_TIMEOUT, Directory, StoreSilent
 from photon.ledger.stores.dynamo import DynamoStore
 from photon.ledger.stores.opening import Connection
 from photon.pipeline.file import Pipeline
-from photon.registry.consensus.acceptor import NoReply
-from photon.registry.consensus.decisions import majority
 
 ANSWER_SECONDS = 300.0  # a store gives up long before: each of its requests has a time-out
 

@@ -14,9 +14,9 @@ from typing import Any
 
 from photon.clock import Clock, SystemClock
 from photon.ledger.address import LOCAL_REGION, EndpointAddress, LedgersAddress, table_name
+from photon.ledger.servers.local_server import LocalServer, default_kind
 from photon.ledger.stores.dynamo import DynamoStore
 from photon.ledger.stores.positions import StorePositions
-from photon.registry.dynamodb.local_server import LocalServer, default_kind
 
 _LOCAL_KEY = "photon"  # local servers want a key and take any
 _STS_SECONDS = 5

@@ -15,25 +15,24 @@ from photon.ledger.form import EntryDamaged, checksum, predecessor
 from photon.ledger.positions import Change, Chosen, Offer, Tail, Unconfirmed, Undecided
 from photon.ledger.register import Members, Register
 from photon.ledger.stores.asking import ActiveStores, Reopen, Stores
+from photon.ledger.stores.channel import Channel, Threads
 from photon.ledger.stores.copies import (
     Copy,
     Key,
+    NoReply,
     Promised,
     Refused,
     Store,
     beat_key,
     ledger_key,
 )
-from photon.ledger.stores.decisions import count_answers, reason_of
+from photon.ledger.stores.deadline import Deadline
+from photon.ledger.stores.decisions import count_answers, majority, reason_of
 from photon.ledger.stores.reading import Intact, JudgedPage, Walk, walk
 from photon.ledger.stores.register_store import RegisterStore
 from photon.ledger.stores.rounds import Contender, Rounds
 from photon.measures import Meter
 from photon.pipeline.sections import Registry
-from photon.registry.consensus.acceptor import NoReply
-from photon.registry.consensus.decisions import majority
-from photon.registry.endpoints.channel import Channel, Threads
-from photon.registry.endpoints.deadline import Deadline
 
 log = logging.getLogger(__name__)
 

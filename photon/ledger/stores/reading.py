@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from photon.ledger.stores.copies import Copy, Page
-from photon.ledger.stores.decisions import chosen
-from photon.registry.consensus.decisions import majority
+from photon.ledger.stores.decisions import chosen, majority
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,18 +10,27 @@ from photon.ledger.errors import RegistryUnavailable
 from photon.ledger.positions import Change
 from photon.ledger.register import Register, decode_register, encode_register
 from photon.ledger.stores.asking import ActiveStores, Stores
-from photon.ledger.stores.copies import ABSENT, REGISTER_KEY, Accept, Copy, Prepare, Promised, Refused
+from photon.ledger.stores.copies import (
+    ABSENT,
+    REGISTER_KEY,
+    Accept,
+    Copy,
+    NoReply,
+    Prepare,
+    Promised,
+    Refused,
+)
+from photon.ledger.stores.deadline import Deadline
 from photon.ledger.stores.decisions import (
+    ballot,
     count_answers,
     count_done,
     counter_above,
     is_voted,
+    majority,
     reason_of,
     recover,
 )
-from photon.registry.consensus.acceptor import NoReply
-from photon.registry.consensus.decisions import ballot, majority
-from photon.registry.endpoints.deadline import Deadline
 
 R = TypeVar("R")
 

@@ -11,20 +11,32 @@ from typing import Any
 
 from photon.ledger.register import Register
 from photon.ledger.stores.asking import ActiveStores, Stores
-from photon.ledger.stores.copies import Accept, Copy, Insert, Key, Prepare, Promised, Refused
+from photon.ledger.stores.copies import (
+    FAST_BALLOT,
+    Accept,
+    Copy,
+    Done,
+    Insert,
+    Key,
+    NoReply,
+    Prepare,
+    Promised,
+    Refused,
+)
+from photon.ledger.stores.deadline import Deadline
 from photon.ledger.stores.decisions import (
+    ballot,
     chosen,
     count_answers,
     count_done,
     counter_above,
+    fast_quorum,
     is_voted,
+    majority,
     reason_of,
     value_to_propose,
 )
 from photon.ledger.stores.register_store import MEMBERS_MOVED, RegisterStore
-from photon.registry.consensus.acceptor import FAST_BALLOT, Done, NoReply
-from photon.registry.consensus.decisions import ballot, fast_quorum, majority
-from photon.registry.endpoints.deadline import Deadline
 
 THROTTLED_SECONDS = 0.5  # then the other stores decide by a ballot, if they can (B14)
 

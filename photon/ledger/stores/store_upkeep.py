@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from photon.ledger.stores.copies import REGISTER_KEY, Copy, Key
+from photon.ledger.stores.copies import REGISTER_KEY, Copy, Done, Key, NoReply
 from photon.ledger.stores.dynamo import DynamoStore, attributes, copy_attributes
-from photon.registry.consensus.acceptor import Done, NoReply
 
 FILLED_AT_ONCE = 25  # items in one request: the API's limit
 

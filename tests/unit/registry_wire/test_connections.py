@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import BotoCoreError, ClientError, ConnectTimeoutError, ReadTimeoutError
 
-from photon.registry.consensus.acceptor import NoReply
+from photon.ledger.stores.copies import NoReply
 from photon.registry.consensus.layout import ItemKey
 from photon.registry.dynamodb.acceptor import DynamoAcceptor
 from photon.registry.dynamodb.credentials import access

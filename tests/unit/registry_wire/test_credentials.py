@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 from botocore.credentials import Credentials
 
+from photon.ledger.address import EndpointAddress
+from photon.ledger.stores.copies import NoReply
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.sections import Registry
-from photon.registry.address import EndpointAddress
-from photon.registry.consensus.acceptor import NoReply
 from photon.registry.consensus.layout import ItemKey
 from photon.registry.dynamodb.acceptor import DynamoAcceptor
 from photon.registry.dynamodb.credentials import Access, CredentialSource, access

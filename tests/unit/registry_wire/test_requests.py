@@ -16,10 +16,10 @@ from botocore.config import Config
 from botocore.credentials import Credentials
 from botocore.exceptions import BotoCoreError, ClientError
 
+from photon.ledger.address import EndpointAddress
 from photon.ledger.errors import RegistryUnavailable
+from photon.ledger.stores.copies import NoReply
 from photon.pipeline.file import Pipeline
-from photon.registry.address import EndpointAddress
-from photon.registry.consensus.acceptor import NoReply
 from photon.registry.consensus.layout import ItemKey
 from photon.registry.dynamodb.acceptor import DynamoAcceptor
 from photon.registry.dynamodb.wire import UNREADABLE, WireClient

@@ -27,8 +27,7 @@ from typing import IO
 
 from photon.errors import UserError
 from photon.ledger.errors import RegistryMismatch, RegistryUnavailable
-from photon.processes import is_stopped, state_of, what_ends
-from photon.registry.dynamodb.local_supervisor import (
+from photon.ledger.servers.local_supervisor import (
     CANNOT_EXECUTE,
     DATABASES,
     START_SECONDS,
@@ -39,6 +38,7 @@ from photon.registry.dynamodb.local_supervisor import (
     server_command,
     try_lock,
 )
+from photon.processes import is_stopped, state_of, what_ends
 from photon.toolchain.dynoxide import prebuilt
 
 NAMES: dict[ServerKind, str] = {
@@ -48,7 +48,7 @@ NAMES: dict[ServerKind, str] = {
 }
 LOG_TAIL_BYTES = 600
 LEAVE_SECONDS = 0.2
-_MODULE = "photon.registry.dynamodb.local_supervisor"  # run as the supervisor
+_MODULE = "photon.ledger.servers.local_supervisor"  # run as the supervisor
 
 
 class LocalServer:

@@ -1,16 +1,10 @@
-"""How long a call may take without getting on, and asking again until then."""
+"""How long a call may take without getting on, and the pauses between its tries."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
-from typing import Generic, TypeVar
 
 from photon.clock import MICROSECONDS, Clock
-from photon.registry.consensus.acceptor import NoReply
-
-Request = TypeVar("Request")
-Reply = TypeVar("Reply")
 
 FIRST_BACKOFF_SECONDS = 0.02
 MAX_BACKOFF_SECONDS = 1.0
@@ -68,36 +62,3 @@ class Deadline:
             self._backoff_seconds = min(2 * self._backoff_seconds, MAX_BACKOFF_SECONDS)
             self._tries_since_us = self._clock.elapsed_us()
         return self.left_seconds() > 0
-
-
-class Unanswered(Exception, Generic[Request]):
-    """So much `left` got no reply; the message is the reason of the first one."""
-
-    def __init__(self, left: Sequence[Request], reason: str) -> None:
-        super().__init__(reason)
-        self.left = left
-
-
-def until_answered(
-    ask: Callable[[Sequence[Request]], Sequence[Reply | NoReply]],
-    requests: Sequence[Request],
-    deadline: Deadline,
-    yields: bool = False,
-) -> Iterator[tuple[Request, Reply]]:
-    """Each request with its reply, as they come. Unanswered if `deadline` passes without any of them.
-
-    `yields`: as if outbid, wherever a request has no reply.
-    """
-    left = list(requests)
-    while left:
-        silent: list[tuple[Request, NoReply]] = []
-        for request, reply in zip(left, ask(left), strict=True):
-            if isinstance(reply, NoReply):
-                silent.append((request, reply))
-            else:
-                yield request, reply
-        if len(silent) < len(left):
-            deadline.renew()
-        left = [request for request, _ in silent]
-        if left and not deadline.pause(outbid=yields):
-            raise Unanswered(left, silent[0][1].reason)

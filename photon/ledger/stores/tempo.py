@@ -10,7 +10,7 @@ import threading
 from collections import deque
 from collections.abc import Sequence
 
-from photon.registry.consensus.decisions import majority
+from photon.ledger.stores.decisions import majority
 
 # Three times as long as a majority: with it a commit takes its time and one of theirs, else four of theirs.
 LATE_TIMES = 3.0

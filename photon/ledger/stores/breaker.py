@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import Literal
 
 from photon.clock import MICROSECONDS, Clock
-from photon.registry.consensus.acceptor import NoReply, NoReplyKind, different
-from photon.registry.consensus.decisions import majority
+from photon.ledger.stores.copies import NoReply, NoReplyKind
+from photon.ledger.stores.decisions import majority
 
 # `missed`, `goes_on`: a hiccup begins and ends. `is_silent`, `is_back`: it lasts, and it ends.
 # `fails`: every answer is an error, and has been for as long as a silence is borne.
@@ -47,7 +47,6 @@ class Breaker:
 
     def saw(self, slot: int, replies: Sequence[object]) -> News | None:
         """Take note of the replies to one request: what is new about the endpoint, if anything."""
-        replies = different(replies)
         if all(_kind(reply) == "not_asked" for reply in replies):
             return None
         with self._lock:
@@ -119,7 +118,7 @@ class Breaker:
 
 def is_silence(replies: Sequence[object]) -> bool:
     """Whether an endpoint answered no part of a request, or has no answers for us."""
-    return all(_kind(reply) in _SILENCE for reply in different(replies))
+    return all(_kind(reply) in _SILENCE for reply in replies)
 
 
 def _kind(reply: object) -> NoReplyKind | None:

@@ -5,20 +5,29 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from photon.clock import Clock
+from photon.ledger.stores.breaker import Breaker, is_silence
+from photon.ledger.stores.channel import Heard, Send
+from photon.ledger.stores.copies import NoReply, NoReplyKind, Store
+from photon.ledger.stores.decisions import majority
+from photon.ledger.stores.tempo import Tempo
 from photon.measures import Meter
-from photon.registry.consensus.acceptor import Acceptor, NoReply, NoReplyKind, Same, different
-from photon.registry.consensus.decisions import majority
-from photon.registry.endpoints.breaker import Breaker, is_silence
-from photon.registry.endpoints.channel import Heard, Send
-from photon.registry.endpoints.parts import Part
-from photon.registry.endpoints.tempo import Tempo
 
 FAILURES: tuple[NoReplyKind, ...] = ("unclear", "throttled", "unreachable", "denied")
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A request that one store is sent. Those of one `group` are the same request, to several."""
+
+    slot: int
+    store: Store
+    group: int
 
 
 class Health:
@@ -78,7 +87,7 @@ class Health:
     def measure(self, slot: int, answers: Sequence[Any], seconds: float) -> None:
         """Count one request and what kept it from an answer, in whole or in part."""
         endpoint = str(slot + 1)
-        kinds = {one.kind for one in different(answers) if isinstance(one, NoReply)}
+        kinds = {one.kind for one in answers if isinstance(one, NoReply)}
         if "not_asked" not in kinds:
             self.meter.time("registry_request_seconds", endpoint, seconds=seconds)
             for kind in FAILURES:  # by 0 too, so that a rate shows the first one
@@ -107,20 +116,20 @@ class Hearing:
 
         Decided when it is to be sent: what waited in line behind a time-out need not meet it too.
         """
-        slots = {id(part.acceptor): part.slot for part in parts}
+        slots = {id(part.store): part.slot for part in parts}
 
-        def send_unless_silent(acceptor: Acceptor, batch: Sequence[Any]) -> Sequence[Any]:
-            slot = slots[id(acceptor)]
+        def send_unless_silent(store: Store, batch: Sequence[Any]) -> Sequence[Any]:
+            slot = slots[id(store)]
             if slot in self._silent or not (self._health is None or self._health.lets_pass(slot)):
                 spared = f"endpoint {slot + 1} did not answer lately; it is being probed"
-                return Same(NoReply(spared, "not_asked"), len(batch))
-            return send(acceptor, batch)
+                return [NoReply(spared, "not_asked")] * len(batch)
+            return send(store, batch)
 
         return send_unless_silent
 
     def told_of(
         self, sent: Sequence[tuple[Part, Sequence[Any]]]
-    ) -> tuple[list[tuple[Acceptor, Sequence[Any]]], Heard[Any]]:
+    ) -> tuple[list[tuple[Store, Sequence[Any]]], Heard[Any]]:
         """What a channel sends for these parts, and what it is to tell their answers."""
 
         def heard(number: int, answers: Sequence[Any], seconds: float) -> None:
@@ -137,4 +146,4 @@ class Hearing:
                 times.append((part.slot, seconds))
                 self._health.took(part.slot, seconds, others)
 
-        return [(part.acceptor, batch) for part, batch in sent], heard
+        return [(part.store, batch) for part, batch in sent], heard

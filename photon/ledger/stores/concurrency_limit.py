@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from photon.registry.consensus.acceptor import NoReply, different
+from photon.ledger.stores.copies import NoReply
 
 FIRST_LIMIT = 4  # what any server bears; one that bears more is sent more after a few answers
 # Once it was too much, grow at most 2 % a reply. Some servers bear one request at a time: trying two after
@@ -57,5 +57,5 @@ class ConcurrencyLimit:
 
 def is_overloaded(replies: Sequence[object]) -> bool:
     """Whether an endpoint did not keep up: it was silent, or throttled a request wholly or in part."""
-    kinds = {reply.kind for reply in different(replies) if isinstance(reply, NoReply)}
+    kinds = {reply.kind for reply in replies if isinstance(reply, NoReply)}
     return bool(kinds & {"unreachable", "throttled"})

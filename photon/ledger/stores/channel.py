@@ -17,13 +17,13 @@ from queue import Empty, SimpleQueue
 from typing import Any, Protocol, TypeVar, cast
 from weakref import WeakKeyDictionary
 
-from photon.registry.consensus.acceptor import Acceptor
-from photon.registry.endpoints.concurrency_limit import ConcurrencyLimit, is_overloaded
-from photon.registry.endpoints.deadline import Deadline
+from photon.ledger.stores.concurrency_limit import ConcurrencyLimit, is_overloaded
+from photon.ledger.stores.copies import Store
+from photon.ledger.stores.deadline import Deadline
 
 Q = TypeVar("Q")
 R = TypeVar("R")
-Send = Callable[[Acceptor, Sequence[Q]], Sequence[R]]
+Send = Callable[[Store, Sequence[Q]], Sequence[R]]
 Answered = tuple[int, Sequence[R]]  # which request, and the replies to it
 Heard = Callable[[int, Sequence[R], float], None]  # and how many seconds the answer took
 
@@ -40,7 +40,7 @@ class Channel(Protocol):
     def exchange(
         self,
         send: Send[Q, R],
-        requests: Sequence[tuple[Acceptor, Sequence[Q]]],
+        requests: Sequence[tuple[Store, Sequence[Q]]],
         heard: Heard[R],
         is_write: bool,
         until: Deadline | None = None,
@@ -53,9 +53,7 @@ class Channel(Protocol):
         """
         ...
 
-    def aside(
-        self, send: Send[Q, R], requests: Sequence[tuple[Acceptor, Sequence[Q]]], heard: Heard[R]
-    ) -> None:
+    def aside(self, send: Send[Q, R], requests: Sequence[tuple[Store, Sequence[Q]]], heard: Heard[R]) -> None:
         """Send some of these requests, as long as few are under way to the same store, and wait for none."""
         ...
 
@@ -77,22 +75,22 @@ class Threads:
     def __init__(self, concurrency: int) -> None:
         self._concurrency = concurrency
         self._lock = threading.Lock()
-        self._lanes: WeakKeyDictionary[Acceptor, _Lane] = WeakKeyDictionary()
+        self._lanes: WeakKeyDictionary[Store, _Lane] = WeakKeyDictionary()
         self._background = ThreadPoolExecutor(PROBES_AT_ONCE, thread_name_prefix="registry-probe")
 
     def exchange(
         self,
         send: Send[Q, R],
-        requests: Sequence[tuple[Acceptor, Sequence[Q]]],
+        requests: Sequence[tuple[Store, Sequence[Q]]],
         heard: Heard[R],
         is_write: bool,
         until: Deadline | None = None,
     ) -> Generator[list[Answered[R]]]:
         exchange = _Exchange(send, heard, is_write)
-        lanes = {id(acceptor): self._lane_of(acceptor) for acceptor, _ in requests}
+        lanes = {id(store): self._lane_of(store) for store, _ in requests}
         try:
-            for index, (acceptor, batch) in enumerate(requests):
-                lanes[id(acceptor)].put(_Request(exchange, index, acceptor, batch))
+            for index, (store, batch) in enumerate(requests):
+                lanes[id(store)].put(_Request(exchange, index, store, batch))
             while exchange.heard_of < len(requests) and (come := exchange.wait(until)):
                 yield come
         finally:
@@ -101,13 +99,11 @@ class Threads:
                 for lane in lanes.values():
                     lane.leave_behind()
 
-    def aside(
-        self, send: Send[Q, R], requests: Sequence[tuple[Acceptor, Sequence[Q]]], heard: Heard[R]
-    ) -> None:
+    def aside(self, send: Send[Q, R], requests: Sequence[tuple[Store, Sequence[Q]]], heard: Heard[R]) -> None:
         exchange = _Exchange(send, heard, is_write=True)
         exchange.is_left = True
-        for index, (acceptor, batch) in enumerate(requests):
-            self._lane_of(acceptor).put_aside(_Request(exchange, index, acceptor, batch))
+        for index, (store, batch) in enumerate(requests):
+            self._lane_of(store).put_aside(_Request(exchange, index, store, batch))
 
     def in_background(self, work: Callable[[], None]) -> None:
         self._background.submit(work)
@@ -120,11 +116,11 @@ class Threads:
         for lane in lanes:
             lane.close()
 
-    def _lane_of(self, acceptor: Acceptor) -> _Lane:
+    def _lane_of(self, store: Store) -> _Lane:
         with self._lock:
-            if acceptor not in self._lanes:
-                self._lanes[acceptor] = _Lane(self._concurrency)
-            return self._lanes[acceptor]
+            if store not in self._lanes:
+                self._lanes[store] = _Lane(self._concurrency)
+            return self._lanes[store]
 
 
 class _Exchange:
@@ -170,7 +166,7 @@ class _Exchange:
 class _Request:
     exchange: _Exchange
     index: int
-    acceptor: Acceptor
+    store: Store
     batch: Sequence[Any]
 
     def serve(self) -> bool:
@@ -179,7 +175,7 @@ class _Request:
         replies: Sequence[Any] = ()
         began = time.monotonic()
         try:
-            replies = exchange.send(self.acceptor, self.batch)
+            replies = exchange.send(self.store, self.batch)
             exchange.heard(self.index, replies, time.monotonic() - began)
         except BaseException as error:
             if exchange.is_left:
