@@ -29,7 +29,8 @@ log = logging.getLogger(__name__)
 class Stamp:
     """The plan that a row says it is of, and the place of its record; any text may stand there."""
 
-    claimant: str  # as `Claimant` is written
+    epoch: str  # as `Epoch` is written, and `Claimant`
+    claimant: str
     occurrence: str
 
 
@@ -41,7 +42,7 @@ def settle(rows: pa.Table, ids_there: pa.Array, pipeline: Pipeline, datacenter: 
     """
     stamps = rows.select(["_epoch", "_batch", "_plan", "_occurrence"]).to_pylist()
     stamped = [
-        Stamp(f"{datacenter}:{epoch}:{batch}#{plan}", place or "")
+        Stamp(f"{datacenter}:{epoch}", f"{datacenter}:{epoch}:{batch}#{plan}", place or "")
         for epoch, batch, plan, place in (stamp.values() for stamp in stamps)
     ]
     own, there = rows["_event_id"].to_pylist(), ids_there.to_pylist()
@@ -59,19 +60,23 @@ def settle(rows: pa.Table, ids_there: pa.Array, pipeline: Pipeline, datacenter: 
 def fate_of(row: Stamp, claim: Origin | None, claim_there: Origin | None) -> Fate:
     """What becomes of a row, by the claims that hold its event and the event at its place.
 
-    It goes if its plan holds the event at its place, for the record there: then its id was altered. If its
-    plan holds its event for another record, that is its record. Else the log may be what was altered, and it
-    stays.
+    It goes if its plan holds the event at its place, for the record there: then its id was altered. So it
+    does if nobody holds its own event, and another plan of its epoch holds the event there, for the record
+    there: that was joined again. If its plan holds its event for another record, that is its record. Else the
+    log may be what was altered, and it stays.
     """
-    if claim_there is not None and _stamp_of(claim_there) == row:
-        return "goes"
+    if claim_there is not None:
+        there = _stamp_of(claim_there)
+        is_same_record = (there.epoch, there.occurrence) == (row.epoch, row.occurrence)
+        if there == row or (claim is None and is_same_record):
+            return "goes"
     if claim is not None and _stamp_of(claim) != row and str(claim.claimant) == row.claimant:
         return claim.occurrence
     return "stays"
 
 
 def _stamp_of(claim: Origin) -> Stamp:
-    return Stamp(str(claim.claimant), str(claim.occurrence))
+    return Stamp(str(claim.claimant.epoch), str(claim.claimant), str(claim.occurrence))
 
 
 def _claims_of(pipeline: Pipeline, ids: list[str]) -> dict[str | None, Origin | None]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from unittest import mock
 
 from photon.backfill.fill import Fill, Filled
-from photon.clock import SystemClock
+from photon.clock import MICROSECONDS, SystemClock
 from photon.shift.lease import LeaseStatus
 from photon.storage.tables import OutputTable
 from photon.verification.days import DAY_US, Window
@@ -24,6 +24,7 @@ Lose = Callable[[World, str], None]
 
 def two_days(world: World) -> World:
     """Two events of one day, and two of the next; each datacenter has them."""
+    world.clock.advance(2 * DAY_US / MICROSECONDS)
     for name in world.pipeline.datacenters:
         world.queries("q1", datacenter=name)
         world.clicks(("noon", "q1"), datacenter=name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,8 +15,9 @@ from deltalake import DeltaTable
 
 from photon.dispatcher import taking_orders
 from photon.dispatcher.dispatcher import Dispatcher
-from photon.join.deciding import Decisions
-from photon.ledger.registry import IdRegistry
+from photon.dispatcher.table_answers import TableAnswers
+from photon.ledger.entry import Claimant
+from photon.ledger.view import Holders
 from photon.logs import ranges
 from photon.logs.files import TrackedFile
 from photon.logs.ranges import Stretch
@@ -24,6 +25,7 @@ from photon.recovery.orders import Order, OrderedRecord
 from photon.state.plan import PlanContent
 from photon.storage import replacing
 from photon.storage.tables import OutputTable
+from photon.tokens import Occurrence
 from photon.verification import recovery, scope
 from photon.waiting.retries import Retries
 from tests.simulation import recovery_stories as stories
@@ -40,16 +42,16 @@ def world(tmp_path: Path) -> World:
 
 
 def test_a_row_that_is_gone_never_comes_back(world: World, monkeypatch: Patch) -> None:  # E8
-    monkeypatch.setattr(IdRegistry, "free", lambda self, hashes, are_freed: None)
+    def all_have_rows(self: TableAnswers, own: Mapping[str, Claimant]) -> dict[str, Occurrence]:
+        return dict.fromkeys(own, Occurrence(9, 0))
+
+    monkeypatch.setattr(TableAnswers, "_rows", all_have_rows)
     story = partial(stories.what_is_lost_is_found_and_made_again, world, stories.a_row_is_removed)
     caught_by_story(story, because="the rows are of")
 
 
 def test_a_row_is_made_again_beside_one_that_is_there(world: World, monkeypatch: Patch) -> None:  # E8
-    def make_all_again(self: Decisions, events: list[int]) -> None:
-        self.made_again.update(events)
-
-    monkeypatch.setattr(Decisions, "look_for_rows", make_all_again)
+    monkeypatch.setattr(TableAnswers, "_rows", lambda self, own: {})
     story = partial(stories.a_row_that_is_there_is_not_made_again, world)
     caught_by_story(story, because="an event has two rows")
 
@@ -60,6 +62,7 @@ def test_two_tasks_make_the_row_of_one_event_again(world: World, monkeypatch: Pa
         return [PlanContent(retries=(Retries.of(segment, rows, *places, rows < 0),))]
 
     monkeypatch.setattr(taking_orders, "_plans", one_plan)
+    monkeypatch.setattr(Holders, "are_won", lambda self, claims: self.are_of(claims.claimant))
     story = partial(stories.many_records_of_lost_events_get_one_row_each, world)
     caught_by_story(story, because="an event has two rows")
 

@@ -44,9 +44,8 @@ def test_a_mended_record_waits_with_its_own_line(world: World, damaged: bool) ->
     stories.a_mended_record_waits_with_its_own_line(world, damaged)
 
 
-@pytest.mark.parametrize("cleared", [False, True])
-def test_a_row_of_a_mended_record_is_made_again(world: World, cleared: bool) -> None:
-    stories.a_row_of_a_mended_record_is_made_again(world, cleared)
+def test_a_row_of_a_mended_record_is_made_again(world: World) -> None:
+    stories.a_row_of_a_mended_record_is_made_again(world)
 
 
 def test_one_letter_counts_of_a_record_that_fails_twice(tmp_path: Path, monkeypatch: Patch) -> None:

@@ -146,7 +146,7 @@ def never_ran(world: World) -> None:
 
 
 def retire_with_rows(world: World) -> None:
-    retire(world.pipeline, "west", world.reader())
+    retire(world.pipeline, "west", registry=world.reader())
 
 
 def retire_and_take_out(world: World) -> None:
@@ -159,7 +159,7 @@ def retire_and_take_out(world: World) -> None:
 def retire_without_lake(world: World) -> None:
     kept = lake(world).with_name("aside")
     lake(world).rename(kept)
-    retire(world.pipeline, "west", world.reader(), lake_is_gone=True)
+    retire(world.pipeline, "west", lake_is_gone=True, registry=world.reader())
 
 
 def retire_and_bring_back(world: World) -> None:

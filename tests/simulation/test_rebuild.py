@@ -102,6 +102,7 @@ def test_a_dry_run_says_what_would_be_replaced_and_changes_nothing(tmp_path: Pat
 
 def test_rows_outside_the_window_stay_as_they_are(tmp_path: Path) -> None:
     world = joined_world(tmp_path)
+    world.clock.advance(86_400)
     world.clicks(("tomorrow", "q0"), ("today", "q0"), at_us=DAY.end_us)
     world.join()
     set_adapter(world, "loud_three", LOUD)

@@ -231,7 +231,7 @@ def test_rows_of_a_datacenter_that_is_retired_with_its_lake_gone_do_not_count(wo
     lake = world.pipeline.datacenters["west"].lake
     lake.rename(world.folder / "aside")
     shutil.rmtree(world.state("west"))
-    retire(world.pipeline, "west", world.reader(), lake_is_gone=True)
+    retire(world.pipeline, "west", lake_is_gone=True, registry=world.reader())
     assert not [problem for problem in world.trace("c1").problems if "west" in problem]
     (world.folder / "aside").rename(lake)
     found = world.trace("c1")
@@ -249,7 +249,7 @@ def test_what_was_joined_in_a_lake_that_is_gone_is_joined_by_another(world: Worl
     world.join("east")
     shutil.rmtree(world.pipeline.datacenters["west"].lake)
     shutil.rmtree(world.state("west"))
-    retire(world.pipeline, "west", world.reader(), lake_is_gone=True)
+    retire(world.pipeline, "west", lake_is_gone=True, registry=world.reader())
     found = world.trace("c1")
     assert "datacenter west is retired, and its lake is gone with its rows" in found.verdict
     assert "photon recover" in found.what_to_do
@@ -259,7 +259,7 @@ def test_a_retired_datacenter_is_not_asked_to_run(world: World) -> None:
     hold_stories.both_have(world, "c1")
     world.join("west")
     world.clicks(("late", "q1"), datacenter="west")
-    retire(world.pipeline, "west", world.reader())
+    retire(world.pipeline, "west", registry=world.reader())
     assert world.trace("c1").verdict.startswith("Joined by datacenter west"), "its rows stay"
     assert world.trace("late").what_to_do == (
         "Put its log file below the logs folder of a datacenter that runs: west is retired."
