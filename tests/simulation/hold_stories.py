@@ -109,7 +109,7 @@ def a_datacenter_that_is_retired_in_the_middle_of_a_batch_commits_no_more(world:
     both_have(world, "c1")
 
     def retire_and_join() -> None:
-        retire(world.pipeline, "west", world.reader())
+        retire(world.pipeline, "west", registry=world.reader())
         world.join("east")
 
     arm("commit.before_main", retire_and_join)

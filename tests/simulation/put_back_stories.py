@@ -3,56 +3,44 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from pathlib import Path
 from typing import Literal, get_args
 from unittest import mock
 
 from photon.faults import watched
 from photon.ledger.errors import RegistryMismatch
-from photon.registry.address import RegistryAddress
-from photon.registry.consensus.acceptor import Stored
-from photon.registry.consensus.layout import ItemKey
-from photon.registry.consensus.register import Members
-from photon.testing.faulty_store import FaultyStore
-from photon.testing.memory_registry import memory_registry
+from photon.ledger.opening import first_register
+from photon.ledger.register import Members
+from photon.ledger.view_store import VIEW_FILE
+from photon.testing.memory_ledgers import Decided
 from photon.upkeep.refill import Refilled, refill
+from tests.simulation.rules import must
 from tests.simulation.verifying import verify
-from tests.simulation.whole.invariants import must
 from tests.simulation.world import World
 
-WATCH = "photon.recovery.registry_watch.RegistryWatch"
 Part = Literal["state", "registry", "lake"]
 PARTS: tuple[Part, ...] = get_args(Part)
 
 
 class Copied(World):
-    """A world with one endpoint or three."""
+    """A world whose stores are copied, and put back."""
 
-    def __init__(
-        self, folder: Path, datacenters: Sequence[str] = ("east",), endpoints: int = 1, more: str = ""
-    ) -> None:
-        super().__init__(folder, datacenters, more)
-        self.stores = [self.store, *(FaultyStore(self.clock) for _ in range(endpoints - 1))]
-        self._open_registry()
-        self._items: list[tuple[dict[ItemKey, Stored], dict[ItemKey, str]]] = []
-
-    def _open_registry(self) -> None:
-        self.registry = memory_registry(*self.stores, clock=self.clock, settings=self.pipeline.registry)
-        names = tuple(f"memory{number}" for number in range(len(self.stores)))
-        self.address = RegistryAddress(self.pipeline.name, (), Members(1, names), self.pipeline.registry)
+    _decided: Decided | None = None  # the copy of the registry
 
     def new_registry(self) -> None:
         """The registry's data is gone, and somebody made an empty one."""
-        for store in self.stores:
-            store.items.clear()
-            store.times.clear()
-        self._open_registry()
+        self.ledgers.put_back(Decided(first_register(self.pipeline, Members(1, ("memory",)))))
+
+    def lose_views(self) -> None:
+        """No process remembers what it has read of the registry."""
+        for place in self.pipeline.datacenters.values():
+            (place.state / VIEW_FILE).unlink()
 
     @property
     def has_copy(self) -> bool:
         """Whether the registry was copied."""
-        return bool(self._items)
+        return self._decided is not None
 
     def copy(self, parts: Collection[Part] = PARTS) -> None:
         """Copy these stores of all datacenters."""
@@ -63,7 +51,7 @@ class Copied(World):
                     shutil.rmtree(copy, ignore_errors=True)
                     shutil.copytree(str(folder), copy)
         if "registry" in parts:
-            self._items = [(dict(store.items), dict(store.times)) for store in self.stores]
+            self._decided = self.ledgers.copy()
 
     def put_back(self, parts: Collection[Part], datacenters: Collection[str] = ()) -> None:
         """Put the copies back, of these datacenters or of all."""
@@ -74,26 +62,17 @@ class Copied(World):
                     shutil.rmtree(str(folder))
                     shutil.copytree(self.folder / "copies" / part / name, str(folder))
         if "registry" in parts:
-            for store, (items, times) in zip(self.stores, self._items, strict=True):
-                store.items.clear()
-                store.items.update(items)
-                store.times.clear()
-                store.times.update(times)
-
-    def put_back_endpoint(self, slot: int) -> None:
-        """Put the copy of one endpoint back."""
-        items, times = self._items[slot]
-        store = self.stores[slot]
-        store.items, store.times = dict(items), dict(times)
+            assert self._decided is not None, "the registry was copied"
+            self.ledgers.put_back(self._decided)
 
     def refill(self, dry_run: bool = False) -> Refilled:
         """As `photon registry refill` does."""
-        return refill(self.pipeline, self.registry, dry_run, page_rows=3)
+        return refill(self.pipeline, dry_run, positions=self.ledgers)
 
     def join_all(self) -> bool:
         """Join every datacenter as an operator does, who refills a registry if told to; whether that was."""
         was_refused = False
-        for _ in range(2):  # what one holds at first, it has published by then
+        for _ in range(2):  # what one holds at first, it has closed by then
             for name in self.pipeline.datacenters:
                 self.clock.sleep(2)
                 if (said := self.refused(name)) is not None:
@@ -141,21 +120,31 @@ def nobody_joined_twice(world: Copied) -> None:
 def an_older_registry_is_put_back(folder: Path) -> None:
     """Clicks that were joined since are logged again, and nobody joins them a second time."""
     world = with_an_older_registry(folder)
+    world.lose_views()
     world.join_all()
     nobody_joined_twice(world)
 
 
 def a_process_works_while_the_registry_is_filled(folder: Path) -> None:
-    """It is somewhere else, where its lock can't be seen, and has not looked at the registry since."""
-    world, refilled = with_an_older_registry(folder), list[Refilled]()
+    """It is where its lock can't be seen, and stands still between its check and its commit."""
+    world, refilled = Copied(folder, ("east", "west")), list[Refilled]()
+    world.copy(["registry"])
+    for click in ("c1", "d1"):
+        for name in world.pipeline.datacenters:
+            world.queries("q1", datacenter=name)
+            world.clicks((click, "q1"), datacenter=name)
+        if click == "c1":
+            world.join_all()
 
     def refill_once(point: str, place: object) -> None:
-        if point == "task.after_register" and not refilled:
+        if point == "commit.before_main" and not refilled:
+            world.put_back(["registry"])
             with mock.patch("photon.upkeep.refill._refuse_beside_joins"):
                 refilled.append(world.refill())
+            world.join("west")
 
-    blind = dict.fromkeys(("check", "confirm", "confirm_wins"), mock.DEFAULT)
-    with watched(refill_once), mock.patch.multiple(WATCH, **blind):
-        world.join()
+    with watched(refill_once):
+        world.refused("east")
     must(refilled, "the registry was filled while a process worked")
-    nobody_joined_twice(world)
+    world.join("east")
+    must(world.joined_ids() == ["c1", "d1"], f"an event has two rows: {world.joined_ids()}")

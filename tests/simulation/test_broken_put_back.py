@@ -19,7 +19,6 @@ def test_a_join_that_does_not_look_whether_the_registry_has_its_rows_joins_again
     tmp_path: Path, monkeypatch: Patch
 ) -> None:  # A23
     monkeypatch.setattr(RegistryWatch, "check", lambda self: None)
-    monkeypatch.setattr(RegistryWatch, "confirm", lambda self: None)
     story = partial(stories.an_older_registry_is_put_back, tmp_path)
     caught_by_story(story, because="an event has two rows")
 

@@ -8,15 +8,15 @@ from itertools import combinations
 from pathlib import Path
 
 import pytest
-from photon.upkeep.clear import clear_output
 
 from photon.dispatcher.refusing import PlaceTaken
 from photon.dispatcher.retrying import BatchReport, Callbacks
 from photon.faults import REFILL_FAULT_POINTS, arm, disarm, watched
+from photon.ledger.collecting import drop, raise_boundary
+from photon.ledger.entry import Claimant, Epoch, LedgerId
 from photon.ledger.errors import RegistryMismatch
-from photon.pipeline.event_key import EventKey
-from photon.registry.consensus.register import with_boundary
-from photon.registry.interface import Claim, Joined
+from photon.ledger.form import decode
+from photon.ledger.rolling import roll
 from photon.shift.lakes import second_rows
 from photon.shift.lease import DatacenterLock, Lease
 from photon.shift.run import run_shift
@@ -32,7 +32,6 @@ from tests.simulation.put_back_stories import (
 from tests.simulation.world import NOON_US
 
 SETS: list[tuple[Part, ...]] = [each for size in (1, 2, 3) for each in combinations(PARTS, size)]
-SITES = [(1, 1), pytest.param(2, 1, marks=pytest.mark.long), (2, 3)]
 
 
 @pytest.fixture
@@ -52,12 +51,12 @@ ALL = [f"{letter}{n}" for letter in "cd" for n in range(5)]
 
 
 @pytest.mark.parametrize("parts", SETS, ids=" and ".join)
-@pytest.mark.parametrize(("datacenters", "endpoints"), SITES)
+@pytest.mark.parametrize("datacenters", [1, 2])
 def test_whatever_is_put_back_each_event_has_one_row_in_the_end(
-    tmp_path: Path, parts: tuple[Part, ...], datacenters: int, endpoints: int
+    tmp_path: Path, parts: tuple[Part, ...], datacenters: int
 ) -> None:
     names = ("east", "west")[:datacenters]
-    world = Copied(tmp_path, names, endpoints)
+    world = Copied(tmp_path, names)
     for name in names:
         world.queries("q1", "q2", datacenter=name)
         world.clicks(*((f"c{n}", "q1") for n in range(7)), ("waits", "q3"), datacenter=name)
@@ -98,65 +97,37 @@ def test_a_registry_that_lacks_an_empty_batch_alone_is_no_alarm(world: Copied) -
 
 
 def test_a_registry_that_was_copied_in_the_middle_of_a_batch_is_noticed(tmp_path: Path) -> None:
-    world = Copied(tmp_path)
-    world.queries("q1")
-    world.clicks(*((f"c{n:04}", "q1") for n in range(2_500)))  # more than are looked up at once
-
-    def copy_once(kind: str, batch: object) -> None:
-        if kind == "insert" and len(world.store.items) > 2_300 and not world.has_copy:
-            world.copy(["registry"])
-
-    world.store.on_request = copy_once
-    world.join()
-    world.put_back(["registry"])
+    """One of its two ledgers has the batch, and the other one lacks its part."""
+    world = Copied(tmp_path, ("east", "west"))
+    clicks = [f"c{n}" for n in range(20)]
+    for name in ("east", "west"):
+        world.queries("q1", datacenter=name)
+    world.join("west")
+    world.clicks(*((click, "q1") for click in clicks))
+    world.join()  # those of the other home are taken over
+    world.join("west")
+    decided = world.ledgers.copy()
+    east_s = [LedgerId(0, 0), LedgerId(0, 1)]
+    newest = {ledger: claims_in(decided.values[ledger])[-1] for ledger in east_s}
+    assert all(newest.values()), "the batch met both ledgers"
+    decided.values[east_s[1]] = decided.values[east_s[1]][: newest[east_s[1]]]
+    world.ledgers.put_back(decided)
+    world.lose_views()
     assert world.refused() is not None
-    assert world.refill().put_back < 300
+
+
+def claims_in(values: Sequence[bytes]) -> list[int]:
+    """The positions at which something is claimed."""
+    return [position for position, value in enumerate(values) if decode(value, "test").claims is not None]
 
 
 def test_rows_below_the_boundary_prove_nothing_and_are_no_alarm(world: Copied) -> None:
-    world.registry.register.change(lambda register: with_boundary(register, NOON_US + 1))
-    world.store.items = {key: item for key, item in world.store.items.items() if not key.p.startswith("f")}
+    raise_boundary(world.reader().view, world.ledgers, NOON_US + 1)
+    roll(world.reader().view, world.ledgers, 1)
+    assert drop(world.reader().view, world.ledgers) == [0]
+    shutil.rmtree(world.state())
+    assert world.holder("d1") is None
     assert world.refused() is None
-
-
-@pytest.mark.parametrize("silent", [0, 1, 2])
-def test_ids_that_one_of_three_endpoints_could_confirm_are_no_alarm_while_it_is_silent(
-    tmp_path: Path, silent: int
-) -> None:
-    world = Copied(tmp_path, endpoints=3)
-    world.queries("q1")
-    world.clicks(("c1", "q1"))
-    world.join()
-    world.stores[silent].fail("down")
-    world.clicks(("c1", "q1"), ("c2", "q1"))
-    assert world.refused() is None
-    assert not world.refill().began
-    world.must_be_sound(["c1", "c2"])
-
-
-@pytest.mark.parametrize("newer", [0, 1, 2])
-def test_two_endpoints_of_three_that_are_put_back_are_noticed(tmp_path: Path, newer: int) -> None:
-    world = Copied(tmp_path, endpoints=3)
-    world.queries("q1")
-    world.clicks(("c1", "q1"))
-    world.join()
-    world.copy()
-    world.clicks(("d1", "q1"), ("d2", "q1"))
-    world.join()
-    items = dict(world.stores[newer].items)
-    world.put_back(["registry"])
-    world.stores[newer].items.update(items)
-    world.clicks(("d1", "q1"), ("e1", "q1"))
-    assert world.join_all()
-    world.must_be_sound(["c1", "d1", "d2", "e1"])
-
-
-def test_cleared_ids_prove_nothing_and_are_no_alarm(world: Copied) -> None:
-    clear_output(world.pipeline, "east", world.registry)
-    world.clicks(("e1", "q1"))
-    assert world.refused() is None
-    world.put_back(["registry"])
-    assert world.refused() is not None
 
 
 def behind_a_row_of_east(tmp_path: Path) -> Copied:
@@ -208,17 +179,16 @@ def test_second_rows_that_were_joined_while_a_lake_was_away_are_told_until_they_
     assert "two rows" not in said_of_second_rows(world)
 
 
-def test_an_id_that_another_token_holds_without_a_row_is_noticed_and_given_to_its_row(world: Copied) -> None:
-    """As in a copy that was made while a plan had registered what its successor has joined."""
+def test_an_id_that_another_plan_holds_without_a_row_is_noticed_and_given_to_its_row(world: Copied) -> None:
+    """As in a copy that was made while a plan had claimed what its successor has joined."""
     world.put_back(["registry"])
-    with world.state_of("east") as state:
-        token = f"east:{state.epoch}:3#p:1:7"
-    world.registry.commit([Claim(EventKey("d4"), token)])
+    other = Claimant(Epoch("east", 1), 3, "p")
+    world.claim(other, "d4")
+    world.lose_views()
     said = world.refused()
     assert said is not None
-    assert "nobody has the id" in said or f"{token} has the id 'd4'" in said
-    done = world.refill()
-    assert (done.put_back, done.released) == (4, 1)
+    assert "nobody has the id" in said or f"{other} has the id 'd4'" in said
+    world.refill()
     world.join()
     world.must_be_sound(ALL)
 
@@ -250,10 +220,10 @@ def test_a_new_and_empty_registry_is_refused_until_it_is_filled(world: Copied, h
 
 def test_a_dry_run_changes_nothing(world: Copied) -> None:
     world.put_back(["registry"])
-    before = dict(world.store.items)
+    before = world.ledgers.copy()
     found = world.refill(dry_run=True)
     assert (found.rows, found.put_back, found.began) == (10, 5, True)
-    assert world.store.items == before
+    assert world.ledgers.copy() == before
     assert world.refused() is not None
 
 
@@ -295,7 +265,7 @@ def test_a_datacenter_that_runs_is_named_and_nothing_is_changed(world: Copied) -
             world.refill()
     finally:
         lock.release(0)
-    assert not world.registry.register.read().is_refilling
+    assert not world.ledgers.register.is_refilling
 
 
 def test_a_datacenter_whose_table_is_not_there_is_named_and_nothing_is_changed(world: Copied) -> None:
@@ -303,7 +273,7 @@ def test_a_datacenter_whose_table_is_not_there_is_named_and_nothing_is_changed(w
     shutil.rmtree(str(world.pipeline.datacenters["east"].lake))
     with pytest.raises(NotRefilled, match=r"datacenter east has joined, and its table .* is not there"):
         world.refill()
-    assert not world.registry.register.read().is_refilling
+    assert not world.ledgers.register.is_refilling
 
 
 def test_a_lake_that_cannot_be_read_is_named_and_nothing_is_changed(world: Copied) -> None:
@@ -312,7 +282,7 @@ def test_a_lake_that_cannot_be_read_is_named_and_nothing_is_changed(world: Copie
         entry.write_text("{")
     with pytest.raises(NotRefilled, match="the lake of datacenter east can't be read"):
         world.refill()
-    assert not world.registry.register.read().is_refilling
+    assert not world.ledgers.register.is_refilling
 
 
 def test_an_older_copy_that_is_put_back_while_a_process_joins_ends_it(world: Copied) -> None:
@@ -320,13 +290,13 @@ def test_an_older_copy_that_is_put_back_while_a_process_joins_ends_it(world: Cop
     waits: list[str] = []
 
     def on_batch(report: BatchReport) -> None:
-        world.store.fail("down")
+        world.ledgers.is_away = True
         world.clicks(("d1", "q1"), ("f1", "q1"))
 
     def on_wait(reason: str) -> None:
         waits.append(reason)
         world.put_back(["registry"])
-        world.store.mend()
+        world.ledgers.is_away = False
 
     world.clicks(("e1", "q1"))
     with pytest.raises(RegistryMismatch, match="photon registry refill"):
@@ -360,7 +330,7 @@ def test_an_older_copy_that_was_put_back_while_nothing_was_logged_is_noticed_too
     world.must_be_sound([*ALL, "e1", "f1"])
 
 
-def test_an_idle_process_hears_by_marks_that_rows_of_another_one_are_lacking(tmp_path: Path) -> None:
+def test_an_idle_process_notices_that_entries_of_another_one_are_gone(tmp_path: Path) -> None:
     """Its own rows are in the copy, and it asked nobody while the registry was away."""
     world, rounds = Copied(tmp_path, ("east", "west")), list[int]()
     for name in ("east", "west"):
@@ -382,7 +352,7 @@ def test_an_idle_process_hears_by_marks_that_rows_of_another_one_are_lacking(tmp
             world.clicks(("d1", "q1"))
         return len(rounds) > 1_000
 
-    with pytest.raises(RegistryMismatch, match="west"):
+    with pytest.raises(RegistryMismatch, match="photon registry refill"):
         world.join(mode="stop", callbacks=Callbacks(should_stop=should_stop))
     assert world.joined_ids() == ["c1", "d1"]
 
@@ -398,7 +368,7 @@ def test_what_won_before_a_copy_was_put_back_is_not_committed_beside_who_wins_it
         world.clicks(("d1", "q1"), ("d2", "q1"), ("d3", "q1"), datacenter=name)
 
     def put_back_once(point: str, place: object) -> None:
-        if point == "task.after_register" and not done:
+        if point == "claim.before" and not done:
             done.append(point)
             world.put_back(["registry"])
             world.join("west")
@@ -410,9 +380,9 @@ def test_what_won_before_a_copy_was_put_back_is_not_committed_beside_who_wins_it
     world.must_be_sound(["c1", "d1", "d2", "d3"])
 
 
-def two_that_read_the_same(folder: Path, endpoints: int) -> Copied:
+def two_that_read_the_same(folder: Path) -> Copied:
     """c1 is joined, and the registry copied; both datacenters have d1 to d3 to join."""
-    world = Copied(folder, ("east", "west"), endpoints)
+    world = Copied(folder, ("east", "west"))
     for name in ("east", "west"):
         world.queries("q1", datacenter=name)
         world.clicks(("c1", "q1"), datacenter=name)
@@ -423,39 +393,12 @@ def two_that_read_the_same(folder: Path, endpoints: int) -> Copied:
     return world
 
 
-@pytest.mark.parametrize("endpoints", [1, 3])
-def test_what_won_is_looked_at_last_so_a_copy_that_comes_back_during_the_other_looks_is_noticed(
-    tmp_path: Path, endpoints: int
-) -> None:
-    world, seen = two_that_read_the_same(tmp_path, endpoints), list[str]()
-
-    def put_back_when_c1_is_asked_for(kind: str, batch: Sequence[object]) -> None:
-        if seen == ["batch.after_run"] and kind == "read" and any("c1" in f"{key}" for key in batch):
-            seen.append("put back")
-            world.put_back(["registry"])
-
-    def follow(point: str, place: object) -> None:
-        if point == "batch.after_run" and not seen:
-            seen.append(point)
-        if point == "commit.before_main" and seen[-1:] == ["put back"]:
-            seen.append("west joins")
-            world.clock.sleep(60)
-            world.join("west")
-
-    world.store.on_request = put_back_when_c1_is_asked_for
-    with watched(follow):
-        world.join()
-    assert seen == ["batch.after_run", "put back", "west joins"]
-    world.join_all()
-    world.must_be_sound(["c1", "d1", "d2", "d3"])
-
-
 @pytest.mark.parametrize("looks", ["east", "west"])
 def test_a_copy_that_comes_back_between_the_last_look_and_the_commit_is_told_at_the_next_look(
     tmp_path: Path, looks: str
 ) -> None:
     """Nobody prevents that (A23): a commit to a table does not ask the registry."""
-    world, came = two_that_read_the_same(tmp_path, endpoints=1), list[str]()
+    world, came = two_that_read_the_same(tmp_path), list[str]()
 
     def put_back_once(point: str, place: object) -> None:
         if point == "commit.before_main" and not came:
@@ -483,15 +426,13 @@ def test_state_and_lake_of_before_begin_a_new_epoch_where_the_registry_has_heard
     world.must_be_sound(ALL)
 
 
-def test_an_id_of_a_row_is_back_with_the_rows_own_token(world: Copied) -> None:
-    """Whatever way the registry stores it."""
+def test_an_id_of_a_row_is_back_for_the_rows_own_plan(world: Copied) -> None:
     (row,) = [row for row in world.rows() if row["_event_id"] == "d3"]
     world.put_back(["registry"])
     world.refill()
-    (found,) = world.registry.lookup([EventKey("d3")])
-    assert isinstance(found, Joined)
-    place = f"{row['_batch']}#{row['_plan']}:{row['_occurrence']}"
-    assert found.holder.token == f"east:{row['_epoch']}:{place}"
+    plan = Claimant(Epoch("east", int(row["_epoch"])), row["_batch"], row["_plan"])
+    assert world.holder("d3") == plan
+    assert world.is_join("d3")
 
 
 def test_a_refill_leaves_a_table_alone_that_is_another_pipeline_s(world: Copied) -> None:
@@ -500,7 +441,7 @@ def test_a_refill_leaves_a_table_alone_that_is_another_pipeline_s(world: Copied)
     other = world.pipeline.model_copy(update={"name": "views"})
     version = OutputTable(world.pipeline.datacenters["east"].lake, "joined_events").load().version()
     with pytest.raises(PlaceTaken, match="is that of the pipeline searches"):
-        refill(other, world.registry)
+        refill(other, positions=world.ledgers)
     assert OutputTable(world.pipeline.datacenters["east"].lake, "joined_events").load().version() == version
 
 

@@ -61,7 +61,7 @@ def test_a_survivor_that_finds_a_silent_epoch_gone_looks_again(tmp_path: Path, k
         shutil.rmtree(world.state("west"))
     world.copy(["registry"])
     stories.both_have(world, "c1", "c2")
-    assert world.join_with_a_crash("task.after_register", "west")
+    assert world.join_with_a_crash("claim.after", "west")
     put_back, done = _at_first("recover.after_fence", world)
     with watched(put_back):
         world.join("east")

@@ -7,29 +7,26 @@ is refused, and an operator refills it; so he does at the end.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from copy import deepcopy
+from collections.abc import Callable, Collection
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
 from unittest import mock
 
-from photon.recovery.registry_watch import RegistryWatch
-from photon.registry.consensus.register import Members
 from photon.state.database import STATE_FILE
-from photon.storage.output_files import OutputFile
+from photon.testing.memory_ledgers import Decided
 from photon.upkeep.refill import refill
 from photon.upkeep.retirable import NotRetired
-from tests.simulation.whole.invariants import JOINED, Invariants, must
-from tests.simulation.whole.processes import Worker, this_process
+from tests.simulation.rules import must
+from tests.simulation.whole.invariants import JOINED, Invariants
+from tests.simulation.whole.processes import Worker
 from tests.simulation.whole.shifts import Shifts
 from tests.simulation.whole.site import Site
 
 # What befalls datacenters whose stores are put back, and little else.
 RESTORED = (
     *("copy_stores", "put_back_registry", "put_back_lake", "put_back_state", "put_back_all"),
-    *("kill", "freeze", "cut_off", "lose_endpoint", "hold"),
+    *("kill", "freeze", "cut_off", "registry_away", "hold"),
 )
 
 
@@ -38,7 +35,7 @@ class Copies:
 
     def __init__(self, site: Site, shifts: Shifts, invariants: Invariants) -> None:
         self._site, self._shifts, self._invariants = site, shifts, invariants
-        self._registry: tuple[Members, Any, list[tuple[Any, Any]]] | None = None
+        self._registry: Decided | None = None
         self._folder = site.folder / "copies"
         self.has_taken_rows = False
         self.has_put_back = False
@@ -52,9 +49,7 @@ class Copies:
     def take(self) -> None:
         """Copy all of it; a state only while nobody works there."""
         shutil.rmtree(self._folder, ignore_errors=True)
-        stores = self._site.stores.in_use()
-        items = [(dict(store.items), dict(store.times)) for store in stores]
-        self._registry = self._site.stores.members, self._site.observer.snapshot(), items
+        self._registry = self._site.ledgers.copy()
         for name in self.alive():
             place = self._site.pipeline.datacenters[name]
             if name not in self._shifts.running.values() and (place.state / STATE_FILE).exists():
@@ -97,35 +92,20 @@ class Copies:
             with suppress(NotRetired):
                 self.retire(name, worker)
         with mock.patch("photon.upkeep.refill._refuse_beside_joins"):  # who works does so elsewhere
-            done = refill(self._site.pipeline, worker.registry, page_rows=3)
+            done = refill(self._site.pipeline, positions=worker.ledgers)
         with self._site.network.noting():
             must(not done.doubles, f"F1: two rows of one event: {done.doubles}")
 
-    @contextmanager
-    def looks_noted(self) -> Iterator[None]:
-        """Note when each process has looked last, before it commits rows."""
-        look = RegistryWatch._refuse_lost_wins
-
-        def noted(watch: RegistryWatch, rows: Sequence[OutputFile]) -> None:
-            worker = this_process()
-            assert worker is not None
-            worker.looked_seconds = self._site.network.now_seconds
-            look(watch, rows)
-
-        with mock.patch.object(RegistryWatch, "_refuse_lost_wins", noted):
-            yield
-
     def passed(self, point: str, path: Path | None, worker: Worker) -> None:
-        """Have a process die that would commit by a look at the registry of before a copy was put back.
+        """Have a process die that would commit by a check of before a copy of the registry was put back.
 
-        A23 does not prevent that: it is open there, and told at the next look.
+        L10 does not prevent that: it is open there, and told at the next look.
         """
         if point != "lake.before_commit" or path is None or path.name != JOINED:
             return
-        looked_seconds, worker.looked_seconds = worker.looked_seconds, None
-        if looked_seconds is not None and looked_seconds <= self._site.judge.put_back_seconds:
+        if (worker.checked_seconds or 0.0) <= self._site.put_back_seconds:
             worker.kill()
-            worker.step("dies between its last look and its commit")
+            worker.step("dies between its check and its commit")
 
     def _is_refused(self) -> None:
         """A join has ended, and says what to do: with all stopped, or with some that nobody knows of."""
@@ -147,26 +127,16 @@ class Copies:
                 worker.kill()
 
     def _away_then(self, also: Callable[[], None]) -> None:
-        for store in self._site.stores.in_use():
-            store.is_down = True
+        self._site.ledgers.is_away = True
         self._site.network.after(self._site.chance.uniform(1, 12), partial(self._replace_registry, also))
 
     def _replace_registry(self, also: Callable[[], None]) -> None:
         assert self._registry is not None
-        members, seen, items = self._registry
-        for store in self._site.stores.in_use():
-            store.is_down = False
-        if members != self._site.stores.members:
-            return  # an endpoint was repaired since: nobody would put its old store back
+        self._site.ledgers.is_away = False
         also()
         self.has_put_back = True
-        self._site.judge.put_back_seconds = self._site.network.now_seconds
-        for store, (kept, times) in zip(self._site.stores.in_use(), items, strict=True):
-            store.items.clear()
-            store.items.update(kept)
-            store.times.clear()
-            store.times.update(times)
-        self._site.observer.restore(deepcopy(seen))
+        self._site.put_back_seconds = self._site.network.now_seconds
+        self._site.ledgers.put_back(self._registry)
 
     def _replace(self, names: Collection[str], *parts: str) -> None:
         for name in names:

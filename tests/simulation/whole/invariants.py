@@ -1,7 +1,7 @@
 """What must hold after every step, of tables and states (protocol F).
 
-Of the registry: `tests.simulation.observer` (F3, F6, F9) and `judging` (F4, F5). Tables are looked at right
-after each commit, states after each transaction that stores or completes a plan.
+Of ledgers alone: `tests.ledger.simulation`. Tables are looked at right after each commit, states after each
+transaction that stores or completes a plan.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections import Counter, defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -17,27 +18,26 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
+from photon.ledger.entry import Claimant, Epoch
+from photon.ledger.errors import RegistryMismatch
+from photon.ledger.registry import IdRegistry
+from photon.ledger.view import View
 from photon.logs.files import LogFile
-from photon.registry.consensus.register import retired_datacenters
 from photon.state.database import STATE_FILE, StateReader
 from photon.storage.columns import TABLE_COLUMNS, TableName
 from photon.storage.tables import FENCE_VERSION
+from photon.testing.memory_ledgers import MemoryLedgers
 from photon.tokens import Occurrence, PlanKey
-from tests.simulation.observer import RuleBroken
+from tests.simulation.rules import must
 from tests.simulation.whole.processes import this_process
 from tests.simulation.whole.site import Site
+from tests.simulation.world import hashed
 
 JOINED = "joined_events"
 AFTER_A_COMMIT = ("lake.after_commit",)
 AFTER_A_TRANSACTION = ("plan.after_store", "complete.after_transaction", "order.after_taken")
 OPERATIONAL = ["_datacenter", "_epoch", "_batch", "_plan", "_occurrence", "_event_id"]
 Row = dict[str, Any]
-
-
-def must(holds: object, rule: str) -> None:
-    """RuleBroken, unless it holds."""
-    if not holds:
-        raise RuleBroken(rule)
 
 
 @dataclass
@@ -92,10 +92,29 @@ class Lake(Table):
     def follow(self, app: str, version: int) -> None:
         """F7."""
         batches = self.batches[app]
-        before = batches[-1] if batches else 0
+        before = batches[-1] if batches else -1  # an epoch begins with batch 0
         is_next = version == before + 1 and before != FENCE_VERSION
         must(is_next or version == FENCE_VERSION, f"F7: {app} commits {version} after {before}")
         batches.append(version)
+
+
+class Registry:
+    """What the ledgers of a site say, read by nobody whom anything befalls."""
+
+    def __init__(self, ledgers: MemoryLedgers) -> None:
+        self._ledgers = ledgers
+        self._reader: IdRegistry | None = None
+
+    def as_it_is(self) -> IdRegistry:
+        """Read to its ends; anew after a copy was put back, or the registry was refilled."""
+        way_in = self._ledgers.another_way_in()
+        with suppress(RegistryMismatch):
+            if self._reader is not None:
+                self._reader.read_on()
+                return self._reader
+        self._reader = IdRegistry(way_in, View(way_in.register, "observer"))
+        self._reader.read_on()
+        return self._reader
 
 
 class Invariants:
@@ -111,6 +130,7 @@ class Invariants:
             for table in TABLE_COLUMNS
         }
         self.looks = Counter[str]()
+        self.registry = Registry(site.ledgers)
 
     def passed(self, point: str, path: Path | None) -> None:
         """A process has passed a fault point. RuleBroken."""
@@ -127,8 +147,7 @@ class Invariants:
         """F1, F2, F7, F12."""
         self.looks["tables"] += 1
         for lake in self.lakes.values():
-            for row in lake.look():
-                self._must_have_won(row)
+            self._must_be_held(lake.look())
         rows = self.rows()
         for what, values in {
             "an event": [row["_event_id"] for row in rows],
@@ -147,7 +166,7 @@ class Invariants:
 
     def rows(self) -> list[Row]:
         """The rows that readers see."""
-        gone = retired_datacenters(self.site.observer.register.epochs)
+        gone = self.site.ledgers.register.lakes_gone
         return [row for name, lake in self.lakes.items() if name not in gone for row in lake.rows]
 
     def rows_of(self, datacenter: str, table: TableName) -> list[Row]:
@@ -159,12 +178,14 @@ class Invariants:
         rows.look()
         return rows.rows
 
-    def _must_have_won(self, row: Row) -> None:
-        key = self.site.item(row["_event_id"])
-        held = self.site.observer.first_held(key, _token(row))
-        if self.site.observer.is_cleared_of(key, row["_datacenter"]):
-            return  # its owner makes a row again without a claim (E8)
-        must(held <= self.site.network.now_seconds, f"F2: {_token(row)} has a row, and never held its id")
+    def _must_be_held(self, rows: Sequence[Row]) -> None:
+        """F2: the plan that commits a row holds the row's id, at that very moment."""
+        if not rows:
+            return
+        found = self.registry.as_it_is().holders(hashed(*(row["_event_id"] for row in rows)))
+        for index, row in enumerate(rows):
+            plan = Claimant(Epoch(row["_datacenter"], int(row["_epoch"])), row["_batch"], row["_plan"])
+            must(found.are_of(plan)[index], f"F2: {_token(row)} has a row, and does not hold its id")
 
     # -- states
 

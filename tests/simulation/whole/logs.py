@@ -81,7 +81,6 @@ class Writers:
         site, time_us = self.site, self.site.now_us
         if kind == "clicks":
             site.times_us[name] = time_us
-            site.event_us[site.item(name).s] = time_us
         self._lines += 1  # no two lines are alike: else a short file may be taken for another's copy
         record = {"query": name, "at": time_us, "text": f"text of {name}", "line": self._lines}
         if kind == "clicks":

@@ -1,23 +1,38 @@
-"""Virtual time that stops where a rule is broken."""
+"""Virtual time that stops where a rule is broken, and how bad the way to the registry is."""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
-from tests.simulation.network import Network
-from tests.simulation.observer import RuleBroken
+from bench.virtual_network import VirtualTime
+from tests.simulation.rules import RuleBroken
 
 MOST_SECONDS = 900.0  # of virtual time, until all that was begun has ended
 
 
-class StoppedByRules(Network):
+@dataclass(frozen=True, slots=True)
+class Weather:
+    """How bad the way to the registry is: chances for one call."""
+
+    lost: float = 0.0  # nobody answers, and nothing happens
+    unheard: float = 0.0  # of offers: they take effect, and the answer is lost
+
+
+class StoppedByRules(VirtualTime):
     """Virtual time that ends with the first rule that is broken, whoever has caught the exception."""
 
     broken: str | None = None
     waiting: Callable[[], str] = str  # who is at work, and where
 
     _end_seconds = 0.0
+
+    def __init__(self, chance: random.Random, weather: Weather) -> None:
+        super().__init__()
+        self.chance = chance
+        self.weather = weather
 
     def run(self) -> None:
         """Until nothing is left to happen. RuleBroken."""

@@ -1,7 +1,4 @@
-"""What befalls simulated datacenters, and what people do about it. Each happens at a moment of the seed's.
-
-Registry stores are lost and repaired by `tests.simulation.simulated_operators`.
-"""
+"""What befalls simulated datacenters, and what people do about it. Each happens at a moment of the seed's."""
 
 from __future__ import annotations
 
@@ -10,22 +7,24 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
-from photon.upkeep.clear import clear_output
-
-from photon.ledger.errors import RegistryUnavailable
+from photon.ledger.collecting import drop, raise_boundary
+from photon.ledger.entry import NO_BOUNDARY_US
+from photon.ledger.errors import RegistryMismatch, RegistryUnavailable
+from photon.ledger.register import with_hold
+from photon.ledger.rolling import roll
 from photon.pipeline.file import Pipeline
-from photon.registry.consensus.register import with_hold
 from photon.state.database import STATE_FILE, StateUnavailable
 from photon.storage.columns import TableName
 from photon.storage.delta import LakeUnavailable
 from photon.storage.tables import OutputTable
 from photon.upkeep.refill import NotRefilled
+from photon.upkeep.reshard import homes_of
 from photon.upkeep.retirable import NotRetired
 from photon.upkeep.retire import retire
-from tests.simulation.simulated_operators import Operators
 from tests.simulation.verifying import recover_from, verify
 from tests.simulation.whole.copies import Copies
 from tests.simulation.whole.invariants import Invariants
@@ -41,6 +40,7 @@ log = logging.getLogger(__name__)
 ROTATED_AWAY = ("move_log_away", "move_log_away", "kill", "freeze", "cut_off", "hold", "fill_disk")
 
 UNAVAILABLE = (RegistryUnavailable, LakeUnavailable, StateUnavailable, NotRetired, NotRefilled)
+UNAVAILABLE += (RegistryMismatch,)  # only where copies are put back
 Deed = Callable[[], None]
 
 
@@ -57,14 +57,11 @@ class View(World):
 class People:
     """Faults and operators of one seed, but for the registry's."""
 
-    def __init__(
-        self, site: Site, shifts: Shifts, invariants: Invariants, writers: Writers, operators: Operators
-    ) -> None:
+    def __init__(self, site: Site, shifts: Shifts, invariants: Invariants, writers: Writers) -> None:
         self.site = site
         self.shifts = shifts
         self._invariants = invariants
         self._writers = writers
-        self._operators = operators
         # Logs go and tasks fail in one datacenter alone, and another one stays: so nothing is lost for all.
         self.loser = site.chance.choice(site.names)
         shifts.lose_a_log = writers.lose_a_log
@@ -72,8 +69,6 @@ class People:
         self.held: set[str] = set()
         self.given_up: set[str] = set()
         self.rows_gone: set[str] = set()  # given up, and their lakes are gone
-        self._cleared: set[str] = set()  # datacenters that may have cleared ids
-        self._robbed: set[str] = set()  # datacenters that a row was taken from
         self._copies: set[str] = set()  # datacenters of whose state there is a copy
         self._verifies = False
         self._cloned = 0
@@ -83,21 +78,20 @@ class People:
         self.deeds: dict[str, tuple[int, Deed]] = {
             "kill": (4, self.kill),
             "freeze": (3, self.freeze),
-            "freeze_with_ids": (2, lambda: shifts.freezing.add(self.somewhere())),
+            "freeze_with_claims": (2, lambda: shifts.freezing.add(self.somewhere())),
             "lose_worker": (2, self.lose_worker),
             "lose_log": (1, lambda: writers.lose_a_log(self.loser)),
             "die_and_lose_log": (2, lambda: shifts.dying_with_a_log.add(self.loser)),
             "gc": (1, self.gc),
             "reshard": (1, self.reshard),
             "cut_off": (2, self.cut_off),
-            "lose_endpoint": (2, self.lose_endpoint),
+            "registry_away": (2, self.registry_away),
             "lose_state": (1, self.lose_state),
             "copy_state": (1, self.copy_state),
             "restore_state": (1, self.restore_state),
             "clone": (1, self.clone),
             "hold": (1, self.hold),
             "retire": (1, self.retire),
-            "clear": (2, self.clear),
             "recover": (2, self.recover),
             "remove_a_row": (1, self.remove_a_row),
             "fill_disk": (2, self.fill_disk),
@@ -171,13 +165,12 @@ class People:
         self.shifts.cut_off.add(name)
         self._later(self.site.chance.uniform(1, 30), lambda: self.shifts.cut_off.discard(name))
 
-    def lose_endpoint(self) -> None:
-        """An endpoint is down for a while."""
-        store = self.site.chance.choice(self.site.stores.in_use())
-        store.is_down = True
+    def registry_away(self) -> None:
+        """The registry does not answer for a while."""
+        self.site.ledgers.is_away = True
 
         def rise() -> None:
-            store.is_down = False
+            self.site.ledgers.is_away = False
 
         self._later(self.site.chance.uniform(1, 20), rise)
 
@@ -253,12 +246,11 @@ class People:
                 table.load().to_pyarrow_table(columns=["_event_id"])["_event_id"].to_pylist()
             )
             if ids:
-                self._robbed.add(name)
                 table.load().delete(f"_event_id = '{self.site.chance.choice(ids)}'")
 
     def _not_collected(self, ids: list[str]) -> list[str]:
         """The events that gc has not passed: of others nobody can make a row again."""
-        boundary_us = self.site.observer.register.boundary_us or 0
+        boundary_us = self.site.ledgers.register.boundary_us
         return sorted(each for each in ids if self.site.times_us[each] >= boundary_us)
 
     # -- people
@@ -270,12 +262,22 @@ class People:
         open_us = [times_us[each] for each in self._writers.joinable - joined]
         boundaries_us = [at for at in times_us.values() if at <= min(open_us, default=self.site.now_us)]
         if boundaries_us:
-            self._operators.start_gc(self.site.chance.choice(boundaries_us))
+            boundary_us = self.site.chance.choice(boundaries_us)
+            self._with_a_process(self.somewhere(), partial(self._collect, boundary_us))
+
+    def _collect(self, boundary_us: int, worker: Worker) -> None:
+        registry = worker.reader()
+        raise_boundary(registry.view, registry.positions, boundary_us)
+        drop(registry.view, registry.positions)
 
     def reshard(self) -> None:
-        """From the horizon on there are more shards, or fewer."""
-        if self.site.time_in_id:
-            self._operators.begin("resharding")
+        """A generation begins with more ledgers, or fewer."""
+        ledgers = self.site.chance.choice((1, 2, 3, 5))
+        self._with_a_process(self.somewhere(), partial(self._roll, ledgers))
+
+    def _roll(self, ledgers: int, worker: Worker) -> None:
+        registry = worker.reader()
+        roll(registry.view, registry.positions, ledgers, homes_of(self.site.pipeline, ledgers))
 
     def hold(self) -> None:
         """A datacenter is put on hold, and resumed after a while."""
@@ -294,7 +296,7 @@ class People:
 
     def set_hold(self, name: str, is_held: bool, worker: Worker) -> None:
         """Run `photon hold` or `photon resume`."""
-        worker.registry.register.change(lambda register: with_hold(register, name, is_held))
+        worker.reader().change(lambda register: with_hold(register, name, is_held))
 
     def retire(self) -> None:
         """A datacenter is lost for good, with its lake or without; two of three at the most."""
@@ -303,9 +305,7 @@ class People:
         name = self.somewhere()
         if name != self.loser and len(self.alive()) == 2 and self.loser in self.alive():
             return
-        if name in self._cleared & self._robbed:
-            return  # of a cleared id nobody but its owner makes the row again (E8)
-        is_needed = name in self._cleared or self.site.observer.register.boundary_us is not None
+        is_needed = self.site.ledgers.register.boundary_us != NO_BOUNDARY_US
         lake_is_gone = not is_needed and self.site.chance.random() < 0.5
         self._kill_all_of(name)
         self.given_up.add(name)
@@ -323,15 +323,7 @@ class People:
 
     def carry_out_retirement(self, name: str, worker: Worker) -> None:
         """Run `photon retire`. NotRetired where the registry does not know it: then it never ran."""
-        retire(self.site.pipeline, name, worker.registry, name in self.rows_gone, 3, worker.at_once)
-
-    def clear(self) -> None:
-        """The ids of joined rows are cleared: from then on their owner's lake alone has these events (E8)."""
-        name = self.somewhere()
-        self._cleared.add(name)
-        self._with_a_process(
-            name, lambda worker: (clear_output(self.site.pipeline, name, worker.registry), None)[1]
-        )
+        retire(self.site.pipeline, name, name in self.rows_gone, worker.reader())
 
     def recover(self) -> None:
         """Verify and order what is missing, while all goes on."""
@@ -357,5 +349,5 @@ class People:
         view.invariants = self._invariants
         view.folder = self.site.folder
         view.pipeline = pipeline.model_copy(update={"datacenters": kept})
-        view.registry, view.address, view.clock = worker.registry, self.site.address, worker  # type: ignore[assignment]
+        view.ledgers, view.clock, view._numbers = worker.ledgers, worker, count(1)  # type: ignore[assignment]
         return view

@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from bench.virtual_network import Strand
-from photon.pipeline.sections import Registry
-from photon.registry.quorum.proposer import QuorumRegistry
-from photon.testing.faulty_store import TIMED_OUT
-from tests.simulation.network import REQUEST_TIMEOUT_SECONDS, Client, Network
-from tests.simulation.simulated_stores import Stores
-from tests.simulation.whole.judging import Judge, JudgedRegistry
+from bench.virtual_network import Strand, VirtualClient
+from photon.ledger.registry import IdRegistry
+from photon.testing.crashes import SimulatedCrash
+from photon.testing.memory_ledgers import MemoryLedgers, memory_registry
+from photon.tokens import new_id
+from tests.simulation.whole.site import Site
 
 STEP_SECONDS = 0.02  # what a step takes on average
 
@@ -46,74 +44,49 @@ class Pace:
 EVEN = Pace(0.0, 0.0)
 
 
-class Worker(Client):
-    """A process with its own client of the registry, in one datacenter or none.
+class Worker(VirtualClient):
+    """A process with its own way to the registry, in one datacenter or none.
 
     `dies_at`: the step at which it is killed. `skew_seconds`: how far its clock is from virtual time.
     """
 
     def __init__(
         self,
-        network: Network,
-        stores: Stores,
-        judge: Judge,
-        settings: Registry,
+        site: Site,
         skew_seconds: float,
         pace: Pace = EVEN,
         dies_at: int | None = None,
         is_cut_off: Callable[[], bool] = lambda: False,
     ) -> None:
-        super().__init__(network, skew_seconds)
+        super().__init__(site.network, skew_seconds)
+        self.network = site.network
         self.steps = 0
         self.last_step = "start"
         self.frozen_seconds = 0.0  # for so long it is stopped at its next step
-        self.looked_seconds: float | None = None  # when it looked last whether its wins are there, to commit
+        self.checked_seconds: float | None = None  # when it looked last whether its claims count
         self.home: tuple[str, Path] | None = None  # the datacenter that it runs, and its state folder
+        self.ledgers: MemoryLedgers = site.ledgers.another_way_in()
+        self.ledgers.on_call = self._called
+        self._ledgers_of_all = site.ledgers
         self._pace = pace
         self._dies_at = dies_at
         self._is_cut_off = is_cut_off
-        members = stores.members
-        self.registry: QuorumRegistry = JudgedRegistry(
-            [stores.store(slot, name) for slot, name in enumerate(members.incarnations)],
-            settings,
-            self,
-            channel=self,
-            chance=network.chance,
-            members=members,
-            reopen=stores.store,
-        )
-        self.registry.judge = judge
+        self._is_dead = False
 
-    @property
-    def client(self) -> Worker:
-        """Itself: as `simulated_process.Process` has one."""
-        return self
-
-    def start_with(self, work: Callable[[QuorumRegistry, Client], None]) -> None:
-        """Let it work, from now on."""
-        self.start(lambda: work(self.registry, self))
+    def reader(self) -> IdRegistry:
+        """The registry with a view of its own, read to its ends."""
+        registry = memory_registry(self.ledgers, f"reader {new_id()}")
+        registry.catch_up()
+        return registry
 
     @property
     def is_dead(self) -> bool:
         """Whether it was killed."""
-        return self._dead
+        return self._is_dead
 
-    def _run(self, work: Callable[[], None], strand: Strand, end: Callable[[], None] = lambda: None) -> None:
-        def work_here() -> None:
-            _thread.worker = self
-            try:
-                work()
-            finally:
-                _thread.worker = None
-
-        super()._run(work_here, strand, end)
-
-    def _wait(self) -> None:
-        _thread.worker = None  # what happens meanwhile, on this very thread, is not its doing
-        try:
-            super()._wait()
-        finally:
-            _thread.worker = self
+    def kill(self) -> None:
+        """End it where it waits."""
+        self._is_dead = True
 
     def step(self, name: str) -> None:
         """Wait for the next turn, or die here."""
@@ -125,20 +98,40 @@ class Worker(Client):
         frozen_seconds, self.frozen_seconds = self.frozen_seconds, 0.0
         self.sleep(self._pace.seconds(self.network.chance) + frozen_seconds)
 
-    def exchange(self, send: Any, requests: Any, heard: Any, is_write: bool, until: Any = None) -> Any:
-        """See `Channel`; each exchange is a step too."""
-        if self.is_at_work and requests:
-            self.step("exchange")
-        return super().exchange(send, requests, heard, is_write, until)
+    def _called(self, call: str) -> None:
+        """A call to the registry: each is a step, and may meet nobody."""
+        self.step(call)
+        chance, weather = self.network.chance, self.network.weather
+        is_lost = chance.random() < weather.lost
+        self.ledgers.is_away = self._ledgers_of_all.is_away or self._is_cut_off() or is_lost
+        self.ledgers.lost_answers = int(call == "offer" and chance.random() < weather.unheard)
+        if call == "confirm" and not self.ledgers.is_away:
+            self.checked_seconds = self.network.now_seconds
 
-    def _send(
-        self, send: Any, endpoint: Any, batch: Sequence[Any], answered: Callable[[Sequence[Any]], None]
-    ) -> None:
-        if not self._is_cut_off():
-            super()._send(send, endpoint, batch, answered)
-            return
-        silence = [TIMED_OUT] * len(batch)
-        self.network.after(REQUEST_TIMEOUT_SECONDS, lambda: answered(silence))
+    def _run(self, work: Callable[[], None], strand: Strand, end: Callable[[], None] = lambda: None) -> None:
+        def work_here() -> None:
+            _thread.worker = self
+            try:
+                self._die_if_killed()
+                work()
+            except SimulatedCrash:
+                pass
+            finally:
+                _thread.worker = None
+
+        super()._run(work_here, strand, end)
+
+    def _wait(self) -> None:
+        _thread.worker = None  # what happens meanwhile, on this very thread, is not its doing
+        try:
+            super()._wait()
+        finally:
+            _thread.worker = self
+        self._die_if_killed()
+
+    def _die_if_killed(self) -> None:
+        if self._is_dead:
+            raise SimulatedCrash
 
 
 def this_process() -> Worker | None:

@@ -25,7 +25,7 @@ from photon.shift.lease import AlreadyRunning
 from photon.shift.run import ForTests, ShiftResult, run_shift
 from photon.storage.delta import LakeMismatch, LakeUnavailable
 from tests.simulation.whole.processes import EVEN, Pace, Worker
-from tests.simulation.whole.site import SETTINGS, Site
+from tests.simulation.whole.site import Site
 from tests.simulation.whole.tables import is_table, lent_tables
 from tests.simulation.world import NOON_US
 
@@ -36,8 +36,8 @@ SKEWS_SECONDS = (0.0, 0.0, -30.0, 40.0)
 ENDINGS = (Superseded, OnHold, RetiredDatacenter, AlreadyRunning, StoppedWaiting, LakeMismatch)
 ENDINGS += (RegistryMismatch,)  # only where copies are put back
 # What it waits for when it is told to stop.
-REGISTERING = ("task.during_register", "task.after_register")
-REGISTERED = ("task.after_register", "task.after_rows_written", "commit.before_main")
+CLAIMING = ("claim.before", "claim.after")
+CLAIMED = ("claim.after", "side_tables.after_too_old", "commit.before_main")
 UNAVAILABLE = (RegistryUnavailable, LakeUnavailable)
 
 
@@ -109,8 +109,8 @@ class Shifts:
         self.full_disks: set[str] = set()
         self.failing_workers: set[str] = set()
         self.dying_with_a_log: set[str] = set()
-        self.freezing: set[str] = set()  # at the moment at which they register ids
-        self.leaving: set[str] = set()  # with their next ids registered
+        self.freezing: set[str] = set()  # at the moment at which they claim ids
+        self.leaving: set[str] = set()  # with their next ids claimed
         self.away: set[str] = set()  # not started again
         self.lose_a_log: Callable[[str], None] = lambda datacenter: None
         self.pace = Pace()
@@ -123,10 +123,7 @@ class Shifts:
         """A new process in a datacenter."""
         site = self.site
         skew_seconds = NOON_US / 1_000_000 + self.skews_seconds[datacenter]
-        return Worker(
-            *(site.network, site.stores, site.judge, SETTINGS, skew_seconds, pace, dies_at),
-            is_cut_off=lambda: datacenter in self.cut_off,
-        )
+        return Worker(site, skew_seconds, pace, dies_at, lambda: datacenter in self.cut_off)
 
     def begin(self, datacenter: str) -> None:
         """Start a shift now, and the next one some time after it has ended."""
@@ -157,20 +154,20 @@ class Shifts:
         datacenter = worker.home[0] if worker.home is not None else None
         if datacenter in self.full_disks and point in ("disk.before_write", "lake.before_commit"):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        if datacenter in self.failing_workers and point == "task.after_register":
+        if datacenter in self.failing_workers and point == "task.after_rows_written":
             self.failing_workers.discard(datacenter)
             raise RuntimeError("the worker is lost")
-        if datacenter in self.freezing and point in REGISTERING:
+        if datacenter in self.freezing and point in CLAIMING:
             self.freezing.discard(datacenter)
             worker.frozen_seconds = self.site.chance.uniform(12, 40)
-            worker.step("frozen while it registers")
-        if datacenter is not None and point in REGISTERED:
+            worker.step("frozen while it claims")
+        if datacenter is not None and point in CLAIMED:
             self._die_with_ids(datacenter, worker)
         if point == "lake.after_commit" and self.site.chance.random() < self.lost_answers:
             raise OSError(errno.EIO, "the answer is lost")
 
     def _die_with_ids(self, datacenter: str, worker: Worker) -> None:
-        """Die, if that is to be, right after ids were registered."""
+        """Die, if that is to be, right after ids were claimed."""
         if datacenter in self.leaving:
             self.away.add(datacenter)
         elif datacenter in self.dying_with_a_log:
@@ -179,7 +176,7 @@ class Shifts:
         else:
             return
         worker.kill()
-        worker.step("dies with ids registered")
+        worker.step("dies with ids claimed")
 
     def start(
         self,
@@ -220,7 +217,6 @@ class Shifts:
     def _run(
         self, worker: Worker, datacenter: str, mode: Mode, stop: Callable[[], bool], pipeline: Pipeline
     ) -> ShiftResult:
-        registry = (self.site.address, worker.registry)
-        for_tests = ForTests(worker, registry, announces_at_once=True, rng=self.site.chance)
-        runner, callbacks = LocalRunner(worker.registry, worker), Callbacks(should_stop=stop)
+        for_tests = ForTests(worker, worker.ledgers, announces_at_once=True, rng=self.site.chance)
+        runner, callbacks = LocalRunner(worker), Callbacks(should_stop=stop)
         return run_shift(pipeline, datacenter, mode, runner, callbacks=callbacks, for_tests=for_tests)

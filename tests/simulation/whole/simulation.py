@@ -21,22 +21,18 @@ from contextlib import ExitStack, suppress
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
-from unittest import mock
 
 from photon.faults import disarm, watched
 from photon.join.outcomes import Counts
-from photon.pipeline.event_key import EventKey
-from photon.registry.consensus import layout
-from photon.registry.consensus.layout import item_key
 from photon.state.losses import losses_of
 from photon.state.view import view_state
 from photon.upkeep.retire import NotRetired
-from tests.simulation.network import Weather
-from tests.simulation.simulated_operators import Operators
+from tests.simulation.rules import must
 from tests.simulation.verifying import verify
 from tests.simulation.whole.copies import RESTORED
-from tests.simulation.whole.invariants import Invariants, must
+from tests.simulation.whole.invariants import Invariants
 from tests.simulation.whole.logs import Writers
+from tests.simulation.whole.network import Weather
 from tests.simulation.whole.operators import ROTATED_AWAY, People
 from tests.simulation.whole.processes import EVEN, Worker, this_process
 from tests.simulation.whole.shifts import Shifts, without_threads
@@ -45,7 +41,6 @@ from tests.simulation.whole.site import Site
 LENGTH_SECONDS = 60.0
 BURSTS = 6
 ONE_IS_AWAY = 0.3  # of the seeds: it dies with ids registered, and is back when the others have come to rest
-LOSE_A_STORE = 0.3  # of the seeds with three endpoints
 RECOVERS_WITHOUT_NEED = 0.2  # of the seeds in which nothing is missing
 SHARE_OF_SEEDS = 100  # of the command, between two lines of what it has done
 SEEDS_OF_GARBAGE = 5  # some 10 MB each
@@ -61,27 +56,16 @@ class Simulation:
         self.shifts = Shifts(self.site)
         self.writers = Writers(self.site)
         self.invariants = Invariants(self.site, self.writers.incomplete)
-        self.operators = Operators(self.site.network, self.site.stores, self.site.chance, [], self._process)
-        self.people = People(self.site, self.shifts, self.invariants, self.writers, self.operators)
-
-    def _process(self) -> Worker:
-        """A process of somebody who looks after the registry."""
-        return self.shifts.worker(self.site.chance.choice(self.site.names))
+        self.people = People(self.site, self.shifts, self.invariants, self.writers)
 
     def run(self) -> None:
         """RuleBroken if something does not hold; so is what the product raises and nobody expects."""
         with ExitStack() as stack:
             stack.enter_context(without_threads(self.site))
             stack.enter_context(watched(self._passed))
-            stack.enter_context(self.people.copies.looks_noted())
-            stack.enter_context(mock.patch.object(layout, "fixed_shards", self._shards))
             stack.callback(disarm)
             self._live()
             self._come_to_rest()
-
-    def _shards(self) -> list[str]:
-        """Those in which an id may lie, and not a thousand empty ones."""
-        return sorted({item_key(EventKey(click), ()).p for click in self.writers.clicks})
 
     def _passed(self, point: str, path: Path | None) -> None:
         self.invariants.passed(point, path)
@@ -99,8 +83,6 @@ class Simulation:
             after(chance.uniform(2, LENGTH_SECONDS), lambda: self.people.act(self._focus))
         if "copy_stores" in self._focus:
             self._copy_and_put_back()
-        if self.site.n > 1 and chance.random() < LOSE_A_STORE:
-            self.operators.begin("repair")
         if chance.random() < ONE_IS_AWAY:
             away = chance.choice(self.site.names)
             after(chance.uniform(0.3, 0.9) * LENGTH_SECONDS, lambda: self.shifts.leaving.add(away))
@@ -169,7 +151,7 @@ class Simulation:
         """People see to all that is broken."""
         disarm()
         self.site.network.weather = Weather()
-        self.site.stores.mend()
+        self.site.ledgers.is_away = False
         self.shifts.stopping = False
         self.shifts.lost_answers = 0.0
         self.shifts.cut_off.clear()
@@ -177,10 +159,6 @@ class Simulation:
         self.shifts.failing_workers.clear()
         self.shifts.freezing.clear()
         self.shifts.dying_with_a_log.clear()
-        while broken := self.operators.broken_slots():
-            self.operators.repair(broken[0], anew=False)
-            self.site.network.run()
-            must(broken[0] not in self.operators.broken_slots(), f"F13: slot {broken[0]} stays broken")
         for name in self.people.alive():  # on hold by now, or by a change that was left half-written
             self._by_an_operator(partial(self.people.set_hold, name, False))
         for name in sorted(self.people.given_up):
