@@ -12,6 +12,8 @@ from photon.faults import watched
 from photon.ledger.errors import RegistryMismatch
 from photon.ledger.opening import first_register
 from photon.ledger.register import Members
+from photon.ledger.registry import IdRegistry
+from photon.ledger.view import View
 from photon.ledger.view_store import VIEW_FILE
 from photon.testing.memory_ledgers import Decided
 from photon.upkeep.refill import Refilled, refill
@@ -67,7 +69,11 @@ class Copied(World):
 
     def refill(self, dry_run: bool = False) -> Refilled:
         """As `photon registry refill` does."""
-        return refill(self.pipeline, dry_run, positions=self.ledgers)
+        return refill(self.pipeline, dry_run, self.unread(), page_rows=3)
+
+    def unread(self) -> IdRegistry:
+        """The registry with a view that has read nothing."""
+        return IdRegistry(self.ledgers, View(self.ledgers.register, f"refill {next(self._numbers)}"))
 
     def join_all(self) -> bool:
         """Join every datacenter as an operator does, who refills a registry if told to; whether that was."""

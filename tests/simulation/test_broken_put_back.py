@@ -23,10 +23,9 @@ def test_a_join_that_does_not_look_whether_the_registry_has_its_rows_joins_again
     caught_by_story(story, because="an event has two rows")
 
 
-def test_a_refill_that_ends_no_epoch_lets_a_process_commit_a_second_row(
+def test_a_refill_that_fences_no_epoch_lets_a_process_commit_a_second_row(
     tmp_path: Path, monkeypatch: Patch
 ) -> None:  # B19
-    monkeypatch.setattr(refill, "with_refill_begun", lambda register, *_: register)
-    monkeypatch.setattr(refill._Refill, "_fence", lambda *_: None)
+    monkeypatch.setattr(refill._Refill, "_fence_one", lambda *_: None)
     story = partial(stories.a_process_works_while_the_registry_is_filled, tmp_path)
     caught_by_story(story, because="an event has two rows")

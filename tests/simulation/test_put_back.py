@@ -70,7 +70,8 @@ def test_whatever_is_put_back_each_event_has_one_row_in_the_end(
         world.clicks(("d1", "q1"), ("c1", "q1"), ("e1", "q1"), datacenter=name)
         world.queries("q3", datacenter=name)
     was_refused = world.join_all()
-    assert was_refused == ("registry" in parts and "lake" not in parts)
+    # A state has a view of the registry, which is ahead of it as rows in a lake may be.
+    assert was_refused == ("registry" in parts and set(parts) != set(PARTS))
     world.must_be_sound([*(f"c{n}" for n in range(7)), *(f"d{n}" for n in range(5)), "e1", "waits"])
 
 
@@ -168,6 +169,7 @@ def test_second_rows_that_were_joined_while_a_lake_was_away_are_told_until_they_
     lake.rename(tmp_path / "away")
     world.join("west")
     (tmp_path / "away").rename(lake)
+    world.lose_views()
     assert "two rows" not in said_of_second_rows(world)
     if found_by == "refill":
         assert len(world.refill().doubles) == 1
@@ -244,10 +246,11 @@ def test_a_refill_that_is_killed_is_run_again_and_nobody_joins_before(
     with pytest.raises(SimulatedCrash):
         world.refill()
     disarm()
-    said = world.refused()
-    assert said is not None
-    assert f"photon registry refill {world.pipeline.file}" in said
-    world.refill()
+    if point != "refill.after_switch":
+        said = world.refused()
+        assert said is not None
+        assert f"photon registry refill {world.pipeline.file}" in said
+        world.refill()
     world.clicks(("d2", "q1"), ("e1", "q1"))
     world.join()
     world.must_be_sound([*ALL, "e1"])
@@ -394,10 +397,10 @@ def two_that_read_the_same(folder: Path) -> Copied:
 
 
 @pytest.mark.parametrize("looks", ["east", "west"])
-def test_a_copy_that_comes_back_between_the_last_look_and_the_commit_is_told_at_the_next_look(
+def test_a_copy_that_comes_back_between_the_check_and_the_commit_is_told_at_the_next_look(
     tmp_path: Path, looks: str
 ) -> None:
-    """Nobody prevents that (A23): a commit to a table does not ask the registry."""
+    """Nobody prevents that (L10): a commit to a table does not ask the registry."""
     world, came = two_that_read_the_same(tmp_path), list[str]()
 
     def put_back_once(point: str, place: object) -> None:
@@ -407,8 +410,9 @@ def test_a_copy_that_comes_back_between_the_last_look_and_the_commit_is_told_at_
             world.join("west")
 
     with watched(put_back_once):
-        world.join()
+        assert world.refused() is not None
     assert world.joined_ids().count("d1") == 2
+    world.lose_views()
     world.join(looks)
     assert "events or more have two rows" in said_of_second_rows(world)
     world.clicks(("d1", "q1"), datacenter=looks)
@@ -441,7 +445,7 @@ def test_a_refill_leaves_a_table_alone_that_is_another_pipeline_s(world: Copied)
     other = world.pipeline.model_copy(update={"name": "views"})
     version = OutputTable(world.pipeline.datacenters["east"].lake, "joined_events").load().version()
     with pytest.raises(PlaceTaken, match="is that of the pipeline searches"):
-        refill(other, positions=world.ledgers)
+        refill(other, registry=world.unread())
     assert OutputTable(world.pipeline.datacenters["east"].lake, "joined_events").load().version() == version
 
 

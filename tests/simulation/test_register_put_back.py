@@ -26,9 +26,7 @@ def _at_first(point: str, world: Copied) -> tuple[Callable[[str, object], None],
 
 
 @pytest.mark.parametrize("knows", ["an earlier epoch", "nothing of the datacenter"])
-def test_a_start_that_finds_its_epoch_gone_looks_again_and_is_refused_with_the_remedy(
-    tmp_path: Path, knows: str
-) -> None:
+def test_a_start_that_finds_its_epoch_gone_is_refused_with_the_remedy(tmp_path: Path, knows: str) -> None:
     world = Copied(tmp_path)
     world.queries("q1")
     if knows == "nothing of the datacenter":
@@ -54,7 +52,9 @@ def test_a_start_that_finds_its_epoch_gone_looks_again_and_is_refused_with_the_r
 
 
 @pytest.mark.parametrize("knows", ["an earlier epoch", "nothing of the datacenter"])
-def test_a_survivor_that_finds_a_silent_epoch_gone_looks_again(tmp_path: Path, knows: str) -> None:
+def test_a_survivor_that_finds_a_silent_epoch_gone_is_refused_with_the_remedy(
+    tmp_path: Path, knows: str
+) -> None:
     world = Copied(tmp_path, ("east", "west"), more=stories.HOME)
     if knows == "an earlier epoch":
         world.join("west")
@@ -64,7 +64,8 @@ def test_a_survivor_that_finds_a_silent_epoch_gone_looks_again(tmp_path: Path, k
     assert world.join_with_a_crash("claim.after", "west")
     put_back, done = _at_first("recover.after_fence", world)
     with watched(put_back):
-        world.join("east")
+        refused = world.refused("east")
     assert done
+    assert refused is not None
     world.join_all()
     world.must_be_sound(["c1", "c2"])

@@ -92,7 +92,7 @@ class Copies:
             with suppress(NotRetired):
                 self.retire(name, worker)
         with mock.patch("photon.upkeep.refill._refuse_beside_joins"):  # who works does so elsewhere
-            done = refill(self._site.pipeline, positions=worker.ledgers)
+            done = refill(self._site.pipeline, registry=worker.unread(), page_rows=3)
         with self._site.network.noting():
             must(not done.doubles, f"F1: two rows of one event: {done.doubles}")
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from bench.virtual_network import Strand, VirtualClient
 from photon.ledger.registry import IdRegistry
+from photon.ledger.view import View
 from photon.testing.crashes import SimulatedCrash
 from photon.testing.memory_ledgers import MemoryLedgers, memory_registry
 from photon.tokens import new_id
@@ -78,6 +79,10 @@ class Worker(VirtualClient):
         registry = memory_registry(self.ledgers, f"reader {new_id()}")
         registry.catch_up()
         return registry
+
+    def unread(self) -> IdRegistry:
+        """The registry with a view that has read nothing."""
+        return IdRegistry(self.ledgers, View(self.ledgers.register, f"reader {new_id()}"))
 
     @property
     def is_dead(self) -> bool:
