@@ -24,7 +24,7 @@ from assets.daily_joins import partition_key
 from examples.click_rates.definitions import RATES, read_joined, with_rates
 from examples.click_rates.make_logs import DATACENTERS, DAY, QUERIES, clicks, make_logs, queries
 from photon.backfill.days import day_of
-from photon.ledger.opening import close_registries, find_registry, open_registry
+from photon.ledger.opening import close_registries
 from photon.shift.run import prepare, run_shift
 from photon.storage.delta import LakeUnavailable
 from photon.upkeep.retire import retire
@@ -126,7 +126,7 @@ class TestOnSpark:
         lake.rename(lake.with_name("aside"))
         with pytest.raises(LakeUnavailable, match="datacenter east has joined"):
             read_joined(spark, pipeline)
-        retire(pipeline, "east", open_registry(find_registry(pipeline)), lake_is_gone=True)
+        retire(pipeline, "east", lake_is_gone=True)
         lake.with_name("aside").rename(lake)
         assert read_joined(spark, pipeline).count() == by_datacenter["west"]
 

@@ -41,6 +41,7 @@ from photon.logs.files import LogFile, TrackedFile
 from photon.shift.run import prepare, run_shift
 from photon.state.database import STATE_FILE
 from photon.state.dispatcher_state import DispatcherState
+from photon.storage.tables import OutputTable
 from tests.orchestration.location import Location
 
 ERROR, WARN = AssetCheckSeverity.ERROR, AssetCheckSeverity.WARN
@@ -298,16 +299,17 @@ def test_a_datacenter_that_is_dead_for_good_is_red_until_the_job_that_its_check_
     assert [name for name, one in later.items() if name.startswith("west__") and not one.passed] == []
 
 
-def test_events_that_a_dead_datacenter_holds_out_of_reach_are_told_by_the_other(
+def test_a_datacenter_whose_rows_are_out_of_reach_is_told_by_the_other(
     location: Location, instance: DagsterInstance
 ) -> None:
+    OutputTable(location.pipeline.datacenters["east"].lake, "joined_events").create("clicks", "east")
     state = DispatcherState(location.state())
-    state.begin_epoch("clicks", "east", "e1", location.clock.now_us(), follows=False)
+    state.begin_epoch("clicks", "east", "1", location.clock.now_us(), follows=False)
     state.note_out_of_reach({"west": "there is no table"})
     state.close()
     check = told(tick(location, instance))["east__works"]
     assert not check.passed
-    assert "west registered them and is silent" in (check.description or "")
+    assert "whether the registry has the newest rows of west is not known" in (check.description or "")
     assert "photon retire" in (check.description or "")
 
 
@@ -315,7 +317,7 @@ def lose_a_log(location: Location) -> None:
     """A log of east went away before any of it was read."""
     log = LogFile(1, "foreign", "clicks/gone.log", 7, False, b"", 0, 20, b"h")
     with closing(DispatcherState(location.state())) as state:
-        state.begin_epoch("clicks", "east", "e1", location.clock.now_us(), follows=False)
+        state.begin_epoch("clicks", "east", "1", location.clock.now_us(), follows=False)
         state.put_files([TrackedFile(log, 0, b"", False, 2048, 5, None, "gone")], lost_bytes=2048)
 
 
