@@ -5,8 +5,6 @@ The id alone identifies an event (protocol C4). Its time says only whether gc ha
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -75,23 +73,3 @@ def primary_time_us(key: str, time_us: int, log: PrimaryLog) -> int:
     """About when the primary event was: from its id where that carries a time, else the record's own time."""
     carried_us = id_time_us(log.id_codec, key, log.id_time_unit)
     return time_us if carried_us is None else carried_us
-
-
-@dataclass(frozen=True, slots=True)
-class EventKey:
-    """What the registry of single ids knows an event by. It goes with that registry."""
-
-    id: str
-    time_us: int | None = None
-    at_us: int | None = field(default=None, compare=False)
-
-    @property
-    def event_us(self) -> int | None:
-        """When the event was, as far as known."""
-        return self.at_us if self.time_us is None else self.time_us
-
-
-def event_key(event_id: str, time_us: int | None, log: ForeignLog) -> EventKey:
-    """The key of an event for the registry of single ids."""
-    carried_us = id_time_us(log.id_codec, event_id, log.id_time_unit)
-    return EventKey(event_id, at_us=time_us) if carried_us is None else EventKey(event_id, carried_us)

@@ -46,7 +46,6 @@ from photon.pipeline.values import (
     ZoneName,
 )
 
-MOST_SHARDS = 65_536
 LISTED_FOLDERS = 16
 WORK_IN_LAKE = "_photon"
 
