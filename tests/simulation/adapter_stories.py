@@ -37,7 +37,7 @@ def what_the_adapter_fails_on_is_joined_once_it_is_mended(world: World, monkeypa
 
 
 def what_small_tasks_stored_is_joined_once_the_adapter_is_mended(world: World, monkeypatch: Patch) -> None:
-    """Each of two tasks has too few pairs to know, and stores rows of those on which the adapter does not fail."""
+    """Each of two tasks has too few pairs to know, and stores rows of those that the adapter combines."""
     monkeypatch.setattr("photon.dispatcher.task_splitter.TASK_BYTES", 1)
     some, others = clicks(60, "a"), clicks(60, "b")
     world.queries("q1")

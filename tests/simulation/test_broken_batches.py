@@ -10,14 +10,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from photon.dispatcher import leftovers
+from photon.dispatcher import completion, leftovers
 from photon.dispatcher.batch import BatchExecution
+from photon.dispatcher.claiming_rounds import ClaimingRounds
 from photon.dispatcher.closing_batches import BatchCloses
+from photon.dispatcher.completion import AdapterFails
 from photon.dispatcher.waiting_repair import WaitingRepair
 from photon.join import candidates, joiner
 from photon.join.failing import AdapterCalls, Tally
 from photon.join.joiner import Joiner
 from photon.join.records import Events, Ints, Records
+from photon.ledger.entry import Claims, Mask
 from photon.recovery.rowless import RowsOfPlans
 from photon.state.lifecycle import Attempts
 from photon.state.plan import Lineage
@@ -111,11 +114,12 @@ def test_a_bad_waiting_segment_that_is_not_made_again_stops_the_datacenter(
     caught_by_story(story, because="a bad waiting segment stops the datacenter")
 
 
-def test_random_losses_find_that_rows_are_not_stored_before_they_are_registered(
+def test_random_losses_find_that_what_has_no_row_is_not_freed(
     tmp_path: Path, monkeypatch: Patch
-) -> None:  # A14
-    monkeypatch.setattr(leftovers, "candidate_files", lambda *_: [])
+) -> None:  # A7
     monkeypatch.setattr(candidates, "own_candidate_files", lambda *_: [])
+    monkeypatch.setattr(leftovers, "candidate_files", lambda *_: [])
+    monkeypatch.setattr(BatchCloses, "_rowless", lambda self: lambda at, one: np.zeros(len(one.hashes), bool))
     search(partial(problem_of, tmp_path), range(8), "an id is claimed and has no row", "random losses")
 
 
@@ -141,10 +145,27 @@ def failing_world(tmp_path: Path) -> World:
     return World(tmp_path, more=f"adapter: {failing_adapter.NAME}:join")
 
 
-def test_a_task_that_registers_whatever_its_adapter_fails_on_is_noticed(
+def test_a_batch_that_goes_on_whatever_its_adapter_fails_on_is_noticed(
     failing_world: World, monkeypatch: Patch
 ) -> None:  # A21
     monkeypatch.setattr(Joiner, "_count", count_alone)
+    monkeypatch.setattr(completion, "check_adapter", lambda *_: None)
+    story = adapter_stories.what_the_adapter_fails_on_is_joined_once_it_is_mended
+    caught_by_story(partial(story, failing_world, monkeypatch), because="leaves 60 dead letters")
+
+
+def test_an_adapter_that_is_judged_when_its_ids_are_claimed_is_noticed(
+    failing_world: World, monkeypatch: Patch
+) -> None:  # A21
+    monkeypatch.setattr(Joiner, "_count", count_alone)
+    claim = ClaimingRounds._claim
+
+    def check_late(self: ClaimingRounds, claims: Claims) -> Mask:
+        claim(self, claims)
+        raise AdapterFails("judged when all is claimed")
+
+    monkeypatch.setattr(BatchExecution, "_check", lambda *_: None)
+    monkeypatch.setattr(ClaimingRounds, "_claim", check_late)
     story = adapter_stories.what_the_adapter_fails_on_is_joined_once_it_is_mended
     caught_by_story(partial(story, failing_world, monkeypatch), because="an id is claimed")
 

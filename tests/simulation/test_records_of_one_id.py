@@ -316,7 +316,7 @@ def test_a_rerun_gives_the_event_its_one_row(world: World, point: str) -> None:
     assert_counted_as_verified(world)
 
 
-@pytest.mark.parametrize("point", ["task.after_candidates", "task.after_candidates:2", "claim.after"])
+@pytest.mark.parametrize("point", ["task.after_candidates", "claim.after"])
 def test_what_was_claimed_of_either_turn_has_its_row_though_its_log_is_gone(world: World, point: str) -> None:
     world.queries("a")
     world.clicks(*CASE, ("c2", "a"))
