@@ -18,10 +18,10 @@ from bench.server_process import START_SECONDS, free_steady_port
 from bench.store_servers import dynamodb_client, is_available
 from photon.ledger.address import LOCAL_REGION
 from photon.ledger.servers.local_supervisor import ServerKind, answers, server_command
-from photon.registry.operations.directory import TABLE_DEFINITION
+from photon.ledger.stores.copies import Done, Insert, Key
+from photon.ledger.stores.dynamo import LEDGER_TABLE, DynamoStore
 
-TRANSACTIONS = 5
-PUTS = 100
+PUTS = 5
 
 pytestmark = pytest.mark.server
 
@@ -48,25 +48,20 @@ def traced(kind: ServerKind, folder: Path, trace: Path) -> Iterator[str]:
 
 @pytest.mark.skipif(shutil.which("strace") is None, reason="there is no strace on this machine")
 @pytest.mark.parametrize("kind", ["dynoxide", "dynoxide-crate"])
-def test_a_transaction_of_100_ids_is_synced_once_before_it_is_answered(
-    tmp_path: Path, kind: ServerKind
-) -> None:
+def test_an_entry_is_synced_once_before_it_is_answered(tmp_path: Path, kind: ServerKind) -> None:
     if not is_available(kind):
         pytest.skip(f"there is no {kind} on this machine")
     trace = tmp_path / "trace"
     with traced(kind, tmp_path, trace) as url:
-        client = dynamodb_client(url, LOCAL_REGION, timedelta(seconds=20), 1)
-        client.create_table(TableName="ids", **TABLE_DEFINITION)
+        store = DynamoStore("ledgers", lambda: dynamodb_client(url, LOCAL_REGION, timedelta(seconds=20), 1))
+        dynamodb_client(url, LOCAL_REGION, timedelta(seconds=20), 1).create_table(
+            TableName="ledgers", **LEDGER_TABLE
+        )
         synced = [syncs(trace)]
-        for transaction in range(TRANSACTIONS):
-            client.transact_write_items(TransactItems=[put(f"{transaction}-{i}") for i in range(PUTS)])
+        for position in range(PUTS):
+            assert store.insert(Insert(Key("1.0-0", position), bytes(20_000))) == Done()
             synced.append(syncs(trace))
-    assert [after - before for before, after in pairwise(synced)] == [1] * TRANSACTIONS
-
-
-def put(name: str) -> dict[str, object]:
-    item = {"p": {"S": "shard"}, "s": {"S": name}}
-    return {"Put": {"TableName": "ids", "Item": item, "ConditionExpression": "attribute_not_exists(p)"}}
+    assert [after - before for before, after in pairwise(synced)] == [1] * PUTS
 
 
 def syncs(trace: Path) -> int:

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from botocore.exceptions import BotoCoreError, ClientError, ConnectTimeoutError, ReadTimeoutError
 
 from photon.ledger.stores.concurrency_limit import ConcurrencyLimit, is_overloaded
 from photon.ledger.stores.copies import Done, NoReply
-from photon.registry.consensus.layout import ItemKey
-from photon.registry.dynamodb.acceptor import DynamoAcceptor
-from tests.simulation.keyword_client import KeywordClient
 
 GONE, BUSY = NoReply("timed out", "unreachable"), NoReply("slow down", "throttled")
 
@@ -133,35 +129,3 @@ def test_there_is_room_for_a_request_once_another_one_has_ended() -> None:
 )
 def test_an_endpoint_that_is_silent_or_throttles_is_overloaded(replies: list[object], is_so: bool) -> None:
     assert is_overloaded(replies) == is_so
-
-
-class Failing(KeywordClient):
-    """A client whose requests end so."""
-
-    def __init__(self, error: BotoCoreError | ClientError) -> None:
-        self._error = error
-
-    def batch_get_item(self, **_: object) -> object:
-        raise self._error
-
-
-def refused(code: str, **more: object) -> ClientError:
-    return ClientError({"Error": {"Code": code}, **more}, "BatchGetItem")
-
-
-@pytest.mark.parametrize(
-    ("error", "is_so"),
-    [
-        (ReadTimeoutError(endpoint_url="http://slow"), True),
-        (ConnectTimeoutError(endpoint_url="http://slow"), True),
-        (refused("ThrottlingException"), True),
-        (refused("ProvisionedThroughputExceededException"), True),
-        (refused("RequestLimitExceeded"), True),
-        (refused("InternalServerError"), False),
-        (refused("InternalServerError", CancellationReasons=None, Responses=["x"]), False),
-    ],
-)
-def test_time_outs_and_throttled_requests_are_an_overload(
-    error: BotoCoreError | ClientError, is_so: bool
-) -> None:
-    assert is_overloaded(DynamoAcceptor("t", lambda: Failing(error)).read([ItemKey("p", "s")])) == is_so

@@ -25,25 +25,30 @@ import pytest
 
 from photon.clock import SystemClock
 from photon.ledger.errors import RegistryMismatch, RegistryUnavailable
-from photon.ledger.opening import close_registries, endpoints_of, find_registry, init_registry, open_registry
+from photon.ledger.opening import (
+    close_registries,
+    endpoints_of,
+    find_registry,
+    init_registry,
+    positions_at,
+    read_register,
+)
 from photon.ledger.servers import local_server as module
 from photon.ledger.servers import local_supervisor
 from photon.ledger.servers.local_server import LocalServer, default_kind, local_server, running_server
 from photon.ledger.servers.local_supervisor import DATABASES, Running, ServerKind, answers, free_port
-from photon.ledger.stores.copies import NoReply
-from photon.pipeline.event_key import EventKey
+from photon.ledger.stores.copies import REGISTER_KEY, NoReply
+from photon.ledger.stores.dynamo import DynamoStore
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Datacenter, ForeignLog, LocalServerName, PrimaryLog, Registry
-from photon.registry.consensus.layout import ItemKey
-from photon.registry.dynamodb.acceptor import DynamoAcceptor
-from photon.registry.interface import Claim, Joined, Lost, Won
 from photon.toolchain.java import JavaMissing, java_command
+from tests.ledger.store_backends import append
 
 KINDS: tuple[ServerKind, ...] = ("dynoxide", "dynamodb-local")
 HOLD_FOR_EVER = """
 import sys, time
 from pathlib import Path
-from photon.registry.dynamodb.local_server import LocalServer
+from photon.ledger.servers.local_server import LocalServer
 server = LocalServer(Path(sys.argv[1]), "dynoxide")
 print(server.ensure(), flush=True)
 time.sleep(600)
@@ -223,15 +228,13 @@ def test_a_registry_of_the_old_default_goes_on_with_the_setting_that_its_refusal
     tmp_path: Path,
 ) -> None:
     old = pipeline(tmp_path, local_server="dynamodb-local")
-    claims = [Claim(EventKey("id"), "east:e:1#p:1:0")]
     try:
-        assert open_registry(init_registry(old, SystemClock())).commit(claims) == [Won()]
+        init_registry(old, SystemClock())
         close_registries()  # as the old version ended
         with pytest.raises(RegistryMismatch):
             find_registry(pipeline(tmp_path, local_server="dynoxide"))
         close_registries()
-        (outcome,) = open_registry(find_registry(old)).lookup([claims[0].key])
-        assert isinstance(outcome, Joined)
+        assert read_register(old).pipeline == old.name
     finally:
         close_registries()
 
@@ -254,7 +257,7 @@ def test_the_pipeline_file_names_the_server_of_the_local_registry(
 
 def test_the_supervisor_finds_the_package_of_its_user_wherever_that_was_started() -> None:
     first = Path(module._python_path().split(os.pathsep)[0])
-    assert (first / "photon" / "registry" / "dynamodb" / "local_server.py").samefile(module.__file__)
+    assert (first / "photon" / "ledger" / "servers" / "local_server.py").samefile(module.__file__)
 
 
 def test_without_java_the_reason_and_the_remedy_are_said(
@@ -346,18 +349,18 @@ def test_a_start_that_failed_is_not_tried_again_by_each_request_that_waited_for_
         starts.append(1)
         raise RegistryUnavailable("it does not start")
 
-    def request(acceptor: DynamoAcceptor) -> object:
+    def request(store: DynamoStore) -> object:
         waiting.release()
-        return acceptor.read([ItemKey("p", "s")])[0]
+        return store.get(REGISTER_KEY)
 
-    acceptor = DynamoAcceptor("table", connect)
+    store = DynamoStore("table", connect)
     with ThreadPoolExecutor(5) as pool:
-        replies = list(pool.map(request, [acceptor] * 5))
+        replies = list(pool.map(request, [store] * 5))
     assert replies == [NoReply("it does not start", "unreachable")] * 5
     assert len(starts) == 1
     for _ in range(4):
         waiting.release()
-    request(acceptor)
+    request(store)
     assert len(starts) == 2, "who comes later tries again"
 
 
@@ -409,13 +412,11 @@ def test_a_registry_whose_server_was_killed_keeps_what_it_had_and_serves_again(
     tmp_path: Path, kind: LocalServerName
 ) -> None:
     events = pipeline(tmp_path, kind)
-    claims = [Claim(EventKey(f"id-{i}"), "east:e:1#p:1:0") for i in range(60)]
     try:
-        registry = open_registry(init_registry(events, SystemClock()))
-        assert registry.commit(claims) == [Won()] * 60
+        positions = positions_at(init_registry(events, SystemClock()))
+        values = append(positions, 3)
         os.kill(running(events.registry_folder).server_pid, signal.SIGKILL)
-        others = [Claim(claim.key, "west:e:1#p:1:0") for claim in claims]
-        assert all(isinstance(outcome, Lost) for outcome in registry.commit(others))
+        assert append(positions, 2)[:3] == values
     finally:
         close_registries()
 
@@ -424,7 +425,7 @@ FOREIGN_ELF = b"\x7fELF\x02\x01\x01" + bytes(9) + b"\x02\x00\xf3\x00" + bytes(10
 SUPERVISES = """
 import sys
 from pathlib import Path
-from photon.registry.dynamodb import local_supervisor
+from photon.ledger.servers import local_supervisor
 local_supervisor.server_command = lambda *_: [{program!r}]
 sys.exit(local_supervisor.supervise(Path(sys.argv[1]), sys.argv[2]))
 """

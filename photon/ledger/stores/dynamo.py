@@ -69,6 +69,7 @@ class DynamoStore:
         self.table = table
         self._connect = connect
         self._client: Any = None
+        self._failed: Exception | None = None  # the last try to connect that did
         self._lock = threading.Lock()
 
     def insert(self, insert: Insert) -> Done | Refused | NoReply:
@@ -225,9 +226,17 @@ class DynamoStore:
             return NoReply(f"an answer that can't be read: {error!r}")
 
     def _connected(self) -> Any:
+        """A client. A start that failed is not tried again by each request that waited for it."""
+        failed = self._failed
         with self._lock:
             if self._client is None:
-                self._client = self._connect()
+                if self._failed is not failed and self._failed is not None:
+                    raise self._failed
+                try:
+                    self._client = self._connect()
+                except (RegistryUnavailable, ValueError) as error:
+                    self._failed = error
+                    raise
             return self._client
 
     def _disconnect(self, client: Any) -> None:

@@ -1,1 +1,0 @@
-"""The client of the DynamoDB API, over real sockets on loopback."""
