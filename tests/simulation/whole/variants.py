@@ -16,14 +16,18 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from photon.dispatcher.claiming_rounds import ClaimingRounds
 from photon.dispatcher.committing import Committing
 from photon.dispatcher.dispatcher import Dispatcher
+from photon.join import deciding
 from photon.join.deciding import Decisions
 from photon.join.outcomes import Verdict
-from photon.registry.interface import ClaimColumns, Fenced, Released, Unknown
+from photon.ledger.errors import RegistryUnavailable
+from photon.ledger.lookups import Hold
+from photon.ledger.opening import open_registry
+from photon.ledger.view_store import VIEW_FILE
 from photon.state.lifecycle import Event
 from photon.storage.output_files import OutputFile
 from photon.storage.tables import OutputTable
@@ -53,13 +57,14 @@ class Variant:
 
 
 TABLE, COMMITTING = "photon.storage.tables.OutputTable", "photon.dispatcher.committing.Committing"
-JOINER, RELEASING = "photon.join.joiner.Joiner", "photon.dispatcher.releasing.Releasing"
+LEFTOVERS = "photon.dispatcher.leftovers.Leftovers"
 DECISIONS = "photon.join.deciding.Decisions"
 WATCH = "photon.recovery.registry_watch.RegistryWatch"
-_commit, _write, _row_status_of = OutputTable.commit, OutputTable._write, OutputTable.row_status_of
+_open_registry = open_registry
+_commit, _write = OutputTable.commit, OutputTable._write
 _undecided = Decisions.undecided
 _finish_earlier_work = Dispatcher._finish_earlier_work
-_commit_batch, _decide_on_commit = Committing.commit_batch, Decisions.on_commit
+_commit_batch, _claim = Committing.commit_batch, ClaimingRounds._claim
 
 
 def _commit_none_without_rows(self: Any, files: Any, app: str, batch: int, *more: Any) -> None:
@@ -83,17 +88,22 @@ def _commit_all_files_of_the_batch(self: Any, plan: Any, results: Any) -> None:
     _commit_batch(self, plan, results)
 
 
-def _commit_ids_with_unknown_outcomes(self: Any, events: Any) -> Any:
-    occurrences = self.records.occurrences(self._leaders(events))
-    tokens = pc.binary_join_element_wise(f"{self.context.plan}", occurrences, ":")
-    return self.registry.commit(ClaimColumns(self.events.keys(events), tokens))
+def _unanswered_is_won(self: Any, claims: Any) -> Any:
+    try:
+        return _claim(self, claims)
+    except RegistryUnavailable:
+        return np.ones(len(claims), bool)
 
 
-def _unknown_is_lost(self: Any, event: int, outcome: Any) -> None:
-    if isinstance(outcome, Unknown | Released | Fenced):
-        self.decide(event, Verdict.JOINED_ELSEWHERE)
-    else:
-        _decide_on_commit(self, event, outcome)
+def _holds_are_joins() -> Any:
+    verdicts = deciding._VERDICT_OF.copy()
+    verdicts[Hold.ELSEWHERE] = Verdict.JOINED_ELSEWHERE
+    return verdicts
+
+
+def _with_no_view(pipeline: Any, datacenter: str, *more: Any) -> Any:
+    (pipeline.datacenters[datacenter].state / VIEW_FILE).unlink(missing_ok=True)
+    return _open_registry(pipeline, datacenter, *more)
 
 
 def the_leader_decides(self: Any) -> Any:
@@ -104,11 +114,6 @@ def the_leader_decides(self: Any) -> Any:
         if leader in self.verdicts.notes:
             self.verdicts.notes[int(row)] = self.verdicts.notes[int(leader)]
     return rows[:0]
-
-
-def _undecided_is_no_row(self: Any, tokens: Any) -> Any:
-    status = _row_status_of(self, tokens)
-    return {token: "no row" if one == "undecided" else one for token, one in status.items()}
 
 
 def _forget_the_open_plan(self: Any, mode: Any) -> bool:
@@ -135,14 +140,20 @@ VARIANTS: dict[str, Variant] = {
         "A3", {f"{TABLE}._write": _write_on_a_fresh_handle}, "F7", ("copy_state", "clone", "clone")
     ),
     "an empty batch does not commit": Variant("A4", {f"{TABLE}.commit": _commit_none_without_rows}, "F7"),
-    "a claim without an answer counts as lost": Variant(
+    "a claim without an answer counts as won": Variant(
         "A5",
+        {"photon.dispatcher.claiming_rounds.ClaimingRounds._claim": _unanswered_is_won},
+        "F",
+        ("cut_off", "registry_away"),
+    ),
+    "a second round is not run": Variant(
+        "L2",
         {
-            f"{JOINER}._commit_ids": _commit_ids_with_unknown_outcomes,
-            f"{DECISIONS}.on_commit": _unknown_is_lost,
+            "photon.dispatcher.claiming_rounds.ClaimingRounds._claim": lambda self, claims: (
+                _claim(self, claims) | True
+            )
         },
-        "F13",
-        ("cut_off", "lose_endpoint"),
+        "F",
     ),
     "a commit without an answer counts as none": Variant(
         "A6", {f"{COMMITTING}.ask_table": lambda self, plan: (Event.NOT_COMMITTED, "")}, "F13"
@@ -159,27 +170,32 @@ VARIANTS: dict[str, Variant] = {
         "F1",
         ("kill", "cut_off", "fill_disk"),
     ),
-    "rows are not stored before their ids are registered": Variant(
+    "rows are not stored before their ids are claimed": Variant(
         "A14",
         {
-            "photon.dispatcher.releasing.candidate_files": lambda *_: [],
+            f"{LEFTOVERS}.candidates": lambda self, plan: [],
             "photon.join.candidates.own_candidate_files": lambda *_: [],
         },
         "F13",
         ("die_and_lose_log",),
     ),
-    "a plan that ends leaves its ids registered": Variant(
+    "a close frees nothing": Variant(
         "A7",
+        {"photon.ledger.closing._frees": lambda *_: iter(())},
+        "F",
+        ("lose_worker", "die_and_lose_log", "lose_state", "kill"),
+    ),
+    "nobody closes a batch": Variant(
+        "L4",
         {
-            f"{RELEASING}.release_candidates": lambda self, plan: {},
-            f"{RELEASING}.release": lambda self, claims: 0,
+            "photon.dispatcher.closing_batches.BatchCloses.due": property(lambda self: None),
+            "photon.dispatcher.closing_batches.BatchCloses.now": lambda self: None,
         },
-        "F13",
-        ("lose_worker", "die_and_lose_log"),
+        "F",
     ),
     "what an earlier plan holds without a row stays held": Variant(
         "A8",
-        {f"{RELEASING}.release_for_others": lambda self, records, claims: set()},
+        {"photon.dispatcher.table_answers.TableAnswers._free": lambda self, ids, are_freed: False},
         "F13",
         ("remove_a_row", "kill", "lose_state"),
     ),
@@ -200,30 +216,27 @@ VARIANTS: dict[str, Variant] = {
     ),
     "a hold counts as a join": Variant(
         "A16",
-        {"photon.join.deciding.is_published": lambda holder, published: True},
+        {"photon.join.deciding._VERDICT_OF": _holds_are_joins()},
         "F13",
         ("kill", "lose_state", "retire"),
     ),
-    "what a silent one holds is released without a fence": Variant(
-        "E1",
-        {f"{TABLE}.fence": lambda self, app: None, f"{TABLE}.row_status_of": _undecided_is_no_row},
+    "an epoch is ended without a fence": Variant(
+        "E1", {f"{TABLE}.fence": lambda self, app: None}, "F", ("freeze_with_claims",)
+    ),
+    "a claim of an epoch that is over counts": Variant(
+        "L3",
+        {
+            "photon.ledger.fold.LedgerState.is_void": lambda self, epoch, batch: False,
+            "photon.ledger.claiming._require_live": lambda state, claims: None,
+        },
         "F",
-        ("freeze_with_ids",),
+        ("freeze_with_claims", "copy_state", "clone", "restore_state"),
     ),
     "a datacenter that is given up is not retired first": Variant(
         "E2",
-        {"photon.upkeep.retire.with_datacenter_given_up": lambda register, *_: register},
+        {"photon.upkeep.retire.with_given_up": lambda register, *_: register},
         "F",
         ("retire", "freeze"),
-    ),
-    "a win does not ask for the boundary": Variant(
-        "C1",
-        {
-            "photon.registry.quorum.outcomes.too_old": lambda keys, register: np.zeros(len(keys), bool),
-            "photon.registry.quorum.outcomes.is_too_old": lambda key, register: False,
-        },
-        "F5",
-        ("gc", "freeze", "copy_state", "restore_state"),
     ),
     "logs are known by their names alone": Variant(
         "D1",
@@ -258,16 +271,16 @@ VARIANTS: dict[str, Variant] = {
     ),
     "nobody looks whether the registry has the rows": Variant(
         "A23",
-        {f"{WATCH}.check": lambda self: None, f"{WATCH}._confirm": lambda self: None},
+        {
+            f"{WATCH}.check": lambda self: self.registry.catch_up(),
+            "photon.shift.run.open_registry": _with_no_view,
+        },
         "F1",
         RESTORED,
     ),
-    "a refill ends no epoch": Variant(
+    "a refill fences no epoch": Variant(
         "B19",
-        {
-            "photon.upkeep.refill.with_refill_begun": lambda register, *_: register,
-            "photon.upkeep.refill._Refill._fence": lambda self, datacenter, epoch: None,
-        },
+        {"photon.upkeep.refill._Refill._fence_one": lambda self, table, datacenter, number: None},
         "F",
         RESTORED,
     ),
@@ -276,12 +289,6 @@ VARIANTS: dict[str, Variant] = {
         {"photon.dispatcher.taking_orders.still_open": _all_of_it},
         "F",
         ("remove_a_row", "recover"),
-    ),
-    "a cleared row never comes back": Variant(
-        "E8",
-        {f"{DECISIONS}.may_be_made_again": lambda self, event, holder: False},
-        "F13",
-        ("remove_a_row", "clear"),
     ),
 }
 
