@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from photon.ledger.address import table_name
+from photon.ledger.stores.directory import DIRECTORY, DIRECTORY_TABLE
 from photon.ledger.stores.dynamo import LEDGER_TABLE
-from photon.registry.operations.directory import DIRECTORY, TABLE_DEFINITION
 
 INFRA = Path(__file__).parents[2] / "infra"
 PRODUCTION = INFRA / "production"
@@ -24,7 +24,7 @@ TABLES: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize(("name", "made"), [("Directory", TABLE_DEFINITION), ("Ledgers", LEDGER_TABLE)])
+@pytest.mark.parametrize(("name", "made"), [("Directory", DIRECTORY_TABLE), ("Ledgers", LEDGER_TABLE)])
 def test_tables_on_aws_are_defined_as_init_makes_them(name: str, made: dict[str, Any]) -> None:
     assert {key: TABLES[name][key] for key in made} == made
 
