@@ -83,7 +83,7 @@ def test_one_sentence_says_how_a_datacenter_stands(changes: dict[str, object], s
 def test_what_waits_is_told_with_its_reason_and_its_age():
     one = status(waiting={"held": 2}, waiting_by_age={"within a minute": 1, "within an hour": 1})
     assert sentences(one) == [
-        "2 events wait until the datacenter that registered them has published its batch",
+        "2 events wait until the datacenter that holds them has closed its batch",
         "they were first seen: 1 within a minute, 1 within an hour",
     ]
 
