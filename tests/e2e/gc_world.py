@@ -1,4 +1,4 @@
-"""A pipeline with old and young events and the commands that delete its old ids; for tests of gc."""
+"""A pipeline with old and young events and the commands that drop its old ids; for tests of gc."""
 
 from __future__ import annotations
 
@@ -26,37 +26,38 @@ PIPELINE = """
 name: {name}
 datacenters: {{east: {{logs: logs/east}}}}
 primary: {{files: "queries/*.csv", format: csv, id: query, time: at, time_unit: us}}
-foreign: {{files: "clicks/*.csv", format: csv, id: click, key: query, time: at, time_unit: us, {identity}}}
+foreign: {{files: "clicks/*.csv", format: csv, id: click, key: query, time: at, time_unit: us{codec}}}
 registry:
   endpoints: [{{url: {url}}}]
   keep_days: {keep_days}
-  shards: 4
+  generation: 1KiB
 """
-IDENTITIES = {
-    "time and id": "time_in_id: true",
-    "id with its time": "id_codec: server_process_timestamp",
-    "id alone": "time_in_id: false",
-}
+CODECS = {"id alone": "", "id with its time": ", id_codec: server_process_timestamp"}
 
 
 class World:
-    """One datacenter with events of 40 days ago and of today, joined."""
+    """One datacenter with events of 40 days ago, and later of today. They fill a generation."""
 
-    def __init__(self, folder: Path, url: str, identity: str, keep_days: int | None) -> None:
+    def __init__(self, folder: Path, url: str, codec: str = "", keep_days: int | None = 30) -> None:
         self.folder, self.now_us = folder, SystemClock().now_us()
         self.file = folder / "pipeline.yaml"
         days = "null" if keep_days is None else keep_days
         name = f"clicks-{uuid.uuid4().hex[:8]}"
-        self.file.write_text(PIPELINE.format(name=name, url=url, identity=identity, keep_days=days))
+        self.file.write_text(PIPELINE.format(name=name, url=url, codec=codec, keep_days=days))
         self.pipeline: Pipeline = load_pipeline(self.file)
-        old = [self.now_us - 40 * DAY_US + number for number in range(OLD)]
-        young = [self.now_us - 60 * MICROSECONDS + number for number in range(YOUNG)]
         for side in ("queries", "clicks"):
             (folder / "logs" / "east" / side).mkdir(parents=True)
-        self.write("queries", "query,at", [f"q{time_us},{time_us - 1}" for time_us in old + young])
-        self.write("clicks", "click,query,at", [f"server:7:{t},q{t},{t}" for t in old + young])
+        self.write_events(self.now_us - 40 * DAY_US, OLD)
         init_registry(self.pipeline, SystemClock())
         close_registries()
+
+    def write_young_events(self) -> None:
+        self.write_events(self.now_us - 60 * MICROSECONDS, YOUNG, "young")
+
+    def write_events(self, first_us: int, count: int, name: str = "a") -> None:
+        times_us = range(first_us, first_us + count)
+        self.write("queries", "query,at", [f"q{t},{t - 1}" for t in times_us], name)
+        self.write("clicks", "click,query,at", [f"server:7:{t},q{t},{t}" for t in times_us], name)
 
     def write(self, side: str, header: str, lines: list[str], name: str = "a") -> None:
         path = self.folder / "logs" / "east" / side / f"{name}.csv"

@@ -1,4 +1,4 @@
-"""`photon gc` and `photon reshard` on a pipeline that has joined: what goes, what stays, what is said."""
+"""`photon registry gc` and `photon registry reshard` on a pipeline that has joined: what goes, what stays."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from photon.clock import MICROSECONDS, SystemClock
+from photon.clock import MICROSECONDS
 from photon.ledger.opening import close_registries
 from photon.ledger.servers.local_server import local_server
 from photon.verification.report import TERMS
-from tests.e2e.gc_world import DAY_US, IDENTITIES, OLD, YOUNG, World, photon, told
+from tests.e2e.gc_world import CODECS, DAY_US, OLD, YOUNG, World, photon, told
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 
@@ -28,12 +28,8 @@ MakeWorld = Callable[..., World]
 
 @pytest.fixture
 def make(tmp_path: Path, url: str) -> MakeWorld:
-    """A world with this identity of events, whose registry keeps ids for so many days."""
-
-    def make(identity: str = "time_in_id: true", keep_days: int | None = 30) -> World:
-        return World(tmp_path, url, identity, keep_days)
-
-    return make
+    """A world with such ids, whose registry keeps them for so many days."""
+    return lambda codec="", keep_days=30: World(tmp_path, url, codec, keep_days)
 
 
 @pytest.fixture(autouse=True)
@@ -42,22 +38,20 @@ def everything_closed() -> Iterator[None]:
     close_registries()
 
 
-@pytest.mark.parametrize("identity", IDENTITIES.values(), ids=IDENTITIES)
-def test_old_ids_go_and_are_never_joined_again_not_even_by_a_new_epoch(
-    make: MakeWorld, identity: str
-) -> None:
-    world = make(identity)
-    assert world.join()["joined"] == OLD + YOUNG
+@pytest.mark.parametrize("codec", CODECS.values(), ids=CODECS)
+def test_old_ids_go_and_are_never_joined_again_not_even_by_a_new_epoch(make: MakeWorld, codec: str) -> None:
+    world = make(codec)
+    assert world.join()["joined"] == OLD
     world.verified(until_us=world.now_us)
     close_registries()
-    done = told(photon("gc", world.file, "--json"))
-    (endpoint,) = done["endpoints"].values()
+    done = told(photon("registry", "gc", world.file, "--json"))
     assert done["boundary_before"] is None
     assert done["because"] == "ids are kept for 30 days"
-    assert (endpoint["items_deleted"], endpoint["problem"]) == (OLD, "")
-    others = 2  # the register, and the mark of the epoch
-    assert (endpoint["items_before"], endpoint["items_after"]) == (OLD + YOUNG + others, YOUNG + others)
-    assert endpoint["bytes_deleted"] > OLD * 50
+    assert (done["rolled"], done["dropped"], done["problem"]) == (True, [0], None)
+    assert (done["before"]["ids"], done["after"]["ids"]) == (OLD, 0)
+    assert done["after"]["bytes"] < done["before"]["bytes"]
+    world.write_young_events()
+    assert world.join()["joined"] == OLD + YOUNG
     # The state is lost: a new epoch reads all logs from their start.
     shutil.move(world.pipeline.datacenters["east"].state, world.folder / "lost")
     again = world.join()
@@ -70,7 +64,7 @@ def test_a_late_event_below_the_boundary_is_counted_as_too_old(make: MakeWorld) 
     world = make()
     world.join()
     world.verified(until_us=world.now_us)
-    told(photon("gc", world.file, "--json"))
+    told(photon("registry", "gc", world.file, "--json"))
     late_us = world.now_us - 35 * DAY_US
     world.write("queries", "query,at", [f"late,{late_us}"], "b")
     world.write("clicks", "click,query,at", [f"late,late,{late_us}"], "b")
@@ -78,14 +72,23 @@ def test_a_late_event_below_the_boundary_is_counted_as_too_old(make: MakeWorld) 
     assert world.rows()["late"] == 0
 
 
-def test_the_boundary_stays_behind_what_was_verified(make: MakeWorld) -> None:
+def test_the_boundary_stays_behind_what_was_verified_and_so_do_its_ids(make: MakeWorld) -> None:
     world = make()
     world.join()
     world.verified(until_us=world.now_us - 40 * DAY_US + 15)
-    done = told(photon("gc", world.file, "--json"))
+    done = told(photon("registry", "gc", world.file, "--json"))
     assert done["because"] == "east is verified up to there"
-    (endpoint,) = done["endpoints"].values()
-    assert endpoint["items_deleted"] == 15
+    assert (done["rolled"], done["dropped"], done["after"]["ids"]) == (True, [], OLD)
+
+
+def test_a_dry_run_says_what_would_go_and_nothing_goes(make: MakeWorld) -> None:
+    world = make()
+    world.join()
+    world.verified(until_us=world.now_us)
+    told(photon("registry", "gc", world.file, "--dry-run", "--json"))
+    assert photon("registry", "gc", world.file, "--dry-run").output.startswith("dry run")
+    done = told(photon("registry", "gc", world.file, "--json"))
+    assert (done["boundary_before"], done["before"]["ids"], done["after"]["ids"]) == (None, OLD, 0)
 
 
 @pytest.mark.parametrize("keep_days", [30, None])
@@ -94,21 +97,21 @@ def test_without_a_verification_or_a_number_of_days_nothing_goes(
 ) -> None:
     world = make(keep_days=keep_days)
     world.join()
-    done = told(photon("gc", world.file, "--json"))
-    assert (done["boundary"], done["endpoints"]) == (None, {})
+    done = told(photon("registry", "gc", world.file, "--json"))
+    assert (done["boundary"], done["dropped"], done["rolled"]) == (None, [], False)
     assert ("never verified" if keep_days else "keep_days is null") in done["because"]
-    assert photon("gc", world.file).output.startswith("boundary: none")
+    assert photon("registry", "gc", world.file).output.startswith("boundary: none")
 
 
 def test_a_later_pass_goes_on_where_the_boundary_stands_already(make: MakeWorld) -> None:
     world = make()
     world.join()
     world.verified(until_us=world.now_us)
-    first = told(photon("gc", world.file, "--json"))
+    first = told(photon("registry", "gc", world.file, "--json"))
     world.verified(until_us=None)  # as if every log were unreadable: the boundary stays where it is
-    second = told(photon("gc", world.file, "--json"))
+    second = told(photon("registry", "gc", world.file, "--json"))
     assert second["boundary"] == second["boundary_before"] == first["boundary"]
-    assert [one["items_deleted"] for one in second["endpoints"].values()] == [0]
+    assert (second["rolled"], second["dropped"]) == (False, [])
 
 
 @pytest.mark.spark
@@ -117,10 +120,13 @@ def test_a_later_pass_goes_on_where_the_boundary_stands_already(make: MakeWorld)
 def test_gc_goes_by_a_verification_on_record(make: MakeWorld) -> None:
     world = make()
     world.join()
+    told(photon("registry", "reshard", world.file, "2", "--json"))  # the old ids are in ledgers of their own
+    world.write_young_events()
+    world.join()
     verified = told(photon("verify", world.file, "--record", "--json"))
     assert verified["east"]["verified_until_us"] == world.now_us - 60 * MICROSECONDS + YOUNG - 1
-    (endpoint,) = told(photon("gc", world.file, "--json"))["endpoints"].values()
-    assert endpoint["items_deleted"] == OLD
+    done = told(photon("registry", "gc", world.file, "--json"))
+    assert (done["before"]["ids"], done["after"]["ids"]) == (OLD + YOUNG, YOUNG)
     old_us = world.now_us - 40 * DAY_US  # logged a second time, after its id is gone
     world.write("clicks", "click,query,at", [f"server:7:{old_us},q{old_us},{old_us}"], "b")
     counted = world.join()
@@ -130,30 +136,39 @@ def test_gc_goes_by_a_verification_on_record(make: MakeWorld) -> None:
     assert {term: after["east"][term] for term in TERMS} == {term: counted[term] for term in TERMS}
 
 
-# -- photon reshard
+# -- photon registry reshard
 
 
-def test_another_number_of_shards_begins_at_the_horizon_and_the_join_goes_on(make: MakeWorld) -> None:
+@pytest.mark.parametrize("codec", CODECS.values(), ids=CODECS)
+def test_another_number_of_ledgers_counts_at_once_and_the_join_goes_on(make: MakeWorld, codec: str) -> None:
+    world = make(codec)
+    world.join()
+    done = told(photon("registry", "reshard", world.file, "3", "--json"))
+    assert (done["ledgers_before"], done["ledgers"], done["applied"]) == (1, 3, True)
+    assert photon("registry", "reshard", world.file, "3").output == "3 ledgers: there are 3 ledgers\n"
+    world.write_young_events()
+    assert world.join()["joined"] == OLD + YOUNG
+    state = told(photon("registry", "state", world.file, "--json"))
+    assert (state["ids"], state["generations"], len(state["ledgers"])) == (OLD + YOUNG, 2, 4)
+    assert photon("registry", "reshard", world.file, "1").output.startswith("1 ledgers from now on")
+
+
+def test_a_new_epoch_knows_what_was_joined_before_a_reshard(make: MakeWorld) -> None:
     world = make()
     world.join()
-    done = told(photon("reshard", world.file, "12", "--json"))
-    assert (done["before"], done["shards"]) == (4, 12)
-    assert done["begins_us"] > world.now_us
-    assert "12 shards for events from " in photon("reshard", world.file, "12").output
-    time_us = SystemClock().now_us()
-    world.write("queries", "query,at", [f"new,{time_us}"], "b")
-    world.write("clicks", "click,query,at", [f"new,new,{time_us}"], "b")
-    assert world.join()["joined"] == OLD + YOUNG + 1
-    assert photon("reshard", world.file, "4").output == "4 shards are in force\n"
+    told(photon("registry", "reshard", world.file, "2", "--json"))
+    shutil.move(world.pipeline.datacenters["east"].state, world.folder / "lost")
+    assert world.join()["joined"] == OLD
+    assert set(world.rows().values()) == {1}
 
 
-def test_where_ids_carry_no_time_it_is_refused_with_the_reason(make: MakeWorld) -> None:
-    world = make("time_in_id: false")
-    refused = photon("reshard", world.file, "12")
-    assert refused.exit_code == 3
-    assert "carry no time" in refused.output
+def test_without_a_number_the_policy_is_asked(make: MakeWorld) -> None:
+    world = make()
+    world.join()
+    done = told(photon("registry", "reshard", world.file, "--json"))
+    assert (done["ledgers_wanted"], done["applied"], done["is_due"]) == (1, False, False)
 
 
-@pytest.mark.parametrize("shards", ["0", "many", "65537"])
-def test_a_number_that_no_registry_has_is_wrong_usage(tmp_path: Path, shards: str) -> None:
-    assert photon("reshard", tmp_path / "pipeline.yaml", shards).exit_code == 2
+@pytest.mark.parametrize("ledgers", ["0", "many", "65"])
+def test_a_number_that_no_registry_has_is_wrong_usage(tmp_path: Path, ledgers: str) -> None:
+    assert photon("registry", "reshard", tmp_path / "pipeline.yaml", ledgers).exit_code == 2
