@@ -18,7 +18,7 @@ from photon.dispatcher.completion import (
     CannotEnd,
     DeadlineExceeded,
     IndexLost,
-    Superseded,
+    OwnHold,
     collect_results,
     resolve,
     watermark_us,
@@ -41,19 +41,16 @@ from photon.join.home import home_of
 from photon.join.messages import (
     DamagedWaiting,
     Failed,
-    Fenced,
     IndexDamaged,
     JoinResult,
-    RegisteredHere,
     TaskOutcome,
     TimedOut,
     Unavailable,
 )
-from photon.join.outcomes import Counts
+from photon.join.outcomes import Counts, HeldRecord
+from photon.ledger.entry import Claimant, Epoch
 from photon.logs.files import ByteRange, LogFile, TrackedFile
-from photon.pipeline.event_key import EventKey
 from photon.pipeline.sections import Home, Limits, Retry
-from photon.registry.interface import Claim
 from photon.state.plan import (
     Advance,
     Lineage,
@@ -67,7 +64,7 @@ from photon.state.plan import (
 )
 from photon.storage.delta import LakeUnavailable
 from photon.storage.tables import LastCommit
-from photon.tokens import Occurrence, PlanKey, Token
+from photon.tokens import Occurrence, PlanKey
 from photon.waiting import retries as retrying
 from photon.waiting.reasons import backoff_us, together_us
 from photon.waiting.retries import Retries
@@ -403,79 +400,66 @@ def test_the_watermark(files: list[TrackedFile], previous_us: int | None, waterm
     assert watermark_us(files, 100, 10, previous_us, clock_tolerance_us=5) == watermark
 
 
-# -- contested events (protocol A8)
+# -- events that were claimed here before (protocol A8)
+
+PLAN = Claimant(Epoch("east", 2), 3, "p")
+BEFORE = Claimant(Epoch("east", 1), 9, "p")
 
 
-def contested(epoch: str, held: Occurrence, record: Occurrence) -> tuple[RegisteredHere, Token]:
-    token = Token(PlanKey("east", epoch, 3, "p"), held)
-    return RegisteredHere(EventKey("x"), record, str(token)), token
+def met(occurrence: Occurrence, event_id: str = "x", holder: Claimant | None = PLAN) -> HeldRecord:
+    return HeldRecord(event_id, occurrence, holder)
 
 
 @pytest.mark.parametrize(
     ("record", "outcome"), [(Occurrence(1, 5), "joined"), (Occurrence(2, 9), "duplicates")]
 )
+@pytest.mark.parametrize("is_join", [False, True])
 def test_a_record_is_joined_by_its_own_row_and_a_duplicate_by_another_ones(
-    record: Occurrence, outcome: str
+    record: Occurrence, outcome: str, is_join: bool
 ) -> None:
-    item, token = contested("now", Occurrence(1, 5), record)
-    assert resolve([item], {token: "row"}, {}, "now", set()).counts == {outcome: 1}
+    resolved = resolve([met(record)], {"x": OwnHold(PLAN, Occurrence(1, 5), is_join)}, set())
+    assert resolved.counts == {outcome: 1}
+    assert resolved.ended == {record}
+    assert [one.joined for one in resolved.duplicates] == [Occurrence(1, 5)] * (outcome == "duplicates")
 
 
-def test_a_token_without_a_row_and_none_to_come_is_released() -> None:
-    item, token = contested("now", Occurrence(1, 5), Occurrence(1, 5))
-    resolved = resolve([item], {token: "no row"}, {}, "now", set())
-    assert resolved.release == [Claim(EventKey("x"), str(token))]
+def test_a_join_without_a_row_is_to_be_freed() -> None:
+    resolved = resolve([met(Occurrence(1, 5))], {"x": OwnHold(PLAN, None, is_join=True)}, set())
+    assert resolved.to_free == {"x": PLAN}
     assert not resolved.ended
+    assert not resolved.counts
 
 
-def test_a_token_whose_batch_is_not_decided_is_left_alone() -> None:
-    item, token = contested("now", Occurrence(1, 5), Occurrence(1, 5))
-    resolved = resolve([item], {token: "undecided"}, {}, "now", set())
-    assert not resolved.release
+def test_a_hold_without_a_row_that_is_not_closed_is_left_to_its_close() -> None:
+    resolved = resolve([met(Occurrence(1, 5))], {"x": OwnHold(PLAN, None, is_join=False)}, set())
+    assert not resolved.to_free
     assert not resolved.ended
+    assert not resolved.released
 
 
-def test_the_first_record_that_meets_an_earlier_epochs_row_is_joined_and_the_next_a_duplicate() -> None:
-    item, token = contested("then", Occurrence(1, 5), Occurrence(7, 0))
-    again, _ = contested("then", Occurrence(1, 5), Occurrence(7, 90))
-    resolved = resolve([item, again], {token: "row"}, {}, "now", set())
+def test_a_record_whose_event_nobody_holds_any_more_is_due_at_once() -> None:
+    assert resolve([met(Occurrence(1, 5))], {}, set()).released == {Occurrence(1, 5)}
+
+
+@pytest.mark.parametrize("is_forgotten", [False, True])  # by the registry, which the boundary lets it
+def test_the_first_record_that_meets_an_earlier_epochs_row_is_joined_and_the_next_a_duplicate(
+    is_forgotten: bool,
+) -> None:
+    holder = None if is_forgotten else BEFORE
+    holds = {} if is_forgotten else {"x": OwnHold(BEFORE, Occurrence(1, 5), True, is_own_epoch=False)}
+    first, again = met(Occurrence(7, 0), holder=holder), met(Occurrence(7, 90), holder=holder)
+    resolved = resolve([again, first], holds, set())
     assert resolved.counts == {"joined": 1, "duplicates": 1}
-    later = resolve([again], {token: "row"}, {}, "now", resolved.inherited)
+    assert resolved.not_compared == 1
+    later = resolve([again], holds, resolved.inherited)
     assert later.counts == {"duplicates": 1}
 
 
-# -- events that are cleared
-
-
-def cleared(event_id: str, offset: int) -> RegisteredHere:
-    return RegisteredHere(EventKey(event_id), Occurrence(1, offset))
-
-
-@pytest.mark.parametrize("epochs", [{"now"}, {"then", "now"}])
-def test_a_record_of_an_event_that_this_epoch_joined_and_cleared_is_a_duplicate(epochs: set[str]) -> None:
-    resolved = resolve([cleared("a", 5)], {}, {EventKey("a"): epochs}, "now", set())
-    assert resolved.counts == {"duplicates": 1}
-
-
-def test_the_first_record_of_an_event_that_an_earlier_epoch_cleared_is_joined() -> None:
-    rows = {EventKey("a"): {"then"}, EventKey("b"): {"then"}}
-    resolved = resolve([cleared("a", 90), cleared("a", 5), cleared("b", 7)], {}, rows, "now", set())
-    assert resolved.counts == {"joined": 2, "duplicates": 1}
-    later = resolve([cleared("a", 200)], {}, rows, "now", resolved.inherited)
-    assert later.counts == {"duplicates": 1}
-
-
-def test_an_event_that_was_counted_by_its_token_is_not_counted_again_when_it_is_cleared() -> None:
-    item, token = contested("then", Occurrence(1, 5), Occurrence(7, 0))
-    again = RegisteredHere(item.key, Occurrence(7, 90))
-    resolved = resolve([item, again], {token: "row"}, {item.key: {"then"}}, "now", set())
-    assert resolved.counts == {"joined": 1, "duplicates": 1}
-
-
-def test_a_cleared_event_without_a_row_is_missing_in_each_of_its_records() -> None:
-    resolved = resolve([cleared("a", 5), cleared("a", 9)], {}, {}, "now", set())
-    assert resolved.counts == {"missing": 2}
-    assert resolved.inherited == set()
+def test_events_of_earlier_epochs_are_told_apart() -> None:
+    some = [
+        met(Occurrence(1, offset), event_id, None) for event_id, offset in (("a", 90), ("a", 5), ("b", 7))
+    ]
+    assert resolve(some, {}, set()).counts == {"joined": 2, "duplicates": 1}
 
 
 # -- the results of a batch
@@ -491,8 +475,6 @@ def test_what_is_unavailable_may_have_caused_the_rest_and_is_told_first() -> Non
     ]
     with pytest.raises(LakeUnavailable, match="state: no space left"):
         collect_results([*caused, full_disk])
-    with pytest.raises(Superseded):
-        collect_results([full_disk, Fenced("another process")])
 
 
 @pytest.mark.parametrize(

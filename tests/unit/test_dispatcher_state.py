@@ -216,11 +216,11 @@ def test_woken_records_come_first_then_the_longest_due_of_all_segments(state: Di
     assert due(state, 4, most=0) == []
 
 
-def test_a_complete_run_makes_all_due_that_wait_for_primaries_or_the_horizon(state: DispatcherState) -> None:
-    reasons = [CODE_OF[name] for name in ("primary", "home", "horizon")]
+def test_a_complete_run_makes_all_due_that_wait_for_primaries_or_the_clock(state: DispatcherState) -> None:
+    reasons = [CODE_OF[name] for name in ("primary", "home", "clock")]
     records = [record(offset, reason=reason, due_us=500) for offset, reason in enumerate(reasons)]
     complete(state, 1, Completion(waiting=[segment(state, *records)]))
-    state.make_all_due(("primary", "horizon"))
+    state.make_all_due(("primary", "clock"))
     assert sorted(due(state, 20)) == [0, 2]
 
 
