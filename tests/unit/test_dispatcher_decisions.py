@@ -49,6 +49,7 @@ from photon.join.messages import (
 )
 from photon.join.outcomes import Counts, HeldRecord
 from photon.ledger.entry import Claimant, Epoch
+from photon.ledger.register import Generation, Members, Register
 from photon.logs.files import ByteRange, LogFile, TrackedFile
 from photon.pipeline.sections import Home, Limits, Retry
 from photon.state.plan import (
@@ -163,14 +164,19 @@ def test_an_event_of_last_year_is_judged_by_when_it_was_first_seen() -> None:
 # -- home
 
 
-def test_every_event_has_one_home_whatever_the_order_of_the_datacenters() -> None:
-    for number in range(100):
-        assert home_of(f"e{number}", ["west", "east"]) == home_of(f"e{number}", ["east", "west"])
+def register(*generations: Generation) -> Register:
+    return Register("p", "settings", Members(1, ("a",)), generations=generations)
 
 
 def test_homes_are_spread_about_evenly() -> None:
-    homes = Counter(home_of(f"e{number}", ["east", "west"]) for number in range(10_000))
+    two = register(Generation(2, ("east", "west")))
+    homes = Counter(home_of(f"e{number}", two) for number in range(10_000))
     assert 4_700 < homes["east"] < 5_300
+
+
+def test_the_newest_generation_says_whose_home_an_event_is() -> None:
+    moved = (Generation(1, ("east",)), Generation(1, ("west",)), Generation(1))
+    assert [home_of("e", register(*moved[:many])) for many in (1, 2, 3)] == ["east", "west", ""]
 
 
 def test_a_datacenter_that_registers_nothing_for_a_while_is_unresponsive() -> None:
