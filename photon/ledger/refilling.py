@@ -27,9 +27,14 @@ from photon.ledger.rolling import open_ledger
 from photon.ledger.view import View
 
 
-def with_refill_begun(register: Register) -> Register:
-    """The register while a refill goes on; `filling` is this run's, whatever another one has begun."""
-    return replace(register, is_refilling=True, filling=max(register.incarnation, register.filling) + 1)
+def with_refill_begun(register: Register, now_us: int = 0) -> Register:
+    """The register while a refill goes on; `filling` is this run's, whatever another one has begun.
+
+    It is about the time of day: a copy of the registry may know nothing of refills since it was made, and a
+    view of one of these, on whichever machine, must not take this one for it.
+    """
+    filling = max(register.incarnation, register.filling, now_us) + 1
+    return replace(register, is_refilling=True, filling=filling)
 
 
 def with_refill_ended(

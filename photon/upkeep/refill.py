@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from photon.clock import SystemClock
 from photon.dispatcher.refusing import refuse_place_of_another
 from photon.errors import UserError
 from photon.faults import fault_point
@@ -212,8 +213,11 @@ class _Refill:
     def run(self, register: Register, found: Refilled) -> Refilled:
         """Put it back."""
         registry = self.registry
-        incarnation = registry.positions.change(with_refill_begun).filling
+        now_us = SystemClock().now_us()
+        incarnation = registry.positions.change(lambda now: with_refill_begun(now, now_us)).filling
         fault_point("refill.after_begun")
+        if register.filling:  # a run that died
+            self._forget_first(register, register.filling)
         epochs = {name: self._fence(name, register) for name in {*self.tables, *register.epochs}}
         fault_point("refill.after_fence")
         filled = FilledPositions(registry.positions, incarnation)
@@ -229,7 +233,7 @@ class _Refill:
         tables = {name: table.table_id() for name, table in self.tables.items()}
         registry.positions.change(lambda now: with_refill_ended(now, incarnation, epochs, tables))
         fault_point("refill.after_switch")
-        self._forget(register, incarnation)
+        self._forget(register)
         return done
 
     def _claims(self, done: Refilled, what: str) -> Iterator[RowClaims]:
@@ -271,13 +275,15 @@ class _Refill:
                 f"again: photon registry refill {self.pipeline.typed}"
             ) from error
 
-    def _forget(self, register: Register, incarnation: int) -> None:
-        """Delete the ledgers that are the registry no more, and those of runs that died."""
+    def _forget(self, register: Register) -> None:
+        """Delete the ledgers that are the registry no more."""
         live = [one for g in register.live_generations for one in register.ledgers(g)]
         self.registry.positions.forget(live, register.incarnation)
+
+    def _forget_first(self, register: Register, incarnation: int) -> None:
+        """Delete the ledgers that a refill has begun."""
         first = [LedgerId(0, number) for number in range(register.generations[-1].ledgers)]
-        for dead in range(register.incarnation + 1, incarnation):
-            self.registry.positions.forget(first, dead)
+        self.registry.positions.forget(first, incarnation)
 
     def _have_rows(self, claimant: Claimant, held: RowClaims) -> Mask:
         """Which of these ids have a row of that plan; nobody can say it of a datacenter without a table."""

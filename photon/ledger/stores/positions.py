@@ -182,8 +182,8 @@ def _has_more(reply: int | NoReply) -> bool:
 
 def require_forgettable(register: Register, ledgers: Sequence[LedgerId], incarnation: int | None) -> None:
     """ValueError if somebody may read these ledgers."""
-    if incarnation is not None and incarnation >= register.incarnation:
-        raise ValueError(f"the registry has not gone beyond incarnation {incarnation}")
+    if incarnation is not None and incarnation in (register.incarnation, register.filling):
+        raise ValueError(f"the registry has incarnation {incarnation}, or is being filled with it")
     for ledger in ledgers if incarnation is None else ():
         if not register.generations[ledger.generation].is_dropped:
             raise ValueError(f"the register does not call the generation of ledger {ledger} dropped")
