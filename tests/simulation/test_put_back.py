@@ -20,6 +20,7 @@ from photon.ledger.rolling import roll
 from photon.shift.lakes import second_rows
 from photon.shift.lease import DatacenterLock, Lease
 from photon.shift.run import run_shift
+from photon.shift.status import status_of
 from photon.storage.tables import OutputTable
 from photon.testing.crashes import SimulatedCrash, raise_simulated_crash
 from photon.upkeep.refill import NotRefilled, refill
@@ -154,6 +155,51 @@ def test_another_datacenter_refuses_a_registry_that_lacks_rows_of_this_one(tmp_p
     world.refill()
     world.join_all()
     world.must_be_sound(["c1", "d1"])
+
+
+def test_rows_of_a_lake_that_was_away_at_the_start_are_compared_as_soon_as_it_is_back(tmp_path: Path) -> None:
+    world, rounds, said = behind_a_row_of_east(tmp_path), list[int](), list[str]()
+    lake = Path(str(world.pipeline.datacenters["east"].lake))
+    (tmp_path / "logs" / "west" / "clicks" / "a.jsonl").unlink()  # else it joins d1 a second time
+    lake.rename(tmp_path / "away")
+
+    def should_stop() -> bool:
+        rounds.append(1)
+        if len(rounds) == 20:
+            said.extend(status_of(world.pipeline, "west", world.clock).problems)
+            (tmp_path / "away").rename(lake)
+        world.clock.sleep(1)
+        return len(rounds) > 100
+
+    with pytest.raises(RegistryMismatch, match="nobody has the id 'd1'"):
+        world.join("west", "stop", Callbacks(should_stop=should_stop))
+    (alarm,) = [one for one in said if "newest rows" in one]
+    assert "whether the registry has the newest rows of datacenter east is not known here" in alarm
+    assert f"there is no table {lake / 'joined_events'}" in alarm
+
+
+def test_an_alarm_about_a_lake_that_was_away_ends_when_its_rows_are_there(tmp_path: Path) -> None:
+    world, rounds = Copied(tmp_path, ("east", "west")), list[int]()
+    for name in ("east", "west"):
+        world.queries("q1", datacenter=name)
+        world.clicks(("c1", "q1"), datacenter=name)
+    world.join_all()
+    lake = Path(str(world.pipeline.datacenters["east"].lake))
+    lake.rename(tmp_path / "away")
+    told: list[dict[str, str]] = []
+
+    def should_stop() -> bool:
+        rounds.append(1)
+        if len(rounds) % 20 == 0:
+            with world.state_of("west") as state:
+                told.append(state.out_of_reach)
+        if len(rounds) == 20:
+            (tmp_path / "away").rename(lake)
+        world.clock.sleep(1)
+        return len(rounds) > 50
+
+    world.join("west", "stop", Callbacks(should_stop=should_stop))
+    assert [list(one) for one in told] == [["east"], []]
 
 
 def said_of_second_rows(world: Copied) -> str:
