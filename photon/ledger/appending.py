@@ -14,7 +14,7 @@ from photon.ledger.errors import RegistryUnavailable
 from photon.ledger.fold import LedgerState
 from photon.ledger.form import encode
 from photon.ledger.positions import Chosen, Offer, Positions, Undecided
-from photon.ledger.view import View, catch_up, confirm, last_of
+from photon.ledger.view import View, catch_up, confirm
 
 Make = Callable[[LedgerState], Entry | None]  # None: nothing is left to say in this ledger
 SILENT_ROUNDS = 3  # offers in a row that no store decided: then the outcome is left open
@@ -60,13 +60,11 @@ def append(view: View, positions: Positions, makes: Mapping[LedgerId, Make]) -> 
             return outcomes
         attempt = positions.attempt()
         replies = attempt.offer(offers)
-        lacking = attempt.lacking(last_of(view.states[ledger] for ledger in offers))
-        if not confirm(view, attempt):
+        if not confirm(view, attempt, [view.states[ledger] for ledger in offers]):
             catch_up(view, positions, offers)
             replies = {}
         elif view.register.is_refilling:
             raise RegistryUnavailable(f"the ids of all rows of {view.register.pipeline} are being put back")
-        view.refuse(lacking)
         decided = {ledger: one.value for ledger, one in replies.items() if isinstance(one, Chosen)}
         for ledger, value in decided.items():
             if view.states.get(ledger) is None or not view.take(ledger, [value]):

@@ -70,16 +70,16 @@ class Attempt(Protocol):
         """
         ...
 
-    def lacking(self, last: Mapping[LedgerId, tuple[int, bytes]]) -> set[LedgerId]:
-        """The ledgers of which a majority has not the value with this checksum at this position: a copy of
-        the registry was put back, or the ledger was dropped. RegistryUnavailable if too few answer.
-        """
-        ...
-
     def confirm(self) -> Register:
         """The register, read at a majority after all replies so far: then these count (L8).
 
         Unconfirmed, or RegistryUnavailable.
+        """
+        ...
+
+    def check(self, last: Mapping[LedgerId, tuple[int, bytes]]) -> tuple[Register, set[LedgerId]]:
+        """`confirm`, and the ledgers of which a majority has not the value with this checksum at this
+        position: a copy of the registry was put back, or the ledger was dropped.
         """
         ...
 

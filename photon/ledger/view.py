@@ -140,12 +140,6 @@ class View:
         found = f"the registry of {name} is older than it was: {what}; a copy was put back"
         return RegistryMismatch(f"{found}. {self.remedy}" if self.remedy else found)
 
-    def refuse(self, lacking: Iterable[LedgerId]) -> None:
-        """RegistryMismatch if a ledger that is not dropped lacks its last entry (L10)."""
-        for ledger in lacking:
-            if ledger in self.states:
-                raise self.mismatch(f"the last entry of ledger {ledger} is gone")
-
     def unsealed(self) -> list[LedgerId]:
         """The ledgers whose end is not known, parents first."""
         return sorted(ledger for ledger, state in self.states.items() if not state.is_sealed)
@@ -278,10 +272,9 @@ def _read_on(view: View, positions: Positions, ledgers: Sequence[LedgerId]) -> d
     """Read these ledgers once; those whose end was reached, and how they ended."""
     attempt = positions.attempt()
     tails = attempt.read({ledger: view.states[ledger].next_position for ledger in ledgers})
-    lacking = attempt.lacking(last_of(view.states[ledger] for ledger in ledgers if not tails[ledger].values))
-    if not confirm(view, attempt):
+    silent = (view.states[ledger] for ledger in ledgers if not tails[ledger].values)
+    if not confirm(view, attempt, silent):
         return {}
-    view.refuse(lacking)
     for ledger in sorted(tails):  # parents first
         if ledger in view.states:
             view.take(ledger, tails[ledger].values)
@@ -312,17 +305,20 @@ def newest_states(view: View) -> list[LedgerState]:
     return [one for ledger, one in states if one.takes_entries or (one.is_open and ledger in awaited)]
 
 
-def last_of(states: Iterable[LedgerState]) -> dict[LedgerId, tuple[int, bytes]]:
-    """By ledger its last entry that was read: position and checksum."""
-    return {one.ledger: (one.next_position - 1, one.checksum) for one in states if one.next_position}
+def confirm(view: View, attempt: Attempt, states: Iterable[LedgerState] = ()) -> bool:
+    """Whether what the attempt brought counts; the view goes by the register that says so.
 
-
-def confirm(view: View, attempt: Attempt) -> bool:
-    """Whether what the attempt brought counts; the view goes by the register that says so."""
+    Of `states` it is asked too whether their last entries are still there. RegistryMismatch (L10).
+    """
+    last = {one.ledger: (one.next_position - 1, one.checksum) for one in states if one.next_position}
     try:
-        view.note(attempt.confirm())
+        register, lacking = attempt.check(last)
     except Unconfirmed:
         return False
+    view.note(register)
+    for ledger in lacking:
+        if ledger in view.states:  # else it was dropped
+            raise view.mismatch(f"the last entry of ledger {ledger} is gone")
     return True
 
 

@@ -110,11 +110,11 @@ class MemoryLedgers:
             kept = self.values
             return {one: Tail(kept.get(one, [])[position:], "nothing") for one, position in first.items()}
 
-    def lacking(self, last: Mapping[LedgerId, tuple[int, bytes]]) -> set[LedgerId]:
-        """The ledgers that have another value at that position, or none."""
-        self._answer("lacking")
+    def check(self, last: Mapping[LedgerId, tuple[int, bytes]]) -> tuple[Register, set[LedgerId]]:
+        """The register, and the ledgers that have another value at that position, or none."""
+        register = self.confirm()
         with self._lock:
-            return {
+            return register, {
                 ledger
                 for ledger, (position, expected) in last.items()
                 if checksum_at(self.values.get(ledger, []), position) != expected

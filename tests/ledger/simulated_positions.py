@@ -166,7 +166,15 @@ class SimulatedAttempt:
         value = stores.insert(ledger, offer)
         return Undecided("no answer in time") if stores.happens(weather.unheard) else Chosen(value)
 
-    def lacking(self, last: Mapping[LedgerId, tuple[int, bytes]]) -> set[LedgerId]:
+    def check(self, last: Mapping[LedgerId, tuple[int, bytes]]) -> tuple[Register, set[LedgerId]]:
+        """At once, as far as others can see: what lacks is told before the check or behind it."""
+        if self._stores.happens(0.5):
+            lacking = self._lacking(last)
+            return self.confirm(), lacking
+        register = self.confirm()
+        return register, self._lacking(last)
+
+    def _lacking(self, last: Mapping[LedgerId, tuple[int, bytes]]) -> set[LedgerId]:
         self._positions.pause()
         self._positions.may_be_silent("too few stores answer a look at the last entries")
         entries = self._stores.entries

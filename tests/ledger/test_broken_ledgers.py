@@ -5,7 +5,7 @@ What is replaced is the smallest part of the product that keeps the rule. L11 is
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -66,7 +66,7 @@ def test_a_close_made_for_an_earlier_position_joins_what_has_no_row(monkeypatch:
 
 
 def test_replies_of_members_that_have_left_give_a_ledger_two_pasts(monkeypatch: Patch) -> None:  # L1, L8
-    def confirm(one: View, attempt: Attempt) -> bool:
+    def confirm(one: View, attempt: Attempt, states: Iterable[LedgerState] = ()) -> bool:
         with suppress(Unconfirmed):
             one.note(attempt.confirm())
         return True
@@ -86,7 +86,7 @@ def test_a_later_claim_that_holds_the_id_gives_it_two_rows(monkeypatch: Patch) -
 
 
 def test_an_append_that_is_not_checked_wins_in_a_ledger_that_was_deleted(monkeypatch: Patch) -> None:  # L8
-    monkeypatch.setattr(appending, "confirm", lambda one, attempt: True)
+    monkeypatch.setattr(appending, "confirm", lambda one, attempt, states: True)
     caught(PUT_BACK)
 
 

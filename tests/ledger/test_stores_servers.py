@@ -289,7 +289,7 @@ def test_a_server_put_back_to_an_older_copy_hides_nothing_that_is_not_noticed(
     last = len(values) - 1
     assert longer[:last] == values[:last]
     # All three were the last one's quorum: without the store that lost it another value can be chosen (B10).
-    is_lacking = client.attempt().lacking({LEDGER: (last, checksum(values[last]))}) == {LEDGER}
+    is_lacking = client.attempt().check({LEDGER: (last, checksum(values[last]))})[1] == {LEDGER}
     assert is_lacking is (longer[last] != values[last])
     assert read_all(opened(address)) == longer
 

@@ -17,6 +17,7 @@ from photon.ledger.register import Members, Register
 from photon.ledger.stores.asking import ActiveStores, Reopen, Stores
 from photon.ledger.stores.channel import Channel, Threads
 from photon.ledger.stores.copies import (
+    REGISTER_KEY,
     Copy,
     Key,
     NoReply,
@@ -29,7 +30,7 @@ from photon.ledger.stores.copies import (
 from photon.ledger.stores.deadline import Deadline
 from photon.ledger.stores.decisions import count_answers, majority, reason_of
 from photon.ledger.stores.reading import Intact, JudgedPage, Walk, walk
-from photon.ledger.stores.register_store import RegisterStore
+from photon.ledger.stores.register_store import RegisterStore, register_at, register_said
 from photon.ledger.stores.rounds import Contender, Rounds
 from photon.measures import Meter
 from photon.pipeline.sections import Registry
@@ -76,16 +77,16 @@ class StorePositions:
 
     def change(self, change: Change) -> Register:
         """Replace the register by `change(register)`, which may be called again; the register after it."""
-        return self._known(self.register.change(change, self.deadline()))
+        return self.known(self.register.change(change, self.deadline()))
 
     def create(self, register: Register) -> Register:
         """Store the first register; if there is one already, that one stays and is returned."""
-        return self._known(self.register.create(register, self.deadline()))
+        return self.known(self.register.create(register, self.deadline()))
 
     def read_register(self) -> Register:
         """The register, as a majority has it at a moment after the call began; RegistryUnavailable."""
         self.meter.count("registry_round_trips")
-        return self._known(self.register.read(self.deadline()))
+        return self.known(self.register.read(self.deadline()))
 
     def forget(self, ledgers: Sequence[LedgerId], incarnation: int | None = None) -> None:
         """Delete all items of dropped ledgers, at every store that answers; late inserts may come back."""
@@ -166,7 +167,8 @@ class StorePositions:
                 intact[position] = said
         return JudgedPage(page, intact)
 
-    def _known(self, register: Register) -> Register:
+    def known(self, register: Register) -> Register:
+        """The register, whose incarnation later attempts go by."""
         with self._lock:
             self._incarnation = max(register.incarnation, self._incarnation or 0)
         return register
@@ -222,28 +224,44 @@ class StoreAttempt:
             for ledger, one in contenders.items()
         }
 
-    def lacking(self, last: Mapping[LedgerId, tuple[int, bytes]]) -> set[LedgerId]:
-        """The ledgers of which a majority has not the value with this checksum at this position."""
-        ledgers, quorum = list(last), majority(self._active.n)
-        self._positions.meter.count("registry_round_trips", by=int(bool(ledgers)))
+    def check(self, last: Mapping[LedgerId, tuple[int, bytes]]) -> tuple[Register, set[LedgerId]]:
+        """`confirm`, and the ledgers that lack their last entry; both in one round trip, if all is well."""
+        register, lacking = self._ask_for_last(last)
+        if register is None or register.members != self._active.members or lacking:
+            _, lacking = self._ask_for_last(last)  # what it says counts only if it came before the check
+            return self.confirm(), lacking
+        return self._confirmed(self._positions.known(register)), lacking
+
+    def _ask_for_last(
+        self, last: Mapping[LedgerId, tuple[int, bytes]]
+    ) -> tuple[Register | None, set[LedgerId]]:
+        """The register, where it is plain; and the ledgers of which a majority has not the value with this
+        checksum at this position.
+        """
+        ledgers, quorum, active = list(last), majority(self._active.n), self._active
+        self._positions.meter.count("registry_round_trips")
 
         def others(number: int, replies: Sequence[bytes | NoReply]) -> int:
             expected = last[ledgers[number]][1]
             return sum(not isinstance(reply, NoReply) and reply != expected for reply in replies)
 
-        def is_settled(number: int, replies: Sequence[bytes | NoReply]) -> bool:
+        def is_settled(number: int, replies: Sequence[Any]) -> bool:
+            if number == len(ledgers):
+                return register_said(replies, active) is not None
             kept = replies.count(last[ledgers[number]][1])
-            return kept > self._active.n - quorum or others(number, replies) >= quorum
+            return kept > active.n - quorum or others(number, replies) >= quorum
 
-        replies = self._positions.stores.ask(
-            self._active,
-            lambda store, key: store.ending(key),
-            [self._key(ledger, position) for ledger, (position, _) in last.items()],
+        keys = [self._key(ledger, position) for ledger, (position, _) in last.items()]
+        replies: list[Any] = self._positions.stores.ask(
+            active,
+            lambda store, key: register_at(store) if key == REGISTER_KEY else store.ending(key),
+            [*keys, REGISTER_KEY],
             is_settled,
             self._positions.deadline(),
             slow_too=True,
         )
-        return {ledger for n, ledger in enumerate(ledgers) if others(n, replies[n]) >= quorum}
+        lacking = {ledger for n, ledger in enumerate(ledgers) if others(n, replies[n]) >= quorum}
+        return register_said(replies[-1], active), lacking
 
     def read(self, first: Mapping[LedgerId, int]) -> Mapping[LedgerId, Tail]:
         """The decided values of each ledger from a position on; some of them where there are many."""
@@ -267,7 +285,10 @@ class StoreAttempt:
 
     def confirm(self) -> Register:
         """The register, read at a majority after all replies so far (L8)."""
-        register = self._told(self._positions.read_register())
+        return self._confirmed(self._positions.read_register())
+
+    def _confirmed(self, found: Register) -> Register:
+        register = self._told(found)
         if register.members != self._active.members or self._positions.stores.active is not self._active:
             raise Unconfirmed("the registry's stores have changed since")
         if register.incarnation != self._incarnation:

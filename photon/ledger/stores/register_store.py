@@ -19,6 +19,7 @@ from photon.ledger.stores.copies import (
     Prepare,
     Promised,
     Refused,
+    Store,
 )
 from photon.ledger.stores.deadline import Deadline
 from photon.ledger.stores.decisions import (
@@ -121,16 +122,11 @@ class RegisterStore:
                 return there
 
     def _ask_all(self, active: ActiveStores, deadline: Deadline) -> list[Copy | NoReply]:
-        def agree(_: int, replies: Sequence[Any]) -> bool:
-            if count_answers(_counted(replies, active)) < majority(active.n):
-                return False
-            return isinstance(_register_in(replies, active), Register)
-
         (replies,) = self._stores.ask(
             active,
-            lambda store, key: _readable(store.get(key)),
+            lambda store, _: register_at(store),
             [REGISTER_KEY],
-            agree,
+            lambda _, some: isinstance(register_said(some, active), Register),
             deadline,
             slow_too=True,
         )
@@ -186,6 +182,19 @@ class RegisterStore:
             return NoReply(MEMBERS_MOVED)
         self._stores.follow(register.members)
         return register
+
+
+def register_at(store: Store) -> Copy | NoReply:
+    """What one store has of the register."""
+    return _readable(store.get(REGISTER_KEY))
+
+
+def register_said(replies: Sequence[Any], active: ActiveStores) -> Register | None:
+    """The register, if a majority says which it is; or one with other members, which are to be asked."""
+    if count_answers(_counted(replies, active)) < majority(active.n):
+        return None
+    register = _register_in(replies, active)
+    return register if isinstance(register, Register) else None
 
 
 def _register_in(
