@@ -1,4 +1,4 @@
-"""Collecting: the boundary rises, in the register and then in every ledger; old generations go (C2, L5, L12)."""
+"""Collecting: the boundary rises in the register, then in every ledger; generations go (C2, L5, L12)."""
 
 from __future__ import annotations
 
