@@ -13,10 +13,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from photon.upkeep.clear import clear_output
 
 from photon.join.outcomes import Counts
-from photon.ledger.opening import find_registry, open_registry
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.shift.run import prepare, run_shift
 from photon.state.view import ReadOffsets, read_offsets
@@ -103,7 +101,7 @@ def world(session: Any, tmp_path_factory: pytest.TempPathFactory) -> World:
 
 
 # The reports build on one another, in this order: while events wait; complete, after one datacenter has
-# lost its state; with faults planted in tables; with log files gone; after all ids were cleared.
+# lost its state; with faults planted in tables; with log files gone; after a recovery.
 
 
 @pytest.fixture(scope="module")
@@ -174,35 +172,19 @@ def without_some_files(world: World, planted: Planted) -> VerificationReport:
 
 
 @pytest.fixture(scope="module")
-def after_clearing(world: World, without_some_files: VerificationReport) -> VerificationReport:
-    registry = open_registry(find_registry(world.pipeline))
-    for name in world.pipeline.datacenters:
-        assert clear_output(world.pipeline, name, registry).ids > 0
-    return world.verify()
-
-
-@pytest.fixture(scope="module")
-def lost_after_clearing(world: World, after_clearing: VerificationReport) -> tuple[str, VerificationReport]:
-    """The id of a row that is gone from west's table though its id is cleared."""
-    version, lost = world.table("west").version(), world.rows("west")[0]["_event_id"]
+def recovered(
+    world: World, without_some_files: VerificationReport
+) -> tuple[str, VerificationReport, VerificationReport]:
+    """The id of a row that went from west's table; reports of before a recovery, and after it."""
+    lost = world.rows("west")[0]["_event_id"]
     world.table("west").delete(f"_event_id = '{lost}'")
-    report = world.verify()
-    world.table("west").restore(version)
-    return lost, report
-
-
-@pytest.fixture(scope="module")
-def recovered(world: World, lost_after_clearing: tuple[str, VerificationReport]) -> VerificationReport:
-    """After a recovery of a row that was gone with its id cleared."""
-    cleared = lost_after_clearing[0]
-    world.table("west").delete(f"_event_id = '{cleared}'")
     found = world.verify()
     reports = {name: one.as_dict() for name, one in found.datacenters.items()}
     done = recover(world.pipeline, reports)
     assert done["west"].ordered > 0
     assert done["east"].left_to == {"west": done["east"].left_to.total()}
     world.join("until_idle")
-    return world.verify()
+    return lost, found, world.verify()
 
 
 def _largest(folder: Path) -> Path:
@@ -262,32 +244,20 @@ def test_the_equation_found_anew_is_the_one_that_the_dispatchers_counted(
     assert found == {name: equation_of(counts) for name, counts in world.counts.items()}
 
 
-def test_a_join_whose_ids_were_cleared_is_found_as_sound_as_before(
-    after_a_lost_state: VerificationReport, after_clearing: VerificationReport
+def test_a_row_that_is_gone_is_missing_until_it_is_recovered(
+    world: World,
+    recovered: tuple[str, VerificationReport, VerificationReport],
+    after_a_lost_state: VerificationReport,
 ) -> None:
-    assert after_clearing.ok, after_clearing.as_dict()
-    assert {name: report.equation() for name, report in after_clearing.datacenters.items()} == {
-        name: report.equation() for name, report in after_a_lost_state.datacenters.items()
-    }
-
-
-def test_a_row_that_is_gone_after_its_id_was_cleared_is_missing_and_told_as_what_it_is(
-    lost_after_clearing: tuple[str, VerificationReport],
-) -> None:
-    lost, report = lost_after_clearing
-    assert not report.ok
-    for one in report.datacenters.values():
-        assert ids(finding(one, "missing_and_cleared")) == {lost}
-        assert one.classes["missing"] == finding(one, "missing_and_cleared").count
-
-
-def test_what_was_lost_is_sound_again_after_a_recovery(
-    world: World, recovered: VerificationReport, after_clearing: VerificationReport
-) -> None:
-    assert recovered.ok, recovered.as_dict()
-    assert recovered.rows == after_clearing.rows
-    for name, report in recovered.datacenters.items():
-        assert report.equation() == after_clearing.datacenters[name].equation()
+    lost, found, after = recovered
+    assert not found.ok
+    for one in found.datacenters.values():
+        assert ids(finding(one, "missing")) == {lost}
+        assert one.classes["missing"] == finding(one, "missing").count
+    assert after.ok, after.as_dict()
+    assert after.rows == after_a_lost_state.rows
+    for name, report in after.datacenters.items():
+        assert report.equation() == after_a_lost_state.datacenters[name].equation()
         assert report.equation() == equation_of(world.counts[name])
 
 
@@ -374,7 +344,7 @@ TIMED = """
 name: timed
 datacenters: {east: {logs: logs/east}, west: {logs: logs/west}}
 primary: {files: "q*.csv", format: csv, id: id, time: at}
-foreign: {files: "c*.csv", format: csv, id: id, key: key, time: at, time_in_id: true}
+foreign: {files: "c*.csv", format: csv, id: id, key: key, time: at}
 """
 
 
@@ -405,11 +375,10 @@ def timed(session: Any, tmp_path_factory: pytest.TempPathFactory) -> Verificatio
     return verify(pipeline, ["east"], session=session)
 
 
-def test_one_id_with_two_times_is_two_events_and_is_told(timed: VerificationReport) -> None:
+def test_one_id_with_two_times_is_one_event(timed: VerificationReport) -> None:
     report = timed.datacenters["east"]
     assert timed.ok, timed.as_dict()
-    assert report.classes == {"joined": 3, "duplicates": 1}
-    assert ids(finding(report, "same_id_two_times")) == {"a"}
+    assert report.classes == {"joined": 2, "duplicates": 2}
 
 
 def test_only_the_datacenter_that_was_asked_for_is_reported(timed: VerificationReport) -> None:
@@ -466,7 +435,7 @@ def test_nothing_is_verified_of_a_retired_datacenter_and_what_was_its_is_told_on
     for name in ("west", "east"):
         run_shift(pipeline, name, "until_idle", "local")
     shutil.rmtree(pipeline.datacenters["west"].lake)
-    retire(pipeline, "west", open_registry(find_registry(pipeline)), lake_is_gone=True)
+    retire(pipeline, "west", lake_is_gone=True)
     report = verify(pipeline, ["east", "west"], session=session)
     assert (list(report.datacenters), report.retired) == (["east"], ["west"])
     (found,) = report.datacenters["east"].violations
