@@ -191,6 +191,9 @@ class Verification:
         self._persisted: list[DataFrame] = []
         on_cluster = not isinstance(session, LocalSession) and is_cluster(str(session.sparkContext.master))
         self._spool = Spool(scope.pipeline, in_lakes=on_cluster)
+        if not isinstance(session, LocalSession):
+            view = self._spool.with_runs_in_files(scope.view, scope.selected[0])
+            self._scope = replace(scope, view=view)
         # In this process all is in memory.
         levels = (None, None) if isinstance(session, LocalSession) else _levels(on_cluster)
         self._on_disk: Any = levels[0]

@@ -17,6 +17,7 @@ from typing import Any, BinaryIO
 
 from photon.clock import MICROSECONDS
 from photon.errors import FormatTooNew
+from photon.ledger.segments import SUFFIX
 from photon.pipeline.file import Pipeline
 from photon.pipeline.location import Location
 from photon.storage.changes import Commit
@@ -136,7 +137,7 @@ def store_kept(pipeline: Pipeline, datacenter: str, kept: Kept) -> None:
 def _remove_old(store: Store, needed: Collection[str]) -> None:
     before_us = (time.time() - REMOVED_AFTER_SECONDS) * MICROSECONDS
     # One object tells how old a folder is: each is written in one go. Markers of folders tell nothing.
-    written = (name for name in store.sizes() if name.endswith((".parquet", ".json")))
+    written = (name for name in store.sizes() if name.endswith((".parquet", ".json", SUFFIX)))
     one_of = {name.partition("/")[0]: name for name in written}
     for found, name in one_of.items():
         if found not in needed and store.changed_us(name) < before_us:

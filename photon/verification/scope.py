@@ -38,6 +38,7 @@ from photon.verification.kept import FORMAT, Kept, read_kept
 from photon.verification.report import Example, Finding
 from photon.verification.since import Look, Since, Table, look_at, mended_since, trusted_files
 from photon.verification.stored_reports import is_fully_verified, read_verified_offsets
+from photon.verification.tasks import NO_PLAN
 
 # More are left to Delta's own reader, which does not hold them in one plan.
 MOST_FILES_NAMED = 5_000
@@ -235,7 +236,7 @@ def open_scope(
     at_us = SystemClock().now_us() if now_us is None else now_us
     offsets = {name: read_offsets(place.state) for name, place in pipeline.datacenters.items()}
     reader = open_reader(pipeline)
-    register, view = reader.register, reader.snapshot()
+    register, view = reader.register, reader.snapshot(NO_PLAN)
     refuse_lacking(pipeline, register)
     tables: dict[tuple[str, TableName], TableSnapshot] = {}
     not_written: dict[str, list[str]] = {name: [] for name in pipeline.datacenters}

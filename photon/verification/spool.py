@@ -1,4 +1,4 @@
-"""Rows that a verification leaves in files for its tasks, because they are too many to be sent.
+"""Rows, and holds of events, that a verification leaves in files for its tasks: too many to be sent.
 
 On this machine's disk, or in the lakes where tasks run elsewhere. What a killed verification leaves in a lake
 goes with the results that are kept no more (`photon.verification.kept`).
@@ -6,7 +6,10 @@ goes with the results that are kept no more (`photon.verification.kept`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
+from itertools import takewhile
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import BinaryIO
@@ -14,6 +17,10 @@ from typing import BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from photon.ledger.holds import Run
+from photon.ledger.lookups import ViewSnapshot
+from photon.ledger.segments import write_run
+from photon.ledger.view_store import ListedRun
 from photon.pipeline.file import Pipeline
 from photon.pipeline.location import Location
 from photon.storage.delta import LakeUnavailable, lake_errors
@@ -22,6 +29,7 @@ from photon.verification.kept import new_folder
 
 NO_RUN = 0  # the number of no run whose results are kept
 GROUP_ROWS = 2**16
+MOST_HOLDS_SENT = 2**16  # of one run, 1.4 MB: each task gets them again
 
 
 class Spool:
@@ -31,13 +39,14 @@ class Spool:
         self._pipeline, self._in_lakes = pipeline, in_lakes
         self._here = TemporaryDirectory(prefix="photon-verify-")
         self._folders: dict[str, Location] = {}
+        self._written: set[str] = set()
 
     def path_of(self, datacenter: str, rows: pa.Table) -> str:
         """The file with these rows of a datacenter, written by the first call. LakeUnavailable."""
         name = f"{datacenter}.parquet"
-        if datacenter not in self._folders:
-            folder = self._new_folder(datacenter)
-            self._folders[datacenter] = folder
+        if name not in self._written:
+            self._written.add(name)
+            folder = self._folder_of(datacenter)
 
             def write(sink: BinaryIO) -> None:
                 pq.write_table(rows, sink, row_group_size=GROUP_ROWS)
@@ -46,10 +55,32 @@ class Spool:
                 store_of(folder).create(name, write)
         return str(self._folders[datacenter] / name)
 
-    def _new_folder(self, datacenter: str) -> Location:
-        if self._in_lakes:
-            return new_folder(self._pipeline, datacenter, NO_RUN)
-        return Path(self._here.name)
+    def with_runs_in_files(self, view: ViewSnapshot, datacenter: str) -> ViewSnapshot:
+        """The view with its long runs in files that tasks map, in a datacenter's folder. LakeUnavailable.
+
+        Files of its own: those of a join's process go once that has merged them.
+        """
+        if not any(_long_ones(runs) for runs in view.newer.values()):
+            return view
+        folder = self._folder_of(datacenter)
+        listed, newer = {}, {}
+        with lake_errors(f"write to {folder}"):
+            for generation, runs in view.newer.items():
+                long_ones = _long_ones(runs)
+                names = [f"holds-{generation}-{number}" for number in range(len(long_ones))]
+                for name, run in zip(names, long_ones, strict=True):
+                    write_run(folder, name, run)
+                named = zip(names, long_ones, strict=True)
+                listed[generation] = tuple(ListedRun(name, len(run)) for name, run in named)
+                newer[generation] = runs[len(long_ones) :]
+        return replace(view, folder=folder, listed=listed, newer=newer)
+
+    def _folder_of(self, datacenter: str) -> Location:
+        if datacenter not in self._folders:
+            own = self._in_lakes
+            folder = new_folder(self._pipeline, datacenter, NO_RUN) if own else Path(self._here.name)
+            self._folders[datacenter] = folder
+        return self._folders[datacenter]
 
     def close(self) -> None:
         """Remove the files; a lake that is away keeps them for a while."""
@@ -57,3 +88,8 @@ class Spool:
         for folder in self._folders.values() if self._in_lakes else ():
             with suppress(LakeUnavailable), lake_errors(f"remove {folder}"):
                 store_of(folder.parent).remove_folder(folder.name)
+
+
+def _long_ones(runs: Sequence[Run]) -> list[Run]:
+    """The oldest of some runs, as far as they are long."""
+    return list(takewhile(lambda run: len(run) > MOST_HOLDS_SENT, runs))
