@@ -26,6 +26,7 @@ from photon.join.outcomes import Counts
 from photon.join.tasks import LocalRunner
 from photon.ledger.entry import Claimant, Claims, Epoch, Hashes
 from photon.ledger.epochs import begin_epoch
+from photon.ledger.fold import are_among
 from photon.ledger.hashing import hashes_of
 from photon.ledger.opening import first_register
 from photon.ledger.register import Members
@@ -189,15 +190,21 @@ class World:
         self.reader().claim(Claims(claimant, hashed(*event_ids), np.full(many, at_us), *places))
 
     def registered_elsewhere(self, *event_ids: str, is_closed: bool = True) -> Claimant:
-        """West has claimed the events in its first batch, and closed it."""
-        claimant = Claimant(Epoch("west", 1), 1, "p")
+        """West has claimed the events in the next batch of its first epoch, and closed it."""
+        epoch = Epoch("west", 1)
+        claimant = Claimant(epoch, self.reader().view.closed_through(epoch) + 1, "p")
         if "west" in self.pipeline.datacenters and not self.ledgers.register.epochs.get("west"):
             begin_epoch(self.reader(), "west", 0, "table")
         self.claim(claimant, *event_ids)
         if is_closed:
-            all_have_rows = lambda at, one: np.zeros(len(one.hashes), bool)  # noqa: E731
-            self.reader().close(Closing(claimant.epoch, claimant.batch, all_have_rows))
+            self.close(claimant)
         return claimant
+
+    def close(self, claimant: Claimant, *without_rows: str) -> None:
+        """Have a batch closed; these of its events have no row."""
+        missing = hashed(*without_rows)
+        closing = Closing(claimant.epoch, claimant.batch, lambda _, one: are_among(one.hashes, missing))
+        self.reader().close(closing)
 
     def holders(self, *event_ids: str) -> dict[str, Claimant]:
         """The plans that hold these events, by event."""

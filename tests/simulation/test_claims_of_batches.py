@@ -1,0 +1,293 @@
+"""Claims of batches, their second rounds, and the closes that follow (protocol A5, A7, A16)."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from photon.clock import MICROSECONDS
+from photon.dispatcher import task_splitter
+from photon.dispatcher.claiming_rounds import MOST_ROUNDS
+from photon.dispatcher.retrying import Callbacks
+from photon.faults import arm, disarm, watched
+from photon.join.messages import BatchTasks, TaskOutcome
+from photon.join.tasks import LocalRunner
+from photon.ledger.entry import Epoch
+from photon.ledger.view import Holders
+from tests.simulation.batch_stories import nothing_uncommitted_is_left
+from tests.simulation.world import World, counts_of
+
+
+class CountsRuns(LocalRunner):
+    """Notes how many join tasks each run has."""
+
+    def __init__(self, world: World, workers: int = 1) -> None:
+        super().__init__(world.clock)
+        self.workers = workers
+        self.join_tasks: list[int] = []
+
+    def run(self, batch: BatchTasks) -> list[TaskOutcome]:
+        self.join_tasks.append(len(batch.join_tasks))
+        return super().run(batch)
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> World:
+    """Two datacenters, of which each joins all events at once."""
+    return World(tmp_path, ["east", "west"], "home: {takeover_delay: 1h, quiet_after: 0s}")
+
+
+@pytest.fixture
+def three_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(task_splitter, "TASK_BYTES", 1)
+
+
+# -- somebody else is faster
+
+
+@pytest.mark.usefixtures("three_tasks")
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_only_the_task_that_lost_an_event_runs_again_and_leaves_no_file_behind(
+    two: World, is_closed: bool
+) -> None:
+    two.queries("q")
+    for name in ("a", "b", "c"):
+        two.clicks((f"{name}1", "q"), (f"{name}2", "q"), file=f"{name}.jsonl")
+    runner = CountsRuns(two, workers=3)
+    arm("claim.before", lambda: two.registered_elsewhere("b1", is_closed=is_closed))
+    stop = Callbacks(should_stop=lambda: len(two.joined_ids()) == 5)
+    counts = two.join(runner=runner, callbacks=stop).counts
+    assert [many for many in runner.join_tasks if many][:2] == [3, 1]
+    assert two.joined_ids() == ["a1", "a2", "b2", "c1", "c2"]
+    assert counts_of(counts, "joined", "joined_elsewhere", "pending") == {
+        "joined": 5,
+        "joined_elsewhere": int(is_closed),
+        "pending": int(not is_closed),
+    }
+    nothing_uncommitted_is_left(two)
+
+
+def test_what_another_held_is_joined_here_once_its_close_has_freed_it(two: World) -> None:
+    two.queries("q")
+    two.clicks(("c1", "q"))
+    holder = two.registered_elsewhere("c1", is_closed=False)
+    two.join(callbacks=Callbacks(should_stop=lambda: two.read_state().counts().of("pending") == 1))
+    assert two.joined_ids() == []
+    two.close(holder, "c1")
+    two.clock.advance(60)
+    two.join()
+    assert two.joined_ids() == ["c1"]
+    assert two.is_join("c1")
+
+
+def test_a_plan_that_would_run_for_ever_waits_before_the_next_try(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.queries("q")
+    world.clicks(("c1", "q"))
+    monkeypatch.setattr(Holders, "are_won", lambda self, claims: np.zeros(len(claims), bool))
+    said: list[str] = []
+
+    def mend(reason: str) -> None:
+        said.append(reason)
+        monkeypatch.undo()
+
+    runner = CountsRuns(world)
+    world.join(runner=runner, callbacks=Callbacks(on_wait=mend))
+    assert [f"lost claims {MOST_ROUNDS} times" in each for each in said] == [True]
+    assert len(runner.join_tasks) <= MOST_ROUNDS + 3
+    assert world.joined_ids() == ["c1"]
+
+
+@pytest.mark.usefixtures("three_tasks")
+@pytest.mark.parametrize("point", ["claim.before:2", "claim.after:2", "commit.before_main", "close.before"])
+def test_a_process_that_dies_in_the_second_round_joins_each_event_once(two: World, point: str) -> None:
+    two.queries("q")
+    for name in ("a", "b"):
+        two.clicks((f"{name}1", "q"), (f"{name}2", "q"), file=f"{name}.jsonl")
+    taken = []
+
+    def take_one(passed: str, _: object) -> None:
+        if passed == "batch.after_run" and not taken:
+            taken.append(two.registered_elsewhere("b1"))
+
+    with watched(take_one):
+        two.join_with_a_crash(point)
+    counts = two.join(runner=CountsRuns(two)).counts
+    assert taken
+    assert two.joined_ids() == ["a1", "a2", "b2"]
+    assert counts.adds_up
+    nothing_uncommitted_is_left(two)
+
+
+# -- two tasks of one batch
+
+
+@pytest.mark.usefixtures("three_tasks")
+@pytest.mark.parametrize("times", [2, 3])
+def test_of_an_event_in_several_tasks_one_has_the_row_and_none_runs_again(world: World, times: int) -> None:
+    world.queries("q")
+    for number in range(times):
+        world.clicks(("both", "q"), (f"c{number}", "q"), file=f"{number}.jsonl")
+    runner = CountsRuns(world, workers=times)
+    counts = world.join(runner=runner).counts
+    assert [many for many in runner.join_tasks if many] == [times]
+    assert world.joined_ids() == ["both", *(f"c{number}" for number in range(times))]
+    assert counts_of(counts, "joined", "duplicates", "conflicting", "not_compared") == {
+        "joined": times + 1,
+        "duplicates": times - 1,
+        "conflicting": 0,
+        "not_compared": 0,
+    }
+    nothing_uncommitted_is_left(world)
+
+
+# -- the registry is away
+
+
+def test_ten_batches_without_claims_are_committed_while_the_registry_is_away(world: World) -> None:
+    world.queries("q")
+    world.clicks(("c1", "q"))
+    world.join()
+    with closing(world.read_state()) as state:
+        before = state.completed
+    left = list(range(10))
+
+    def log_more(_: object) -> None:
+        if left:
+            world.queries(f"more{left.pop()}")
+
+    world.ledgers.is_away = False
+    said: list[str] = []
+
+    def go_away(point: str, _: object) -> None:
+        if point == "batch.before_run":
+            world.ledgers.is_away = True
+
+    world.queries("q2")
+    with watched(go_away):
+        world.join(callbacks=Callbacks(on_batch=log_more, on_wait=said.append))
+    with closing(world.read_state()) as state:
+        assert state.completed == before + 11
+    assert said == []
+    world.ledgers.is_away = False
+    world.clicks(("c2", "q2"))
+    world.join()
+    assert world.joined_ids() == ["c1", "c2"]
+    with closing(world.read_state()) as state:
+        assert state.epoch == "1"
+
+
+@pytest.mark.parametrize("point", ["claim.before", "claim.after", "close.before"])
+def test_a_registry_that_goes_anywhere_loses_no_event(world: World, point: str) -> None:
+    world.queries("q")
+    world.clicks(("c1", "q"))
+
+    def go_away() -> None:
+        world.ledgers.is_away = True
+
+    def come_back(_: str) -> None:
+        world.ledgers.is_away = False
+
+    arm(point, go_away)
+    try:
+        world.join(callbacks=Callbacks(on_wait=come_back))
+    finally:
+        disarm()
+    world.ledgers.is_away = False
+    world.join()
+    assert world.joined_ids() == ["c1"]
+    assert world.is_join("c1")
+
+
+# -- closes
+
+
+def closes_of(world: World) -> int:
+    """How far the first epoch is closed."""
+    return world.reader().view.closed_through(Epoch("east", 1))
+
+
+def test_a_run_that_ends_in_order_leaves_nothing_unclosed(world: World) -> None:
+    world.queries("q")
+    world.clicks(("c1", "q"))
+    world.join(mode="stop", callbacks=Callbacks(should_stop=lambda: bool(world.rows())))
+    assert world.is_join("c1")
+
+
+def test_an_idle_process_closes_within_seconds(world: World) -> None:
+    world.queries("q")
+    world.clicks(("c1", "q"))
+    joined_us: list[int] = []
+
+    def is_closed() -> bool:
+        if world.rows() and not joined_us:
+            joined_us.append(world.clock.elapsed_us())
+        return bool(joined_us) and world.is_join("c1")
+
+    world.join(mode="stop", callbacks=Callbacks(should_stop=is_closed))
+    assert world.clock.elapsed_us() - joined_us[0] < 5 * MICROSECONDS
+
+
+def test_the_close_of_a_batch_rides_with_the_next_claims(world: World) -> None:
+    world.queries("q")
+    world.clicks(("c1", "q"))
+    closed: list[str] = []
+
+    def log_more(_: object) -> None:
+        if len(world.joined_ids()) == 1:
+            world.clicks(("c2", "q"))
+
+    def note(point: str, _: object) -> None:
+        if point == "close.before":
+            closed.append("by itself")
+        if point == "claim.after" and world.is_join("c1"):
+            closed.append("with claims")
+
+    with watched(note):
+        world.join(callbacks=Callbacks(on_batch=log_more))
+    assert closed[0] == "with claims"
+    assert world.is_join("c2")
+
+
+@pytest.mark.parametrize("point", ["close.before", "close.after", "complete.after_transaction"])
+def test_what_a_process_left_unclosed_the_next_one_closes(world: World, point: str) -> None:
+    world.queries("q")
+    world.clicks(("c1", "q"))
+    assert world.join_with_a_crash(point)
+    world.join()
+    assert world.is_join("c1")
+    assert world.joined_ids() == ["c1"]
+
+
+def test_nothing_is_asked_of_the_registry_where_nothing_is_unclosed(world: World) -> None:
+    world.queries("q")
+    world.clicks(("c1", "q"))
+    world.join()
+    entries = sum(map(len, world.ledgers.values.values()))
+    for _ in range(3):
+        world.join()
+    assert sum(map(len, world.ledgers.values.values())) == entries
+
+
+def test_a_claim_without_an_answer_is_there_or_not_and_the_plan_runs_again(world: World) -> None:
+    world.queries("q")
+    world.clicks(("c1", "q"))
+    said: list[str] = []
+
+    def lose_answers() -> None:
+        world.ledgers.lost_answers = 20  # in a row, and the claim is without an answer
+
+    arm("claim.before", lose_answers)
+    try:
+        world.join(callbacks=Callbacks(on_wait=said.append))
+    finally:
+        disarm()
+    assert len(said) == 1
+    assert world.joined_ids() == ["c1"]
+    held = world.holder("c1")
+    assert held is not None
+    assert held.batch == world.rows()[0]["_batch"]
