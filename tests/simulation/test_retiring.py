@@ -1,4 +1,4 @@
-"""Datacenters that people stop: on hold for a while, or retired for good (protocol E2, E6, B18)."""
+"""Datacenters that people stop: on hold for a while, or retired for good (protocol E2, E6, L3)."""
 
 from __future__ import annotations
 

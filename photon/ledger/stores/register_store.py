@@ -69,7 +69,7 @@ class RegisterStore:
         """`read` in a single attempt, which follows the members that it finds (B11).
 
         Who finds a change half written gives its author the time of a request, then ends it itself: a value
-        that is not chosen may go away again, and numbers in the register never go back (B12).
+        that is not chosen may go away again, and numbers in the register never go back.
         """
         takeover, is_patient = self._stores.deadline(self._takeover_seconds), True
         followed = 0
