@@ -22,6 +22,7 @@ NOBODY = -1  # instead of a generation
 # A run is merged with the one before it until that is so many times as long. So there are few runs, and a
 # hold is copied at most eight times in each of some six tiers until there are 10**9.
 TIER = 8
+FEW_LEDGERS = 4  # as a rule there are no more: to look for each of them is quicker than to sort all ids
 
 
 class Refs(NamedTuple):
@@ -65,8 +66,13 @@ class Refs(NamedTuple):
     def ledgers(self) -> list[LedgerId]:
         """The ledgers in which claims hold some of the ids."""
         held = self.are_held
-        both = self.generations[held].astype(np.int64) << 16 | self.numbers[held]
-        return [LedgerId(one >> 16, one & 0xFFFF) for one in np.unique(both).tolist()]
+        left = self.generations[held].astype(np.int64) << 16 | self.numbers[held]
+        found: list[int] = []
+        while len(left) and len(found) < FEW_LEDGERS:
+            found.append(int(left[0]))
+            left = left[left != found[-1]]
+        found += np.unique(left).tolist()
+        return [LedgerId(one >> 16, one & 0xFFFF) for one in sorted(found)]
 
     def claims(self) -> list[tuple[LedgerId, int]]:
         """The ledgers and positions of the claims that hold some of the ids."""
@@ -103,18 +109,24 @@ class Run:
 
     def find(self, hashes: Hashes) -> npt.NDArray[np.intp]:
         """For each hash its index in the run, or -1. `hashes` ascending are found several times as fast."""
-        places = np.searchsorted(self.upper, hashes[:, 0])
+        return self.find_halves(hashes[:, 0], hashes[:, 1])
+
+    def find_halves(
+        self, upper: npt.NDArray[np.uint64], lower: npt.NDArray[np.uint64]
+    ) -> npt.NDArray[np.intp]:
+        """`find`, by the hashes' halves."""
+        places = np.searchsorted(self.upper, upper)
         places[places == len(self.upper)] = 0
-        upper_is_there = self.upper[places] == hashes[:, 0]
-        found = upper_is_there & (self.lower[places] == hashes[:, 1])
+        upper_is_there = self.upper[places] == upper
+        found = upper_is_there & (self.lower[places] == lower)
         indices = np.where(found, places, -1)
         for index in np.flatnonzero(upper_is_there & ~found).tolist():  # upper halves meet: 1 in 10**10 or so
-            indices[index] = self._find_behind(int(places[index]), hashes[index])
+            indices[index] = self._find_behind(int(places[index]), upper[index], lower[index])
         return indices
 
-    def _find_behind(self, place: int, one: npt.NDArray[np.uint64]) -> int:
-        while place < len(self.upper) and self.upper[place] == one[0]:
-            if self.lower[place] == one[1]:
+    def _find_behind(self, place: int, upper: np.uint64, lower: np.uint64) -> int:
+        while place < len(self.upper) and self.upper[place] == upper:
+            if self.lower[place] == lower:
                 return place
             place += 1
         return -1
@@ -172,16 +184,18 @@ class Holds:
         refs = Refs(
             np.full(length, NOBODY, np.int32), np.zeros(length, np.uint16), np.zeros(length, np.uint32)
         )
-        left = np.argsort(hashes[:, 0], kind="stable")
+        left = np.argsort(np.ascontiguousarray(hashes[:, 0]))
+        upper, lower = hashes[left, 0], hashes[left, 1]
         for generation in reversed(self.generations):
             for run in reversed(self._runs[generation]):
                 if not len(left):
                     return refs
-                indices = run.find(hashes[left])
+                indices = run.find_halves(upper, lower)
                 is_there = indices >= 0
                 if is_there.any():
                     self._take(refs, left[is_there], generation, run, indices[is_there])
-                    left = left[~is_there]
+                    is_left = ~is_there
+                    left, upper, lower = left[is_left], upper[is_left], lower[is_left]
         return refs
 
     @staticmethod

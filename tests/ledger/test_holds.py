@@ -22,7 +22,7 @@ def test_holds_are_what_was_said_last_of_each_id(seed: int) -> None:
         ids = np.unique(chance.integers(0, 30, chance.integers(1, 12))).tolist()
         generation = position // 20
         if chance.random() < 0.6:
-            ledger = LedgerId(generation, position % 3)
+            ledger = LedgerId(generation, position % 7)
             holds.hold(ledger, position, hashes_with_equal_halves(ids))
             expected.update(dict.fromkeys(ids, (ledger, position)))
         else:
@@ -35,6 +35,8 @@ def test_holds_are_what_was_said_last_of_each_id(seed: int) -> None:
             if refs.are_held[one]
         }
         assert found == expected, f"seed {seed}, position {position}"
+        assert refs.ledgers() == sorted({ledger for ledger, _ in expected.values()})
+        assert refs.claims() == sorted(set(expected.values()))
 
 
 def test_a_generation_that_is_dropped_takes_its_holds_along() -> None:
