@@ -112,13 +112,13 @@ class MemoryLedgers:
 
     def check(self, last: Mapping[LedgerId, tuple[int, bytes]]) -> tuple[Register, set[LedgerId]]:
         """The register, and the ledgers that have another value at that position, or none."""
-        register = self.confirm()
         with self._lock:
-            return register, {
+            lacking = {
                 ledger
                 for ledger, (position, expected) in last.items()
                 if checksum_at(self.values.get(ledger, []), position) != expected
             }
+        return self.confirm(), lacking
 
     def confirm(self) -> Register:
         """The register."""

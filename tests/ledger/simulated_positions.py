@@ -167,12 +167,13 @@ class SimulatedAttempt:
         return Undecided("no answer in time") if stores.happens(weather.unheard) else Chosen(value)
 
     def check(self, last: Mapping[LedgerId, tuple[int, bytes]]) -> tuple[Register, set[LedgerId]]:
-        """At once, as far as others can see: what lacks is told before the check or behind it."""
+        """What lacks is asked before the check or behind it; where something does, once more before it."""
         if self._stores.happens(0.5):
-            lacking = self._lacking(last)
-            return self.confirm(), lacking
-        register = self.confirm()
-        return register, self._lacking(last)
+            register = self.confirm()
+            if not self._lacking(last):
+                return register, set()
+        lacking = self._lacking(last)
+        return self.confirm(), lacking
 
     def _lacking(self, last: Mapping[LedgerId, tuple[int, bytes]]) -> set[LedgerId]:
         self._positions.pause()
