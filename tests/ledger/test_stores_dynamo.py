@@ -121,3 +121,15 @@ def test_after_a_connection_failed_another_one_is_made() -> None:
     one = DynamoStore("table", lambda: clients.pop(0))
     assert isinstance(one.get(AT), NoReply)
     assert one.get(AT) == THERE
+
+
+def test_a_sign_of_life_that_is_behind_a_greater_one_is_kept_by_that() -> None:
+    assert store(update_item=DONE).beat(AT, 3) == Done()
+    assert store(update_item=error("ConditionalCheckFailedException")).beat(AT, 3) == Done()
+    assert isinstance(store(update_item={}).beat(AT, 3), NoReply)
+    assert isinstance(store(update_item=ReadTimeoutError(endpoint_url="x")).beat(AT, 3), NoReply)
+
+
+def test_without_a_sign_of_life_it_is_none() -> None:
+    assert store(get_item={}).last_beat(AT) == 0
+    assert store(get_item={"Item": {**ITEM, "n": {"N": "12"}}}).last_beat(AT) == 12

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from photon.ledger.entry import LedgerId
+from photon.ledger.entry import Epoch, LedgerId
 from photon.ledger.errors import RegistryUnavailable
+from photon.ledger.form import checksum
 from photon.ledger.positions import Chosen, Offer, Unconfirmed, Undecided
 from photon.ledger.register import Members, Register, with_dropped, with_generation
 from photon.ledger.stores.copies import ABSENT, Copy
@@ -372,3 +373,64 @@ def test_a_store_that_throttles_is_asked_again_to_forget() -> None:
     memory.stores[2].fault = once("throttled", "forget")
     client.forget([LEDGER])
     assert [sum(k.ledger == "1.0-0" for k in store.items) for store in memory.stores] == [0, 0, 0]
+
+
+@SIZES
+def test_the_greatest_sign_of_life_that_a_majority_has_is_told(n: int) -> None:
+    memory = Memory(n)
+    one, other = memory.client(), memory.client()
+    epoch, silent = Epoch("east", 3), Epoch("west", 1)
+    for number in (4, 7, 5):
+        one.beat(epoch, number)
+    for store in memory.stores[: (n - 1) // 2]:
+        store.fault = down
+    assert other.beats([epoch, silent]) == {epoch: 7, silent: 0}
+    other.beat(epoch, 8)
+    assert one.beats([epoch]) == {epoch: 8}
+    assert other.beats([]) == {}
+
+
+@pytest.mark.parametrize("n", [1, 3, 5])
+def test_a_majority_that_is_silent_neither_keeps_nor_tells_signs_of_life(n: int) -> None:
+    memory = Memory(n)
+    client = memory.client()
+    for store in memory.stores[: n // 2 + 1]:
+        store.fault = down
+    with pytest.raises(RegistryUnavailable, match="too few stores answer for signs of life"):
+        client.beat(Epoch("east", 1), 1)
+    with pytest.raises(RegistryUnavailable, match="too few stores answer for signs of life"):
+        client.beats([Epoch("east", 1)])
+
+
+def test_a_store_that_is_just_filled_does_not_count_for_signs_of_life() -> None:
+    memory = Memory(3)
+    client, epoch = memory.client(), Epoch("east", 1)
+    client.change(with_the_last_down)
+    client.beat(epoch, 1)
+    assert sum(len(store.numbers) for store in memory.stores) == 2
+    assert client.beats([epoch]) == {epoch: 1}
+
+
+def test_a_check_asks_each_store_once_for_the_register_and_the_last_entry() -> None:
+    memory = Memory(3)
+    client = memory.client()
+    values = append(client, 2)
+    attempt = client.attempt()
+    for store in memory.stores:
+        store.requests.clear()
+    register, lacking = attempt.check({LEDGER: (1, checksum(values[1]))})
+    assert (register, lacking) == (client.read_register(), set())
+    asked = [request for store in memory.stores for request in store.requests]
+    assert asked.count("ending") <= 3
+    assert client.attempt().check({LEDGER: (1, checksum(values[0]))})[1] == {LEDGER}
+    assert client.attempt().check({LEDGER: (2, checksum(values[1]))})[1] == {LEDGER}
+
+
+def test_a_check_behind_a_change_of_members_is_void() -> None:
+    memory = Memory(3)
+    one, other = memory.client(), memory.client()
+    values = append(one, 2)
+    attempt = one.attempt()
+    other.change(with_the_last_down)
+    with pytest.raises(Unconfirmed):
+        attempt.check({LEDGER: (1, checksum(values[1]))})

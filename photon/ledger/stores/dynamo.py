@@ -163,7 +163,7 @@ class DynamoStore:
                 ExpressionAttributeValues={":n": {"N": str(number)}},
                 ReturnConsumedCapacity="TOTAL",
             ),
-            lambda _: Done(),
+            _done,
             lambda _: Done(),
         )
 
@@ -188,8 +188,7 @@ class DynamoStore:
         self, request: Callable[[Any], Any], done: Callable[[Response], T], key: Key
     ) -> T | Refused | NoReply:
         def read(response: Response) -> T | Refused:
-            if "ConsumedCapacity" not in response:
-                raise ValueError("it does not say that the write was done")
+            _done(response)
             return done(response)
 
         reply: T | Refused | NoReply = self._call(request, read, _refused)
@@ -243,6 +242,12 @@ class DynamoStore:
         with self._lock:
             if self._client is client:
                 self._client = None
+
+
+def _done(response: Response) -> Done:
+    if "ConsumedCapacity" not in response:
+        raise ValueError("it does not say that the write was done")
+    return Done()
 
 
 def _refused(error: Response) -> Refused:
