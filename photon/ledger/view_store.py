@@ -17,20 +17,18 @@ import secrets
 import sqlite3
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from photon.errors import FormatTooNew, UserError
-from photon.ledger.entry import Claimant, Epoch, LedgerId
-from photon.ledger.fold import LedgerState, Unclosed
+from photon.ledger.entry import LedgerId
+from photon.ledger.fold import LedgerState
 from photon.ledger.holds import Run
 from photon.ledger.register import Register, decode_register, encode_register
 from photon.ledger.segments import RunDamaged, open_run, remove_other_runs, remove_runs, write_run
+from photon.ledger.stored_states import decode_state, encode_state
 from photon.ledger.view import View
 from photon.pipeline.location import Location
 from photon.storage.store import store_of
@@ -291,7 +289,7 @@ class ViewStore:
         if claimants:
             self._db.execute("INSERT INTO claimants VALUES (?, ?, ?, ?)", (*ledger, first, claimants))
             chain = _digest(chain + claimants)
-        text, unclosed = _encode_state(state)
+        text, unclosed = encode_state(state)
         self._db.execute("INSERT OR REPLACE INTO ledgers VALUES (?, ?, ?, ?)", (*ledger, text, unclosed))
         return _Saved(state, chain, _digest_of_ledger(text, unclosed, chain))
 
@@ -336,7 +334,7 @@ class ViewStore:
             raise _Unusable(f"what it has of ledger {ledger} does not agree with its checksum")
         for (claimants,) in packed:
             view.claimants.unpack(ledger, claimants)
-        view.states[ledger] = _decode_state(ledger, *stored)
+        view.states[ledger] = decode_state(ledger, *stored)
         return _Saved(view.states[ledger], chain, digest)
 
 
@@ -400,46 +398,3 @@ def _digest(content: bytes) -> bytes:
 
 def _digest_of_ledger(state: str, unclosed: bytes, chain: bytes) -> str:
     return _digest(_digest(state.encode()) + _digest(unclosed) + chain).hex()
-
-
-# Every other field of a state is a number or a flag, and is stored as it is.
-_UNCLOSED = {"hashes": "<u8", "files": "<u4", "offsets_bytes": "<i8"}
-_OF_THEIR_OWN = {"ledger", "checksum", "void_through", "over", "unclosed"}
-
-
-def _encode_state(state: LedgerState) -> tuple[str, bytes]:
-    """A ledger's state as text, and the columns of what is unclosed."""
-    numbers = {one.name: getattr(state, one.name) for one in fields(state) if one.name not in _OF_THEIR_OWN}
-    unclosed = [[*at, one.claimant, len(one.hashes)] for at, one in state.unclosed.items()]
-    others = {
-        "checksum": state.checksum.hex(),
-        "void_through": [[*epoch, batch] for epoch, batch in state.void_through.items()],
-        "over": dict(state.over),
-        "unclosed": unclosed,
-    }
-    columns = (
-        np.asarray(getattr(one, name), dtype).tobytes()
-        for one in state.unclosed.values()
-        for name, dtype in _UNCLOSED.items()
-    )
-    return json.dumps({**numbers, **others}), b"".join(columns)
-
-
-def _decode_state(ledger: LedgerId, text: str, columns: bytes) -> LedgerState:
-    stored: dict[str, Any] = json.loads(text)
-    unclosed, start = {}, 0
-    for origin, position, (epoch, batch, plan), length in stored["unclosed"]:
-        claimant = Claimant(Epoch(*epoch), batch, plan)
-        found: dict[str, Any] = {}
-        for name, dtype in _UNCLOSED.items():
-            count = length * (2 if name == "hashes" else 1)
-            found[name] = np.frombuffer(columns, dtype, count, start)
-            start += found[name].nbytes
-        found["hashes"] = found["hashes"].reshape(-1, 2)
-        unclosed[LedgerId(*origin), position] = Unclosed(claimant, **found)
-    others = {
-        "checksum": bytes.fromhex(stored["checksum"]),
-        "void_through": {Epoch(name, number): batch for name, number, batch in stored["void_through"]},
-        "unclosed": unclosed,
-    }
-    return LedgerState(**{**stored, **others, "ledger": ledger})
