@@ -172,3 +172,30 @@ def with_given_up(register: Register, datacenter: str, is_lake_gone: bool) -> Re
     return replace(
         register, on_hold=on_hold, given_up=tuple(sorted(given_up)), lakes_gone=tuple(sorted(gone))
     )
+
+
+# -- members (protocol B11)
+
+
+def with_slot_down(register: Register, slot: int, incarnation: str) -> Register:
+    """The register with a slot out of use, while a new store is filled in its place."""
+    old = register.members
+    assert not old.fresh, "one repair ends before the next one begins"
+    incarnations = tuple(incarnation if s == slot else i for s, i in enumerate(old.incarnations))
+    down = tuple(sorted({*old.down, slot}))
+    return replace(register, members=Members(old.version + 1, incarnations, down))
+
+
+def with_slot_up(register: Register, slot: int) -> Register:
+    """The register with a slot in use again, as a fresh one."""
+    old = register.members
+    down = tuple(s for s in old.down if s != slot)
+    return replace(register, members=Members(old.version + 1, old.incarnations, down, fresh=(slot,)))
+
+
+def without_fresh_slots(register: Register) -> Register:
+    """The register without fresh slots: all that are up count for the register too."""
+    old = register.members
+    if not old.fresh:
+        return register
+    return replace(register, members=Members(old.version + 1, old.incarnations, old.down))
