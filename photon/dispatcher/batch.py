@@ -210,7 +210,7 @@ class BatchExecution:
     def _attempt(self, plan: Plan, reader: LogReader, life: Life, began_us: int) -> None:
         fault_point("batch.before_run")
         if plan.content.foreign or plan.content.retries:  # all else is done while the registry is away
-            self.registry.catch_up()
+            self.registry.read_on()
         if self.holders.is_stopped:
             raise RegistryUnavailable(f"datacenter {self.datacenter} is on hold, or was retired")
         ahead = None if life.ran_before else self.ahead.made_for(plan.key)

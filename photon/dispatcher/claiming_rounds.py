@@ -123,7 +123,7 @@ class ClaimingRounds:
         log.info(
             "batch %d: %d tasks lost claims to others, and run again", tasks.context.plan.batch, len(which)
         )
-        self.registry.catch_up()  # who won may have closed it by now
+        self.registry.read_on()  # who won may have closed it by now
         context = replace(tasks.context, view=self.registry.snapshot())
         join_tasks = tuple(tasks.join_tasks[index] for index in which)
         fresh = collect_results(self.runner.run(BatchTasks(context, (), join_tasks)))
