@@ -32,6 +32,9 @@ from photon.storage.tables import CommitConflict, OutputTable, app_id
 log = logging.getLogger(__name__)
 
 LOOK_US = 2 * MICROSECONDS  # between two looks at the others, while something is held
+# Before a lake that could not be reached is tried again: each try may take `recovery.lake_timeout`, and the
+# joins of this datacenter wait for it.
+AGAIN_US = 20 * MICROSECONDS
 # Of a pause in which nobody looked so much counts as silence: this process may have been stopped itself.
 SHARE_OF_A_PAUSE = 2
 
@@ -98,6 +101,7 @@ class Holders:
         self._awaited: set[Epoch] = set()  # those that have kept records waiting since
         self._fenced: set[Epoch] = set()
         self._stuck: dict[Epoch, str] = {}  # why nothing can be done for what they hold
+        self._stuck_us: dict[Epoch, int] = {}  # when that was tried last
 
     # -- what people have decided, as the register was read last: each check of a claim reads it
 
@@ -196,7 +200,7 @@ class Holders:
     def _see_to(self, epoch: Epoch) -> None:
         """End the epoch, unless it is at work; later, where its lake is out of reach."""
         standing = self._stands(epoch)
-        if standing == "at work":
+        if standing == "at work" or self._was_just_stuck(epoch):
             return
         try:
             if standing == "given up":
@@ -212,7 +216,7 @@ class Holders:
                     epoch.datacenter,
                     error,
                 )
-            self._stuck[epoch] = str(error)
+            self._stuck[epoch], self._stuck_us[epoch] = str(error), self._clock.elapsed_us()
         else:
             self._stuck.pop(epoch, None)
             fault_point("recover.after_close")
@@ -222,6 +226,12 @@ class Holders:
                     "by the others",
                     *epoch,
                 )
+
+    def _was_just_stuck(self, epoch: Epoch) -> bool:
+        since_us = self._stuck_us.get(epoch)
+        return (
+            epoch in self._stuck and since_us is not None and self._clock.elapsed_us() - since_us < AGAIN_US
+        )
 
     def _end(self, epoch: Epoch, fence: bool) -> None:
         """Close it for ever, and all before it; without a fence where its lake is gone, with all rows."""

@@ -8,7 +8,7 @@ joined a second time. While a process runs, each of its reads compares the last 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -77,14 +77,17 @@ def claims_of_rows(rows: pa.Table, datacenter: str, foreign: ForeignLog) -> Iter
         yield RowClaims(claimant, own, hashes_of(own["_event_id"]), times_us)
 
 
-def newest_claims(table: OutputTable, datacenter: str, foreign: ForeignLog) -> list[list[RowClaims]]:
-    """What was claimed for the newest batches with rows, newest first. LakeUnavailable."""
+def newest_claims(
+    table: OutputTable, datacenter: str, foreign: ForeignLog, boundary_us: int
+) -> list[RowClaims]:
+    """What was claimed for the newest batch with rows at or above the boundary. LakeUnavailable."""
     committed = CommittedRows(table)
     epochs = committed.epochs()
-    if not epochs:
-        return []
-    newest = committed.newest(max(epochs, key=int), MOST_BATCHES)
-    return [list(claims_of_rows(rows, datacenter, foreign)) for rows in newest]
+    for rows in committed.newest(max(epochs, key=int), MOST_BATCHES) if epochs else ():
+        claims = list(claims_of_rows(rows, datacenter, foreign))
+        if any((one.times_us >= boundary_us).any() for one in claims):
+            return claims
+    return []
 
 
 def lacking_of(claims: RowClaims, registry: IdRegistry) -> dict[Claimant | None, RowClaims]:
@@ -101,11 +104,6 @@ def lacking_of(claims: RowClaims, registry: IdRegistry) -> dict[Claimant | None,
         if (held := lacks & found.are_of(claimant)).any():
             lacking[claimant] = claims.take(held)
     return lacking
-
-
-def proves(claims: Sequence[RowClaims], registry: IdRegistry) -> bool:
-    """Whether the rows of a batch say anything of the registry: some are not below the boundary."""
-    return any((one.times_us >= registry.register.boundary_us).any() for one in claims)
 
 
 @dataclass
@@ -150,7 +148,7 @@ class RegistryWatch:
         if now_us - self._looked_us < LOOK_US:
             return
         self._looked_us = now_us
-        read: dict[str, list[list[RowClaims]]] = {}
+        read: dict[str, list[RowClaims]] = {}
         for name in sorted(self.unread.keys() & {*self._others()}):
             try:
                 claims = self._lakes.poll(name, partial(self._newest_of, name))
@@ -178,7 +176,7 @@ class RegistryWatch:
         given_up = self.registry.register.given_up
         return sorted({*self.pipeline.datacenters} - {self.datacenter, *given_up})
 
-    def _newest_of(self, datacenter: str) -> list[list[RowClaims]]:
+    def _newest_of(self, datacenter: str) -> list[RowClaims]:
         """What a table has claimed last; nothing of one that is not the one which the registry knows."""
         place = self.pipeline.datacenters[datacenter]
         table = self.table if datacenter == self.datacenter else OutputTable(place.lake, "joined_events")
@@ -189,27 +187,27 @@ class RegistryWatch:
             return []
         if known is not None and table.table_id() != known:
             return []  # its own join refuses it, and says why
-        return newest_claims(table, datacenter, self.pipeline.foreign)
+        boundary_us = self.registry.register.boundary_us
+        return newest_claims(table, datacenter, self.pipeline.foreign, boundary_us)
 
-    def _compare(self, read: dict[str, list[list[RowClaims]]]) -> None:
+    def _compare(self, read: Mapping[str, Sequence[RowClaims]]) -> None:
         """Read the view to its tail, and compare it with rows that were read before. RegistryMismatch.
 
         A row may be gone by then, with its id: look at both again.
         """
         self.registry.catch_up()
-        suspects = [name for name, batches in read.items() if self._lacking_in(batches)]
+        suspects = [name for name, claims in read.items() if self._lacking_in(claims)]
         if not suspects:
             return
         again = {name: self._lakes.ask(name, partial(self._newest_of, name)) for name in suspects}
         self.registry.catch_up()
-        for batches in again.values():
-            for holder, lacking in self._lacking_in(batches):
+        for claims in again.values():
+            for holder, lacking in self._lacking_in(claims):
                 self._judge(holder, lacking)
 
-    def _lacking_in(self, batches: Sequence[Sequence[RowClaims]]) -> list[tuple[Claimant | None, RowClaims]]:
-        """What the registry lacks of the newest batch that proves anything, and who has it."""
-        newest: Sequence[RowClaims] = next((one for one in batches if proves(one, self.registry)), ())
-        return [each for one in newest for each in lacking_of(one, self.registry).items()]
+    def _lacking_in(self, claims: Sequence[RowClaims]) -> list[tuple[Claimant | None, RowClaims]]:
+        """What the registry lacks of these, and who has it."""
+        return [each for one in claims for each in lacking_of(one, self.registry).items()]
 
     def _judge(self, holder: Claimant | None, lacking: RowClaims) -> None:
         """RegistryMismatch, unless all are second rows of their events: no event gets a third one."""

@@ -67,9 +67,11 @@ _finish_earlier_work = Dispatcher._finish_earlier_work
 _commit_batch, _claim = Committing.commit_batch, ClaimingRounds._claim
 
 
-def _commit_none_without_rows(self: Any, files: Any, app: str, batch: int, *more: Any) -> None:
-    if files or self.name != "joined_events":
-        _commit(self, files, app, batch, None, *more[1:])
+def _commit_none_without_rows(
+    self: Any, files: Any, app: str, batch: int, exactly_after: Any, plan_id: Any = None
+) -> None:
+    if files or not batch or self.name != "joined_events":
+        _commit(self, files, app, batch, None, plan_id)
 
 
 def _write_on_a_fresh_handle(self: Any, handle: Any, *what: Any) -> None:
