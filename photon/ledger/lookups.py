@@ -18,7 +18,7 @@ from photon.ledger.claimants import Owners
 from photon.ledger.entry import Claimant, Epoch, Hashes, LedgerId, Mask, Times
 from photon.ledger.fold import LedgerState
 from photon.ledger.holds import Run
-from photon.ledger.places import Places, no_places, places_of
+from photon.ledger.places import NO_PLACE, Places, places_of
 from photon.ledger.register import Register
 from photon.ledger.segments import open_run
 from photon.ledger.view import View, newest_states
@@ -144,7 +144,9 @@ class _SnapshotLookups:
         self._plan = plan
         self._owners = owners.columns()
         states = newest_states(view)
-        self._own = [one for state in states for one in state.unclosed.values() if one.claimant == plan]
+        self._own = [
+            (at, one) for state in states for at, one in state.unclosed.items() if one.claimant == plan
+        ]
         unclosed = {at: one.claimant for state in view.states.values() for at, one in state.unclosed.items()}
         claimants = list(dict.fromkeys(unclosed.values()))
         self.holders = [*(Claimant(Epoch(name, 0), 0, "") for name in owners.datacenters), *claimants]
@@ -178,11 +180,7 @@ class _SnapshotLookups:
         codes[others] = self._codes_of_others[by[others]]
         # What the plan has won is too old all the same once the boundary has passed it: see `claim`.
         codes[(codes == Hold.THIS_PLAN) & (times_us < self._view.register.boundary_us)] = Hold.TOO_OLD
-        return Found(codes, by, self.holders, self._places(hashes, codes == Hold.THIS_PLAN))
-
-    def _places(self, hashes: Hashes, are_own: Mask) -> Places:
-        own = places_of(hashes[are_own], self._own)
-        places = no_places(len(hashes))
-        for column, found in zip(places, own, strict=True):
-            column[are_own] = found
-        return places
+        places = places_of(hashes, refs, self._own)
+        for column in places:
+            column[codes != Hold.THIS_PLAN] = NO_PLACE
+        return Found(codes, by, self.holders, places)

@@ -192,10 +192,9 @@ class View:
 
     def places(self, hashes: Hashes, found: Findings, claims: Collection[ClaimsAt]) -> Places:
         """Where the records lie that hold ids by these claims, as far as they are not closed."""
-        places = places_of(
-            hashes,
-            (one for state in newest_states(self) for at, one in state.unclosed.items() if at in claims),
-        )
+        states = newest_states(self)
+        unclosed = ((at, one) for state in states for at, one in state.unclosed.items() if at in claims)
+        places = places_of(hashes, found.refs, unclosed)
         is_open = found.are_held & ~found.are_joins
         for column in places:
             column[~is_open] = NO_PLACE

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from photon.ledger import appending, claiming, closing, collecting, fold, rolling, view
+from photon.ledger import appending, claiming, closing, collecting, epochs, fold, rolling, view
 from photon.ledger.appending import Make, Outcome
-from photon.ledger.entry import Claimant, Close, Entry, Genesis, LedgerId, Mask
+from photon.ledger.entry import Claimant, Claims, Close, Entry, Genesis, LedgerId, Mask
 from photon.ledger.fold import LedgerState
 from photon.ledger.holds import Holds, Refs
 from photon.ledger.positions import Attempt, Positions, Unconfirmed
@@ -90,6 +90,14 @@ def test_an_append_that_is_not_checked_wins_in_a_ledger_that_was_deleted(monkeyp
     caught(PUT_BACK)
 
 
+def test_a_plan_that_wins_by_either_of_two_records_joins_their_event_twice(monkeypatch: Patch) -> None:  # L2
+    def are_won(found: Holders, claims: Claims) -> Mask:
+        return found.are_of(claims.claimant) & ~found.are_too_old
+
+    monkeypatch.setattr(Holders, "are_won", are_won)
+    caught(TWO_ROWS)
+
+
 # -- closing: L3, L4, L9
 
 
@@ -130,6 +138,19 @@ def test_a_part_of_a_close_that_closes_joins_what_has_no_row(monkeypatch: Patch)
 def test_an_epoch_that_is_ended_in_open_ledgers_alone_goes_on_in_others(monkeypatch: Patch) -> None:  # L4
     monkeypatch.setattr(rolling, "_is_due", lambda one, ledger: False)
     caught("was ended, and may open")
+
+
+def test_an_epoch_that_is_ended_without_a_fence_commits_rows_of_ids_that_are_free(
+    monkeypatch: Patch,
+) -> None:  # L4
+    right = epochs.end_epochs
+
+    def end_epochs(*arguments: Any) -> None:
+        registry, datacenter, through, _, *others = arguments
+        right(registry, datacenter, through, lambda epoch: None, *others)
+
+    monkeypatch.setattr(epochs, "end_epochs", end_epochs)
+    caught(NOT_ITS_HOLDER)
 
 
 def test_what_is_held_and_not_closed_is_taken_for_a_join(monkeypatch: Patch) -> None:  # L9
