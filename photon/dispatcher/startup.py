@@ -107,7 +107,7 @@ def start(
     refuse_place_of_another(f"the table {table.folder}", table.pipeline(), pipeline, datacenter)
     _check_lake(pipeline, datacenter, register, table)
     watch = RegistryWatch(pipeline, datacenter, registry, table, clock, asks_aside)
-    watch.check()
+    watch.check()  # the lake is not ahead of the registry unnoticed (A23, L10)
     table.create(pipeline.name, datacenter)
     folder = pipeline.datacenters[datacenter].state
     state = DispatcherState(folder) if (folder / STATE_FILE).exists() else None
