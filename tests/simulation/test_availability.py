@@ -158,9 +158,9 @@ def test_of_two_judgements_at_once_the_first_one_counts(tmp_path: Path) -> None:
 
 
 def world_with_a_held_and_a_free_event(folder: Path) -> World:
-    """East has read both a minute ago; west holds one of them, and has not published it."""
+    """East has read both a minute ago; west holds one of them, and has not closed it."""
     world = make(folder, datacenters=("east", "west"))
-    world.registered_elsewhere("held", published=False)
+    world.registered_elsewhere("held", is_closed=False)
     live = Live(world)
     live.query(10, "q")
     live.click(11, "held", "q")
@@ -206,8 +206,8 @@ def test_an_event_that_verification_finds_missing_is_not_readable(tmp_path: Path
     live.run(70)
     (row,) = [row for row in world.rows() if row["_event_id"] == "c"]
     OutputTable(world.pipeline.datacenters["east"].lake, "joined_events").load().delete("_event_id = 'c'")
-    case = Case("c", row["_occurrence"], 0, "east", None)
-    found = (Finding("missing_and_cleared", 1, cases=(case,)),)
+    case = Case("c", row["_occurrence"], 0, "east")
+    found = (Finding("missing", 1, cases=(case,)),)
     report = DatacenterReport(findings=found, epoch=row["_epoch"])
     assert counts(judged(world, report)) == [(1, 0, 1)]
 

@@ -201,7 +201,7 @@ def ids(found: Finding) -> set[str]:
 
 
 def equation_of(counts: Counts) -> dict[str, int]:
-    return {term: counts.as_dict()[term] for term in TERMS}
+    return {term: counts.as_dict().get(term, 0) for term in TERMS}  # nobody counts what is missing
 
 
 def test_a_join_under_way_is_found_sound_and_what_waits_is_pending(
