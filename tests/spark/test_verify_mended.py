@@ -54,7 +54,7 @@ class Told:
 
     @property
     def equation(self) -> dict[str, int]:
-        return {term: self.counts.as_dict()[term] for term in TERMS}
+        return {term: self.counts.as_dict().get(term, 0) for term in TERMS}
 
 
 @pytest.fixture(scope="module")
