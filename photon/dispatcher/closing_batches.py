@@ -15,7 +15,8 @@ from photon.faults import fault_point
 from photon.ledger.closing import Rowless
 from photon.ledger.entry import Claimant, Epoch, Hashes, Mask
 from photon.ledger.errors import RegistryUnavailable
-from photon.ledger.fold import ClaimsAt, Unclosed, are_among
+from photon.ledger.fold import ClaimsAt, Unclosed
+from photon.ledger.holds import HashSet
 from photon.ledger.registry import Closing, IdRegistry
 from photon.measures import Meter
 from photon.recovery.rowless import RowsOfPlans
@@ -38,12 +39,12 @@ class BatchCloses:
     meter: Meter
     _through: int = 0  # the last batch that may be closed
     _since_us: int | None = None  # when it was committed, or its close last failed; None: all is closed
-    _rows: dict[Claimant, Hashes] = field(default_factory=dict)  # ids of rows, where they need not be read
+    _rows: dict[Claimant, HashSet] = field(default_factory=dict)  # ids of rows, where they need not be read
 
     def committed(self, batch: int, claimant: Claimant | None = None, rows: Hashes | None = None) -> None:
         """The table has this batch, and all before it. `rows`: the ids of all rows of the claimant in it."""
         if claimant is not None and rows is not None:
-            self._rows[claimant] = rows
+            self._rows[claimant] = HashSet(rows)
         self._through = max(self._through, batch)
         if self._since_us is None:
             self._since_us = self.clock.elapsed_us()
@@ -101,6 +102,6 @@ class BatchCloses:
 
         def rowless(at: ClaimsAt, one: Unclosed) -> Mask:
             rows = known.get(one.claimant)
-            return of_table()(at, one) if rows is None else ~are_among(one.hashes, rows)
+            return of_table()(at, one) if rows is None else ~rows.has(one.hashes)
 
         return rowless

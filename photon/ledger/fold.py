@@ -34,7 +34,7 @@ from photon.ledger.entry import (
     Mask,
     ledger_numbers,
 )
-from photon.ledger.holds import Holds, Refs
+from photon.ledger.holds import HashSet, Holds, Refs
 
 ClaimsAt = tuple[LedgerId, int]  # the ledger and the position of an entry with claims
 
@@ -251,7 +251,4 @@ def are_first(hashes: Hashes) -> Mask:
 
 def are_among(some: Hashes, others: Hashes) -> Mask:
     """Which of `some` are in `others` too."""
-    as_bytes = np.dtype((np.void, 16))
-    one, other = (np.ascontiguousarray(hashes).view(as_bytes).ravel() for hashes in (some, others))
-    among: Mask = np.isin(one, other)
-    return among
+    return HashSet(others).has(some)

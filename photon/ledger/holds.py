@@ -98,7 +98,7 @@ class Run:
     @staticmethod
     def of(hashes: Hashes, number: int, position: int) -> Run:
         """A run in which one entry's claims hold these distinct ids; `position` FREED: nobody does."""
-        order = np.argsort(hashes[:, 0], kind="stable")
+        order = np.argsort(np.ascontiguousarray(hashes[:, 0]))
         length = len(hashes)
         return Run(
             np.ascontiguousarray(hashes[order, 0]),
@@ -130,6 +130,19 @@ class Run:
                 return place
             place += 1
         return -1
+
+
+class HashSet:
+    """Which ids are among some: many are asked for at once, and again and again."""
+
+    def __init__(self, hashes: Hashes) -> None:
+        self.hashes = hashes
+        self._run = Run.of(hashes, 0, 0)
+
+    def has(self, some: Hashes) -> Mask:
+        """Which of these are among them."""
+        among: Mask = self._run.find(some) >= 0
+        return among
 
 
 def merged(newer: Run, older: Run) -> Run:

@@ -10,8 +10,9 @@ import numpy as np
 import pyarrow.compute as pc
 
 from photon.ledger.entry import NO_HASHES, Claimant, Hashes, Mask
-from photon.ledger.fold import ClaimsAt, Unclosed, are_among
+from photon.ledger.fold import ClaimsAt, Unclosed
 from photon.ledger.hashing import hashes_of
+from photon.ledger.holds import HashSet
 from photon.storage.joined_rows import ROWS_AT_ONCE, CommittedRows
 from photon.storage.tables import OutputTable
 
@@ -22,20 +23,22 @@ class RowsOfPlans:
     def __init__(self, table: OutputTable) -> None:
         """LakeUnavailable."""
         self._rows = CommittedRows(table)
-        self._hashes: dict[Claimant, Hashes] = {}  # an epoch that is closed has few batches open
+        self._found: dict[Claimant, HashSet] = {}  # an epoch that is closed has few batches open
 
     def __call__(self, at: ClaimsAt, unclosed: Unclosed) -> Mask:
         """Which of the ids have no row. LakeUnavailable."""
-        lack: Mask = ~are_among(unclosed.hashes, self.of_plan(unclosed.claimant))
-        return lack
+        return ~self._of(unclosed.claimant).has(unclosed.hashes)
 
     def of_plan(self, claimant: Claimant) -> Hashes:
         """The ids of a plan's rows. LakeUnavailable."""
-        if claimant not in self._hashes:
+        return self._of(claimant).hashes
+
+    def _of(self, claimant: Claimant) -> HashSet:
+        if claimant not in self._found:
             batches = range(claimant.batch, claimant.batch + 1)
             pages = self._rows.pages(str(claimant.epoch.number), batches, ROWS_AT_ONCE)
             own = (page.filter(pc.equal(page["_plan"], claimant.plan)) for page in pages)
-            self._hashes[claimant] = np.concatenate(
-                [NO_HASHES, *(hashes_of(rows["_event_id"]) for rows in own)]
+            self._found[claimant] = HashSet(
+                np.concatenate([NO_HASHES, *(hashes_of(rows["_event_id"]) for rows in own)])
             )
-        return self._hashes[claimant]
+        return self._found[claimant]
