@@ -115,7 +115,7 @@ class IdRegistry:
 
     def save(self) -> None:
         """Store the view, if much of it is not stored yet; ViewUnavailable."""
-        if _entries(self.view) - self._saved > MOST_UNSAVED:
+        if abs(_entries(self.view) - self._saved) > MOST_UNSAVED:  # fewer, once ledgers were dropped
             self._save()
 
     def close_view(self) -> None:
