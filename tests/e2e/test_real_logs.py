@@ -128,12 +128,12 @@ def test_kill_9_under_spark_changes_nothing_in_the_result(
             time.sleep(chance.uniform(0.0, 1.5))
             kill(process)
     # In a task it is a worker that dies, and its task that is run again: the join goes on.
-    photon(*east, "--crash-at", "task.after_register:2")
+    photon(*east, "--crash-at", "task.after_candidates:2")
     west = photon_json(
         "join", pipeline, "-d", "west", "--complete", "--crash-at", "task.after_rows_written:2"
     )
     crashed = {path.name for path in tmp_path.glob("state/*/crashed-*")}
-    assert crashed == {"crashed-task.after_register:2", "crashed-task.after_rows_written:2"}
+    assert crashed == {"crashed-task.after_candidates:2", "crashed-task.after_rows_written:2"}
     assert west["west"]["pending"] == 0
     assert_counts(photon_json("join", pipeline, "--complete", "--engine", "local"))
     assert_rows(pipeline, expectation)

@@ -34,9 +34,9 @@ DATACENTERS = ("east", "west")
 ILLS = dict.fromkeys(("click_before_query", "copies_apart", "click_twice_other_file", "broken_line"), 5)
 # Before and after each of the steps that read this part or write it.
 KILLS: dict[Part, tuple[str, ...]] = {
-    "logs": ("plan.after_store", "task.after_index", "task.after_register", "complete.before_transaction"),
+    "logs": ("plan.after_store", "task.after_index", "claim.after", "complete.before_transaction"),
     "lake": (
-        "task.after_register",
+        "claim.after",
         "lake.before_commit",
         "lake.after_commit",
         "complete.before_transaction",

@@ -57,7 +57,7 @@ def complete_and_check(made: World) -> dict[str, dict[str, int]]:
     return counts
 
 
-@pytest.mark.parametrize("point", ["task.after_register", "commit.before_main"])
+@pytest.mark.parametrize("point", ["claim.after", "commit.before_main"])
 def test_a_datacenter_dies_with_its_endpoint_and_the_other_takes_everything(made: World, point: str) -> None:
     west = made.datacenters["west"]
     west.arm(point, signal.SIGKILL)
@@ -176,7 +176,7 @@ def test_a_dead_datacenters_lake_that_stands_still_does_not_hold_up_the_other(tm
     ):
         made.begin()
         until(lambda: rows_of(tmp_path / "lake" / "west"), "rows of the west")
-        made.datacenters["west"].arm("task.after_register", signal.SIGKILL)
+        made.datacenters["west"].arm("claim.after", signal.SIGKILL)
         until(lambda: not made.datacenters["west"].lives, "the west is dead, and holds events")
         disk.freeze()
         before = read_logs(tmp_path / "logs" / "east").joinable
