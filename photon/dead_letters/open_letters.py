@@ -1,7 +1,7 @@
 """The dead letters of a datacenter that nobody has looked at again since, and their orders (protocol E4).
 
-An order for whole records alone, as they are: those that the adapter, a declared type or the horizon refused.
-What people have mended is ordered by `mending`.
+An order for whole records alone, as they are: those that the adapter or a declared type refused, or whose
+times lay ahead of the clock. What people have mended is ordered by `mending`.
 """
 
 from __future__ import annotations
