@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from functools import reduce
-from operator import or_
+from collections.abc import Collection, Iterable, Iterator
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from photon.adapters import ROW_COLUMNS
@@ -134,14 +131,3 @@ def epochs_of_rows(table: OutputTable, ids: Collection[str]) -> dict[str, frozen
         for event_id, epoch in of_rows:
             found[event_id] = found.get(event_id, frozenset()) | {epoch}
     return found
-
-
-def joined_beyond(table: OutputTable, last_batches: Mapping[str, int], ids: Collection[str]) -> set[str]:
-    """Which of these event ids have a row, now, of a batch beyond the given one of its epoch."""
-    later = [(text("_epoch") == epoch) & (ds.field("_batch") > b) for epoch, b in last_batches.items()]
-    if not later or not ids:
-        return set()
-    with table.reading():
-        rows = table.load().to_pyarrow_dataset().to_table(columns=["_event_id"], filter=reduce(or_, later))
-    joined = rows["_event_id"]
-    return set(joined.filter(pc.is_in(joined, pa.array(list(ids), pa.string()))).to_pylist())

@@ -33,7 +33,7 @@ class RegistryAnswer:
     datacenter: str | None = None  # that claimed it, with epoch, batch and plan
     epoch: str | None = None
     batch: int | None = None
-    plan: str | None = None  # empty: the claim was made of a row, by a refill
+    plan: str | None = None  # empty: a refill made the claim of a row that named none
     ledger: str | None = None
     position: int | None = None  # of the claim's entry in the ledger
     time_us: int | None = None  # of the event, as it was claimed

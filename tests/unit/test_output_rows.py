@@ -9,7 +9,7 @@ import pytest
 from deltalake import DeltaTable
 
 from photon.adapters import ROW_COLUMNS
-from photon.storage.joined_rows import CommittedRows, joined_beyond, stretches
+from photon.storage.joined_rows import CommittedRows, stretches
 from photon.storage.output_files import write_rows
 from photon.storage.tables import OutputTable, app_id
 
@@ -73,11 +73,3 @@ def test_rows_that_are_older_than_a_column_have_none_of_it(tmp_path: Path) -> No
     assert page["_event_time"].to_pylist() == [None]
     commit(table, "e", 2, "new")
     assert sorted(ids_of(CommittedRows(table), "e", range(1, 3))) == ["new", "old"]
-
-
-def test_rows_that_came_since_are_found_by_their_event(table: OutputTable) -> None:
-    commit(table, "e", 1, "before")
-    commit(table, "e", 2, "since")
-    commit(table, "other", 1, "elsewhere")
-    assert joined_beyond(table, {"e": 1}, {"before", "since", "elsewhere", "nowhere"}) == {"since"}
-    assert joined_beyond(table, {}, {"since"}) == set()
