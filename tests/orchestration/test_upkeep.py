@@ -26,10 +26,10 @@ from photon.ledger.opening import close_registries
 from photon.ledger.register import Generation, Members, Register
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.recovery.orders import waiting_orders
-from photon.registry.operations import repair, repair_dry_run
 from photon.shift.run import prepare, run_shift
 from photon.state.view import open_view
 from photon.testing.traffic import Traffic
+from photon.upkeep import repair
 from photon.upkeep.registry_state import (
     RANGE_BYTES_PER_SECOND,
     EndpointState,
@@ -176,14 +176,14 @@ def test_a_repair_repairs_the_endpoint_that_its_run_names(
     location = Location(tmp_path)
     metadata = metadata_of(run(location, "repair", endpoint="http://store:8000"))
     assert asked == [("clicks", "http://store:8000")]
-    assert (metadata["ids_copied"], metadata["ids_mended"], metadata["members_version"]) == (12, 1, 5)
+    assert (metadata["entries_copied"], metadata["entries_mended"], metadata["members_version"]) == (12, 1, 5)
     assert not metadata["went_on"]
     assert metadata_of(run(location, "repair", endpoint="x", anew=True))["went_on"]
 
 
 def test_a_run_tells_now_and_then_how_far_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def repair_endpoint(pipeline: Any, url: str, anew: bool, say: Callable[[str], None]) -> repair.Repair:
-        say("copies ids: 40 % of 128 shards")
+        say("copies entries: 40 % of 12,800")
         return repair.Repair(url, "photon-clicks-1", 5, 12, 1, anew)
 
     monkeypatch.setattr(repair, "repair_endpoint", repair_endpoint)
@@ -193,15 +193,15 @@ def test_a_run_tells_now_and_then_how_far_it_is(tmp_path: Path, monkeypatch: pyt
             monkeypatch.setattr(work, "TOLD_EVERY_SECONDS", every_seconds)
             metadata_of(run(location, "repair", instance, endpoint="http://store:8000"))
         told = [[one.user_message for one in instance.all_logs(run.run_id)] for run in instance.get_runs()]
-    assert ["copies ids: 40 % of 128 shards" in each for each in told] == [True, False], "the newest is first"
+    assert ["copies entries: 40 % of 12,800" in each for each in told] == [True, False], "the newest is first"
 
 
 def test_a_dry_run_of_a_repair_says_what_it_would_do_and_repairs_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(repair, "repair_endpoint", None)  # whoever calls it fails
-    found = repair_dry_run.RepairToCome("http://store:8000", False, None, "", ())
-    monkeypatch.setattr(repair_dry_run, "would_repair", lambda pipeline, url: found)
+    found = repair.RepairToCome("http://store:8000", False, None, "", ())
+    monkeypatch.setattr(repair, "would_repair", lambda pipeline, url: found)
     metadata = metadata_of(run(Location(tmp_path), "repair", endpoint="http://store:8000", dry_run=True))
     assert metadata["says"].startswith("http://store:8000 would be taken out of use")
 
