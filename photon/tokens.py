@@ -1,4 +1,4 @@
-"""Tokens name the plan and the record that register an event; occurrences name the record (protocol A1)."""
+"""Tokens name a joined row by its plan and record, occurrences a record alone (protocol A1)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class PlanKey:
         return f"{self.datacenter}:{self.epoch}:{self.batch}#{self.plan_id}"
 
     def token(self, occurrence: Occurrence) -> str:
-        """The token with which this plan registers the event of `occurrence`."""
+        """The token of the row that this plan makes of the record `occurrence`."""
         return f"{self}:{occurrence}"
 
 

@@ -190,11 +190,13 @@ class Decisions:
         here = self.verdicts.rows_with(Verdict.HELD_HERE, Verdict.JOINED_EARLIER)
         self.verdicts.registered_here = self._held_records(here)
         elsewhere = self.verdicts.rows_with(Verdict.HELD_ELSEWHERE)
-        held = np.bincount(self._holder_of[self.events.of(elsewhere)], minlength=len(self.holders))
-        for at in np.flatnonzero(held).tolist():
-            self.verdicts.held[self.holders[at].epoch] += int(held[at])
         is_orphan = np.isin(self.events.of(elsewhere), list(self._orphans))
         self.verdicts.to_free = self._held_records(elsewhere[is_orphan])
+        holders, counts = np.unique(
+            self._holder_of[self.events.of(elsewhere[~is_orphan])], return_counts=True
+        )
+        for at, count in zip(holders.tolist(), counts.tolist(), strict=True):
+            self.verdicts.held[self.holders[at].epoch] += count
 
     def _held_records(self, rows: Ints) -> list[HeldRecord]:
         ids, events = self.records.of("_id", rows).to_pylist(), self.events.of(rows).tolist()

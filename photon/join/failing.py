@@ -69,7 +69,7 @@ def calls_from_json(text: str | None) -> AdapterCalls:
 
 
 class TooManyFail(Exception):
-    """The adapter fails on too much of one task: nothing of it may be registered."""
+    """The adapter fails on too much of one task: nothing of it may be claimed."""
 
     def __init__(self, calls: AdapterCalls) -> None:
         super().__init__(calls)

@@ -1,4 +1,4 @@
-"""Files of candidate rows: on disk before a task registers the first of their ids (protocol A14).
+"""Files of candidate rows: on disk before anybody claims the first of their ids (protocol A14).
 
 They lie in the folder of `joined_events`, so that one whose claims all win is committed as it is. Their names
 begin with the plan's, so that whoever ends the plan finds all of them, also those of runs that died.
@@ -77,7 +77,7 @@ def read_candidates(
 ) -> pa.Table | None:
     """The rows of these files, without those that can't be read; None without any.
 
-    A file that was not written to its end can't be read, and nothing of it was registered. LakeUnavailable
+    A file that was not written to its end can't be read, and nothing of it was proposed. LakeUnavailable
     where nobody knows whether it was.
     """
     parts: list[pa.Table] = []
