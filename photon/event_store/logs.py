@@ -154,9 +154,9 @@ class LogsEventStore:
         ids: list[pa.Array] = []
         for among in by_header.values():
             own = np.flatnonzero(readable & np.isin(numbers, among))
-            lines = raws.take(pa.array(own)).combine_chunks()
+            lines = raws if len(own) == len(raws) else raws.take(pa.array(own))
             rows.append(own)
-            ids.append(parse_ids(lines, files[among[0]], self._log))
+            ids.append(parse_ids(lines.combine_chunks(), files[among[0]], self._log))
         place = np.full(len(numbers), -1)
         place[np.concatenate(rows)] = np.arange(sum(map(len, rows)))
         return pa.chunked_array(ids, pa.string()).take(pa.array(place, mask=place < 0))

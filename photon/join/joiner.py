@@ -22,7 +22,7 @@ from photon.adapters import Adapter
 from photon.clock import Clock
 from photon.event_store.interface import EventStore, Primaries
 from photon.faults import fault_point
-from photon.join.adapting import adapt_pairs, skip_records
+from photon.join.adapting import adapt_pairs, may_skip, skip_records
 from photon.join.deciding import Decisions, JoinedEarlier
 from photon.join.failing import AdapterCalls, Tally, TooManyFail
 from photon.join.home import at_home, count_by_home
@@ -110,14 +110,18 @@ class Joiner:
         of[self.records.is_gone & ~self._is_stored & (of == Verdict.OPEN)] = Verdict.LOST
         has_no_key = pc.is_null(self.records.table["_key"]).to_numpy()
         of[has_no_key & (of == Verdict.OPEN)] = Verdict.SKIPPED
-        asked = np.flatnonzero((of == Verdict.OPEN) & ~self._is_stored)
-        skipped = skip_records(self.adapter, self.records.raws(asked), self.context.pipeline)
-        self._count(AdapterCalls(skip=skipped.tally))
-        of[asked[skipped.rows]] = Verdict.SKIPPED
-        for row, reason in skipped.failures.items():
-            of[asked[row]] = Verdict.DEAD_LETTER
-            self.verdicts.notes[int(asked[row])] = reason
+        if may_skip(self.adapter):
+            self._skip(np.flatnonzero((of == Verdict.OPEN) & ~self._is_stored))
         return np.flatnonzero(of == Verdict.OPEN)
+
+    def _skip(self, rows: Ints) -> None:
+        """Ask the adapter which of these records to pass over."""
+        skipped = skip_records(self.adapter, self.records.raws(rows), self.context.pipeline)
+        self._count(AdapterCalls(skip=skipped.tally))
+        self.verdicts.of[rows[skipped.rows]] = Verdict.SKIPPED
+        for row, reason in skipped.failures.items():
+            self.verdicts.of[rows[row]] = Verdict.DEAD_LETTER
+            self.verdicts.notes[int(rows[row])] = reason
 
     @cached_property
     def _is_stored(self) -> Mask:

@@ -226,7 +226,8 @@ def _join(task: JoinTask, context: TaskContext, clock: Clock) -> JoinResult:
     candidates = Candidates.of(task, context)
     records = _read(task, reader, clock)
     lost = candidates.lost_records(records, clock.now_us())
-    records = replace(records, table=pa.concat_tables([records.table, lost]))
+    # In one chunk: whoever takes some of a column would copy all of its chunks first.
+    records = replace(records, table=pa.concat_tables([records.table, lost]).combine_chunks())
     bad_lines = sum(letters.num_rows for letters in reader.letters)
     fault_point("task.after_read")
     adapter = adapter_of(context.pipeline)
