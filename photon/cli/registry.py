@@ -215,7 +215,7 @@ def _reshard_text(done: Resharded, dry_run: bool, pipeline: Pipeline) -> str:
     lines = [NOTHING_CHANGED] if dry_run else []
     if done.applied:
         lines.append(f"{done.ledgers} ledgers from now on (before: {done.ledgers_before}): {done.because}")
-    elif done.ledgers_wanted == done.ledgers_before:
+    elif not done.is_due:
         lines.append(f"{done.ledgers_before} ledgers: {done.because}")
     else:
         lines.append(

@@ -11,17 +11,16 @@ from photon.clock import MICROSECONDS
 from photon.dispatcher.retrying import Callbacks
 from photon.dispatcher.startup import OnHold
 from photon.faults import RETIRE_FAULT_POINTS, arm, disarm
+from photon.ledger.claiming import EpochOver
+from photon.ledger.entry import Claimant, Epoch
 from photon.ledger.errors import RegistryMismatch, RetiredDatacenter
-from photon.pipeline.event_key import EventKey
+from photon.ledger.register import with_hold
 from photon.pipeline.file import load_pipeline
 from photon.read import joined
 from photon.recovery.orders import waiting_orders
-from photon.registry.consensus.register import with_hold
-from photon.registry.interface import Claim, Fenced, Free, Joined
 from photon.testing.crashes import SimulatedCrash, raise_simulated_crash
 from photon.upkeep.retirable import NotRetired
-from photon.upkeep.retire import Retired, retire
-from photon.upkeep.retire_dry_run import WouldRetire, would_retire
+from photon.upkeep.retire import Retired, retire, would_retire
 from tests.simulation import hold_stories as stories
 from tests.simulation.recovery_stories import a_row_is_removed
 from tests.simulation.verifying import recover_all, recover_from, verify
@@ -34,7 +33,11 @@ def world(tmp_path: Path) -> World:
 
 
 def hold(world: World, datacenter: str, is_held: bool = True) -> None:
-    world.registry.register.change(lambda register: with_hold(register, datacenter, is_held))
+    world.ledgers.change(lambda register: with_hold(register, datacenter, is_held))
+
+
+def retired(world: World, datacenter: str, lake_is_gone: bool = False) -> Retired:
+    return retire(world.pipeline, datacenter, lake_is_gone, world.reader())
 
 
 def lose_lake(world: World, datacenter: str) -> None:
@@ -50,9 +53,9 @@ def test_what_a_retired_datacenter_registered_without_a_row_is_free_and_its_rows
     stories.both_have(world, "c1")
     world.join("west")
     stories.both_have(world, "c2")
-    assert world.join_with_a_crash("task.after_register", "west")
-    assert retire(world.pipeline, "west", world.registry) == Retired(released=1, kept=1)
-    assert world.registry.lookup([EventKey("c2")]) == [Free()]
+    assert world.join_with_a_crash("claim.after", "west")
+    assert retired(world, "west") == Retired(released=1, kept=1, rows=1)
+    assert world.holder("c2") is None
     world.join("east")
     assert world.joined_ids() == ["c1", "c2"]
     assert joined(world.pipeline, retired=[]).count_rows() == 2
@@ -62,7 +65,7 @@ def test_of_a_retired_datacenter_without_its_lake_all_ids_are_free(world: World)
     stories.both_have(world, "c1", "c2")
     world.join("west")
     lose_lake(world, "west")
-    assert retire(world.pipeline, "west", world.registry, lake_is_gone=True) == Retired(released=2)
+    assert retired(world, "west", lake_is_gone=True) == Retired(released=2, kept=0, rows=None)
     assert world.join("east").counts.of("joined") == 2
     assert world.joined_ids() == ["c1", "c2"]
 
@@ -71,7 +74,7 @@ def test_a_row_that_goes_after_its_datacenter_was_retired_is_made_again_by_anoth
     stories.both_have(world, "c1", "c2")
     world.join("west")
     world.join("east")
-    assert retire(world.pipeline, "west", world.registry) == Retired(kept=2)
+    assert retired(world, "west") == Retired(released=0, kept=2, rows=2)
     a_row_is_removed(world)
     done = recover_all(world)
     assert (done["east"].ordered, done["east"].left_to) == (1, {})
@@ -88,63 +91,79 @@ def test_what_was_joined_by_a_datacenter_that_is_retired_without_its_lake_is_joi
     world.join("west")
     assert world.join("east").counts.of("joined_elsewhere") == 2
     lose_lake(world, "west")
-    retire(world.pipeline, "west", world.registry, lake_is_gone=True)
+    retired(world, "west", lake_is_gone=True)
     assert recover_all(world, only="east")["east"].ordered == 2
     assert world.join("east").counts.of("joined") == 2
     assert world.joined_ids() == ["c1", "c2"]
 
 
 @pytest.mark.parametrize("lake_is_gone", [False, True])
-def test_a_retired_datacenter_does_not_start_and_none_of_its_tokens_wins(
+def test_a_retired_datacenter_does_not_start_and_none_of_its_claims_counts(
     world: World, lake_is_gone: bool
 ) -> None:
     stories.both_have(world, "c1")
     world.join("west")
-    (epoch,) = world.registry.register.read().epochs
     if lake_is_gone:
         lose_lake(world, "west")
-    retire(world.pipeline, "west", world.registry, lake_is_gone)
+    retired(world, "west", lake_is_gone)
     with pytest.raises(RetiredDatacenter, match="given up as lost"):
         world.join("west")
-    late = Claim(EventKey("c9"), f"west:{epoch}:9#p:1:0")
-    assert world.registry.commit([late]) == [Fenced(epoch)]
+    with pytest.raises(EpochOver):
+        world.claim(Claimant(Epoch("west", 1), 9, "p"), "c9")
 
 
 def test_held_records_of_a_retired_datacenter_are_joined_in_the_run_that_waits_for_it(world: World) -> None:
     stories.both_have(world, "c1")
-    assert world.join_with_a_crash("task.after_register", "west")
+    assert world.join_with_a_crash("claim.after", "west")
     lose_lake(world, "west")
     assert world.join("east").counts.of("pending") == 1
-    retire(world.pipeline, "west", world.registry, lake_is_gone=True)
+    retired(world, "west", lake_is_gone=True)
     assert counts_of(world.join("east").counts, "joined", "pending") == {"joined": 1, "pending": 0}
 
 
-@pytest.mark.parametrize("point", [*RETIRE_FAULT_POINTS, "retire.after_page:600"])
+@pytest.mark.parametrize("point", RETIRE_FAULT_POINTS[:2])
 def test_a_retirement_that_was_killed_goes_on_in_its_next_run(world: World, point: str) -> None:
     ids = [f"c{n}" for n in range(30)]
     stories.both_have(world, *ids)
-    assert world.join_with_a_crash("task.after_register", "west")
+    assert world.join_with_a_crash("claim.after", "west")
     arm(point, raise_simulated_crash)
     try:
         with pytest.raises(SimulatedCrash):
-            retire(world.pipeline, "west", world.registry, page_items=5)
+            retired(world, "west")
     finally:
         disarm()
-    retire(world.pipeline, "west", world.registry, page_items=5)
-    assert set(world.registry.lookup([EventKey(one) for one in ids])) == {Free()}
+    retired(world, "west")
+    assert world.holders(*ids) == {}
     world.join("east")
     assert world.joined_ids() == sorted(ids)
 
 
+@pytest.mark.parametrize("point", RETIRE_FAULT_POINTS)
+def test_a_retirement_without_the_lake_that_was_killed_goes_on_in_its_next_run(
+    world: World, point: str
+) -> None:
+    stories.both_have(world, "c1", "c2")
+    world.join("west")
+    lose_lake(world, "west")
+    arm(point, raise_simulated_crash)
+    try:
+        with pytest.raises(SimulatedCrash):
+            retired(world, "west", lake_is_gone=True)
+    finally:
+        disarm()
+    retired(world, "west", lake_is_gone=True)
+    assert world.holders("c1", "c2") == {}
+
+
 def test_a_retirement_that_is_run_again_does_nothing_more(world: World) -> None:
     stories.both_have(world, "c1")
-    assert world.join_with_a_crash("task.after_register", "west")
-    retire(world.pipeline, "west", world.registry)
+    assert world.join_with_a_crash("claim.after", "west")
+    retired(world, "west")
     world.join("east")
-    assert retire(world.pipeline, "west", world.registry) == Retired()
-    (outcome,) = world.registry.lookup([EventKey("c1")])
-    assert isinstance(outcome, Joined)
-    assert outcome.holder.datacenter == "east"
+    assert retired(world, "west") == Retired(released=0, kept=0, rows=0)
+    holder = world.holder("c1")
+    assert holder is not None
+    assert holder.epoch.datacenter == "east"
 
 
 def test_without_its_lake_a_datacenter_is_retired_only_if_a_person_says_that_it_is_gone(world: World) -> None:
@@ -152,10 +171,10 @@ def test_without_its_lake_a_datacenter_is_retired_only_if_a_person_says_that_it_
     world.join("west")
     lose_lake(world, "west")
     with pytest.raises(NotRetired, match="--lake-is-gone"):
-        retire(world.pipeline, "west", world.registry)
-    assert world.registry.register.read().given_up == ()
+        retired(world, "west")
+    assert world.ledgers.register.given_up == ()
     with pytest.raises(NotRetired, match="knows no datacenter north; it knows: west"):
-        retire(world.pipeline, "north", world.registry, lake_is_gone=True)
+        retired(world, "north", lake_is_gone=True)
 
 
 def test_a_datacenter_whose_lake_can_be_read_is_not_retired_as_if_it_were_gone(world: World) -> None:
@@ -164,8 +183,8 @@ def test_a_datacenter_whose_lake_can_be_read_is_not_retired_as_if_it_were_gone(w
     with pytest.raises(
         NotRetired, match=r"its lake is not gone, .* photon retire .* west, without --lake-is"
     ):
-        retire(world.pipeline, "west", world.registry, lake_is_gone=True)
-    assert world.registry.register.read().given_up == ()
+        retired(world, "west", lake_is_gone=True)
+    assert world.ledgers.register.given_up == ()
 
 
 def test_a_lake_that_lets_nobody_in_is_not_taken_for_gone(world: World) -> None:
@@ -178,10 +197,10 @@ def test_a_lake_that_lets_nobody_in_is_not_taken_for_gone(world: World) -> None:
     arm("lake.after_load", refuse)
     try:
         with pytest.raises(NotRetired, match=r"nobody knows whether its lake is gone: .*not you.*out of the"):
-            retire(world.pipeline, "west", world.registry, lake_is_gone=True)
+            retired(world, "west", lake_is_gone=True)
     finally:
         disarm()
-    assert world.registry.register.read().given_up == ()
+    assert world.ledgers.register.given_up == ()
 
 
 @pytest.mark.parametrize("gone", ["log", "file"])
@@ -195,8 +214,8 @@ def test_a_lake_that_is_there_in_part_counts_as_gone_if_a_person_says_so(world: 
         next(table.glob("*.parquet")).unlink()
     world.forget()
     with pytest.raises(NotRetired, match="--lake-is-gone"):
-        retire(world.pipeline, "west", world.registry)
-    assert retire(world.pipeline, "west", world.registry, lake_is_gone=True) == Retired(released=2)
+        retired(world, "west")
+    assert retired(world, "west", lake_is_gone=True) == Retired(released=2, kept=0, rows=None)
 
 
 def test_a_retirement_without_the_lake_goes_on_though_the_lake_comes_back(world: World) -> None:
@@ -207,56 +226,45 @@ def test_a_retirement_without_the_lake_goes_on_though_the_lake_comes_back(world:
     arm("retire.after_register", raise_simulated_crash)
     try:
         with pytest.raises(SimulatedCrash):
-            retire(world.pipeline, "west", world.registry, lake_is_gone=True)
+            retired(world, "west", lake_is_gone=True)
     finally:
         disarm()
     (world.folder / "away").rename(lake)
     for lake_is_gone in (False, True):
-        retire(world.pipeline, "west", world.registry, lake_is_gone)
-    assert world.registry.lookup([EventKey("c1")]) == [Free()], (
-        "its rows don't count, so its ids must be free"
-    )
+        retired(world, "west", lake_is_gone)
+    assert world.holder("c1") is None, "its rows don't count, so its ids must be free"
 
 
-def test_a_retirement_tells_how_far_it_is_and_so_does_its_dry_run(world: World) -> None:
+def test_a_retirement_tells_what_it_does(world: World) -> None:
     stories.both_have(world, "c1")
     world.join("west")
     said: list[str] = []
-    would_retire(world.pipeline, "west", world.registry, say=said.append)
-    assert said[-1].startswith("looks at ids at endpoint 1 of 1: all of ")
-    retire(world.pipeline, "west", world.registry, say=said.append)
-    assert said[-1].startswith("releases ids at endpoint 1 of 1: all of ")
+    retire(world.pipeline, "west", registry=world.reader(), say=said.append)
+    assert said == ["ends 1 epochs of datacenter west, which hold 1 ids"]
 
 
 def test_a_dry_run_says_what_would_become_of_rows_and_ids_and_changes_nothing(world: World) -> None:
     stories.both_have(world, "c1", "c2")
     world.join("west")
     stories.both_have(world, "c3")
-    assert world.join_with_a_crash("task.after_register", "west")
-    before = world.registry.register.read(), world.registry.lookup([EventKey("c3")])
-    with_rows = would_retire(world.pipeline, "west", world.registry, page_items=1)
-    assert with_rows == WouldRetire(rows=2, released=1, kept=2)
+    assert world.join_with_a_crash("claim.after", "west")
+    before = world.ledgers.copy()
+    with_rows = would_retire(world.pipeline, "west", registry=world.reader())
+    assert with_rows == Retired(released=1, kept=2, rows=2)
     lose_lake(world, "west")
-    without = would_retire(world.pipeline, "west", world.registry, lake_is_gone=True)
-    assert without == WouldRetire(rows=None, released=3)
-    assert (world.registry.register.read(), world.registry.lookup([EventKey("c3")])) == before
+    without = would_retire(world.pipeline, "west", lake_is_gone=True, registry=world.reader())
+    assert without == Retired(released=3, kept=0, rows=None)
+    assert world.ledgers.copy().values == before.values
 
 
 def test_the_last_datacenter_is_not_retired(world: World) -> None:
     stories.both_have(world, "c1")
     world.join("west")
-    retire(world.pipeline, "west", world.registry)
+    retired(world, "west")
     world.join("east")
     with pytest.raises(NotRetired, match="east is the last one"):
-        retire(world.pipeline, "east", world.registry)
-    assert world.registry.register.read().given_up == ("west",)
-
-
-def test_cleared_ids_whose_rows_are_gone_are_counted(world: World) -> None:
-    stories.both_have(world, "c1")
-    world.registered_elsewhere("c1")
-    world.registry.clear([Claim(EventKey("c1"), "west:e:1#p:1:0")])
-    assert retire(world.pipeline, "west", world.registry, lake_is_gone=True) == Retired(cleared=1)
+        retired(world, "east")
+    assert world.ledgers.register.given_up == ("west",)
 
 
 def test_a_datacenter_that_is_retired_in_the_middle_of_a_batch_commits_no_more(world: World) -> None:
@@ -332,7 +340,7 @@ def test_a_pipeline_file_that_lacks_a_datacenter_of_the_registry_is_refused(worl
         with pytest.raises(RegistryMismatch, match=r"knows datacenter west, which .* lacks.*its old name"):
             world.join(name)
         assert not world.state(name).exists(), "what is refused leaves a folder"
-    retire(whole, "west", world.registry)
+    retire(whole, "west", registry=world.reader())
     assert world.join("east").counts.of("joined_elsewhere") == 1
 
 
@@ -341,7 +349,7 @@ def test_a_retired_datacenter_has_nothing_to_act_on_and_what_was_its_is_told_onc
     world.join("west")
     world.join("east")
     older = {name: report.as_dict() for name, report in verify(world).items()}
-    retire(world.pipeline, "west", world.registry)
+    retired(world, "west")
     a_row_is_removed(world)
     found = verify(world)
     assert {name: one.classes for name, one in found.items()} == {

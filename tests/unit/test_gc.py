@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from photon.clock import MICROSECONDS, in_utc
-from photon.registry.consensus.register import EpochRecord, EpochState
-from photon.upkeep.pipeline_gc import BoundaryLimit, boundary_limit, datacenters_to_verify
+from photon.ledger.register import Generation, Members, Register
+from photon.upkeep.gc import BoundaryLimit, boundary_limit, datacenters_to_verify
 from photon.verification.classes import verified_until_us
 from photon.verification.report import DatacenterReport, Finding, Unverified, VerifiedEarlier
 from photon.verification.stored_reports import StoredReport
@@ -17,14 +17,16 @@ DAY_US = 86_400 * MICROSECONDS
 NOW_US = 1_000 * DAY_US
 
 
-def epoch(datacenter: str, state: EpochState = "live") -> EpochRecord:
-    return EpochRecord(datacenter, state, "table", 1)
+def register(given_up: tuple[str, ...] = (), **epochs: int) -> Register:
+    return Register(
+        "p", "s", Members(1, ("a",)), generations=(Generation(1),), epochs=epochs, given_up=given_up
+    )
 
 
-EPOCHS = {"e1": epoch("east"), "w1": epoch("west")}
+REGISTER = register(east=1, west=2)
 
 
-def verified(until_us: int | None, ok: bool = True, epoch: str | None = "e1") -> StoredReport:
+def verified(until_us: int | None, ok: bool = True, epoch: str | None = "1") -> StoredReport:
     return stored(DatacenterReport(verified_until_us=until_us, epoch=epoch), ok)
 
 
@@ -33,16 +35,16 @@ def stored(report: DatacenterReport, ok: bool = True) -> StoredReport:
     return StoredReport(NOW_US, "a run", 1.0, replace(report, findings=findings).as_dict())
 
 
-WEST = verified(NOW_US, epoch="w1")
+WEST = verified(NOW_US, epoch="2")
 BOTH = {"east": verified(NOW_US), "west": WEST}
 
 
 def test_the_boundary_stays_behind_the_datacenter_that_is_verified_least_far() -> None:
-    kept = boundary_limit(NOW_US, 30, BOTH, EPOCHS)
+    kept = boundary_limit(NOW_US, 30, BOTH, REGISTER)
     assert kept == BoundaryLimit(NOW_US - 30 * DAY_US, "ids are kept for 30 days")
-    west = verified(NOW_US - 70 * DAY_US, epoch="w1")
+    west = verified(NOW_US - 70 * DAY_US, epoch="2")
     reports = {"east": verified(NOW_US - 50 * DAY_US), "west": west}
-    found = boundary_limit(NOW_US, 30, reports, EPOCHS)
+    found = boundary_limit(NOW_US, 30, reports, REGISTER)
     assert found == BoundaryLimit(NOW_US - 70 * DAY_US, "west is verified up to there")
 
 
@@ -55,25 +57,24 @@ OTHER_EPOCH = "the last verification of west was not of the epoch"
     [
         (None, "west was never verified"),
         (StoredReport(NOW_US, "a run", 1.0, EARLIER), "not by this version"),
-        (verified(NOW_US, ok=False, epoch="w1"), "found a promise broken"),
-        (verified(None, epoch="w1"), "read no event"),
+        (verified(NOW_US, ok=False, epoch="2"), "found a promise broken"),
+        (verified(None, epoch="2"), "read no event"),
         (verified(NOW_US, epoch="of another registry"), OTHER_EPOCH),
         (verified(NOW_US, epoch=None), OTHER_EPOCH),
-        (verified(NOW_US, epoch="e1"), OTHER_EPOCH),  # another datacenter's
-        (verified(NOW_US, epoch="w0"), OTHER_EPOCH),  # the one before
+        (verified(NOW_US, epoch="1"), OTHER_EPOCH),  # the one before
+        (verified(NOW_US, epoch="3"), OTHER_EPOCH),  # of a registry that was put back
     ],
 )
 def test_no_id_goes_while_the_verification_of_one_datacenter_says_too_little(
     west: StoredReport | None, because: str
 ) -> None:
-    epochs = {"w0": epoch("west", "revoked"), **EPOCHS}
-    found = boundary_limit(NOW_US, 30, {**BOTH, "west": west}, epochs)
+    found = boundary_limit(NOW_US, 30, {**BOTH, "west": west}, REGISTER)
     assert found.boundary_us is None
     assert because in found.because
 
 
 def test_no_id_goes_where_they_are_kept_for_ever() -> None:
-    found = boundary_limit(NOW_US, None, BOTH, EPOCHS)
+    found = boundary_limit(NOW_US, None, BOTH, REGISTER)
     assert found.boundary_us is None
     assert "keep_days is null" in found.because
 
@@ -81,35 +82,34 @@ def test_no_id_goes_where_they_are_kept_for_ever() -> None:
 @pytest.mark.parametrize(("side", "is_held"), [("foreign", True), ("primary", False)])
 def test_a_foreign_log_that_could_not_be_verified_holds_the_boundary(side: str, is_held: bool) -> None:
     gone = Unverified("clicks/a.jsonl", side, bytes=10, reason="the file is not there")
-    report = DatacenterReport(verified_until_us=NOW_US, epoch="e1", unverified=(gone,))
+    report = DatacenterReport(verified_until_us=NOW_US, epoch="1", unverified=(gone,))
     assert not report.violations, "which is why it has to be looked at"
-    found = boundary_limit(NOW_US, 30, {"east": stored(report)}, {"e1": epoch("east")})
+    found = boundary_limit(NOW_US, 30, {"east": stored(report)}, register(east=1))
     assert (found.boundary_us is None) == is_held
     assert ("clicks/a.jsonl" in found.because) == is_held
 
 
 def test_a_log_that_is_gone_and_was_verified_before_does_not_hold_it() -> None:
     report = DatacenterReport(
-        verified_until_us=NOW_US, epoch="e1", verified_earlier=VerifiedEarlier(1, 10, "clicks/a.jsonl")
+        verified_until_us=NOW_US, epoch="1", verified_earlier=VerifiedEarlier(1, 10, "clicks/a.jsonl")
     )
-    found = boundary_limit(NOW_US, 30, {"east": stored(report)}, {"e1": epoch("east")})
+    found = boundary_limit(NOW_US, 30, {"east": stored(report)}, register(east=1))
     assert found == BoundaryLimit(NOW_US - 30 * DAY_US, "ids are kept for 30 days")
 
 
-def test_a_datacenter_that_is_lost_for_good_is_not_waited_for() -> None:
-    epochs = [epoch("east", "revoked"), epoch("east"), epoch("west", "retired")]
-    assert datacenters_to_verify(["east", "west", "new"], epochs) == ["east", "new"]
+def test_a_datacenter_that_is_given_up_is_not_waited_for() -> None:
+    now = register(("west",), east=2, west=1)
+    assert datacenters_to_verify(["east", "west", "new"], now) == ["east", "new"]
 
 
-@pytest.mark.parametrize("state", ["live", "revoked"])
-def test_a_datacenter_that_the_pipeline_file_does_not_name_counts_until_it_is_lost_for_good(
-    state: EpochState,
-) -> None:
-    epochs = {"e1": epoch("east"), "w1": epoch("west", state)}
-    assert datacenters_to_verify(["east"], epochs.values()) == ["east", "west"]
-    found = boundary_limit(NOW_US, 30, {"east": verified(NOW_US)}, epochs)
+def test_a_datacenter_that_the_pipeline_file_does_not_name_counts_until_it_is_given_up() -> None:
+    now = register(east=1, west=1)
+    assert datacenters_to_verify(["east"], now) == ["east", "west"]
+    found = boundary_limit(NOW_US, 30, {"east": verified(NOW_US)}, now)
     assert found.boundary_us is None
     assert "west is not in the pipeline file" in found.because
+    found = boundary_limit(NOW_US, 30, {"east": verified(NOW_US)}, register(("west",), east=1, west=1))
+    assert found == BoundaryLimit(NOW_US - 30 * DAY_US, "ids are kept for 30 days")
 
 
 # -- what a window has verified
@@ -141,11 +141,3 @@ def test_without_any_event_nothing_is_known() -> None:
 def test_times_are_written_in_utc_and_beyond_the_calendar_as_they_are() -> None:
     assert in_utc(1_500_000) == "1970-01-01T00:00:01.500000+00:00"
     assert in_utc(2**62) == f"{2**62} us"
-
-
-def test_a_datacenter_that_was_retired_with_its_lake_kept_does_not_hold_the_boundary_back() -> None:
-    epochs = {"e1": epoch("east"), "w1": epoch("west", "revoked")}
-    reports = {"east": verified(NOW_US), "west": WEST}
-    assert boundary_limit(NOW_US, 30, reports, epochs).boundary_us is None
-    found = boundary_limit(NOW_US, 30, reports, epochs, given_up=["west"])
-    assert found == BoundaryLimit(NOW_US - 30 * DAY_US, "ids are kept for 30 days")
