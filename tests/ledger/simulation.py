@@ -256,11 +256,12 @@ class Simulation:
             raise RuleBroken(f"ids {missing} have no row in the end; at work: {sorted(self.running)}")
 
     def _is_done(self, folder: StateFolder) -> bool:
-        """Whether it has joined all, and closed what it joined."""
+        """Whether it has joined all, and closed what it and copies of it have joined."""
         if len(folder.done) < len(self.world.records) or folder.epoch is None:
             return False
         catch_up(self.observer.view, self.observer.positions)
-        return not any(state.unclosed_of(folder.epoch) for state in newest_states(self.observer.view))
+        unclosed = [one for state in newest_states(self.observer.view) for one in state.unclosed.values()]
+        return not any(one.claimant.epoch.datacenter == folder.datacenter for one in unclosed)
 
     def _finish_aside(self) -> None:
         for process in list(self.aside):
