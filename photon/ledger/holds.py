@@ -115,6 +115,8 @@ class Run:
         self, upper: npt.NDArray[np.uint64], lower: npt.NDArray[np.uint64]
     ) -> npt.NDArray[np.intp]:
         """`find`, by the hashes' halves."""
+        if not len(self.upper):
+            return np.full(len(upper), -1)
         places = np.searchsorted(self.upper, upper)
         places[places == len(self.upper)] = 0
         upper_is_there = self.upper[places] == upper

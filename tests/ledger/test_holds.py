@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from photon.ledger.entry import Hashes, LedgerId
-from photon.ledger.holds import Holds
+from photon.ledger.holds import HashSet, Holds
 
 
 def hashes_with_equal_halves(ids: list[int]) -> Hashes:
@@ -53,3 +53,8 @@ def test_many_small_entries_make_few_runs() -> None:
         holds.hold(LedgerId(0, 0), position, chance.integers(0, 2**64, (5, 2), dtype=np.uint64))
     assert len(holds.runs(0)) <= 5
     assert sum(map(len, holds.runs(0))) == 10_000
+
+
+def test_among_no_ids_there_is_none() -> None:
+    some = np.arange(6, dtype=np.uint64).reshape(3, 2)
+    assert not HashSet(some[:0]).has(some).any()
