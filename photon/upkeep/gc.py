@@ -87,7 +87,7 @@ def run_gc(
     view, positions = registry.view, registry.positions
     limit, before = may_go(pipeline, registry.register, clock), size_of(view)
     told = _Told(limit.because, view.register, before)
-    if is_off(pipeline, limit, registry.register):
+    if pipeline.registry.keep_days is None:
         return told.result(view, before)
     try:
         if limit.boundary_us is not None and limit.boundary_us > view.register.boundary_us:
@@ -116,7 +116,7 @@ def would_gc(
     view = registry.view
     limit, before = may_go(pipeline, registry.register, clock), size_of(view)
     told = _Told(limit.because, view.register, before)
-    if is_off(pipeline, limit, registry.register):
+    if pipeline.registry.keep_days is None:
         return told.result(view, before)
     after = _imagined(view, limit.boundary_us)
     dropped = []
@@ -174,12 +174,6 @@ def may_go(pipeline: Pipeline, register: Register, clock: Clock) -> BoundaryLimi
     stored = newest(pipeline, names)
     reports = {name: stored.get(name) for name in names}
     return boundary_limit(clock.now_us(), pipeline.registry.keep_days, reports, register)
-
-
-def is_off(pipeline: Pipeline, limit: BoundaryLimit, register: Register) -> bool:
-    """Whether nothing may be dropped, and no ledger need be asked."""
-    keeps_all = pipeline.registry.keep_days is None
-    return keeps_all or (limit.boundary_us is None and told_boundary(register.boundary_us) is None)
 
 
 def full_generation(view: View, pipeline: Pipeline) -> int | None:

@@ -1,0 +1,98 @@
+"""Two refills at once, and epochs beside one: stories that `test_put_back` does not have (L10, B19)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from photon.faults import arm, disarm
+from photon.ledger.entry import Claimant, Epoch
+from photon.ledger.epochs import begin_epoch
+from photon.ledger.errors import RegistryMismatch, RegistryUnavailable
+from photon.ledger.registry import IdRegistry
+from photon.ledger.view import View, current_register
+from photon.upkeep.refill import Refilled, refill
+from tests.simulation.world import World
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    """The registry lacks one of two rows: an older copy of it was put back."""
+    world = World(tmp_path, ["east", "west"])
+    for name in ("east", "west"):
+        world.queries("q1", datacenter=name)
+        world.clicks(("c1", "q1"), datacenter=name)
+        world.join(name)
+    copy = world.ledgers.copy()
+    world.clicks(("d1", "q1"))
+    world.join()
+    world.ledgers.put_back(copy)
+    return world
+
+
+def put_back(world: World) -> Refilled:
+    unread = IdRegistry(world.ledgers, View(current_register(world.ledgers), "refill"))
+    return refill(world.pipeline, registry=unread)
+
+
+@pytest.mark.parametrize("point", ["refill.after_fence", "refill.after_page", "refill.before_switch"])
+def test_of_two_refills_the_one_that_began_later_counts_and_the_other_changes_nothing(
+    world: World, point: str
+) -> None:
+    done: list[Refilled] = []
+
+    def another_one() -> None:
+        disarm()
+        done.append(put_back(world))
+
+    arm(point, another_one)
+    with pytest.raises((RegistryUnavailable, RegistryMismatch)):
+        put_back(world)
+    disarm()
+    assert [one.put_back for one in done] == [1]
+    assert not world.ledgers.register.is_refilling
+    world.clicks(("d1", "q1"), ("e1", "q1"))  # logged again, and new
+    world.join()
+    world.join("west")
+    assert world.joined_ids() == ["c1", "d1", "e1"]
+
+
+def test_no_epoch_is_born_between_the_fences_of_a_refill_and_its_switch(world: World) -> None:
+    refused: list[str] = []
+
+    def begin() -> None:
+        with pytest.raises(RegistryUnavailable) as said:
+            begin_epoch(world.reader(), "east", 0, "table")
+        refused.append(str(said.value))
+
+    arm("refill.after_fence", begin)
+    try:
+        put_back(world)
+    finally:
+        disarm()
+    assert "no epoch begins before that has ended" in refused[0]
+
+
+def test_a_number_that_was_handed_out_before_a_refill_is_handed_out_to_nobody(world: World) -> None:
+    """One that a register handed out and forgot, when it was put back, has committed its batch 0 at least."""
+    known = world.ledgers.register.epochs["east"]
+    put_back(world)
+    assert begin_epoch(world.reader(), "east", 0, "table") == Epoch("east", known + 2)
+
+
+def test_what_an_epoch_of_before_a_refill_claims_is_void(world: World) -> None:
+    epoch = Epoch("east", world.ledgers.register.epochs["east"])
+    put_back(world)
+    registry = world.reader()
+    assert registry.view.is_over(epoch)
+    assert registry.view.is_over(Epoch("west", world.ledgers.register.epochs["west"]))
+    (row,) = (row for row in world.rows() if row["_event_id"] == "d1")
+    assert world.holder("d1") == Claimant(epoch, row["_batch"], row["_plan"])
+
+
+def test_ids_that_are_back_are_joins_and_nothing_is_left_to_close(world: World) -> None:
+    put_back(world)
+    assert world.is_join("c1")
+    assert world.is_join("d1")
+    assert all(not state.unclosed for state in world.reader().view.states.values())
