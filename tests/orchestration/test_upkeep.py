@@ -144,7 +144,7 @@ class TestOnAServer:
         (endpoint,) = metadata["endpoints"]
         assert (endpoint.data["health"], endpoint.data["behind"]) == ("up", 0)
         (epoch,) = metadata["epochs"]
-        assert (epoch.data["datacenter"], epoch.data["epoch"], epoch.data["unclosed"]) == ("east", 1, 0)
+        assert (epoch.data["datacenter"], epoch.data["number"], epoch.data["unclosed"]) == ("east", 1, 0)
         (ledger,) = metadata["newest_ledgers"]
         assert (ledger.data["ledger"], ledger.data["home"], ledger.data["ids"]) == ("0-0", "east", expected)
 
@@ -301,7 +301,7 @@ def test_checks_of_a_registry_link_to_their_sections_and_say_what_to_do(tmp_path
 
 def test_a_picture_of_many_ledgers_stays_small() -> None:
     ledgers = [
-        LedgerRow(f"{n}-0", "east", n, ids=40 * n, bytes=90 * n, boundary_us=None, is_sealed=True)
+        LedgerRow(f"{n}-0", "east", "sealed", n, ids=40 * n, bytes=90 * n, boundary_us=None)
         for n in range(1_000)
     ]
     assert 1_000 < len(ledgers_plot(ledgers)) < 20_000
