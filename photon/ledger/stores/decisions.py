@@ -66,7 +66,8 @@ def value_to_propose(own: bytes, promised: Sequence[Copy], n: int) -> bytes:
     if carried_on is not None:
         return carried_on
     others = Counter(copy.value for copy in promised if copy.value is not None and copy.value != own)
-    return next((value for value, _ in others.most_common(1)), own)
+    # The same one in whatever order the stores reply.
+    return max(others, key=lambda value: (others[value], value), default=own)
 
 
 def counter_above(copies: Iterable[Copy]) -> int:
