@@ -1,4 +1,4 @@
-"""Index the primary ranges of the next batch while this one joins, registers and commits.
+"""Index the primary ranges of the next batch while this one joins, claims and commits.
 
 Nothing of it counts before a plan has these ranges: its completion lists the segments, its commit the dead
 letters. What goes wrong ahead counts for nothing either: the plan meets it again, and deals with it.

@@ -279,7 +279,7 @@ class BatchExecution:
             index=self.index.snapshot(segments),
             final=plan.content.final,
             follows_an_epoch=self.state.follows_an_epoch,
-            view=self.registry.snapshot(),
+            view=self.registry.snapshot(claimant_of(plan.key)),
             row_schema=self._joined.schema(),
             unresponsive_datacenters=self.holders.absent | self._homes.unresponsive(self.clock.now_us()),
             given_up=self.holders.given_up,

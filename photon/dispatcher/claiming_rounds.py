@@ -22,6 +22,7 @@ from photon.join.messages import BatchRunner, BatchTasks
 from photon.ledger.claiming import EpochOver
 from photon.ledger.entry import NO_HASHES, Claims, Hashes, Mask
 from photon.ledger.errors import RegistryUnavailable
+from photon.ledger.lookups import claimant_of
 from photon.ledger.registry import IdRegistry
 from photon.measures import Meter
 from photon.storage.output_files import OutputFile
@@ -124,7 +125,8 @@ class ClaimingRounds:
             "batch %d: %d tasks lost claims to others, and run again", tasks.context.plan.batch, len(which)
         )
         self.registry.read_on()  # who won may have closed it by now
-        context = replace(tasks.context, view=self.registry.snapshot())
+        plan = claimant_of(tasks.context.plan)
+        context = replace(tasks.context, view=self.registry.snapshot(plan))
         join_tasks = tuple(tasks.join_tasks[index] for index in which)
         fresh = collect_results(self.runner.run(BatchTasks(context, (), join_tasks)))
         before = settled.results

@@ -199,7 +199,7 @@ class Duplicate:
 
 @dataclass
 class Resolved:
-    """The decisions on events that this datacenter has registered before."""
+    """The decisions on events that this datacenter has claimed before."""
 
     counts: Counter[str] = field(default_factory=Counter)
     ended: set[Occurrence] = field(default_factory=set)  # in a final class: they wait no more
@@ -223,7 +223,7 @@ class Resolved:
 def resolve(
     records: Iterable[HeldRecord], holds: Mapping[str, OwnHold], inherited_before: Collection[str]
 ) -> Resolved:
-    """Decide on records of events that this datacenter has registered before (protocol A8).
+    """Decide on records of events that this datacenter has claimed before (protocol A8).
 
     With a row: joined by this very record, read again after a crash; or by another one, and this is a
     duplicate. Without a row: a closed hold is to be freed, and what is not closed yet waits for its close.

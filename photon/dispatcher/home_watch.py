@@ -12,11 +12,11 @@ from photon.pipeline.sections import Home
 
 @dataclass
 class HomeWatch:
-    """What this process has seen each datacenter register, and what it had to join for it."""
+    """What this process has seen each datacenter claim, and what it had to join for it."""
 
     home: Home
-    registered_us: dict[str, int]  # at the start nothing is known: the time of that
-    taken_over: Counter[str] = field(default_factory=Counter)  # events since it was seen to register one
+    claimed_us: dict[str, int]  # at the start nothing is known: the time of that
+    taken_over: Counter[str] = field(default_factory=Counter)  # events since it was seen to claim one
     # Whether the last batch with fresh events found them free: others may have them after an outage.
     nobody_had_fresh: bool = False
 
@@ -24,11 +24,11 @@ class HomeWatch:
     def begin(cls, home: Home, datacenters: Iterable[str], now_us: int) -> HomeWatch:
         return cls(home, dict.fromkeys(datacenters, now_us))
 
-    def note(self, registered: Iterable[str], taken_over: Mapping[str, int], now_us: int) -> None:
+    def note(self, claimed: Iterable[str], taken_over: Mapping[str, int], now_us: int) -> None:
         """Take note of one batch: who was seen to hold ids, and whose events were joined here instead."""
         self.taken_over.update(taken_over)
-        for name in registered:
-            self.registered_us[name] = now_us
+        for name in claimed:
+            self.claimed_us[name] = now_us
             self.taken_over.pop(name, None)
 
     def note_fresh(self, were_free: Iterable[bool | None]) -> None:
@@ -40,11 +40,11 @@ class HomeWatch:
     def unresponsive(self, now_us: int) -> frozenset[str]:
         """The datacenters whose events are taken up at once.
 
-        They registered nothing for a while, or left so many events in a row to the others.
+        They claimed nothing for a while, or left so many events in a row to the others.
         """
         quiet_us, events = microseconds(self.home.quiet_after), self.home.quiet_after_events
         return frozenset(
             name
-            for name, at_us in self.registered_us.items()
+            for name, at_us in self.claimed_us.items()
             if now_us - at_us >= quiet_us or self.taken_over[name] >= events
         )

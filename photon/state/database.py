@@ -202,7 +202,7 @@ class StateReader:
 
     @property
     def out_of_reach(self) -> dict[str, str]:
-        """By silent datacenter: why what it holds can't be released here."""
+        """By silent datacenter: why what it holds can't be freed here."""
         with reading_column("meta, out_of_reach,"):
             return dict(json.loads(self.meta("out_of_reach") or "{}"))
 

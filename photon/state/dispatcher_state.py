@@ -234,7 +234,7 @@ class DispatcherState(StateReader):
             db.execute("UPDATE plan SET attempts = ?", (attempts_to_json(attempts),))
 
     def note_out_of_reach(self, out_of_reach: Mapping[str, str]) -> None:
-        """Store which silent datacenters hold events that nobody can release here, and why (protocol E6)."""
+        """Store which silent datacenters hold events that nobody can free here, and why (protocol E6)."""
         with self._transaction() as db:
             db.execute("INSERT OR REPLACE INTO meta VALUES ('out_of_reach', ?)", (json.dumps(out_of_reach),))
 

@@ -111,7 +111,7 @@ class Life:
 
     @property
     def ran_before(self) -> bool:
-        """Whether an earlier attempt may have stored, registered and committed something."""
+        """Whether an earlier attempt may have stored, claimed and committed something."""
         return self.attempts.begun > 1
 
     @property

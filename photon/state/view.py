@@ -51,8 +51,8 @@ class StateView:
     soon: int = 0  # of all waiting records, those that somebody has to take up, whenever they are due
     requeued: int = 0  # plans to be taken up again
     has_open_plan: bool = False
-    held: int = 0  # waiting records whose events another datacenter registered
-    out_of_reach: Mapping[str, str] = field(default_factory=dict)  # which of them can't be released, and why
+    held: int = 0  # waiting records whose events another datacenter holds
+    out_of_reach: Mapping[str, str] = field(default_factory=dict)  # which of them can't be freed, and why
     left: Mapping[str, int] = field(default_factory=dict)  # how many records left each class again
     before: Mapping[str, int] = field(default_factory=dict)  # what was `gained` as the latest window began
     pipeline: str | None = None  # the name of the one that it belongs to
