@@ -10,7 +10,6 @@ import pyarrow.dataset as ds
 from photon.adapters import ROW_COLUMNS
 from photon.storage.columns import text
 from photon.storage.data_files import DataFile, DataFiles, pages_of_rows, rows_of
-from photon.storage.output_files import OutputFile
 from photon.storage.tables import OutputTable
 
 ROWS_AT_ONCE = 100_000  # bounds memory where the ids of all rows are read
@@ -40,17 +39,6 @@ class CommittedRows:
         files = self._files.of_epoch(epoch, batches)
         with self._table.reading():
             return rows_of(self._table.store, files, CLAIMED_COLUMNS, wanted)
-
-    def stretches(self, epoch: str, after: int, rows: int) -> list[range]:
-        """The batches of an epoch beyond `after` that have rows, in stretches of at least about `rows`."""
-        files = self._files.of_epoch(epoch)
-        known = ((file.last_batch, file.rows) for file in files)
-        return stretches(((batch, rows or 0) for batch, rows in known if batch is not None), after, rows)
-
-    def rows_beyond(self, epoch: str, after: int) -> int:
-        """How many rows these batches have, at most: a file that was compacted may have earlier ones too."""
-        known = ((file.last_batch, file.rows) for file in self._files.of_epoch(epoch))
-        return sum(rows or 0 for batch, rows in known if batch is not None and batch > after)
 
     def pages(self, epoch: str, batches: range, page_rows: int) -> Iterator[pa.Table]:
         """The rows of these batches, with the columns `REGISTERED_AS`, at most `page_rows` at a time.
@@ -96,31 +84,6 @@ class CommittedRows:
         with self._table.reading():
             # One file after the other, so that memory is bounded by a page and not by the table.
             yield from pages_of_rows(self._table.store, files, REGISTERED_COLUMNS, wanted, page_rows)
-
-
-def rows_in(table: OutputTable, written: Iterable[OutputFile]) -> pa.Table:
-    """The rows of files that a batch has committed, with the columns `REGISTERED_AS`. LakeUnavailable."""
-    files = (DataFile(file.path, file.size_bytes, file.rows, *[None] * 4) for file in written)
-    with table.reading():
-        pages = pages_of_rows(table.store, files, REGISTERED_COLUMNS, None, ROWS_AT_ONCE)
-        return pa.concat_tables([REGISTERED_COLUMNS.empty_table(), *pages])
-
-
-def stretches(files: Iterable[tuple[int, int]], after: int, rows: int) -> list[range]:
-    """Consecutive ranges of batches beyond `after`, each with files of at least about `rows` rows.
-
-    `files`: for each file the last batch in it, and how many rows it has.
-    """
-    found: list[range] = []
-    start, gathered = after + 1, 0
-    ordered = sorted(file for file in files if file[0] > after)
-    for index, (last_batch, count) in enumerate(ordered):
-        gathered += count
-        is_last = index + 1 == len(ordered)
-        if is_last or (gathered >= rows and ordered[index + 1][0] > last_batch):
-            found.append(range(start, last_batch + 1))
-            start, gathered = last_batch + 1, 0
-    return found
 
 
 def epochs_of_rows(table: OutputTable, ids: Collection[str]) -> dict[str, frozenset[str]]:

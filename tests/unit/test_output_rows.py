@@ -1,4 +1,4 @@
-"""Rows read back by batch: stretches of batches, pages of committed rows, rows that came since."""
+"""Rows read back by batch: pages of committed rows, rows that came since."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from deltalake import DeltaTable
 
 from photon.adapters import ROW_COLUMNS
-from photon.storage.joined_rows import CommittedRows, stretches
+from photon.storage.joined_rows import CommittedRows
 from photon.storage.output_files import write_rows
 from photon.storage.tables import OutputTable, app_id
 
@@ -32,27 +32,25 @@ def ids_of(committed: CommittedRows, epoch: str, batches: range) -> list[str]:
     return [i for page in committed.pages(epoch, batches, 10) for i in page["_event_id"].to_pylist()]
 
 
-def test_stretches_have_at_least_so_many_rows_and_end_with_the_last_batch() -> None:
-    files = [(1, 3), (2, 3), (3, 3), (7, 1)]
-    assert stretches(files, 0, 5) == [range(1, 3), range(3, 8)]
-    assert stretches(files, 2, 1) == [range(3, 4), range(4, 8)]
-    assert stretches(files, 7, 1) == []
-
-
-def test_a_stretch_takes_all_files_of_a_batch() -> None:
-    assert stretches([(1, 5), (1, 5), (2, 5)], 0, 5) == [range(1, 2), range(2, 3)]
-
-
 def test_a_snapshot_has_what_was_committed_before_it_by_epoch_and_batch(table: OutputTable) -> None:
     commit(table, "e", 1, "a", "b")
     commit(table, "e", 2, "c")
     commit(table, "f", 1, "d")
     committed = CommittedRows(table)
     commit(OutputTable(table.folder.parent, "joined_events"), "e", 3, "late")
-    assert committed.stretches("e", 0, 1) == [range(1, 2), range(2, 3)]
-    assert committed.stretches("f", 0, 100) == [range(1, 2)]
     assert sorted(ids_of(committed, "e", range(1, 10))) == ["a", "b", "c"]
     assert ids_of(committed, "e", range(2, 3)) == ["c"]
+
+
+def test_rows_of_some_events_of_a_batch_name_their_plan(table: OutputTable) -> None:
+    commit(table, "e", 1, "a", "b", "c")
+    commit(table, "e", 2, "a")
+    commit(table, "f", 1, "a")
+    committed = CommittedRows(table)
+    found = committed.of_batches("e", {1}, ["a", "c", "nobody's"])
+    assert sorted(found["_event_id"].to_pylist()) == ["a", "c"]
+    assert committed.of_batches("e", [1, 2]).num_rows == 4
+    assert committed.of_batches("e", []).num_rows == 0
 
 
 def test_compacted_files_are_read_by_batch_too(table: OutputTable) -> None:
@@ -60,7 +58,6 @@ def test_compacted_files_are_read_by_batch_too(table: OutputTable) -> None:
         commit(table, "e", batch, event_id)
     table.load().optimize.compact()
     committed = CommittedRows(table)
-    assert committed.stretches("e", 1, 1) == [range(2, 4)]
     assert sorted(ids_of(committed, "e", range(2, 4))) == ["b", "c"]
 
 
