@@ -75,7 +75,7 @@ def test_a_record_that_is_read_again_is_read_from_the_log(world: World, monkeypa
 
 def test_a_row_of_a_mended_record_is_made_of_the_log(world: World, monkeypatch: Patch) -> None:
     monkeypatch.setattr(SecondReading, "mended", lambda self: {})
-    story = partial(stories.a_row_of_a_mended_record_is_made_again, world, cleared=True)
+    story = partial(stories.a_row_of_a_mended_record_is_made_again, world)
     caught_by_story(story, because="does not come back")
 
 

@@ -282,7 +282,7 @@ def test_a_removed_row_is_missing_in_every_datacenter_and_its_holder_is_named(pl
     for report in planted.report.datacenters.values():
         found = finding(report, "missing")
         assert planted.removed in ids(found)
-        assert all("registered without a row: datacenter west" in e.detail for e in found.examples)
+        assert all("its row is gone: datacenter west" in e.detail for e in found.examples)
 
 
 def test_a_doubled_row_is_a_violation_that_names_both_places(planted: Planted) -> None:

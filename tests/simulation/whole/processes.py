@@ -105,13 +105,14 @@ class Worker(VirtualClient):
 
     def _called(self, call: str) -> None:
         """A call to the registry: each is a step, and may meet nobody."""
+        began_seconds = self.network.now_seconds
         self.step(call)
         chance, weather = self.network.chance, self.network.weather
         is_lost = chance.random() < weather.lost
         self.ledgers.is_away = self._ledgers_of_all.is_away or self._is_cut_off() or is_lost
         self.ledgers.lost_answers = int(call == "offer" and chance.random() < weather.unheard)
         if call == "confirm" and not self.ledgers.is_away:
-            self.checked_seconds = self.network.now_seconds
+            self.checked_seconds = began_seconds  # entries are asked for before the register
 
     def _run(self, work: Callable[[], None], strand: Strand, end: Callable[[], None] = lambda: None) -> None:
         def work_here() -> None:
