@@ -104,8 +104,7 @@ class Copies:
         if point != "lake.before_commit" or path is None or path.name != JOINED:
             return
         if (worker.checked_seconds or 0.0) <= self._site.put_back_seconds:
-            worker.kill()
-            worker.step("dies between its check and its commit")
+            worker.die("dies between its check and its commit")
 
     def _is_refused(self) -> None:
         """A join has ended, and says what to do: with all stopped, or with some that nobody knows of."""

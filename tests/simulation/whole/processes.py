@@ -93,8 +93,15 @@ class Worker(VirtualClient):
         """End it where it waits."""
         self._is_dead = True
 
+    def die(self, why: str) -> None:
+        """End it here and now."""
+        self.kill()
+        self.last_step = why
+        self._die_if_killed()
+
     def step(self, name: str) -> None:
         """Wait for the next turn, or die here."""
+        self._die_if_killed()  # else it would go on where it is left by its death
         self.steps += 1
         self.last_step = name
         if self.steps == self._dies_at:

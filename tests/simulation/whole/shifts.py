@@ -175,8 +175,7 @@ class Shifts:
             self.lose_a_log(datacenter)
         else:
             return
-        worker.kill()
-        worker.step("dies with ids claimed")
+        worker.die("dies with ids claimed")
 
     def start(
         self,

@@ -187,14 +187,6 @@ VARIANTS: dict[str, Variant] = {
         "F",
         ("lose_worker", "die_and_lose_log", "lose_state", "kill"),
     ),
-    "nobody closes a batch": Variant(
-        "L4",
-        {
-            "photon.dispatcher.closing_batches.BatchCloses.due": property(lambda self: None),
-            "photon.dispatcher.closing_batches.BatchCloses.now": lambda self: None,
-        },
-        "F",
-    ),
     "what an earlier plan holds without a row stays held": Variant(
         "A8",
         {"photon.dispatcher.table_answers.TableAnswers._free": lambda self, ids, are_freed: False},
@@ -224,15 +216,6 @@ VARIANTS: dict[str, Variant] = {
     ),
     "an epoch is ended without a fence": Variant(
         "E1", {f"{TABLE}.fence": lambda self, app: None}, "F", ("freeze_with_claims",)
-    ),
-    "a claim of an epoch that is over counts": Variant(
-        "L3",
-        {
-            "photon.ledger.fold.LedgerState.is_void": lambda self, epoch, batch: False,
-            "photon.ledger.claiming._require_live": lambda state, claims: None,
-        },
-        "F",
-        ("freeze_with_claims", "copy_state", "clone", "restore_state"),
     ),
     "a datacenter that is given up is not retired first": Variant(
         "E2",
