@@ -23,8 +23,8 @@ from typing import Any
 from photon.clock import SystemClock
 from photon.faults import fault_point
 from photon.ledger.address import LedgersAddress, table_name
-from photon.ledger.appending import append
-from photon.ledger.entry import Entry
+from photon.ledger.appending import Appended, append
+from photon.ledger.entry import Entry, LedgerId
 from photon.ledger.errors import RegistryMismatch, RegistryUnavailable
 from photon.ledger.opening import find_registry, open_reader, positions_at
 from photon.ledger.register import Members, Register, with_slot_down, with_slot_up, without_fresh_slots
@@ -215,11 +215,20 @@ class _Repairing:
 
 
 def settle(registry: IdRegistry) -> None:
-    """Append an entry to every ledger that takes one, so that all before it has a majority of the stores."""
+    """Append an entry to every ledger that takes one, so that all before it has a majority of the stores.
+
+    With a store out of use nobody can prove a seal that is a last entry, nor a genesis: appending settles
+    either, and only then the ledgers behind it are known.
+    """
     view, positions = registry.view, registry.positions
-    everywhere(view, positions, lambda state: None, lambda state: False)  # opens what is due
-    taking = [ledger for ledger, state in view.states.items() if state.takes_entries]
-    append(view, positions, dict.fromkeys(taking, lambda state: Entry()))
+    settled: set[LedgerId] = set()
+    while True:
+        everywhere(view, positions, lambda state: None, lambda state: False)  # reads on, opens what is due
+        left = [one for one, state in view.states.items() if state.takes_entries and one not in settled]
+        if not left:
+            return
+        outcomes = append(view, positions, dict.fromkeys(left, lambda state: Entry()))
+        settled.update(ledger for ledger, outcome in outcomes.items() if isinstance(outcome, Appended))
 
 
 def slot_of(address: LedgersAddress, url: str) -> int:

@@ -83,6 +83,19 @@ def test_a_wiped_endpoint_is_filled_and_then_any_other_one_may_be_lost(
         servers[out].start()
 
 
+def test_all_is_copied_before_the_endpoint_comes_up_also_behind_a_seal_that_nobody_can_prove(
+    pipeline: Pipeline, servers: list[StoreServer]
+) -> None:
+    """With one store down a seal has two copies of an insert, which prove nothing."""
+    registry = with_some_claims(pipeline, 5)
+    roll(*_view_and_positions(registry), ledgers=3)
+    for batch in range(6, 16):
+        claim(registry, batch, f"{batch}-1", f"{batch}-2")
+    servers[0].wipe()
+    servers[0].start()
+    assert repair_endpoint(pipeline, servers[0].url).mended == 0
+
+
 def test_joins_go_on_while_an_endpoint_is_repaired(pipeline: Pipeline, servers: list[StoreServer]) -> None:
     registry, batches = with_some_claims(pipeline), iter(range(41, 10_000))
     ends, claimed = threading.Event(), list[int]()
