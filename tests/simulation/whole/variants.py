@@ -57,7 +57,6 @@ class Variant:
 
 
 TABLE, COMMITTING = "photon.storage.tables.OutputTable", "photon.dispatcher.committing.Committing"
-LEFTOVERS = "photon.dispatcher.leftovers.Leftovers"
 DECISIONS = "photon.join.deciding.Decisions"
 WATCH = "photon.recovery.registry_watch.RegistryWatch"
 _open_registry = open_registry
@@ -171,15 +170,6 @@ VARIANTS: dict[str, Variant] = {
         {f"{COMMITTING}.commit_batch": _commit_all_files_of_the_batch},
         "F1",
         ("kill", "cut_off", "fill_disk"),
-    ),
-    "rows are not stored before their ids are claimed": Variant(
-        "A14",
-        {
-            f"{LEFTOVERS}.candidates": lambda self, plan: [],
-            "photon.join.candidates.own_candidate_files": lambda *_: [],
-        },
-        "F13",
-        ("die_and_lose_log",),
     ),
     "a close frees nothing": Variant(
         "A7",
