@@ -289,13 +289,16 @@ class Simulation:
     def _missing(self) -> list[int]:
         """The ids that lack a row, and have a record that the boundary has not passed.
 
-        A row in a lake that was given up is one, as far as it was closed before. An id whose row was lost may
-        lack another one: who has lost it may have died before it freed the id.
+        A row in a lake that was given up is one, as far as it was closed before; of one that the boundary has
+        passed nobody knows that any more. An id whose row was lost may lack another one: who has lost it may
+        have died before it freed the id.
         """
         held = summary_of(self.observer.view, self.world.hashes)
-        rows = {row.id for table in self.world.tables.values() if not table.is_lost for row in table.rows}
-        rows |= {one for one, (_, is_join) in enumerate(held) if is_join}
         boundary_us = self.stores.register.boundary_us
+        tables = self.world.tables.values()
+        all_rows = [(row, table.is_lost) for table in tables for row in table.rows]
+        rows = {row.id for row, is_lost in all_rows if not is_lost or row.time_us < boundary_us}
+        rows |= {one for one, (_, is_join) in enumerate(held) if is_join}
         wanted = {one.id for one in self.world.records if one.time_us >= boundary_us}
         return sorted(wanted - rows - {one for one, _ in self.world.lost})
 
