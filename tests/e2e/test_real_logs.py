@@ -98,9 +98,11 @@ def test_kill_9_at_every_fault_point_changes_nothing_in_the_result(
     with local_server(tmp_path / "state" / "registry"):  # else each process would start one of its own
         for point in points:
             # The second passing, so that each process also completes a batch, and recovers from the last.
+            # Most closes ride with claims: one by itself comes at the end of a process.
+            passing = 1 if point.startswith("close.") else 2
             command = ("join", pipeline, "-d", "east", "--complete", "--engine", "local", "--crash-at")
-            ended = photon(*command, f"{point}:2", status=None)
-            assert ended.returncode == -9, f"{point} was not passed twice: {ended.stdout}{ended.stderr}"
+            ended = photon(*command, f"{point}:{passing}", status=None)
+            assert ended.returncode == -9, f"{point} was passed too seldom: {ended.stdout}{ended.stderr}"
     assert_counts(photon_json("join", pipeline, "--complete", "--engine", "local"))
     assert_rows(pipeline, expectation)
 
