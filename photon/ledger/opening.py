@@ -281,7 +281,8 @@ def _with_remedy(pipeline: Pipeline, registry: IdRegistry) -> IdRegistry:
 
 
 def _remedy(pipeline: Pipeline) -> str:
+    places = ", ".join(map(str, endpoints_of(pipeline)))
     return (
-        "Put the ids of all rows back into it, with every datacenter stopped: photon registry refill"
-        f" {pipeline.typed}"
+        f"If there is a later copy of it, put that one back ({places}). If not, put the ids of all rows back"
+        f" into it, with every datacenter stopped: photon registry refill {pipeline.typed}"
     )
