@@ -312,7 +312,7 @@ def _open_dispatcher(
     tables: dict[TableName, OutputTable] = {name: OutputTable(lake, name) for name in TABLE_COLUMNS}
     with ExitStack() as stack:
         registry = retry.until_available(lambda: open_registry(pipeline, datacenter, for_tests.positions))
-        stack.callback(_close_view, registry)
+        stack.enter_context(_view_of(registry))
         started = retry.until_available(
             lambda: start(pipeline, datacenter, registry, tables["joined_events"], clock, in_thread)
         )
@@ -361,8 +361,18 @@ def _open_dispatcher(
         yield dispatcher
 
 
+@contextmanager
+def _view_of(registry: IdRegistry) -> Iterator[None]:
+    """Store the view at the end, or leave it to the next start to read on."""
+    try:
+        yield
+    except Exception:
+        _close_view(registry)
+        raise
+    _close_view(registry)  # whoever is killed, or dies in a simulation, stores nothing
+
+
 def _close_view(registry: IdRegistry) -> None:
-    """Store the view, or leave it to the next start to read on."""
     try:
         registry.close_view()
     except ViewUnavailable as error:
