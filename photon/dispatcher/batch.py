@@ -48,6 +48,7 @@ from photon.ledger.entry import Epoch
 from photon.ledger.errors import RegistryUnavailable
 from photon.ledger.lookups import claimant_of
 from photon.ledger.registry import IdRegistry
+from photon.ledger.segments import RunDamaged
 from photon.ledger.view_store import ViewUnavailable
 from photon.logs.files import TrackedFile
 from photon.measures import Meter
@@ -181,6 +182,8 @@ class BatchExecution:
             return Event.ENDED, ""
         except WaitingDamaged as error:
             return Event.UNAVAILABLE, self.mend_waiting(error.segments, reader)
+        except RunDamaged as error:
+            return Event.UNAVAILABLE, self._read_view_anew(error)
         except AdapterFails as error:
             return Event.ADAPTER_FAILED, str(error)
         except DeadlineExceeded as error:
@@ -194,6 +197,16 @@ class BatchExecution:
             return Event.FAILED, str(error)
         except (RegistryUnavailable, ViewUnavailable, LakeUnavailable, CommitConflict, OSError) as error:
             return Event.UNAVAILABLE, str(error)  # OSError: of logs, or of the work folder
+
+    def _read_view_anew(self, error: RunDamaged) -> str:
+        """Read the ledgers from their beginning, for the next attempt: tasks found no file of the view's."""
+        reason = f"the view of the registry is read again, for {error}"
+        log.warning("%s", reason)
+        try:
+            self.registry.read_anew()
+        except RegistryUnavailable as away:
+            return str(away)
+        return reason
 
     def mend_waiting(self, segments: Sequence[str], reader: LogReader) -> str:
         """Make damaged waiting segments again, for the next attempt (A19); what was done."""

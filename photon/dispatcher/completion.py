@@ -20,10 +20,11 @@ from photon.join.messages import (
     TaskOutcome,
     TimedOut,
     Unavailable,
+    ViewDamaged,
 )
 from photon.join.outcomes import HeldRecord
 from photon.ledger.entry import Claimant
-from photon.ledger.errors import RegistryUnavailable
+from photon.ledger.segments import RunDamaged
 from photon.logs.files import TrackedFile
 from photon.measures import Measures
 from photon.pipeline.file import Pipeline
@@ -113,13 +114,15 @@ class Results:
 def collect_results(outcomes: Sequence[TaskOutcome]) -> Results:
     """The results of a batch. Raises what keeps it from being committed.
 
-    RegistryUnavailable or LakeUnavailable first: they may have caused what else raises IndexLost (a segment
-    that a full disk did not take), WaitingDamaged, DeadlineExceeded or CannotEnd.
+    LakeUnavailable first: it may have caused what else raises RunDamaged, IndexLost (a segment that a full
+    disk did not take), WaitingDamaged, DeadlineExceeded or CannotEnd.
     """
     for outcome in outcomes:
         if isinstance(outcome, Unavailable):
-            error = RegistryUnavailable if outcome.what == "registry" else LakeUnavailable
-            raise error(f"{outcome.what}: {outcome.reason}")
+            raise LakeUnavailable(f"{outcome.what}: {outcome.reason}")
+    for outcome in outcomes:
+        if isinstance(outcome, ViewDamaged):
+            raise RunDamaged(outcome.reason)
     for outcome in outcomes:
         if isinstance(outcome, IndexDamaged):
             raise IndexLost(outcome.reason)

@@ -210,6 +210,13 @@ class TimedOut:
 
 
 @dataclass(frozen=True)
+class ViewDamaged:
+    """A file of the view's holds is missing or damaged: the ledgers have to be read again."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
 class DamagedWaiting:
     """Waiting segments are damaged or gone: they are made again before the task is (protocol A19)."""
 
@@ -225,6 +232,7 @@ TaskOutcome = (
     | AdapterFailing
     | TimedOut
     | DamagedWaiting
+    | ViewDamaged
 )
 
 

@@ -48,6 +48,7 @@ from photon.join.messages import (
     TaskOutcome,
     TimedOut,
     Unavailable,
+    ViewDamaged,
 )
 from photon.join.outcomes import OutcomeClass, Verdict, Verdicts
 from photon.join.records import Records, fresh_records, waiting_records
@@ -59,6 +60,7 @@ from photon.join.rows import (
     unjoined_rows,
 )
 from photon.ledger.lookups import claimant_of
+from photon.ledger.segments import RunDamaged
 from photon.logs.files import ByteRange, LogFile
 from photon.logs.parse import DEAD_LETTERS, FOREIGN_EVENTS, Piece, read_events_of
 from photon.logs.ranges import RangeGone, read_pieces, read_ranges
@@ -97,6 +99,8 @@ def run_task(task: Task, context: TaskContext, clock: Clock | None = None) -> Ta
         return TimedOut(str(error))
     except WaitingDamaged as error:
         return DamagedWaiting(error.segments)
+    except RunDamaged as error:
+        return ViewDamaged(str(error))
     except LakeUnavailable as error:
         return Unavailable("lake", str(error))
     except LogsUnavailable as error:

@@ -61,6 +61,14 @@ class IdRegistry:
         """Read all ledgers on, and write nothing: an entry that is just being decided comes later."""
         catch_up(self.view, self.positions)
 
+    def read_anew(self) -> None:
+        """Forget the view, whose files are damaged or gone, and read all ledgers from their beginning."""
+        view = View(current_register(self.positions), self.view.writer)
+        view.remedy = self.view.remedy
+        catch_up(view, self.positions)
+        self.view, self._saved = view, 0
+        self._named.clear()
+
     def catch_up(self) -> None:
         """Read all ledgers to their ends, and have undecided ones settled by a no-op (L10)."""
         while undecided := catch_up(self.view, self.positions):
