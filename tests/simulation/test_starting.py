@@ -271,7 +271,7 @@ def test_a_stop_while_a_start_waits_for_the_registry_ends_in_order_and_leaves_al
     world.clicks(("c1", "q1"))
     world.ledgers.is_away = True
     said: list[str] = []
-    with pytest.raises(StoppedWaiting, match=r"stop was requested .* do not answer"):
+    with pytest.raises(StoppedWaiting, match=r"stop was requested .* the registry does not answer"):
         world.join(callbacks=Callbacks(should_stop=lambda: bool(said), on_wait=said.append))
     assert not lease_status_of(world.state()).is_locked
     world.ledgers.is_away = False
