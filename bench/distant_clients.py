@@ -291,7 +291,7 @@ def _p50_and_p90(values: Sequence[float]) -> tuple[float, float]:
 
 def measure_distant_clients(seconds: float = SECONDS) -> list[dict[str, Any]]:
     """Three and five endpoints in each of `WEATHERS`, for so many seconds of virtual time."""
-    log = logging.getLogger("photon.registry")
+    log = logging.getLogger("photon")
     level = log.level
     log.setLevel(logging.CRITICAL)  # that one is down is what it is here for
     try:
