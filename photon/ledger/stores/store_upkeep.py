@@ -15,7 +15,7 @@ FILLED_AT_ONCE = 25  # items in one request: the API's limit
 
 @dataclass(frozen=True, slots=True)
 class StoreSize:
-    """Items and bytes of a store by its own count, on AWS up to six hours old; None: it does not say."""
+    """Items and bytes of a store by its own count, on AWS up to six hours old; None: it does not count."""
 
     items: int | None
     bytes: int | None
@@ -60,7 +60,7 @@ class StoreUpkeep(DynamoStore):
 
         def read(response: Mapping[str, Any]) -> StoreSize:
             table = response["Table"]
-            return StoreSize(table.get("ItemCount"), table.get("TableSizeBytes"))
+            return StoreSize(table.get("ItemCount") or None, table.get("TableSizeBytes") or None)
 
         return self._call(lambda client: client.describe_table(TableName=self.table), read)
 
