@@ -57,12 +57,24 @@ def _hash_words(
     hashes = _mix(lengths.astype(np.uint64) * _SEED)
     if count == 0:
         return hashes
-    columns = np.arange(count * WORD_BYTES)
-    positions = np.minimum(starts[:, None] + columns, len(data) - 1)
-    padded = np.where(columns < lengths[:, None], data[positions], np.uint8(0))
-    for word in np.ascontiguousarray(padded).view("<u8").T:
+    for word in np.ascontiguousarray(_padded(data, starts, lengths, count)).view("<u8").T:
         hashes = _mix((hashes ^ word) + _SEED)
     return hashes
+
+
+def _padded(
+    data: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64], count: int
+) -> npt.NDArray[np.uint8]:
+    """The bytes of each id in a row of so many words."""
+    first, length = int(starts[0]), int(lengths[0])
+    if (lengths == length).all() and int(starts[-1]) == first + (len(starts) - 1) * length:
+        # As long as each other and in a row, as ids mostly are: no byte is looked up by itself.
+        padded = np.zeros((len(starts), count * WORD_BYTES), np.uint8)
+        padded[:, :length] = data[first : first + len(starts) * length].reshape(-1, length)
+        return padded
+    columns = np.arange(count * WORD_BYTES)
+    positions = np.minimum(starts[:, None] + columns, len(data) - 1)
+    return np.where(columns < lengths[:, None], data[positions], np.uint8(0))
 
 
 def _mix(values: Hashes) -> Hashes:
