@@ -24,7 +24,7 @@ help:
 	@echo "make test-browser  Dagster's UI on live traffic, driven in Chromium"
 	@echo "make screenshots  the pictures of Dagster's UI in the documents, into docs/images"
 	@echo "make test-services  Dagster on PostgreSQL, metrics in Prometheus"
-	@echo "make soak       100,000 seeds of both simulations, of the registry and of whole datacenters (some eight hours of two cores), 20,000 of ledgers (an hour), and soak-outages"
+	@echo "make soak       100,000 seeds of whole datacenters (some eight hours of two cores), 20,000 of ledgers (an hour), and soak-outages"
 	@echo "make soak-outages  200 kills with -9 and 200 stops of 10 to 60 s of real processes (about half an hour)"
 	@echo "make test-fast  the tests without Spark and servers"
 	@echo "make demo       all of it: live logs, Dagster, a shift that is killed, verification; LAKE=s3: logs and tables on a MinIO"
@@ -122,7 +122,6 @@ test-services: setup
 
 # One that fails is printed, with how to run it again.
 soak: setup
-	$(BIN)/python -m tests.simulation.registry_simulation --seeds 100000
 	$(BIN)/python -m tests.simulation.whole.simulation --seeds 100000
 	$(BIN)/python -m tests.ledger.simulation --seeds 20000
 	$(BIN)/python -m tests.simulation.whole.simulation --restored --seeds 20000
