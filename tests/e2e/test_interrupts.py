@@ -18,7 +18,13 @@ from tests.e2e.one_click import PIPELINE, one_click
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 
 # What has just been imported: nothing of Photon's own code runs before the first of them.
-MOMENTS = ["photon.errors", "click.core", "photon.cli.output", "photon.pipeline.file", "photon.registry.open"]
+MOMENTS = [
+    "photon.errors",
+    "click.core",
+    "photon.cli.output",
+    "photon.pipeline.file",
+    "photon.ledger.opening",
+]
 
 
 @pytest.fixture(scope="module")

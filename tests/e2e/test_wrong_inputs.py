@@ -131,7 +131,7 @@ WRONG: list[tuple[str, Spoil, str, int, tuple[str, ...]]] = [
     ("a day", nothing, "verify PIPELINE --day yesterday", 2, ("'yesterday'", "a UTC day such as 2026-01-31", "--day")),
     ("a day that is not said", nothing, "backfill PIPELINE -d here", 2, ("of which days?", "--day 2026-01-31")),
     ("no id", nothing, "trace PIPELINE ''", 2, ("EVENT_ID is empty", "expected the id of a foreign event")),
-    ("no shards", nothing, "reshard PIPELINE 0", 2, ("SHARDS", "1<=x<=65536")),
+    ("no ledgers", nothing, "registry reshard PIPELINE 0", 2, ("LEDGERS", "1<=x<=64")),
     ("function that mends", nothing, "dead-letters PIPELINE --mend nowhere:mend", 2, ("--mend: no module 'nowhere'", "put nowhere.py there")),
     ("a setting of Spark", nothing, "join PIPELINE --spark memory", 2, ("--spark memory", "expected KEY=VALUE", "such as spark.executor.memory=2g")),
     # -- what is not there yet
