@@ -36,7 +36,7 @@ SKEWS_SECONDS = (0.0, 0.0, -30.0, 40.0)
 ENDINGS = (Superseded, OnHold, RetiredDatacenter, AlreadyRunning, StoppedWaiting, LakeMismatch)
 ENDINGS += (RegistryMismatch,)  # only where copies are put back
 # What it waits for when it is told to stop.
-CLAIMING = ("claim.before", "claim.after")
+CLAIMING = ("claim.after",)
 CLAIMED = ("claim.after", "side_tables.after_too_old", "commit.before_main")
 UNAVAILABLE = (RegistryUnavailable, LakeUnavailable)
 
@@ -109,7 +109,7 @@ class Shifts:
         self.full_disks: set[str] = set()
         self.failing_workers: set[str] = set()
         self.dying_with_a_log: set[str] = set()
-        self.freezing: set[str] = set()  # at the moment at which they claim ids
+        self.freezing: set[str] = set()  # once they have claimed ids
         self.leaving: set[str] = set()  # with their next ids claimed
         self.away: set[str] = set()  # not started again
         self.lose_a_log: Callable[[str], None] = lambda datacenter: None
@@ -160,7 +160,7 @@ class Shifts:
         if datacenter in self.freezing and point in CLAIMING:
             self.freezing.discard(datacenter)
             worker.frozen_seconds = self.site.chance.uniform(12, 40)
-            worker.step("frozen while it claims")
+            worker.step("frozen with ids claimed")
         if datacenter is not None and point in CLAIMED:
             self._die_with_ids(datacenter, worker)
         if point == "lake.after_commit" and self.site.chance.random() < self.lost_answers:
