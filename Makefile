@@ -101,7 +101,7 @@ docs: setup
 # files come first, so that both processes end at about the same time. Outages take both cores by themselves.
 test: test-fast dynamodb-local
 	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "(server or spark or slow) and not (long or browser or services)" \
-	  --ignore tests/e2e/outages tests/spark tests/orchestration tests/e2e tests/contract tests/ledger tests/simulation tests/unit
+	  --ignore tests/e2e/outages tests/spark tests/orchestration tests/e2e tests/contract tests/registry tests/simulation tests/unit
 	$(BIN)/pytest -m "(server or slow) and not long" tests/e2e/outages
 
 # Whole demos and real logs under Spark take both cores.
@@ -123,7 +123,7 @@ test-services: setup
 # One that fails is printed, with how to run it again.
 soak: setup
 	$(BIN)/python -m tests.simulation.whole.simulation --seeds 100000
-	$(BIN)/python -m tests.ledger.simulation --seeds 20000
+	$(BIN)/python -m tests.registry.simulation --seeds 20000
 	$(BIN)/python -m tests.simulation.whole.simulation --restored --seeds 20000
 	$(MAKE) soak-outages
 

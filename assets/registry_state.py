@@ -14,9 +14,9 @@ from assets.pictures import ledgers_plot
 from assets.runbook import with_section
 from assets.runs import Metadata, Row, table
 from photon.clock import in_utc
-from photon.ledger.errors import RegistryUnavailable
-from photon.ledger.stores.decisions import majority
 from photon.pipeline.file import Pipeline
+from photon.registry.errors import RegistryUnavailable
+from photon.registry.stores.decisions import majority
 
 ENDPOINTS_CHECK = "endpoints_up"
 LEDGERS_CHECK = "ledgers_bear_their_load"

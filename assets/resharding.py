@@ -9,8 +9,8 @@ from pydantic import Field
 from assets.evaluations import Evaluation
 from assets.runs import Metadata
 from assets.work import DryRunConfig, WorkRun
-from photon.ledger.register import MOST_LEDGERS
 from photon.pipeline.file import Pipeline
+from photon.registry.register import MOST_LEDGERS
 
 if TYPE_CHECKING:
     from photon.upkeep.reshard import Resharded

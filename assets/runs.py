@@ -84,7 +84,7 @@ def told_to_end(context: Context, what_came_of_it: str) -> Failure:
 @contextmanager
 def pipeline_of_run(served: ServedPipeline) -> Iterator[Pipeline]:
     """The pipeline as its file says now; what it opened is closed in the end."""
-    from photon.ledger.opening import close_registries  # late: a location loads without it
+    from photon.registry.opening import close_registries  # late: a location loads without it
 
     with failures_with_a_message():
         try:

@@ -19,11 +19,12 @@ import numpy as np
 from bench.ledger_rates import RECORD_BYTES, all_have_rows
 from bench.virtual_network import Send, VirtualClient, VirtualTime
 from photon.clock import MICROSECONDS
-from photon.ledger.entry import Claimant, Claims, Epoch, Hashes
-from photon.ledger.errors import RegistryUnavailable
-from photon.ledger.register import Generation, Members, Register
-from photon.ledger.registry import Closing, IdRegistry
-from photon.ledger.stores.copies import (
+from photon.pipeline.sections import Registry
+from photon.registry.entry import Claimant, Claims, Epoch, Hashes
+from photon.registry.errors import RegistryUnavailable
+from photon.registry.id_registry import Closing, IdRegistry
+from photon.registry.register import Generation, Members, Register
+from photon.registry.stores.copies import (
     ABSENT,
     Accept,
     Copy,
@@ -36,9 +37,8 @@ from photon.ledger.stores.copies import (
     Promised,
     Refused,
 )
-from photon.ledger.stores.positions import StorePositions
-from photon.ledger.view import View, current_register
-from photon.pipeline.sections import Registry
+from photon.registry.stores.positions import StorePositions
+from photon.registry.view import View, current_register
 
 NEAREST_SECONDS, FARTHEST_SECONDS = 0.02, 0.3  # of one way
 JITTER = 0.2  # a message takes up to this part longer

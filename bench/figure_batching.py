@@ -18,12 +18,12 @@ import numpy as np
 
 from bench.ledger_rates import RECORD_BYTES, all_have_rows, new_hashes
 from photon.clock import SystemClock
-from photon.ledger.address import LedgersAddress
-from photon.ledger.entry import Claimant, Claims, Epoch, LedgerId
-from photon.ledger.registry import Closing, IdRegistry
-from photon.ledger.stores.opening import open_positions
-from photon.ledger.view import View, current_register
 from photon.lifeline import end_with
+from photon.registry.address import LedgersAddress
+from photon.registry.entry import Claimant, Claims, Epoch, LedgerId
+from photon.registry.id_registry import Closing, IdRegistry
+from photon.registry.stores.opening import open_positions
+from photon.registry.view import View, current_register
 
 WORK_SECONDS = 0.1  # what else a live batch does: it looks, plans, runs tasks, commits
 

@@ -13,11 +13,11 @@ import numpy as np
 
 from bench.ledger_rates import RECORD_BYTES, all_have_rows, new_hashes
 from photon.clock import MICROSECONDS
-from photon.ledger.collecting import drop, raise_boundary
-from photon.ledger.entry import Claimant, Claims, Epoch, LedgerId
-from photon.ledger.positions import Positions
-from photon.ledger.registry import Closing, IdRegistry
-from photon.ledger.rolling import roll
+from photon.registry.collecting import drop, raise_boundary
+from photon.registry.entry import Claimant, Claims, Epoch, LedgerId
+from photon.registry.id_registry import Closing, IdRegistry
+from photon.registry.positions import Positions
+from photon.registry.rolling import roll
 
 DAY_SECONDS = 86_400
 DAY_US = DAY_SECONDS * MICROSECONDS

@@ -20,10 +20,10 @@ from bench.figure_resharding import Story
 from bench.ledger_rates import new_registry
 from bench.store_servers import StoreServer, fastest_kind, registry_pipeline, store_servers
 from photon.clock import SystemClock
-from photon.ledger.address import LedgersAddress
-from photon.ledger.opening import init_registry
-from photon.ledger.stores.opening import open_positions
 from photon.pipeline.sections import Registry
+from photon.registry.address import LedgersAddress
+from photon.registry.opening import init_registry
+from photon.registry.stores.opening import open_positions
 
 SECONDS = 5.0
 LOADS = (50, 100, 200, 400, 800, 1_600, 3_200, 6_400, 12_800, 25_600, 51_200)

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from photon.ledger.entry import Claimant, Claims, Close, Entry, Epoch, Hashes
-from photon.ledger.form import encode
+from photon.registry.entry import Claimant, Claims, Close, Entry, Epoch, Hashes
+from photon.registry.form import encode
 
 IDS = 10**9
 # On demand in us-east-1, as AWS lists them since November 2024.

@@ -17,16 +17,16 @@ import psutil
 
 from bench.store_servers import StoreServer, registry_pipeline, store_servers
 from photon.clock import SystemClock
-from photon.ledger.closing import Rowless
-from photon.ledger.entry import Claimant, Claims, Epoch, Hashes, Mask
-from photon.ledger.fold import ClaimsAt, Unclosed
-from photon.ledger.opening import init_registry
-from photon.ledger.registry import Closing, IdRegistry
-from photon.ledger.servers.local_supervisor import ServerKind
-from photon.ledger.stores.opening import open_positions
-from photon.ledger.stores.positions import StorePositions
-from photon.ledger.view import View
 from photon.pipeline.sections import Registry
+from photon.registry.closing import Rowless
+from photon.registry.entry import Claimant, Claims, Epoch, Hashes, Mask
+from photon.registry.fold import ClaimsAt, Unclosed
+from photon.registry.id_registry import Closing, IdRegistry
+from photon.registry.opening import init_registry
+from photon.registry.servers.local_supervisor import ServerKind
+from photon.registry.stores.opening import open_positions
+from photon.registry.stores.positions import StorePositions
+from photon.registry.view import View
 
 EPOCH = Epoch("east", 1)
 RECORD_BYTES = 400  # from one foreign record's offset to the next

@@ -22,8 +22,8 @@ from photon.dispatcher.dispatcher import Mode
 from photon.dispatcher.retrying import BatchReport, Callbacks
 from photon.join.messages import BatchTasks, JoinResult, TaskOutcome
 from photon.join.tasks import LocalRunner
-from photon.ledger.opening import close_registries
 from photon.pipeline.file import load_pipeline
+from photon.registry.opening import close_registries
 from photon.shift.run import run_shift
 
 

@@ -20,9 +20,9 @@ from bench.latency import SeenRow, TableReader
 from bench.live_measurement import clicks_written
 from bench.store_servers import StoreServer, fastest_kind, store_servers
 from photon.clock import MICROSECONDS, SystemClock
-from photon.ledger.opening import close_registries, init_registry
 from photon.lifeline import bound_to_this_thread
 from photon.pipeline.file import load_pipeline
+from photon.registry.opening import close_registries, init_registry
 from photon.shift.growth import growth_of
 from photon.testing.traffic import Traffic
 

@@ -101,7 +101,7 @@ def _pipeline(folder: Path, adapter: str, workers: int) -> Pipeline:
 
 
 def _join(pipeline: Pipeline) -> float:
-    from photon.ledger.opening import close_registries
+    from photon.registry.opening import close_registries
     from photon.shift.run import prepare, run_shift
 
     prepare(pipeline)

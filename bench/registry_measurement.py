@@ -15,8 +15,8 @@ from typing import Any
 from bench import distant_clients, ledger_costs
 from bench.ledger_rates import LedgerRates, measure_ledgers
 from bench.store_servers import is_available
-from photon.ledger.servers.local_supervisor import ServerKind
 from photon.pipeline.sections import Registry
+from photon.registry.servers.local_supervisor import ServerKind
 
 # What is measured is how fast answers are, not when a busy machine gives them up.
 PATIENT = Registry(request_timeout=timedelta(seconds=20), total_timeout=timedelta(seconds=60))

@@ -17,10 +17,10 @@ from botocore.config import Config
 
 from bench.server_process import ServerProcess
 from photon.errors import UserError
-from photon.ledger.address import LOCAL_REGION
-from photon.ledger.servers.local_supervisor import ServerKind, answers, server_command, use_write_ahead_log
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Datacenter, Endpoint, ForeignLog, PrimaryLog, Registry
+from photon.registry.address import LOCAL_REGION
+from photon.registry.servers.local_supervisor import ServerKind, answers, server_command, use_write_ahead_log
 
 
 class StoreServer(ServerProcess):

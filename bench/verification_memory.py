@@ -59,7 +59,7 @@ def measure_verification(
 
 
 def _join(folder: Path, hours: int, events_an_hour: int) -> None:
-    from photon.ledger.opening import close_registries
+    from photon.registry.opening import close_registries
     from photon.shift.run import prepare, run_shift
 
     (folder / "logs").mkdir(parents=True)

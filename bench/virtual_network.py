@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from photon.clock import MICROSECONDS
-from photon.ledger.stores.deadline import Deadline
+from photon.registry.stores.deadline import Deadline
 
 Send = Callable[[Any, Sequence[Any]], Sequence[Any]]
 Heard = Callable[[int, Sequence[Any], float], None]  # with the seconds that the answer took

@@ -24,8 +24,8 @@ from photon.backfill.messages import TABLE, Remade, RemakeContext
 from photon.backfill.plan import DoubledRow, Piece
 from photon.backfill.rebuild import Rebuild, RebuildPlan, Rebuilt
 from photon.backfill.remaking import remake
-from photon.ledger.errors import RetiredDatacenter
 from photon.pipeline.file import Pipeline
+from photon.registry.errors import RetiredDatacenter
 from photon.verification.days import Window
 from photon.verification.report import DatacenterReport
 from photon.verification.scope import MOST_FILES_NAMED

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from jobs.dialect import F
 from jobs.verification_reach import Unreadable
-from photon.ledger.errors import RegistryUnavailable
+from photon.registry.errors import RegistryUnavailable
 from photon.verification import case_pages
 from photon.verification.classes import Evidence
 from photon.verification.report import Case, Example, Finding, FindingKind

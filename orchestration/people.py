@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from photon.dispatcher.startup import OnHold, check_datacenters
 from photon.errors import UserError
-from photon.ledger.errors import RegistryUnavailable, RetiredDatacenter
 from photon.pipeline.file import Pipeline
+from photon.registry.errors import RegistryUnavailable, RetiredDatacenter
 from photon.shift.people import register_of
 
 

@@ -20,9 +20,9 @@ from dagster import (
 
 from assets.registry_state import checks_of, unavailable
 from orchestration.seen import unlike_shown
-from photon.ledger.errors import RegistryMissing, RegistryUnavailable
-from photon.ledger.opening import close_registries
 from photon.pipeline.file import Pipeline
+from photon.registry.errors import RegistryMissing, RegistryUnavailable
+from photon.registry.opening import close_registries
 from resources.environment import ServedPipeline, dagster_name
 
 TICK_SECONDS = 30

@@ -25,8 +25,8 @@ from photon.health.levels import Level, Verdict
 from photon.health.verdicts import judge
 from photon.health.vitals import look
 from photon.health.watched import Told, Watched, as_text, from_text
-from photon.ledger.opening import close_registries
 from photon.pipeline.file import Pipeline
+from photon.registry.opening import close_registries
 from photon.shift.people import Decisions, decisions_seen
 from resources.environment import ServedPipeline
 

@@ -21,12 +21,12 @@ from photon.clock import MICROSECONDS
 from photon.completeness.estimate import Completeness
 from photon.completeness.published import DOCUMENT, published
 from photon.errors import FormatTooNew
-from photon.ledger.errors import RegistryMissing, RegistryUnavailable
-from photon.ledger.known_tables import MissingTable, missing_tables
-from photon.ledger.opening import read_register
-from photon.ledger.register import Register
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.pipeline.sections import Datacenter
+from photon.registry.errors import RegistryMissing, RegistryUnavailable
+from photon.registry.known_tables import MissingTable, missing_tables
+from photon.registry.opening import read_register
+from photon.registry.register import Register
 from photon.storage.delta import LakeMismatch, LakeUnavailable
 from photon.storage.tables import OutputTable
 

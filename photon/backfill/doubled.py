@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from photon.backfill.plan import DoubledRow, rows_to_drop
-from photon.ledger.hashing import hashes_of
-from photon.ledger.opening import open_reader
-from photon.ledger.origins import claimant_of_id
 from photon.pipeline.file import Pipeline
+from photon.registry.hashing import hashes_of
+from photon.registry.opening import open_reader
+from photon.registry.origins import claimant_of_id
 
 
 def drop_by_file(pipeline: Pipeline, datacenter: str, rows: Sequence[DoubledRow]) -> dict[str, list[int]]:

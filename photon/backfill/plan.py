@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from photon.ledger.entry import Claimant
+from photon.registry.entry import Claimant
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,10 +15,10 @@ import pyarrow as pa
 
 from photon.backfill.records_at import Mask
 from photon.errors import UserError
-from photon.ledger.hashing import hashes_of
-from photon.ledger.opening import open_reader
-from photon.ledger.origins import Origin, origins_of
 from photon.pipeline.file import Pipeline
+from photon.registry.hashing import hashes_of
+from photon.registry.opening import open_reader
+from photon.registry.origins import Origin, origins_of
 from photon.tokens import Occurrence
 
 Fate = Occurrence | Literal["goes", "stays"]

@@ -133,9 +133,9 @@ def init(
 
 def _next_step(written: Path, problem: str | None) -> tuple[str | None, str]:
     """Say on what a join would fail, or else which command comes next."""
-    from photon.ledger.opening import begin_anew
     from photon.logs.columns import check_columns
     from photon.pipeline.file import load_pipeline
+    from photon.registry.opening import begin_anew
 
     pipeline = load_pipeline(written)
     join = f"photon join {shlex.quote(str(written))} --complete"

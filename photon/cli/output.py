@@ -77,7 +77,7 @@ def log_to_stderr() -> None:
     logger.setLevel(logging.INFO)
     logger.propagate = False
     is_screen = sys.stderr.isatty()
-    logging.getLogger("photon.ledger").setLevel(logging.WARNING if is_screen else logging.NOTSET)
+    logging.getLogger("photon.registry").setLevel(logging.WARNING if is_screen else logging.NOTSET)
 
 
 def shows_line() -> bool:
@@ -125,8 +125,8 @@ def opened(pipeline_file: Path) -> Iterator[Pipeline]:
     log_to_stderr()
     with expected_errors():
         from photon.in_time import NotInTime, Question
-        from photon.ledger.opening import close_registries
         from photon.pipeline.file import load_pipeline
+        from photon.registry.opening import close_registries
 
         try:
             yield load_pipeline(pipeline_file)

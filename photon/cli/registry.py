@@ -26,7 +26,7 @@ from photon.cli.output import (
 from photon.errors import NOT_DONE
 
 DOUBLES_TOLD = 10
-# As in photon.ledger.register, which takes long to load.
+# As in photon.registry.register, which takes long to load.
 MOST_LEDGERS = 64
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def init(pipeline_file: Path, as_json: bool) -> None:
     """
     with opened(pipeline_file) as pipeline:
         from photon.clock import SystemClock
-        from photon.ledger.opening import init_registry
+        from photon.registry.opening import init_registry
 
         address = init_registry(pipeline, SystemClock())
     tables, endpoints = list(address.tables), [str(one) for one in address.endpoints]

@@ -47,7 +47,7 @@ def status(pipeline_file: Path, as_json: bool, check: bool, within: float, safe_
     command that ends it.
     """
     with opened(pipeline_file) as pipeline:
-        from photon.ledger.opening import endpoints_of, start_servers
+        from photon.registry.opening import endpoints_of, start_servers
 
         if pipeline.registry_folder.exists():
             start_servers(endpoints_of(pipeline))  # while the rest is imported

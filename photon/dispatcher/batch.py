@@ -44,12 +44,6 @@ from photon.event_store.segments import SegmentInfo
 from photon.faults import fault_point
 from photon.join.failing import calls_from_json
 from photon.join.messages import BatchRunner, BatchTasks, RunnerDied, TaskContext, WorkerDied
-from photon.ledger.entry import Epoch
-from photon.ledger.errors import RegistryUnavailable
-from photon.ledger.lookups import claimant_of
-from photon.ledger.registry import IdRegistry
-from photon.ledger.segments import RunDamaged
-from photon.ledger.view_store import ViewUnavailable
 from photon.logs.files import TrackedFile
 from photon.measures import Meter
 from photon.pipeline.file import Pipeline
@@ -57,6 +51,12 @@ from photon.quantiles import Sample, merge
 from photon.readable import readable
 from photon.recovery.announcing import Announcer
 from photon.recovery.holders import Holders
+from photon.registry.entry import Epoch
+from photon.registry.errors import RegistryUnavailable
+from photon.registry.id_registry import IdRegistry
+from photon.registry.lookups import claimant_of
+from photon.registry.segments import RunDamaged
+from photon.registry.view_store import ViewUnavailable
 from photon.state import lifecycle
 from photon.state.dispatcher_state import Completion, DispatcherState
 from photon.state.lifecycle import FAILURES, FINAL, Event, Life, State

@@ -19,12 +19,12 @@ from photon.dispatcher.completion import Results, Superseded, collect_results
 from photon.faults import fault_point
 from photon.join.left_out import leave_out
 from photon.join.messages import BatchRunner, BatchTasks
-from photon.ledger.claiming import EpochOver
-from photon.ledger.entry import NO_HASHES, Claims, Hashes, Mask
-from photon.ledger.errors import RegistryUnavailable
-from photon.ledger.lookups import claimant_of
-from photon.ledger.registry import IdRegistry
 from photon.measures import Meter
+from photon.registry.claiming import EpochOver
+from photon.registry.entry import NO_HASHES, Claims, Hashes, Mask
+from photon.registry.errors import RegistryUnavailable
+from photon.registry.id_registry import IdRegistry
+from photon.registry.lookups import claimant_of
 from photon.storage.output_files import OutputFile
 from photon.tokens import Occurrence
 

@@ -23,12 +23,12 @@ from photon.join.messages import (
     ViewDamaged,
 )
 from photon.join.outcomes import HeldRecord
-from photon.ledger.entry import Claimant
-from photon.ledger.segments import RunDamaged
 from photon.logs.files import TrackedFile
 from photon.measures import Measures
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Limits
+from photon.registry.entry import Claimant
+from photon.registry.segments import RunDamaged
 from photon.storage.columns import TableName
 from photon.storage.delta import LakeUnavailable
 from photon.storage.output_files import OutputFile

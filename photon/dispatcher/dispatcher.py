@@ -24,11 +24,11 @@ from photon.dispatcher.taking_orders import OrderTaking
 from photon.dispatcher.waiting import due_retries
 from photon.faults import fault_point
 from photon.join.messages import RunnerDied
-from photon.ledger.errors import RegistryUnavailable
 from photon.logs.held import HeldFiles
 from photon.logs.news import News
 from photon.logs.source import LogsUnavailable
 from photon.recovery.orders import waiting_orders
+from photon.registry.errors import RegistryUnavailable
 from photon.state.database import StateUnavailable
 from photon.state.disk_room import why_not
 from photon.state.plan import Advance, Plan, PlanContent

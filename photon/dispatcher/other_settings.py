@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from photon.errors import FormatTooNew, UserError
-from photon.ledger.opening import begin_anew
 from photon.logs.discovery import GlobbedPaths
 from photon.logs.files import TrackedFile
 from photon.pipeline.file import Pipeline
@@ -20,6 +19,7 @@ from photon.pipeline.remembered import (
     changed_settings,
     remembered_settings,
 )
+from photon.registry.opening import begin_anew
 from photon.state.database import StateReader, StateUnavailable
 from photon.state.dispatcher_state import DispatcherState
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from photon.clock import MICROSECONDS, Clock
-from photon.ledger.errors import RegistryUnavailable
 from photon.logs.source import LogsUnavailable
 from photon.quantiles import Sample
+from photon.registry.errors import RegistryUnavailable
 from photon.storage.delta import LakeUnavailable
 
 T = TypeVar("T")

@@ -20,16 +20,16 @@ from photon.dispatcher.shared_places import note_place, why_copy
 from photon.dispatcher.work_folder import remove_work, settle_work
 from photon.errors import UserError
 from photon.faults import fault_point
-from photon.ledger.entry import Epoch
-from photon.ledger.epochs import begin_epoch, end_epochs, is_live
-from photon.ledger.errors import RegistryMismatch, RetiredDatacenter
-from photon.ledger.register import Register
-from photon.ledger.registry import IdRegistry
 from photon.pipeline.file import Pipeline
 from photon.pipeline.remembered import remembered_settings
 from photon.recovery.lacking import refuse_lacking
 from photon.recovery.registry_watch import RegistryWatch, lake_is_ahead
 from photon.recovery.rowless import RowsOfPlans
+from photon.registry.entry import Epoch
+from photon.registry.epochs import begin_epoch, end_epochs, is_live
+from photon.registry.errors import RegistryMismatch, RetiredDatacenter
+from photon.registry.id_registry import IdRegistry
+from photon.registry.register import Register
 from photon.state.database import STATE_FILE, StateUnavailable
 from photon.state.dispatcher_state import DispatcherState
 from photon.storage.delta import LakeMismatch, LakeUnavailable

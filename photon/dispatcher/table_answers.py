@@ -15,10 +15,10 @@ import pyarrow as pa
 from photon.dispatcher import completion
 from photon.dispatcher.completion import OwnHold
 from photon.join.outcomes import HeldRecord
-from photon.ledger.entry import Claimant, Hashes
-from photon.ledger.errors import RegistryUnavailable
-from photon.ledger.hashing import hashes_of
-from photon.ledger.registry import IdRegistry
+from photon.registry.entry import Claimant, Hashes
+from photon.registry.errors import RegistryUnavailable
+from photon.registry.hashing import hashes_of
+from photon.registry.id_registry import IdRegistry
 from photon.state.dispatcher_state import DispatcherState
 from photon.storage.joined_rows import CommittedRows
 from photon.storage.tables import OutputTable

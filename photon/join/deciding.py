@@ -15,8 +15,8 @@ from photon.clock import NO_TIME_US, Clock, microseconds
 from photon.join.messages import TaskContext
 from photon.join.outcomes import HeldRecord, Verdict, Verdicts
 from photon.join.records import Events, Ints, Mask, Records
-from photon.ledger.entry import Claimant
-from photon.ledger.lookups import Found, Hold
+from photon.registry.entry import Claimant
+from photon.registry.lookups import Found, Hold
 from photon.tokens import Occurrence
 
 # Which of these ids earlier epochs of the datacenter have joined.

@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from photon.ledger.entry import Hashes, Mask, ledger_numbers
-from photon.ledger.hashing import hashes_of
-from photon.ledger.register import Register
+from photon.registry.entry import Hashes, Mask, ledger_numbers
+from photon.registry.hashing import hashes_of
+from photon.registry.register import Register
 
 NOBODYS = ""
 

@@ -31,10 +31,10 @@ from photon.join.outcomes import VERDICT_OF_CLASS, Verdict, Verdicts
 from photon.join.primaries import look_up_primaries
 from photon.join.records import Events, Ints, Mask, Records, raw_records
 from photon.join.rows import joined_rows
-from photon.ledger.entry import Claims
-from photon.ledger.lookups import Hold, Lookups, claimant_of
-from photon.ledger.register import Register
 from photon.measures import Measures
+from photon.registry.entry import Claims
+from photon.registry.lookups import Hold, Lookups, claimant_of
+from photon.registry.register import Register
 from photon.tokens import Occurrence
 
 

@@ -20,8 +20,6 @@ from photon.event_store.interface import IndexSnapshot
 from photon.join.comparing import Compared
 from photon.join.failing import AdapterCalls
 from photon.join.outcomes import HeldRecord, OutcomeClass
-from photon.ledger.entry import Claims, Epoch
-from photon.ledger.lookups import ViewSnapshot
 from photon.logs.files import ByteRange, LogFile
 from photon.logs.ranges import Stretch
 from photon.measures import Measures
@@ -29,6 +27,8 @@ from photon.pipeline.file import Pipeline
 from photon.pipeline.location import Location
 from photon.pipeline.sections import Datacenter
 from photon.quantiles import Sample
+from photon.registry.entry import Claims, Epoch
+from photon.registry.lookups import ViewSnapshot
 from photon.storage.output_files import OutputFile
 from photon.tokens import Occurrence, PlanKey
 from photon.waiting import retries as retrying

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from photon.join.failing import AdapterCalls
-from photon.ledger.entry import Claimant, Claims, Epoch
+from photon.registry.entry import Claimant, Claims, Epoch
 from photon.tokens import Occurrence
 
 OutcomeClass = Literal[

@@ -16,12 +16,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from photon.join.adapting import RawRecords
-from photon.ledger.entry import Hashes
-from photon.ledger.hashing import hashes_of
 from photon.logs.files import LogFile
 from photon.logs.parse import FOREIGN_EVENTS
 from photon.pipeline.event_key import event_times_us
 from photon.pipeline.sections import ForeignLog
+from photon.registry.entry import Hashes
+from photon.registry.hashing import hashes_of
 from photon.tokens import Occurrence
 from photon.waiting.reasons import ORDERED
 

@@ -59,8 +59,6 @@ from photon.join.rows import (
     too_old_rows,
     unjoined_rows,
 )
-from photon.ledger.lookups import claimant_of
-from photon.ledger.segments import RunDamaged
 from photon.logs.files import ByteRange, LogFile
 from photon.logs.parse import DEAD_LETTERS, FOREIGN_EVENTS, Piece, read_events_of
 from photon.logs.ranges import RangeGone, read_pieces, read_ranges
@@ -68,6 +66,8 @@ from photon.logs.source import LogsUnavailable
 from photon.measures import Measures
 from photon.pipeline.sections import ForeignLog, PrimaryLog
 from photon.quantiles import Sample
+from photon.registry.lookups import claimant_of
+from photon.registry.segments import RunDamaged
 from photon.storage.columns import DEAD_LETTER_COLUMNS, TableName
 from photon.storage.delta import LakeUnavailable
 from photon.storage.joined_rows import epochs_of_rows

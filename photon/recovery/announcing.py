@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from datetime import timedelta
 
 from photon.clock import MICROSECONDS, Clock
-from photon.ledger.entry import Epoch
-from photon.ledger.errors import RegistryUnavailable
-from photon.ledger.registry import IdRegistry
+from photon.registry.entry import Epoch
+from photon.registry.errors import RegistryUnavailable
+from photon.registry.id_registry import IdRegistry
 
 log = logging.getLogger(__name__)
 

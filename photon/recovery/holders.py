@@ -15,17 +15,17 @@ from typing import Literal
 
 from photon.clock import MICROSECONDS, Clock, microseconds
 from photon.faults import fault_point
-from photon.ledger.closing import Rowless
-from photon.ledger.entry import Claimant, Epoch, Mask
-from photon.ledger.epochs import end_epochs, is_live
-from photon.ledger.fold import ClaimsAt, Unclosed
-from photon.ledger.register import Register
-from photon.ledger.registry import IdRegistry
-from photon.ledger.view import newest_states
 from photon.pipeline.file import Pipeline
 from photon.recovery.distant_lakes import DistantLakes
 from photon.recovery.registry_watch import RegistryWatch
 from photon.recovery.rowless import RowsOfPlans
+from photon.registry.closing import Rowless
+from photon.registry.entry import Claimant, Epoch, Mask
+from photon.registry.epochs import end_epochs, is_live
+from photon.registry.fold import ClaimsAt, Unclosed
+from photon.registry.id_registry import IdRegistry
+from photon.registry.register import Register
+from photon.registry.view import newest_states
 from photon.storage.delta import LakeUnavailable
 from photon.storage.tables import CommitConflict, OutputTable, app_id
 

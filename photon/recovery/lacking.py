@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from photon.ledger.errors import RegistryMismatch
-from photon.ledger.register import Register
 from photon.pipeline.file import Pipeline
+from photon.registry.errors import RegistryMismatch
+from photon.registry.register import Register
 
 
 def lacking_datacenters(pipeline: Pipeline, register: Register) -> list[str]:

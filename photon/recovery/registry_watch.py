@@ -18,17 +18,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from photon.clock import MICROSECONDS, Clock
-from photon.ledger.entry import NO_HASHES, Claimant, Epoch, Hashes, Mask, Times
-from photon.ledger.errors import RegistryMismatch
-from photon.ledger.fold import are_among
-from photon.ledger.hashing import hashes_of
-from photon.ledger.registry import IdRegistry
 from photon.pipeline.event_key import event_times_us
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import ForeignLog
 from photon.recovery.distant_lakes import DistantLakes
 from photon.recovery.doubled import MOST_NOTED, note_doubled
 from photon.recovery.rowless import RowsOfPlans
+from photon.registry.entry import NO_HASHES, Claimant, Epoch, Hashes, Mask, Times
+from photon.registry.errors import RegistryMismatch
+from photon.registry.fold import are_among
+from photon.registry.hashing import hashes_of
+from photon.registry.id_registry import IdRegistry
 from photon.storage.delta import LakeUnavailable
 from photon.storage.joined_rows import CommittedRows
 from photon.storage.tables import OutputTable

@@ -9,16 +9,16 @@ from __future__ import annotations
 import numpy as np
 import pyarrow.compute as pc
 
-from photon.ledger.entry import NO_HASHES, Claimant, Hashes, Mask
-from photon.ledger.fold import ClaimsAt, Unclosed
-from photon.ledger.hashing import hashes_of
-from photon.ledger.holds import HashSet
+from photon.registry.entry import NO_HASHES, Claimant, Hashes, Mask
+from photon.registry.fold import ClaimsAt, Unclosed
+from photon.registry.hashing import hashes_of
+from photon.registry.holds import HashSet
 from photon.storage.joined_rows import ROWS_AT_ONCE, CommittedRows
 from photon.storage.tables import OutputTable
 
 
 class RowsOfPlans:
-    """A `photon.ledger.closing.Rowless`, by the rows that plans have in a table when it is made."""
+    """A `photon.registry.closing.Rowless`, by the rows that plans have in a table when it is made."""
 
     def __init__(self, table: OutputTable) -> None:
         """LakeUnavailable."""

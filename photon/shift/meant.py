@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 
 from photon.clock import microseconds
 from photon.join.adapting import adapter_of, may_skip
-from photon.ledger.opening import begin_anew
 from photon.logs.files import Side
 from photon.logs.folders import log_folder, watch_of
 from photon.logs.odd_files import LOOKED_AT_BYTES, no_json_lines
@@ -19,6 +18,7 @@ from photon.logs.source import UNREADABLE
 from photon.pipeline.file import Pipeline
 from photon.pipeline.location import Location
 from photon.pipeline.sections import Log
+from photon.registry.opening import begin_anew
 from photon.state.view import open_view
 
 JOIN_AGAIN = "then join again: all logs are read anew"  # a new epoch begins (A24)

@@ -13,14 +13,14 @@ from typing import Literal, TypeVar
 
 from photon.errors import UserError
 from photon.in_time import NotInTime, Question
-from photon.ledger.errors import RegistryMismatch, RegistryMissing
-from photon.ledger.known_tables import known_tables
-from photon.ledger.opening import endpoints_of, find_registry_soon, positions_at, read_register
-from photon.ledger.register import Register
-from photon.ledger.servers.local_server import content_of, hanging, is_starting
-from photon.ledger.servers.local_supervisor import START_SECONDS
 from photon.pipeline.file import Pipeline
 from photon.recovery.lacking import refuse_lacking
+from photon.registry.errors import RegistryMismatch, RegistryMissing
+from photon.registry.known_tables import known_tables
+from photon.registry.opening import endpoints_of, find_registry_soon, positions_at, read_register
+from photon.registry.register import Register
+from photon.registry.servers.local_server import content_of, hanging, is_starting
+from photon.registry.servers.local_supervisor import START_SECONDS
 from photon.state.database import STATE_FILE
 
 T = TypeVar("T")

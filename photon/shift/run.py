@@ -30,13 +30,6 @@ from photon.join.adapting import adapter_of
 from photon.join.messages import BatchRunner
 from photon.join.outcomes import Counts
 from photon.join.tasks import LocalRunner
-from photon.ledger.entry import Epoch
-from photon.ledger.errors import RegistryMismatch, RegistryUnavailable, RetiredDatacenter
-from photon.ledger.opening import init_registry, open_registry, read_register
-from photon.ledger.positions import Positions
-from photon.ledger.registry import IdRegistry
-from photon.ledger.stores.positions import StorePositions
-from photon.ledger.view_store import ViewUnavailable
 from photon.logs.columns import check_columns
 from photon.logs.folders import log_folder
 from photon.logs.held import HeldFiles
@@ -46,6 +39,13 @@ from photon.pipeline.file import Pipeline, PipelineError
 from photon.pipeline.sections import Datacenter
 from photon.recovery.announcing import Announcer
 from photon.recovery.holders import Holders
+from photon.registry.entry import Epoch
+from photon.registry.errors import RegistryMismatch, RegistryUnavailable, RetiredDatacenter
+from photon.registry.id_registry import IdRegistry
+from photon.registry.opening import init_registry, open_registry, read_register
+from photon.registry.positions import Positions
+from photon.registry.stores.positions import StorePositions
+from photon.registry.view_store import ViewUnavailable
 from photon.shift.lease import DatacenterLock, Heartbeat, Lease
 from photon.shift.measured import MeasuredFile
 from photon.state.damage import damage_is_named

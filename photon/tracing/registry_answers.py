@@ -8,14 +8,14 @@ from pathlib import Path
 import pyarrow as pa
 
 from photon.clock import MICROSECONDS
-from photon.ledger.entry import NO_BOUNDARY_US, Claimant, Times
-from photon.ledger.epochs import is_live
-from photon.ledger.hashing import hashes_of
-from photon.ledger.origins import claims_behind, origins_of
-from photon.ledger.register import Register
-from photon.ledger.registry import IdRegistry
 from photon.pipeline.event_key import event_times_us
 from photon.pipeline.file import Pipeline
+from photon.registry.entry import NO_BOUNDARY_US, Claimant, Times
+from photon.registry.epochs import is_live
+from photon.registry.hashing import hashes_of
+from photon.registry.id_registry import IdRegistry
+from photon.registry.origins import claims_behind, origins_of
+from photon.registry.register import Register
 from photon.state.view import open_view
 from photon.tracing.report import Decision, RegistryAnswer, Standing, Trace
 

@@ -13,18 +13,18 @@ from deltalake.exceptions import DeltaError
 from photon.dead_letters.trial_join import try_joins
 from photon.errors import UserError
 from photon.in_time import NotInTime, Question
-from photon.ledger.opening import (
+from photon.logs.one_record import read_records_of
+from photon.pipeline.file import Pipeline
+from photon.recovery.lacking import lacking_datacenters
+from photon.recovery.orders import orders_in
+from photon.registry.opening import (
     GRACE_SECONDS,
     find_registry_soon,
     open_reader,
     positions_at,
     read_register,
 )
-from photon.ledger.register import Register
-from photon.logs.one_record import read_records_of
-from photon.pipeline.file import Pipeline
-from photon.recovery.lacking import lacking_datacenters
-from photon.recovery.orders import orders_in
+from photon.registry.register import Register
 from photon.shift.people import ASK_SECONDS, asked_in_time
 from photon.state.database import StateUnavailable
 from photon.state.view import open_view, read_offsets

@@ -13,15 +13,15 @@ from typing import Any
 
 from photon.clock import MICROSECONDS, Clock, in_utc
 from photon.faults import fault_point
-from photon.ledger.collecting import drop, droppable, raise_boundary
-from photon.ledger.entry import LedgerId
-from photon.ledger.errors import RegistryUnavailable
-from photon.ledger.opening import open_reader
-from photon.ledger.register import Register, with_boundary, with_dropped
-from photon.ledger.registry import IdRegistry
-from photon.ledger.rolling import roll
-from photon.ledger.view import View
 from photon.pipeline.file import Pipeline
+from photon.registry.collecting import drop, droppable, raise_boundary
+from photon.registry.entry import LedgerId
+from photon.registry.errors import RegistryUnavailable
+from photon.registry.id_registry import IdRegistry
+from photon.registry.opening import open_reader
+from photon.registry.register import Register, with_boundary, with_dropped
+from photon.registry.rolling import roll
+from photon.registry.view import View
 from photon.upkeep.registry_state import RegistrySize, size_of, told_boundary
 from photon.upkeep.reshard import homes_of
 from photon.verification.stored_reports import StoredReport, newest

@@ -20,11 +20,17 @@ from photon.clock import SystemClock
 from photon.dispatcher.refusing import refuse_place_of_another
 from photon.errors import UserError
 from photon.faults import fault_point
-from photon.ledger.entry import Claimant, Claims, Epoch, LedgerId, Mask
-from photon.ledger.errors import RegistryMismatch
-from photon.ledger.fold import are_among
-from photon.ledger.opening import open_reader, stored_views
-from photon.ledger.refilling import (
+from photon.pipeline.file import Pipeline
+from photon.recovery.doubled import note_doubled
+from photon.recovery.lacking import refuse_lacking
+from photon.recovery.registry_watch import RowClaims, claims_of_rows
+from photon.recovery.rowless import RowsOfPlans
+from photon.registry.entry import Claimant, Claims, Epoch, LedgerId, Mask
+from photon.registry.errors import RegistryMismatch
+from photon.registry.fold import are_among
+from photon.registry.id_registry import IdRegistry
+from photon.registry.opening import open_reader, stored_views
+from photon.registry.refilling import (
     FilledPositions,
     as_filled,
     begin_ledgers,
@@ -32,14 +38,8 @@ from photon.ledger.refilling import (
     with_refill_begun,
     with_refill_ended,
 )
-from photon.ledger.register import Register
-from photon.ledger.registry import IdRegistry
-from photon.ledger.view import View
-from photon.pipeline.file import Pipeline
-from photon.recovery.doubled import note_doubled
-from photon.recovery.lacking import refuse_lacking
-from photon.recovery.registry_watch import RowClaims, claims_of_rows
-from photon.recovery.rowless import RowsOfPlans
+from photon.registry.register import Register
+from photon.registry.view import View
 from photon.shift.lease import lease_status_of
 from photon.state.database import STATE_FILE
 from photon.state.view import open_view

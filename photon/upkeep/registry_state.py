@@ -14,20 +14,20 @@ from typing import Any, Literal
 
 from photon.clock import MICROSECONDS, Clock, SystemClock
 from photon.in_time import NotInTime, Question
-from photon.ledger.address import LedgersAddress
-from photon.ledger.counting import ids_by_ledger
-from photon.ledger.entry import NO_BOUNDARY_US, NO_TIME_US, Epoch, LedgerId
-from photon.ledger.form import decode
-from photon.ledger.opening import find_registry, open_reader, read_register
-from photon.ledger.positions import Positions, Unconfirmed
-from photon.ledger.register import Members, Register
-from photon.ledger.registry import IdRegistry
-from photon.ledger.stores.copies import REGISTER_KEY, NoReply, ledger_key
-from photon.ledger.stores.directory import ADMIN_TIMEOUT
-from photon.ledger.stores.opening import Connection
-from photon.ledger.stores.store_upkeep import StoreSize, StoreUpkeep
-from photon.ledger.view import View, newest_states
 from photon.pipeline.file import Pipeline
+from photon.registry.address import LedgersAddress
+from photon.registry.counting import ids_by_ledger
+from photon.registry.entry import NO_BOUNDARY_US, NO_TIME_US, Epoch, LedgerId
+from photon.registry.form import decode
+from photon.registry.id_registry import IdRegistry
+from photon.registry.opening import find_registry, open_reader, read_register
+from photon.registry.positions import Positions, Unconfirmed
+from photon.registry.register import Members, Register
+from photon.registry.stores.copies import REGISTER_KEY, NoReply, ledger_key
+from photon.registry.stores.directory import ADMIN_TIMEOUT
+from photon.registry.stores.opening import Connection
+from photon.registry.stores.store_upkeep import StoreSize, StoreUpkeep
+from photon.registry.view import View, newest_states
 
 Health = Literal["up", "takes no writes", "does not answer", "does not let us in", "out of use"]
 

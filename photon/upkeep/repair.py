@@ -22,23 +22,23 @@ from typing import Any
 
 from photon.clock import SystemClock
 from photon.faults import fault_point
-from photon.ledger.address import LedgersAddress, table_name
-from photon.ledger.appending import Appended, append
-from photon.ledger.entry import Entry, LedgerId
-from photon.ledger.errors import RegistryMismatch, RegistryUnavailable
-from photon.ledger.opening import find_registry, open_reader, positions_at
-from photon.ledger.register import Members, Register, with_slot_down, with_slot_up, without_fresh_slots
-from photon.ledger.registry import IdRegistry
-from photon.ledger.rolling import everywhere
-from photon.ledger.stores.copies import REGISTER_KEY, NoReply
-from photon.ledger.stores.copying import Copying
-from photon.ledger.stores.decisions import count_answers, majority
-from photon.ledger.stores.directory import ADMIN_TIMEOUT, Directory, StoreSilent, new_incarnation
-from photon.ledger.stores.finding import ask_store
-from photon.ledger.stores.opening import Connection
-from photon.ledger.stores.positions import StorePositions
-from photon.ledger.stores.store_upkeep import StoreUpkeep
 from photon.pipeline.file import Pipeline
+from photon.registry.address import LedgersAddress, table_name
+from photon.registry.appending import Appended, append
+from photon.registry.entry import Entry, LedgerId
+from photon.registry.errors import RegistryMismatch, RegistryUnavailable
+from photon.registry.id_registry import IdRegistry
+from photon.registry.opening import find_registry, open_reader, positions_at
+from photon.registry.register import Members, Register, with_slot_down, with_slot_up, without_fresh_slots
+from photon.registry.rolling import everywhere
+from photon.registry.stores.copies import REGISTER_KEY, NoReply
+from photon.registry.stores.copying import Copying
+from photon.registry.stores.decisions import count_answers, majority
+from photon.registry.stores.directory import ADMIN_TIMEOUT, Directory, StoreSilent, new_incarnation
+from photon.registry.stores.finding import ask_store
+from photon.registry.stores.opening import Connection
+from photon.registry.stores.positions import StorePositions
+from photon.registry.stores.store_upkeep import StoreUpkeep
 
 log = logging.getLogger(__name__)
 

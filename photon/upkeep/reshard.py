@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from photon.ledger.opening import open_reader
-from photon.ledger.register import MOST_LEDGERS, Register
-from photon.ledger.registry import IdRegistry
-from photon.ledger.rolling import roll
 from photon.pipeline.file import Pipeline
+from photon.registry.id_registry import IdRegistry
+from photon.registry.opening import open_reader
+from photon.registry.register import MOST_LEDGERS, Register
+from photon.registry.rolling import roll
 from photon.upkeep.registry_state import RANGE_BYTES_PER_SECOND, busiest_bytes_per_second, size_of
 
 # A ledger is to take at most this share of what a key range bears: ballots, and a burst, need the rest.

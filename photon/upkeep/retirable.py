@@ -6,9 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from photon.errors import UserError
-from photon.ledger.register import Register
 from photon.pipeline.file import Pipeline
 from photon.recovery.distant_lakes import DistantLakes
+from photon.registry.register import Register
 from photon.storage.delta import LakeForbidden, LakeUnavailable, UnsupportedTable
 from photon.storage.replacing import data_files
 from photon.storage.tables import OutputTable

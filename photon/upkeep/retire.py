@@ -13,16 +13,16 @@ from dataclasses import dataclass
 from functools import partial
 
 from photon.faults import fault_point
-from photon.ledger.closing import Rowless
-from photon.ledger.counting import ids_of
-from photon.ledger.entry import Epoch
-from photon.ledger.epochs import end_epochs
-from photon.ledger.opening import open_reader
-from photon.ledger.register import with_given_up
-from photon.ledger.registry import IdRegistry
-from photon.ledger.view import newest_states
 from photon.pipeline.file import Pipeline
 from photon.recovery.rowless import RowsOfPlans
+from photon.registry.closing import Rowless
+from photon.registry.counting import ids_of
+from photon.registry.entry import Epoch
+from photon.registry.epochs import end_epochs
+from photon.registry.id_registry import IdRegistry
+from photon.registry.opening import open_reader
+from photon.registry.register import with_given_up
+from photon.registry.view import newest_states
 from photon.storage.tables import CommitConflict, OutputTable, app_id
 from photon.upkeep.retirable import NotRetired, table_that_counts
 

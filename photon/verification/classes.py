@@ -8,7 +8,7 @@ from enum import IntFlag
 from typing import Literal
 
 from photon.join.outcomes import OutcomeClass
-from photon.ledger.lookups import Hold
+from photon.registry.lookups import Hold
 
 
 class Evidence(IntFlag):

@@ -17,9 +17,9 @@ from typing import Any, BinaryIO
 
 from photon.clock import MICROSECONDS
 from photon.errors import FormatTooNew
-from photon.ledger.segments import SUFFIX
 from photon.pipeline.file import Pipeline
 from photon.pipeline.location import Location
+from photon.registry.segments import SUFFIX
 from photon.storage.changes import Commit
 from photon.storage.delta import lake_errors
 from photon.storage.store import Store, store_of

@@ -16,15 +16,15 @@ from deltalake import DeltaTable
 
 from photon.clock import SystemClock, microseconds
 from photon.join.adapting import fingerprint
-from photon.ledger.lookups import ViewSnapshot
-from photon.ledger.opening import open_reader
-from photon.ledger.register import Register
 from photon.logs.files import Side, TrackedFile
 from photon.logs.ranges import Stretch, stretches_of
 from photon.logs.utf16 import text_bytes
 from photon.pipeline.file import Pipeline
 from photon.pipeline.location import Location
 from photon.recovery.lacking import refuse_lacking
+from photon.registry.lookups import ViewSnapshot
+from photon.registry.opening import open_reader
+from photon.registry.register import Register
 from photon.state.view import ReadOffsets, read_offsets
 from photon.storage.changes import Commit, changed_since, commit_at
 from photon.storage.columns import TABLE_COLUMNS, TableName

@@ -17,12 +17,12 @@ from typing import BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from photon.ledger.holds import Run
-from photon.ledger.lookups import ViewSnapshot
-from photon.ledger.segments import write_run
-from photon.ledger.view_store import ListedRun
 from photon.pipeline.file import Pipeline
 from photon.pipeline.location import Location
+from photon.registry.holds import Run
+from photon.registry.lookups import ViewSnapshot
+from photon.registry.segments import write_run
+from photon.registry.view_store import ListedRun
 from photon.storage.delta import LakeUnavailable, lake_errors
 from photon.storage.store import store_of
 from photon.verification.kept import new_folder

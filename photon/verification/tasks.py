@@ -18,13 +18,13 @@ import pyarrow.compute as pc
 from photon.adapters import Adapter
 from photon.clock import in_utc
 from photon.join.adapting import RawRecords, adapt_pairs, adapter_of, pair_by_pair
-from photon.ledger.entry import Claimant, Epoch
-from photon.ledger.hashing import hashes_of
-from photon.ledger.lookups import Found, Hold, ViewSnapshot
-from photon.ledger.segments import RunDamaged
 from photon.logs.files import ByteRange, TrackedFile
 from photon.pipeline.event_key import event_times_us
 from photon.pipeline.file import Pipeline
+from photon.registry.entry import Claimant, Epoch
+from photon.registry.hashing import hashes_of
+from photon.registry.lookups import Found, Hold, ViewSnapshot
+from photon.registry.segments import RunDamaged
 from photon.storage.own_columns import columns_of_people
 from photon.verification.classes import Evidence, MissingEvent, RejoinResult, classify
 

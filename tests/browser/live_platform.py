@@ -23,8 +23,8 @@ from examples.demo.folder import held_folder
 from examples.demo.process_tree import ProcessTree
 from photon.backfill.days import day_of
 from photon.clock import MICROSECONDS, SystemClock
-from photon.ledger.servers.local_server import running_server
 from photon.pipeline.file import Pipeline, load_pipeline
+from photon.registry.servers.local_server import running_server
 from photon.shift.lease import holder_of, lease_status_of
 from photon.storage.delta import is_table
 from photon.testing.traffic import Traffic

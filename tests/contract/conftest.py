@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from bench.store_servers import StoreServer, fastest_kind, store_servers
-from photon.ledger.opening import close_registries
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Registry
-from tests.ledger.store_backends import pipeline_over
+from photon.registry.opening import close_registries
+from tests.registry.store_backends import pipeline_over
 
 SETTINGS = Registry(request_timeout=timedelta(seconds=5), total_timeout=timedelta(seconds=30))
 

@@ -16,10 +16,10 @@ import pytest
 
 from bench.server_process import START_SECONDS, free_steady_port
 from bench.store_servers import dynamodb_client, is_available
-from photon.ledger.address import LOCAL_REGION
-from photon.ledger.servers.local_supervisor import ServerKind, answers, server_command
-from photon.ledger.stores.copies import Done, Insert, Key
-from photon.ledger.stores.dynamo import LEDGER_TABLE, DynamoStore
+from photon.registry.address import LOCAL_REGION
+from photon.registry.servers.local_supervisor import ServerKind, answers, server_command
+from photon.registry.stores.copies import Done, Insert, Key
+from photon.registry.stores.dynamo import LEDGER_TABLE, DynamoStore
 
 PUTS = 5
 

@@ -9,10 +9,11 @@ import pytest
 
 from bench.store_servers import StoreServer
 from photon.clock import SystemClock
-from photon.ledger.entry import Claimant, Claims, Epoch, LedgerId
-from photon.ledger.errors import RegistryMismatch, RegistryUnavailable
-from photon.ledger.opening import init_registry, open_reader, positions_at
-from photon.ledger.refilling import (
+from photon.pipeline.file import Pipeline
+from photon.registry.entry import Claimant, Claims, Epoch, LedgerId
+from photon.registry.errors import RegistryMismatch, RegistryUnavailable
+from photon.registry.opening import init_registry, open_reader, positions_at
+from photon.registry.refilling import (
     FilledPositions,
     as_filled,
     begin_ledgers,
@@ -20,9 +21,8 @@ from photon.ledger.refilling import (
     with_refill_begun,
     with_refill_ended,
 )
-from photon.ledger.stores.copies import ledger_key
-from photon.ledger.view import View
-from photon.pipeline.file import Pipeline
+from photon.registry.stores.copies import ledger_key
+from photon.registry.view import View
 from tests.simulation.world import hashed
 
 pytestmark = pytest.mark.server

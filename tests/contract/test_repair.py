@@ -13,12 +13,12 @@ import pytest
 from bench.store_servers import StoreServer
 from photon.clock import SystemClock
 from photon.faults import REPAIR_FAULT_POINTS, arm, disarm
-from photon.ledger.entry import Claimant, Claims, Epoch
-from photon.ledger.errors import RegistryMismatch, RegistryUnavailable
-from photon.ledger.opening import close_registries, init_registry, open_reader
-from photon.ledger.registry import IdRegistry
-from photon.ledger.rolling import roll
 from photon.pipeline.file import Pipeline
+from photon.registry.entry import Claimant, Claims, Epoch
+from photon.registry.errors import RegistryMismatch, RegistryUnavailable
+from photon.registry.id_registry import IdRegistry
+from photon.registry.opening import close_registries, init_registry, open_reader
+from photon.registry.rolling import roll
 from photon.testing.crashes import SimulatedCrash, raise_simulated_crash
 from photon.upkeep.registry_state import registry_state
 from photon.upkeep.repair import repair_endpoint, would_repair

@@ -12,8 +12,8 @@ from click.testing import CliRunner, Result
 
 from photon.cli.main import main
 from photon.clock import MICROSECONDS, SystemClock
-from photon.ledger.opening import close_registries, init_registry
 from photon.pipeline.file import Pipeline, load_pipeline
+from photon.registry.opening import close_registries, init_registry
 from photon.shift.run import run_shift
 from photon.state.view import read_offsets
 from photon.storage.tables import OutputTable

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from photon.ledger.servers.local_server import is_starting, running_server
-from photon.ledger.servers.local_supervisor import LOOPBACK, answers, free_port, server_command
+from photon.registry.servers.local_server import is_starting, running_server
+from photon.registry.servers.local_supervisor import LOOPBACK, answers, free_port, server_command
 from tests.documents import Block, blocks
 from tests.e2e.photon_process import PATIENCE_SECONDS, joined_rows, photon, running, wait_for_rows
 from tests.e2e.process_marks import soon

@@ -16,8 +16,8 @@ from bench.minio_server import CREDENTIALS, MinioServer
 from bench.spark_cluster import SparkCluster, can_hide, spark_cluster
 from bench.store_servers import fastest_kind, store_servers
 from photon.clock import SystemClock
-from photon.ledger.opening import close_registries, init_registry
 from photon.pipeline.file import load_pipeline
+from photon.registry.opening import close_registries, init_registry
 from photon.testing.traffic import Traffic
 from tests.conftest import BUCKET
 from tests.e2e.photon_process import (

@@ -12,9 +12,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from photon.ledger.entry import Epoch
-from photon.ledger.opening import close_registries, open_reader
 from photon.pipeline.file import load_pipeline
+from photon.registry.entry import Epoch
+from photon.registry.opening import close_registries, open_reader
 from tests.e2e.photon_process import PATIENCE_SECONDS, joined_rows, photon, photon_json
 from tests.e2e.process_marks import soon
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from photon.clock import MICROSECONDS, SystemClock
-from photon.ledger.opening import close_registries
-from photon.ledger.servers.local_server import local_server
+from photon.registry.opening import close_registries
+from photon.registry.servers.local_server import local_server
 from photon.state.view import read_offsets
 from photon.verification.report import DatacenterReport, VerificationReport, VerifiedEarlier
 from photon.verification.stored_reports import append

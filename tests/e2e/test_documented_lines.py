@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 
 from photon.cli.main import main
 from photon.errors import NOT_DONE
-from photon.ledger.opening import close_registries
+from photon.registry.opening import close_registries
 from tests.documents import ROOT
 
 pytestmark = pytest.mark.server

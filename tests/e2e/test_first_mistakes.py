@@ -14,9 +14,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from photon.cli.main import main
-from photon.ledger.opening import begin_anew as begin_anew_of
-from photon.ledger.opening import close_registries
 from photon.pipeline.file import load_pipeline
+from photon.registry.opening import begin_anew as begin_anew_of
+from photon.registry.opening import close_registries
 
 pytestmark = pytest.mark.server
 

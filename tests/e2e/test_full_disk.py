@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from photon.clock import SystemClock
-from photon.ledger.opening import close_registries, init_registry
-from photon.ledger.servers.local_server import local_server
 from photon.pipeline.file import load_pipeline
+from photon.registry.opening import close_registries, init_registry
+from photon.registry.servers.local_server import local_server
 from photon.testing.traffic import Traffic
 from tests.e2e.photon_process import PATIENCE_SECONDS, joined_rows, line_with, photon, photon_json, running
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from photon.clock import MICROSECONDS
-from photon.ledger.opening import close_registries
-from photon.ledger.servers.local_server import local_server
+from photon.registry.opening import close_registries
+from photon.registry.servers.local_server import local_server
 from photon.verification.report import TERMS
 from tests.e2e.gc_world import CODECS, DAY_US, OLD, YOUNG, World, photon, told
 

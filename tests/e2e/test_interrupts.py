@@ -23,7 +23,7 @@ MOMENTS = [
     "click.core",
     "photon.cli.output",
     "photon.pipeline.file",
-    "photon.ledger.opening",
+    "photon.registry.opening",
 ]
 
 

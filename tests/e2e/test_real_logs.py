@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from photon.faults import FAULT_POINTS
-from photon.ledger.servers.local_server import local_server
+from photon.registry.servers.local_server import local_server
 from tests.e2e.photon_process import joined_rows, kill, photon, photon_json, running, stop, wait_for_rows
 from tests.e2e.real_logs import (
     FOLDER_VARIABLE,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from photon.ledger.servers.local_server import local_server
+from photon.registry.servers.local_server import local_server
 from photon.testing.traffic import Traffic
 from tests.e2e.photon_process import photon, photon_json
 

@@ -18,7 +18,7 @@ import pytest
 from click.testing import CliRunner
 
 from photon.cli.main import main
-from photon.ledger.opening import close_registries
+from photon.registry.opening import close_registries
 
 pytestmark = pytest.mark.server
 

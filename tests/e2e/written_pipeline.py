@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from photon.clock import SystemClock
-from photon.ledger.opening import close_registries, init_registry
-from photon.ledger.servers.local_server import local_server
 from photon.pipeline.file import load_pipeline
+from photon.registry.opening import close_registries, init_registry
+from photon.registry.servers.local_server import local_server
 from photon.testing.traffic import Traffic
 
 

@@ -19,7 +19,7 @@ from deltalake import DeltaTable
 from assets.daily_joins import JOB
 from photon.backfill.days import day_of
 from photon.clock import SystemClock
-from photon.ledger.opening import close_registries
+from photon.registry.opening import close_registries
 from photon.shift.run import prepare, run_shift
 from photon.storage.tables import OutputTable
 from photon.verification.days import utc_day

@@ -12,8 +12,8 @@ from dagster import DagsterInstance
 
 from assets.garbage_collection import gc_metadata
 from assets.resharding import resharding_metadata
-from photon.ledger.opening import close_registries
 from photon.pipeline.file import load_pipeline
+from photon.registry.opening import close_registries
 from photon.shift.run import prepare
 from photon.testing.traffic import Traffic
 from photon.upkeep import gc, reshard

@@ -17,7 +17,7 @@ from assets.logs import OBSERVED_EVERY_SECONDS
 from bench.store_servers import fastest_kind, store_servers
 from orchestration.sensors import REASON_TAG, TICK_SECONDS
 from photon.clock import SystemClock
-from photon.ledger.opening import close_registries, init_registry, positions_at
+from photon.registry.opening import close_registries, init_registry, positions_at
 from photon.shift.growth import growth_of
 from photon.shift.lease import DatacenterLock, Lease
 from tests.orchestration.location import Location, launched

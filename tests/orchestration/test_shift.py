@@ -24,7 +24,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from jobs.session import stop_session
-from photon.ledger.opening import close_registries
+from photon.registry.opening import close_registries
 from photon.shift.growth import growth_of
 from photon.shift.lease import lease_status_of
 from photon.state.database import StateUnavailable

@@ -14,7 +14,7 @@ import pytest
 from dagster import AssetKey, AssetRecordsFilter, DagsterInstance
 
 from photon.join.tasks import LocalRunner
-from photon.ledger.opening import close_registries
+from photon.registry.opening import close_registries
 from tests.orchestration.location import Location
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(300)]

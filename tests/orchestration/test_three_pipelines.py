@@ -19,9 +19,9 @@ from orchestration.definitions import build_defs
 from orchestration.schedules import schedules_of
 from orchestration.sensors import shift_sensor
 from photon.clock import SystemClock
-from photon.ledger.opening import close_registries, endpoints_of
-from photon.ledger.stores.directory import Directory
 from photon.read import joined
+from photon.registry.opening import close_registries, endpoints_of
+from photon.registry.stores.directory import Directory
 from photon.state.view import view_state
 from photon.testing.traffic import Traffic
 from resources.environment import LocationSettings, ServedPipeline, location_settings

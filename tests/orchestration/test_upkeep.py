@@ -21,11 +21,11 @@ from assets.registry_state import (
     ledgers_check,
     unavailable,
 )
-from photon.ledger.errors import RegistryUnavailable
-from photon.ledger.opening import close_registries
-from photon.ledger.register import Generation, Members, Register
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.recovery.orders import waiting_orders
+from photon.registry.errors import RegistryUnavailable
+from photon.registry.opening import close_registries
+from photon.registry.register import Generation, Members, Register
 from photon.shift.run import prepare, run_shift
 from photon.state.view import open_view
 from photon.testing.traffic import Traffic

@@ -36,8 +36,8 @@ from photon.cli.main import main
 from photon.health.levels import Verdict
 from photon.health.verdicts import ENDED_BY_A_HOLD, PROMISES
 from photon.health.watched import Told
-from photon.ledger.opening import close_registries
 from photon.logs.files import LogFile, TrackedFile
+from photon.registry.opening import close_registries
 from photon.shift.run import prepare, run_shift
 from photon.state.database import STATE_FILE
 from photon.state.dispatcher_state import DispatcherState

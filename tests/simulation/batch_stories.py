@@ -20,7 +20,7 @@ from photon.dispatcher.completion import Superseded
 from photon.dispatcher.retrying import Callbacks
 from photon.faults import arm, disarm
 from photon.join.messages import BatchRunner
-from photon.ledger.lookups import claimant_of
+from photon.registry.lookups import claimant_of
 from photon.shift.status import status_of
 from photon.storage.candidate_files import write_candidates
 from photon.storage.output_files import OutputFile

@@ -9,12 +9,12 @@ from typing import Literal, get_args
 from unittest import mock
 
 from photon.faults import watched
-from photon.ledger.errors import RegistryMismatch
-from photon.ledger.opening import first_register
-from photon.ledger.register import Members
-from photon.ledger.registry import IdRegistry
-from photon.ledger.view import View
-from photon.ledger.view_store import VIEW_FILE
+from photon.registry.errors import RegistryMismatch
+from photon.registry.id_registry import IdRegistry
+from photon.registry.opening import first_register
+from photon.registry.register import Members
+from photon.registry.view import View
+from photon.registry.view_store import VIEW_FILE
 from photon.testing.memory_ledgers import Decided
 from photon.upkeep.refill import Refilled, refill
 from tests.simulation.rules import must

@@ -20,12 +20,12 @@ from photon.dispatcher.retrying import BatchReport, Callbacks
 from photon.faults import FAULT_POINTS, arm, disarm
 from photon.join.messages import BatchTasks, TaskOutcome
 from photon.join.tasks import LocalRunner
-from photon.ledger.entry import Claimant, Claims, Epoch
-from photon.ledger.epochs import end_epochs
-from photon.ledger.lookups import claimant_of
-from photon.ledger.registry import Closing, IdRegistry
-from photon.ledger.view import Holders
 from photon.recovery.rowless import RowsOfPlans
+from photon.registry.entry import Claimant, Claims, Epoch
+from photon.registry.epochs import end_epochs
+from photon.registry.id_registry import Closing, IdRegistry
+from photon.registry.lookups import claimant_of
+from photon.registry.view import Holders
 from photon.storage.delta import LakeUnavailable
 from photon.storage.output_files import OutputFile
 from photon.storage.tables import CommitConflict, OutputTable, app_id

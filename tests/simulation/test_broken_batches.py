@@ -20,8 +20,8 @@ from photon.join import candidates, joiner
 from photon.join.failing import AdapterCalls, Tally
 from photon.join.joiner import Joiner
 from photon.join.records import Events, Ints, Records
-from photon.ledger.entry import Claims, Mask
 from photon.recovery.rowless import RowsOfPlans
+from photon.registry.entry import Claims, Mask
 from photon.state.lifecycle import Attempts
 from photon.state.plan import Lineage
 from photon.storage.output_files import OutputFile

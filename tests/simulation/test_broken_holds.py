@@ -10,9 +10,9 @@ import pytest
 
 from photon.join import deciding
 from photon.join.outcomes import Verdict
-from photon.ledger import closing
-from photon.ledger.lookups import Hold
 from photon.recovery import holders
+from photon.registry import closing
+from photon.registry.lookups import Hold
 from photon.storage.tables import OutputTable
 from tests.simulation import hold_stories as stories
 from tests.simulation.catching import caught_by_story

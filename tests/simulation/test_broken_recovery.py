@@ -16,12 +16,12 @@ from deltalake import DeltaTable
 from photon.dispatcher import taking_orders
 from photon.dispatcher.dispatcher import Dispatcher
 from photon.dispatcher.table_answers import TableAnswers
-from photon.ledger.entry import Claimant
-from photon.ledger.view import Holders
 from photon.logs import ranges
 from photon.logs.files import TrackedFile
 from photon.logs.ranges import Stretch
 from photon.recovery.orders import Order, OrderedRecord
+from photon.registry.entry import Claimant
+from photon.registry.view import Holders
 from photon.state.plan import PlanContent
 from photon.storage import replacing
 from photon.storage.tables import OutputTable

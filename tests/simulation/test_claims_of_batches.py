@@ -15,8 +15,8 @@ from photon.dispatcher.retrying import Callbacks
 from photon.faults import arm, disarm, watched
 from photon.join.messages import BatchTasks, TaskOutcome
 from photon.join.tasks import LocalRunner
-from photon.ledger.entry import Epoch
-from photon.ledger.view import Holders
+from photon.registry.entry import Epoch
+from photon.registry.view import Holders
 from tests.simulation.batch_stories import nothing_uncommitted_is_left
 from tests.simulation.world import World, counts_of
 

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from photon.ledger.errors import RegistryMismatch
-from photon.ledger.opening import first_register
-from photon.ledger.stores.copies import Copy, Key
-from photon.ledger.view_store import VIEW_FILE
-from tests.ledger.store_backends import Memory, down
+from photon.registry.errors import RegistryMismatch
+from photon.registry.opening import first_register
+from photon.registry.stores.copies import Copy, Key
+from photon.registry.view_store import VIEW_FILE
+from tests.registry.store_backends import Memory, down
 from tests.simulation.world import World
 
 ENDPOINTS = [0, 1, 2]

@@ -12,7 +12,7 @@ import pytest
 
 from photon.clock import MICROSECONDS
 from photon.faults import GC_FAULT_POINTS, arm, disarm
-from photon.ledger.entry import LedgerId
+from photon.registry.entry import LedgerId
 from photon.testing.crashes import SimulatedCrash, raise_simulated_crash
 from photon.upkeep.gc import GcResult, run_gc, would_gc
 from photon.verification.stored_reports import StoredReport

@@ -10,8 +10,8 @@ import pytest
 
 from photon.dispatcher.batch import BatchExecution
 from photon.faults import RECOVERY_FAULT_POINTS
-from photon.ledger.closing import Closing
-from photon.ledger.epochs import begin_epoch
+from photon.registry.closing import Closing
+from photon.registry.epochs import begin_epoch
 from photon.shift.status import status_of
 from photon.storage.delta import LakeUnavailable
 from photon.storage.tables import CommitConflict, OutputTable

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from photon.ledger.appending import append
-from photon.ledger.entry import Claimant, Claims, Entry, Epoch
+from photon.registry.appending import append
+from photon.registry.entry import Claimant, Claims, Entry, Epoch
 from photon.verification import recovery, tasks
 from photon.verification.recovery import acts_on
 from tests.simulation.catching import caught_by_story

@@ -12,11 +12,11 @@ import pytest
 from photon.dispatcher.refusing import PlaceTaken
 from photon.dispatcher.retrying import BatchReport, Callbacks
 from photon.faults import REFILL_FAULT_POINTS, arm, disarm, watched
-from photon.ledger.collecting import drop, raise_boundary
-from photon.ledger.entry import Claimant, Epoch, LedgerId
-from photon.ledger.errors import RegistryMismatch
-from photon.ledger.form import decode
-from photon.ledger.rolling import roll
+from photon.registry.collecting import drop, raise_boundary
+from photon.registry.entry import Claimant, Epoch, LedgerId
+from photon.registry.errors import RegistryMismatch
+from photon.registry.form import decode
+from photon.registry.rolling import roll
 from photon.shift.lakes import second_rows
 from photon.shift.lease import DatacenterLock, Lease
 from photon.shift.run import run_shift

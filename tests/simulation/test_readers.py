@@ -14,10 +14,10 @@ import pytest
 from photon import read
 from photon.clock import MICROSECONDS
 from photon.faults import watched
-from photon.ledger.errors import RegistryMissing, RegistryUnavailable
-from photon.ledger.known_tables import known_tables
 from photon.pipeline.file import load_pipeline
 from photon.read import joined, joined_tables, newest_watermark, watermark
+from photon.registry.errors import RegistryMissing, RegistryUnavailable
+from photon.registry.known_tables import known_tables
 from photon.shift.people import Decisions
 from photon.shift.status import status_of
 from photon.storage.delta import LakeMismatch, LakeUnavailable

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from photon.faults import arm, disarm
-from photon.ledger.entry import Claimant, Epoch
-from photon.ledger.epochs import begin_epoch
-from photon.ledger.errors import RegistryMismatch, RegistryUnavailable
-from photon.ledger.registry import IdRegistry
-from photon.ledger.view import View, current_register
+from photon.registry.entry import Claimant, Epoch
+from photon.registry.epochs import begin_epoch
+from photon.registry.errors import RegistryMismatch, RegistryUnavailable
+from photon.registry.id_registry import IdRegistry
+from photon.registry.view import View, current_register
 from photon.upkeep.refill import Refilled, refill
 from tests.simulation.world import World
 

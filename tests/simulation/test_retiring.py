@@ -11,13 +11,13 @@ from photon.clock import MICROSECONDS
 from photon.dispatcher.retrying import Callbacks
 from photon.dispatcher.startup import OnHold
 from photon.faults import RETIRE_FAULT_POINTS, arm, disarm
-from photon.ledger.claiming import EpochOver
-from photon.ledger.entry import Claimant, Epoch
-from photon.ledger.errors import RegistryMismatch, RetiredDatacenter
-from photon.ledger.register import with_hold
 from photon.pipeline.file import load_pipeline
 from photon.read import joined
 from photon.recovery.orders import waiting_orders
+from photon.registry.claiming import EpochOver
+from photon.registry.entry import Claimant, Epoch
+from photon.registry.errors import RegistryMismatch, RetiredDatacenter
+from photon.registry.register import with_hold
 from photon.testing.crashes import SimulatedCrash, raise_simulated_crash
 from photon.upkeep.retirable import NotRetired
 from photon.upkeep.retire import Retired, retire, would_retire

@@ -11,9 +11,9 @@ import pytest
 from photon.dispatcher.refusing import PlaceTaken
 from photon.dispatcher.retrying import Callbacks, StoppedWaiting
 from photon.faults import START_FAULT_POINTS
-from photon.ledger.epochs import unfinished
-from photon.ledger.errors import RegistryMismatch
-from photon.ledger.register import encode_register
+from photon.registry.epochs import unfinished
+from photon.registry.errors import RegistryMismatch
+from photon.registry.register import encode_register
 from photon.shift.lease import AlreadyRunning, DatacenterLock, Lease, lease_status_of
 from photon.shift.status import status_of
 from photon.state.damage import StateDamaged

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from photon.ledger import registry
-from photon.ledger.opening import runs_of
-from photon.ledger.segments import SUFFIX
+from photon.registry import id_registry
+from photon.registry.opening import runs_of
+from photon.registry.segments import SUFFIX
 from tests.simulation.world import World, counts_of
 
 Harm = Callable[[Path], None]
@@ -32,7 +32,7 @@ def is_of_another_view(file: Path) -> None:
 @pytest.fixture
 def joined(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
     """A world with some rows, in which each batch saves the view before its tasks run."""
-    monkeypatch.setattr(registry, "MOST_INLINE", 0)
+    monkeypatch.setattr(id_registry, "MOST_INLINE", 0)
     world.queries(*(f"q{number}" for number in range(6)))
     world.clicks(*((f"c{number}", f"q{number}") for number in range(4)))
     world.join()
@@ -65,9 +65,9 @@ def test_a_file_that_is_spoilt_before_the_tasks_open_it_ends_no_batch(
 ) -> None:
     """As two processes do that have copies of one state, or a person who tidies up."""
     spoilt: list[Path] = []
-    taken = registry.IdRegistry.snapshot
+    taken = id_registry.IdRegistry.snapshot
 
-    def snapshot_and_harm(self: registry.IdRegistry, *args: object) -> object:
+    def snapshot_and_harm(self: id_registry.IdRegistry, *args: object) -> object:
         snapshot = taken(self, *args)  # type: ignore[arg-type]
         if not spoilt:
             spoilt.extend(files_of_the_view(joined))
@@ -75,7 +75,7 @@ def test_a_file_that_is_spoilt_before_the_tasks_open_it_ends_no_batch(
                 harm(file)
         return snapshot
 
-    monkeypatch.setattr(registry.IdRegistry, "snapshot", snapshot_and_harm)
+    monkeypatch.setattr(id_registry.IdRegistry, "snapshot", snapshot_and_harm)
     joined.clicks(("c1", "q1"), ("c4", "q4"))
     counts = joined.join().counts
     assert spoilt

@@ -24,15 +24,15 @@ from photon.event_store import opened
 from photon.join.messages import BatchRunner
 from photon.join.outcomes import Counts
 from photon.join.tasks import LocalRunner
-from photon.ledger.entry import Claimant, Claims, Epoch, Hashes
-from photon.ledger.epochs import begin_epoch
-from photon.ledger.fold import are_among
-from photon.ledger.hashing import hashes_of
-from photon.ledger.opening import first_register
-from photon.ledger.register import Members
-from photon.ledger.registry import Closing, IdRegistry
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.pipeline.values import Format
+from photon.registry.entry import Claimant, Claims, Epoch, Hashes
+from photon.registry.epochs import begin_epoch
+from photon.registry.fold import are_among
+from photon.registry.hashing import hashes_of
+from photon.registry.id_registry import Closing, IdRegistry
+from photon.registry.opening import first_register
+from photon.registry.register import Members
 from photon.shift.run import ForTests, ShiftLimits, ShiftResult, run_shift
 from photon.state.database import StateReader
 from photon.storage.columns import TableName

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bench.minio_server import CREDENTIALS
-from photon.ledger.opening import close_registries
+from photon.registry.opening import close_registries
 
 
 # Not of the whole run: the folders after this one start and stop sessions of their own.

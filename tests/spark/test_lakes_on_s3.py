@@ -14,9 +14,9 @@ from deltalake import write_deltalake
 from jobs.backfill import rebuild
 from jobs.session import reach_lakes
 from jobs.verification import verify
-from photon.ledger.opening import close_registries
 from photon.pipeline.file import Pipeline
 from photon.pipeline.location import S3Folder
+from photon.registry.opening import close_registries
 from photon.storage.delta import open_table
 from photon.testing.traffic import START_US, Traffic
 from photon.verification.days import utc_day

@@ -19,14 +19,14 @@ from photon.event_store.log_files import write_log_files
 from photon.join.home import home_of
 from photon.join.messages import IndexResult, IndexTask, JoinResult, JoinTask, TaskContext
 from photon.join.tasks import run_task
-from photon.ledger.entry import Claimant, Claims, Epoch, Hashes, Times
-from photon.ledger.hashing import hashes_of
-from photon.ledger.lookups import Found, Hold, Lookups, ViewSnapshot
-from photon.ledger.places import Places
-from photon.ledger.register import Generation, Members, Register
 from photon.logs.files import ByteRange, LogFile
 from photon.logs.source import hash_bytes
 from photon.pipeline.file import load_pipeline
+from photon.registry.entry import Claimant, Claims, Epoch, Hashes, Times
+from photon.registry.hashing import hashes_of
+from photon.registry.lookups import Found, Hold, Lookups, ViewSnapshot
+from photon.registry.places import Places
+from photon.registry.register import Generation, Members, Register
 from photon.testing.manual_clock import ManualClock
 from photon.tokens import Occurrence, PlanKey
 from photon.waiting.reasons import CODE_OF, REASONS

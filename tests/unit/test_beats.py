@@ -9,10 +9,10 @@ from datetime import timedelta
 import pytest
 
 from photon.clock import SystemClock
-from photon.ledger.entry import Epoch
-from photon.ledger.register import Members, Register
 from photon.recovery.announcing import BEATS_IN_SILENCE, Announcer
 from photon.recovery.holders import SilenceWatch, Standing, standing_of
+from photon.registry.entry import Epoch
+from photon.registry.register import Members, Register
 from photon.testing.manual_clock import ManualClock
 from photon.testing.memory_ledgers import MemoryLedgers, memory_registry
 

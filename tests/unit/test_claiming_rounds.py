@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from photon.dispatcher.claiming_rounds import LeftOut, concatenated, judge
-from photon.ledger.entry import Claimant, Claims, Epoch
+from photon.registry.entry import Claimant, Claims, Epoch
 from photon.tokens import Occurrence
 
 PLAN = Claimant(Epoch("east", 1), 7, "p")

@@ -19,9 +19,9 @@ from photon.cli.join import worst_status
 from photon.cli.main import COMMANDS, main
 from photon.cli.status import status
 from photon.clock import SystemClock
-from photon.ledger.errors import RegistryUnavailable
-from photon.ledger.register import Members, Register
 from photon.pipeline.file import load_pipeline
+from photon.registry.errors import RegistryUnavailable
+from photon.registry.register import Members, Register
 from photon.shift import people
 from photon.verification.report import DatacenterReport, Finding, VerificationReport
 from photon.verification.stored_reports import append
@@ -462,7 +462,7 @@ def test_a_terminal_shows_no_hiccups_of_the_endpoints_and_a_log_has_them(
         "import logging\n"
         "from photon.cli.output import log_to_stderr\n"
         "log_to_stderr()\n"
-        "log = logging.getLogger('photon.ledger.stores.asking')\n"
+        "log = logging.getLogger('photon.registry.stores.asking')\n"
         "log.info('hiccup')\n"
         "log.warning('silence')\n"
     )

@@ -48,10 +48,10 @@ from photon.join.messages import (
     Unavailable,
 )
 from photon.join.outcomes import Counts, HeldRecord
-from photon.ledger.entry import Claimant, Epoch
-from photon.ledger.register import Generation, Members, Register
 from photon.logs.files import ByteRange, LogFile, TrackedFile
 from photon.pipeline.sections import Home, Limits, Retry
+from photon.registry.entry import Claimant, Epoch
+from photon.registry.register import Generation, Members, Register
 from photon.state.plan import (
     Advance,
     Lineage,

@@ -199,9 +199,9 @@ def test_every_room_is_a_row_of_the_architecture_on_its_floor() -> None:
 
 def test_the_architecture_names_the_rooms_of_the_registry_from_the_ground_up() -> None:
     text = (ROOT / "ARCHITECTURE.md").read_text()
-    (cell,) = re.findall(r"^\| \d+ \| `photon/ledger` \| (.+?) \|", text, flags=re.MULTILINE)
+    (cell,) = re.findall(r"^\| \d+ \| `photon/registry` \| (.+?) \|", text, flags=re.MULTILINE)
     rooms = [room for floor in layers_from_the_ground_up("registry") for room in floor]
-    folders = [room for room in rooms if (ROOT / "photon" / "ledger" / room).is_dir()]
+    folders = [room for room in rooms if (ROOT / "photon" / "registry" / room).is_dir()]
     assert re.findall(r"`(.+?)`", cell) == folders
 
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import yaml
 
-from photon.ledger.address import table_name
-from photon.ledger.stores.directory import DIRECTORY, DIRECTORY_TABLE
-from photon.ledger.stores.dynamo import LEDGER_TABLE
+from photon.registry.address import table_name
+from photon.registry.stores.directory import DIRECTORY, DIRECTORY_TABLE
+from photon.registry.stores.dynamo import LEDGER_TABLE
 
 INFRA = Path(__file__).parents[2] / "infra"
 PRODUCTION = INFRA / "production"

@@ -10,8 +10,8 @@ import pytest
 
 from photon.clock import MICROSECONDS
 from photon.join.outcomes import HeldRecord
-from photon.ledger.entry import Claimant, Epoch
-from photon.ledger.lookups import Hold, claimant_of
+from photon.registry.entry import Claimant, Epoch
+from photon.registry.lookups import Hold, claimant_of
 from tests.unit.join_world import NOON_US, OTHER_PLAN, PLAN, WEST, JoinWorld, claimed, ids_at_home
 
 DAY_US = 24 * 3600 * MICROSECONDS

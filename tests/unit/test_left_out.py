@@ -10,7 +10,7 @@ import pytest
 from photon.join.left_out import leave_out
 from photon.join.messages import JoinResult
 from photon.join.outcomes import HeldRecord
-from photon.ledger.lookups import claimant_of
+from photon.registry.lookups import claimant_of
 from photon.storage.delta import LakeUnavailable
 from photon.tokens import Occurrence
 from tests.unit.join_world import NOON_US, PLAN, JoinWorld, claimed, ids_at_home

@@ -15,10 +15,10 @@ from click.testing import CliRunner
 from photon.cli.main import main
 from photon.clock import SystemClock
 from photon.join.outcomes import Counts
-from photon.ledger.opening import close_registries
 from photon.logs.files import LogFile, TrackedFile
 from photon.metrics.families import families
 from photon.pipeline.file import Pipeline, load_pipeline
+from photon.registry.opening import close_registries
 from photon.shift.status import status_of
 from photon.state.database import STATE_FILE
 from photon.state.dispatcher_state import DispatcherState

@@ -20,7 +20,6 @@ from photon.clock import MICROSECONDS, SystemClock
 from photon.completeness.estimate import Completeness
 from photon.errors import FormatTooNew, WrongUsage
 from photon.health.newest_verification import Verified
-from photon.ledger.errors import RegistryMismatch
 from photon.measures import Measures
 from photon.metrics.families import families
 from photon.metrics.judged_families import judged_families
@@ -28,6 +27,7 @@ from photon.metrics.judging import EVERY_SECONDS, Judged, Judging
 from photon.metrics.serving import page_of, serving
 from photon.metrics.shift_families import shift_families
 from photon.pipeline.file import Pipeline, load_pipeline
+from photon.registry.errors import RegistryMismatch
 from photon.shift.measured import Measured
 from photon.shift.people import Decisions
 from photon.shift.stages import Orders, PlannedWork, Stages

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from photon.ledger.stores.breaker import SAID_AFTER_SECONDS, Breaker
-from photon.ledger.stores.copies import NoReply
+from photon.registry.stores.breaker import SAID_AFTER_SECONDS, Breaker
+from photon.registry.stores.copies import NoReply
 from photon.testing.manual_clock import ManualClock
 
 GONE, BUSY = NoReply("timed out", "unreachable"), NoReply("throttled")

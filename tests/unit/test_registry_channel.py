@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from photon.clock import SystemClock
-from photon.ledger.register import Members
-from photon.ledger.stores.asking import Stores
-from photon.ledger.stores.channel import Threads
-from photon.ledger.stores.copies import Key, NoReply
-from photon.ledger.stores.decisions import count_answers
+from photon.registry.register import Members
+from photon.registry.stores.asking import Stores
+from photon.registry.stores.channel import Threads
+from photon.registry.stores.copies import Key, NoReply
+from photon.registry.stores.decisions import count_answers
 
 KEYS = [Key("1.0-0", position) for position in range(2)]
 GONE = NoReply("timed out", "unreachable")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from photon.ledger.stores.concurrency_limit import ConcurrencyLimit, is_overloaded
-from photon.ledger.stores.copies import Done, NoReply
+from photon.registry.stores.concurrency_limit import ConcurrencyLimit, is_overloaded
+from photon.registry.stores.copies import Done, NoReply
 
 GONE, BUSY = NoReply("timed out", "unreachable"), NoReply("slow down", "throttled")
 

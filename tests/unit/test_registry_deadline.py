@@ -7,7 +7,7 @@ import random
 import pytest
 
 from photon.clock import MICROSECONDS
-from photon.ledger.stores.deadline import FIRST_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS, Deadline
+from photon.registry.stores.deadline import FIRST_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS, Deadline
 from photon.testing.manual_clock import ManualClock
 
 

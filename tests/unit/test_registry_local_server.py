@@ -24,8 +24,10 @@ import psutil
 import pytest
 
 from photon.clock import SystemClock
-from photon.ledger.errors import RegistryMismatch, RegistryUnavailable
-from photon.ledger.opening import (
+from photon.pipeline.file import Pipeline
+from photon.pipeline.sections import Datacenter, ForeignLog, LocalServerName, PrimaryLog, Registry
+from photon.registry.errors import RegistryMismatch, RegistryUnavailable
+from photon.registry.opening import (
     close_registries,
     endpoints_of,
     find_registry,
@@ -33,22 +35,20 @@ from photon.ledger.opening import (
     positions_at,
     read_register,
 )
-from photon.ledger.servers import local_server as module
-from photon.ledger.servers import local_supervisor
-from photon.ledger.servers.local_server import LocalServer, default_kind, local_server, running_server
-from photon.ledger.servers.local_supervisor import DATABASES, Running, ServerKind, answers, free_port
-from photon.ledger.stores.copies import REGISTER_KEY, NoReply
-from photon.ledger.stores.dynamo import DynamoStore
-from photon.pipeline.file import Pipeline
-from photon.pipeline.sections import Datacenter, ForeignLog, LocalServerName, PrimaryLog, Registry
+from photon.registry.servers import local_server as module
+from photon.registry.servers import local_supervisor
+from photon.registry.servers.local_server import LocalServer, default_kind, local_server, running_server
+from photon.registry.servers.local_supervisor import DATABASES, Running, ServerKind, answers, free_port
+from photon.registry.stores.copies import REGISTER_KEY, NoReply
+from photon.registry.stores.dynamo import DynamoStore
 from photon.toolchain.java import JavaMissing, java_command
-from tests.ledger.store_backends import append
+from tests.registry.store_backends import append
 
 KINDS: tuple[ServerKind, ...] = ("dynoxide", "dynamodb-local")
 HOLD_FOR_EVER = """
 import sys, time
 from pathlib import Path
-from photon.ledger.servers.local_server import LocalServer
+from photon.registry.servers.local_server import LocalServer
 server = LocalServer(Path(sys.argv[1]), "dynoxide")
 print(server.ensure(), flush=True)
 time.sleep(600)
@@ -257,7 +257,7 @@ def test_the_pipeline_file_names_the_server_of_the_local_registry(
 
 def test_the_supervisor_finds_the_package_of_its_user_wherever_that_was_started() -> None:
     first = Path(module._python_path().split(os.pathsep)[0])
-    assert (first / "photon" / "ledger" / "servers" / "local_server.py").samefile(module.__file__)
+    assert (first / "photon" / "registry" / "servers" / "local_server.py").samefile(module.__file__)
 
 
 def test_without_java_the_reason_and_the_remedy_are_said(
@@ -425,7 +425,7 @@ FOREIGN_ELF = b"\x7fELF\x02\x01\x01" + bytes(9) + b"\x02\x00\xf3\x00" + bytes(10
 SUPERVISES = """
 import sys
 from pathlib import Path
-from photon.ledger.servers import local_supervisor
+from photon.registry.servers import local_supervisor
 local_supervisor.server_command = lambda *_: [{program!r}]
 sys.exit(local_supervisor.supervise(Path(sys.argv[1]), sys.argv[2]))
 """

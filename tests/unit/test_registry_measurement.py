@@ -11,9 +11,9 @@ from bench.ledger_costs import IDS, KEY_BYTES, WRITE_BYTES, Cost, cost_of, measu
 from bench.ledger_costs import table_of as cost_table_of
 from bench.ledger_rates import LedgerRates, batches_of, join
 from bench.registry_measurement import Stores, lines_of
-from photon.ledger.entry import Epoch
-from photon.ledger.form import MOST_ENTRY_BYTES
-from photon.ledger.registry import IdRegistry
+from photon.registry.entry import Epoch
+from photon.registry.form import MOST_ENTRY_BYTES
+from photon.registry.id_registry import IdRegistry
 from photon.testing.memory_ledgers import MemoryLedgers, memory_registry
 from tests.documents import ROOT
 
@@ -67,7 +67,7 @@ def test_drivers_far_away_win_each_id_once(weather: str, ledgers: int) -> None:
 
 
 def test_a_driver_that_gets_no_answer_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    from photon.ledger.errors import RegistryUnavailable
+    from photon.registry.errors import RegistryUnavailable
 
     claim, failures = IdRegistry.claim, [RegistryUnavailable("broken")] * 3
 

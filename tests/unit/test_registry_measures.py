@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from photon.ledger.stores.copies import NoReply
-from photon.ledger.stores.health import Health
 from photon.measures import Measures
+from photon.registry.stores.copies import NoReply
+from photon.registry.stores.health import Health
 from photon.testing.manual_clock import ManualClock
 
 

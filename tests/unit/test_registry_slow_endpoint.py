@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from photon.ledger.stores.tempo import LOOKED_AT, TOO_MANY_LATE, Tempo, is_late
+from photon.registry.stores.tempo import LOOKED_AT, TOO_MANY_LATE, Tempo, is_late
 
 USUAL = [0.01, 0.01]
 

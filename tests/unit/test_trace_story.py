@@ -14,7 +14,7 @@ import pytest
 from photon.backfill.messages import Gone
 from photon.cli.trace import trace_text
 from photon.dead_letters.open_letters import recover_dead_letters
-from photon.ledger.epochs import begin_epoch
+from photon.registry.epochs import begin_epoch
 from photon.storage.tables import OutputTable
 from photon.tracing.advice import what_to_do
 from photon.tracing.report import (

@@ -9,9 +9,9 @@ from click.testing import CliRunner
 from photon import read
 from photon.cli.main import main
 from photon.cli.trace import trace_text
-from photon.ledger.appending import append
-from photon.ledger.collecting import raise_boundary
-from photon.ledger.entry import Claimant, Claims, Entry, Epoch, LedgerId
+from photon.registry.appending import append
+from photon.registry.collecting import raise_boundary
+from photon.registry.entry import Claimant, Claims, Entry, Epoch, LedgerId
 from photon.storage.tables import OutputTable
 from photon.tracing.log_search import may_contain
 from photon.tracing.report import DatacenterTrace, LogRecord, Trace

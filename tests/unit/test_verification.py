@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from photon.ledger.lookups import Hold
+from photon.registry.lookups import Hold
 from photon.state.view import ReadOffsets
 from photon.storage.columns import TABLE_COLUMNS
 from photon.verification.classes import (

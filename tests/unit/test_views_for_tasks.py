@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from photon.ledger.entry import Claimant, Epoch
-from photon.ledger.lookups import Hold
-from photon.ledger.segments import SUFFIX
+from photon.registry.entry import Claimant, Epoch
+from photon.registry.lookups import Hold
+from photon.registry.segments import SUFFIX
 from photon.storage.delta import LakeUnavailable
 from photon.verification import spool as spooling
 from photon.verification.spool import Spool

@@ -26,9 +26,9 @@ from photon import faults
 from photon.clock import SystemClock
 from photon.dispatcher.dispatcher import Mode
 from photon.dispatcher.retrying import Callbacks, StoppedWaiting
-from photon.ledger.opening import close_registries, init_registry
 from photon.lifeline import end_with
 from photon.pipeline.file import load_pipeline
+from photon.registry.opening import close_registries, init_registry
 from photon.shift.run import run_shift
 from photon.testing.traffic import Traffic
 

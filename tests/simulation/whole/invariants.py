@@ -1,6 +1,6 @@
 """What must hold after every step, of tables and states (protocol F).
 
-Of ledgers alone: `tests.ledger.simulation`. Tables are looked at right after each commit, states after each
+Of ledgers alone: `tests.registry.simulation`. Tables are looked at right after each commit, states after each
 transaction that stores or completes a plan.
 """
 
@@ -18,11 +18,11 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from photon.ledger.entry import Claimant, Epoch
-from photon.ledger.errors import RegistryMismatch
-from photon.ledger.registry import IdRegistry
-from photon.ledger.view import View
 from photon.logs.files import LogFile
+from photon.registry.entry import Claimant, Epoch
+from photon.registry.errors import RegistryMismatch
+from photon.registry.id_registry import IdRegistry
+from photon.registry.view import View
 from photon.state.database import STATE_FILE, StateReader
 from photon.storage.columns import TABLE_COLUMNS, TableName
 from photon.storage.tables import FENCE_VERSION

@@ -11,12 +11,12 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from photon.ledger.collecting import drop, raise_boundary
-from photon.ledger.entry import NO_BOUNDARY_US
-from photon.ledger.errors import RegistryMismatch, RegistryUnavailable
-from photon.ledger.register import with_hold
-from photon.ledger.rolling import roll
 from photon.pipeline.file import Pipeline
+from photon.registry.collecting import drop, raise_boundary
+from photon.registry.entry import NO_BOUNDARY_US
+from photon.registry.errors import RegistryMismatch, RegistryUnavailable
+from photon.registry.register import with_hold
+from photon.registry.rolling import roll
 from photon.state.database import STATE_FILE, StateUnavailable
 from photon.storage.columns import TableName
 from photon.storage.delta import LakeUnavailable

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.virtual_network import Strand, VirtualClient
-from photon.ledger.registry import IdRegistry
-from photon.ledger.view import View
+from photon.registry.id_registry import IdRegistry
+from photon.registry.view import View
 from photon.testing.crashes import SimulatedCrash
 from photon.testing.memory_ledgers import MemoryLedgers, memory_registry
 from photon.tokens import new_id

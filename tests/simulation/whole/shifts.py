@@ -19,8 +19,8 @@ from photon.dispatcher.retrying import Callbacks, StoppedWaiting
 from photon.dispatcher.startup import OnHold
 from photon.event_store import opened
 from photon.join.tasks import LocalRunner
-from photon.ledger.errors import RegistryMismatch, RegistryUnavailable, RetiredDatacenter
 from photon.pipeline.file import Pipeline
+from photon.registry.errors import RegistryMismatch, RegistryUnavailable, RetiredDatacenter
 from photon.shift.lease import AlreadyRunning
 from photon.shift.run import ForTests, ShiftResult, run_shift
 from photon.storage.delta import LakeMismatch, LakeUnavailable

@@ -6,10 +6,10 @@ import random
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from photon.ledger.opening import first_register
-from photon.ledger.register import Members
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.pipeline.values import Format
+from photon.registry.opening import first_register
+from photon.registry.register import Members
 from photon.testing.memory_ledgers import MemoryLedgers
 from tests.simulation.log_lines import FORMATS
 from tests.simulation.whole.network import StoppedByRules, Weather

@@ -24,10 +24,10 @@ from photon.dispatcher.dispatcher import Dispatcher
 from photon.join import deciding
 from photon.join.deciding import Decisions
 from photon.join.outcomes import Verdict
-from photon.ledger.errors import RegistryUnavailable
-from photon.ledger.lookups import Hold
-from photon.ledger.opening import open_registry
-from photon.ledger.view_store import VIEW_FILE
+from photon.registry.errors import RegistryUnavailable
+from photon.registry.lookups import Hold
+from photon.registry.opening import open_registry
+from photon.registry.view_store import VIEW_FILE
 from photon.state.lifecycle import Event
 from photon.storage.output_files import OutputFile
 from photon.storage.tables import OutputTable
@@ -173,7 +173,7 @@ VARIANTS: dict[str, Variant] = {
     ),
     "a close frees nothing": Variant(
         "A7",
-        {"photon.ledger.closing._frees": lambda *_: iter(())},
+        {"photon.registry.closing._frees": lambda *_: iter(())},
         "F",
         ("lose_worker", "die_and_lose_log", "lose_state", "kill"),
     ),

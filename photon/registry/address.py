@@ -1,0 +1,50 @@
+"""Where a registry is, as a value that pickles and compares: its stores, and the tables in them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from photon.pipeline.sections import LocalServerName, Registry
+from photon.registry.register import Members
+
+LOCAL_REGION = "local"  # of a server that wants a key and takes any
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointAddress:
+    """One store: the URL of a server, or the folder of a local one that is started on demand."""
+
+    where: str | Path
+    region: str = LOCAL_REGION
+    profile: str | None = None  # of AWS's configuration files, for credentials and certificates
+    role: str | None = None  # assumed with those credentials
+    local_server: LocalServerName | None = None  # the server of the folder; None: this machine's default
+
+    def __str__(self) -> str:
+        return self.where if isinstance(self.where, str) else f"the local registry in {self.where}"
+
+
+@dataclass(frozen=True, slots=True)
+class LedgersAddress:
+    """One pipeline's registry: its stores, the members as they were when it was found, its settings."""
+
+    pipeline: str
+    endpoints: tuple[EndpointAddress, ...]
+    members: Members
+    settings: Registry
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """The registry's table at each endpoint. One that has lost its table does not answer for it."""
+        return tables_of(self.pipeline, self.members)
+
+
+def table_name(pipeline: str, incarnation: str) -> str:
+    """The table of one incarnation of a pipeline's store."""
+    return f"photon-{pipeline}-{incarnation}"
+
+
+def tables_of(pipeline: str, members: Members) -> tuple[str, ...]:
+    """The tables of a pipeline's stores, by slot."""
+    return tuple(table_name(pipeline, incarnation) for incarnation in members.incarnations)

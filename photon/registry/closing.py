@@ -1,0 +1,109 @@
+"""Closing: a batch's claims are decided, once its commit is; an epoch is ended for ever (L4, L9, L11).
+
+Whoever closes for ever has fenced the epoch's table before, so that its rows change no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
+
+from photon.registry.entry import FOR_EVER, Close, Entry, Epoch, Free, LedgerId, Mask
+from photon.registry.fold import ClaimsAt, LedgerState, Unclosed
+from photon.registry.form import MOST_FREES
+from photon.registry.positions import Positions
+from photon.registry.rolling import everywhere
+from photon.registry.view import View, newest_states
+
+# Which of these ids, held by one entry's claims, have no row: by one snapshot of the epoch's table.
+Rowless = Callable[[ClaimsAt, Unclosed], Mask]
+MOST_RIDING = 200  # ids that are freed beside claims: in the room that these leave in an entry
+
+
+@dataclass(frozen=True, slots=True)
+class Closing:
+    """What an epoch has committed and not closed yet: its batches up to `through` (L4).
+
+    Their rows are committed, so that `rowless` changes no more.
+    """
+
+    epoch: Epoch
+    through: int
+    rowless: Rowless
+    _made: dict[LedgerId, tuple[LedgerState, Entry]] = field(default_factory=dict, repr=False, compare=False)
+
+
+def close_batches(view: View, positions: Positions, closes: Closing) -> None:
+    """Close an epoch's batches up to this one, wherever the view shows something unclosed of them (L4).
+
+    RegistryUnavailable.
+    """
+    if any(is_left(state, closes) for state in newest_states(view)):
+        everywhere(view, positions, partial(next_close, closes=closes), partial(is_left, closes=closes))
+
+
+def is_left(state: LedgerState, closes: Closing) -> bool:
+    """Whether a ledger has something that is to be closed."""
+    return bool(state.unclosed_of(closes.epoch, closes.through))
+
+
+def next_close(state: LedgerState, closes: Closing | None) -> Entry | None:
+    """The next entry that closes these batches in a ledger, if something is left. It is made once."""
+    if closes is None or not is_left(state, closes):
+        return None
+    before, made = closes._made.get(state.ledger, (None, None))
+    if made is None or before is not state:
+        made = close_of(state, closes.epoch, closes.through, closes.rowless)
+        closes._made[state.ledger] = state, made
+    return made
+
+
+def riding(state: LedgerState, closes: Closing | None) -> tuple[Close, ...] | None:
+    """What closes these batches in a ledger beside claims; None: it needs entries of its own."""
+    made = next_close(state, closes)
+    if made is None:
+        return ()
+    found = made.closes
+    frees = sum(len(free.hashes) for close in found for free in close.frees)
+    return None if found[0].is_part or frees > MOST_RIDING else found
+
+
+def end_epoch(
+    view: View, positions: Positions, epoch: Epoch, rowless: Rowless, is_given_up: bool = False
+) -> None:
+    """Close an epoch for ever in every ledger, holds or not, and free what it holds without a row (L4).
+
+    `is_given_up`: its lake is gone; nothing that it has not closed is a join. RegistryUnavailable.
+    """
+
+    def make(state: LedgerState) -> Entry:
+        if is_given_up:
+            return Entry(closes=(Close(epoch, FOR_EVER, frees_all=True),))
+        return close_of(state, epoch, FOR_EVER, rowless)
+
+    def wants(state: LedgerState) -> bool:
+        return not state.is_over(epoch) or bool(state.unclosed_of(epoch))
+
+    everywhere(view, positions, make, wants)
+
+
+def close_of(state: LedgerState, epoch: Epoch, through: int, rowless: Rowless) -> Entry:
+    """The next entry that closes: a part, if there is too much to free for one."""
+    frees = _frees(state, epoch, through, rowless)
+    these = list(islice(frees, MOST_FREES))
+    is_part = next(frees, None) is not None
+    by_claims: dict[ClaimsAt, list[int]] = {}
+    for at, index in these:
+        by_claims.setdefault(at, []).append(index)
+    named = tuple(Free(*at, state.unclosed[at].hashes[rows]) for at, rows in sorted(by_claims.items()))
+    return Entry(closes=(Close(epoch, through, named, is_part),))
+
+
+def _frees(
+    state: LedgerState, epoch: Epoch, through: int, rowless: Rowless
+) -> Iterator[tuple[ClaimsAt, int]]:
+    for at, one in sorted(state.unclosed_of(epoch, through).items()):
+        for index in rowless(at, one).nonzero()[0].tolist():
+            yield at, index

@@ -1,0 +1,186 @@
+"""Who holds ids, as a join's tasks ask: from a snapshot of a view, without the registry (rule L2).
+
+A `ViewSnapshot` goes to tasks on any machine: the runs of holds are named by where they are stored, and
+what is newer than these comes along.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from photon.pipeline.location import Location
+from photon.registry.claimants import Owners
+from photon.registry.entry import Claimant, Epoch, Hashes, LedgerId, Mask, Times
+from photon.registry.fold import LedgerState
+from photon.registry.holds import Run
+from photon.registry.places import NO_PLACE, Places, places_of
+from photon.registry.register import Register
+from photon.registry.segments import open_run
+from photon.registry.view import View, newest_states
+from photon.registry.view_store import ListedRun
+from photon.tokens import PlanKey
+
+
+class Hold(IntEnum):
+    """Who holds an id, as one plan sees it."""
+
+    NOBODY = 0
+    THIS_PLAN = 1
+    HERE = 2  # another plan of the same datacenter, of whichever epoch: its table says whether it has the row
+    ELSEWHERE = 3  # another datacenter, which has not closed it: it may never join it
+    JOINED_ELSEWHERE = 4  # another datacenter, which has closed it (L9)
+    TOO_OLD = 5  # nobody holds it, and the boundary has passed its event (L5)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Found:
+    """Who holds each of some ids, as columns of their length.
+
+    `by`: for each id the place of its holder in `holders`, -1 where nobody holds it. Of a join the holder's
+    epoch and batch are 0, and its plan is "": a task needs its datacenter alone.
+    """
+
+    codes: npt.NDArray[np.int8]  # of `Hold`
+    by: npt.NDArray[np.int32]
+    holders: Sequence[Claimant]
+    places: Places  # of the records by which THIS_PLAN holds ids
+
+    def are(self, *holds: Hold) -> Mask:
+        """Which of the ids are held so."""
+        found: Mask = np.isin(self.codes, holds)
+        return found
+
+    def holder(self, index: int) -> Claimant:
+        """Who holds the id with this index."""
+        return self.holders[int(self.by[index])]
+
+
+class Lookups(Protocol):
+    """What a task may ask of the registry."""
+
+    def look_up(self, hashes: Hashes, times_us: Times) -> Found:
+        """Who holds each id, as far as the snapshot knows; `times_us`: of the events, or NO_TIME_US."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ViewSnapshot:
+    """A view as it was when a batch began; it pickles.
+
+    `folder`, `listed`: by generation the runs that have files, oldest first. `newer`: the runs behind them.
+    Of what a ledger's own claims have not closed its state names the claimants alone, and no hashes.
+    """
+
+    register: Register
+    states: Mapping[LedgerId, LedgerState]
+    folder: Location | None
+    listed: Mapping[int, Sequence[ListedRun]]
+    newer: Mapping[int, Sequence[Run]]
+    owners: Owners
+
+    def open(self, plan: Claimant) -> Lookups:
+        """What a task of this plan looks up in. RunDamaged, FormatTooNew, OSError."""
+        view = View(self.register, "")
+        view.states = dict(self.states)
+        for generation in {*self.listed, *self.newer}:
+            runs = [_mapped(self.folder, one) for one in self.listed.get(generation, ())]
+            view.holds.replace(generation, [*runs, *self.newer.get(generation, ())])
+        return _SnapshotLookups(view, self.owners, plan)
+
+
+def claimant_of(plan: PlanKey) -> Claimant:
+    """A plan as ledgers know it."""
+    return Claimant(Epoch(plan.datacenter, int(plan.epoch)), plan.batch, plan.plan_id)
+
+
+def snapshot_of(
+    view: View,
+    plan: Claimant | None = None,
+    folder: Location | None = None,
+    listed: Mapping[int, Sequence[ListedRun]] | None = None,
+) -> ViewSnapshot:
+    """A view as it is. `listed`: by generation its oldest runs, those that have files in `folder`.
+
+    `plan`: who will look up in it; None: any plan, and all places of records come along.
+    """
+    files = listed or {}
+    newer = {one: view.holds.runs(one)[len(files.get(one, ())) :] for one in view.holds.generations}
+    states = {ledger: _without_own_hashes(state, plan) for ledger, state in view.states.items()}
+    return ViewSnapshot(
+        view.register,
+        states,
+        folder,
+        {generation: tuple(runs) for generation, runs in files.items() if runs},
+        {generation: runs for generation, runs in newer.items() if runs},
+        view.claimants.owners(),
+    )
+
+
+def _mapped(folder: Location | None, one: ListedRun) -> Run:
+    assert folder is not None  # where runs are listed, they lie somewhere
+    return open_run(folder, one.name, one.holds)
+
+
+def _without_own_hashes(state: LedgerState, plan: Claimant | None) -> LedgerState:
+    """The state without what batches have many of: `View.find` looks at inherited hashes alone."""
+    kept = {
+        at: one if at[0] != state.ledger or plan in (None, one.claimant) else one.take(slice(0))
+        for at, one in state.unclosed.items()
+    }
+    return replace(state, unclosed=kept)
+
+
+class _SnapshotLookups:
+    """See `Lookups`. First among `holders` come the datacenters, then who holds something unclosed."""
+
+    def __init__(self, view: View, owners: Owners, plan: Claimant) -> None:
+        self._view = view
+        self._plan = plan
+        self._owners = owners.columns()
+        states = newest_states(view)
+        self._own = [
+            (at, one) for state in states for at, one in state.unclosed.items() if one.claimant == plan
+        ]
+        unclosed = {at: one.claimant for state in view.states.values() for at, one in state.unclosed.items()}
+        claimants = list(dict.fromkeys(unclosed.values()))
+        self.holders = [*(Claimant(Epoch(name, 0), 0, "") for name in owners.datacenters), *claimants]
+        places = {claimant: len(owners.datacenters) + n for n, claimant in enumerate(claimants)}
+        self._unclosed: dict[LedgerId, list[tuple[int, int]]] = {}  # by ledger: position, place in `holders`
+        for (ledger, position), claimant in sorted(unclosed.items()):
+            self._unclosed.setdefault(ledger, []).append((position, places[claimant]))
+        is_here = np.array([one.epoch.datacenter == plan.epoch.datacenter for one in self.holders], bool)
+        self._codes_of_joins = np.where(is_here, Hold.HERE, Hold.JOINED_ELSEWHERE).astype(np.int8)
+        self._codes_of_others = np.where(is_here, Hold.HERE, Hold.ELSEWHERE).astype(np.int8)
+        if plan in places:
+            self._codes_of_others[places[plan]] = Hold.THIS_PLAN
+
+    def look_up(self, hashes: Hashes, times_us: Times) -> Found:
+        """Who holds each id now, as far as the snapshot knows."""
+        refs, held, joins, too_old = self._view.find(hashes, times_us)
+        by = np.full(len(hashes), -1, np.int32)
+        for ledger in refs.ledgers():
+            own = np.flatnonzero(refs.are_in(ledger))
+            positions = refs.positions[own]
+            by[own] = self._owners[ledger][positions].astype(np.int32) - 1
+            if ledger in self._unclosed:
+                known, places = np.array(self._unclosed[ledger], np.int64).T
+                rows = np.minimum(np.searchsorted(known, positions), len(known) - 1)
+                is_known = (known[rows] == positions) & ~joins[own]
+                by[own[is_known]] = places[rows[is_known]]
+        codes = np.full(len(hashes), Hold.NOBODY, np.int8)
+        codes[too_old] = Hold.TOO_OLD
+        codes[joins] = self._codes_of_joins[by[joins]]
+        others = held & ~joins
+        codes[others] = self._codes_of_others[by[others]]
+        # What the plan has won is too old all the same once the boundary has passed it: see `claim`.
+        codes[(codes == Hold.THIS_PLAN) & (times_us < self._view.register.boundary_us)] = Hold.TOO_OLD
+        places = places_of(hashes, refs, self._own)
+        for column in places:
+            column[codes != Hold.THIS_PLAN] = NO_PLACE
+        return Found(codes, by, self.holders, places)

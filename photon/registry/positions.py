@@ -1,0 +1,121 @@
+"""Positions of ledgers as the rest of the registry needs them: write-once values, and a check.
+
+Values are bytes here (`photon.registry.form`). `photon.registry.stores` keeps them in its stores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from photon.registry.entry import Epoch, LedgerId
+from photon.registry.register import Register
+
+Change = Callable[[Register], Register]
+# How a read ended: `more` may be decided behind its values; a majority has `nothing` at the next position; or
+# that is `undecided`: some copies prove nothing, and whoever offers there settles it.
+Ending = Literal["more", "nothing", "undecided"]
+
+
+class Unconfirmed(Exception):
+    """The members moved, or the registry was made anew: forget what the attempt brought (L8)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A value for the first position that is not decided, as far as its writer has read."""
+
+    position: int
+    value: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The value of the position that was offered at: the own one, byte by byte, or another's."""
+
+    value: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Undecided:
+    """No answer in time: the own value may be chosen, now or later. Reading on settles it (L2)."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """The decided values from a position on, in order, and how they ended."""
+
+    values: Sequence[bytes]
+    ending: Ending
+
+
+class Attempt(Protocol):
+    """What is asked of the stores between two checks, all under the same members.
+
+    Nothing that it brings counts before `confirm` has returned: no view folds it, and nobody offers behind
+    it (L1).
+    """
+
+    def offer(self, offers: Mapping[LedgerId, Offer]) -> Mapping[LedgerId, Chosen | Undecided]:
+        """Offer one value to each of these ledgers, in parallel. Never raises for a store that is silent."""
+        ...
+
+    def read(self, first: Mapping[LedgerId, int]) -> Mapping[LedgerId, Tail]:
+        """By ledger the decided values from position `first` on; some of them where there are many.
+
+        It never prepares a ballot, so that reading writes nothing. RegistryUnavailable if too few answer.
+        """
+        ...
+
+    def confirm(self) -> Register:
+        """The register, read at a majority after all replies so far: then these count (L8).
+
+        Unconfirmed, or RegistryUnavailable.
+        """
+        ...
+
+    def check(self, last: Mapping[LedgerId, tuple[int, bytes]]) -> tuple[Register, set[LedgerId]]:
+        """`confirm`, and the ledgers of which a majority has not the value with this checksum at this
+        position: a copy of the registry was put back, or the ledger was dropped.
+        """
+        ...
+
+
+class Positions(Protocol):
+    """All ledgers of a registry. Thread-safe; an attempt belongs to one thread."""
+
+    def attempt(self) -> Attempt:
+        """Begin an attempt."""
+        ...
+
+    def change(self, change: Change) -> Register:
+        """Replace the register by `change(register)`, which may be called again; the register after it.
+
+        RegistryUnavailable: it may have taken effect or not.
+        """
+        ...
+
+    def forget(self, ledgers: Sequence[LedgerId], incarnation: int | None = None) -> None:
+        """Delete all items of ledgers whose generation the register calls dropped (L12).
+
+        Of another `incarnation`: whatever there is, if the register has gone beyond it.
+        """
+        ...
+
+    def attempt_at(self, incarnation: int, told: Change) -> Attempt:
+        """Begin an attempt at the ledgers of an incarnation that is being filled.
+
+        It is confirmed by what `told` makes of the register that is read (`photon.registry.refilling`).
+        """
+        ...
+
+    def beat(self, epoch: Epoch, number: int) -> None:
+        """Have a majority keep this number for the epoch, or a greater one. RegistryUnavailable."""
+        ...
+
+    def beats(self, epochs: Sequence[Epoch]) -> Mapping[Epoch, int]:
+        """The greatest number of each epoch that a majority has, 0 without one. RegistryUnavailable."""
+        ...

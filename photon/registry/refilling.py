@@ -1,0 +1,135 @@
+"""Filling an incarnation of the ledgers anew, from the rows of all tables (L10, protocol B19).
+
+the register: `with_refill_begun`   -> no epoch begins, nothing that is appended counts; a new incarnation
+who refills: fences all epochs      -> no batch is committed any more (E1)
+the new ledgers: `begin_ledgers`    -> whatever knows these epochs is void there
+                 `put_back`         -> each row's claim, as a join
+the register: `with_refill_ended`   -> the new ledgers are the registry; epochs may begin again
+
+Each run fills an incarnation of its own. So one that was killed, or that sleeps while another one runs,
+writes where nobody reads: its checks fail, and so does its switch.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from photon.registry.appending import Make, append
+from photon.registry.entry import FOR_EVER, Claims, Close, Entry, Epoch, LedgerId
+from photon.registry.errors import RegistryUnavailable
+from photon.registry.fold import LedgerState, still_held
+from photon.registry.form import cut
+from photon.registry.positions import Attempt, Change, Positions
+from photon.registry.register import Generation, Register
+from photon.registry.rolling import open_ledger
+from photon.registry.view import View
+
+
+def with_refill_begun(register: Register, now_us: int = 0) -> Register:
+    """The register while a refill goes on; `filling` is this run's, whatever another one has begun.
+
+    It is about the time of day: a copy of the registry may know nothing of refills since it was made, and a
+    view of one of these, on whichever machine, must not take this one for it.
+    """
+    filling = max(register.incarnation, register.filling, now_us) + 1
+    return replace(register, is_refilling=True, filling=filling)
+
+
+def with_refill_ended(
+    register: Register, incarnation: int, epochs: Mapping[str, int], tables: Mapping[str, str]
+) -> Register:
+    """The register that goes by the ledgers of this incarnation. RegistryUnavailable if another run began.
+
+    `epochs`: by datacenter the number above all that were ever handed out; `tables`: those that were read.
+    """
+    if register.incarnation == incarnation:
+        return register  # it was done, and the answer got lost
+    highest = {
+        name: max(register.epochs.get(name, 0), epochs.get(name, 0)) for name in {*register.epochs, *epochs}
+    }
+    return replace(
+        as_filled(register, incarnation),
+        is_refilling=False,
+        filling=0,
+        epochs=highest,
+        tables={**register.tables, **tables},
+    )
+
+
+def as_filled(register: Register, incarnation: int) -> Register:
+    """The register as who fills this incarnation goes by it: one generation, like the newest one.
+
+    RegistryUnavailable if another run fills another one by now.
+    """
+    if register.filling != incarnation:
+        raise RegistryUnavailable(
+            f"another refill of the registry of {register.pipeline} has begun since: let that one end"
+        )
+    newest = register.generations[-1]
+    first = Generation(newest.ledgers, newest.homes, register.boundary_us)
+    return replace(register, incarnation=incarnation, generations=(first,), is_refilling=False)
+
+
+@dataclass(frozen=True, slots=True)
+class FilledPositions:
+    """The ledgers of an incarnation that is being filled. Their register is changed by the switch alone."""
+
+    positions: Positions
+    incarnation: int
+
+    def attempt(self) -> Attempt:
+        """Begin an attempt."""
+        return self.positions.attempt_at(self.incarnation, lambda now: as_filled(now, self.incarnation))
+
+    def attempt_at(self, incarnation: int, told: Change) -> Attempt:
+        """Begin one at others."""
+        return self.positions.attempt_at(incarnation, told)
+
+    def change(self, change: Change) -> Register:
+        """Never done."""
+        raise ValueError("the register of ledgers that are being filled is changed by their switch")
+
+    def forget(self, ledgers: Sequence[LedgerId], incarnation: int | None = None) -> None:
+        """Never done."""
+        raise ValueError("nothing is dropped of ledgers that are being filled")
+
+    def beat(self, epoch: Epoch, number: int) -> None:
+        """As of the registry."""
+        self.positions.beat(epoch, number)
+
+    def beats(self, epochs: Sequence[Epoch]) -> Mapping[Epoch, int]:
+        """As of the registry."""
+        return self.positions.beats(epochs)
+
+
+def begin_ledgers(view: View, positions: Positions, epochs: Mapping[str, int]) -> None:
+    """Open the ledgers, and call these epochs over, with all before them. RegistryUnavailable."""
+    closes = tuple(Close(Epoch(name, number), FOR_EVER) for name, number in sorted(epochs.items()))
+    ledgers = view.register.ledgers(0)
+    for ledger in ledgers:
+        open_ledger(view, positions, ledger)
+    append(view, positions, dict.fromkeys(ledgers, lambda state: Entry(closes=closes)))
+
+
+def put_back(view: View, positions: Positions, rows: Iterable[Claims]) -> None:
+    """Append the claims of rows, plan by plan, as joins; those whose id is held already are left out."""
+    pieces: dict[LedgerId, deque[Claims]] = {}
+    for claims in rows:
+        for ledger, indices in view.current(claims.hashes).ledgers():
+            pieces.setdefault(ledger, deque()).extend(cut(claims.take(indices)))
+    while pieces:
+        append(view, positions, {ledger: _joins(view, some[0]) for ledger, some in pieces.items()})
+        for some in pieces.values():
+            some.popleft()
+        pieces = {ledger: some for ledger, some in pieces.items() if some}
+
+
+def _joins(view: View, claims: Claims) -> Make:
+    def make(state: LedgerState) -> Entry | None:
+        piece = claims.take(claims.times_us >= state.boundary_us)
+        free = piece.take(~still_held(view.holds.find(piece.hashes), state, view.states.get))
+        return Entry(claims=free, are_joins=True) if len(free) else None
+
+    return make

@@ -1,0 +1,267 @@
+"""The local registry (`endpoints: local`): one dynoxide per folder, for all processes of a machine.
+
+Each user holds a shared lock on `users.lock`. A supervisor process starts the server, writes `server.json`
+once it answers, and stops it when nobody holds that lock any more. The kernel drops the lock of a dead
+process, so a server never outlives its users, not even after `kill -9`.
+
+dynoxide listens on the loopback address only. DynamoDB Local, which takes its place where it has to, can't be
+told to: it answers on every interface of the machine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import platform
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+from photon.errors import UserError
+from photon.processes import is_stopped, state_of, what_ends
+from photon.registry.errors import RegistryMismatch, RegistryUnavailable
+from photon.registry.servers.local_supervisor import (
+    CANNOT_EXECUTE,
+    DATABASES,
+    START_SECONDS,
+    WAIT_POLL_SECONDS,
+    Running,
+    ServerKind,
+    answers,
+    server_command,
+    try_lock,
+)
+from photon.toolchain.dynoxide import prebuilt
+
+NAMES: dict[ServerKind, str] = {
+    "dynoxide": "dynoxide",
+    "dynoxide-crate": "dynoxide",
+    "dynamodb-local": "DynamoDB Local",
+}
+LOG_TAIL_BYTES = 600
+LEAVE_SECONDS = 0.2
+_MODULE = "photon.registry.servers.local_supervisor"  # run as the supervisor
+
+
+class LocalServer:
+    """A user of the server of one folder: it runs for as long as somebody holds it.
+
+    Thread-safe. A fork of this process is a user too, until it ends.
+    """
+
+    def __init__(self, folder: Path, kind: ServerKind) -> None:
+        self.folder = folder
+        self.kind = kind
+        self._lock = threading.Lock()
+        self._users: IO[bytes] | None = None
+        self._supervisor: subprocess.Popen[bytes] | None = None
+
+    def ensure(self) -> str:
+        """The URL of a server that answers, started if need be, and held until `leave`.
+
+        RegistryUnavailable, with the reason and the remedy, if it does not start within `START_SECONDS`,
+        whoever is to start it. RegistryMismatch if the folder has the data of a server of another kind.
+        """
+        deadline = time.monotonic() + START_SECONDS
+        with self._lock:  # whoever holds it gives up before we have to
+            refuse_data_of_another_server(self.folder, self.kind)
+            try:
+                self._hold(deadline)
+                return self._wait_until_running(deadline)
+            except OSError as error:
+                if error.filename is not None and not Path(error.filename).is_relative_to(self.folder):
+                    raise RegistryUnavailable(
+                        f"the local registry's server can't be started: {error}; make that file executable, "
+                        "or remove it, and it is fetched anew"
+                    ) from error
+                raise RegistryUnavailable(
+                    f"the local registry's folder {self.folder} can't be used: {error}; make it writable"
+                ) from error
+
+    def leave(self) -> None:
+        """Hold the server no longer; it stops when nobody else holds it."""
+        if not self._lock.acquire(timeout=LEAVE_SECONDS):
+            return  # somebody of this process still waits for the server, and ends with the process
+        try:
+            if self._users is not None:
+                self._users.close()
+                self._users = None
+        finally:
+            self._lock.release()
+
+    def _hold(self, deadline: float) -> None:
+        if self._users is None:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            users = (self.folder / "users.lock").open("ab")
+            # Wait for a supervisor that is just stopping the server: it holds the lock exclusively.
+            while not try_lock(users, fcntl.LOCK_SH):
+                if time.monotonic() >= deadline:
+                    users.close()
+                    raise self._not_in_time()
+                time.sleep(WAIT_POLL_SECONDS)
+            self._users = users
+
+    def _wait_until_running(self, deadline: float) -> str:
+        while time.monotonic() < deadline:
+            running = running_server(self.folder)
+            if running is not None:
+                return running.url
+            if not _is_supervised(self.folder):
+                self._start_supervisor()
+            time.sleep(WAIT_POLL_SECONDS)
+        raise self._not_in_time()
+
+    def _start_supervisor(self) -> None:
+        if self._supervisor is not None and self._supervisor.poll() is None:
+            return  # ours is on its way
+        try:
+            server_command(self.kind, self.folder, port=0)
+        except UserError as error:
+            raise RegistryUnavailable(f"the local registry can't be started: {error}") from error
+        except OSError as error:  # it asks Java for its version
+            raise _not_executed(str(error.filename), error.strerror or str(error)) from error
+        if self._supervisor is not None and self._supervisor.returncode not in (0, -signal.SIGKILL):
+            ended, self._supervisor = self._supervisor.returncode, None
+            if ended == CANNOT_EXECUTE:
+                named, _, reason = self._log_end().rpartition("\n")[2].rpartition(": ")
+                raise _not_executed(named, reason)
+            raise self._not_started("it ended before it answered")
+        arguments = [str(self.folder.resolve()), self.kind]
+        with (self.folder / "server.log").open("ab") as log:
+            self._supervisor = subprocess.Popen(
+                [sys.executable, "-m", _MODULE, *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # the terminal's interrupt is for its users only
+                env={**os.environ, "PYTHONPATH": _python_path()},
+            )
+
+    def _not_in_time(self) -> RegistryUnavailable:
+        return self._not_started(f"no answer within {START_SECONDS:.0f} s")
+
+    def _log_end(self) -> str:
+        try:
+            log = (self.folder / "server.log").read_bytes()
+        except OSError as error:
+            return str(error)
+        return log[-LOG_TAIL_BYTES:].decode(errors="replace").strip()
+
+    def _not_started(self, reason: str) -> RegistryUnavailable:
+        log, end = self.folder / "server.log", self._log_end()
+        return RegistryUnavailable(
+            f"the local registry, {NAMES[self.kind]} in {self.folder}, did not start: {reason}. Mend what its"
+            f" log {log} says, or end the process `{_MODULE} {self.folder.resolve()}` if one hangs, and start"
+            f' again. If {DATABASES[self.kind]} is damaged, its ids are lost: docs/operations.md, "A lost'
+            f' registry". The end of the log: {end!r}'
+        )
+
+
+def _not_executed(program: str, reason: str) -> RegistryUnavailable:
+    """The system refuses to run the server's program, for this reason."""
+    file = Path(program)
+    if file.is_file() and not os.access(file, os.X_OK):
+        remedy = f"make it executable: chmod +x {shlex.quote(program)}"
+    else:
+        remedy = (
+            f"it is no program for this machine ({platform.machine()}), or its disk runs none: remove "
+            f"{shlex.quote(program)} and fetch it again: make setup"
+        )
+    return RegistryUnavailable(
+        f"the local registry can't be started: its server {program} can't be executed ({reason}); {remedy}"
+    )
+
+
+def default_kind() -> ServerKind:
+    """dynoxide where there is one to fetch for this machine, else DynamoDB Local."""
+    return "dynamodb-local" if prebuilt() is None else "dynoxide"
+
+
+def refuse_data_of_another_server(folder: Path, kind: ServerKind) -> None:
+    """RegistryMismatch if a server of another kind keeps its data in the folder: this one would find none.
+
+    It would then join all again. DynamoDB Local was the default before dynoxide.
+    """
+    for other in ("dynoxide", "dynamodb-local"):
+        if DATABASES[other] != DATABASES[kind] and (folder / DATABASES[other]).exists():
+            raise RegistryMismatch(
+                f"{folder} has a registry in {NAMES[other]} ({DATABASES[other]}), and this pipeline's local"
+                f" registry is {NAMES[kind]}. To go on with what is joined, put `local_server: {other}` below"
+                " `registry` in the pipeline file. To begin anew, and join everything again, move all lakes,"
+                " all states and this folder away, together"
+            )
+
+
+@contextlib.contextmanager
+def local_server(folder: Path, kind: ServerKind | None = None) -> Iterator[str]:
+    """The URL of the folder's server, held for the length of a `with`; without `kind` of the default one."""
+    server = LocalServer(folder, kind or default_kind())
+    try:
+        yield server.ensure()
+    finally:
+        server.leave()
+
+
+def hanging(folder: Path) -> str:
+    """Name the process of a server that does not answer, and the command that ends it."""
+    try:
+        running = Running(**json.loads((folder / "server.json").read_text()))
+    except (OSError, ValueError, TypeError):
+        return f"no server runs there; look at {folder / 'server.log'}"
+    of_supervisor = f"; its supervisor: {what_ends(running.supervisor_pid)}"
+    return f"its server: {what_ends(running.server_pid)}, and the next command starts another" + (
+        of_supervisor if is_stopped(running.supervisor_pid) else ""
+    )
+
+
+def is_starting(folder: Path) -> bool:
+    """Whether a server is on its way: its supervisor works, and has none yet that answers."""
+    try:
+        running = Running(**json.loads((folder / "server.json").read_text()))
+    except (OSError, ValueError, TypeError):
+        return _is_supervised(folder)
+    return not state_of(running.supervisor_pid)  # left by one that was killed
+
+
+def content_of(folder: Path) -> object:
+    """Return a mark that stays the same for as long as nobody writes to the registry in this folder."""
+    found = []
+    for name in sorted(set(DATABASES.values())):
+        for file, counts_empty in ((folder / name, True), (folder / f"{name}-wal", False)):
+            with contextlib.suppress(OSError):
+                status = file.stat()
+                if status.st_size or counts_empty:
+                    found.append((file.name, status.st_size, status.st_mtime_ns))
+    return tuple(found)
+
+
+def running_server(folder: Path) -> Running | None:
+    """The server of the folder, if it is supervised and answers."""
+    try:
+        running = Running(**json.loads((folder / "server.json").read_text()))
+    except (OSError, ValueError, TypeError):
+        return None
+    return running if _is_supervised(folder) and answers(running.url) else None
+
+
+def _is_supervised(folder: Path) -> bool:
+    """Whether a supervisor lives: it holds `server.lock` for all its life."""
+    try:
+        with (folder / "server.lock").open("ab") as lock:
+            return not try_lock(lock, fcntl.LOCK_SH)
+    except FileNotFoundError:
+        return False
+
+
+def _python_path() -> str:
+    """Where the supervisor finds this very package, wherever it was started from."""
+    package = str(Path(__file__).resolve().parents[3])
+    return os.pathsep.join(filter(None, [package, os.environ.get("PYTHONPATH")]))

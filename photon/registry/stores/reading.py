@@ -1,0 +1,96 @@
+"""Which positions the copies at hand prove to be decided, one after another, and where that ends. Pure.
+
+See the package: a copy at p + 1 says which copy of p is right; the last position needs proof by its copies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from photon.registry.stores.copies import Copy, Page
+from photon.registry.stores.decisions import chosen, majority
+
+
+@dataclass(frozen=True, slots=True)
+class Intact:
+    """A copy whose checksum is right, with what the entry in it says; both are empty without a value."""
+
+    copy: Copy
+    checksum: bytes = b""
+    predecessor: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedPage:
+    """A page of one store. `intact` lacks the damaged copies: at those positions it is as if silent (L2)."""
+
+    page: Page
+    intact: Mapping[int, Intact]
+
+    def at(self, position: int) -> Intact | None:
+        """What the store says of a position: None if nothing."""
+        if not self.page.covers(position):
+            return None
+        if position not in self.page.copies:
+            return _NOTHING_THERE
+        return self.intact.get(position)
+
+
+_NOTHING_THERE = Intact(Copy())
+
+# Why it ends there. `nothing`: a majority has no value. `undecided`: a majority answered, and some copy is
+# there that proves nothing. `silent`: fewer than a majority answered. `lacking`: the position is decided, and
+# no copy at hand is the right one.
+Ending = Literal["nothing", "undecided", "silent", "lacking"]
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """The decided values from a position on, and why there are no more."""
+
+    values: list[bytes]
+    ending: Ending
+
+
+def walk(first: int, pages: Iterable[JudgedPage], n: int) -> Walk:
+    """Go from `first` on as far as these pages, of distinct stores, prove what is decided."""
+    pages = list(pages)
+    values: list[bytes] = []
+    here = _said_of(first, pages)
+    while True:
+        after = _said_of(first + len(values) + 1, pages)
+        value = _decided(here, after, n)
+        if value is None:
+            return Walk(values, _ending(here, after, n))
+        values.append(value)
+        here = after
+
+
+def _said_of(position: int, pages: Sequence[JudgedPage]) -> list[Intact]:
+    return [said for page in pages if (said := page.at(position)) is not None]
+
+
+def _decided(here: Sequence[Intact], after: Sequence[Intact], n: int) -> bytes | None:
+    named = _named_by(after)
+    if len(named) == 1:
+        return next((one.copy.value for one in here if _has_value(one) and one.checksum in named), None)
+    return chosen([one.copy for one in here], n)
+
+
+def _named_by(after: Sequence[Intact]) -> set[bytes]:
+    """The checksums of the position before; more than one breaks L1, and then none of them counts."""
+    return {one.predecessor for one in after if _has_value(one)}
+
+
+def _ending(here: Sequence[Intact], after: Sequence[Intact], n: int) -> Ending:
+    if _named_by(after):
+        return "lacking"
+    if len(here) < majority(n):
+        return "silent"
+    return "undecided" if any(map(_has_value, here)) else "nothing"
+
+
+def _has_value(said: Intact) -> bool:
+    return said.copy.value is not None

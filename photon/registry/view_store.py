@@ -1,0 +1,400 @@
+"""A view on disk: states of ledgers and claimants in SQLite, holds in files that are mapped (`segments`).
+
+All of SQLite changes in one transaction, after the files that it lists were written. So a crash leaves files
+that nobody lists, which the next start removes. A view that is damaged, or of another incarnation of the
+registry, is made anew by reading: what is here was decided, and the ledgers have all of it.
+
+A file of holds is never changed. So a start looks at the headers and sizes of all of them, and compares their
+checksums only if the process before did not end in order: then the machine may have crashed, or the folder is
+a copy that was made while it ran. Bits that turn on a disk are for the disk's own checksums to find.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import secrets
+import sqlite3
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from hashlib import blake2b
+from itertools import takewhile
+from pathlib import Path
+
+from photon.errors import FormatTooNew, UserError
+from photon.pipeline.location import Location
+from photon.registry.entry import LedgerId
+from photon.registry.fold import LedgerState
+from photon.registry.holds import Run
+from photon.registry.register import Register, decode_register, encode_register
+from photon.registry.segments import RunDamaged, open_run, remove_other_runs, remove_runs, write_run
+from photon.registry.stored_states import decode_state, encode_state
+from photon.registry.view import View
+from photon.storage.store import store_of
+
+log = logging.getLogger(__name__)
+
+FORMAT = 2
+VIEW_FILE = "view.sqlite"
+READ_TRIES = 3  # of who reads another process's view
+_SCHEMA = f"""
+BEGIN;
+CREATE TABLE view (content TEXT NOT NULL, digest BLOB NOT NULL);
+CREATE TABLE ledgers (
+    generation INTEGER NOT NULL, number INTEGER NOT NULL, state TEXT NOT NULL, unclosed BLOB NOT NULL,
+    PRIMARY KEY (generation, number)) WITHOUT ROWID;
+CREATE TABLE claimants (
+    generation INTEGER NOT NULL, number INTEGER NOT NULL, first INTEGER NOT NULL, content BLOB NOT NULL,
+    PRIMARY KEY (generation, number, first));
+CREATE TABLE process (is_at_work INTEGER NOT NULL);
+PRAGMA user_version = {FORMAT};
+COMMIT;
+"""
+
+
+_NOT_OF_THE_FILE = {
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_NOMEM,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_CANTOPEN,
+}
+_ANEW = "%s is of no use, so that the ledgers are read from their beginning: %s"
+
+
+class ViewUnavailable(UserError):
+    """The view can't be read from its disk, or written to it; the message names it and the reason."""
+
+
+class _Unusable(Exception):
+    """What is stored is no view of this registry; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListedRun:
+    """A run that has a file: its name, and how many holds are in it."""
+
+    name: str
+    holds: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Saved:
+    """A ledger as it was saved. `chain`: a digest of its claimants; `digest`: of all that is stored of it."""
+
+    state: LedgerState
+    chain: bytes
+    digest: str
+
+
+class ViewStore:
+    """The stored view of one process: its only writer.
+
+    `folder` has the database; `runs`: a folder of their own for the files.
+    """
+
+    def __init__(self, folder: Path, runs: Location) -> None:
+        """ViewUnavailable."""
+        self.path = folder / VIEW_FILE
+        self.runs_folder = runs
+        self._saved: dict[LedgerId, _Saved] = {}
+        self._runs: dict[int, list[tuple[ListedRun, Run]]] = {}  # by generation, oldest first
+        self._replaced: set[str] = set()  # runs that are listed no more, and may be in use
+        self._view: View | None = None
+        with self._told("read"):
+            folder.mkdir(parents=True, exist_ok=True)
+            store_of(runs).make()
+            self._db = self._connect()
+
+    def close(self) -> None:
+        """End in order."""
+        with suppress(sqlite3.Error):  # then the next start compares checksums
+            self._note_process(is_at_work=False)
+        self._db.close()
+
+    @property
+    def listed(self) -> Mapping[int, list[ListedRun]]:
+        """By generation the runs of the view as it was saved, oldest first."""
+        return {generation: [one for one, _ in runs] for generation, runs in self._runs.items()}
+
+    def listed_of(self, view: View) -> dict[int, list[ListedRun]]:
+        """By generation the oldest runs of the view, as far as they have files."""
+        found: dict[int, list[ListedRun]] = {}
+        for generation in view.holds.generations:
+            files = {id(run): one for one, run in self._runs.get(generation, ())}
+            known = (files.get(id(run)) for run in view.holds.runs(generation))
+            found[generation] = [one for one in takewhile(lambda one: one is not None, known) if one]
+        return found
+
+    def unsaved_holds(self, view: View) -> int:
+        """How many holds are in runs of the view that have no file yet."""
+        listed = self.listed_of(view)
+        runs = ((one, view.holds.runs(one)[len(listed[one]) :]) for one in view.holds.generations)
+        return sum(len(run) for _, some in runs for run in some)
+
+    def load(self, register: Register, writer: str, in_use: Collection[str] = ()) -> View:
+        """The view as it was saved, under the register as it is now; or one that has read nothing.
+
+        `in_use`: runs that open plans name, whose files stay. ViewUnavailable; RegistryMismatch if the
+        registry is older than the view (L10).
+        """
+        with self._told("read"):
+            try:
+                is_in_order = self._db.execute("SELECT * FROM process WHERE is_at_work").fetchone() is None
+                self._note_process(is_at_work=True)
+                view = self._load(register.incarnation, writer, compares_checksums=not is_in_order)
+            except (_Unusable, RunDamaged, FormatTooNew, sqlite3.Error, UnicodeDecodeError) as error:
+                if isinstance(error, sqlite3.Error) and not _is_damage(error):
+                    raise
+                log.warning(_ANEW, self.path, error)
+                self._begin_anew()
+                view = None
+            if view is not None:
+                view.note(register)
+            self._view = view or View(register, writer)
+            remove_other_runs(self.runs_folder, self._names().union(in_use))
+            self._replaced = set(in_use) - self._names()
+        return self._view
+
+    def save(self, view: View, in_use: Collection[str] = ()) -> None:
+        """Store the view, and have its holds mapped from their files; `in_use` as in `load`.
+
+        ViewUnavailable: it may be stored or not.
+        """
+        with self._told("write"):
+            if view is not self._view:
+                self._begin_anew()
+                self._view = view
+            runs = {generation: self._written(view, generation) for generation in view.holds.generations}
+            store_of(self.runs_folder).sync()
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                saved = self._put(view, runs)
+                self._db.execute("COMMIT")
+            except BaseException:
+                self._db.execute("ROLLBACK")
+                raise
+            before = self._names()
+            self._saved, self._runs = saved, runs
+            for generation, pairs in runs.items():
+                view.holds.replace(generation, [run for _, run in pairs])
+            self._replaced |= before - self._names()
+            gone = self._replaced.difference(in_use)
+            remove_runs(self.runs_folder, gone)
+            self._replaced -= gone
+
+    def _names(self) -> set[str]:
+        return {one.name for runs in self.listed.values() for one in runs}
+
+    # -- the database
+
+    @contextmanager
+    def _told(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, sqlite3.OperationalError, sqlite3.IntegrityError) as error:
+            raise ViewUnavailable(
+                f"cannot {what} the view of the registry {self.path}: {error}. Look at its disk; if the file"
+                f" is damaged, remove it: rm {self.path}. The ledgers have all of it"
+            ) from error
+
+    def _connect(self) -> sqlite3.Connection:
+        db = sqlite3.connect(self.path, isolation_level=None, timeout=10)
+        db.text_factory = lambda content: content.decode(errors="replace")  # checksums tell
+        try:
+            db.execute("PRAGMA journal_mode=WAL")
+            db.execute("PRAGMA synchronous=FULL")  # files are removed after a transaction
+            (version,) = db.execute("PRAGMA user_version").fetchone()
+            if not version:
+                db.executescript(_SCHEMA)  # of a file that is new, or else it is damaged
+            if version in (0, FORMAT):
+                return db
+            why: object = f"its format is {version}, this Photon knows {FORMAT}"
+        except (sqlite3.Error, UnicodeDecodeError) as error:  # what SQLite says of damage may be no text
+            why = error
+            if not _is_damage(error):
+                db.close()
+                raise
+        db.close()
+        log.warning(_ANEW, self.path, why)
+        self._remove_database()
+        return self._connect()
+
+    def _remove_database(self) -> None:
+        for suffix in ("", "-wal", "-shm"):
+            self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
+
+    def _begin_anew(self) -> None:
+        self._replaced |= self._names()
+        self._saved, self._runs, self._view = {}, {}, None
+        self._db.close()
+        self._remove_database()
+        self._db = self._connect()
+        self._note_process(is_at_work=True)
+
+    def _note_process(self, is_at_work: bool) -> None:
+        self._db.execute("BEGIN IMMEDIATE")
+        self._db.execute("DELETE FROM process")
+        self._db.execute("INSERT INTO process VALUES (?)", (is_at_work,))
+        self._db.execute("COMMIT")
+
+    # -- saving
+
+    def _written(self, view: View, generation: int) -> list[tuple[ListedRun, Run]]:
+        """The runs of a generation, each with its file, which is written if there is none."""
+        files = {id(run): (one, run) for one, run in self._runs.get(generation, ())}
+        pairs = []
+        for run in view.holds.runs(generation):
+            if id(run) not in files:
+                one = ListedRun(f"{generation}-{secrets.token_hex(8)}", len(run))
+                write_run(self.runs_folder, one.name, run)
+                files[id(run)] = one, open_run(self.runs_folder, one.name, one.holds)
+            pairs.append(files[id(run)])
+        return pairs
+
+    def _put(self, view: View, runs: Mapping[int, list[tuple[ListedRun, Run]]]) -> dict[LedgerId, _Saved]:
+        saved = {}
+        for ledger in view.states:
+            before = self._saved.get(ledger)
+            is_same = before is not None and before.state is view.states[ledger]
+            saved[ledger] = (
+                before if before is not None and is_same else self._put_ledger(view, ledger, before)
+            )
+        for ledger in self._saved.keys() - saved.keys():
+            self._db.execute("DELETE FROM ledgers WHERE generation = ? AND number = ?", ledger)
+            self._db.execute("DELETE FROM claimants WHERE generation = ? AND number = ?", ledger)
+        content = json.dumps(
+            {
+                "register": encode_register(view.register).decode(),
+                "ledgers": [[*ledger, one.digest] for ledger, one in saved.items()],
+                "runs": [
+                    [generation, one.name, one.holds]
+                    for generation, pairs in runs.items()
+                    for one, _ in pairs
+                ],
+            }
+        )
+        self._db.execute("DELETE FROM view")
+        self._db.execute("INSERT INTO view VALUES (?, ?)", (content, _digest(content.encode())))
+        return saved
+
+    def _put_ledger(self, view: View, ledger: LedgerId, before: _Saved | None) -> _Saved:
+        state = view.states[ledger]
+        first, chain = (before.state.next_position, before.chain) if before else (0, b"")
+        claimants = view.claimants.pack(ledger, first)
+        if claimants:
+            self._db.execute("INSERT INTO claimants VALUES (?, ?, ?, ?)", (*ledger, first, claimants))
+            chain = _digest(chain + claimants)
+        text, unclosed = encode_state(state)
+        self._db.execute("INSERT OR REPLACE INTO ledgers VALUES (?, ?, ?, ?)", (*ledger, text, unclosed))
+        return _Saved(state, chain, _digest_of_ledger(text, unclosed, chain))
+
+    # -- loading
+
+    def _load(self, incarnation: int, writer: str, compares_checksums: bool = False) -> View | None:
+        """The stored view; None if nothing is stored. _Unusable, RunDamaged, FormatTooNew, sqlite3.Error."""
+        row = self._db.execute("SELECT content, digest FROM view").fetchone()
+        if row is None:
+            return None
+        if _digest(row[0].encode()) != row[1]:
+            raise _Unusable("the checksum of its contents does not agree")
+        content = json.loads(row[0])
+        register = decode_register(content["register"].encode())
+        if register.incarnation < incarnation:  # above it is a registry that was put back: `note` refuses it
+            raise _Unusable(f"it is of incarnation {register.incarnation}, the registry's is {incarnation}")
+        view = View(register, writer)
+        saved = {}
+        for generation, number, digest in content["ledgers"]:
+            ledger = LedgerId(generation, number)
+            saved[ledger] = self._load_ledger(view, ledger, digest)
+        runs: dict[int, list[tuple[ListedRun, Run]]] = {}
+        for generation, name, holds in content["runs"]:
+            run = open_run(self.runs_folder, name, holds, compares_checksums)
+            runs.setdefault(generation, []).append((ListedRun(name, holds), run))
+        for generation, pairs in runs.items():
+            view.holds.replace(generation, [run for _, run in pairs])
+        self._saved, self._runs = saved, runs
+        return view
+
+    def _load_ledger(self, view: View, ledger: LedgerId, digest: str) -> _Saved:
+        chain = b""
+        of_ledger = "WHERE generation = ? AND number = ?"
+        packed = self._db.execute(
+            f"SELECT content FROM claimants {of_ledger} ORDER BY first", ledger
+        ).fetchall()
+        for (claimants,) in packed:
+            chain = _digest(chain + claimants)
+        rows = self._db.execute(f"SELECT state, unclosed FROM ledgers {of_ledger}", ledger)
+        stored: tuple[str, bytes] | None = rows.fetchone()
+        if stored is None or _digest_of_ledger(*stored, chain) != digest:
+            raise _Unusable(f"what it has of ledger {ledger} does not agree with its checksum")
+        for (claimants,) in packed:
+            view.claimants.unpack(ledger, claimants)
+        view.states[ledger] = decode_state(ledger, *stored)
+        return _Saved(view.states[ledger], chain, digest)
+
+
+class _StoredView(ViewStore):
+    """The view that another process stores, opened to be read once: nothing is written, made or removed."""
+
+    def __init__(self, folder: Path, runs: Location) -> None:
+        """sqlite3.Error."""
+        self.path = folder / VIEW_FILE
+        self.runs_folder = runs
+        self._db = sqlite3.connect(f"{self.path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)
+        self._db.text_factory = lambda content: content.decode(errors="replace")
+
+    def view(self, register: Register, writer: str) -> View | None:
+        """_Unusable, RunDamaged, FormatTooNew, sqlite3.Error, RegistryMismatch."""
+        self._db.execute("BEGIN")  # all of it as it was at one moment
+        (version,) = self._db.execute("PRAGMA user_version").fetchone()
+        if version != FORMAT:
+            raise _Unusable(f"its format is {version}, this Photon knows {FORMAT}")
+        view = self._load(register.incarnation, writer)
+        if view is not None:
+            view.note(register)
+        return view
+
+
+def read_stored(folder: Path, runs: Location, register: Register, writer: str) -> View | None:
+    """The view that another process stores there, under the register as it is now; None if it is of no use.
+
+    Its process may replace runs meanwhile: then it is read once more. RegistryMismatch as `ViewStore.load`.
+    """
+    for _ in range(READ_TRIES):
+        try:
+            with closing(_StoredView(folder, runs)) as stored:
+                return stored.view(register, writer)
+        except (_Unusable, RunDamaged, FormatTooNew, sqlite3.Error, UnicodeDecodeError, OSError) as error:
+            log.info("the view in %s is not read: %s", folder, error)
+    return None
+
+
+def positions_read(folder: Path) -> int:
+    """How many positions a stored view has read, so that the newest can be told; 0 if it can't be read."""
+    try:
+        with closing(_StoredView(folder, folder)) as stored:
+            query = "SELECT sum(json_extract(state, '$.next_position')) FROM ledgers"
+            return int(stored._db.execute(query).fetchone()[0] or 0)
+    except (sqlite3.Error, OSError, ValueError):
+        return 0
+
+
+def _is_damage(error: sqlite3.Error | UnicodeDecodeError) -> bool:
+    """Whether what SQLite says is the fault of the file, and not of its disk, rights or another process."""
+    if isinstance(error, UnicodeDecodeError):
+        return True
+    code = getattr(error, "sqlite_errorcode", None)
+    return code is not None and code & 255 not in _NOT_OF_THE_FILE
+
+
+def _digest(content: bytes) -> bytes:
+    return blake2b(content, digest_size=16).digest()
+
+
+def _digest_of_ledger(state: str, unclosed: bytes, chain: bytes) -> str:
+    return _digest(_digest(state.encode()) + _digest(unclosed) + chain).hex()

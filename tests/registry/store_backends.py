@@ -1,0 +1,330 @@
+"""Positions over stores in memory, with faults and one thread; small entries; and what tests do with them."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import threading
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from photon.pipeline.file import Pipeline
+from photon.pipeline.sections import Datacenter, Endpoint, ForeignLog, PrimaryLog, Registry
+from photon.registry.entry import Entry, LedgerId
+from photon.registry.form import checksum, encode
+from photon.registry.positions import Chosen, Offer, Positions, Undecided
+from photon.registry.register import Generation, Members, Register
+from photon.registry.stores.copies import (
+    ABSENT,
+    Accept,
+    Copy,
+    Done,
+    Insert,
+    Key,
+    NoReply,
+    Page,
+    Prepare,
+    Promised,
+    Refused,
+    Store,
+    ledger_key,
+)
+from photon.registry.stores.positions import StoreAttempt, StorePositions
+from photon.testing.manual_clock import ManualClock
+
+LEDGER = LedgerId(0, 0)
+SETTINGS = Registry(request_timeout=timedelta(seconds=2), total_timeout=timedelta(seconds=10))
+PAGE_ITEMS = 4
+
+_writers = itertools.count()
+
+
+def entry(before: bytes = b"", writer: str = "") -> bytes:
+    """A no-op of a new writer, behind the value `before`."""
+    return encode(Entry(writer or f"writer-{next(_writers)}", checksum(before) if before else b""))
+
+
+def first_register(members: Members, pipeline: str = "events") -> Register:
+    return Register(pipeline, "settings", members, generations=(Generation(2),))
+
+
+def pipeline_over(urls: Sequence[str], settings: Registry, name: str = "events", id_: str = "id") -> Pipeline:
+    """A pipeline of two datacenters whose registry these servers keep."""
+    return Pipeline(
+        name=name,
+        file=Path("/nowhere/events.yaml"),
+        datacenters={
+            dc: Datacenter(logs=Path("l"), lake=Path("k"), state=Path(f"/nowhere/{dc}")) for dc in ("a", "b")
+        },
+        primary=PrimaryLog(files="*", format="csv", id=("id",), time="t"),
+        foreign=ForeignLog(files="*", format="csv", id=(id_,), key=("key",), time="t"),
+        registry=settings.model_copy(update={"endpoints": tuple(Endpoint(url=url) for url in urls)}),
+    )
+
+
+def key(position: int, ledger: LedgerId = LEDGER) -> Key:
+    return Key(ledger_key(1, ledger), position)
+
+
+def damaged(value: bytes) -> bytes:
+    """The value with one byte of it altered."""
+    return value[:-20] + bytes([value[-20] ^ 1]) + value[-19:]
+
+
+class MemoryStore:
+    """A store that does as it is told. `fault` is asked before each request: what goes wrong, if anything."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.items: dict[Key, Copy] = {}
+        self.numbers: dict[Key, int] = {}
+        self.requests: list[str] = []
+        self.fault: Callable[[str], str | None] = lambda request: None
+        self._lock = threading.Lock()
+
+    def insert(self, insert: Insert) -> Done | Refused | NoReply:
+        def do() -> Done | Refused:
+            if insert.key in self.items:
+                return Refused(self.items[insert.key])
+            self.items[insert.key] = Copy(insert.value, promised=insert.ballot)
+            return Done()
+
+        return self._serve("insert", do)
+
+    def prepare(self, prepare: Prepare) -> Promised | Refused | NoReply:
+        def do() -> Promised | Refused:
+            now = self.items.get(prepare.key, ABSENT)
+            if now.promised >= prepare.ballot:
+                return Refused(now)
+            self.items[prepare.key] = Copy(now.value, now.accepted, prepare.ballot)
+            return Promised(now)
+
+        return self._serve("prepare", do)
+
+    def accept(self, accept: Accept) -> Done | Refused | NoReply:
+        def do() -> Done | Refused:
+            now = self.items.get(accept.key, ABSENT)
+            if now.promised > accept.ballot:
+                return Refused(now)
+            self.items[accept.key] = Copy(accept.value, accept.ballot, accept.ballot)
+            return Done()
+
+        return self._serve("accept", do)
+
+    def get(self, key: Key) -> Copy | NoReply:
+        return self._serve("get", lambda: self.items.get(key, ABSENT))
+
+    def ending(self, key: Key) -> bytes | NoReply:
+        return self._serve("ending", lambda: (self.items.get(key, ABSENT).value or b"")[-16:])
+
+    def page(self, first: Key) -> Page | NoReply:
+        def do() -> Page:
+            here = sorted(k.position for k in self.items if k.ledger == first.ledger and k >= first)
+            some = here[:PAGE_ITEMS]
+            copies = {position: self.items[Key(first.ledger, position)] for position in some}
+            return Page(first.position, some[-1] if len(some) < len(here) else None, copies)
+
+        return self._serve("page", do)
+
+    def forget(self, ledger: str) -> int | NoReply:
+        def do() -> int:
+            some = [key for key in self.items if key.ledger == ledger][:PAGE_ITEMS]
+            for one in some:
+                del self.items[one]
+            return len(some)
+
+        return self._serve("forget", do)
+
+    def beat(self, key: Key, number: int) -> Done | NoReply:
+        def do() -> Done:
+            self.numbers[key] = max(number, self.numbers.get(key, 0))
+            return Done()
+
+        return self._serve("beat", do)
+
+    def last_beat(self, key: Key) -> int | NoReply:
+        return self._serve("last_beat", lambda: self.numbers.get(key, 0))
+
+    def _serve(self, request: str, do: Callable[[], Any]) -> Any:
+        with self._lock:
+            return self._serve_alone(request, do)
+
+    def _serve_alone(self, request: str, do: Callable[[], Any]) -> Any:
+        self.requests.append(request)
+        match self.fault(request):
+            case None:
+                return do()
+            case "lost answer":
+                do()
+                return NoReply("lost answer", "unreachable")
+            case "throttled":
+                return NoReply("slow down", "throttled")
+            case fault:
+                return NoReply(str(fault), "unreachable")
+
+
+class OneThread:
+    """A channel that asks in this thread, in an order by chance. Before each answer `interleave` is called.
+
+    What nobody waits for any more is sent at once, later by `land`, or never.
+    """
+
+    def __init__(self, chance: random.Random, interleave: Callable[[], None] = lambda: None) -> None:
+        self._chance = chance
+        self.interleave = interleave
+        self._late: list[Callable[[], object]] = []
+
+    def exchange(
+        self, send: Any, requests: Sequence[Any], heard: Any, is_write: bool, until: Any = None
+    ) -> Generator[Any]:
+        left = list(range(len(requests)))
+        self._chance.shuffle(left)
+        try:
+            while left:
+                self.interleave()
+                number = left.pop()
+                replies = send(*requests[number])
+                heard(number, replies, 0.01)
+                yield [(number, replies)]
+        finally:
+            self._late += [lambda n=n: send(*requests[n]) for n in left if self._chance.random() < 0.7]  # type: ignore[misc]
+
+    def aside(self, send: Any, requests: Sequence[Any], heard: Any) -> None:
+        self._late += [lambda request=request: send(*request) for request in requests]  # type: ignore[misc]
+
+    def in_background(self, work: Callable[[], None]) -> None:
+        work()
+
+    def land(self) -> None:
+        """Have one request arrive that is on its way."""
+        if self._late:
+            self._late.pop(self._chance.randrange(len(self._late)))()
+
+    def close(self) -> None: ...
+
+
+class Memory:
+    """Stores in memory with a register at them; clients of one thread."""
+
+    def __init__(self, n: int, seed: int = 0) -> None:
+        self.chance = random.Random(seed)
+        self.clock = ManualClock()
+        self.made: dict[str, MemoryStore] = {}
+        self.members = Members(1, tuple(f"{slot}-1" for slot in range(n)))
+        self.channels: list[OneThread] = []
+        self.clients: list[StorePositions] = []
+        self.client().create(first_register(self.members))
+
+    @property
+    def stores(self) -> list[MemoryStore]:
+        """Those of the first members."""
+        return [self.made[name] for name in self.members.incarnations]
+
+    def reopen(self, slot: int, incarnation: str) -> Store:
+        return self.made.setdefault(incarnation, MemoryStore(incarnation))
+
+    def client(self, members: Members | None = None) -> StorePositions:
+        channel = OneThread(self.chance)
+        self.channels.append(channel)
+        self.clients.append(
+            StorePositions(members or self.members, self.reopen, SETTINGS, self.clock, channel, self.chance)
+        )
+        return self.clients[-1]
+
+    def values_at(self, position: int) -> list[bytes | None]:
+        """The value of each copy."""
+        return [store.items.get(key(position), ABSENT).value for store in self.stores]
+
+
+def down(request: str) -> str | None:
+    """A fault: the store does not answer."""
+    return "down"
+
+
+def once(fault: str, of: str) -> Callable[[str], str | None]:
+    """A fault that one request of a kind meets."""
+    left = [fault]
+    return lambda request: left.pop() if request == of and left else None
+
+
+def append(client: Positions, values: int, ledger: LedgerId = LEDGER) -> list[bytes]:
+    """Append so many entries, each behind the one before, confirmed: all values from position 0 on."""
+    there = read_all(client, ledger)
+    while values:
+        attempt = client.attempt()
+        own = entry(there[-1] if there else b"")
+        outcome = attempt.offer({ledger: Offer(len(there), own)})[ledger]
+        attempt.confirm()
+        assert isinstance(outcome, Chosen), outcome
+        there.append(outcome.value)
+        values -= outcome.value == own
+    return there
+
+
+def read_all(client: Positions, ledger: LedgerId = LEDGER) -> list[bytes]:
+    """All decided values of a ledger, confirmed."""
+    values: list[bytes] = []
+    while True:
+        attempt = client.attempt()
+        some = attempt.read({ledger: len(values)})[ledger].values
+        attempt.confirm()
+        if not some:
+            return values
+        values += some
+
+
+def offered(attempt: StoreAttempt, position: int, value: bytes) -> Chosen | Undecided:
+    """What comes of one offer, unconfirmed."""
+    return attempt.offer({LEDGER: Offer(position, value)})[LEDGER]
+
+
+def append_by_eight(client: Callable[[], StorePositions], each: int, disturb: Callable[[], None]) -> None:
+    """Eight threads append to twenty ledgers until all have so many entries, while `disturb` is called.
+
+    Checked: whatever anybody is told of a position, now or later, is the same value.
+    """
+    ledgers = [LedgerId(0, number) for number in range(20)]
+    seen: dict[tuple[LedgerId, int], bytes] = {}
+    lock = threading.Lock()
+
+    def see(ledger: LedgerId, position: int, value: bytes) -> None:
+        with lock:
+            assert seen.setdefault((ledger, position), value) == value, (ledger, position)
+
+    def write(seed: int) -> None:
+        own, chance = client(), random.Random(seed)
+        views: dict[LedgerId, list[bytes]] = {ledger: [] for ledger in ledgers}
+        while short := [ledger for ledger, view in views.items() if len(view) < each]:
+            some = chance.sample(short, min(8, len(short)))
+            reading = own.attempt()
+            found = reading.read({ledger: len(views[ledger]) for ledger in some})
+            reading.confirm()
+            for ledger, tail in found.items():
+                for value in tail.values:
+                    see(ledger, len(views[ledger]), value)
+                    views[ledger].append(value)
+            ends = {ledger: views[ledger][-1] if views[ledger] else b"" for ledger in some}
+            offering = own.attempt()
+            outcomes = offering.offer(
+                {ledger: Offer(len(views[ledger]), entry(end)) for ledger, end in ends.items()}
+            )
+            offering.confirm()
+            for ledger, outcome in outcomes.items():
+                if isinstance(outcome, Chosen):
+                    see(ledger, len(views[ledger]), outcome.value)
+                    views[ledger].append(outcome.value)
+
+    with ThreadPoolExecutor(8) as pool:
+        writing = [pool.submit(write, seed) for seed in range(8)]
+        disturb()
+        for one in writing:
+            one.result()
+    reader = client()
+    for ledger in ledgers:
+        values = read_all(reader, ledger)
+        assert len(values) >= each - 1  # of the last one two copies may be no proof
+        for position, value in enumerate(values):
+            see(ledger, position, value)

@@ -1,0 +1,128 @@
+"""No order of messages breaks a rule of one position; each rule that is left out is found by some order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from photon.registry.stores import decisions, rounds
+from photon.registry.stores.copies import FAST_BALLOT, Accept, Copy, Done, Insert, NoReply, Prepare, Promised
+from photon.registry.stores.decisions import majority
+from tests.registry.exploration import CASES, LONG_CASES, A, Apply, B, Case, Request, applied, explore
+
+Patch = pytest.MonkeyPatch
+PROMISING = B._replace(with_promise=True, timeouts=1)
+LATER = B._replace(timeouts=1, early=1, after=0)  # it hears too little of what is chosen already
+
+
+@pytest.mark.parametrize(
+    "case",
+    [*CASES.values(), *(pytest.param(case, marks=pytest.mark.long) for case in LONG_CASES.values())],
+    ids=[*CASES, *LONG_CASES],
+)
+def test_no_order_of_messages_breaks_a_rule(case: Case) -> None:
+    found = explore(case)
+    assert found.problem == "", "\n".join(found.way)
+    assert found.states > 50
+
+
+def assert_caught(case: Case, because: str, apply: Apply = applied) -> None:
+    found = explore(case, apply)
+    assert because in found.problem, f"{found.states} states, and: {found.problem or 'nothing is wrong'}"
+
+
+TWO_VALUES, NOT_CHOSEN = "two values are chosen", "which is not chosen"
+
+
+# -- stores that do not as they should
+
+
+def test_an_insert_that_says_yes_to_everybody_is_no_proof() -> None:  # B1
+    def apply(copy: Copy | None, request: Request) -> tuple[Copy | None, Any]:
+        after, reply = applied(copy, request)
+        return after, Done() if isinstance(request, Insert) else reply
+
+    assert_caught(Case((A, B)), NOT_CHOSEN, apply)
+
+
+def test_an_accept_that_does_not_test_its_ballot_overwrites_a_promise() -> None:  # B4
+    def apply(copy: Copy | None, request: Request) -> tuple[Copy | None, Any]:
+        if isinstance(request, Accept):
+            promised = max(request.ballot, (copy or Copy()).promised)
+            return Copy(request.value, request.ballot, promised), Done()
+        return applied(copy, request)
+
+    assert_caught(Case((A, B._replace(attempts=2, after=None))), TWO_VALUES, apply)
+
+
+def test_a_prepare_that_tests_no_ballot_takes_a_promise_back() -> None:  # B4
+    def apply(copy: Copy | None, request: Request) -> tuple[Copy | None, Any]:
+        if isinstance(request, Prepare):
+            before = copy or Copy()
+            return replace(before, promised=request.ballot), Promised(before)
+        return applied(copy, request)
+
+    assert_caught(Case((A, B)), "a promise fell", apply)
+
+
+def test_an_insert_that_forgets_its_promise_lets_another_value_be_chosen_beside_it(
+    monkeypatch: Patch,
+) -> None:  # B4
+    def apply(copy: Copy | None, request: Request) -> tuple[Copy | None, Any]:
+        is_insert = isinstance(request, Insert)
+        return applied(copy, replace(request, ballot=FAST_BALLOT) if is_insert else request)
+
+    # That a free ballot proposes another's value first is a second line, which saves this one.
+    monkeypatch.setattr(rounds, "value_to_propose", lambda own, some, n: decisions.recover(some, n) or own)
+    assert_caught(Case((A._replace(early=1), PROMISING)), TWO_VALUES, apply)
+
+
+# -- rounds that conclude what they must not
+
+
+def test_a_fast_quorum_of_a_majority_lets_two_values_be_chosen(monkeypatch: Patch) -> None:  # B3
+    monkeypatch.setattr(rounds, "fast_quorum", majority)
+    monkeypatch.setattr(decisions, "fast_quorum", majority)
+    assert_caught(Case((A, B)), NOT_CHOSEN)
+
+
+def test_a_value_that_is_taken_for_chosen_on_sight_may_lose(monkeypatch: Patch) -> None:  # B3
+    def on_sight(copies: Sequence[Copy], n: int) -> bytes | None:
+        return next((copy.value for copy in copies if copy.value is not None), None)
+
+    monkeypatch.setattr(rounds, "chosen", on_sight)
+    assert_caught(Case((A, B)), NOT_CHOSEN)
+
+
+def test_a_ballot_that_proposes_its_own_value_overwrites_what_was_chosen(monkeypatch: Patch) -> None:  # B4
+    monkeypatch.setattr(rounds, "value_to_propose", lambda own, promised, n: own)
+    assert_caught(Case((A, LATER)), TWO_VALUES)
+
+
+def test_a_recovery_that_counts_over_all_stores_misses_what_was_chosen(monkeypatch: Patch) -> None:  # B4
+    def over_all(promised: Sequence[Copy], n: int) -> bytes | None:
+        held = [copy for copy in promised if copy.value is not None]
+        highest = max((copy.accepted for copy in held), default=FAST_BALLOT)
+        values = [copy.value for copy in held if copy.accepted == highest]
+        if highest != FAST_BALLOT:
+            return values[0]
+        return next((one for one in values if values.count(one) >= decisions.fast_quorum(n)), None)
+
+    def propose(own: bytes, promised: Sequence[Copy], n: int) -> bytes:
+        return over_all(promised, n) or own
+
+    monkeypatch.setattr(rounds, "value_to_propose", propose)
+    assert_caught(Case((A, LATER)), TWO_VALUES)
+
+
+def test_no_answer_that_is_taken_for_a_yes_is_no_proof(monkeypatch: Patch) -> None:  # B2, B8
+    count: Callable[[Sequence[object]], int] = decisions.count_done
+
+    def with_silence(replies: Sequence[object]) -> int:
+        return count(replies) + sum(isinstance(reply, NoReply) for reply in replies)
+
+    monkeypatch.setattr(rounds, "count_done", with_silence)
+    assert_caught(Case((A._replace(timeouts=1), B)), NOT_CHOSEN)

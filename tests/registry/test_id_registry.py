@@ -1,0 +1,412 @@
+"""The registry as one process has it: claims with closes, frees, settled tails, signs of life, epochs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from photon.registry import closing, epochs
+from photon.registry.claiming import EpochOver
+from photon.registry.closing import Closing, Rowless
+from photon.registry.entry import Claimant, Epoch, LedgerId, Mask
+from photon.registry.errors import RegistryUnavailable, RetiredDatacenter
+from photon.registry.fold import ClaimsAt, Unclosed
+from photon.registry.form import decode
+from photon.registry.id_registry import IdRegistry
+from photon.registry.positions import Chosen, Offer, Tail, Undecided
+from photon.registry.register import with_boundary, with_generation
+from photon.registry.rolling import roll, seal
+from photon.testing.crashes import SimulatedCrash
+from photon.testing.memory_ledgers import MemoryLedgers, memory_registry
+from tests.registry.in_memory import EAST, WEST, claims_of, hashes_of, with_rows
+
+FIRST, SECOND, THIRD = (Claimant(EAST, batch, f"plan {batch}") for batch in (1, 2, 3))
+OTHER = Claimant(WEST, 1, "plan of west")
+LEFT, RIGHT = 1, 12  # ids: of two ledgers one has the left one, the other the right one
+ONE, TWO = LedgerId(0, 0), LedgerId(0, 1)
+
+
+@pytest.fixture
+def ledgers() -> MemoryLedgers:
+    return MemoryLedgers(ledgers=2)
+
+
+@pytest.fixture
+def east(ledgers: MemoryLedgers) -> IdRegistry:
+    return memory_registry(ledgers, "east")
+
+
+@pytest.fixture
+def west(ledgers: MemoryLedgers) -> IdRegistry:
+    return memory_registry(ledgers, "west")
+
+
+def held_and_joined(registry: IdRegistry, *ids: int) -> list[tuple[bool, bool]]:
+    found = registry.holders(hashes_of(*ids))
+    return list(zip(found.are_held.tolist(), found.are_joins.tolist(), strict=True))
+
+
+def entries(ledgers: MemoryLedgers, ledger: LedgerId) -> int:
+    return len(ledgers.values[ledger])
+
+
+# -- closes that ride along
+
+
+def test_a_close_rides_with_the_next_claim_in_one_entry(ledgers: MemoryLedgers, east: IdRegistry) -> None:
+    east.claim(claims_of(FIRST, 1, 2))
+    east.claim(claims_of(SECOND, 3), Closing(EAST, 1, with_rows(1)))
+    assert entries(ledgers, ONE) == 3
+    assert held_and_joined(east, 1, 2, 3) == [(True, True), (False, False), (True, False)]
+
+
+def test_a_ledger_that_the_next_batch_does_not_meet_is_closed_beside_it(
+    ledgers: MemoryLedgers, east: IdRegistry
+) -> None:
+    east.claim(claims_of(FIRST, LEFT, RIGHT))
+    ledgers.calls.clear()
+    east.claim(claims_of(SECOND, 2), Closing(EAST, 1, with_rows(LEFT, RIGHT)))
+    assert held_and_joined(east, LEFT, RIGHT) == [(True, True), (True, True)]
+    assert (entries(ledgers, ONE), entries(ledgers, TWO)) == (3, 3)
+    assert ledgers.calls["offer"] == 1
+
+
+def test_what_a_sealed_ledger_had_not_closed_is_closed_in_its_child(
+    ledgers: MemoryLedgers, east: IdRegistry
+) -> None:
+    east.claim(claims_of(FIRST, LEFT, RIGHT))
+    ledgers.change(lambda register: with_generation(register, 0, 1))
+    east.read_register()
+    seal(east.view, ledgers, TWO)
+    east.claim(claims_of(SECOND, 2), Closing(EAST, 1, with_rows(LEFT, RIGHT)))
+    assert held_and_joined(east, LEFT, RIGHT) == [(True, True), (True, True)]
+
+
+def test_a_batch_whose_ids_others_hold_closes_what_is_due_all_the_same(
+    east: IdRegistry, west: IdRegistry
+) -> None:
+    west.claim(claims_of(OTHER, 2))
+    east.claim(claims_of(FIRST, LEFT, RIGHT))
+    found = east.claim(claims_of(SECOND, 2), Closing(EAST, 1, with_rows(LEFT, RIGHT)))
+    assert found.holder(0) == OTHER
+    assert held_and_joined(east, LEFT, RIGHT) == [(True, True), (True, True)]
+
+
+def test_rows_are_looked_for_once_in_each_ledger(east: IdRegistry) -> None:
+    asked = []
+
+    def rowless(at: ClaimsAt, one: Unclosed) -> Mask:
+        asked.append(at[0])
+        return with_rows(LEFT, RIGHT)(at, one)
+
+    east.claim(claims_of(FIRST, LEFT, RIGHT))
+    east.claim(claims_of(SECOND, 2, 13), Closing(EAST, 1, rowless))
+    assert sorted(asked) == [ONE, TWO]
+
+
+def test_a_close_with_nothing_unclosed_asks_nobody(ledgers: MemoryLedgers, east: IdRegistry) -> None:
+    east.claim(claims_of(FIRST, 1))
+    east.close(Closing(EAST, 1, with_rows(1)))
+    roll(east.view, ledgers, 1)
+    ledgers.calls.clear()
+    east.close(Closing(EAST, 1, with_rows(1)))
+    assert not ledgers.calls
+
+
+def test_claims_of_nothing_ask_nobody(ledgers: MemoryLedgers, east: IdRegistry) -> None:
+    ledgers.is_away = True
+    assert len(east.claim(claims_of(FIRST)).are_held) == 0
+
+
+@pytest.mark.parametrize("most", [1, 2, 100])
+def test_frees_that_are_too_many_to_ride_go_before_in_parts(
+    east: IdRegistry, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(closing, "MOST_FREES", most)
+    monkeypatch.setattr(closing, "MOST_RIDING", 1)
+    east.claim(claims_of(FIRST, 1, 2, 3, 4))
+    east.claim(claims_of(SECOND, 5), Closing(EAST, 1, with_rows(4)))
+    assert held_and_joined(east, 1, 2, 3, 4, 5) == [(False, False)] * 3 + [(True, True), (True, False)]
+
+
+def test_an_id_that_the_riding_close_frees_is_won_by_the_claims_beside_it(east: IdRegistry) -> None:
+    east.claim(claims_of(FIRST, 1))
+    found = east.claim(claims_of(SECOND, 1, 2), Closing(EAST, 1, with_rows()))
+    assert found.are_of(SECOND).tolist() == [True, True]
+
+
+def test_claims_of_an_epoch_that_is_over_end_their_process(east: IdRegistry, west: IdRegistry) -> None:
+    east.claim(claims_of(FIRST, 1))
+    epochs.end_epochs(west, "east", 1, lambda epoch: None, lambda epoch: with_rows(1))
+    with pytest.raises(EpochOver):
+        east.claim(claims_of(SECOND, 2), Closing(EAST, 1, with_rows(1)))
+
+
+# -- two records of one event in one plan
+
+
+def test_of_two_claims_of_one_id_in_a_batch_the_first_is_won(east: IdRegistry) -> None:
+    claims = claims_of(FIRST, 1, 2, 1)
+    assert east.claim(claims).are_won(claims).tolist() == [True, True, False]
+
+
+def test_a_claim_is_won_at_its_own_place_alone(east: IdRegistry) -> None:
+    first, again = claims_of(FIRST, 1, 2), claims_of(FIRST, 1, 2)
+    again.files[1] = 7
+    east.claim(first)
+    assert east.claim(again).are_won(again).tolist() == [True, False]
+    assert east.claim(first).are_won(first).all()
+
+
+def test_nobody_wins_what_another_plan_holds_at_the_same_place(east: IdRegistry, west: IdRegistry) -> None:
+    east.claim(claims_of(FIRST, 1))
+    others = claims_of(OTHER, 1, 2)
+    found = west.claim(others)
+    assert found.are_won(others).tolist() == [False, True]
+    assert [found.holder(at) for at in (0, 1)] == [FIRST, OTHER]
+
+
+def test_what_was_won_below_the_boundary_is_not_won(ledgers: MemoryLedgers, east: IdRegistry) -> None:
+    claims = claims_of(FIRST, 1)
+    east.claim(claims)
+    ledgers.change(lambda register: with_boundary(register, 101))
+    east.read_register()
+    assert not east.claim(claims).are_won(claims).any()
+
+
+# -- tails
+
+
+class WithUndecidedTail(MemoryLedgers):
+    """At the end of some ledgers there is a copy that proves nothing, until somebody offers there."""
+
+    def __init__(self, ledgers: int = 1) -> None:
+        super().__init__(ledgers=ledgers)
+        self.undecided: dict[LedgerId, bytes] = {}
+
+    def read(self, first: Mapping[LedgerId, int]) -> dict[LedgerId, Tail]:
+        tails = super().read(first)
+        return {
+            one: Tail(tail.values, "undecided") if one in self.undecided else tail
+            for one, tail in tails.items()
+        }
+
+    def offer(self, offers: Mapping[LedgerId, Offer]) -> dict[LedgerId, Chosen | Undecided]:
+        for ledger in offers:
+            if value := self.undecided.pop(ledger, None):
+                self.values.setdefault(ledger, []).append(value)
+        return super().offer(offers)
+
+
+def test_an_undecided_tail_is_settled_by_a_no_op() -> None:
+    ledgers = WithUndecidedTail(2)
+    east, west = memory_registry(ledgers, "east"), memory_registry(ledgers, "west")
+    west.claim(claims_of(OTHER, 1))
+    ledgers.undecided[ONE] = ledgers.values[ONE].pop()
+    east.catch_up()
+    assert held_and_joined(east, 1) == [(True, False)]
+    last = decode(ledgers.values[ONE][-1])
+    assert (last.writer, last.claims, last.closes) == ("east", None, ())
+
+
+def test_a_genesis_that_is_undecided_is_settled_too() -> None:
+    ledgers = WithUndecidedTail()
+    east, west = memory_registry(ledgers, "east"), memory_registry(ledgers, "west")
+    west.claim(claims_of(OTHER, 1))
+    roll(west.view, ledgers, 1)
+    ledgers.undecided[LedgerId(1, 0)] = ledgers.values.pop(LedgerId(1, 0))[0]
+    east.catch_up()
+    assert east.view.states[LedgerId(1, 0)].is_open
+
+
+def test_reading_on_writes_nothing_at_an_undecided_tail() -> None:
+    ledgers = WithUndecidedTail()
+    east, reader = memory_registry(ledgers, "east"), memory_registry(ledgers, "reader")
+    east.claim(claims_of(FIRST, 1))
+    ledgers.undecided[ONE] = ledgers.values[ONE].pop()
+    ledgers.calls.clear()
+    reader.read_on()
+    assert ledgers.calls["offer"] == 0
+    assert held_and_joined(reader, 1) == [(False, False)]
+
+
+def test_a_registry_that_is_away_settles_nothing(ledgers: MemoryLedgers, east: IdRegistry) -> None:
+    ledgers.is_away = True
+    with pytest.raises(RegistryUnavailable):
+        east.catch_up()
+    with pytest.raises(RegistryUnavailable):
+        east.claim(claims_of(FIRST, 1))
+
+
+# -- lost answers
+
+
+@pytest.mark.parametrize("lost", [1, 2])
+def test_an_answer_that_is_lost_is_settled_by_offering_again(
+    ledgers: MemoryLedgers, east: IdRegistry, lost: int
+) -> None:
+    ledgers.lost_answers = lost
+    assert east.claim(claims_of(FIRST, 1)).are_of(FIRST).all()
+    assert entries(ledgers, ONE) == 2
+
+
+def test_a_claim_that_nobody_heard_of_is_there_for_the_next_run(
+    ledgers: MemoryLedgers, east: IdRegistry
+) -> None:
+    ledgers.lost_answers = 3
+    with pytest.raises(RegistryUnavailable):
+        east.claim(claims_of(FIRST, 1))
+    again = memory_registry(ledgers, "east, started again")
+    again.catch_up()
+    assert again.claim(claims_of(FIRST, 1)).are_of(FIRST).all()
+    assert entries(ledgers, ONE) == 2
+
+
+# -- frees
+
+
+def test_joins_of_some_claimants_are_freed_in_all_ledgers(ledgers: MemoryLedgers, east: IdRegistry) -> None:
+    east.claim(claims_of(FIRST, LEFT, RIGHT))
+    east.claim(claims_of(SECOND, 2, 13))
+    east.close(Closing(EAST, 2, with_rows(LEFT, RIGHT, 2, 13)))
+    roll(east.view, ledgers, 1)
+    east.free(hashes_of(LEFT, RIGHT, 2, 13), lambda claimant: claimant == FIRST)
+    assert held_and_joined(east, LEFT, RIGHT, 2, 13) == [(False, False)] * 2 + [(True, True)] * 2
+
+
+def test_what_is_not_closed_is_not_freed(east: IdRegistry) -> None:
+    east.claim(claims_of(FIRST, 1))
+    east.free(hashes_of(1), lambda claimant: True)
+    assert held_and_joined(east, 1) == [(True, False)]
+
+
+def test_frees_that_are_too_many_for_an_entry_take_several(
+    ledgers: MemoryLedgers, east: IdRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("photon.registry.freeing.MOST_FREES", 2)
+    east.claim(claims_of(FIRST, 1, 2, 3, 4, 5))
+    east.close(Closing(EAST, 1, with_rows(1, 2, 3, 4, 5)))
+    before = entries(ledgers, ONE)
+    east.free(hashes_of(1, 2, 3, 4, 5), lambda claimant: True)
+    assert held_and_joined(east, 1, 2, 3, 4, 5) == [(False, False)] * 5
+    assert entries(ledgers, ONE) == before + 3
+
+
+# -- signs of life
+
+
+def test_the_greatest_beat_of_an_epoch_counts(east: IdRegistry, west: IdRegistry) -> None:
+    east.beat(EAST, 5)
+    east.beat(EAST, 4)
+    assert west.beats([EAST, WEST]) == {EAST: 5, WEST: 0}
+
+
+# -- epochs
+
+
+class Lake:
+    """Which epochs were fenced, and what the table has rows of."""
+
+    def __init__(self, *rows: int) -> None:
+        self.rows = rows
+        self.fenced: list[Epoch] = []
+        self.reads = 0
+
+    def fence(self, epoch: Epoch) -> None:
+        self.fenced.append(epoch)
+
+    def rowless(self, epoch: Epoch) -> Rowless:
+        assert epoch in self.fenced
+        self.reads += 1
+        return with_rows(*self.rows)
+
+
+def test_epochs_are_numbered_above_the_register_and_all_that_tables_know(east: IdRegistry) -> None:
+    assert epochs.begin_epoch(east, "east", 0, "table 1") == Epoch("east", 1)
+    assert epochs.begin_epoch(east, "east", 0, "table 2") == Epoch("east", 2)
+    assert epochs.begin_epoch(east, "east", 7, "table 2") == Epoch("east", 8)
+    assert epochs.begin_epoch(east, "west", 0, "table 3") == Epoch("west", 1)
+    assert east.register.tables == {"east": "table 2", "west": "table 3"}
+
+
+def test_an_epoch_is_ended_with_all_before_it(east: IdRegistry, west: IdRegistry) -> None:
+    later = Epoch("east", 2)
+    east.claim(claims_of(FIRST, 1, 2))
+    east.claim(claims_of(Claimant(later, 1, "later"), LEFT + 2, RIGHT))
+    lake = Lake(1, RIGHT)
+    epochs.end_epochs(west, "east", 2, lake.fence, lake.rowless)
+    assert lake.fenced == [EAST, later]
+    assert held_and_joined(west, 1, 2, LEFT + 2, RIGHT) == [
+        (True, True),
+        (False, False),
+        (False, False),
+        (True, True),
+    ]
+    for epoch in (EAST, later):
+        with pytest.raises(EpochOver):
+            east.claim(claims_of(Claimant(epoch, 5, "late"), 7))
+
+
+def test_an_epoch_that_is_over_is_not_fenced_again(east: IdRegistry, west: IdRegistry) -> None:
+    lake = Lake()
+    epochs.end_epochs(west, "east", 1, lake.fence, lake.rowless)
+    epochs.end_epochs(east, "east", 2, lake.fence, lake.rowless)
+    assert lake.fenced == [EAST, Epoch("east", 2)]
+
+
+def test_a_table_is_not_read_for_epochs_that_hold_nothing(east: IdRegistry) -> None:
+    lake = Lake()
+    epochs.end_epochs(east, "east", 3, lake.fence, lake.rowless)
+    assert lake.reads == 0
+
+
+def test_what_a_lake_that_is_given_up_had_not_closed_is_free(east: IdRegistry, west: IdRegistry) -> None:
+    east.claim(claims_of(FIRST, 1))
+    east.claim(claims_of(SECOND, 2), Closing(EAST, 1, with_rows(1)))
+
+    def gone(epoch: Epoch) -> None:
+        raise AssertionError("the lake is gone")
+
+    epochs.end_epochs(west, "east", 1, gone, gone, is_given_up=True)  # type: ignore[arg-type]
+    assert held_and_joined(west, 1, 2) == [(True, True), (False, False)]
+
+
+def test_who_dies_over_ending_an_epoch_is_followed_by_who_sees_that(
+    ledgers: MemoryLedgers, east: IdRegistry, west: IdRegistry
+) -> None:
+    east.claim(claims_of(FIRST, LEFT, RIGHT))
+    lake = Lake(LEFT)
+
+    def dies_over_the_first(epoch: Epoch) -> Rowless:
+        assert epoch == EAST
+        raise SimulatedCrash
+
+    with pytest.raises(SimulatedCrash):
+        epochs.end_epochs(west, "east", 2, lake.fence, dies_over_the_first)
+    east.read_on()
+    assert epochs.unfinished(east) == [EAST]
+    epochs.end_epochs(east, "east", 1, lake.fence, lake.rowless)
+    assert epochs.unfinished(east) == []
+    assert lake.fenced == [EAST, Epoch("east", 2)]
+    assert held_and_joined(east, LEFT, RIGHT) == [(True, True), (False, False)]
+
+
+def test_an_epoch_is_live_while_it_is_the_newest_and_nobody_has_ended_it(
+    ledgers: MemoryLedgers, east: IdRegistry, west: IdRegistry
+) -> None:
+    epoch = epochs.begin_epoch(east, "east", 0, "table")
+    assert epochs.is_live(east, epoch)
+    next_one = epochs.begin_epoch(east, "east", 0, "table")
+    assert not epochs.is_live(east, epoch)
+    epochs.end_epochs(west, "east", 2, lambda epoch: None, lambda epoch: with_rows())
+    assert epochs.is_live(east, next_one)
+    east.read_on()
+    assert not epochs.is_live(east, next_one)
+
+
+def test_a_retired_datacenter_begins_no_epoch(east: IdRegistry) -> None:
+    east.change(lambda register: replace(register, given_up=("east",)))
+    with pytest.raises(RetiredDatacenter):
+        epochs.begin_epoch(east, "east", 0, "table")

@@ -1,0 +1,197 @@
+"""What a task finds in a snapshot of a view: who holds each id, as its plan sees it."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from photon.registry.closing import Closing
+from photon.registry.collecting import raise_boundary
+from photon.registry.entry import NO_TIME_US, Claimant, Epoch
+from photon.registry.id_registry import MOST_INLINE, IdRegistry
+from photon.registry.lookups import Found, Hold, claimant_of
+from photon.registry.rolling import roll
+from photon.registry.view_store import ViewStore
+from photon.testing.memory_ledgers import MemoryLedgers, memory_registry
+from photon.tokens import PlanKey
+from tests.registry.in_memory import EAST, WEST, claims_of, hashes_of, with_rows
+
+PLAN, NEXT_PLAN = Claimant(EAST, 1, "plan 1"), Claimant(EAST, 2, "plan 2")
+OTHER = Claimant(WEST, 1, "plan of west")
+LEFT, RIGHT = 1, 12  # ids: of two ledgers one has the left one, the other the right one
+
+
+def look_up(registry: IdRegistry, plan: Claimant, *ids: int, time_us: int = 100) -> Found:
+    """What a task finds, on another machine."""
+    snapshot = pickle.loads(pickle.dumps(registry.snapshot()))
+    found: Found = snapshot.open(plan).look_up(hashes_of(*ids), np.full(len(ids), time_us, np.int64))
+    return found
+
+
+def codes(found: Found) -> list[Hold]:
+    return list(map(Hold, found.codes.tolist()))
+
+
+def joined(registry: IdRegistry, claimant: Claimant, *ids: int) -> None:
+    """Have a plan join ids, to its close."""
+    registry.claim(claims_of(claimant, *ids))
+    registry.close(Closing(claimant.epoch, claimant.batch, with_rows(*ids)))
+
+
+@pytest.fixture
+def ledgers() -> MemoryLedgers:
+    return MemoryLedgers(ledgers=2)
+
+
+@pytest.fixture
+def east(ledgers: MemoryLedgers) -> IdRegistry:
+    return memory_registry(ledgers, "east")
+
+
+@pytest.fixture
+def west(ledgers: MemoryLedgers) -> IdRegistry:
+    return memory_registry(ledgers, "west")
+
+
+def test_each_plan_sees_its_own_holds_those_of_its_datacenter_and_others(
+    east: IdRegistry, west: IdRegistry
+) -> None:
+    joined(west, OTHER, 2, RIGHT)
+    west.claim(claims_of(Claimant(WEST, 2, "open"), 3))
+    joined(east, PLAN, 4)
+    east.claim(claims_of(NEXT_PLAN, 5))
+    east.read_on()
+    asked = (2, RIGHT, 3, 4, 5, 6)
+    found = look_up(east, NEXT_PLAN, *asked)
+    elsewhere = [Hold.JOINED_ELSEWHERE, Hold.JOINED_ELSEWHERE, Hold.ELSEWHERE]
+    assert codes(found) == [*elsewhere, Hold.HERE, Hold.THIS_PLAN, Hold.NOBODY]
+    third = look_up(east, Claimant(EAST, 2, "another plan"), *asked)
+    assert codes(third) == [*elsewhere, Hold.HERE, Hold.HERE, Hold.NOBODY]
+    assert third.holder(4) == NEXT_PLAN
+    assert found.holder(2) == Claimant(WEST, 2, "open")
+    assert [found.holder(at).epoch.datacenter for at in range(5)] == ["west", "west", "west", "east", "east"]
+    assert found.by[5] == -1
+    assert found.are(Hold.HERE, Hold.THIS_PLAN).tolist() == [False, False, False, True, True, False]
+
+
+def test_who_comes_after_a_roll_sees_what_parents_closed_and_what_they_did_not(
+    ledgers: MemoryLedgers, east: IdRegistry, west: IdRegistry
+) -> None:
+    joined(west, OTHER, LEFT)
+    west.claim(claims_of(Claimant(WEST, 2, "open"), 2, RIGHT))
+    east.claim(claims_of(PLAN, 3, 13))
+    roll(east.view, ledgers, 1)
+    east.claim(claims_of(NEXT_PLAN, 4))
+    found = look_up(east, NEXT_PLAN, LEFT, 2, RIGHT, 3, 13, 4, 5)
+    assert codes(found) == [
+        Hold.JOINED_ELSEWHERE,
+        Hold.ELSEWHERE,
+        Hold.ELSEWHERE,
+        Hold.HERE,
+        Hold.HERE,
+        Hold.THIS_PLAN,
+        Hold.NOBODY,
+    ]
+    assert {found.holder(at) for at in (3, 4)} == {PLAN}
+
+
+def test_nobody_s_id_of_before_the_boundary_is_too_old_and_somebody_s_is_not(
+    ledgers: MemoryLedgers, east: IdRegistry
+) -> None:
+    joined(east, PLAN, 1)
+    raise_boundary(east.view, ledgers, 101)
+    assert codes(look_up(east, NEXT_PLAN, 1, 2)) == [Hold.HERE, Hold.TOO_OLD]
+    assert codes(look_up(east, NEXT_PLAN, 1, 2, time_us=101)) == [Hold.HERE, Hold.NOBODY]
+    assert codes(look_up(east, NEXT_PLAN, 1, 2, time_us=NO_TIME_US)) == [Hold.HERE, Hold.NOBODY]
+
+
+def test_what_the_plan_has_won_is_too_old_once_the_boundary_has_passed_it(
+    ledgers: MemoryLedgers, east: IdRegistry
+) -> None:
+    east.claim(claims_of(PLAN, 1))
+    assert codes(look_up(east, PLAN, 1)) == [Hold.THIS_PLAN]
+    raise_boundary(east.view, ledgers, 101)
+    assert codes(look_up(east, PLAN, 1)) == [Hold.TOO_OLD]
+    assert codes(look_up(east, NEXT_PLAN, 1)) == [Hold.HERE]
+    assert east.claim(claims_of(PLAN, 1)).are_too_old.tolist() == [True]
+
+
+@pytest.mark.parametrize("rolls", [False, True])
+@pytest.mark.parametrize("plan", [None, PLAN])
+def test_what_a_plan_holds_is_told_with_the_place_of_its_record(
+    ledgers: MemoryLedgers, east: IdRegistry, west: IdRegistry, plan: Claimant | None, rolls: bool
+) -> None:
+    west.claim(claims_of(OTHER, 2))
+    claims = claims_of(PLAN, 2, LEFT, RIGHT)
+    claims.files[:] = (3, 4, 5)
+    east.claim(claims)
+    if rolls:
+        roll(east.view, ledgers, 1)
+    found = pickle.loads(pickle.dumps(east.snapshot(plan))).open(PLAN).look_up(claims.hashes, claims.times_us)
+    assert codes(found) == [Hold.ELSEWHERE, Hold.THIS_PLAN, Hold.THIS_PLAN]
+    assert found.places.files.tolist() == [-1, 4, 5]
+    assert found.places.offsets_bytes.tolist() == [-1, 300, 600]
+
+
+def test_in_an_empty_registry_nobody_holds_anything(east: IdRegistry) -> None:
+    assert codes(look_up(east, PLAN, 1, 2)) == [Hold.NOBODY, Hold.NOBODY]
+    assert codes(look_up(east, PLAN)) == []
+
+
+def test_a_plan_s_key_is_a_claimant() -> None:
+    assert claimant_of(PlanKey("east", "3", 7, "p")) == Claimant(Epoch("east", 3), 7, "p")
+
+
+# -- with files
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[ViewStore]:
+    opened = ViewStore(tmp_path / "state", tmp_path / "runs")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def kept(ledgers: MemoryLedgers, east: IdRegistry, store: ViewStore) -> IdRegistry:
+    return IdRegistry(ledgers, store.load(east.read_register(), "kept"), store)
+
+
+def many(first: int, length: int) -> tuple[int, ...]:
+    return tuple(range(first, first + length))
+
+
+def test_a_snapshot_of_few_new_holds_writes_nothing(kept: IdRegistry, store: ViewStore) -> None:
+    kept.claim(claims_of(PLAN, *many(0, 100)))
+    assert sum(len(run) for runs in kept.snapshot().newer.values() for run in runs) == 100
+    assert not any(store.listed.values())
+
+
+def test_a_snapshot_of_many_new_holds_names_their_files(kept: IdRegistry, tmp_path: Path) -> None:
+    kept.claim(claims_of(PLAN, *many(0, MOST_INLINE + 1)))
+    snapshot = kept.snapshot(NEXT_PLAN)
+    assert snapshot.newer == {}
+    assert len(pickle.dumps(snapshot)) < 10_000
+    kept.claim(claims_of(NEXT_PLAN, *many(MOST_INLINE, 50)))
+    asked = (0, 1_000, MOST_INLINE, MOST_INLINE + 1, MOST_INLINE + 60)
+    found = look_up(kept, NEXT_PLAN, *asked)
+    assert codes(found) == [Hold.HERE, Hold.HERE, Hold.HERE, Hold.THIS_PLAN, Hold.NOBODY]
+
+
+def test_files_of_a_snapshot_stay_while_newer_ones_are_taken(kept: IdRegistry, tmp_path: Path) -> None:
+    kept.claim(claims_of(PLAN, *many(0, MOST_INLINE + 1)))
+    first = kept.snapshot()
+    for batch in (2, 3):  # each is merged with the file before
+        kept.claim(claims_of(Claimant(EAST, batch, "p"), *many(batch * 100_000, MOST_INLINE + 1)))
+        kept.snapshot()
+        assert codes(first.open(PLAN).look_up(hashes_of(5), np.array([100]))) == [Hold.THIS_PLAN]
+    files = len(list((tmp_path / "runs").iterdir()))
+    for batch in (4, 5):
+        kept.claim(claims_of(Claimant(EAST, batch, "p"), *many(batch * 100_000, MOST_INLINE + 1)))
+        kept.snapshot()
+    assert len(list((tmp_path / "runs").iterdir())) <= files + 2
+    assert not (tmp_path / "runs" / f"{first.listed[0][0].name}.holds").exists()

@@ -1,0 +1,340 @@
+"""Positions on real servers: one and three dynoxide, DynamoDB Local; killed, stalled, and put back."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from bench.store_servers import StoreServer, dynamodb_client, fastest_kind, is_available, store_servers
+from photon.clock import SystemClock
+from photon.errors import UserError
+from photon.pipeline.file import Pipeline
+from photon.pipeline.sections import Registry
+from photon.registry.address import LedgersAddress, table_name
+from photon.registry.entry import Entry, LedgerId
+from photon.registry.errors import RegistryMismatch, RegistryMissing, RegistryUnavailable
+from photon.registry.form import checksum, encode
+from photon.registry.opening import close_registries, find_registry, init_registry
+from photon.registry.positions import Chosen, Undecided
+from photon.registry.register import with_dropped, with_generation
+from photon.registry.stores.opening import open_positions
+from photon.registry.stores.positions import StorePositions
+from tests.registry.entries import usual_claims
+from tests.registry.store_backends import (
+    LEDGER,
+    append,
+    append_by_eight,
+    damaged,
+    entry,
+    key,
+    offered,
+    pipeline_over,
+    read_all,
+)
+
+pytestmark = pytest.mark.server
+
+SETTINGS = Registry(request_timeout=timedelta(seconds=5), total_timeout=timedelta(seconds=30))
+QUICK = Registry(request_timeout=timedelta(seconds=0.5), total_timeout=timedelta(seconds=3))
+IMPATIENT = Registry(request_timeout=timedelta(seconds=0.5), total_timeout=timedelta(seconds=1))
+Opened = Callable[..., StorePositions]
+
+
+@pytest.fixture(scope="module")
+def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[StoreServer]]:
+    with store_servers(fastest_kind(), tmp_path_factory.mktemp("stores"), 3) as servers:
+        yield servers
+
+
+@pytest.fixture
+def servers(machines: list[StoreServer]) -> list[StoreServer]:
+    """Three servers that run."""
+    for server in machines:
+        server.start()
+    return machines
+
+
+@pytest.fixture(scope="module")
+def dynamodb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StoreServer]:
+    if not is_available("dynamodb-local"):
+        pytest.skip("there is no DynamoDB Local on this machine")
+    with store_servers("dynamodb-local", tmp_path_factory.mktemp("dynamodb"), 1) as (server,):
+        yield server
+
+
+@pytest.fixture(params=["one", "three", "dynamodb-local"])
+def urls(request: pytest.FixtureRequest) -> list[str]:
+    if request.param == "dynamodb-local":
+        return [request.getfixturevalue("dynamodb").url]
+    running = request.getfixturevalue("servers")
+    return [server.url for server in running[: 1 if request.param == "one" else 3]]
+
+
+@pytest.fixture
+def opened() -> Iterator[Opened]:
+    """Opens clients, and closes them at the end."""
+    made: list[StorePositions] = []
+
+    def open_one(address: LedgersAddress) -> StorePositions:
+        made.append(open_positions(address))
+        return made[-1]
+
+    yield open_one
+    for one in made:
+        one.close()
+
+
+def new_ledgers(urls: Sequence[str], settings: Registry = SETTINGS) -> LedgersAddress:
+    """Ledgers of a new pipeline at these servers."""
+    return init_registry(new_pipeline(urls, settings), SystemClock())
+
+
+def new_pipeline(urls: Sequence[str], settings: Registry = SETTINGS) -> Pipeline:
+    return pipeline_over(urls, settings, f"events-{uuid.uuid4().hex[:8]}")
+
+
+def found_again(address: LedgersAddress) -> LedgersAddress:
+    urls = [str(endpoint.where) for endpoint in address.endpoints]
+    return find_registry(pipeline_over(urls, SETTINGS, address.pipeline))
+
+
+def large_entry(before: bytes, seed: int) -> bytes:
+    claims = usual_claims(5_000, seed, is_shuffled=True)
+    return encode(Entry(f"writer-{seed}", checksum(before) if before else b"", claims=claims))
+
+
+# -- one, three, DynamoDB Local
+
+
+def test_entries_are_chosen_and_read_by_another_client(urls: list[str], opened: Opened) -> None:
+    address = new_ledgers(urls)
+    values = append(opened(address), 5)
+    assert read_all(opened(address)) == values
+
+
+def test_large_entries_come_page_by_page_as_they_were_written(urls: list[str], opened: Opened) -> None:
+    address = new_ledgers(urls)
+    client, values = opened(address), [b""]
+    for position in range(14):  # a page has a megabyte
+        values.append(large_entry(values[-1], position))
+        assert offered(client.attempt(), position, values[-1]) == Chosen(values[-1])
+    assert len(values[-1]) > 90_000
+    assert read_all(opened(address)) == values[1:]
+
+
+def test_who_comes_second_is_told_the_value_that_is_there(urls: list[str], opened: Opened) -> None:
+    address = new_ledgers(urls)
+    first, second = large_entry(b"", 1), large_entry(b"", 2)
+    assert offered(opened(address).attempt(), 0, first) == Chosen(first)
+    assert offered(opened(address).attempt(), 0, second) == Chosen(first)
+
+
+def test_two_that_race_for_a_position_agree(urls: list[str], opened: Opened) -> None:
+    address = new_ledgers(urls)
+    clients = [opened(address), opened(address)]
+    both = threading.Barrier(2)
+
+    def race(client: StorePositions) -> list[bytes]:
+        there: list[bytes] = []
+        for position in range(10):
+            both.wait()
+            attempt = client.attempt()
+            outcome = offered(attempt, position, entry(there[-1] if there else b""))
+            attempt.confirm()
+            assert isinstance(outcome, Chosen), outcome
+            there.append(outcome.value)
+        return there
+
+    with ThreadPoolExecutor(2) as pool:
+        one, other = pool.map(race, clients)
+    assert one == other == read_all(opened(address))
+
+
+def test_a_copy_that_was_altered_is_no_reply(urls: list[str], opened: Opened) -> None:
+    address = new_ledgers(urls)
+    client = opened(address)
+    values = append(client, 3)
+    _alter(address, urls[0], 1, damaged(values[1]))
+    if len(urls) == 1:
+        with pytest.raises(RegistryUnavailable, match=r"1\.0-0/1"):
+            opened(_impatient(address)).attempt().read({LEDGER: 1})
+    else:
+        assert read_all(opened(address)) == values
+        assert append(opened(address), 2)[:3] == values
+
+
+def test_what_was_dropped_is_forgotten_at_every_store(urls: list[str], opened: Opened) -> None:
+    address = new_ledgers(urls)
+    client = opened(address)
+    values = append(client, 30)
+    client.change(lambda register: with_dropped(with_generation(register, 0, 1), 0))
+    kept = append(client, 3, LedgerId(1, 0))
+    client.forget([LEDGER, LedgerId(0, 1)])
+    assert read_all(client) == []
+    assert read_all(client, LedgerId(1, 0)) == kept
+    assert len(values) == 30
+
+
+# -- making
+
+
+def test_ledgers_are_made_once_and_found_again(urls: list[str]) -> None:
+    pipeline = new_pipeline(urls)
+    address = init_registry(pipeline, SystemClock())
+    assert init_registry(pipeline, SystemClock()) == address == find_registry(pipeline)
+
+
+def test_ledgers_are_not_found_where_none_were_made_or_for_other_settings(servers: list[StoreServer]) -> None:
+    urls = [server.url for server in servers]
+    address = new_ledgers(urls)
+    with pytest.raises(RegistryMissing, match=r"photon registry init /nowhere/events\.yaml.*registry refill"):
+        find_registry(new_pipeline(urls))
+    with pytest.raises(RegistryMismatch, match="other settings"):
+        find_registry(pipeline_over(urls, SETTINGS, address.pipeline, id_="another"))
+
+
+def test_stores_of_other_ledgers_or_one_twice_are_refused(servers: list[StoreServer]) -> None:
+    one, two, three = (server.url for server in servers)
+    address = new_ledgers([one, two, three])
+    for wrong in ([one, one, one], [one], [three, one, two]):
+        with pytest.raises(UserError):
+            find_registry(pipeline_over(wrong, SETTINGS, address.pipeline))
+
+
+def test_two_that_make_ledgers_at_once_make_the_same(servers: list[StoreServer]) -> None:
+    pipeline = new_pipeline([server.url for server in servers])
+    with ThreadPoolExecutor(2) as pool:
+        one, other = pool.map(lambda _: init_registry(pipeline, SystemClock()), range(2))
+    assert one == other
+
+
+def test_ledgers_in_a_folder_start_their_server_and_stop_it(opened: Opened, tmp_path: Path) -> None:
+    local = pipeline_over((), SETTINGS).model_copy(update={"file": tmp_path / "events.yaml"})
+    local = local.model_copy(update={"registry": local.registry.model_copy(update={"endpoints": "local"})})
+    address = init_registry(local, SystemClock())
+    values = append(opened(address), 2)
+    close_registries()
+    assert read_all(opened(address)) == values
+    close_registries()
+
+
+# -- one of three that fails
+
+
+def test_a_killed_server_holds_nobody_up_and_nothing_is_lost(
+    servers: list[StoreServer], opened: Opened
+) -> None:
+    address = new_ledgers([server.url for server in servers])
+    client = opened(address)
+    values = append(client, 4)
+    for out in range(3):
+        servers[out].kill()
+        reader = opened(found_again(address))
+        assert read_all(reader) in (values, values[:-1])
+        longer = append(client, 2)
+        assert longer[: len(values)] == values
+        assert read_all(reader) == longer
+        values = longer
+        servers[out].start()
+    assert read_all(opened(address)) == values
+
+
+def test_a_server_that_hangs_is_waited_for_once(servers: list[StoreServer], opened: Opened) -> None:
+    address = new_ledgers([server.url for server in servers], QUICK)
+    client = opened(address)
+    values = append(client, 2)
+    servers[1].stall()
+    try:
+        longer = append(client, 5)
+        assert longer[:2] == values
+        assert read_all(client) == longer
+    finally:
+        servers[1].resume()
+
+
+def test_a_server_that_lost_its_data_does_not_answer(servers: list[StoreServer], opened: Opened) -> None:
+    address = new_ledgers([server.url for server in servers])
+    values = append(opened(address), 3)
+    servers[2].wipe()
+    found = found_again(address)
+    assert found.members == address.members
+    assert append(opened(address), 2)[:3] == values
+    assert servers[2].client().list_tables()["TableNames"] == []
+
+
+def test_a_server_put_back_to_an_older_copy_hides_nothing_that_is_not_noticed(
+    servers: list[StoreServer], opened: Opened, tmp_path: Path
+) -> None:
+    address = new_ledgers([server.url for server in servers])
+    client = opened(address)
+    append(client, 3)
+    servers[0].kill()
+    shutil.copytree(servers[0].folder, tmp_path / "older")
+    servers[0].start()
+    values = append(client, 4)
+    servers[0].kill()
+    shutil.rmtree(servers[0].folder)
+    shutil.copytree(tmp_path / "older", servers[0].folder)
+    servers[0].start()
+    found = read_all(opened(address))
+    assert found in (values, values[:-1])
+    longer = append(opened(address), 2)
+    last = len(values) - 1
+    assert longer[:last] == values[:last]
+    # All three were the last one's quorum: without the store that lost it another value can be chosen (B10).
+    is_lacking = client.attempt().check({LEDGER: (last, checksum(values[last]))})[1] == {LEDGER}
+    assert is_lacking is (longer[last] != values[last])
+    assert read_all(opened(address)) == longer
+
+
+def test_with_two_of_three_killed_nobody_is_told_anything(servers: list[StoreServer], opened: Opened) -> None:
+    address = new_ledgers([server.url for server in servers])
+    append(opened(address), 1)
+    attempt = opened(_impatient(address)).attempt()
+    for server in servers[:2]:
+        server.kill()
+    assert isinstance(offered(attempt, 1, entry()), Undecided)
+    with pytest.raises(RegistryUnavailable):
+        attempt.read({LEDGER: 1})
+    with pytest.raises(RegistryUnavailable):
+        attempt.confirm()
+
+
+# -- histories
+
+
+@pytest.mark.parametrize("each", [10, pytest.param(50, marks=pytest.mark.long)])
+def test_positions_have_one_value_each_for_all_readers_and_ever(
+    servers: list[StoreServer], opened: Opened, each: int
+) -> None:
+    """Eight threads append to twenty ledgers; two of three servers are killed under way, and come back."""
+    address = new_ledgers([server.url for server in servers])
+
+    def kill_some() -> None:
+        for out in (2, 0):
+            servers[out].kill()
+            servers[out].start()
+
+    append_by_eight(lambda: opened(address), each, kill_some)
+
+
+def _impatient(address: LedgersAddress) -> LedgersAddress:
+    return LedgersAddress(address.pipeline, address.endpoints, address.members, IMPATIENT)
+
+
+def _alter(address: LedgersAddress, url: str, position: int, value: bytes) -> None:
+    """Put other bytes into a copy, as a bad disk does."""
+    ledger, number = key(position)
+    dynamodb_client(url, "local", timedelta(seconds=10), 1).update_item(
+        TableName=table_name(address.pipeline, address.members.incarnations[0]),
+        Key={"p": {"S": ledger}, "s": {"N": str(number)}},
+        UpdateExpression="SET v = :v",
+        ExpressionAttributeValues={":v": {"B": value}},
+    )
