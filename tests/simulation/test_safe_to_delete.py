@@ -52,13 +52,14 @@ def test_the_primary_file_of_a_record_that_is_held_is_not_named_whatever_its_tim
     tmp_path: Path, at_days: int
 ) -> None:
     world = World(tmp_path, ("east", "west"), more="home: {takeover_delay: 0s}")
-    world.registered_elsewhere("held", published=False)
+    world.registered_elsewhere("held", is_closed=False)
     world.queries("q1")
     world.queries("other", file="b.jsonl")
     world.clicks(("held", "q1"), at_us=NOON_US + at_days * DAY_SECONDS * MICROSECONDS)
     world.clicks(("c2", "other"), file="b.jsonl", at_us=NOON_US + 500 * DAY_SECONDS * MICROSECONDS)
+    world.clock.advance(500 * DAY_SECONDS)
     world.join()
-    world.clock.advance(800 * DAY_SECONDS)
+    world.clock.advance(300 * DAY_SECONDS)
     assert status_of(world.pipeline, "east", world.clock).waiting == {"held": 1}
     primary, foreign = safe(world)
     assert "queries/a.jsonl" not in primary
