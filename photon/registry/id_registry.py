@@ -62,7 +62,11 @@ class IdRegistry:
         catch_up(self.view, self.positions)
 
     def read_anew(self) -> None:
-        """Forget the view, whose files are damaged or gone, and read all ledgers from their beginning."""
+        """Forget the view, whose files are damaged or gone, and read all ledgers from their beginning.
+
+        The old view is read on first: only its last entries tell of a registry that was put back too (L10).
+        """
+        self.read_on()
         view = View(current_register(self.positions), self.view.writer)
         view.remedy = self.view.remedy
         catch_up(view, self.positions)

@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from photon.join.messages import BatchTasks, TaskOutcome
+from photon.join.tasks import LocalRunner
 from photon.registry import id_registry
+from photon.registry.errors import RegistryMismatch
 from photon.registry.opening import runs_of
 from photon.registry.segments import SUFFIX
 from tests.simulation.world import World, counts_of
@@ -85,3 +88,21 @@ def test_a_file_that_is_spoilt_before_the_tasks_open_it_ends_no_batch(
         "duplicates": 1,
         "dead_letters": 0,
     }
+
+
+def test_a_registry_that_is_put_back_with_the_files_under_a_batch_is_refused(joined: World) -> None:
+    copy = joined.ledgers.copy()
+    joined.clicks(("c4", "q4"))
+    joined.join()
+
+    class PutsBack(LocalRunner):
+        def run(self, batch: BatchTasks) -> list[TaskOutcome]:
+            for file in files_of_the_view(joined):
+                file.unlink()
+            joined.ledgers.put_back(copy)
+            return super().run(batch)
+
+    joined.clicks(("c4", "q4"), ("c5", "q5"))
+    with pytest.raises(RegistryMismatch, match="a copy was put back"):
+        joined.join(runner=PutsBack(joined.clock))
+    assert joined.joined_ids() == ["c0", "c1", "c2", "c3", "c4"]
