@@ -26,7 +26,7 @@ from photon.registry.stores.finding import RegistryFound, ask_stores, require_di
 from photon.registry.stores.opening import leave_servers, open_positions, server_of
 from photon.registry.stores.positions import StorePositions
 from photon.registry.view import View, catch_up, current_register
-from photon.registry.view_store import VIEW_FILE, ViewStore, positions_read, read_stored
+from photon.registry.view_store import VIEW_FILE, ViewStore, read_so_far, read_stored
 from photon.tokens import new_id
 
 log = logging.getLogger(__name__)
@@ -225,9 +225,15 @@ def stored_views(pipeline: Pipeline, register: Register) -> Iterator[View]:
     """
     folders = [(place.state, runs_of(place)) for place in pipeline.datacenters.values()]
     there = [(state, runs) for state, runs in folders if (state / VIEW_FILE).is_file()]
-    for state, runs in sorted(there, key=lambda one: positions_read(one[0]), reverse=True):
+    for state, runs in sorted(there, key=lambda one: read_so_far(one[0]), reverse=True):
         if (view := read_stored(state, runs, register, f"reader-{new_id()}")) is not None:
             yield view
+
+
+def newest_incarnation(pipeline: Pipeline) -> int:
+    """The highest incarnation of the ledgers that a datacenter's stored view has read; 0: there is none."""
+    states = [place.state for place in pipeline.datacenters.values()]
+    return max((read_so_far(state)[0] for state in states if (state / VIEW_FILE).is_file()), default=0)
 
 
 def read_register(pipeline: Pipeline, positions: Positions | None = None) -> Register:

@@ -27,13 +27,13 @@ from photon.registry.rolling import open_ledger
 from photon.registry.view import View
 
 
-def with_refill_begun(register: Register, now_us: int = 0) -> Register:
+def with_refill_begun(register: Register, least: int = 0) -> Register:
     """The register while a refill goes on; `filling` is this run's, whatever another one has begun.
 
-    It is about the time of day: a copy of the registry may know nothing of refills since it was made, and a
-    view of one of these, on whichever machine, must not take this one for it.
+    It is above `least`, which is about the time of day: a copy of the registry may know nothing of refills
+    since it was made, and a view of one of these, on whichever machine, must not take this one for it.
     """
-    filling = max(register.incarnation, register.filling, now_us) + 1
+    filling = max(register.incarnation, register.filling, least) + 1
     return replace(register, is_refilling=True, filling=filling)
 
 

@@ -374,14 +374,17 @@ def read_stored(folder: Path, runs: Location, register: Register, writer: str) -
     return None
 
 
-def positions_read(folder: Path) -> int:
-    """How many positions a stored view has read, so that the newest can be told; 0 if it can't be read."""
+def read_so_far(folder: Path) -> tuple[int, int]:
+    """The incarnation that a stored view has read, and how many positions; zeros if it can't be read."""
     try:
         with closing(_StoredView(folder, folder)) as stored:
-            query = "SELECT sum(json_extract(state, '$.next_position')) FROM ledgers"
-            return int(stored._db.execute(query).fetchone()[0] or 0)
+            register = "(SELECT json_extract(content, '$.register') FROM view)"
+            incarnation, positions = f"json_extract({register}, '$.incarnation')", "$.next_position"
+            query = f"SELECT {incarnation}, sum(json_extract(state, '{positions}')) FROM ledgers"
+            found = stored._db.execute(query).fetchone()
+            return int(found[0] or 0), int(found[1] or 0)
     except (sqlite3.Error, OSError, ValueError):
-        return 0
+        return 0, 0
 
 
 def _is_damage(error: sqlite3.Error | UnicodeDecodeError) -> bool:

@@ -29,7 +29,8 @@ from photon.registry.entry import Claimant, Claims, Epoch, LedgerId, Mask
 from photon.registry.errors import RegistryMismatch
 from photon.registry.fold import are_among
 from photon.registry.id_registry import IdRegistry
-from photon.registry.opening import open_reader, stored_views
+from photon.registry.known_tables import known_tables
+from photon.registry.opening import newest_incarnation, open_reader, stored_views
 from photon.registry.refilling import (
     FilledPositions,
     as_filled,
@@ -213,8 +214,9 @@ class _Refill:
     def run(self, register: Register, found: Refilled) -> Refilled:
         """Put it back."""
         registry = self.registry
-        now_us = SystemClock().now_us()
-        incarnation = registry.positions.change(lambda now: with_refill_begun(now, now_us)).filling
+        # A clock that was set back since an earlier refill must not make this one older than its views.
+        least = max(SystemClock().now_us(), newest_incarnation(self.pipeline))
+        incarnation = registry.positions.change(lambda now: with_refill_begun(now, least)).filling
         fault_point("refill.after_begun")
         if register.filling:  # a run that died
             self._forget_first(register, register.filling)

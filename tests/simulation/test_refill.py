@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from photon.clock import SystemClock
 from photon.faults import arm, disarm
 from photon.registry.entry import Claimant, Epoch
 from photon.registry.epochs import begin_epoch
@@ -96,3 +97,23 @@ def test_ids_that_are_back_are_joins_and_nothing_is_left_to_close(world: World) 
     assert world.is_join("c1")
     assert world.is_join("d1")
     assert all(not state.unclosed for state in world.reader().view.states.values())
+
+
+def test_a_refill_is_above_the_views_of_an_earlier_one_though_the_clock_was_set_back(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A copy of before the earlier refill is put back too, so that the stored views alone know of it."""
+    copy = world.ledgers.copy()
+    put_back(world)
+    world.join()
+    world.join("west")
+    world.ledgers.put_back(copy)
+    world.forget()
+    monkeypatch.setattr(SystemClock, "now_us", lambda _: 1_000_000)
+    with pytest.raises(RegistryMismatch):
+        world.join()
+    put_back(world)
+    world.clicks(("d1", "q1"), ("e1", "q1"))
+    world.join()
+    world.join("west")
+    assert world.joined_ids() == ["c1", "d1", "e1"]
