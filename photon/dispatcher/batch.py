@@ -323,7 +323,8 @@ class BatchExecution:
         results = settled.results
         resolved = self._table.resolve(plan.key.batch, results.registered_here)
         self.holders.note_held({epoch for result in results.join for epoch in result.held})
-        given_up = self._table.free_given_up(results.to_free, self.holders.given_up)
+        orphans = self._table.settle_given_up(plan.key.batch, results.to_free, self.holders)
+        resolved.counts += orphans.counts
         resolved.counts += self._conflicts.count(plan, results, resolved, reader.files)
         now_us = self.clock.now_us()
         max_time_us = completion.latest_times_us(results)
@@ -339,8 +340,8 @@ class BatchExecution:
                 counts=counts,
                 lost=[lost for result in results.join for lost in result.lost],
                 waiting=results.waiting,
-                ended=resolved.ended,
-                released=resolved.released | given_up,
+                ended=resolved.ended | orphans.ended,
+                released=resolved.released | orphans.released,
                 new_hashes=[each.new_hashes for each in indexed],
                 max_time_us=max_time_us,
                 watermark_us=completion.watermark_of(reader, self.pipeline, now_us, self.state.watermark_us),

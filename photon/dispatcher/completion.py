@@ -192,6 +192,14 @@ class OwnHold:
 
 
 @dataclass(frozen=True, slots=True)
+class GivenUpHold:
+    """A join of a datacenter that never runs again, by one snapshot of its table."""
+
+    claimant: Claimant
+    has_row: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Duplicate:
     """A record of an event that another record of this epoch has joined."""
 
@@ -207,7 +215,7 @@ class Resolved:
     counts: Counter[str] = field(default_factory=Counter)
     ended: set[Occurrence] = field(default_factory=set)  # in a final class: they wait no more
     released: set[Occurrence] = field(default_factory=set)  # nobody of ours holds their event: due at once
-    to_free: dict[str, Claimant] = field(default_factory=dict)  # joins of ours without a row, by event
+    to_free: dict[str, Claimant] = field(default_factory=dict)  # joins without a row, by event
     inherited: set[str] = field(default_factory=set)  # events joined by earlier epochs, now counted as joined
     duplicates: list[Duplicate] = field(default_factory=list)  # of records of this epoch that joined
     not_compared: int = 0  # other duplicates: nobody knows which record joined
@@ -253,6 +261,26 @@ def resolve(
                 resolved.duplicates.append(Duplicate(record.event_id, record.occurrence, hold.joined_at))
             resolved.ended.add(record.occurrence)
     return resolved
+
+
+def settle_given_up(records: Iterable[HeldRecord], holds: Mapping[str, GivenUpHold | None]) -> Resolved:
+    """Decide on ordered records of events that a datacenter joined which never runs again (E8).
+
+    With a row after all: joined there. Without one: the join is to be freed. Nobody can tell (None): the
+    record waits. Who else holds the event by now decides at the next look.
+    """
+    settled = Resolved()
+    for record in records:
+        if record.event_id not in holds:
+            settled.released.add(record.occurrence)
+        elif (hold := holds[record.event_id]) is None:
+            continue
+        elif hold.has_row:
+            settled.counts["joined_elsewhere"] += 1
+            settled.ended.add(record.occurrence)
+        else:
+            settled.to_free[record.event_id] = hold.claimant
+    return settled
 
 
 def sums(results: Results, resolved: Resolved) -> Counter[str]:

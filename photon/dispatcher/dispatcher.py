@@ -260,6 +260,7 @@ class Dispatcher:
         left_to_others = self.execution.holders.wait_for_others
         if mode == "complete":
             held = self.state.waiting.count(("held",)) if left_to_others else 0
+            held += self.state.waiting.count(("ordered",)) if self.execution.holders.wait_for_tables else 0
             return self.state.waiting.count() == held
         soon = ("home", "contested") if left_to_others else ("home", "contested", "held")
         return not (self.state.waiting.count(soon) or self.state.waiting.count_due(now_us))

@@ -7,19 +7,22 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from photon.dispatcher import completion
-from photon.dispatcher.completion import OwnHold
+from photon.dispatcher.completion import GivenUpHold, OwnHold
 from photon.join.outcomes import HeldRecord
-from photon.registry.entry import Claimant, Hashes
+from photon.recovery.holders import Holders
+from photon.registry.entry import Claimant, Hashes, Mask
 from photon.registry.errors import RegistryUnavailable
+from photon.registry.fold import are_among
 from photon.registry.hashing import hashes_of
 from photon.registry.id_registry import IdRegistry
 from photon.state.dispatcher_state import DispatcherState
+from photon.storage.delta import LakeUnavailable
 from photon.storage.joined_rows import CommittedRows
 from photon.storage.tables import OutputTable
 from photon.tokens import Occurrence
@@ -46,35 +49,63 @@ class TableAnswers:
         before = self.state.inherited_among({record.event_id for record in records})
         held = sorted({record.event_id for record in records if record.holder is not None})
         resolved = completion.resolve(records, self._own_holds(held), before)
-        if resolved.to_free and self._free(
-            list(resolved.to_free), set(resolved.to_free.values()).__contains__
-        ):
-            log.warning(
-                "batch %d: %d events of ours have lost their rows, and are joined again",
-                batch, len(resolved.to_free),
-            )  # fmt: skip
-            resolved.released |= {one.occurrence for one in records if one.event_id in resolved.to_free}
+        self._free(batch, resolved, records)
         return resolved
 
-    def free_given_up(self, records: Sequence[HeldRecord], given_up: Collection[str]) -> set[Occurrence]:
-        """Free events whose rows are missed and that a datacenter joined which makes none again (E8).
+    def settle_given_up(
+        self, batch: int, records: Sequence[HeldRecord], holders: Holders
+    ) -> completion.Resolved:
+        """Decide on events whose rows recovery misses, joined by a datacenter that makes none again (E8).
 
-        The records whose events are free now.
+        Those without a row are freed. While a table can't be read, its records wait.
         """
         if not records:
-            return set()
-        ids = [record.event_id for record in records]
-        is_freed = self._free(ids, lambda one: one.epoch.datacenter in given_up)
-        return {record.occurrence for record in records} if is_freed else set()
+            return completion.Resolved()
+        settled = completion.settle_given_up(records, self._holds_of_given_up(records, holders))
+        self._free(batch, settled, records)
+        return settled
 
-    def _free(self, ids: Sequence[str], are_freed: Callable[[Claimant], bool]) -> bool:
-        """Free what such claimants hold and have joined (L11); False: later, their records wait till then."""
+    def _free(self, batch: int, resolved: completion.Resolved, records: Sequence[HeldRecord]) -> None:
+        """Free joins without a row (L11), so that their records are due; else these wait till later."""
+        ids = list(resolved.to_free)
+        if not ids:
+            return
         try:
-            self.registry.free(hashes_of_texts(ids), are_freed)
+            self.registry.free(hashes_of_texts(ids), set(resolved.to_free.values()).__contains__)
         except RegistryUnavailable as error:
             log.info("%d events are freed when their records are looked at again: %s", len(ids), error)
-            return False
-        return True
+            return
+        log.warning("batch %d: %d events have lost their rows, and are joined again", batch, len(ids))
+        resolved.released |= {one.occurrence for one in records if one.event_id in resolved.to_free}
+
+    def _holds_of_given_up(
+        self, records: Sequence[HeldRecord], holders: Holders
+    ) -> dict[str, GivenUpHold | None]:
+        """By event what a datacenter holds that never runs again; None: its table can't be read now.
+
+        Who holds them is looked up first: a join's row is in each snapshot that is taken after that, or gone.
+        """
+        ids = sorted({record.event_id for record in records})
+        hashes = hashes_of_texts(ids)
+        found = self.registry.holders(hashes)
+        by_datacenter: dict[str, list[tuple[Claimant, Mask]]] = defaultdict(list)
+        for at, claimant in found.claimants.items():
+            if claimant.epoch.datacenter in holders.given_up:
+                held = found.are_joins & found.refs.are(*at)
+                by_datacenter[claimant.epoch.datacenter].append((claimant, held))
+        holds: dict[str, GivenUpHold | None] = {}
+        for name, plans in by_datacenter.items():
+            try:
+                rows_of = holders.rows_of_given_up(name)
+                read = [(one, held, are_among(hashes, rows_of(one))) for one, held in plans]
+            except LakeUnavailable as error:
+                log.warning("whether retired datacenter %s has the rows of ordered records: %s", name, error)
+                holds |= {ids[index]: None for _, held in plans for index in held.nonzero()[0].tolist()}
+                continue
+            for claimant, held, have_rows in read:
+                for index in held.nonzero()[0].tolist():
+                    holds[ids[index]] = GivenUpHold(claimant, bool(have_rows[index]))
+        return holds
 
     def _own_holds(self, ids: Sequence[str]) -> Mapping[str, OwnHold]:
         """The holds of this datacenter's plans among these events."""

@@ -38,6 +38,7 @@ class Vitals:
     lake: tuple[str, ...] = ()  # why its tables can't be read or written, with what to do
     refused: str = ""  # why each start refuses its state, with what to do
     on_hold: frozenset[str] = frozenset()  # all datacenters that people keep from running
+    retired: frozenset[str] = frozenset()  # and those that never run again
     second_rows: tuple[str, ...] = ()  # that it has rows that double others, in words
     is_stopped: bool = False  # its process goes on only if somebody continues it
     what_ends_it: str = ""  # how to end its process, or to continue it; empty: it is on another machine
@@ -114,6 +115,7 @@ def look(
         lake=_lake(pipeline, datacenter, growth, known),
         second_rows=tuple(second_rows(pipeline, datacenter)),
         on_hold=known.on_hold,
+        retired=known.retired,
     )
 
 

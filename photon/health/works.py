@@ -156,7 +156,7 @@ def _held_back(datacenter: str, found: Vitals, pipeline: Pipeline) -> Verdict | 
     names = ", ".join(state.out_of_reach)
     why = "; ".join(state.out_of_reach.values())
     remedy = (
-        "; ".join(how_to_start(pipeline, name, found.on_hold) for name in state.out_of_reach)
+        "; ".join(how_to_start(pipeline, name, found.on_hold, found.retired) for name in state.out_of_reach)
         + "; or make its lake readable here; "
         + "; ".join(if_lost(name, pipeline) for name in state.out_of_reach)
     )

@@ -22,7 +22,7 @@ from photon.pipeline.event_key import primary_time_us
 from photon.pipeline.sections import PrimaryLog
 from photon.tokens import new_id
 from photon.waiting import segments
-from photon.waiting.reasons import CODE_OF, HELD, PRIMARY, UNJOINABLE, Codes, due_us, held_us
+from photon.waiting.reasons import CODE_OF, HELD, ORDERED, PRIMARY, UNJOINABLE, Codes, due_us, held_us
 from photon.waiting.segments import RECORD_COLUMNS, SegmentInfo, write_segment
 
 _REASON_OF = {
@@ -60,7 +60,7 @@ def _with_due_times(
     attempts = table["attempts"].to_numpy() + (reasons == PRIMARY)
     rng = np.random.default_rng(crc32(f"{context.plan.plan_id}-{task.number}".encode()))
     due = due_us(reasons, attempts, context.pipeline, now_us, rng)
-    is_held = reasons == HELD
+    is_held = np.isin(reasons, (HELD, ORDERED))
     ages_us = now_us - table["first_seen_us"].to_numpy()[is_held]
     due[is_held] = now_us + held_us(ages_us, context.pipeline.recovery)
     columns = {
@@ -102,4 +102,7 @@ def _reasons(records: Records, verdicts: Verdicts, context: TaskContext) -> Code
     for row in records.rows_of(context.already_recorded).values():
         if verdicts.of[row] == Verdict.UNJOINABLE:
             reasons[row] = UNJOINABLE
+    orphans = {one.occurrence: one for one in verdicts.to_free}
+    for row in records.rows_of(orphans).values():
+        reasons[row] = ORDERED  # until a table tells whether they have a row (E8)
     return reasons

@@ -8,7 +8,7 @@ it stays held until that datacenter is back, or a person retires it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal
@@ -20,7 +20,7 @@ from photon.recovery.distant_lakes import DistantLakes
 from photon.recovery.registry_watch import RegistryWatch
 from photon.recovery.rowless import RowsOfPlans
 from photon.registry.closing import Rowless
-from photon.registry.entry import Claimant, Epoch, Mask
+from photon.registry.entry import NO_HASHES, Claimant, Epoch, Hashes, Mask
 from photon.registry.epochs import end_epochs, is_live
 from photon.registry.fold import ClaimsAt, Unclosed
 from photon.registry.id_registry import IdRegistry
@@ -102,6 +102,7 @@ class Holders:
         self._fenced: set[Epoch] = set()
         self._stuck: dict[Epoch, str] = {}  # why nothing can be done for what they hold
         self._stuck_us: dict[Epoch, int] = {}  # when that was tried last
+        self._unread: dict[str, str] = {}  # by datacenter that was given up: why nobody knows its rows
 
     # -- what people have decided, as the register was read last: each check of a claim reads it
 
@@ -181,12 +182,39 @@ class Holders:
     def out_of_reach(self) -> dict[str, str]:
         """By datacenter: why what it holds can't be freed here, or whether the registry has its rows told."""
         unread = self._watch.unread if self._watch is not None else {}
-        return {**unread, **{epoch.datacenter: reason for epoch, reason in self._stuck.items()}}
+        return {
+            **unread,
+            **self._unread,
+            **{epoch.datacenter: reason for epoch, reason in self._stuck.items()},
+        }
 
     @property
     def wait_for_others(self) -> bool:
         """Whether all that is held can be settled by others alone."""
         return bool(self._unclosed) and _epochs(self._unclosed) == self._stuck.keys()
+
+    @property
+    def wait_for_tables(self) -> bool:
+        """Whether records wait for the table of a retired datacenter, which can't be read now."""
+        return bool(self._unread)
+
+    def rows_of_given_up(self, datacenter: str) -> Callable[[Claimant], Hashes]:
+        """The ids of the rows that count, by plan, in one snapshot of a given-up datacenter's table (L11).
+
+        LakeUnavailable.
+        """
+        try:
+            return self._rows_that_count(datacenter)
+        except LakeUnavailable as error:
+            self._unread[datacenter] = f"ordered records wait for its table: {error}"
+            raise
+
+    def _rows_that_count(self, datacenter: str) -> Callable[[Claimant], Hashes]:
+        self._unread.pop(datacenter, None)
+        if datacenter in self._registry.register.lakes_gone:
+            return lambda claimant: NO_HASHES
+        rows = self._lakes.ask(datacenter, partial(RowsOfPlans, self._table_of(datacenter)))
+        return lambda claimant: self._lakes.ask(datacenter, partial(rows.of_plan, claimant))
 
     # -- one epoch
 

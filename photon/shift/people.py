@@ -45,8 +45,15 @@ class Decisions:
         return "on hold" if datacenter in self.on_hold else None
 
 
-def how_to_start(pipeline: Pipeline, datacenter: str, on_hold: Collection[str]) -> str:
-    """How a datacenter that does not run is to run again; `on_hold`: those that people keep from running."""
+def how_to_start(
+    pipeline: Pipeline, datacenter: str, on_hold: Collection[str], retired: Collection[str] = ()
+) -> str:
+    """How a datacenter that does not run is to run again; `on_hold`: those that people keep from running.
+
+    A retired one never does: its lake is looked for.
+    """
+    if datacenter in retired:
+        return f"put the lake of datacenter {datacenter} back, which is retired, and whose rows count"
     if datacenter in on_hold:
         return f"let datacenter {datacenter} run again: photon resume {pipeline.typed} {datacenter}"
     return f"start datacenter {datacenter} again: photon join {pipeline.typed} -d {datacenter}"

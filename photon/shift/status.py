@@ -138,9 +138,10 @@ def status_of(
         ]
         problems += _lost_files(pipeline, datacenter, lost, reader.files)
         problems += uncompacted(pipeline, datacenter)
+        people = decisions.on_hold, decisions.retired
         problems += [
             f"{_out_of_reach(name, waiting.get('held', 0))}: {why}; "
-            f"{how_to_start(pipeline, name, decisions.on_hold)}, or make its lake readable here"
+            f"{how_to_start(pipeline, name, *people)}, or make its lake readable here"
             for name, why in out_of_reach.items()
         ]
     else:

@@ -55,7 +55,8 @@ REASONS = (
     # Given up, and kept where a later run may take it up again.
     Reason("unjoinable", "for another look: they had been given up, and their primary may have come"),
     Reason("held", "until the datacenter that holds them has closed its batch"),
-    # Recovery has asked for it (protocol E4): it is in a plan of such records alone.
+    # Recovery has asked for it (protocol E4): it is in a plan of such records alone, or waits until a table
+    # can say whether it has a row (E8).
     Reason("ordered", "to be looked at again, as a recovery or a mended dead letter has asked"),
 )
 # Of each reason, and of what is in a plan that is taken up again, whatever it waited for.

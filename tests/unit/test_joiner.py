@@ -161,7 +161,7 @@ def test_an_ordered_event_that_a_given_up_datacenter_has_joined_is_to_be_freed(w
     result = world.run(ordered, given_up=frozenset({"west"}))
     assert result.to_free == (HeldRecord(ONE, world.places[ONE][0], WEST),)
     assert result.held == {}  # it waits for nobody there
-    assert world.waiting(result) == {"held": 1}
+    assert world.waiting(result) == {"ordered": 1}
     assert world.run(ordered, given_up=frozenset()).classes == {"joined_elsewhere": 1}
 
 
