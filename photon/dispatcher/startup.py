@@ -171,9 +171,11 @@ def check_datacenters(pipeline: Pipeline, datacenter: str, register: Register) -
     RetiredDatacenter, OnHold, RegistryMismatch.
     """
     if datacenter in register.given_up:
+        is_gone = datacenter in register.lakes_gone
+        file = "take it out of" if is_gone else "leave it, with its lake, as long as its rows are read, in"
         raise RetiredDatacenter(
             f"datacenter {datacenter} is retired in the registry: it was given up as lost; "
-            "take it out of the pipeline file, or give it a new name"
+            f"{file} the pipeline file, or give it a new name"
         )
     if datacenter in register.on_hold:
         raise OnHold(

@@ -172,9 +172,8 @@ class RegistryWatch:
         self.unread[datacenter] = str(error)
 
     def _others(self) -> list[str]:
-        """The other datacenters whose tables are looked at."""
-        given_up = self.registry.register.given_up
-        return sorted({*self.pipeline.datacenters} - {self.datacenter, *given_up})
+        """The other datacenters whose rows count: also one that was retired with its lake."""
+        return sorted({*self.pipeline.datacenters} - {self.datacenter, *self.registry.register.lakes_gone})
 
     def _newest_of(self, datacenter: str) -> list[RowClaims]:
         """What a table has claimed last; nothing of one that is not the one which the registry knows."""

@@ -158,7 +158,7 @@ def with_hold(register: Register, datacenter: str, is_held: bool) -> Register:
     if datacenter in register.given_up:
         raise RetiredDatacenter(
             f"datacenter {datacenter} is retired: it never runs again, so it is neither put on hold nor "
-            "resumed. Take it out of the pipeline file; a datacenter in its place gets a new name"
+            "resumed. A datacenter in its place gets a new name"
         )
     others = [name for name in register.on_hold if name != datacenter]
     return replace(register, on_hold=tuple(sorted([*others, datacenter] if is_held else others)))

@@ -96,6 +96,7 @@ def refill(
     registry = registry or open_reader(pipeline, from_stored=False)
     register = registry.read_register()
     refuse_lacking(pipeline, register)
+    _refuse_rows_of_nobody(pipeline, register)
     tables = _tables(pipeline, register)
     _refuse_beside_joins(pipeline)
     work = _Refill(pipeline, registry, tables, page_rows, say)
@@ -163,6 +164,17 @@ def _tables(pipeline: Pipeline, register: Register) -> dict[str, OutputTable]:
             )
         found[name] = table
     return found
+
+
+def _refuse_rows_of_nobody(pipeline: Pipeline, register: Register) -> None:
+    """NotRefilled if rows count whose datacenter was retired with its lake, and then left out of the file."""
+    for name in sorted(known_tables(register).keys() - pipeline.datacenters.keys()):
+        raise NotRefilled(
+            f"datacenter {name} was retired with its rows, which count, and {pipeline.file} lacks it: their "
+            "ids would be lost. Put it back into the file for the refill, with its lake, then again: "
+            f"photon registry refill {pipeline.typed}. If its lake is lost for good, before that: "
+            f"photon retire {pipeline.typed} {name} --lake-is-gone"
+        )
 
 
 def _refuse_beside_joins(pipeline: Pipeline) -> None:

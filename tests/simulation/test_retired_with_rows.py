@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 
 from photon.pipeline.file import load_pipeline
+from photon.registry.errors import RegistryMismatch
+from photon.registry.register import with_given_up
 from photon.storage.tables import OutputTable
+from photon.upkeep.refill import NotRefilled
 from photon.upkeep.retire import retire
 from tests.simulation import hold_stories as stories
 from tests.simulation.put_back_stories import Copied
@@ -39,6 +42,75 @@ def alter_file(world: Copied, before: str, after: str) -> None:
 
 def lake_of_west(world: Copied) -> Path:
     return world.folder / "lake" / "west"
+
+
+def with_a_registry_that_lacks_x1(world: Copied) -> None:
+    copy = world.ledgers.copy()
+    world.queries("qx")
+    world.clicks(("x1", "qx"))
+    world.join()
+    world.ledgers.put_back(copy)
+    world.forget()
+
+
+# -- a refill
+
+
+def test_a_refill_is_refused_while_the_file_lacks_a_datacenter_whose_rows_count(world: Copied) -> None:
+    alter_file(world, LINE, "")
+    with_a_registry_that_lacks_x1(world)
+    incarnation = world.ledgers.register.incarnation
+    with pytest.raises(NotRefilled, match=r"west was retired with its rows.*Put it back into the file"):
+        world.refill()
+    assert not world.ledgers.register.is_refilling
+    assert world.ledgers.register.incarnation == incarnation
+    alter_file(world, "datacenters:\n", f"datacenters:\n{LINE}")
+    world.refill()
+    world.clicks(("c1", "q1"), ("x1", "qx"))  # logged again
+    world.join()
+    assert world.joined_ids() == ["c1", "c2", "x1"]
+
+
+def test_its_dry_run_is_refused_too(world: Copied) -> None:
+    alter_file(world, LINE, "")
+    with pytest.raises(NotRefilled, match="photon registry refill"):
+        world.refill(dry_run=True)
+
+
+def test_a_refill_goes_on_without_a_datacenter_whose_lake_is_lost_for_good(world: Copied) -> None:
+    shutil.rmtree(lake_of_west(world))
+    world.forget()
+    alter_file(world, LINE, "")
+    with_a_registry_that_lacks_x1(world)
+    with pytest.raises(NotRefilled, match=r"photon retire .* west --lake-is-gone"):
+        world.refill()
+    retire(world.pipeline, "west", True, world.reader())
+    assert world.refill().put_back == 1
+    world.clicks(("c1", "q1"), ("x1", "qx"))
+    world.join()
+    assert world.joined_ids() == ["c1", "c2", "x1"]
+
+
+# -- the newest rows of all tables
+
+
+def test_a_registry_that_lacks_the_rows_of_a_retired_datacenter_is_refused(tmp_path: Path) -> None:
+    world = Copied(tmp_path, ["east", "west"], stories.HOME)
+    stories.both_have(world, "c1")
+    world.join("west")
+    world.join("east")
+    world.copy(["registry"])
+    world.clicks(("d1", "q1"), datacenter="west")
+    world.join("west")
+    world.put_back(["registry"])
+    world.lose_views()
+    # Its own start would be refused as long as it runs; nobody sees it once it is retired.
+    world.ledgers.change(lambda now: with_given_up(now, "west", False))
+    world.forget()
+    world.clicks(("d1", "q1"))
+    with pytest.raises(RegistryMismatch, match="photon registry refill"):
+        world.join("east")
+    assert world.joined_ids() == ["c1", "d1"]
 
 
 # -- orders for what it has joined
