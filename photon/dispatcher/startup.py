@@ -34,7 +34,7 @@ from photon.state.database import STATE_FILE, StateUnavailable
 from photon.state.dispatcher_state import DispatcherState
 from photon.storage.delta import LakeMismatch, LakeUnavailable
 from photon.storage.joined_rows import CommittedRows
-from photon.storage.tables import CommitConflict, LastCommit, OutputTable, app_id
+from photon.storage.tables import FENCE_VERSION, CommitConflict, LastCommit, OutputTable, app_id
 
 log = logging.getLogger(__name__)
 
@@ -119,6 +119,7 @@ def start(
         anew = why_begun_anew(state, pipeline) if state is not None and epoch is not None else None
         reads_all = bool(anew) or was_begun_otherwise(folder / SET_ASIDE_FILE, pipeline)
         because = because or anew
+        has_run = state is not None and (state.completed > 0 or state.follows_an_epoch)
         if state is not None and because is None:
             settle_work(state, pipeline.datacenters[datacenter])
             if (copied := why_copy(state, pipeline)) is not None:
@@ -132,11 +133,10 @@ def start(
     if state is not None:
         state.close()
     begun = _NewEpoch(pipeline, datacenter, registry, table, clock)
-    number = _number_of(epoch)
-    # A crash during the first start may leave an epoch that read nothing: count this one as first.
-    follows = epoch is not None or begun.has_run_before(register)
-    state = begun.begin(number, follows=follows, reads_all=reads_all)
-    return Started(state, watch, because if follows else None)
+    # First starts that failed may leave epochs that read nothing: count this one as first.
+    follows = has_run or begun.has_run_before(register)
+    state = begun.begin(_number_of(epoch), follows=follows, reads_all=reads_all)
+    return Started(state, watch, because if follows or epoch is not None else None)
 
 
 def _judge_state(
@@ -219,9 +219,16 @@ class _NewEpoch:
     clock: Clock
 
     def has_run_before(self, register: Register) -> bool:
-        """Whether an epoch before has committed anything, or was fenced. LakeUnavailable."""
+        """Whether an epoch before has committed a batch. LakeUnavailable.
+
+        A fence alone is no run: first starts that failed leave one. It hides how far its epoch came; rows
+        tell.
+        """
         numbers = range(register.epochs.get(self.datacenter, 0), 0, -1)
-        return any(self.table.version_of(self._app(number)) for number in numbers)
+        versions = (self.table.version_of(self._app(number)) for number in numbers)
+        return any(version not in (0, FENCE_VERSION) for version in versions) or bool(
+            CommittedRows(self.table).epochs()
+        )
 
     def begin(self, before: int, follows: bool, reads_all: bool) -> DispatcherState:
         """The state of a new epoch; `before`: the epoch of the state that was here, 0 if none was.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,8 @@ import pytest
 from photon.dispatcher.retrying import Callbacks, StoppedWaiting
 from photon.logs.discovery import FileProblem, Scan
 from photon.logs.folders import LocalWatch
+from photon.registry.errors import RegistryUnavailable
+from photon.storage.tables import OutputTable, app_id
 from tests.simulation.world import World
 
 AWAY = Scan(problems=(FileProblem(".", "the store does not answer"),), is_whole=False, is_away=True)
@@ -86,6 +88,76 @@ def test_a_compressed_log_that_takes_several_looks_is_passed_over_as_a_whole(
     for name in ("b", "c"):
         path = world.folder / "logs" / "east" / "clicks" / f"{name}.jsonl.gz"
         path.write_bytes(gzip.compress(lines.replace("old", name).encode()))
+    world.join()
+    world.clicks(("c3", "q3"))
+    world.join()
+    assert world.joined_ids() == ["c1", "c3"]
+
+
+@pytest.fixture
+def anew(tmp_path: Path) -> World:
+    """A click is there, and nobody has ever joined."""
+    world = World(tmp_path, more="new_epoch_reads_from: now")
+    world.queries("q1", "q2")
+    world.clicks(("c1", "q1"))
+    return world
+
+
+@pytest.mark.parametrize(
+    "points",
+    [
+        ["start.after_number", "start.after_close"],
+        ["start.after_number", "start.after_batch_0"],
+        ["start.after_batch_0", "start.after_close"],
+        ["start.after_batch_0", "start.after_batch_0", "start.after_number"],
+        ["start.after_batch_0", "batch.before_run"],
+    ],
+    ids=" ".join,
+)
+def test_a_first_start_that_dies_again_and_again_is_a_first_start_still(
+    anew: World, points: Sequence[str]
+) -> None:
+    """Broken variant: the second one has fenced the first one's epoch, which counts as a run."""
+    for point in points:
+        assert anew.join_with_a_crash(point)
+        if anew.state().exists():
+            shutil.rmtree(anew.state())
+    anew.join()
+    assert anew.joined_ids() == ["c1"]
+
+
+def test_a_first_start_that_the_registry_leaves_twice_reads_all_that_is_there(anew: World) -> None:
+    """Nobody dies: one process tries three times, and its second try has fenced what the first one began."""
+    calls, said = list[str](), list[str]()
+
+    def on_call(name: str) -> None:
+        calls.append(name)
+        tries, reads = calls.count("change"), 0
+        if "change" in calls:
+            since = len(calls) - 1 - calls[::-1].index("change")
+            reads = calls[since:].count("read")
+        if name == "read" and (tries, reads) in ((1, 1), (2, 2)):
+            raise RegistryUnavailable("the registry does not answer")
+
+    anew.ledgers.on_call = on_call
+    anew.join(callbacks=Callbacks(on_wait=said.append))
+    assert calls.count("change") >= 3
+    assert said == ["the registry does not answer"]
+    assert anew.joined_ids() == ["c1"]
+
+
+def test_a_state_that_has_completed_nothing_before_its_epoch_was_ended_is_no_run(anew: World) -> None:
+    assert anew.join_with_a_crash("batch.before_run")
+    OutputTable(anew.pipeline.datacenters["east"].lake, "joined_events").fence(app_id("east", "1"))
+    anew.join()
+    assert anew.read_state().epoch == "2"
+    assert anew.joined_ids() == ["c1"]
+
+
+def test_a_run_whose_epoch_was_fenced_by_starts_that_died_is_followed_from_now_on(world: World) -> None:
+    """Its rows tell that there was one: a fence hides how far an epoch came."""
+    for _ in range(3):
+        assert world.join_with_a_crash("start.after_close")
     world.join()
     world.clicks(("c3", "q3"))
     world.join()
