@@ -117,12 +117,12 @@ class BatchExecution:
     def _own_epoch(self) -> Epoch:
         return Epoch(self.datacenter, int(self.epoch or 0))
 
-    def was_taken_for_dead(self) -> bool:
-        """Whether others ended this epoch while it was silent, so that a new one may begin (E6).
+    def may_begin_anew(self) -> bool:
+        """Whether this epoch is the newest, and was ended as a silent one (E6), or its lake put back (A13).
 
         LakeUnavailable, RegistryUnavailable.
         """
-        return self._committing.is_fenced() and self.holders.is_alone(self._own_epoch)
+        return self._committing.is_at_its_end(self.state.completed) and self.holders.is_alone(self._own_epoch)
 
     def tend_registry(self) -> None:
         """Close what no claims have closed for a while, and store the view if much of it is not yet."""

@@ -72,6 +72,12 @@ class Committing:
                 f"the table of datacenter {self.datacenter} is at batch {last.batch}, beyond this process's "
                 f"{own.batch}: another process runs it, or this epoch was fenced; this one ends"
             )
+        if last.batch < own.batch - 1:
+            return Event.BY_ANOTHER, (
+                f"the lake was put back: the table of datacenter {self.datacenter} is at batch {last.batch} "
+                f"of epoch {self.epoch}, and this process has committed batch {own.batch - 1}; "
+                "nothing more is committed in this epoch"
+            )
         if last.batch < own.batch:
             return Event.NOT_COMMITTED, ""
         if not last.may_be(LastCommit(own.batch, own.plan_id)):
@@ -83,9 +89,10 @@ class Committing:
         self._joined.sync()  # by a process that may have been killed right after the commit (A18)
         return Event.HAS_COMMITTED, ""
 
-    def is_fenced(self) -> bool:
-        """Whether others have ended this epoch: it commits nothing more (E1)."""
-        return self._joined.version_of(self._app) == FENCE_VERSION
+    def is_at_its_end(self, completed: int) -> bool:
+        """Whether this epoch commits nothing more: others fenced it (E1), or its lake was put back (A13)."""
+        version = self._joined.version_of(self._app)
+        return version == FENCE_VERSION or version < completed
 
     def already_recorded(self, plan: Plan, ran_before: bool) -> dict[Occurrence, OutcomeClass]:
         """The records that earlier runs of this work put into the tables, with their classes (A12)."""

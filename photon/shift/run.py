@@ -221,7 +221,7 @@ def run_shift(
                     dispatcher.run(mode, 0.0 if limits.idle is None else limits.idle.total_seconds())
                 except Superseded as error:
                     retry = BackoffRetry(callbacks, clock, for_tests.rng)
-                    if not retry.until_available(dispatcher.execution.was_taken_for_dead):
+                    if not retry.until_available(dispatcher.execution.may_begin_anew):
                         raise
                     log.warning("%s; this process goes on in a new epoch", error)
                     continue

@@ -45,7 +45,7 @@ class Event(Enum):
     STOPPED = "a stop was requested"
     NOT_COMMITTED = "the table is at the batch before"
     HAS_COMMITTED = "the table has the batch, of this plan"
-    BY_ANOTHER = "the table has it of another plan, or is beyond it"
+    BY_ANOTHER = "the table has it of another plan, is beyond it, or lacks the batch before"
 
 
 # What keeps an attempt from ending.

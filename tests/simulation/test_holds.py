@@ -76,15 +76,15 @@ def test_a_datacenter_that_was_taken_for_dead_waits_for_its_lake_before_it_goes_
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Broken variant: its process ends, for the store failed at that moment."""
-    was_taken_for_dead, asked = BatchExecution.was_taken_for_dead, list[str]()
+    may_begin_anew, asked = BatchExecution.may_begin_anew, list[str]()
 
     def fails_once(execution: BatchExecution) -> bool:
         asked.append(execution.epoch)
         if len(asked) == 1:
             raise LakeUnavailable("the store is busy")
-        return was_taken_for_dead(execution)
+        return may_begin_anew(execution)
 
-    monkeypatch.setattr(BatchExecution, "was_taken_for_dead", fails_once)
+    monkeypatch.setattr(BatchExecution, "may_begin_anew", fails_once)
     stories.a_datacenter_that_was_taken_for_dead_commits_no_more(world)
     assert len(asked) == 2
 

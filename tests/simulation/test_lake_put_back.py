@@ -1,0 +1,107 @@
+"""A lake is put back under a process: it begins a new epoch, and makes the rows again (protocol A13)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from photon.dispatcher.completion import Superseded
+from photon.dispatcher.retrying import BatchReport, Callbacks
+from photon.faults import watched
+from photon.registry.epochs import begin_epoch
+from tests.simulation.put_back_stories import Copied
+
+JOINED = ["c1", "d1", "d2"]
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Copied:
+    """A datacenter with c1 joined, of whose stores there are copies; then d1 and d2 joined too."""
+    world = Copied(tmp_path)
+    world.queries("q1")
+    world.clicks(("c1", "q1"))
+    world.join()
+    world.copy()
+    world.clicks(("d1", "q1"), ("d2", "q1"))
+    world.join()
+    return world
+
+
+def gives_up() -> Callable[[], bool]:
+    """Fails the test if a process asks again and again whether to stop."""
+    rounds = count(1)
+
+    def should_stop() -> bool:
+        if next(rounds) > 400:
+            pytest.fail("it goes on for ever")
+        return False
+
+    return should_stop
+
+
+@pytest.mark.parametrize(
+    "point",
+    ["batch.before_run", "claim.after", "commit.before_main", "commit.after_main"],
+)
+def test_a_lake_that_is_put_back_under_a_process_has_it_begin_a_new_epoch_and_make_the_rows_again(
+    world: Copied, caplog: pytest.LogCaptureFixture, point: str
+) -> None:
+    """Broken variant: the table is not at the batch before, and each commit conflicts, for ever."""
+    came = list[str]()
+
+    def put_back_once(passed: str, place: object) -> None:
+        if passed == point and not came:
+            came.append(passed)
+            world.put_back(["lake"])
+            world.clicks(("f1", "q1"))
+
+    world.clicks(("e1", "q1"))
+    with watched(put_back_once):
+        world.join(callbacks=Callbacks(should_stop=gives_up()))
+    assert came
+    assert "the lake was put back: the table of datacenter east is at batch 1 of epoch 1" in caplog.text
+    assert world.read_state().epoch == "2"
+    world.must_be_sound([*JOINED, "e1", "f1"])
+
+
+@pytest.mark.parametrize("batches", [1, 3])
+def test_a_lake_of_any_age_that_is_put_back_between_two_batches_is_noticed_by_the_second(
+    world: Copied, batches: int
+) -> None:
+    """The copy lacks one batch, or several."""
+    done = list[int]()
+
+    def on_batch(report: BatchReport) -> None:
+        done.append(report.batch)
+        if len(done) == batches:
+            world.put_back(["lake"])
+        if len(done) <= batches:
+            world.clicks((f"f{report.batch}", "q1"))
+
+    world.copy(["lake"])
+    world.clicks(("e1", "q1"))
+    world.join(callbacks=Callbacks(should_stop=gives_up(), on_batch=on_batch))
+    assert world.ledgers.register.epochs == {"east": 2}
+    world.must_be_sound([*JOINED, "e1", *(f"f{3 + n}" for n in range(batches))])
+
+
+def test_a_process_whose_lake_was_put_back_ends_where_another_one_has_begun_a_newer_epoch(
+    world: Copied,
+) -> None:
+    done = list[int]()
+
+    def on_batch(report: BatchReport) -> None:
+        done.append(report.batch)
+        begin_epoch(world.reader(), "east", 0, world.ledgers.register.tables["east"])
+        world.put_back(["lake"])
+        world.clicks(("f1", "q1"))
+
+    world.clicks(("e1", "q1"))
+    with pytest.raises(Superseded, match="the lake was put back"):
+        world.join(callbacks=Callbacks(should_stop=gives_up(), on_batch=on_batch))
+    assert len(done) == 1
+    world.join()
+    world.must_be_sound([*JOINED, "e1", "f1"])
