@@ -27,7 +27,7 @@ from photon.recovery.registry_watch import RegistryWatch, lake_is_ahead
 from photon.recovery.rowless import RowsOfPlans
 from photon.registry.entry import Epoch
 from photon.registry.epochs import begin_epoch, end_epochs, is_live
-from photon.registry.errors import RegistryMismatch, RetiredDatacenter
+from photon.registry.errors import OtherTable, RegistryMismatch, RetiredDatacenter
 from photon.registry.id_registry import IdRegistry
 from photon.registry.register import Register
 from photon.state.database import STATE_FILE, StateUnavailable
@@ -200,12 +200,18 @@ def _check_lake(pipeline: Pipeline, datacenter: str, register: Register, table: 
             f"the table {table.folder} has been written, and it knows nothing of datacenter {datacenter}",
         )
     if known is not None and known != table_id:
-        found = f"(id {table_id}) is not the one" if table_id else "is gone: the one"
-        raise LakeMismatch(
-            f"the table {table.folder} {found} that the registry knows of datacenter {datacenter} "
-            f"(id {known}): rows would be missing; put the lake folder back; or if this is "
-            f"another pipeline, give it a name of its own ({pipeline.file})"
-        )
+        raise _other_lake(pipeline, datacenter, table, table_id, known)
+
+
+def _other_lake(
+    pipeline: Pipeline, datacenter: str, table: OutputTable, table_id: str | None, known: str
+) -> LakeMismatch:
+    found = f"(id {table_id}) is not the one" if table_id else "is gone: the one"
+    return LakeMismatch(
+        f"the table {table.folder} {found} that the registry knows of datacenter {datacenter} "
+        f"(id {known}): rows would be missing; put the lake folder back; or if this is "
+        f"another pipeline, give it a name of its own ({pipeline.file})"
+    )
 
 
 @dataclass(frozen=True)
@@ -233,7 +239,7 @@ class _NewEpoch:
     def begin(self, before: int, follows: bool, reads_all: bool) -> DispatcherState:
         """The state of a new epoch; `before`: the epoch of the state that was here, 0 if none was.
 
-        LakeUnavailable, RegistryUnavailable, StateUnavailable.
+        LakeMismatch, LakeUnavailable, RegistryUnavailable, StateUnavailable.
         """
         epoch = self._numbered(before)
         fault_point("start.after_number")
@@ -252,14 +258,22 @@ class _NewEpoch:
         return self._stored(str(epoch.number), follows, reads_all)
 
     def _numbered(self, before: int) -> Epoch:
-        """The number of the new epoch: above all that registry and table know (L4)."""
+        """The number of the new epoch: above all that registry and table know (L4). LakeMismatch."""
         epochs = CommittedRows(self.table).epochs()
         known = max([before, *map(_number_of, epochs)])
         while True:
-            epoch = begin_epoch(self.registry, self.datacenter, known, self.table.table_id())
+            epoch = self._handed_out(known)
             if not self.table.knows(self._app(epoch.number)):
                 return epoch
             known = epoch.number  # a register that was put back hands it out again
+
+    def _handed_out(self, known: int) -> Epoch:
+        """A number of this very table: another lake may have come first since the register was read."""
+        table_id = self.table.table_id()
+        try:
+            return begin_epoch(self.registry, self.datacenter, known, table_id)
+        except OtherTable as error:
+            raise _other_lake(self.pipeline, self.datacenter, self.table, table_id, error.known) from error
 
     def _app(self, number: int) -> str:
         return app_id(self.datacenter, str(number))

@@ -12,6 +12,7 @@ from functools import cache
 
 from photon.registry.closing import Rowless, end_epoch
 from photon.registry.entry import Epoch, Mask
+from photon.registry.errors import OtherTable
 from photon.registry.fold import ClaimsAt, Unclosed
 from photon.registry.id_registry import IdRegistry
 from photon.registry.register import Register, with_epoch
@@ -25,12 +26,14 @@ def begin_epoch(registry: IdRegistry, datacenter: str, known: int, table_id: str
     """Hand out the next epoch of a datacenter, above the register's and all `known` ones; note its table.
 
     Its process ends all epochs before it, and commits batch 0 of it, before it claims anything.
-    RetiredDatacenter, RegistryUnavailable.
+    OtherTable if another one was noted first; RetiredDatacenter, RegistryUnavailable.
     """
     handed_out: list[Epoch] = []
 
     def change(register: Register) -> Register:
         register, epoch = with_epoch(register, datacenter, known)
+        if (noted := register.tables.get(datacenter, table_id)) != table_id:
+            raise OtherTable(noted)
         handed_out.append(epoch)
         return replace(register, tables={**register.tables, datacenter: table_id})
 

@@ -21,6 +21,14 @@ class RetiredDatacenter(UserError):
     """A person has given this datacenter up as lost: it never runs again (protocol E2)."""
 
 
+class OtherTable(Exception):
+    """The register knows another table of a datacenter than the one that begins an epoch (protocol B9)."""
+
+    def __init__(self, known: str) -> None:
+        super().__init__(f"the register knows the table {known}")
+        self.known = known
+
+
 def no_answer(reason: str) -> RegistryUnavailable:
     """The error of a call that too few endpoints answered: why, and what to do."""
     remedy = "bring its endpoints back (docs/operations.md: an endpoint of the registry)"

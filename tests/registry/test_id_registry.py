@@ -11,7 +11,7 @@ from photon.registry import closing, epochs
 from photon.registry.claiming import EpochOver
 from photon.registry.closing import Closing, Rowless
 from photon.registry.entry import Claimant, Epoch, LedgerId, Mask
-from photon.registry.errors import RegistryUnavailable, RetiredDatacenter
+from photon.registry.errors import OtherTable, RegistryUnavailable, RetiredDatacenter
 from photon.registry.fold import ClaimsAt, Unclosed
 from photon.registry.form import decode
 from photon.registry.id_registry import IdRegistry
@@ -325,10 +325,18 @@ class Lake:
 
 def test_epochs_are_numbered_above_the_register_and_all_that_tables_know(east: IdRegistry) -> None:
     assert epochs.begin_epoch(east, "east", 0, "table 1") == Epoch("east", 1)
-    assert epochs.begin_epoch(east, "east", 0, "table 2") == Epoch("east", 2)
-    assert epochs.begin_epoch(east, "east", 7, "table 2") == Epoch("east", 8)
-    assert epochs.begin_epoch(east, "west", 0, "table 3") == Epoch("west", 1)
-    assert east.register.tables == {"east": "table 2", "west": "table 3"}
+    assert epochs.begin_epoch(east, "east", 0, "table 1") == Epoch("east", 2)
+    assert epochs.begin_epoch(east, "east", 7, "table 1") == Epoch("east", 8)
+    assert epochs.begin_epoch(east, "west", 0, "table 2") == Epoch("west", 1)
+    assert east.register.tables == {"east": "table 1", "west": "table 2"}
+
+
+def test_no_epoch_of_another_table_begins_once_one_is_noted(east: IdRegistry, west: IdRegistry) -> None:
+    epochs.begin_epoch(east, "east", 0, "table 1")
+    with pytest.raises(OtherTable, match="table 1"):
+        epochs.begin_epoch(west, "east", 0, "table 2")
+    register = east.read_register()
+    assert (register.epochs, register.tables) == ({"east": 1}, {"east": "table 1"})
 
 
 def test_an_epoch_is_ended_with_all_before_it(east: IdRegistry, west: IdRegistry) -> None:

@@ -79,7 +79,8 @@ def test_a_number_that_was_handed_out_before_a_refill_is_handed_out_to_nobody(wo
     """One that a register handed out and forgot, when it was put back, has committed its batch 0 at least."""
     known = world.ledgers.register.epochs["east"]
     put_back(world)
-    assert begin_epoch(world.reader(), "east", 0, "table") == Epoch("east", known + 2)
+    table = world.ledgers.register.tables["east"]
+    assert begin_epoch(world.reader(), "east", 0, table) == Epoch("east", known + 2)
 
 
 def test_what_an_epoch_of_before_a_refill_claims_is_void(world: World) -> None:

@@ -5,16 +5,21 @@ from __future__ import annotations
 import shutil
 import sqlite3
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
+from photon.dispatcher import startup
 from photon.dispatcher.refusing import PlaceTaken
 from photon.dispatcher.retrying import Callbacks, StoppedWaiting
-from photon.faults import START_FAULT_POINTS
+from photon.faults import START_FAULT_POINTS, arm, disarm
+from photon.join.tasks import LocalRunner
+from photon.pipeline.file import Pipeline
 from photon.registry.epochs import unfinished
 from photon.registry.errors import RegistryMismatch
 from photon.registry.register import encode_register
 from photon.shift.lease import AlreadyRunning, DatacenterLock, Lease, lease_status_of
+from photon.shift.run import ForTests, run_shift
 from photon.shift.status import status_of
 from photon.state.damage import StateDamaged
 from photon.state.database import STATE_FILE, StateUnavailable
@@ -243,6 +248,82 @@ def test_a_lake_that_is_not_the_registrys_is_refused(world: World) -> None:
     shutil.rmtree(world.pipeline.datacenters["east"].lake)
     with pytest.raises(LakeMismatch, match="put the lake folder back"):
         world.join()
+
+
+def place_of_its_own(world: World) -> Pipeline:
+    """The same pipeline, whose file on another machine names another lake, and another state."""
+    place = world.pipeline.datacenters["east"]
+    own = place.model_copy(update={"state": world.folder / "state 2", "lake": world.folder / "lake 2"})
+    return world.pipeline.model_copy(update={"datacenters": {"east": own}})
+
+
+def begins(world: World, pipeline: Pipeline) -> None:
+    """A first start, of this pipeline file."""
+    for_tests = ForTests(world.clock, world.ledgers, announces_at_once=True)
+    run_shift(pipeline, "east", "until_idle", LocalRunner(world.clock), for_tests=for_tests)
+
+
+@pytest.mark.parametrize("point", ["lake.after_load:1", "lake.after_load:2"])
+@pytest.mark.parametrize("first", ["joins", "dies in its first batch", "dies in its start"])
+def test_of_two_first_starts_that_name_different_lakes_one_is_refused(
+    world: World, point: str, first: str
+) -> None:
+    """Broken variant: the register takes the later one's table, and an event is joined in both lakes."""
+    world.queries("q1")
+    world.clicks(("c1", "q1"))
+    came = list[str]()
+
+    def other_is_first() -> None:
+        disarm()
+        came.append(point)
+        dies_at = {
+            "dies in its first batch": "complete.after_transaction",
+            "dies in its start": "start.after_number",
+        }
+        if first == "joins":
+            world.join()
+        else:
+            assert world.join_with_a_crash(dies_at[first])
+
+    arm(point, other_is_first)
+    try:
+        with pytest.raises(
+            LakeMismatch, match=r"lake 2/joined_events .* is not the one that the registry knows"
+        ):
+            begins(world, place_of_its_own(world))
+    finally:
+        disarm()
+    assert came
+    world.join()
+    assert world.joined_ids() == ["c1"]
+    assert not OutputTable(world.folder / "lake 2", "joined_events").load().version()
+
+
+def test_a_lake_that_is_replaced_while_an_epoch_begins_is_refused(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when another disk is mounted there between the look at the table and the number."""
+    world.queries("q1")
+    world.clicks(("c1", "q1"))
+    world.join()
+    epochs = dict(world.ledgers.register.epochs)
+    shutil.rmtree(world.state())
+    lake, was_begun_otherwise = world.pipeline.datacenters["east"].lake, startup.was_begun_otherwise
+
+    def replace(path: Path, pipeline: Pipeline) -> bool:
+        shutil.move(str(lake), world.folder / "kept")
+        OutputTable(lake, "joined_events").create(pipeline.name, "east")
+        return was_begun_otherwise(path, pipeline)
+
+    monkeypatch.setattr(startup, "was_begun_otherwise", replace)
+    with pytest.raises(LakeMismatch, match="put the lake folder back"):
+        world.join()
+    monkeypatch.undo()
+    assert world.ledgers.register.epochs == epochs
+    shutil.rmtree(str(lake))
+    shutil.move(world.folder / "kept", str(lake))
+    world.join()
+    assert world.joined_ids() == ["c1"]
 
 
 def test_a_registry_that_knows_nothing_of_a_written_lake_is_refused(world: World) -> None:
