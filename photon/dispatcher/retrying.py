@@ -12,6 +12,7 @@ from photon.clock import MICROSECONDS, Clock
 from photon.logs.source import LogsUnavailable
 from photon.quantiles import Sample
 from photon.registry.errors import RegistryUnavailable
+from photon.registry.view_store import ViewUnavailable
 from photon.storage.delta import LakeUnavailable
 
 T = TypeVar("T")
@@ -93,7 +94,7 @@ class BackoffRetry:
             self._begin()
 
     def until_available(self, attempt: Callable[[], T]) -> T:
-        """The result of `attempt`, retried while registry, lake or logs are unavailable.
+        """The result of `attempt`, retried while registry, its view, lake or logs are unavailable.
 
         StoppedWaiting if a stop is requested before.
         """
@@ -102,6 +103,6 @@ class BackoffRetry:
                 result = attempt()
                 self.over()
                 return result
-            except (RegistryUnavailable, LakeUnavailable, LogsUnavailable) as error:
+            except (RegistryUnavailable, ViewUnavailable, LakeUnavailable, LogsUnavailable) as error:
                 if not self.wait(str(error)):
                     raise StoppedWaiting(f"a stop was requested while this was awaited: {error}") from error

@@ -32,6 +32,7 @@ from photon.registry.segments import RunDamaged, open_run, remove_other_runs, re
 from photon.registry.stored_states import decode_state, encode_state
 from photon.registry.view import View
 from photon.storage.store import store_of
+from photon.storage.store_errors import StoreUnavailable
 
 log = logging.getLogger(__name__)
 
@@ -197,9 +198,14 @@ class ViewStore:
         try:
             yield
         except (OSError, sqlite3.OperationalError, sqlite3.IntegrityError) as error:
+            remedy = (
+                f"Bring the store of {self.runs_folder} back"
+                if isinstance(error, StoreUnavailable)
+                else f"Look at its disk; if the file is damaged, remove it: rm {self.path}"
+            )
             raise ViewUnavailable(
-                f"cannot {what} the view of the registry {self.path}: {error}. Look at its disk; if the file"
-                f" is damaged, remove it: rm {self.path}. The ledgers have all of it"
+                f"cannot {what} the view of the registry {self.path}: {error}. {remedy}. The ledgers have all"
+                " of it"
             ) from error
 
     def _connect(self) -> sqlite3.Connection:

@@ -45,7 +45,7 @@ KILLS: dict[Part, tuple[str, ...]] = {
 
 
 # What a join says first where the store refuses its credentials.
-REFUSED: dict[Part, str] = {"logs": "waits:", "lake": "waits: cannot look for the table"}
+REFUSED: dict[Part, str] = {"logs": "waits:", "lake": "waits: cannot read the view of the registry"}
 
 
 def write(tmp_path: Path, minio: MinioServer, traffic: Traffic, part: Part = "logs", more: str = "") -> Path:
