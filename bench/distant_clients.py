@@ -20,9 +20,10 @@ from bench.ledger_rates import RECORD_BYTES, all_have_rows
 from bench.virtual_network import Send, VirtualClient, VirtualTime
 from photon.clock import MICROSECONDS
 from photon.pipeline.sections import Registry
+from photon.registry.closing import Closing
 from photon.registry.entry import Claimant, Claims, Epoch, Hashes
 from photon.registry.errors import RegistryUnavailable
-from photon.registry.id_registry import Closing, IdRegistry
+from photon.registry.id_registry import IdRegistry
 from photon.registry.register import Generation, Members, Register
 from photon.registry.stores.copies import (
     ABSENT,

@@ -20,8 +20,9 @@ from bench.ledger_rates import RECORD_BYTES, all_have_rows, new_hashes
 from photon.clock import SystemClock
 from photon.lifeline import end_with
 from photon.registry.address import LedgersAddress
+from photon.registry.closing import Closing
 from photon.registry.entry import Claimant, Claims, Epoch, LedgerId
-from photon.registry.id_registry import Closing, IdRegistry
+from photon.registry.id_registry import IdRegistry
 from photon.registry.stores.opening import open_positions
 from photon.registry.view import View, current_register
 

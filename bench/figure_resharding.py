@@ -13,9 +13,10 @@ import numpy as np
 
 from bench.ledger_rates import RECORD_BYTES, all_have_rows, new_hashes
 from photon.clock import MICROSECONDS
+from photon.registry.closing import Closing
 from photon.registry.collecting import drop, raise_boundary
 from photon.registry.entry import Claimant, Claims, Epoch, LedgerId
-from photon.registry.id_registry import Closing, IdRegistry
+from photon.registry.id_registry import IdRegistry
 from photon.registry.positions import Positions
 from photon.registry.rolling import roll
 

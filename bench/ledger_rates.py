@@ -18,10 +18,10 @@ import psutil
 from bench.store_servers import StoreServer, registry_pipeline, store_servers
 from photon.clock import SystemClock
 from photon.pipeline.sections import Registry
-from photon.registry.closing import Rowless
+from photon.registry.closing import Closing, Rowless
 from photon.registry.entry import Claimant, Claims, Epoch, Hashes, Mask
 from photon.registry.fold import ClaimsAt, Unclosed
-from photon.registry.id_registry import Closing, IdRegistry
+from photon.registry.id_registry import IdRegistry
 from photon.registry.opening import init_registry
 from photon.registry.servers.local_supervisor import ServerKind
 from photon.registry.stores.opening import open_positions

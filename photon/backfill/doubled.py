@@ -11,7 +11,6 @@ from photon.backfill.plan import DoubledRow, rows_to_drop
 from photon.pipeline.file import Pipeline
 from photon.registry.hashing import hashes_of
 from photon.registry.opening import open_reader
-from photon.registry.origins import claimant_of_id
 
 
 def drop_by_file(pipeline: Pipeline, datacenter: str, rows: Sequence[DoubledRow]) -> dict[str, list[int]]:
@@ -24,6 +23,6 @@ def drop_by_file(pipeline: Pipeline, datacenter: str, rows: Sequence[DoubledRow]
     holders = open_reader(pipeline).holders(hashes_of(pa.array(by_event, pa.string())))
     going: dict[str, list[int]] = defaultdict(list)
     for index, group in enumerate(by_event.values()):
-        for row in rows_to_drop(group, datacenter, claimant_of_id(holders, index)):
+        for row in rows_to_drop(group, datacenter, holders.holder(index)):
             going[row.file].append(row.row)
     return dict(going)

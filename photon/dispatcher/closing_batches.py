@@ -14,12 +14,12 @@ from photon.clock import MICROSECONDS, Clock
 from photon.faults import fault_point
 from photon.measures import Meter
 from photon.recovery.rowless import RowsOfPlans
-from photon.registry.closing import Rowless
+from photon.registry.closing import Closing, Rowless
 from photon.registry.entry import Claimant, Epoch, Hashes, Mask
 from photon.registry.errors import RegistryUnavailable
 from photon.registry.fold import ClaimsAt, Unclosed
 from photon.registry.holds import HashSet
-from photon.registry.id_registry import Closing, IdRegistry
+from photon.registry.id_registry import IdRegistry
 from photon.storage.delta import LakeUnavailable
 from photon.storage.tables import OutputTable
 

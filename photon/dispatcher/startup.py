@@ -245,9 +245,8 @@ class _NewEpoch:
         fault_point("start.after_number")
         last = range(before or max(1, epoch.number - 1), epoch.number)
         with _conflicts_are_waited_for(self.table):
-            for (
-                number
-            ) in last:  # also where the registry calls it over: a lake that was put back has no fence
+            for number in last:
+                # Also where the registry calls it over: a lake that was put back has no fence.
                 self.table.fence(self._app(number))
             end_epochs(self.registry, self.datacenter, epoch.number - 1, self._fence, self._rowless_of)
             fault_point("start.after_close")

@@ -27,9 +27,3 @@ class OtherTable(Exception):
     def __init__(self, known: str) -> None:
         super().__init__(f"the register knows the table {known}")
         self.known = known
-
-
-def no_answer(reason: str) -> RegistryUnavailable:
-    """The error of a call that too few endpoints answered: why, and what to do."""
-    remedy = "bring its endpoints back (docs/operations.md: an endpoint of the registry)"
-    return RegistryUnavailable(f"the registry does not answer: {reason}; {remedy}")

@@ -26,9 +26,6 @@ MOST_UNSAVED = 2_000  # entries that a process would read again after a crash: s
 SNAPSHOTS_IN_USE = 3  # the last ones, whose files stay: of a batch, of its second stage, of the next batch
 
 
-__all__ = ["Closing", "IdRegistry"]
-
-
 class IdRegistry:
     """Claims, closes and lookups of one process. What asks the stores may raise RegistryUnavailable, and
     RegistryMismatch if a copy of the registry was put back.

@@ -184,18 +184,17 @@ def open_registry(
     datacenter: str,
     positions: Positions | None = None,
     clock: Clock | None = None,
-    in_use: Iterable[str] = (),
 ) -> IdRegistry:
     """The registry for a process that runs a datacenter: with its stored view, and nothing read on.
 
-    `positions`: those of a test, or of a registry that was found already. `in_use`: runs of the view that
-    open plans name. ViewUnavailable, RegistryUnavailable, RegistryMismatch, and what `find_registry` raises.
+    `positions`: those of a test, or of a registry that was found already. ViewUnavailable,
+    RegistryUnavailable, RegistryMismatch, and what `find_registry` raises.
     """
     positions = positions or positions_at(find_registry(pipeline), clock)
     place = pipeline.datacenters[datacenter]
     store = ViewStore(place.state, runs_of(place))
     with _remedy_is_told(pipeline):
-        view = store.load(current_register(positions), f"{datacenter}-{new_id()}", tuple(in_use))
+        view = store.load(current_register(positions), f"{datacenter}-{new_id()}")
     return _with_remedy(pipeline, IdRegistry(positions, view, store))
 
 

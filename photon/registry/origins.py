@@ -14,7 +14,6 @@ from photon.registry.entry import NO_TIME_US, Claimant, Claims, Hashes, LedgerId
 from photon.registry.fold import ClaimsAt
 from photon.registry.form import decode
 from photon.registry.id_registry import IdRegistry
-from photon.registry.view import Holders
 from photon.tokens import Occurrence
 
 
@@ -27,12 +26,6 @@ class Origin:
     position: int
     time_us: int | None
     occurrence: Occurrence
-
-
-def claimant_of_id(holders: Holders, index: int) -> Claimant | None:
-    """Who holds the id with this index; None: nobody does."""
-    generation, number, position = (int(column[index]) for column in holders.refs)
-    return holders.claimants[LedgerId(generation, number), position] if holders.are_held[index] else None
 
 
 def origins_of(registry: IdRegistry, hashes: Hashes) -> list[Origin | None]:

@@ -7,7 +7,7 @@ begin with the plan's, so that whoever ends the plan finds all of them, also tho
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import count, takewhile
 
 import pyarrow as pa
@@ -91,11 +91,6 @@ def read_candidates(
                     raise
             log.warning("no candidate rows are read from %s: %s", lake / TABLE / name, error)
     return pa.concat_tables(parts, promote_options="default") if parts else None
-
-
-def drop_candidates(lake: Location, names: Collection[str]) -> None:
-    """Remove files that nobody needs. OSError."""
-    store_of(lake / TABLE).remove(*names)
 
 
 def prefix_of(plan: PlanKey) -> str:

@@ -12,7 +12,7 @@ from photon.registry.closing import Closing
 from photon.registry.entry import NO_TIME_US, Claimant, Claims, Entry, LedgerId
 from photon.registry.errors import RegistryUnavailable
 from photon.registry.id_registry import IdRegistry
-from photon.registry.origins import claimant_of_id, claims_behind, origins_of
+from photon.registry.origins import claims_behind, origins_of
 from photon.registry.rolling import roll
 from photon.testing.memory_ledgers import MemoryLedgers, memory_registry
 from photon.tokens import Occurrence
@@ -56,7 +56,7 @@ def test_of_each_id_the_claim_that_holds_it_is_told_with_its_time_and_place(regi
     assert (left.claimant, left.ledger, left.time_us) == (PLAN, ONE, 100 * LEFT)
     assert (right.ledger, right.occurrence) == (TWO, Occurrence(7, 10 * RIGHT))
     holders = registry.holders(hashes_of(LEFT, 99))
-    assert [claimant_of_id(holders, index) for index in range(2)] == [PLAN, None]
+    assert [holders.holder(index) for index in range(2)] == [PLAN, None]
 
 
 def test_an_event_without_a_time_has_none(registry: IdRegistry) -> None:

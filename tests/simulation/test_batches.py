@@ -21,9 +21,10 @@ from photon.faults import FAULT_POINTS, arm, disarm
 from photon.join.messages import BatchTasks, TaskOutcome
 from photon.join.tasks import LocalRunner
 from photon.recovery.rowless import RowsOfPlans
+from photon.registry.closing import Closing
 from photon.registry.entry import Claimant, Claims, Epoch
 from photon.registry.epochs import end_epochs
-from photon.registry.id_registry import Closing, IdRegistry
+from photon.registry.id_registry import IdRegistry
 from photon.registry.lookups import claimant_of
 from photon.registry.view import Holders
 from photon.storage.delta import LakeUnavailable

@@ -26,11 +26,12 @@ from photon.join.outcomes import Counts
 from photon.join.tasks import LocalRunner
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.pipeline.values import Format
+from photon.registry.closing import Closing
 from photon.registry.entry import Claimant, Claims, Epoch, Hashes
 from photon.registry.epochs import begin_epoch
 from photon.registry.fold import are_among
 from photon.registry.hashing import hashes_of
-from photon.registry.id_registry import Closing, IdRegistry
+from photon.registry.id_registry import IdRegistry
 from photon.registry.opening import first_register
 from photon.registry.register import Members
 from photon.shift.run import ForTests, ShiftLimits, ShiftResult, run_shift

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from photon.registry.closing import Closing
 from photon.registry.counting import ids_of
 from photon.registry.entry import NO_TIME_US, Claimant, Claims, Entry, Epoch
 from photon.registry.epochs import begin_epoch
 from photon.registry.form import encode
-from photon.registry.id_registry import Closing, IdRegistry
+from photon.registry.id_registry import IdRegistry
 from photon.registry.rolling import roll
 from photon.testing.memory_ledgers import MemoryLedgers, memory_registry
 from photon.upkeep.registry_state import bytes_per_second, epoch_rows, ledger_rows, size_of
