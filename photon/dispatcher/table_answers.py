@@ -18,7 +18,6 @@ from photon.join.outcomes import HeldRecord
 from photon.recovery.holders import Holders
 from photon.registry.entry import Claimant, Hashes, Mask
 from photon.registry.errors import RegistryUnavailable
-from photon.registry.fold import are_among
 from photon.registry.hashing import hashes_of
 from photon.registry.id_registry import IdRegistry
 from photon.state.dispatcher_state import DispatcherState
@@ -96,25 +95,26 @@ class TableAnswers:
         holds: dict[str, GivenUpHold | None] = {}
         for name, plans in by_datacenter.items():
             try:
-                rows_of = holders.rows_of_given_up(name)
-                read = [(one, held, are_among(hashes, rows_of(one))) for one, held in plans]
+                have_rows = holders.rows_of_given_up(name)
+                read = [(one, held, have_rows(one, hashes)) for one, held in plans]
             except LakeUnavailable as error:
                 log.warning("whether retired datacenter %s has the rows of ordered records: %s", name, error)
                 holds |= {ids[index]: None for _, held in plans for index in held.nonzero()[0].tolist()}
                 continue
-            for claimant, held, have_rows in read:
+            for claimant, held, has_row in read:
                 for index in held.nonzero()[0].tolist():
-                    holds[ids[index]] = GivenUpHold(claimant, bool(have_rows[index]))
+                    holds[ids[index]] = GivenUpHold(claimant, bool(has_row[index]))
         return holds
 
     def _own_holds(self, ids: Sequence[str]) -> Mapping[str, OwnHold]:
         """The holds of this datacenter's plans among these events."""
         holders = self.registry.holders(hashes_of_texts(ids))
-        own: dict[str, tuple[Claimant, bool]] = {}
-        for at, claimant in holders.claimants.items():
-            if claimant.epoch.datacenter == self.datacenter:
-                for index in holders.refs.are(*at).nonzero()[0].tolist():
-                    own[ids[index]] = (claimant, bool(holders.are_joins[index]))
+        held = zip(ids, map(holders.holder, range(len(ids))), holders.are_joins.tolist(), strict=True)
+        own = {
+            event_id: (claimant, is_join)
+            for event_id, claimant, is_join in held
+            if claimant is not None and claimant.epoch.datacenter == self.datacenter
+        }
         rows = self._rows({event_id: claimant for event_id, (claimant, _) in own.items()})
         return {
             event_id: OwnHold(

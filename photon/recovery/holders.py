@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal
 
+import numpy as np
+
 from photon.clock import MICROSECONDS, Clock, microseconds
 from photon.faults import fault_point
 from photon.pipeline.file import Pipeline
@@ -20,7 +22,7 @@ from photon.recovery.distant_lakes import DistantLakes
 from photon.recovery.registry_watch import RegistryWatch
 from photon.recovery.rowless import RowsOfPlans
 from photon.registry.closing import Rowless
-from photon.registry.entry import NO_HASHES, Claimant, Epoch, Hashes, Mask
+from photon.registry.entry import Claimant, Epoch, Hashes, Mask
 from photon.registry.epochs import end_epochs, is_live
 from photon.registry.fold import ClaimsAt, Unclosed
 from photon.registry.id_registry import IdRegistry
@@ -38,6 +40,7 @@ AGAIN_US = 20 * MICROSECONDS
 # Of a pause in which nobody looked so much counts as silence: this process may have been stopped itself.
 SHARE_OF_A_PAUSE = 2
 
+HaveRows = Callable[[Claimant, Hashes], Mask]  # which of these ids have a row of this plan
 # At work; nothing heard of it for long; its epoch is over; given up, and its rows don't count.
 Standing = Literal["at work", "silent", "over", "given up"]
 
@@ -198,8 +201,8 @@ class Holders:
         """Whether records wait for the table of a retired datacenter, which can't be read now."""
         return bool(self._unread)
 
-    def rows_of_given_up(self, datacenter: str) -> Callable[[Claimant], Hashes]:
-        """The ids of the rows that count, by plan, in one snapshot of a given-up datacenter's table (L11).
+    def rows_of_given_up(self, datacenter: str) -> HaveRows:
+        """Which ids have a row that counts, by plan, in one snapshot of a given-up datacenter's table (L11).
 
         LakeUnavailable.
         """
@@ -209,12 +212,12 @@ class Holders:
             self._unread[datacenter] = f"ordered records wait for its table: {error}"
             raise
 
-    def _rows_that_count(self, datacenter: str) -> Callable[[Claimant], Hashes]:
+    def _rows_that_count(self, datacenter: str) -> HaveRows:
         self._unread.pop(datacenter, None)
         if datacenter in self._registry.register.lakes_gone:
-            return lambda claimant: NO_HASHES
+            return lambda claimant, hashes: np.zeros(len(hashes), bool)
         rows = self._lakes.ask(datacenter, partial(RowsOfPlans, self._table_of(datacenter)))
-        return lambda claimant: self._lakes.ask(datacenter, partial(rows.of_plan, claimant))
+        return lambda claimant, hashes: self._lakes.ask(datacenter, partial(rows.have_rows, claimant, hashes))
 
     # -- one epoch
 

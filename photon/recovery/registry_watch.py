@@ -24,9 +24,8 @@ from photon.pipeline.sections import ForeignLog
 from photon.recovery.distant_lakes import DistantLakes
 from photon.recovery.doubled import MOST_NOTED, note_doubled
 from photon.recovery.rowless import RowsOfPlans
-from photon.registry.entry import NO_HASHES, Claimant, Epoch, Hashes, Mask, Times
+from photon.registry.entry import Claimant, Epoch, Hashes, Mask, Times
 from photon.registry.errors import RegistryMismatch
-from photon.registry.fold import are_among
 from photon.registry.hashing import hashes_of
 from photon.registry.id_registry import IdRegistry
 from photon.storage.delta import LakeUnavailable
@@ -100,7 +99,7 @@ def lacking_of(claims: RowClaims, registry: IdRegistry) -> dict[Claimant | None,
     lacking: dict[Claimant | None, RowClaims] = {}
     if (lacks & ~found.are_held).any():
         lacking[None] = claims.take(lacks & ~found.are_held)
-    for claimant in {found.claimants[at] for at in found.refs.claims()} - {claims.claimant}:
+    for claimant in {*found.claimants.values()} - {claims.claimant}:
         if (held := lacks & found.are_of(claimant)).any():
             lacking[claimant] = claims.take(held)
     return lacking
@@ -233,12 +232,11 @@ class RegistryWatch:
         if holder is None or place is None:
             return np.zeros(len(hashes), bool)
         table = OutputTable(place.lake, "joined_events")
-        rows = self._lakes.ask(holder.epoch.datacenter, partial(_ids_of_rows, table, holder))
-        return are_among(hashes, rows)
+        return self._lakes.ask(holder.epoch.datacenter, partial(_have_rows, table, holder, hashes))
 
 
-def _ids_of_rows(table: OutputTable, plan: Claimant) -> Hashes:
-    return RowsOfPlans(table).of_plan(plan) if table.exists() else NO_HASHES
+def _have_rows(table: OutputTable, plan: Claimant, hashes: Hashes) -> Mask:
+    return RowsOfPlans(table).have_rows(plan, hashes) if table.exists() else np.zeros(len(hashes), bool)
 
 
 def lake_is_ahead(pipeline: Pipeline, why: str) -> RegistryMismatch:

@@ -27,18 +27,14 @@ class RowsOfPlans:
 
     def __call__(self, at: ClaimsAt, unclosed: Unclosed) -> Mask:
         """Which of the ids have no row. LakeUnavailable."""
-        return ~self._of(unclosed.claimant).has(unclosed.hashes)
+        return ~self.have_rows(unclosed.claimant, unclosed.hashes)
 
-    def of_plan(self, claimant: Claimant) -> Hashes:
-        """The ids of a plan's rows. LakeUnavailable."""
-        return self._of(claimant).hashes
-
-    def _of(self, claimant: Claimant) -> HashSet:
+    def have_rows(self, claimant: Claimant, hashes: Hashes) -> Mask:
+        """Which of the ids have a row of this plan. LakeUnavailable."""
         if claimant not in self._found:
             batches = range(claimant.batch, claimant.batch + 1)
             pages = self._rows.pages(str(claimant.epoch.number), batches, ROWS_AT_ONCE)
             own = (page.filter(pc.equal(page["_plan"], claimant.plan)) for page in pages)
-            self._found[claimant] = HashSet(
-                np.concatenate([NO_HASHES, *(hashes_of(rows["_event_id"]) for rows in own)])
-            )
-        return self._found[claimant]
+            ids = [NO_HASHES, *(hashes_of(rows["_event_id"]) for rows in own)]
+            self._found[claimant] = HashSet(np.concatenate(ids))
+        return self._found[claimant].has(hashes)

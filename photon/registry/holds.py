@@ -138,7 +138,6 @@ class HashSet:
     """Which ids are among some: many are asked for at once, and again and again."""
 
     def __init__(self, hashes: Hashes) -> None:
-        self.hashes = hashes
         self._run = Run.of(hashes, 0, 0)
 
     def has(self, some: Hashes) -> Mask:

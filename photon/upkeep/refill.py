@@ -27,7 +27,6 @@ from photon.recovery.registry_watch import RowClaims, claims_of_rows
 from photon.recovery.rowless import RowsOfPlans
 from photon.registry.entry import Claimant, Claims, Epoch, LedgerId, Mask
 from photon.registry.errors import RegistryMismatch
-from photon.registry.fold import are_among
 from photon.registry.id_registry import IdRegistry
 from photon.registry.known_tables import known_tables
 from photon.registry.opening import newest_incarnation, open_reader, stored_views
@@ -216,7 +215,7 @@ class _Refill:
             is_old = ~is_own & (claims.times_us < boundary_us)
             found.too_old += int(is_old.sum())
             found.put_back += int((~holders.are_held & ~is_old).sum())
-            for claimant in {view.claimants[at] for at in holders.refs.claims()} - {claims.claimant}:
+            for claimant in {*holders.claimants.values()} - {claims.claimant}:
                 held = claims.take(holders.are_of(claimant))
                 has_row = self._have_rows(claimant, held)
                 found.released += int((~has_row).sum())
@@ -305,12 +304,13 @@ class _Refill:
         if name not in self.tables:
             counts = name not in self.pipeline.datacenters and name not in self.registry.register.lakes_gone
             return np.full(len(held.hashes), counts)
-        rows = self._rows_of.setdefault(name, RowsOfPlans(self.tables[name]))
-        return are_among(held.hashes, rows.of_plan(claimant))
+        if name not in self._rows_of:
+            self._rows_of[name] = RowsOfPlans(self.tables[name])
+        return self._rows_of[name].have_rows(claimant, held.hashes)
 
     def _note_second_rows(self, done: Refilled, view: View, claims: RowClaims) -> None:
         holders = view.holders(claims.hashes)
-        for claimant in {view.claimants[at] for at in holders.refs.claims()} - {claims.claimant}:
+        for claimant in {*holders.claimants.values()} - {claims.claimant}:
             self._note_doubles(done, claims.take(holders.are_of(claimant)), claimant)
 
     def _note_doubles(self, done: Refilled, second: RowClaims, holder: Claimant) -> None:
