@@ -11,6 +11,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from photon.clock import Clock
@@ -248,7 +249,8 @@ class _NewEpoch:
             for number in last:
                 # Also where the registry calls it over: a lake that was put back has no fence.
                 self.table.fence(self._app(number))
-            end_epochs(self.registry, self.datacenter, epoch.number - 1, self._fence, self._rowless_of)
+            snapshot = partial(RowsOfPlans, self.table)
+            end_epochs(self.registry, self.datacenter, epoch.number - 1, self._fence, snapshot)
             fault_point("start.after_close")
             self.table.commit([], self._app(epoch.number), 0, exactly_after=0)
         fault_point("start.after_batch_0")
@@ -279,9 +281,6 @@ class _NewEpoch:
 
     def _fence(self, epoch: Epoch) -> None:
         self.table.fence(self._app(epoch.number))
-
-    def _rowless_of(self, epoch: Epoch) -> RowsOfPlans:
-        return RowsOfPlans(self.table)
 
     def _stored(self, epoch: str, follows: bool, reads_all: bool) -> DispatcherState:
         """The state, on the disk. `reads_all`: also where it would read from now."""

@@ -23,11 +23,11 @@ from photon.recovery.registry_watch import RegistryWatch
 from photon.recovery.rowless import RowsOfPlans
 from photon.registry.closing import Rowless
 from photon.registry.entry import Claimant, Epoch, Hashes, Mask
-from photon.registry.epochs import end_epochs, is_live
+from photon.registry.epochs import end_epochs, give_up_epochs, is_live
 from photon.registry.fold import ClaimsAt, Unclosed
 from photon.registry.id_registry import IdRegistry
 from photon.registry.register import Register
-from photon.registry.view import newest_states
+from photon.registry.view import unclosed_claimants
 from photon.storage.delta import LakeUnavailable
 from photon.storage.tables import CommitConflict, OutputTable, app_id
 
@@ -177,8 +177,7 @@ class Holders:
         self._stuck.clear()
 
     def _others_unclosed(self) -> set[Claimant]:
-        states = newest_states(self._registry.view)
-        unclosed = {one.claimant for state in states for one in state.unclosed.values()}
+        unclosed = unclosed_claimants(self._registry.view)
         return {one for one in unclosed if one.epoch.datacenter != self._datacenter}
 
     @property
@@ -234,10 +233,7 @@ class Holders:
         if standing == "at work" or self._was_just_stuck(epoch):
             return
         try:
-            if standing == "given up":
-                self._end(epoch, fence=False)
-            else:
-                self._end(epoch, fence=True)
+            self._end(epoch, standing)
         except CommitConflict as error:  # another survivor does the same, or the epoch has just committed
             log.info("epoch %s is fenced at the next look: %s", epoch, error)
         except LakeUnavailable as error:
@@ -264,28 +260,29 @@ class Holders:
             epoch in self._stuck and since_us is not None and self._clock.elapsed_us() - since_us < AGAIN_US
         )
 
-    def _end(self, epoch: Epoch, fence: bool) -> None:
+    def _end(self, epoch: Epoch, standing: Standing) -> None:
         """Close it for ever, and all before it; without a fence where its lake is gone, with all rows."""
-        table = self._table_of(epoch.datacenter) if fence else None
-        rows = partial(self._rowless_of, table)
-        end_epochs(
-            self._registry, epoch.datacenter, epoch.number, partial(self._fence, table), rows, not fence
-        )
+        datacenter, number = epoch
+        if standing == "given up":
+            give_up_epochs(self._registry, datacenter, number)
+            return
+        table = self._table_of(datacenter)
+        fence, rowless = partial(self._fence, table), partial(self._rowless_in, table, datacenter)
+        end_epochs(self._registry, datacenter, number, fence, rowless)
 
-    def _fence(self, table: OutputTable | None, epoch: Epoch) -> None:
+    def _fence(self, table: OutputTable, epoch: Epoch) -> None:
         """Make sure that the epoch commits no more (E1). CommitConflict, LakeUnavailable."""
-        if table is None or epoch in self._fenced:
+        if epoch in self._fenced:
             return
         self._lakes.ask(epoch.datacenter, partial(table.fence, app_id(epoch.datacenter, str(epoch.number))))
         self._fenced.add(epoch)
         fault_point("recover.after_fence")
 
-    def _rowless_of(self, table: OutputTable | None, epoch: Epoch) -> Rowless:
-        assert table is not None, "nobody asks for rows that don't count"
-        rows = self._lakes.ask(epoch.datacenter, partial(RowsOfPlans, table))
+    def _rowless_in(self, table: OutputTable, datacenter: str) -> Rowless:
+        rows = self._lakes.ask(datacenter, partial(RowsOfPlans, table))
 
         def rowless(at: ClaimsAt, unclosed: Unclosed) -> Mask:
-            return self._lakes.ask(epoch.datacenter, partial(rows, at, unclosed))
+            return self._lakes.ask(datacenter, partial(rows, at, unclosed))
 
         return rowless
 

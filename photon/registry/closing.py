@@ -70,16 +70,14 @@ def riding(state: LedgerState, closes: Closing | None) -> tuple[Close, ...] | No
     return None if found[0].is_part or frees > MOST_RIDING else found
 
 
-def end_epoch(
-    view: View, positions: Positions, epoch: Epoch, rowless: Rowless, is_given_up: bool = False
-) -> None:
+def end_epoch(view: View, positions: Positions, epoch: Epoch, rowless: Rowless | None) -> None:
     """Close an epoch for ever in every ledger, holds or not, and free what it holds without a row (L4).
 
-    `is_given_up`: its lake is gone; nothing that it has not closed is a join. RegistryUnavailable.
+    `rowless` None: its lake is gone; nothing that it has not closed is a join. RegistryUnavailable.
     """
 
     def make(state: LedgerState) -> Entry:
-        if is_given_up:
+        if rowless is None:
             return Entry(closes=(Close(epoch, FOR_EVER, frees_all=True),))
         return close_of(state, epoch, FOR_EVER, rowless)
 

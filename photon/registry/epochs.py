@@ -1,7 +1,7 @@
 """Epochs: numbered by the register, ended by whoever fences them, begun after all before are over (L4, E1).
 
-`Fence` makes sure that the table of an epoch's datacenter takes no more commits of it; `rowless` goes by a
-snapshot of the table that was read after the fence.
+`Fence` makes sure that the table of an epoch's datacenter takes no more commits of it. A snapshot of the
+table is read after that, and tells what has no row.
 """
 
 from __future__ import annotations
@@ -11,15 +11,13 @@ from dataclasses import replace
 from functools import cache
 
 from photon.registry.closing import Rowless, end_epoch
-from photon.registry.entry import Epoch, Mask
+from photon.registry.entry import Epoch
 from photon.registry.errors import OtherTable
-from photon.registry.fold import ClaimsAt, Unclosed
 from photon.registry.id_registry import IdRegistry
 from photon.registry.register import Register, with_epoch
-from photon.registry.view import newest_states
+from photon.registry.view import unclosed_claimants
 
 Fence = Callable[[Epoch], None]
-RowlessOf = Callable[[Epoch], Rowless]
 
 
 def begin_epoch(registry: IdRegistry, datacenter: str, known: int, table_id: str) -> Epoch:
@@ -42,37 +40,37 @@ def begin_epoch(registry: IdRegistry, datacenter: str, known: int, table_id: str
 
 
 def end_epochs(
-    registry: IdRegistry,
-    datacenter: str,
-    through: int,
-    fence: Fence,
-    rowless_of: RowlessOf,
-    is_given_up: bool = False,
+    registry: IdRegistry, datacenter: str, through: int, fence: Fence, snapshot: Callable[[], Rowless]
 ) -> None:
     """End a datacenter's epochs up to this number: fence each that is not over, then close each everywhere.
 
-    `is_given_up`: its lake is gone, so that nothing is fenced, and what is not closed is no join. A process
-    that dies here is followed by another, which does all of it again. RegistryUnavailable, and what `fence`
-    and `rowless_of` raise.
+    A process that dies here is followed by another, which does all of it again. RegistryUnavailable, and what
+    `fence` and `snapshot` raise.
     """
     registry.read_on()
     for number in range(1, through + 1):
         epoch = Epoch(datacenter, number)
         # Whoever has closed one for ever has fenced it, and all before it that were not over.
-        if not is_given_up and not registry.view.is_over(epoch):
+        if not registry.view.is_over(epoch):
             fence(epoch)
-    snapshots = cache(rowless_of)  # the table is read once, and only if something is unclosed
+    rows = cache(snapshot)  # read once, behind all fences, and only if something is unclosed
+    _close_all(registry, datacenter, through, lambda at, one: rows()(at, one))
 
-    def rowless_by(epoch: Epoch) -> Rowless:
-        def rowless(at: ClaimsAt, one: Unclosed) -> Mask:
-            return snapshots(epoch)(at, one)
 
-        return rowless
+def give_up_epochs(registry: IdRegistry, datacenter: str, through: int) -> None:
+    """End the epochs of a datacenter whose lake is gone: what is not closed is no join. RegistryUnavailable.
 
+    Nothing can be fenced, and nothing counts that is committed there.
+    """
+    registry.read_on()
+    _close_all(registry, datacenter, through, None)
+
+
+def _close_all(registry: IdRegistry, datacenter: str, through: int, rowless: Rowless | None) -> None:
     for number in range(through, 0, -1):  # with the last one closed none of those before it claims anything
         epoch = Epoch(datacenter, number)
         if number == through or _has_unclosed(registry, epoch):
-            end_epoch(registry.view, registry.positions, epoch, rowless_by(epoch), is_given_up)
+            end_epoch(registry.view, registry.positions, epoch, rowless)
 
 
 def unfinished(registry: IdRegistry) -> list[Epoch]:
@@ -80,8 +78,7 @@ def unfinished(registry: IdRegistry) -> list[Epoch]:
 
     So is one before the newest, if who began that one died before it had ended the others.
     """
-    states = newest_states(registry.view)
-    unclosed = {one.claimant.epoch for state in states for one in state.unclosed.values()}
+    unclosed = {claimant.epoch for claimant in unclosed_claimants(registry.view)}
     return sorted(epoch for epoch in unclosed if not is_live(registry, epoch))
 
 
@@ -92,4 +89,4 @@ def is_live(registry: IdRegistry, epoch: Epoch) -> bool:
 
 
 def _has_unclosed(registry: IdRegistry, epoch: Epoch) -> bool:
-    return any(state.unclosed_of(epoch) for state in newest_states(registry.view))
+    return any(claimant.epoch == epoch for claimant in unclosed_claimants(registry.view))

@@ -304,6 +304,11 @@ def newest_states(view: View) -> list[LedgerState]:
     return [one for ledger, one in states if one.takes_entries or (one.is_open and ledger in awaited)]
 
 
+def unclosed_claimants(view: View) -> set[Claimant]:
+    """The plans that hold something that no close has decided."""
+    return {one.claimant for state in newest_states(view) for one in state.unclosed.values()}
+
+
 def confirm(view: View, attempt: Attempt, states: Iterable[LedgerState] = ()) -> bool:
     """Whether what the attempt brought counts; the view goes by the register that says so.
 

@@ -18,7 +18,7 @@ from photon.recovery.rowless import RowsOfPlans
 from photon.registry.closing import Rowless
 from photon.registry.counting import ids_of
 from photon.registry.entry import Epoch
-from photon.registry.epochs import end_epochs
+from photon.registry.epochs import end_epochs, give_up_epochs
 from photon.registry.id_registry import IdRegistry
 from photon.registry.opening import open_reader
 from photon.registry.register import with_given_up
@@ -58,14 +58,11 @@ def retire(
     registry.read_on()
     held = _count_ids(registry, datacenter)
     say(f"ends {register.epochs[datacenter]} epochs of datacenter {datacenter}, which hold {held:,} ids")
-    end_epochs(
-        registry,
-        datacenter,
-        register.epochs[datacenter],
-        partial(_fence, table),
-        partial(_rowless_of, table),
-        is_given_up=table is None,
-    )
+    if table is None:
+        give_up_epochs(registry, datacenter, register.epochs[datacenter])
+    else:
+        fence, snapshot = partial(_fence, table), partial(RowsOfPlans, table)
+        end_epochs(registry, datacenter, register.epochs[datacenter], fence, snapshot)
     fault_point("retire.after_close")
     if table is None:
         _free_all(registry, datacenter, say)
@@ -86,19 +83,12 @@ def would_retire(
     return Retired(released, held - released, _count_rows(table))
 
 
-def _fence(table: OutputTable | None, epoch: Epoch) -> None:
+def _fence(table: OutputTable, epoch: Epoch) -> None:
     """NotRetired, LakeUnavailable."""
-    if table is None:
-        return
     try:
         table.fence(app_id(epoch.datacenter, str(epoch.number)))
     except CommitConflict as error:
         raise NotRetired(f"its table was just written: {error}; run it again") from error
-
-
-def _rowless_of(table: OutputTable | None, epoch: Epoch) -> Rowless:
-    assert table is not None, "nobody asks for rows that don't count"
-    return RowsOfPlans(table)
 
 
 def _free_all(registry: IdRegistry, datacenter: str, say: Callable[[str], None]) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -242,8 +243,11 @@ def end_epochs(
 
     if last.number:
         world.tell(f"{registry.view.writer} ends the epochs of {last.datacenter} up to {last.number}")
-        rowless_of = lambda epoch: world.rowless(epoch.datacenter)  # noqa: E731
-        epochs.end_epochs(registry, last.datacenter, last.number, fence, rowless_of, is_given_up)
+        if is_given_up:
+            epochs.give_up_epochs(registry, last.datacenter, last.number)
+        else:
+            snapshot = partial(world.rowless, last.datacenter)
+            epochs.end_epochs(registry, last.datacenter, last.number, fence, snapshot)
 
 
 def look_at_ended(world: World, last: Epoch) -> None:

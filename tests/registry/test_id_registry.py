@@ -139,7 +139,7 @@ def test_an_id_that_the_riding_close_frees_is_won_by_the_claims_beside_it(east: 
 
 def test_claims_of_an_epoch_that_is_over_end_their_process(east: IdRegistry, west: IdRegistry) -> None:
     east.claim(claims_of(FIRST, 1))
-    epochs.end_epochs(west, "east", 1, lambda epoch: None, lambda epoch: with_rows(1))
+    epochs.end_epochs(west, "east", 1, lambda epoch: None, lambda: with_rows(1))
     with pytest.raises(EpochOver):
         east.claim(claims_of(SECOND, 2), Closing(EAST, 1, with_rows(1)))
 
@@ -317,10 +317,14 @@ class Lake:
     def fence(self, epoch: Epoch) -> None:
         self.fenced.append(epoch)
 
-    def rowless(self, epoch: Epoch) -> Rowless:
-        assert epoch in self.fenced
+    def rowless(self) -> Rowless:
         self.reads += 1
-        return with_rows(*self.rows)
+
+        def rowless(at: ClaimsAt, one: Unclosed) -> Mask:
+            assert one.claimant.epoch in self.fenced
+            return with_rows(*self.rows)(at, one)
+
+        return rowless
 
 
 def test_epochs_are_numbered_above_the_register_and_all_that_tables_know(east: IdRegistry) -> None:
@@ -373,11 +377,7 @@ def test_a_table_is_not_read_for_epochs_that_hold_nothing(east: IdRegistry) -> N
 def test_what_a_lake_that_is_given_up_had_not_closed_is_free(east: IdRegistry, west: IdRegistry) -> None:
     east.claim(claims_of(FIRST, 1))
     east.claim(claims_of(SECOND, 2), Closing(EAST, 1, with_rows(1)))
-
-    def gone(epoch: Epoch) -> None:
-        raise AssertionError("the lake is gone")
-
-    epochs.end_epochs(west, "east", 1, gone, gone, is_given_up=True)  # type: ignore[arg-type]
+    epochs.give_up_epochs(west, "east", 1)
     assert held_and_joined(west, 1, 2) == [(True, True), (False, False)]
 
 
@@ -387,12 +387,12 @@ def test_who_dies_over_ending_an_epoch_is_followed_by_who_sees_that(
     east.claim(claims_of(FIRST, LEFT, RIGHT))
     lake = Lake(LEFT)
 
-    def dies_over_the_first(epoch: Epoch) -> Rowless:
-        assert epoch == EAST
+    def dies_over_the_first(at: ClaimsAt, one: Unclosed) -> Mask:
+        assert one.claimant.epoch == EAST
         raise SimulatedCrash
 
     with pytest.raises(SimulatedCrash):
-        epochs.end_epochs(west, "east", 2, lake.fence, dies_over_the_first)
+        epochs.end_epochs(west, "east", 2, lake.fence, lambda: dies_over_the_first)
     east.read_on()
     assert epochs.unfinished(east) == [EAST]
     epochs.end_epochs(east, "east", 1, lake.fence, lake.rowless)
@@ -408,7 +408,7 @@ def test_an_epoch_is_live_while_it_is_the_newest_and_nobody_has_ended_it(
     assert epochs.is_live(east, epoch)
     next_one = epochs.begin_epoch(east, "east", 0, "table")
     assert not epochs.is_live(east, epoch)
-    epochs.end_epochs(west, "east", 2, lambda epoch: None, lambda epoch: with_rows())
+    epochs.end_epochs(west, "east", 2, lambda epoch: None, lambda: with_rows())
     assert epochs.is_live(east, next_one)
     east.read_on()
     assert not epochs.is_live(east, next_one)

@@ -502,7 +502,7 @@ def test_a_lake_that_cannot_be_read_keeps_its_epochs_unfinished_and_nobody_else_
     epoch = epochs.begin_epoch(west, "west", 0, "west's table")
     west.claim(claims_of(Claimant(epoch, 1, "plan"), 1))
 
-    def cannot_be_read(ended: Epoch) -> Rowless:
+    def cannot_be_read() -> Rowless:
         raise OSError("the lake can't be read")
 
     with pytest.raises(OSError, match="can't be read"):
@@ -511,6 +511,6 @@ def test_a_lake_that_cannot_be_read_keeps_its_epochs_unfinished_and_nobody_else_
     assert epochs.begin_epoch(east, "east", 0, "east's table") == EAST
     assert own(east.claim(claims_of(FIRST, 1, 2)), FIRST) == [False, True]
     west.read_on()
-    epochs.end_epochs(west, "west", 1, lambda ended: None, lambda ended: with_rows(1))
+    epochs.end_epochs(west, "west", 1, lambda ended: None, lambda: with_rows(1))
     assert epochs.unfinished(west) == []
     assert held_and_joined(west.view, 1) == [(True, True)]
