@@ -9,7 +9,7 @@ import numpy as np
 from photon.registry.appending import append
 from photon.registry.closing import Closing, close_batches, is_left, next_close, riding
 from photon.registry.entry import Claims, Entry, Epoch, Hashes, LedgerId
-from photon.registry.fold import LedgerState, still_held
+from photon.registry.fold import LedgerState
 from photon.registry.form import cut
 from photon.registry.positions import Positions
 from photon.registry.rolling import open_ledger
@@ -85,8 +85,7 @@ def _append_all(view: View, positions: Positions, claims: Claims, closes: Closin
                 return Entry(closes=closing) if closing else None
             piece = first[state.ledger]
             _require_live(state, piece)
-            piece = piece.take(piece.times_us >= state.boundary_us)
-            free = piece.take(~still_held(view.holds.find(piece.hashes), state, view.states.get))
+            free = view.still_free(state, piece)
             return Entry(claims=free if len(free) else None, closes=closing) if closing or len(free) else None
 
         append(view, positions, dict.fromkeys(met, make))

@@ -40,7 +40,7 @@ def _held(holds: Holds) -> Iterator[tuple[int, Run, Mask]]:
         for run in reversed(holds.runs(generation)):
             held: Mask = run.positions != FREED
             for other in newer:
-                hidden = run.find(np.stack((other.upper, other.lower), axis=1)) if len(run) else np.empty(0)
+                hidden = run.find_halves(other.upper, other.lower)
                 held[hidden[hidden >= 0]] = False
             yield generation, run, held
             newer.append(run)

@@ -148,7 +148,7 @@ class HashSet:
 
 def merged(newer: Run, older: Run) -> Run:
     """Both runs as one: of a hash that is in both, what the newer one says."""
-    hidden = older.find(np.stack((newer.upper, newer.lower), axis=1)) if len(older) else np.empty(0, np.intp)
+    hidden = older.find_halves(newer.upper, newer.lower)
     kept = np.ones(len(older), bool)
     kept[hidden[hidden >= 0]] = False
     upper = np.concatenate((newer.upper, older.upper[kept]))

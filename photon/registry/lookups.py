@@ -19,7 +19,7 @@ from photon.registry.claimants import Owners
 from photon.registry.entry import Claimant, Epoch, Hashes, LedgerId, Mask, Times
 from photon.registry.fold import LedgerState
 from photon.registry.holds import Run
-from photon.registry.places import NO_PLACE, Places, places_of
+from photon.registry.places import NO_PLACE, OF_NONE, Places, numbers_of, places_of
 from photon.registry.register import Register
 from photon.registry.segments import open_run
 from photon.registry.view import View, newest_states
@@ -151,9 +151,7 @@ class _SnapshotLookups:
         claimants = list(dict.fromkeys(unclosed.values()))
         self.holders = [*(Claimant(Epoch(name, 0), 0, "") for name in owners.datacenters), *claimants]
         places = {claimant: len(owners.datacenters) + n for n, claimant in enumerate(claimants)}
-        self._unclosed: dict[LedgerId, list[tuple[int, int]]] = {}  # by ledger: position, place in `holders`
-        for (ledger, position), claimant in sorted(unclosed.items()):
-            self._unclosed.setdefault(ledger, []).append((position, places[claimant]))
+        self._unclosed = {at: places[unclosed[at]] for at in sorted(unclosed)}  # places in `holders`
         is_here = np.array([one.epoch.datacenter == plan.epoch.datacenter for one in self.holders], bool)
         self._codes_of_joins = np.where(is_here, Hold.HERE, Hold.JOINED_ELSEWHERE).astype(np.int8)
         self._codes_of_others = np.where(is_here, Hold.HERE, Hold.ELSEWHERE).astype(np.int8)
@@ -166,13 +164,10 @@ class _SnapshotLookups:
         by = np.full(len(hashes), -1, np.int32)
         for ledger in refs.ledgers():
             own = np.flatnonzero(refs.are_in(ledger))
-            positions = refs.positions[own]
-            by[own] = self._owners[ledger][positions].astype(np.int32) - 1
-            if ledger in self._unclosed:
-                known, places = np.array(self._unclosed[ledger], np.int64).T
-                rows = np.minimum(np.searchsorted(known, positions), len(known) - 1)
-                is_known = (known[rows] == positions) & ~joins[own]
-                by[own[is_known]] = places[rows[is_known]]
+            by[own] = self._owners[ledger][refs.positions[own]].astype(np.int32) - 1
+        unclosed_by = numbers_of(refs, self._unclosed)
+        is_known = (unclosed_by != OF_NONE) & ~joins
+        by[is_known] = unclosed_by[is_known]
         codes = np.full(len(hashes), Hold.NOBODY, np.int8)
         codes[too_old] = Hold.TOO_OLD
         codes[joins] = self._codes_of_joins[by[joins]]

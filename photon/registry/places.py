@@ -5,7 +5,7 @@ Of two records of one event in a plan, the one at that place joins it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +16,7 @@ from photon.registry.fold import ClaimsAt, Unclosed
 from photon.registry.holds import Refs, Run
 
 NO_PLACE = -1
-_OF_NONE = -1  # instead of the place of an id's claims among those that are not closed
+OF_NONE = -1  # instead of the number of an id's claims
 
 
 class Places(NamedTuple):
@@ -39,8 +39,8 @@ def places_of(hashes: Hashes, refs: Refs, unclosed: Iterable[tuple[ClaimsAt, Unc
     kept = [(at, one) for at, one in unclosed if len(one)]
     places = no_places(len(hashes))
     numbers = {at: number for number, at in enumerate(sorted({at for at, _ in kept}))}
-    of_ids = _claims_of(refs, numbers)
-    wanted = np.flatnonzero(of_ids != _OF_NONE)
+    of_ids = numbers_of(refs, numbers)
+    wanted = np.flatnonzero(of_ids != OF_NONE)
     if not len(wanted):
         return places
     known = np.concatenate([NO_HASHES, *(one.hashes for _, one in kept)])
@@ -53,9 +53,9 @@ def places_of(hashes: Hashes, refs: Refs, unclosed: Iterable[tuple[ClaimsAt, Unc
     return places
 
 
-def _claims_of(refs: Refs, numbers: dict[ClaimsAt, int]) -> npt.NDArray[np.int64]:
-    """For each id the number of the claims that hold it, _OF_NONE if these have none."""
-    found = np.full(len(refs.generations), _OF_NONE, np.int64)
+def numbers_of(refs: Refs, numbers: Mapping[ClaimsAt, int]) -> npt.NDArray[np.int64]:
+    """For each id the number of the claims that hold it, OF_NONE if they have none. Claims come in order."""
+    found = np.full(len(refs.generations), OF_NONE, np.int64)
     of_ledger: dict[LedgerId, list[tuple[int, int]]] = {}
     for (ledger, position), number in numbers.items():  # ascending
         of_ledger.setdefault(ledger, []).append((position, number))

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from photon.registry.appending import Make, append
 from photon.registry.entry import FOR_EVER, Claims, Close, Entry, Epoch, LedgerId
 from photon.registry.errors import RegistryUnavailable
-from photon.registry.fold import LedgerState, still_held
+from photon.registry.fold import LedgerState
 from photon.registry.form import cut
 from photon.registry.positions import Attempt, Change, Positions
 from photon.registry.register import Generation, Register
@@ -128,8 +128,7 @@ def put_back(view: View, positions: Positions, rows: Iterable[Claims]) -> None:
 
 def _joins(view: View, claims: Claims) -> Make:
     def make(state: LedgerState) -> Entry | None:
-        piece = claims.take(claims.times_us >= state.boundary_us)
-        free = piece.take(~still_held(view.holds.find(piece.hashes), state, view.states.get))
+        free = view.still_free(state, claims)
         return Entry(claims=free, are_joins=True) if len(free) else None
 
     return make

@@ -219,6 +219,11 @@ class View:
         refs.generations[~held] = NOBODY
         return Findings(refs, held, joins, too_old)
 
+    def still_free(self, state: LedgerState, claims: Claims) -> Claims:
+        """Those of the claims that count in a ledger now: not too old, and held by nobody."""
+        young = claims.take(claims.times_us >= state.boundary_us)
+        return young.take(~still_held(self.holds.find(young.hashes), state, self.states.get))
+
     def is_over(self, epoch: Epoch) -> bool:
         """Whether any ledger says that the epoch was closed for ever."""
         return any(state.is_over(epoch) for state in self.states.values())

@@ -25,8 +25,7 @@ from photon.registry.positions import Positions, Unconfirmed
 from photon.registry.register import Members, Register
 from photon.registry.stores.copies import REGISTER_KEY, NoReply, ledger_key
 from photon.registry.stores.directory import ADMIN_TIMEOUT
-from photon.registry.stores.opening import Connection
-from photon.registry.stores.store_upkeep import StoreSize, StoreUpkeep
+from photon.registry.stores.store_upkeep import StoreSize, StoreUpkeep, upkeep_stores
 from photon.registry.view import View, newest_states
 
 Health = Literal["up", "takes no writes", "does not answer", "does not let us in", "out of use"]
@@ -166,13 +165,14 @@ def registry_state(
     registry = open_reader(pipeline, grace_seconds)
     view = registry.view
     ends = {ledger_key(view.register.incarnation, one): s.next_position for one, s in view.states.items()}
+    ledgers = ledger_rows(view)
     return RegistryState(
         pipeline.name,
         now_us,
         view.register,
         _endpoints(address, view.register, ends, grace_seconds),
-        size_of(view),
-        ledger_rows(view),
+        _size_of(view, ledgers),
+        ledgers,
         epoch_rows(view),
         busiest_bytes_per_second(registry),
         has_key_ranges=pipeline.registry.endpoints != "local",
@@ -184,13 +184,12 @@ def registry_state(
 
 def size_of(view: View) -> RegistrySize:
     """How much there is, as far as the view was read."""
-    live = view.register.live_generations
-    return RegistrySize(
-        len(live),
-        sum(view.register.generations[generation].ledgers for generation in live),
-        sum(ids_by_ledger(view.holds).values()),
-        sum(state.entries_bytes for state in view.states.values()),
-    )
+    return _size_of(view, ledger_rows(view))
+
+
+def _size_of(view: View, ledgers: Sequence[LedgerRow]) -> RegistrySize:
+    ids, size_bytes = sum(one.ids for one in ledgers), sum(one.bytes for one in ledgers)
+    return RegistrySize(len(view.register.live_generations), len(ledgers), ids, size_bytes)
 
 
 def ledger_rows(view: View) -> list[LedgerRow]:
@@ -277,12 +276,8 @@ def _endpoints(
     address: LedgersAddress, register: Register, ends: Mapping[str, int], grace_seconds: float | None
 ) -> list[EndpointState]:
     members = register.members
-    found = replace(address, members=members)
-    names = [(str(one), table) for one, table in zip(found.endpoints, found.tables, strict=True)]
-    stores = [
-        StoreUpkeep(table, Connection(endpoint, ADMIN_TIMEOUT, 1))
-        for endpoint, table in zip(found.endpoints, found.tables, strict=True)
-    ]
+    stores = upkeep_stores(address, members)
+    names = [(str(one), store.table) for one, store in zip(address.endpoints, stores, strict=True)]
     asked = [
         Question(partial(_probed, slot, names[slot], store, members, ends))
         for slot, store in enumerate(stores)

@@ -34,11 +34,10 @@ from photon.registry.rolling import everywhere
 from photon.registry.stores.copies import REGISTER_KEY, NoReply
 from photon.registry.stores.copying import Copying
 from photon.registry.stores.decisions import count_answers, majority
-from photon.registry.stores.directory import ADMIN_TIMEOUT, Directory, StoreSilent, new_incarnation
+from photon.registry.stores.directory import Directory, StoreSilent, new_incarnation
 from photon.registry.stores.finding import ask_store
-from photon.registry.stores.opening import Connection
 from photon.registry.stores.positions import StorePositions
-from photon.registry.stores.store_upkeep import StoreUpkeep
+from photon.registry.stores.store_upkeep import upkeep_stores
 
 log = logging.getLogger(__name__)
 
@@ -172,21 +171,14 @@ class _Repairing:
         if active.members != members or registry.register.members != members:
             raise RepairSuperseded(SUPERSEDED)
         copying = Copying(self.positions, active, registry.register.incarnation, self.say)
-        copying.fill(self._stores(members)[self.slot], registry.view.states)
+        copying.fill(upkeep_stores(self.address, members)[self.slot], registry.view.states)
         return copying.copied
 
     def _compare(self) -> int:
         registry = open_reader(self.pipeline)
         register = self.positions.read_register()
         copying = Copying(self.positions, self.positions.stores.active, register.incarnation)
-        return copying.mend(self._stores(register.members), registry.view.states)
-
-    def _stores(self, members: Members) -> list[StoreUpkeep]:
-        tables = replace(self.address, members=members).tables
-        return [
-            StoreUpkeep(table, Connection(endpoint, ADMIN_TIMEOUT, 1))
-            for endpoint, table in zip(self.address.endpoints, tables, strict=True)
-        ]
+        return copying.mend(upkeep_stores(self.address, register.members), registry.view.states)
 
     def _remove_other_tables(self, table: str) -> None:
         """Remove the tables that this one has replaced, those of repairs that died among them."""

@@ -80,8 +80,11 @@ def test_a_later_claim_that_holds_the_id_gives_it_two_rows(monkeypatch: Patch) -
     def nobody_holds(refs: Refs, state: LedgerState, state_of: fold.StateOf) -> Mask:
         return np.zeros(len(refs.generations), bool)
 
+    def young(self: View, state: LedgerState, claims: Claims) -> Claims:
+        return claims.take(claims.times_us >= state.boundary_us)
+
     monkeypatch.setattr(fold, "still_held", nobody_holds)
-    monkeypatch.setattr(claiming, "still_held", nobody_holds)
+    monkeypatch.setattr(View, "still_free", young)
     caught(TWO_ROWS)
 
 

@@ -7,7 +7,7 @@ conditional put or update (`ReturnValuesOnConditionCheckFailure`). A server that
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from botocore.exceptions import (
@@ -147,8 +147,7 @@ class DynamoStore:
             deletes = [{"DeleteRequest": {"Key": {"p": i["p"], "s": i["s"]}}} for i in found["Items"]]
             if not deletes:
                 return 0
-            answer = client.batch_write_item(RequestItems={self.table: deletes})
-            deleted = len(deletes) - len(answer.get("UnprocessedItems", {}).get(self.table, []))
+            deleted = self._write_batch(client, deletes)
             return deleted or NoReply("the store left all deletes unprocessed", "throttled")
 
         return self._call(delete, lambda count: count)
@@ -183,6 +182,11 @@ class DynamoStore:
             ExpressionAttributeValues={":p": {"S": first.ledger}, ":s": {"N": str(first.position)}},
             **more,
         )
+
+    def _write_batch(self, client: Any, requests: Sequence[Any]) -> int:
+        """Put or delete several items at once: how many of these were done."""
+        response = client.batch_write_item(RequestItems={self.table: requests})
+        return len(requests) - len(response.get("UnprocessedItems", {}).get(self.table, []))
 
     def _write(
         self, request: Callable[[Any], Any], done: Callable[[Response], T], key: Key

@@ -7,8 +7,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from photon.registry.address import LedgersAddress, tables_of
+from photon.registry.register import Members
 from photon.registry.stores.copies import REGISTER_KEY, Copy, Done, Key, NoReply
+from photon.registry.stores.directory import ADMIN_TIMEOUT
 from photon.registry.stores.dynamo import DynamoStore, attributes, copy_attributes
+from photon.registry.stores.opening import Connection
 
 FILLED_AT_ONCE = 25  # items in one request: the API's limit
 
@@ -120,7 +124,13 @@ class StoreUpkeep(DynamoStore):
     def fill(self, copies: Sequence[tuple[Key, Copy]]) -> int | NoReply:
         """Put these copies, whatever is there: how many of them are in. For a store that nobody else asks."""
         puts = [{"PutRequest": {"Item": copy_attributes(key, copy)}} for key, copy in copies]
-        return self._call(
-            lambda client: client.batch_write_item(RequestItems={self.table: puts}),
-            lambda response: len(puts) - len(response.get("UnprocessedItems", {}).get(self.table, [])),
-        )
+        return self._call(lambda client: self._write_batch(client, puts), lambda count: count)
+
+
+def upkeep_stores(address: LedgersAddress, members: Members) -> list[StoreUpkeep]:
+    """The stores of these members, by slot, for one thread each."""
+    tables = tables_of(address.pipeline, members)
+    return [
+        StoreUpkeep(table, Connection(endpoint, ADMIN_TIMEOUT, 1))
+        for endpoint, table in zip(address.endpoints, tables, strict=True)
+    ]
