@@ -117,7 +117,7 @@ class ClaimingRounds:
         self.meter.time("registry_call_seconds", "claim", seconds=seconds)
         self.meter.count("registry_claims", "won", by=int(won.sum()))
         self.meter.count("registry_claims", "lost", by=int((~won).sum()))
-        self.closes.rode(closing)
+        self.closes.closed(closing)
         return won
 
     def _run_again(self, tasks: BatchTasks, which: Sequence[int], settled: Settled) -> None:

@@ -56,12 +56,11 @@ class BatchCloses:
             return None
         return Closing(self.epoch, self._through, self._rowless())
 
-    def rode(self, closing: Closing | None) -> None:
-        """These closes were appended with claims. One for ledgers that the claims do not meet comes later."""
-        if closing is None:
-            return
-        self._forget(closing.through)
-        self._since_us = self.clock.elapsed_us()
+    def closed(self, closing: Closing | None) -> None:
+        """What was due is closed in all ledgers: with claims, or by itself."""
+        if closing is not None:
+            self._rows = {one: rows for one, rows in self._rows.items() if one.batch > closing.through}
+            self._since_us = None
 
     def now(self) -> None:
         """Close all that is committed; ask nobody where nothing is unclosed.
@@ -76,8 +75,7 @@ class BatchCloses:
         fault_point("close.after")
         seconds = (self.clock.elapsed_us() - began_us) / MICROSECONDS
         self.meter.time("registry_call_seconds", "close", seconds=seconds)
-        self._forget(closing.through)
-        self._since_us = None
+        self.closed(closing)
 
     def tend(self) -> None:
         """Close what no claims have closed for a while; later, where registry or lake do not answer."""
@@ -92,9 +90,6 @@ class BatchCloses:
         except (RegistryUnavailable, LakeUnavailable) as error:
             log.info("batches up to %d are closed later: %s", self._through, error)
             self._since_us = self.clock.elapsed_us()
-
-    def _forget(self, through: int) -> None:
-        self._rows = {one: rows for one, rows in self._rows.items() if one.batch > through}
 
     def _rowless(self) -> Rowless:
         """By the rows that are known, and by the table as it is when others are first asked for."""

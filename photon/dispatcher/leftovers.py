@@ -6,6 +6,7 @@ A candidate file may be committed as it is, and then it stays.
 from __future__ import annotations
 
 import contextlib
+from collections import defaultdict
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
@@ -55,8 +56,11 @@ class Leftovers:
         """Remove candidate files, and files that other runs of tasks replaced, but for what is committed."""
         kept = {(file.table, file.path) for file in committed}
         found = {(TABLE, name) for name in candidates} | {(file.table, file.path) for file in replaced}
-        for table, name in found - kept:
-            self._remove(table, [name])
+        names: dict[str, list[str]] = defaultdict(list)
+        for table, name in sorted(found - kept):
+            names[table].append(name)
+        for table, some in names.items():
+            self._remove(table, some)
 
     def _remove(self, table: str, names: Collection[str]) -> None:
         with contextlib.suppress(OSError):  # what can't be removed now is as invisible as it was

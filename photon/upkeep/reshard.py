@@ -60,16 +60,18 @@ def reshard(pipeline: Pipeline, ledgers: int, registry: IdRegistry | None = None
     `find_registry` raises.
     """
     registry = registry or open_reader(pipeline)
-    return _put_in_force(registry, _asked_for(pipeline, registry.register, ledgers))
+    advice = _asked_for(pipeline, registry.register, ledgers)
+    return _put_in_force(registry, advice, busiest_bytes_per_second(registry))
 
 
 def follow_policy(pipeline: Pipeline, registry: IdRegistry | None = None) -> Resharded:
     """Ask the policy, and put in force what it proposes if the pipeline file says so. Raises as `reshard`."""
     registry = registry or open_reader(pipeline)
-    advice = _advice(pipeline, registry)
+    rate = busiest_bytes_per_second(registry)
+    advice = _advice(pipeline, registry.register, rate)
     if pipeline.registry.resharding.policy == "apply":
-        return _put_in_force(registry, advice)
-    return _found(registry, advice)
+        return _put_in_force(registry, advice, rate)
+    return _found(registry, advice, rate)
 
 
 def would_reshard(
@@ -77,9 +79,10 @@ def would_reshard(
 ) -> Resharded:
     """What `reshard`, or the policy where no number is asked for, would do now; changes nothing."""
     registry = registry or open_reader(pipeline)
+    rate, register = busiest_bytes_per_second(registry), registry.register
     if ledgers is None:
-        return _found(registry, _advice(pipeline, registry))
-    return _found(registry, _asked_for(pipeline, registry.register, ledgers))
+        return _found(registry, _advice(pipeline, register, rate), rate)
+    return _found(registry, _asked_for(pipeline, register, ledgers), rate)
 
 
 def homes_of(pipeline: Pipeline, ledgers: int) -> tuple[str, ...]:
@@ -88,11 +91,11 @@ def homes_of(pipeline: Pipeline, ledgers: int) -> tuple[str, ...]:
     return tuple(names[number * len(names) // ledgers] for number in range(ledgers))
 
 
-def _advice(pipeline: Pipeline, registry: IdRegistry) -> Advice:
+def _advice(pipeline: Pipeline, register: Register, bytes_per_second: float | None) -> Advice:
     if pipeline.registry.resharding.policy == "off":
-        now = registry.register.generations[-1]
+        now = register.generations[-1]
         return Advice(now.ledgers, now.homes, "registry.resharding.policy is off", False)
-    return advise(pipeline, registry.register, busiest_bytes_per_second(registry))
+    return advise(pipeline, register, bytes_per_second)
 
 
 def advise(pipeline: Pipeline, register: Register, bytes_per_second: float | None) -> Advice:
@@ -126,9 +129,9 @@ def _asked_for(pipeline: Pipeline, register: Register, ledgers: int) -> Advice:
     return Advice(ledgers, homes, because, is_due)
 
 
-def _put_in_force(registry: IdRegistry, advice: Advice) -> Resharded:
+def _put_in_force(registry: IdRegistry, advice: Advice, bytes_per_second: float | None) -> Resharded:
     """Begin the generation, unless another one has begun since (L7)."""
-    found = _found(registry, advice)
+    found = _found(registry, advice, bytes_per_second)
     if not advice.is_due:
         return found
     newest = len(registry.register.generations) - 1
@@ -137,7 +140,7 @@ def _put_in_force(registry: IdRegistry, advice: Advice) -> Resharded:
     return replace(found, generation=generation, ledgers=ledgers, applied=True)
 
 
-def _found(registry: IdRegistry, advice: Advice) -> Resharded:
+def _found(registry: IdRegistry, advice: Advice, bytes_per_second: float | None) -> Resharded:
     before, size = registry.register.generations[-1].ledgers, size_of(registry.view)
     return Resharded(
         advice.because,
@@ -148,6 +151,6 @@ def _found(registry: IdRegistry, advice: Advice) -> Resharded:
         False,
         size.ids,
         size.bytes,
-        busiest_bytes_per_second(registry),
+        bytes_per_second,
         advice.is_due,
     )
