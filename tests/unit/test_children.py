@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -33,9 +34,10 @@ print("joined")
 """
 ENDS_WHEN_ASKED = """
 import signal, sys
+from pathlib import Path
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
 signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
-print("ready", file=sys.stderr, flush=True)
+Path(sys.argv[1]).touch()
 signal.pause()
 """
 LISTENS_LATE = """
@@ -116,20 +118,18 @@ def test_none_is_started_again_once_a_stop_is_requested(capfd: pytest.CaptureFix
     assert "starting it again" not in capfd.readouterr().err
 
 
-def test_a_signal_reaches_all_that_run(capfd: pytest.CaptureFixture[str]) -> None:
-    children = Children({"east": python(ENDS_WHEN_ASKED), "west": python(ENDS_WHEN_ASKED)})
-    said = ""
+def test_a_signal_reaches_all_that_run(tmp_path: Path) -> None:
+    # Files say that the children listen: reading what they print while they print it may lose it.
+    ready = {name: tmp_path / name for name in ("east", "west")}
+    children = Children({name: python(ENDS_WHEN_ASKED, path) for name, path in ready.items()})
 
     def ask() -> None:
-        nonlocal said
-        while said.count("ready") < 2:
-            said += capfd.readouterr().err
+        while not all(path.exists() for path in ready.values()):
+            time.sleep(0.01)
         children.pass_on(signal.SIGTERM)
 
-    asking = threading.Thread(target=ask)
-    asking.start()
+    threading.Thread(target=ask, daemon=True).start()
     assert children.wait() == {"east": Ended(0, ""), "west": Ended(0, "")}
-    asking.join()
 
 
 def test_a_signal_that_comes_before_a_child_listens_is_not_lost_and_does_not_end_it():
