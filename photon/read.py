@@ -138,7 +138,7 @@ def newest_watermark(pipeline: Pipeline | str | Path, retired: Collection[str] |
     """
     pipeline = _loaded(pipeline)
     places = pipeline.datacenters
-    gone = _gone(read_register(pipeline)) if retired is None else set(retired)
+    gone = set(read_register(pipeline).lakes_gone if retired is None else retired)
     return Watermark(
         {name: said for name, place in places.items() if name not in gone and (said := _said(place))}
     )
@@ -186,19 +186,13 @@ def _ask(pipeline: Pipeline) -> _Asked:
         why = f"whether a datacenter was given up, or another table lies in a lake, is not known: {error}"
         log.warning("%s", why)
         return _Asked(pipeline.datacenters, unchecked=why)
-    gone = _gone(register)
-    places = {name: place for name, place in pipeline.datacenters.items() if name not in gone}
+    places = {name: place for name, place in pipeline.datacenters.items() if name not in register.lakes_gone}
     return _Asked(places, register)
 
 
 def _without(pipeline: Pipeline, retired: Collection[str]) -> _Asked:
     places = {name: place for name, place in pipeline.datacenters.items() if name not in retired}
     return _Asked(places, unchecked="the registry was not asked")
-
-
-def _gone(register: Register) -> frozenset[str]:
-    """The datacenters that were given up as lost, with their rows."""
-    return frozenset(register.lakes_gone)
 
 
 def _opened(pipeline: Pipeline, asked: _Asked, needs_all: bool) -> dict[str, DeltaTable]:

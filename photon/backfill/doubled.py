@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
-import pyarrow as pa
-
 from photon.backfill.plan import DoubledRow, rows_to_drop
 from photon.pipeline.file import Pipeline
-from photon.registry.hashing import hashes_of
+from photon.registry.hashing import hashes_of_texts
 from photon.registry.opening import open_reader
 
 
@@ -20,7 +18,7 @@ def drop_by_file(pipeline: Pipeline, datacenter: str, rows: Sequence[DoubledRow]
     by_event: dict[str, list[DoubledRow]] = defaultdict(list)
     for row in rows:
         by_event[row.event_id].append(row)
-    holders = open_reader(pipeline).holders(hashes_of(pa.array(by_event, pa.string())))
+    holders = open_reader(pipeline).holders(hashes_of_texts(by_event))
     going: dict[str, list[int]] = defaultdict(list)
     for index, group in enumerate(by_event.values()):
         for row in rows_to_drop(group, datacenter, holders.holder(index)):

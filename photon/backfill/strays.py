@@ -16,7 +16,7 @@ import pyarrow as pa
 from photon.backfill.records_at import Mask
 from photon.errors import UserError
 from photon.pipeline.file import Pipeline
-from photon.registry.hashing import hashes_of
+from photon.registry.hashing import hashes_of_texts
 from photon.registry.opening import open_reader
 from photon.registry.origins import Origin, origins_of
 from photon.tokens import Occurrence
@@ -84,5 +84,5 @@ def _claims_of(pipeline: Pipeline, ids: list[str]) -> dict[str | None, Origin | 
     distinct = [*dict.fromkeys(ids)]
     if not distinct:
         return {}
-    origins = origins_of(open_reader(pipeline), hashes_of(pa.array(distinct, pa.string())))
+    origins = origins_of(open_reader(pipeline), hashes_of_texts(distinct))
     return dict(zip(distinct, origins, strict=True))

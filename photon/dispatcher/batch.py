@@ -60,7 +60,7 @@ from photon.registry.view_store import ViewUnavailable
 from photon.state import lifecycle
 from photon.state.dispatcher_state import Completion, DispatcherState
 from photon.state.lifecycle import FAILURES, FINAL, Event, Life, State
-from photon.state.plan import Plan
+from photon.state.plan import Plan, PlanContent
 from photon.state.timeline import Timeline
 from photon.storage.columns import TableName
 from photon.storage.delta import LakeUnavailable
@@ -393,10 +393,14 @@ class BatchExecution:
         """
         log.info("batch %d was committed but not completed: reading it back", plan.key.batch)
         self._close_now(plan)
+        lineage = plan.content.lineage.after(plan.as_origin)
+        self._queue_again(plan, reader, [replace(plan.content, lineage=lineage)])
+
+    def _queue_again(self, plan: Plan, reader: LogReader, requeue: list[PlanContent]) -> None:
+        """Complete a batch without results, with its work queued as new plans'."""
         unneeded = self._leftovers.not_committed(plan)
         reader.advance(plan.advances, {})
-        lineage = plan.content.lineage.after(plan.as_origin)
-        self._finish(plan, Completion(requeue=[replace(plan.content, lineage=lineage)]))
+        self._finish(plan, Completion(requeue=requeue))
         self._leftovers.drop(unneeded)
 
     def _close_now(self, plan: Plan) -> None:
@@ -420,7 +424,4 @@ class BatchExecution:
         fault_point("abandon.after_commit")
         self._close_now(plan)
         fault_point("abandon.after_close")
-        unneeded = self._leftovers.not_committed(plan)
-        reader.advance(plan.advances, {})
-        self._finish(plan, Completion(requeue=parts))
-        self._leftovers.drop(unneeded)
+        self._queue_again(plan, reader, parts)

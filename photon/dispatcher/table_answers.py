@@ -7,18 +7,16 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-
-import pyarrow as pa
 
 from photon.dispatcher import completion
 from photon.dispatcher.completion import GivenUpHold, OwnHold
 from photon.join.outcomes import HeldRecord
 from photon.recovery.holders import Holders
-from photon.registry.entry import Claimant, Hashes, Mask
+from photon.registry.entry import Claimant, Mask
 from photon.registry.errors import RegistryUnavailable
-from photon.registry.hashing import hashes_of
+from photon.registry.hashing import hashes_of_texts
 from photon.registry.id_registry import IdRegistry
 from photon.state.dispatcher_state import DispatcherState
 from photon.storage.delta import LakeUnavailable
@@ -136,8 +134,3 @@ class TableAnswers:
                 if (some[event_id].batch, some[event_id].plan) == (batch, plan):
                     found[event_id] = Occurrence.parse(occurrence)
         return found
-
-
-def hashes_of_texts(ids: Iterable[str]) -> Hashes:
-    """The hashes of some ids; half a surrogate pair, which is no UTF-8, is written as Python does."""
-    return hashes_of(pa.array([one.encode("utf-8", "surrogatepass") for one in ids], pa.binary()))

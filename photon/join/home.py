@@ -9,10 +9,9 @@ from collections import Counter
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from photon.registry.entry import Hashes, Mask, ledger_numbers
-from photon.registry.hashing import hashes_of
+from photon.registry.hashing import hashes_of_texts
 from photon.registry.register import Register
 
 NOBODYS = ""
@@ -37,7 +36,7 @@ def count_by_home(hashes: Hashes, register: Register) -> Counter[str]:
 
 def home_of(event_id: str, register: Register) -> str:
     """The home datacenter of one event; NOBODYS if it has none."""
-    homes, of_id = _homes(hashes_of(pa.array([event_id], pa.string())), register)
+    homes, of_id = _homes(hashes_of_texts([event_id]), register)
     return homes[int(of_id[0])]
 
 

@@ -144,6 +144,11 @@ class Entry:
     seals: bool = False
 
 
+def told_boundary(boundary_us: int) -> int | None:
+    """A boundary for people: None where there is none yet."""
+    return None if boundary_us == NO_BOUNDARY_US else boundary_us
+
+
 def ledger_numbers(hashes: Hashes, ledgers: int) -> npt.NDArray[np.int64]:
     """For each hash the number of its ledger, in a generation of so many: they share the range evenly."""
     upper = hashes[:, 0] >> np.uint64(32)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from hashlib import blake2b
 from itertools import pairwise
 
@@ -26,3 +27,8 @@ def hashes_of(ids: pa.Array | pa.ChunkedArray) -> Hashes:
         blake2b(content[start:end], digest_size=HASH_BYTES).digest() for start, end in pairwise(bounds)
     )
     return np.frombuffer(digests, ">u8").astype(np.uint64).reshape(-1, 2)
+
+
+def hashes_of_texts(ids: Iterable[str]) -> Hashes:
+    """`hashes_of` of some texts. Half a surrogate pair, which is no UTF-8, is written as Python does."""
+    return hashes_of(pa.array([one.encode("utf-8", "surrogatepass") for one in ids], pa.binary()))

@@ -140,8 +140,9 @@ class MemoryLedgers:
         self._answer("forget", is_write=True)
         with self._lock:
             require_forgettable(self.register, ledgers, incarnation)
+            kept = self.values if incarnation is None else self.decided.filled.get(incarnation, {})
             for ledger in ledgers:
-                (self.values if incarnation is None else {}).pop(ledger, None)
+                kept.pop(ledger, None)
 
     def beat(self, epoch: Epoch, number: int) -> None:
         """Keep this number for the epoch, or a greater one."""

@@ -10,9 +10,9 @@ import pyarrow as pa
 from photon.clock import MICROSECONDS
 from photon.pipeline.event_key import event_times_us
 from photon.pipeline.file import Pipeline
-from photon.registry.entry import NO_BOUNDARY_US, Claimant, Times
+from photon.registry.entry import Claimant, Times, told_boundary
 from photon.registry.epochs import is_live
-from photon.registry.hashing import hashes_of
+from photon.registry.hashing import hashes_of_texts
 from photon.registry.id_registry import IdRegistry
 from photon.registry.origins import claims_behind, origins_of
 from photon.registry.register import Register
@@ -33,11 +33,10 @@ def decision_on(datacenter: str, register: Register) -> Decision:
 
 def ask_registry(pipeline: Pipeline, registry: IdRegistry, found: Trace) -> RegistryAnswer:
     """What the ledgers say of the event, as far as `registry` has read them. RegistryUnavailable."""
-    one = hashes_of(pa.array([found.event_id]))
+    one = hashes_of_texts([found.event_id])
     holders = registry.holders(one, _event_time_us(pipeline, found))
     current = registry.view.current(one).ledgers()
-    lowest_us = registry.view.states[current[0][0]].boundary_us if current else NO_BOUNDARY_US
-    boundary_us = None if lowest_us == NO_BOUNDARY_US else lowest_us
+    boundary_us = told_boundary(registry.view.states[current[0][0]].boundary_us) if current else None
     (origin,) = origins_of(registry, one)
     if origin is None:
         return RegistryAnswer("too old" if holders.are_too_old[0] else "free", boundary_us)

@@ -15,14 +15,14 @@ from photon.clock import MICROSECONDS, Clock, in_utc
 from photon.faults import fault_point
 from photon.pipeline.file import Pipeline
 from photon.registry.collecting import drop, droppable, raise_boundary
-from photon.registry.entry import LedgerId
+from photon.registry.entry import LedgerId, told_boundary
 from photon.registry.errors import RegistryUnavailable
 from photon.registry.id_registry import IdRegistry
 from photon.registry.opening import open_reader
 from photon.registry.register import Register, with_boundary, with_dropped
 from photon.registry.rolling import roll
 from photon.registry.view import View
-from photon.upkeep.registry_state import RegistrySize, size_of, told_boundary
+from photon.upkeep.registry_state import RegistrySize, size_of
 from photon.upkeep.reshard import homes_of
 from photon.verification.stored_reports import StoredReport, newest
 

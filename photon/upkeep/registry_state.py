@@ -17,7 +17,7 @@ from photon.in_time import NotInTime, Question
 from photon.pipeline.file import Pipeline
 from photon.registry.address import LedgersAddress
 from photon.registry.counting import ids_by_ledger
-from photon.registry.entry import NO_BOUNDARY_US, NO_TIME_US, Epoch, LedgerId
+from photon.registry.entry import NO_BOUNDARY_US, NO_TIME_US, Epoch, LedgerId, told_boundary
 from photon.registry.form import decode
 from photon.registry.id_registry import IdRegistry
 from photon.registry.opening import find_registry, open_reader, read_register
@@ -207,11 +207,6 @@ def ledger_rows(view: View) -> list[LedgerRow]:
         )
         for ledger, state in sorted(view.states.items())
     ]
-
-
-def told_boundary(boundary_us: int) -> int | None:
-    """A boundary for people: None where there is none yet."""
-    return None if boundary_us == NO_BOUNDARY_US else boundary_us
 
 
 def _home(register: Register, ledger: LedgerId) -> str:

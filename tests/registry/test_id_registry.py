@@ -28,21 +28,6 @@ LEFT, RIGHT = 1, 12  # ids: of two ledgers one has the left one, the other the r
 ONE, TWO = LedgerId(0, 0), LedgerId(0, 1)
 
 
-@pytest.fixture
-def ledgers() -> MemoryLedgers:
-    return MemoryLedgers(ledgers=2)
-
-
-@pytest.fixture
-def east(ledgers: MemoryLedgers) -> IdRegistry:
-    return memory_registry(ledgers, "east")
-
-
-@pytest.fixture
-def west(ledgers: MemoryLedgers) -> IdRegistry:
-    return memory_registry(ledgers, "west")
-
-
 def held_and_joined(registry: IdRegistry, *ids: int) -> list[tuple[bool, bool]]:
     found = registry.holders(hashes_of(*ids))
     return list(zip(found.are_held.tolist(), found.are_joins.tolist(), strict=True))

@@ -16,7 +16,7 @@ from photon.registry.id_registry import MOST_INLINE, IdRegistry
 from photon.registry.lookups import Found, Hold, claimant_of
 from photon.registry.rolling import roll
 from photon.registry.view_store import ViewStore
-from photon.testing.memory_ledgers import MemoryLedgers, memory_registry
+from photon.testing.memory_ledgers import MemoryLedgers
 from photon.tokens import PlanKey
 from tests.registry.in_memory import EAST, WEST, claims_of, hashes_of, with_rows
 
@@ -40,21 +40,6 @@ def joined(registry: IdRegistry, claimant: Claimant, *ids: int) -> None:
     """Have a plan join ids, to its close."""
     registry.claim(claims_of(claimant, *ids))
     registry.close(Closing(claimant.epoch, claimant.batch, with_rows(*ids)))
-
-
-@pytest.fixture
-def ledgers() -> MemoryLedgers:
-    return MemoryLedgers(ledgers=2)
-
-
-@pytest.fixture
-def east(ledgers: MemoryLedgers) -> IdRegistry:
-    return memory_registry(ledgers, "east")
-
-
-@pytest.fixture
-def west(ledgers: MemoryLedgers) -> IdRegistry:
-    return memory_registry(ledgers, "west")
 
 
 def test_each_plan_sees_its_own_holds_those_of_its_datacenter_and_others(

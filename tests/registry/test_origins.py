@@ -24,11 +24,6 @@ ONE, TWO = LedgerId(0, 0), LedgerId(0, 1)
 
 
 @pytest.fixture
-def ledgers() -> MemoryLedgers:
-    return MemoryLedgers(ledgers=2)
-
-
-@pytest.fixture
 def registry(ledgers: MemoryLedgers) -> IdRegistry:
     return memory_registry(ledgers, "reader")
 

@@ -104,8 +104,8 @@ class Copied(World):
             must(not report.findings, f"verification finds {report.findings}")
 
 
-def with_an_older_registry(folder: Path) -> Copied:
-    """One that lacks two clicks that are joined; one of them is logged again, and a new one comes."""
+def with_copies_of_one_click(folder: Path) -> Copied:
+    """A datacenter with c1 joined, of whose stores there are copies; then d1 and d2 joined too."""
     world = Copied(folder)
     world.queries("q1")
     world.clicks(("c1", "q1"))
@@ -113,6 +113,12 @@ def with_an_older_registry(folder: Path) -> Copied:
     world.copy()
     world.clicks(("d1", "q1"), ("d2", "q1"))
     world.join()
+    return world
+
+
+def with_an_older_registry(folder: Path) -> Copied:
+    """One that lacks two clicks that are joined; one of them is logged again, and a new one comes."""
+    world = with_copies_of_one_click(folder)
     world.put_back(["registry"])
     world.clicks(("d1", "q1"), ("e1", "q1"))
     return world

@@ -12,22 +12,14 @@ from photon.dispatcher.completion import Superseded
 from photon.dispatcher.retrying import BatchReport, Callbacks
 from photon.faults import watched
 from photon.registry.epochs import begin_epoch
-from tests.simulation.put_back_stories import Copied
+from tests.simulation.put_back_stories import Copied, with_copies_of_one_click
 
 JOINED = ["c1", "d1", "d2"]
 
 
 @pytest.fixture
 def world(tmp_path: Path) -> Copied:
-    """A datacenter with c1 joined, of whose stores there are copies; then d1 and d2 joined too."""
-    world = Copied(tmp_path)
-    world.queries("q1")
-    world.clicks(("c1", "q1"))
-    world.join()
-    world.copy()
-    world.clicks(("d1", "q1"), ("d2", "q1"))
-    world.join()
-    return world
+    return with_copies_of_one_click(tmp_path)
 
 
 def gives_up() -> Callable[[], bool]:
