@@ -34,10 +34,10 @@ class Minute:
     at_us: int  # when it begins
     joinable: int = 0
     readable: int = 0  # in time
-    without_row: int = 0  # of those that were not
+    without_row: int = 0  # late events that have no row yet
     # How it was measured: the others by the event's own time, and by the time that is in the row.
-    by_arrival: int = 0  # the log had one of the two lines later than the event's own time
-    by_commit: int = 0  # it is known when the row's batch was readable
+    by_arrival: int = 0  # one of the two lines came later than the event's own time
+    by_commit: int = 0  # the moment when the row's batch was readable is known
     slowest_us: int = 0  # from joinable to readable, of those with a row
 
     def __add__(self, other: Minute) -> Minute:
@@ -51,7 +51,7 @@ class Minute:
 
     def is_good(self, of_events: float) -> bool:
         """Whether enough of its events were readable in time; without events none was late."""
-        # By the number that may be late, rounded: 0.999 is no binary fraction.
+        # The number that may be late is rounded: 0.999 is no binary fraction.
         return self.late <= self.joinable * (1 - of_events) + 1e-9
 
     def as_dict(self) -> dict[str, int]:

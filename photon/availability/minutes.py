@@ -48,7 +48,7 @@ from photon.waiting.states import State
 _TIME = pa.timestamp("us", "UTC")
 ROWS_AT_ONCE = 100_000
 ROW_COLUMNS = ("_batch", "_occurrence", "_primary_occurrence", "_event_id", "_event_time", "_joined_at")
-# Of these a report names cases that have no row.
+# Findings whose cases a report names, and which have no row.
 WITHOUT_ROW: tuple[FindingKind, ...] = (
     "missing",
     "unjoinable_but_joinable",
@@ -124,7 +124,7 @@ def _row_of(minute: Minute) -> dict[str, Any]:
 
 
 def timeline_of(pipeline: Pipeline, datacenter: str, since_us: int) -> dict[str, Seen]:
-    """What a datacenter has seen since then, by epoch. StateUnavailable, FormatTooNew."""
+    """All that a datacenter has seen since then, by epoch. StateUnavailable, FormatTooNew."""
     state = pipeline.datacenters[datacenter].state
     margin_us = HOUR_US + microseconds(pipeline.retry.clock_tolerance)
     try:
@@ -206,7 +206,7 @@ def _places(occurrences: pa.Array) -> Ints:
 
 
 def waiting_events(state: StateReader, seen: Seen) -> Events:
-    """What waits though its primary is in the index. StateUnavailable."""
+    """Events that wait though their primary is in the index. StateUnavailable."""
     waiting, parts = state.waiting, [_no_events(state.epoch or "")]
     index = _Index(state)
     for name in sorted(waiting.names):
@@ -282,7 +282,7 @@ class _Index:
         event_us = times_us.to_numpy().astype(np.int64)[record]
         of_records = ids.combine_chunks().cast(pa.string()).take(pa.array(record))
         events = Events(self._epoch, of_records, event_us, places, measured(event_us, came_after))
-        # Of several primaries of a record the one that came first.
+        # A record with several primaries counts by the one that came first.
         order = np.lexsort((places[:, 3], came_after[1], record))
         is_first = np.ones(len(record), bool)
         is_first[1:] = np.diff(record[order]) != 0

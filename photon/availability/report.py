@@ -1,4 +1,4 @@
-"""What is said of availability: the budget of each datacenter and of all together, from stored minutes."""
+"""The report on availability: the budget of each datacenter and of all together, from stored minutes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class AvailabilityReport:
     settings: Availability
     minutes: Mapping[str, Mapping[int, Minute]]
     newly_judged: int = 0
-    problems: Mapping[str, str] = field(default_factory=dict)  # by datacenter
+    problems: Mapping[str, str] = field(default_factory=dict)  # problems by datacenter
 
     @property
     def union(self) -> dict[int, Minute]:
@@ -35,13 +35,13 @@ class AvailabilityReport:
         return together(self.minutes.values())
 
     def budgets(self) -> dict[str, Budget | None]:
-        """By datacenter, and of all together where there are several."""
+        """The budget of each datacenter, and of all together where there are several."""
         found = {name: budget_of(minutes, self.settings) for name, minutes in self.minutes.items()}
         return {**found, **({ALL: budget_of(self.union, self.settings)} if len(found) > 1 else {})}
 
     @property
     def budget(self) -> Budget | None:
-        """Of all together."""
+        """The budget of all together."""
         return budget_of(self.union, self.settings)
 
     def sentences(self) -> list[str]:
@@ -94,7 +94,7 @@ def judge_all(
 def report_of(
     pipeline: Pipeline, newly_judged: int = 0, problems: Mapping[str, str] | None = None
 ) -> AvailabilityReport:
-    """What is stored of all datacenters."""
+    """The stored minutes of all datacenters, as a report."""
     minutes, found = _stored(pipeline, pipeline.datacenters)
     return AvailabilityReport(pipeline.availability, minutes, newly_judged, {**found, **(problems or {})})
 

@@ -23,7 +23,7 @@ class SlowEvent:
     """One event, when it could have been joined and when it could be read, and where its two lines are."""
 
     event_id: str
-    event_us: int  # its own time
+    event_us: int  # the event's own time
     joinable_us: int
     readable_us: int  # `NEVER_US`: it has no row
     path: str

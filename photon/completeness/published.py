@@ -1,4 +1,4 @@
-"""What a datacenter says of its rows' completeness: one document beside its tables, written anew."""
+"""A datacenter's statement of its rows' completeness: one document beside its tables, written anew."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def publish(lake: Location, said: Completeness, arrivals: Arrivals) -> None:
 
 
 def published(lake: Location) -> tuple[Completeness, Arrivals] | None:
-    """What was said last; None where nothing was.
+    """The last statement; None where there is none.
 
     OSError, FormatTooNew; ValueError and KeyError if it is no such document.
     """
@@ -49,7 +49,7 @@ def published(lake: Location) -> tuple[Completeness, Arrivals] | None:
 
 
 def last_said(lake: Location) -> Completeness | None:
-    """What was said last; None also where it can't be read, as nothing depends on it."""
+    """The last statement; None also where it can't be read, as nothing depends on it."""
     try:
         found = published(lake)
     except (OSError, ValueError, KeyError, FormatTooNew):

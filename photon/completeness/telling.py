@@ -38,7 +38,7 @@ class Teller:
         try:
             before = published(self._lake)
         except (OSError, ValueError, KeyError, FormatTooNew):
-            before = None  # it is written anew
+            before = None  # the statement is written anew
         if before is None or before[0].epoch != self._epoch:
             return Arrivals(), None
         return before[1], before[0].read_up_to_us

@@ -52,10 +52,10 @@ class MendedLine:
 
 @dataclass
 class Mending:
-    """What became of the dead letters of one datacenter."""
+    """The outcome of mending the dead letters of one datacenter."""
 
     ordered: Recovered = field(default_factory=Recovered)
-    lines: list[MendedLine] = field(default_factory=list)  # that somebody has mended
+    lines: list[MendedLine] = field(default_factory=list)  # lines that somebody has mended
     left: int = 0  # as they are
     events: pa.Table = field(default_factory=FOREIGN_EVENTS.empty_table)  # the records of these lines
 
@@ -138,7 +138,7 @@ def load_mend(spec: str, folder: Path) -> Mend:
 
 
 def _apply(mend: Mend, line: MendedLine) -> MendedLine:
-    """What a person's function makes of a line."""
+    """Have a person's function mend a line."""
     if line.before is None:
         return replace(line, problem=GONE)
     try:

@@ -26,7 +26,7 @@ from photon.tokens import Occurrence
 from photon.verification.recovery import Recovered, leave_orders
 
 _PLACE = ["file", "offset"]
-# What is read of each letter; its bytes only of those that are asked for.
+# Columns that are read of each letter; its bytes are read only where they are asked for.
 _COLUMNS = ["_batch", "_occurrence", "event_id", "reason", "path", "length_bytes"]
 _LISTED = pa.schema([*(DEAD_LETTER_COLUMNS.field(name) for name in _COLUMNS), ("file", pa.int32())])
 _LISTED = _LISTED.append(pa.field("offset", pa.int64()))
@@ -42,7 +42,7 @@ class DeadLetter:
     event_id: str | None  # None: the line is no record
     length_bytes: int
     batch: int
-    raw: bytes = b""  # its first 4 KiB, where they were asked for
+    raw: bytes = b""  # the line's first 4 KiB, where they were asked for
 
 
 @dataclass(frozen=True)

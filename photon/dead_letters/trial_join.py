@@ -24,7 +24,7 @@ SKIPPED = "it has no key, or the adapter passes over it"
 
 
 def try_joins(pipeline: Pipeline, datacenter: str, events: pa.Table) -> list[str]:
-    """What would come of these records (`FOREIGN_EVENTS`) if they were joined now, in words.
+    """The outcomes of these records (`FOREIGN_EVENTS`) if they were joined now, in words.
 
     StateUnavailable, LakeUnavailable, AdapterNotFound.
     """

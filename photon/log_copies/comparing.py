@@ -49,13 +49,13 @@ _DIGEST = pa.struct(
     ]
 )
 # A row for each reading: its parts and digests belong together, and count together.
-MOST_HOURS_AT_ONCE = 24  # whose ids are read in one run, the latest first; the next run takes others
+MOST_HOURS_AT_ONCE = 24  # hours whose ids one run reads, the latest first; the next run takes others
 COPIES = AppendTable(
     "log_copies",
     pa.schema(
         [
             ("epoch", pa.string()),
-            ("number", _INT64),  # of the epoch's readings, from 1
+            ("number", _INT64),  # counts the epoch's readings, from 1
             ("at", pa.timestamp("us", "UTC")),
             ("parts", pa.list_(_PART)),
             ("digests", pa.list_(_DIGEST)),
@@ -79,7 +79,7 @@ COMPARED = AppendTable(
 
 
 class Reading(Protocol):
-    """What reads logs for a comparison."""
+    """The readers that a comparison needs."""
 
     def digests(self, parts: Sequence[Part]) -> tuple[list[tuple[str, FileDigest]], set[tuple[str, int]]]:
         """Digests by datacenter, and the files (datacenter, number) with bytes that can't be read."""
@@ -112,12 +112,12 @@ class Known:
 
 @dataclass(frozen=True)
 class ComparedCopies:
-    """What a comparison found."""
+    """The result of a comparison."""
 
     lacks: tuple[Lack, ...] = ()
-    own_sizes: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # by datacenter and path
-    hours: int = 0  # whose digests differ
-    not_readable: tuple[Hour, ...] = ()  # of these, hours of logs that can't be read again
+    own_sizes: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # sizes by datacenter and path
+    hours: int = 0  # hours whose digests differ
+    not_readable: tuple[Hour, ...] = ()  # those of them whose logs can't be read again
     problems: tuple[str, ...] = ()  # why a copy was left out
 
     def added_to(self, report: VerificationReport, most: int) -> VerificationReport:
@@ -181,7 +181,7 @@ def compare_copies(
 
 
 def _known(pipeline: Pipeline, datacenter: str, is_selected: bool, now_us: int) -> Known:
-    """What is digested of a copy, and what is new in it if it is selected."""
+    """The digests of a copy, and what is new in it if it is selected."""
     place = pipeline.datacenters[datacenter]
     with open_view(place.state) as state:
         if state is None or state.epoch is None:
@@ -212,7 +212,7 @@ def _known(pipeline: Pipeline, datacenter: str, is_selected: bool, now_us: int) 
         for tracked in files.values():
             start = copy.reached.get(tracked.file.number, tracked.file.header_bytes)
             if tracked.file.number in cut:
-                continue  # what is left of it is read under another number, and the rest is what it lacks
+                continue  # the rest is read under another number, and what was cut off is what the copy lacks
             if start < tracked.offset_bytes and tracked.state != "open":
                 unknown[tracked.file.side] = max(unknown[tracked.file.side], tracked.grown_us)
             elif start < tracked.offset_bytes:
@@ -242,7 +242,7 @@ def _digest(known: Mapping[str, Known], reading: Reading) -> None:
 def _lacks(
     asked: Sequence[Suspicion], known: Mapping[str, Known], reading: Reading
 ) -> tuple[list[Lack], set[Hour]]:
-    """What copies lack in these hours; and the hours of which something can't be read again."""
+    """Events that copies lack in these hours, and the hours of which something can't be read again."""
     gone: set[Hour] = set()
     bounds: dict[tuple[str, int], tuple[int, int]] = {}
     hours: dict[tuple[str, int], set[int]] = {}
@@ -288,7 +288,7 @@ def _store_copy(pipeline: Pipeline, one: Known, now_us: int) -> None:
 
 
 def _stored_copy(pipeline: Pipeline, datacenter: str, epoch: str, now_us: int) -> Copy:
-    """What was digested of the files of an epoch. Of two readings at once the first one counts."""
+    """The digests of an epoch's files. Of two readings at once the first one counts."""
     with COPIES.reading(pipeline, datacenter) as dataset:
         if dataset is None:
             return Copy(datacenter)
@@ -341,7 +341,7 @@ def _stored_verdicts(
         with COMPARED.reading(pipeline, name) as dataset:
             wanted = pc.field("hour_us").isin(hours_us)
             rows = COMPARED.columns.empty_table() if dataset is None else dataset.to_table(filter=wanted)
-        rows = rows.sort_by([("at", "descending")])  # of the same verdict the first one counts
+        rows = rows.sort_by([("at", "descending")])  # the first one of a verdict counts
         for row, at_us in zip(rows.to_pylist(), rows["at"].cast(_INT64).to_pylist(), strict=True):
             lacks = [Lack(**{**each, "known_us": at_us}) for each in json.loads(row["lacks"])]
             found[(row["side"], row["hour_us"]), row["fingerprint"]] = lacks

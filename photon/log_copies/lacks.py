@@ -44,7 +44,7 @@ class FileDigest:
 
 @dataclass(frozen=True)
 class Copy:
-    """What is known of one datacenter's copy of the logs."""
+    """The knowledge of one datacenter's copy of the logs."""
 
     datacenter: str
     read_until_us: int = 0  # all that came into its logs before was read, and is in the digests
@@ -85,7 +85,7 @@ class Suspicion:
 
     hour: Hour
     datacenters: tuple[str, ...]  # that have closed it
-    fingerprint: str  # of what they have: as long as it stays, nothing is new
+    fingerprint: str  # stays the same as long as nothing is new in what they have
 
 
 def suspicions(copies: Collection[Copy], delay_us: int, now_us: int) -> Iterator[Suspicion]:
@@ -115,7 +115,7 @@ class Lack:
     events: int
     first_offset: int
     last_offset: int
-    first_us: int  # by the times of these events
+    first_us: int  # first of these events' times
     last_us: int
     first_event: str
     last_event: str
@@ -136,7 +136,7 @@ class Lack:
 
 
 def by_file(lacks: Iterable[Lack]) -> list[Lack]:
-    """What is lacking of each file, over all hours; the most first."""
+    """The lacking events of each file, over all hours; the most first."""
 
     def file(lack: Lack) -> tuple[str, str, str, str]:
         return lack.short, lack.full, lack.side, lack.path

@@ -1,4 +1,4 @@
-"""What runs in the tasks that compare copies of logs: digests of byte ranges, and the ids of some hours.
+"""Functions of the tasks that compare copies of logs: digests of byte ranges, and the ids of some hours.
 
 Arrow out, without Spark, so that it is tested without it.
 """

@@ -1,4 +1,4 @@
-"""What is judged of datacenters, for who is told by Prometheus: checks, the newest verification, the budget.
+"""Judgements of datacenters for those whom Prometheus tells: checks, the newest verification, the budget.
 
 Checks of some promises go by what earlier looks have seen, so this process is a watcher of its own.
 """
@@ -28,7 +28,7 @@ EVERY_SECONDS = 30
 class Judged:
     """One datacenter."""
 
-    levels: Mapping[str, Level]  # of each check; none where the datacenter can't be looked at
+    levels: Mapping[str, Level]  # level of each check; none where the datacenter can't be looked at
     verified: Verified | None = None  # the newest verification
     budget: Budget | None = None  # None: no minute was judged yet, or the lake can't be read
 
@@ -56,12 +56,12 @@ class Judging:
     def _judge(self, datacenter: str, now_us: int) -> Judged:
         try:
             vitals = look(self._pipeline, datacenter, now_us)
-        except (UserError, OSError):  # its other numbers, or their absence, tell of it
+        except (UserError, OSError):  # the datacenter's other numbers, or their absence, tell of it
             return Judged({})
         memory = self._memories.get(datacenter, Memory()).after(vitals, self._pipeline)
         self._memories[datacenter] = memory
         verdicts = judge(datacenter, vitals, memory, self._pipeline)
-        before = self._found.get(datacenter, Judged({})).levels  # what could not be judged now stays
+        before = self._found.get(datacenter, Judged({})).levels  # a check that can't be judged keeps its own
         levels = {**before, **{name: verdict.level for name, verdict in verdicts.items()}}
         return Judged(levels, vitals.verified, self._budget(datacenter))
 

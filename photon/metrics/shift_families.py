@@ -19,7 +19,7 @@ from photon.state.lifecycle import FAILURES
 
 Number = TypeVar("Number")
 
-# By the name of a sum: its help, and its labels with the values that are told before they first occur.
+# Help, and labels with the values that are told before they first occur, by the name of a sum.
 SUMS: Mapping[str, tuple[str, Mapping[str, tuple[str, ...]]]] = {
     "batch_failures": (
         "Attempts of batches that did not end, by what kept them from it. None of their records is lost.",

@@ -1,4 +1,4 @@
-"""What datacenters tell each other through the registry, what is done about a silent one, and work orders.
+"""Datacenters tell each other things through the registry, act on a silent one, and take up work orders.
 
 Each dispatcher calls it between batches; it joins nothing itself.
 """

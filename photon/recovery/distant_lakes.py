@@ -29,7 +29,7 @@ class DistantLakes:
         self._polled: dict[str, Future[object]] = {}
 
     def ask(self, datacenter: str, question: Callable[[], T]) -> T:
-        """What `question` returns or raises. LakeUnavailable if that takes too long.
+        """Return or raise as `question` does. LakeUnavailable if that takes too long.
 
         Then it goes on aside, and nobody asks that lake again before it has ended.
         """
@@ -51,7 +51,7 @@ class DistantLakes:
             ) from None
 
     def poll(self, datacenter: str, question: Callable[[], T]) -> T | None:
-        """What `question` of the call that began it has returned or raised; None until then."""
+        """Return or raise as `question` of the call that began it has done; None until then."""
         if not self._aside:
             return question()
         answer = self._polled.get(datacenter)

@@ -1,4 +1,4 @@
-"""What other datacenters hold, and what becomes of it when they are silent (protocol A16, E1, E6, L4).
+"""Holds of other datacenters, and what becomes of them when they are silent (protocol A16, E1, E6, L4).
 
 What another one has claimed is a join once it has closed it. Before that it is held. An epoch that is over,
 or silent, is fenced here and closed for ever, where its lake can be read: what has no row is free then. Else
@@ -37,7 +37,7 @@ LOOK_US = 2 * MICROSECONDS  # between two looks at the others, while something i
 # Before a lake that could not be reached is tried again: each try may take `recovery.lake_timeout`, and the
 # joins of this datacenter wait for it.
 AGAIN_US = 20 * MICROSECONDS
-# Of a pause in which nobody looked so much counts as silence: this process may have been stopped itself.
+# This share of a pause in which nobody looked counts as silence: this process may have been stopped itself.
 SHARE_OF_A_PAUSE = 2
 
 HaveRows = Callable[[Claimant, Hashes], Mask]  # which of these ids have a row of this plan
@@ -100,12 +100,12 @@ class Holders:
         self._watch = watch
         self._silence = SilenceWatch(microseconds(pipeline.recovery.silent_after))
         self._tended_us: int | None = None
-        self._unclosed: set[Claimant] = set()  # of other datacenters, at the last look
+        self._unclosed: set[Claimant] = set()  # other datacenters' claimants at the last look
         self._awaited: set[Epoch] = set()  # those that have kept records waiting since
         self._fenced: set[Epoch] = set()
         self._stuck: dict[Epoch, str] = {}  # why nothing can be done for what they hold
         self._stuck_us: dict[Epoch, int] = {}  # when that was tried last
-        self._unread: dict[str, str] = {}  # by datacenter that was given up: why nobody knows its rows
+        self._unread: dict[str, str] = {}  # why nobody knows the rows of a given-up datacenter
 
     # -- what people have decided, as the register was read last: each check of a claim reads it
 
@@ -182,7 +182,7 @@ class Holders:
 
     @property
     def out_of_reach(self) -> dict[str, str]:
-        """By datacenter: why what it holds can't be freed here, or whether the registry has its rows told."""
+        """Why a datacenter's holds can't be freed here, or that the registry lacks its rows; by name."""
         unread = self._watch.unread if self._watch is not None else {}
         return {
             **unread,

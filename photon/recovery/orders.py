@@ -24,8 +24,8 @@ from photon.tokens import Occurrence, new_id
 FOLDER = "orders"  # in a datacenter's state folder
 SUFFIX, UNFINISHED, REFUSED = ".json", ".unfinished", ".refused"
 ORDER_FORMAT = 2  # 1 had no mended lines
-MOST_RECORDS = 10_000  # of one order: it is read as a whole
-# What a record is taken out of if its own class has none left, in this order.
+MOST_RECORDS = 10_000  # in one order: it is read as a whole
+# Classes that a record is taken out of, in this order, if its own class has none left.
 _OTHER_CLASSES: Sequence[OutcomeClass] = [name for name in OUTCOME_CLASSES if name != "pending"]
 
 log = logging.getLogger(__name__)

@@ -66,7 +66,7 @@ class RowClaims:
 
 
 def claims_of_rows(rows: pa.Table, datacenter: str, foreign: ForeignLog) -> Iterator[RowClaims]:
-    """What was claimed for rows, plan by plan. Their place in the logs does not count: it may be altered."""
+    """The claims made for rows, plan by plan. A row's place in the logs may be altered: it does not count."""
     plans = rows.select(["_epoch", "_batch", "_plan"]).group_by(["_epoch", "_batch", "_plan"]).aggregate([])
     for plan in plans.sort_by([("_epoch", "ascending"), ("_batch", "ascending")]).to_pylist():
         same = (pc.equal(rows[name], plan[name]) for name in plan)
@@ -79,7 +79,7 @@ def claims_of_rows(rows: pa.Table, datacenter: str, foreign: ForeignLog) -> Iter
 def newest_claims(
     table: OutputTable, datacenter: str, foreign: ForeignLog, boundary_us: int
 ) -> list[RowClaims]:
-    """What was claimed for the newest batch with rows at or above the boundary. LakeUnavailable."""
+    """The claims that were made for the newest batch with rows at or above the boundary. LakeUnavailable."""
     committed = CommittedRows(table)
     epochs = committed.epochs()
     for rows in committed.newest(max(epochs, key=int), MOST_BATCHES) if epochs else ():
@@ -118,7 +118,7 @@ class RegistryWatch:
     table: OutputTable
     clock: Clock
     asks_aside: bool = True
-    unread: dict[str, str] = field(default_factory=dict)  # by datacenter: why its rows are not compared yet
+    unread: dict[str, str] = field(default_factory=dict)  # by datacenter: why its rows are not compared
     _lakes: DistantLakes = field(init=False)
     _looked_us: int = 0
 
@@ -175,7 +175,7 @@ class RegistryWatch:
         return sorted({*self.pipeline.datacenters} - {self.datacenter, *self.registry.register.lakes_gone})
 
     def _newest_of(self, datacenter: str) -> list[RowClaims]:
-        """What a table has claimed last; nothing of one that is not the one which the registry knows."""
+        """The last claims of a table; none if the registry knows another table."""
         place = self.pipeline.datacenters[datacenter]
         table = self.table if datacenter == self.datacenter else OutputTable(place.lake, "joined_events")
         known = self.registry.register.tables.get(datacenter)
@@ -184,7 +184,7 @@ class RegistryWatch:
                 raise LakeUnavailable(f"there is no table {table.folder}")
             return []
         if known is not None and table.table_id() != known:
-            return []  # its own join refuses it, and says why
+            return []  # that datacenter's own join refuses the table, and says why
         boundary_us = self.registry.register.boundary_us
         return newest_claims(table, datacenter, self.pipeline.foreign, boundary_us)
 
@@ -204,7 +204,7 @@ class RegistryWatch:
                 self._judge(holder, lacking)
 
     def _lacking_in(self, claims: Sequence[RowClaims]) -> list[tuple[Claimant | None, RowClaims]]:
-        """What the registry lacks of these, and who has it."""
+        """The claims that the registry lacks, and who has the ids instead."""
         return [each for one in claims for each in lacking_of(one, self.registry).items()]
 
     def _judge(self, holder: Claimant | None, lacking: RowClaims) -> None:
@@ -222,7 +222,7 @@ class RegistryWatch:
             len(lacking.hashes), datacenter, lacking.event_id(0), self.pipeline.typed,
         )  # fmt: skip
         some = range(min(len(lacking.hashes), MOST_NOTED))
-        with suppress(OSError):  # of a full disk: the next look notes them
+        with suppress(OSError):  # where the disk is full, the next look notes them
             state = self.pipeline.datacenters[self.datacenter].state
             note_doubled(state, {lacking.token(index): lacking.event_id(index) for index in some})
 

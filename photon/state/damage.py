@@ -11,7 +11,7 @@ from photon.errors import UserError
 from photon.state.database import STATE_FILE, StateUnavailable
 
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-_CODE_BITS = 0xFF  # of SQLite's extended codes, those that name the kind
+_CODE_BITS = 0xFF  # SQLite's extended codes name the kind in these bits
 
 
 class StateDamaged(UserError):

@@ -202,7 +202,7 @@ class StateReader:
 
     @property
     def out_of_reach(self) -> dict[str, str]:
-        """By silent datacenter: why what it holds can't be freed here."""
+        """Why the holds of a silent datacenter can't be freed here, by its name."""
         with reading_column("meta, out_of_reach,"):
             return dict(json.loads(self.meta("out_of_reach") or "{}"))
 

@@ -7,7 +7,7 @@ import sqlite3
 from pathlib import Path
 
 LEAST_BYTES = 2**20  # with less than that free, there is no room for a write-ahead log
-_CODE_BITS = 0xFF  # of SQLite's extended codes, those that name the kind
+_CODE_BITS = 0xFF  # SQLite's extended codes name the kind in these bits
 _OF_THE_DISK = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
 
 
@@ -18,7 +18,7 @@ def why_not(error: Exception, folder: Path) -> str:
 
 
 def in_words(said: str, free_bytes: int | None) -> str:
-    """What is to be said of an error of the disk; `free_bytes`: None where nobody can tell."""
+    """An error of the disk in words; `free_bytes`: None where nobody can tell."""
     if free_bytes is not None and free_bytes < LEAST_BYTES:
         return f"{said}: its disk has no room, {free_bytes:,} bytes are free; make room"
     return f"{said}: look at its disk, and at what the system's log says of it"

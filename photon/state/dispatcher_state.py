@@ -63,17 +63,17 @@ class Completion:
 
     counts: Mapping[str, int] = field(default_factory=dict)  # increments, by the names of the table `counts`
     lost: Iterable[tuple[Occurrence, str]] = ()  # records whose bytes are gone, with their events
-    waiting: Sequence[WaitingSegment] = ()  # of records that wait from now on, or longer
+    waiting: Sequence[WaitingSegment] = ()  # with records that wait from now on, or longer
     ended: Collection[Occurrence] = ()  # those of them that are decided by now (protocol A8)
     released: Collection[Occurrence] = ()  # and those whose id is free again: they are due at once
-    new_hashes: Sequence[np.ndarray] = ()  # of primary ids just read, each array sorted
+    new_hashes: Sequence[np.ndarray] = ()  # ids of primaries just read, each array sorted
     requeue: Sequence[PlanContent] = ()  # plans to be taken up again
-    max_time_us: Mapping[int, int] = field(default_factory=dict)  # by file number
+    max_time_us: Mapping[int, int] = field(default_factory=dict)  # highest event time, by file number
     watermark_us: int | None = None
     inherited: Iterable[str] = ()
     segments: Iterable[SegmentInfo] = ()  # new ones of the primary index (protocol D7)
-    adapter_calls: AdapterCalls | None = None  # of batches in a row that were over the share (protocol A21)
-    window: Window | None = None  # what the latest records are counted from
+    adapter_calls: AdapterCalls | None = None  # batches in a row that were over the share (protocol A21)
+    window: Window | None = None  # the latest records are counted from here
 
 
 class DispatcherState(StateReader):

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from enum import Enum
 
 ATTEMPTS = 3  # a plan is abandoned after so many that did not return (protocol A17)
-# Of a piece of an abandoned plan fewer will do: something in that plan is known to be bad.
+# A piece of an abandoned plan has fewer: something in that plan is known to be bad.
 PIECE_ATTEMPTS = 2
 
 
@@ -33,7 +33,7 @@ FINAL = frozenset({State.COMPLETED, State.LEFT_OPEN, State.HALTED, State.SUPERSE
 
 
 class Event(Enum):
-    """What came of it."""
+    """How an attempt at the plan ended."""
 
     ENDED = "it is completed"
     UNAVAILABLE = "registry, lake or state is unavailable, or the commit met another one"
@@ -48,7 +48,7 @@ class Event(Enum):
     BY_ANOTHER = "the table has it of another plan, is beyond it, or lacks the batch before"
 
 
-# What keeps an attempt from ending.
+# Events that keep an attempt from ending.
 FAILURES = (
     *(Event.UNAVAILABLE, Event.TIMED_OUT, Event.RUNNER_DIED, Event.FAILED),
     *(Event.ADAPTER_FAILED, Event.BY_ANOTHER),
@@ -126,19 +126,19 @@ class Life:
 
 
 def new_life(is_piece: bool) -> Life:
-    """Of a plan that was just stored, with its first attempt."""
+    """The life of a plan that was just stored, with its first attempt."""
     return Life(State.READY, Attempts(), is_piece)
 
 
 def found_open(attempts: Attempts, is_piece: bool, died: bool) -> Life:
-    """Of a plan that is found open; `died`: by a process that was not there when it began."""
+    """The life of a plan that is found open; `died`: its process is not the one that finds it."""
     if attempts.under_way:
         attempts = attempts.ended(died=int(died))
     return Life(State.UNSURE, attempts, is_piece, attempts.why_no_more(is_piece))
 
 
 def after(life: Life, event: Event, reason: str = "") -> Life:
-    """What becomes of a plan by an event, for this reason."""
+    """The life after an event, for this reason."""
     state, attempts, doom = TRANSITIONS[life.state, event], life.attempts, life.doom
     if life.state is State.READY:
         timed_out, died = event is Event.TIMED_OUT, event is Event.RUNNER_DIED

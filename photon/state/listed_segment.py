@@ -37,7 +37,7 @@ class WaitingRecord:
     status: str  # open | requeued | unjoinable
     attempts: int
     first_seen_us: int
-    due_us: int  # of a woken record: the past
+    due_us: int  # in the past for a woken record
 
 
 @dataclass
@@ -47,7 +47,7 @@ class Listed:
     info: SegmentInfo
     folder: Location
     tally: Tally
-    next_due_us: int  # of its open records
+    next_due_us: int  # when its next open record is due
     stored_pages: Iterable[tuple[int, bytes]]  # read when they are needed
     first: int = 0  # no record before this one is open
     touched: set[int] = field(default_factory=set)  # pages that are to be stored

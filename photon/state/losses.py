@@ -1,4 +1,4 @@
-"""What a datacenter has lost: bytes of logs that went away unread, and waiting records that are nowhere.
+"""Losses of a datacenter: bytes of logs that went away unread, and waiting records that are nowhere.
 
 It asks for somebody until it is repaired, or until a person says that he knows of it. So do records that are
 dead letters or found no primary event, where their share of all that was read is too large: a person knows of
@@ -34,14 +34,14 @@ BAD = {
 
 @dataclass(frozen=True)
 class Losses:
-    """What is lost, of one epoch."""
+    """Losses of one epoch."""
 
     file_bytes: Mapping[int, int] = field(
         default_factory=dict
     )  # unread, of each file that went, by its number
-    other_bytes: int = 0  # of ranges that went after they were planned
+    other_bytes: int = 0  # ranges that went after they were planned
     records: int = 0  # that waited
-    # Of each file that may have grown before it was truncated or went, by its number: so many bytes are lost
+    # By number of a file that may have grown before it was truncated or went: so many bytes are lost
     # at least, and how many more nobody knows (protocol D9).
     may_be_lost: Mapping[int, int] = field(default_factory=dict)
 
@@ -112,7 +112,7 @@ def _lost_of(lost: Losses, number: int, tracked: TrackedFile) -> str:
 
 
 def acknowledged(folder: Path, epoch: str | None) -> Losses:
-    """What people have said that they know of; nothing where they said it of another epoch.
+    """Losses that people have said they know of; none where they said it of another epoch.
 
     Nothing, too, where it can't be read or has another format: then somebody is asked for once more.
     """
@@ -169,7 +169,7 @@ def _state_here(folder: Path, now_us: int) -> StateView:
 
 
 def open_losses(folder: Path, view: StateView) -> Losses:
-    """What is lost, and nobody has said that he knows of it."""
+    """Losses that nobody has said he knows of."""
     return losses_of(view).beyond(acknowledged(folder, view.epoch))
 
 
@@ -199,7 +199,7 @@ class Acknowledgement:
     """The things that a person has acknowledged, or would in a dry run."""
 
     losses: Losses
-    counts: Mapping[str, int]  # of records, by bad class
+    counts: Mapping[str, int]  # records by bad class
     names: list[str]  # a line each, for people
 
     def __bool__(self) -> bool:

@@ -14,7 +14,7 @@ from photon.event_store.segments import SegmentInfo
 from photon.logs.files import LogFile, TrackedFile
 
 _FILE_FIELDS = [*(f"file.{f.name}" for f in fields(LogFile)), *(f.name for f in fields(TrackedFile)[1:])]
-file_values = attrgetter(*_FILE_FIELDS)  # of a TrackedFile
+file_values = attrgetter(*_FILE_FIELDS)  # from a TrackedFile
 
 
 class DamagedColumn(sqlite3.DatabaseError):

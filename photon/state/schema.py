@@ -12,8 +12,8 @@ LOST = """CREATE TABLE lost (
 ORDERED = """CREATE TABLE ordered (
     file_number INTEGER NOT NULL, offset_bytes INTEGER NOT NULL, batch INTEGER NOT NULL,
     PRIMARY KEY (file_number, offset_bytes)) WITHOUT ROWID"""
-# What makes a state of each older format one of the next. A plan of Photon 0.1.0 was attempted at least once,
-# and its index of primary events is of no use any more.
+# Statements that make a state of each older format one of the next. A plan of Photon 0.1.0 was attempted at
+# least once, and its index of primary events is of no use any more.
 MIGRATIONS = {
     1: (
         "ALTER TABLE plan ADD COLUMN attempts TEXT NOT NULL DEFAULT '{}'",

@@ -62,7 +62,7 @@ class Timeline:
         if not grown:
             self._clean_us = seen_until_us
         elif now_us >= self._next_sizes_us or now_us < self._written_us:  # the second: a clock set back
-            # What a file got while it was away may have come at any time.
+            # Bytes that a file got while it was away may have come at any time.
             after_us = UNKNOWN_US if self._away & grown.keys() else self._clean_us
             sizes = {str(number): [self._sizes.get(number, 0), size] for number, size in grown.items()}
             if self._write(now_us, {"after": after_us, "clean": seen_until_us, "sizes": sizes}):
@@ -113,9 +113,9 @@ class Timeline:
 
 @dataclass
 class Seen:
-    """What the timeline says of one epoch's files and batches."""
+    """When files of one epoch grew, and when its batches could be read."""
 
-    # By file number: bytes [start, end) came after a time. Starts ascend.
+    # Bytes [start, end) came after a time, by file number. Starts ascend.
     starts: dict[int, Ints] = field(default_factory=dict)
     ends: dict[int, Ints] = field(default_factory=dict)
     after_us: dict[int, Ints] = field(default_factory=dict)
@@ -152,14 +152,14 @@ class Seen:
         return int(earlier[-1]) + 1 if len(earlier) else 0
 
     def first_unread_us(self, number: int, offset_bytes: int) -> int:
-        """What lies in a file from an offset on came after this time."""
+        """Bytes of a file from an offset on came after this time."""
         if number in self.starts and offset_bytes < self.ends[number][-1]:
             return int(self.came_after(np.array([number]), np.array([offset_bytes]))[0])
         return self.last_us
 
 
 def read_timeline(state: Path, since_us: int = 0) -> dict[str, Seen]:
-    """What was seen in each epoch, from the hour of `since_us` on. FormatTooNew, OSError."""
+    """Growth and batches of each epoch, from the hour of `since_us` on. FormatTooNew, OSError."""
     # As plain numbers: a day may have hundreds of thousands of them.
     intervals: dict[tuple[str, int], array[int]] = {}
     batches: dict[str, array[int]] = {}

@@ -1,4 +1,4 @@
-"""What others may know of a datacenter's dispatcher: its state at one moment."""
+"""A datacenter's dispatcher as others may see it: its state at one moment."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ class StateView:
     watermark_us: int | None = None
     files: Mapping[int, TrackedFile] = field(default_factory=dict)
     due: int = 0  # waiting records that are due
-    soon: int = 0  # of all waiting records, those that somebody has to take up, whenever they are due
+    soon: int = 0  # waiting records that somebody has to take up, whenever they are due
     requeued: int = 0  # plans to be taken up again
     has_open_plan: bool = False
     held: int = 0  # waiting records whose events another datacenter holds
     out_of_reach: Mapping[str, str] = field(default_factory=dict)  # which of them can't be freed, and why
     left: Mapping[str, int] = field(default_factory=dict)  # how many records left each class again
-    before: Mapping[str, int] = field(default_factory=dict)  # what was `gained` as the latest window began
+    before: Mapping[str, int] = field(default_factory=dict)  # `gained` as the latest window began
     pipeline: str | None = None  # the name of the one that it belongs to
     settings: Mapping[str, object] = field(default_factory=dict)  # that the epoch was begun with
 

@@ -38,7 +38,7 @@ TABLES = (
     "CREATE TABLE waiting_pages (segment TEXT NOT NULL, page INTEGER NOT NULL, states BLOB NOT NULL,"
     " PRIMARY KEY (segment, page))",
 )
-# What a new primary takes up again: what waits for it, and what was given up.
+# A new primary takes these up again: records that wait for it, and records that were given up.
 _WAKEABLE = np.array([PRIMARY, UNJOINABLE], np.int8)
 
 

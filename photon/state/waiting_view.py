@@ -1,4 +1,4 @@
-"""What waits in a datacenter: the segments that count, and what became of each record. Changes nothing.
+"""Waiting records of a datacenter: the segments that count, and what became of each record. Changes nothing.
 
 SQLite has a row a segment and a few bytes a record; arrays are in memory once somebody asks for them.
 """

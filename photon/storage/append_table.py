@@ -178,7 +178,7 @@ def compact_report_table(folder: Location) -> tuple[int, int, int] | None:
 
 
 def would_compact_report_table(folder: Location) -> tuple[int, int, int] | None:
-    """What `compact_report_table` would do now, for small files that fit into one. LakeUnavailable."""
+    """Files before and after, and those removed, if `compact_report_table` ran now. LakeUnavailable."""
     with lake_errors(f"look at {folder}"):
         if not is_table(folder):
             return None

@@ -97,7 +97,7 @@ class ArchivedLog:
         self._store.put(run.name, lambda sink: pq.write_table(rows, sink, compression="zstd"))
 
     def entries(self, bundle: Bundle) -> dict[int, bytes]:
-        """Its entries by version. BundleDamaged."""
+        """The bundle's entries by version. BundleDamaged."""
         rows = self._read(bundle, "version", "entry")
         return dict(zip(rows["version"].to_pylist(), rows["entry"].to_pylist(), strict=True))
 
@@ -109,7 +109,7 @@ class ArchivedLog:
         with self._store.open(bundle.name) as source:
             try:
                 return pq.read_table(source, columns=list(columns))
-            except ValueError as error:  # of pyarrow: it was cut short, or is no Parquet
+            except ValueError as error:  # pyarrow says so of a file that was cut short, or is no Parquet
                 raise BundleDamaged(
                     f"{self._folder / bundle.name} is damaged, expected old commits of the table: put it "
                     "back from a copy, or remove it; the next verification then reads the whole table"
@@ -145,7 +145,7 @@ class LogEntries:
 
 
 def commits(folder: Location, version: int) -> Iterator[dict[str, Any]]:
-    """What each commit says of itself, from this version back, as far as there are entries. OSError.
+    """Each commit's own information, from this version back, as far as there are entries. OSError.
 
     delta-rs's own `history` stops all threads of the process until the store answers.
     """

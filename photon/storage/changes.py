@@ -55,7 +55,7 @@ def commit_at(folder: Location, version: int | None) -> Commit:
 
 
 def changed_since(folder: Location, since: Commit, version: int | None) -> ChangedFiles | None:
-    """What changed between `since` and this version of the table in `folder`.
+    """The files that changed between `since` and this version of the table in `folder`.
 
     None if nobody can tell: commits are gone, it is another table now, or a removed file is gone.
     """
@@ -78,7 +78,7 @@ def changed_since(folder: Location, since: Commit, version: int | None) -> Chang
 
 
 def _changes(entries: Iterable[bytes]) -> ChangedFiles | None:
-    """What these commits changed, by path in the table's folder; None with deletion vectors."""
+    """The files that these commits changed, by path in the table's folder; None with deletion vectors."""
     added: dict[str, None] = {}
     removed: dict[str, None] = {}
     for line in (line for entry in entries for line in entry.splitlines()):

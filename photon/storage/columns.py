@@ -53,7 +53,7 @@ TABLE_COLUMNS: dict[TableName, pa.Schema] = {
     "too_old": UNJOINED_COLUMNS,
     "conflicting": CONFLICT_COLUMNS,
 }
-# Of new tables. One that an older Photon made has none, and stays so.
+# Partitions of a new table. One that an older Photon made has none, and stays so.
 PARTITIONS: dict[TableName, tuple[str, ...]] = {"joined_events": (DATE_COLUMN,)}
 _NEAREST_TYPES = (
     (pa.types.is_large_string, pa.string()),
@@ -73,7 +73,7 @@ _LISTS = (
     pa.types.is_list_view,
     pa.types.is_large_list_view,
 )
-# Of all decimals, for those that come later may have more digits.
+# Digits of every decimal: values that come later may have more than the first ones.
 _DECIMAL_DIGITS = 38
 _SIMPLE_TYPES = {
     pa.bool_(),

@@ -24,8 +24,8 @@ from photon.storage.output_files import OutputFile
 from photon.storage.replacing import FilesGone, replace_files
 from photon.storage.tables import OutputTable
 
-GROUP_ROWS = 20_000  # of a row group: in memory at once, and read together where one batch is looked for
-MOST_FILES = 5_000  # of one commit
+GROUP_ROWS = 20_000  # a row group is in memory at once, and read together where one batch is looked for
+MOST_FILES = 5_000  # that one commit replaces
 SMALL_BYTES = 2**16  # a file of a live batch; to rewrite it costs what it costs to open it
 GROUP_METADATA = "photon.compaction"
 

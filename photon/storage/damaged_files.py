@@ -24,7 +24,7 @@ def refuse_incomplete(datacenter: str, folder: Location, version: int, sizes: Ma
     """
     store = store_of(folder)
     there = set(store.names())
-    # What Photon writes lies in the folder itself; others may make folders of partitions.
+    # Photon writes its files into the folder itself; others may make folders of partitions.
     there |= {path for path in sizes if "/" in path and store.size_bytes(path) is not None}
     if lost := [path for path in sizes if path not in there]:
         raise LakeUnavailable(

@@ -29,8 +29,8 @@ _COLUMNS = {
     f"partition.{DATE_COLUMN}": pa.date32(),
 }
 
-READ_AT_ONCE_BYTES = 2**20  # of a file: one request to a store, and not three
-_FILTERED = pa.schema([("_epoch", pa.string()), ("_batch", pa.int64())])  # by which rows are chosen
+READ_AT_ONCE_BYTES = 2**20  # smaller files are one request to a store, and not three
+_FILTERED = pa.schema([("_epoch", pa.string()), ("_batch", pa.int64())])  # rows are chosen by these columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class DataFile:
     last_epoch: str | None
     first_batch: int | None
     last_batch: int | None
-    date: date | None = None  # of all its events, in UTC, where the table is partitioned
+    date: date | None = None  # UTC day of all its events, where the table is partitioned
 
     @property
     def epoch(self) -> str | None:

@@ -72,7 +72,7 @@ def lake_errors(doing: str, remedy: str = "") -> Iterator[None]:
             said += f"; {found}"
         elif remedy:
             said += f"; {'it is tried again' if isinstance(error, StoreUnavailable) else remedy}"
-        if is_refusal(error):  # whose own words have the key's id and what was signed
+        if is_refusal(error):  # its own words have the key's id and what was signed
             raise LakeForbidden(said) from None
         raise LakeUnavailable(said) from error
 

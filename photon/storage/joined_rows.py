@@ -14,7 +14,7 @@ from photon.storage.tables import OutputTable
 
 ROWS_AT_ONCE = 100_000  # bounds memory where the ids of all rows are read
 REGISTERED_AS = ("_epoch", "_batch", "_plan", "_occurrence", "_event_id", "_event_time")
-# By which a row is known to be a hold's (protocol A9), and the record that it is of.
+# These columns tell that a row is a hold's (protocol A9), and which record it is of.
 CLAIMED_AS = ("_batch", "_plan", "_event_id", "_occurrence")
 CLAIMED_COLUMNS = pa.schema([ROW_COLUMNS.field(name) for name in CLAIMED_AS])
 REGISTERED_COLUMNS = pa.schema([ROW_COLUMNS.field(name) for name in REGISTERED_AS])

@@ -18,7 +18,7 @@ from typing import BinaryIO
 from photon.pipeline.location import Location, S3Folder
 from photon.storage.store import store_of
 
-MOST_BYTES = 8 * 2**30  # of all copies of a user: the index of 250 million events
+MOST_BYTES = 8 * 2**30  # all copies of a user: the index of 250 million events
 FETCHED_AT_ONCE_BYTES = 2**24
 LOOKED_AT_EVERY = 32  # copies that a process makes: to look at them all takes 2 us each
 _made = 0

@@ -1,4 +1,4 @@
-"""What native libraries (delta-rs, obstore) say of an error: a line for people, without stack and secrets."""
+"""Errors of native libraries (delta-rs, obstore) in a line for people, without stack and secrets."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DISK_REMEDIES = {
     errno.EIO: "look at its disk, and at what the system's log says of it",
 }
 OTHERS_AS_FOR_BOTO3 = "the store refuses these credentials: set others as for boto3"
-# What to do, by what S3 says.
+# Remedies by the code of S3's answer.
 REMEDIES = {
     "NoSuchBucket": "make the bucket, or name another one in the pipeline file",
     "AccessDenied": "grant these credentials the right to read, write and list there, or set others",
@@ -49,7 +49,7 @@ def is_without_bucket(error: BaseException) -> bool:
 
 
 def reason_of(error: BaseException, remedy: str = "") -> str:
-    """What a native library says of an error, in a line: without its stack, and without what S3 answered.
+    """A native library's error in a line: without its stack, and without what S3 answered.
 
     What to do follows where that is known, else `remedy`.
     S3 answers a wrong signature with the key's id and what was signed.

@@ -18,7 +18,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from photon.storage.native_errors import REFUSALS, REMEDIES
 from photon.storage.store_errors import StoreUnavailable
 
-Answer = dict[str, Any]  # of boto3: Size, ETag, LastModified, and Key or Body
+Answer = dict[str, Any]  # boto3's: Size, ETag, LastModified, and Key or Body
 
 _ODD_PART = re.compile(r"(^|/)\.{0,2}(/|$)|[\x00-\x1f\x7f]")
 
@@ -51,7 +51,7 @@ class OddObjects:
                 yield from page.get("Contents", ())
 
     def head(self, key: str) -> Answer:
-        """What there is to know of an object without its bytes."""
+        """All there is to know of an object but its bytes."""
         with _errors():
             found: Answer = self._client.head_object(Bucket=self._bucket, Key=key)
             return found | {"Size": found["ContentLength"]}

@@ -19,7 +19,7 @@ from photon.storage.columns import TableName, by_date
 from photon.storage.delta import MAKE_WRITABLE, LakeUnavailable, lake_errors
 from photon.storage.store import store_of
 
-STATS_COLUMNS = ("_epoch", "_batch")  # by which rows are read back
+STATS_COLUMNS = ("_epoch", "_batch")  # rows are read back by these
 
 
 @dataclass(frozen=True)
@@ -31,11 +31,11 @@ class OutputFile:
     size_bytes: int
     rows: int
     schema: pa.Schema
-    date: str | None = None  # of all events in it, in UTC; None: unknown, or not told apart
+    date: str | None = None  # UTC day of all its events; None: unknown, or not told apart
 
 
 def partition_values(date: date | str | None, partitions: Collection[str]) -> dict[str, str | None]:
-    """What the log says of a file, of events of one date, in a table with these partitions."""
+    """Partition values that the log gives a file whose events are of one date."""
     return {DATE_COLUMN: None if date is None else str(date)} if DATE_COLUMN in partitions else {}
 
 

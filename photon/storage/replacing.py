@@ -22,7 +22,7 @@ from photon.storage.delta import HOOKS, lake_errors, partitions_of
 from photon.storage.output_files import OutputFile, add_action, partition_values
 from photon.storage.tables import APP_METADATA, CommitConflict, OutputTable
 
-MOST_TRIES = 100  # of one commit: appends come between some times a second, and each takes milliseconds
+MOST_TRIES = 100  # to commit once: appends come between some times a second, and each takes milliseconds
 TRY_PAUSE_SECONDS = 0.02  # times a random number up to the number of the try, at most ten
 NUMBER_METADATA = "photon.replacement"
 
@@ -58,7 +58,7 @@ def replace_files(
     SchemaConflict or CommitConflict if new columns do not fit. LakeUnavailable: then nobody knows whether it
     was committed.
     """
-    table.sync()  # what a dispatcher that died has committed last comes before this
+    table.sync()  # the last commit of a dispatcher that died comes before this
     for attempt in range(1, MOST_TRIES + 1):
         handle = table.with_columns_of(files)
         version = table.version_in(handle, app)

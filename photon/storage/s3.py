@@ -42,10 +42,10 @@ if TYPE_CHECKING:
 
 REQUEST_TIMEOUT = timedelta(seconds=30)
 CONNECT_TIMEOUT = timedelta(seconds=5)
-# Of one call. Whoever waits longer for a lake says so once (`retrying.BackoffRetry`), which nothing here can.
+# For one call. A caller that waits longer for a lake says so once (`retrying.BackoffRetry`); here nobody can.
 RETRIES, RETRY_TIMEOUT = 3, timedelta(seconds=10)
 READ_WHOLE_BYTES = 2**20  # one request for a small file costs less than one for its footer and one a column
-PUT_IN_MEMORY_BYTES = 2**24  # what is bigger is on disk until it is sent, in parts
+PUT_IN_MEMORY_BYTES = 2**24  # a bigger object is on disk until it is sent, in parts
 LISTED_AT_ONCE = 1_000  # as many as a request lists
 DEFAULT_REGION = "us-east-1"  # MinIO takes any
 

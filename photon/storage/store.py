@@ -32,7 +32,7 @@ class Store(Protocol):
 
     @property
     def delta_options(self) -> dict[str, str] | None:
-        """What delta-rs needs to reach the folder beside the environment's credentials."""
+        """Options by which delta-rs reaches the folder, beside the environment's credentials."""
 
     @property
     def is_durable(self) -> bool:
@@ -131,7 +131,7 @@ class LocalStore:
         found = {}
         for folder, _, names in os.walk(self._folder):
             for path in (Path(folder, name) for name in names):
-                with suppress(FileNotFoundError):  # it just went
+                with suppress(FileNotFoundError):  # the file just went
                     found[path.relative_to(self._folder).as_posix()] = path.stat().st_size
         return found
 

@@ -1,4 +1,4 @@
-"""What a store says that it can't do, and whether something is damaged then."""
+"""Errors of a store in words for people, and whether something is damaged then."""
 
 from __future__ import annotations
 

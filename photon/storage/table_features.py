@@ -71,7 +71,7 @@ class Column:
     """A column, or a part of one, as the table's log describes it."""
 
     name: str
-    type: str  # of a nested one its kind, such as "struct"
+    type: str  # for a nested type its kind, such as "struct"
     nullable: bool
     metadata: Mapping[str, Any]
 
@@ -95,19 +95,19 @@ class TableDescription:
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What Photon expects of one of its tables: its own columns with their types, and its partitions."""
+    """The columns with their types, and the partitions, that one of Photon's tables is to have."""
 
     columns: tuple[tuple[str, str], ...]
     partitions: tuple[tuple[str, ...], ...]
 
 
 def expected(columns: pa.Schema, *partitions: tuple[str, ...]) -> Expected:
-    """What Photon expects of a table that it makes with these columns; no partitions: it has none."""
+    """The description of a table that Photon makes with these columns; no partitions: it has none."""
     made = _columns(Schema.from_arrow(columns).to_json())
     return Expected(tuple((column.name, column.type) for column in made), partitions or ((),))
 
 
-ANY_COLUMNS = Expected((), ((),))  # of a small table, whoever writes it
+ANY_COLUMNS = Expected((), ((),))  # for a small table, whoever writes it
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +158,7 @@ def _kind(of: Any) -> str:
 
 @lru_cache(maxsize=64)  # each commit asks, and a table is mostly as it was
 def unkept(table: TableDescription, photons: Expected | None = None) -> tuple[Unkept, ...]:
-    """What Photon can't keep of a table when it writes; those that hide rows first."""
+    """The features of a table that a write by Photon would not keep; those that hide rows come first."""
     found = [*_of_protocol(table), *_of_properties(table), *_of_columns(table)]
     if photons is not None:
         found += _of_own(table, photons)
@@ -189,7 +189,7 @@ def _of_protocol(table: TableDescription) -> Iterator[Unkept]:
     listed = sorted(to_read | (table.writer_features - KEPT))
     for feature in listed:
         if feature == "domainMetadata" and not {"rowTracking", "clustering"}.isdisjoint(listed):
-            continue  # it is theirs
+            continue  # row tracking and clustering keep it up to date
         off = [f"'{key}' = '{value}'" for key, (of, value) in _SWITCHES.items() if of == feature]
         yield Unkept(_named(feature), _dropping(feature, off, table), feature in to_read)
 

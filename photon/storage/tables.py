@@ -49,14 +49,14 @@ from photon.storage.store import store_of
 from photon.storage.table_features import Expected, expected
 from photon.tokens import Occurrence, PlanKey, Token
 
-# What the table says of a token. "no row": none will come; "undecided": its batch is not yet committed.
+# How the table answers for a token. "no row": none will come; "undecided": its batch is not yet committed.
 RowStatus = Literal["row", "no row", "undecided"]
 
 # Commits of one app id are numbered by batch; a fence is beyond every batch there can be.
 FENCE_VERSION = 2**53
 FENCE_TRIES = 5
 COMMITS_OF_A_BATCH = 2  # new columns, then the rows: a process that was killed may not have synced them
-# What a commit says of itself beside its version (protocol A15).
+# Keys that a commit carries beside its version (protocol A15).
 APP_METADATA, BATCH_METADATA, PLAN_METADATA = "photon.app", "photon.batch", "photon.plan"
 _PIPELINE = "pipeline "  # so begins what a table says of itself
 # To find an app's last one: it is nearly always the very last. Upkeep may have made many since.
@@ -229,7 +229,7 @@ class OutputTable:
             for commit in islice(commits(self.folder, handle.version()), COMMITS_READ if batch else 0):
                 if (commit.get(APP_METADATA), commit.get(BATCH_METADATA)) == (app, str(batch)):
                     return LastCommit(batch, commit.get(PLAN_METADATA))
-        # Its entry may be gone from the log: then its rows name the plan. Without rows nobody can take them.
+        # The log may have lost its entry: then its rows name the plan. Without rows nobody can take them.
         plans = set(self._rows_of_batches(handle, app.split(":")[2], [batch])["_plan"].to_pylist())
         return LastCommit(batch, plans.pop() if len(plans) == 1 else None)
 
@@ -330,7 +330,7 @@ class OutputTable:
                     raise
 
     def row_status_of(self, tokens: Collection[Token]) -> dict[Token, RowStatus]:
-        """What the table, at one snapshot, says of tokens of this datacenter (protocol A8, E1).
+        """How the table, at one snapshot, answers for tokens of this datacenter (protocol A8, E1).
 
         A row of another plan is none of the token's (A15). Rows of Photon 0.1.0 don't name their plan.
         Reads four columns of the files whose statistics admit the tokens' batches.

@@ -1,4 +1,4 @@
-"""What Photon needs beside its Python packages: Java, Delta's JARs, dynoxide, DynamoDB Local.
+"""Programs that Photon needs beside its Python packages: Java, Delta's JARs, dynoxide, DynamoDB Local.
 
 Found and fetched here; started by the room that uses it.
 """

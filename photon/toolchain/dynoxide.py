@@ -23,8 +23,8 @@ from photon.toolchain.npm import NpmProgram
 CRATE_VERSION = "3.2.0"  # `dynoxide --version` says 1.5.0, the version of the product
 REMEDY = "Install Rust's cargo and run: make dynoxide (five minutes, once); or put a dynoxide on PATH."
 
-# What the npm registry has, by system and processor as Python names them: package, version, hash. It has none
-# for Linux on ARM nor for macOS; each is a line here as soon as it does.
+# Packages of the npm registry, by system and processor as Python names them: package, version, hash. There is
+# none for Linux on ARM nor for macOS; each is a line here as soon as there is.
 _PREBUILT = {
     ("Linux", "x86_64"): (
         "@dynoxide/linux-x64",

@@ -20,7 +20,7 @@ from photon.toolchain.maven import delta, dynamodb_local
 
 
 def needed() -> tuple[Fetched, ...]:
-    """What set-up fetches. Where there is no dynoxide to fetch, DynamoDB Local serves the local registry."""
+    """Programs that set-up fetches. Without a dynoxide, DynamoDB Local serves the local registry."""
     return (delta(), prebuilt() or dynamodb_local())
 
 

@@ -90,7 +90,7 @@ class Jars(Fetched):
     excluded: tuple[str, ...] = ()
 
     def ivy_file(self) -> str:
-        """What is asked of Ivy, as its XML. Equal text means equal files."""
+        """The request to Ivy, as its XML. Equal text means equal files."""
         wanted = [artifact.as_xml() for artifact in self.artifacts]
         unwanted = [f"<exclude module={quoteattr(name)}/>" for name in self.excluded]
         return _IVY_FILE.format(dependencies="\n    ".join([*wanted, *unwanted]))
@@ -117,7 +117,7 @@ class Jars(Fetched):
         ]
         reason = ""
         for attempt in range(fetched.FETCH_ATTEMPTS):
-            # What one attempt has fetched, the next finds in the cache.
+            # Files that one attempt has fetched are in the cache for the next.
             time.sleep(fetched.RETRY_PAUSE_SECONDS if attempt else 0)
             try:
                 run = subprocess.run(

@@ -1,4 +1,4 @@
-"""What to do about an event that has no row: one sentence for each datacenter, with its command. Pure."""
+"""Advice on an event that has no row: one sentence for each datacenter, with its command. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from photon.tracing.report import DatacenterTrace, RegistryAnswer, Trace
 
 
 def what_to_do(found: Trace) -> str:
-    """What brings the event its row, or why nothing does; empty where nothing is to be done."""
+    """How the event gets its row, or why nothing brings one; empty where nothing is to be done."""
     if rows := found.counting_rows:
         if len(rows) > 1:
             return _of_doubled(found)
@@ -123,7 +123,7 @@ def _of_records(name: str, one: DatacenterTrace, found: Trace) -> str:
 
 
 def _of_holder(holder: RegistryAnswer, pipeline: str) -> str:
-    """What to do about an event that somebody holds, and that has no row."""
+    """Advice on an event that somebody holds, and that has no row."""
     name = holder.datacenter
     if holder.id_status == "joined":
         if holder.standing in ("retired", "lake gone"):

@@ -23,7 +23,7 @@ from photon.tracing.report import LogRecord, SearchedFile, SearchedLog, Trace
 
 # An id of these characters is in a line as it is, whatever the format.
 _PLAIN_ID = re.compile(r"[A-Za-z0-9 _.:@#+=~-]+")
-MOST_FILES_NAMED = 3  # of a log that was searched, those that grew last
+MOST_FILES_NAMED = 3  # the files of a searched log that grew last
 # Files that the state does not know get numbers of their own, for one search.
 _FIRST_NEW_FILE_NUMBER = 2**30
 Progress = Callable[[str], None]  # is told how far a search is
@@ -84,7 +84,7 @@ def _harm(tracked: TrackedFile, side: Side) -> str:
 
 
 def _searched(side: Side, files: Sequence[SearchedFile]) -> SearchedLog:
-    """What was searched of a log, with those of its files that grew last."""
+    """The report on a log that was searched, with those of its files that grew last."""
     latest = sorted(files, key=lambda file: -file.grown_us)
     return SearchedLog(
         side,

@@ -1,4 +1,4 @@
-"""What the ledgers say of an event: which claim holds it, and how it stands with the claim's epoch."""
+"""Answers of the ledgers on an event: which claim holds it, and how it stands with the claim's epoch."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MOST_ENTRIES_BEHIND = 1_000  # are read for other claims of the event: those of 
 
 
 def decision_on(datacenter: str, register: Register) -> Decision:
-    """What people have decided on a datacenter."""
+    """The decision that people have made on a datacenter."""
     if datacenter in register.lakes_gone:
         return "lake gone"
     if datacenter in register.given_up:
@@ -32,7 +32,7 @@ def decision_on(datacenter: str, register: Register) -> Decision:
 
 
 def ask_registry(pipeline: Pipeline, registry: IdRegistry, found: Trace) -> RegistryAnswer:
-    """What the ledgers say of the event, as far as `registry` has read them. RegistryUnavailable."""
+    """The ledgers' answer on the event, as far as `registry` has read them. RegistryUnavailable."""
     one = hashes_of_texts([found.event_id])
     holders = registry.holders(one, _event_time_us(pipeline, found))
     current = registry.view.current(one).ledgers()

@@ -1,4 +1,4 @@
-"""What a trace found of one event, and the paragraph that says what it means. Pure."""
+"""The findings of a trace of one event, and the paragraph that says what they mean. Pure."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any, Literal
 from photon.clock import in_utc
 from photon.waiting.reasons import WHY
 
-Decision = Literal["", "on hold", "retired", "lake gone"]  # of people, on a datacenter
-Standing = Literal["", "on hold", "retired", "lake gone", "over", "silent", "live"]  # of an epoch
-DROPPED = ("the adapter drops it", "it has no key, or the adapter passes over it")  # of `try_joins`
+Decision = Literal["", "on hold", "retired", "lake gone"]  # that people have made on a datacenter
+Standing = Literal["", "on hold", "retired", "lake gone", "over", "silent", "live"]  # that an epoch has
+DROPPED = ("the adapter drops it", "it has no key, or the adapter passes over it")  # outcomes of `try_joins`
 WHY_REMOVED = {
     "filtered": "the adapter dropped the pair",
     "skipped": "the adapter passed over the event",
@@ -22,7 +22,7 @@ WHY_REMOVED = {
 
 @dataclass(frozen=True, slots=True)
 class RegistryAnswer:
-    """What the ledgers say of the event: the claim that holds it, if any does.
+    """The claim that holds the event, as the ledgers have it, if any does.
 
     `id_status`: held until the claim's batch is closed, then joined. `boundary_us`: events before it are too
     old; None: there is none yet.
@@ -35,10 +35,10 @@ class RegistryAnswer:
     batch: int | None = None
     plan: str | None = None  # empty: a refill made the claim of a row that named none
     ledger: str | None = None
-    position: int | None = None  # of the claim's entry in the ledger
-    time_us: int | None = None  # of the event, as it was claimed
+    position: int | None = None  # entry of the claim in the ledger
+    time_us: int | None = None  # time of the event, as it was claimed
     occurrence: str | None = None  # the record that was to join, in its epoch
-    standing: Standing = ""  # of the epoch
+    standing: Standing = ""  # standing of the epoch
     also_claimed: tuple[str, ...] = ()  # plans that came too late
 
     @property
@@ -69,7 +69,7 @@ class LogRecord:
     time_us: int
     key: str | None
     was_read: bool
-    outcome: str = ""  # what a join of it gives now, where no table has it
+    outcome: str = ""  # result of a join of it now, where no table has it
 
     @property
     def is_dropped(self) -> bool:
@@ -111,7 +111,7 @@ class OrderOf:
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """What may have rows of the event, and could not be read: why, and what to do about it."""
+    """A table that may have rows of the event, and could not be read: why, and what to do about it."""
 
     why: str
     remedy: str
@@ -119,7 +119,7 @@ class Unread:
 
 @dataclass
 class DatacenterTrace:
-    """What one datacenter knows of the event. Rows of tables are dicts by column.
+    """One datacenter's knowledge of the event. Rows of tables are dicts by column.
 
     `decision` "lake gone": it is retired, and its rows don't count.
     """
@@ -132,14 +132,14 @@ class DatacenterTrace:
     dead_letters: list[dict[str, Any]] = field(default_factory=list)
     unjoined: list[dict[str, Any]] = field(default_factory=list)
     too_old: list[dict[str, Any]] = field(default_factory=list)
-    records: list[LogRecord] = field(default_factory=list)  # of the foreign log
+    records: list[LogRecord] = field(default_factory=list)  # records of the foreign log
     primaries: list[LogRecord] = field(default_factory=list)  # that the records name
     orders: list[OrderOf] = field(default_factory=list)
     mended: list[dict[str, Any]] = field(default_factory=list)  # dead letters that were taken up again
     searched: list[SearchedLog] = field(default_factory=list)
     batch: int | None = None  # the last one that is completed
     watermark_us: int | None = None
-    removed: list[dict[str, Any]] = field(default_factory=list)  # of rows that rebuilds took out
+    removed: list[dict[str, Any]] = field(default_factory=list)  # rows that rebuilds took out
     decision: Decision = ""
     never_joined: bool = False  # the registry knows no epoch of it
     not_written: str = ""  # why it commits nothing to one of its tables
@@ -171,9 +171,9 @@ class Trace:
     registry: RegistryAnswer | None = None  # None: it could not be asked
     datacenters: dict[str, DatacenterTrace] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
-    # Whose joined events were not read, or not all of them, by datacenter.
+    # Datacenters whose joined events were not read, or not all of them.
     unread: dict[str, Unread] = field(default_factory=dict)
-    pipeline: str = "pipeline.yaml"  # its file, as it is typed in commands
+    pipeline: str = "pipeline.yaml"  # file of the pipeline, as it is typed in commands
     what_to_do: str = ""  # `advice`
 
     @property
@@ -198,7 +198,7 @@ class Trace:
 
     @property
     def contradiction(self) -> str:
-        """What the registry says against the only row; empty where it knows the row, or can't tell."""
+        """The registry's contradiction of the only row; empty where it knows the row, or can't tell."""
         if len(self.counting_rows) != 1 or self.registry is None:
             return ""
         ((name, row),) = self.counting_rows
@@ -212,7 +212,7 @@ class Trace:
 
     @property
     def verdict(self) -> str:
-        """What happened to the event, in one paragraph."""
+        """The event's story in one paragraph."""
         verdict = _joined(self) or _not_joined(self)
         if self.contradiction:
             verdict = f"A violation: {self.contradiction}. {verdict}"
@@ -287,7 +287,7 @@ def _searched(name: str, one: DatacenterTrace) -> str:
 
 
 def _fate(one: DatacenterTrace, is_known: bool) -> str:
-    """What became of the event in a datacenter without a row of it; empty if it has no record either.
+    """The fate of the event in a datacenter without a row of it; empty if it has no record either.
 
     `is_known`: that there is no row elsewhere either.
     """

@@ -1,4 +1,4 @@
-"""What a datacenter's tables say of an event, and which of their data files could not be asked."""
+"""Rows of an event in a datacenter's tables, and which of their data files could not be asked."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ REMOVED_SHOWN = ["at", "why", "run", "_epoch", "_batch", "_occurrence"]
 MOST_UNREAD = 10  # data files, until the others of a table are left alone too
 _FILE = "__filename"  # as pyarrow knows it
 _OF_BATCH = re.compile(r"batch-\d+-")
-# Of a data file: gone or out of reach, damaged in the middle, or no Parquet.
+# Errors of a data file that is gone or out of reach, damaged in the middle, or no Parquet.
 UNREADABLE = (OSError, pa.ArrowInvalid)
 
 

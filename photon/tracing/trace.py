@@ -38,8 +38,8 @@ from photon.tracing.registry_answers import ask_registry, decision_on
 from photon.tracing.report import DatacenterTrace, OrderOf, RegistryAnswer, Trace, Unread, WaitingRecord
 from photon.tracing.table_rows import UNREADABLE, ask_table, removed_of
 
-MOST_LOST = 10  # records of one event
-NEXT_SECONDS = 0.3  # what hangs in one datacenter may hang in the next one too
+MOST_LOST = 10  # of one event, named
+NEXT_SECONDS = 0.3  # a call that hangs in one datacenter may hang in the next one too
 
 
 def trace(
@@ -87,7 +87,7 @@ def _ask_ledgers(pipeline: Pipeline, found: Trace) -> RegistryAnswer:
 
 
 def _note_what_the_register_says(pipeline: Pipeline, register: Register, found: Trace) -> None:
-    """What people have decided; who has never joined; whose rows nobody asks, for the file lacks them."""
+    """Note people's decisions, who has never joined, and whose rows nobody asks: the file lacks them."""
     for name, here in found.datacenters.items():
         here.decision = decision_on(name, register)
         here.never_joined = name not in register.epochs

@@ -23,8 +23,8 @@ from photon.storage.store import Store, store_of
 from photon.verification.report import Case
 
 FOLDER = "verification_cases"
-MOST_CASES = 10_000  # of one page; the first page of a finding is in the report itself
-MOST_PAGES = 100  # of each kind in a datacenter; the next verification finds the others
+MOST_CASES = 10_000  # that one page has; the first page of a finding is in the report itself
+MOST_PAGES = 100  # for each kind in a datacenter; the next verification finds the others
 # A recovery may still read the pages of a report that is no longer the newest.
 REMOVED_AFTER_SECONDS = 86_400.0
 COLUMNS = pa.schema(

@@ -12,18 +12,18 @@ from photon.registry.lookups import Hold
 
 
 class Evidence(IntFlag):
-    """What logs, tables and dispatchers say of one foreign record."""
+    """All that logs, tables and dispatchers know of one foreign record, as flags."""
 
     BAD_LINE = 1  # the line is no event
-    SKIPPED = 2  # it has no key, or the adapter skips it
-    DEAD_LETTER = 4  # it is in this datacenter's table of dead letters, and was not taken up again since
+    SKIPPED = 2  # the record has no key, or the adapter skips it
+    DEAD_LETTER = 4  # this datacenter's table of dead letters has it, and it was not taken up again since
     JOINED = 8  # a row of this datacenter was made of it
     ROW_HERE = 16  # this datacenter has a row of its event
     ROW_ELSEWHERE = 32  # another datacenter has a row of its event
     PENDING = 64  # the dispatcher has not finished with it
-    UNJOINED = 128  # it is in this datacenter's table of unjoined events
+    UNJOINED = 128  # this datacenter's table of unjoined events has it
     GIVEN_UP = 256  # given up when the inputs were declared complete
-    TOO_OLD = 512  # it is in this datacenter's table of events that came too late
+    TOO_OLD = 512  # this datacenter's table of events that came too late has it
 
 
 def class_of(evidence: Evidence) -> OutcomeClass | None:
@@ -64,7 +64,7 @@ def undecided_evidence() -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class RejoinResult:
-    """What comes of one foreign record and its primary if they are joined again now."""
+    """The result of joining one foreign record and its primary again now."""
 
     outcome: Literal["joins", "drops", "fails", "no primary"]
     reason: str = ""  # why the adapter fails

@@ -1,4 +1,4 @@
-"""What verifications keep in a datacenter's lake, so that the next reads only what is new (docs/adr/0050).
+"""Results that verifications keep in a lake, so that the next reads only what is new (docs/adr/0050).
 
 A run keeps a folder of Parquet files: the records that are settled, those that are open, those that are
 settled no more, and where primary events are. One JSON file, a manifest, says which folders count, up to
@@ -55,15 +55,15 @@ class KeptRun:
 class Kept:
     """The manifest of one datacenter."""
 
-    fingerprint: str  # of all that a result depends on beside logs and tables
+    fingerprint: str  # covers all that a result depends on beside logs and tables
     runs: Sequence[KeptRun]  # at least one, in their order
-    files: Mapping[int, KeptFile] = field(default_factory=dict)  # by number
-    commits: Mapping[str, Commit] = field(default_factory=dict)  # of tables, as datacenter/name
+    files: Mapping[int, KeptFile] = field(default_factory=dict)  # by file number
+    commits: Mapping[str, Commit] = field(default_factory=dict)  # tables by datacenter/name
     mended: Mapping[str, int] = field(default_factory=dict)  # batch by occurrence of a mended letter
 
     @property
     def number(self) -> int:
-        """Of its last run."""
+        """Number of the last run."""
         return self.runs[-1].number
 
     @property

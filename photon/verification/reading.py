@@ -1,4 +1,4 @@
-"""What runs in verification's tasks to read raw logs again: whole stretches, or records at their places."""
+"""Verification's tasks read raw logs again with these: whole stretches, or records at their places."""
 
 from __future__ import annotations
 

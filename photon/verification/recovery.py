@@ -22,20 +22,20 @@ from photon.verification.case_pages import read_page
 from photon.verification.classes import Evidence
 from photon.verification.report import Case
 
-# Of one datacenter. More are ordered by the next recovery, once its dispatcher has taken these up.
+# For one datacenter. The next recovery orders more, once its dispatcher has taken these up.
 MOST_WAITING_ORDERS = 100
 NOT_HERE = "its state is not on this machine: recover where datacenter {} runs"
 
 
 @dataclass
 class Recovered:
-    """What was ordered of one datacenter, and what is left to others."""
+    """Records that were ordered for one datacenter, and records that are left to others."""
 
     ordered: int = 0  # records
     orders: list[str] = field(default_factory=list)  # their ids; none in a dry run
-    kinds: Counter[str] = field(default_factory=Counter)  # of findings, by records that are ordered
-    left_to: Counter[str] = field(default_factory=Counter)  # by datacenter that registered them
-    unknown_to: Counter[str] = field(default_factory=Counter)  # of these: its own report does not name them
+    kinds: Counter[str] = field(default_factory=Counter)  # ordered records by kind of finding
+    left_to: Counter[str] = field(default_factory=Counter)  # records by the datacenter that registered them
+    unknown_to: Counter[str] = field(default_factory=Counter)  # those whose own report does not name them
     left_out: int = 0  # records that are left for the next round
     problem: str = ""
 

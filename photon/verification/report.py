@@ -1,4 +1,4 @@
-"""What a verification reports: the equation of each datacenter, what is wrong, and what to do about it."""
+"""The report of a verification: the equation of each datacenter, what is wrong, and what to do about it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from photon.join.outcomes import OUTCOME_CLASSES
 from photon.readable import typed
 from photon.verification.days import Window
 
-# Of the equation. What is `lost` is no more to be read, so nobody can verify it.
+# Terms of the equation. Nobody can read `lost` records again, so nobody can verify them.
 TERMS = ("foreign", *(name for name in OUTCOME_CLASSES if name != "lost"), "missing")
 SIGNS = {"foreign": "", "joined": "= "}  # all other terms are added
 FindingKind = Literal[
@@ -33,7 +33,7 @@ FindingKind = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """What a kind of finding says, whether it breaks a promise, and what to do.
+    """How a kind of finding is told, whether it breaks a promise, and what to do.
 
     `Finding.remedy` has commands in the place of REBUILD and TRACE; PIPELINE and DATACENTER are put in where
     they are known (`typed`).
@@ -131,7 +131,7 @@ class Finding:
     kind: FindingKind
     count: int
     examples: tuple[Example, ...] = ()
-    cases: tuple[Case, ...] = ()  # of what recovery mends: one page of them
+    cases: tuple[Case, ...] = ()  # one page of the cases that recovery mends
     pages: tuple[str, ...] = ()  # the other pages, by name (`case_pages`)
     new: int | None = None  # cases that no recorded verification has told; None: nobody knows
     acting: Mapping[str, int] = field(default_factory=dict)  # cases by the datacenter that has to act
@@ -147,7 +147,7 @@ class Finding:
 
     @property
     def remedy(self) -> str:
-        """What to do, with the day and the event of an example in its commands."""
+        """How to mend it, with the day and the event of an example in its commands."""
         rebuild, trace = "a rebuild of the days of its rows", "a trace"
         if self.day:
             rebuild = f"photon backfill PIPELINE -d DATACENTER --day {self.day} --rebuild"
@@ -233,15 +233,15 @@ class DatacenterReport:
     findings: Sequence[Finding] = ()
     unverified: Sequence[Unverified] = ()
     verified_earlier: VerifiedEarlier = VerifiedEarlier()  # their records are in no class any more
-    rows: int = 0  # of this datacenter; none count if it was given up as lost
+    rows: int = 0  # rows of this datacenter; none count if it was given up as lost
     records_read: int = 0  # foreign ones; the others are settled since an earlier verification
     rows_not_compared: int = 0  # neither event nor primary can be read again, or their batch is not completed
     notes: Sequence[str] = ()
     verified_until_us: int | None = None  # `classes.verified_until_us`
     epoch: str | None = None  # that has read the logs; None: nothing was ever read
     state_is_unreadable: bool = False  # nobody knows what was read: nothing is verified
-    completed: int = 0  # its last batch then
-    newly_verified_offsets: Mapping[int, int] = field(default_factory=dict)  # of foreign files, by number
+    completed: int = 0  # the datacenter's last batch then
+    newly_verified_offsets: Mapping[int, int] = field(default_factory=dict)  # foreign files by number
 
     @property
     def foreign(self) -> int:
@@ -250,7 +250,7 @@ class DatacenterReport:
 
     @property
     def violations(self) -> list[Finding]:
-        """What breaks a promise."""
+        """The findings that break a promise."""
         return [finding for finding in self.findings if finding.meaning.violation]
 
     def equation(self) -> dict[str, int]:
@@ -289,14 +289,14 @@ class ReportedWindow:
     """The event times of a report: records without a time are in none."""
 
     window: Window
-    closed: Mapping[str, bool]  # by datacenter: whether it has read its primary logs beyond the window
+    closed: Mapping[str, bool]  # by datacenter: it has read its primary logs beyond the window
 
     def as_dict(self) -> dict[str, Any]:
         ends = {"from": in_utc(self.window.start_us, "seconds"), "to": in_utc(self.window.end_us, "seconds")}
         return {**ends, "closed": dict(self.closed)}
 
     def sentence(self) -> str:
-        """What it is of, for people."""
+        """The period that was verified, for people."""
         says = self.as_dict()
         still_open = [name for name, is_closed in self.closed.items() if not is_closed]
         end = f"; still open in {', '.join(still_open)}" if still_open else "; closed"
@@ -305,7 +305,7 @@ class ReportedWindow:
 
 @dataclass(frozen=True)
 class VerificationReport:
-    """What was verified, by datacenter; `rows` are those of all datacenters."""
+    """The results of one verification, by datacenter; `rows` are those of all datacenters."""
 
     datacenters: Mapping[str, DatacenterReport]
     rows: int

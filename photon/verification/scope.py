@@ -1,4 +1,4 @@
-"""What one verification looks at, fixed before it begins: read offsets, who holds what, versions of tables.
+"""The scope of one verification, fixed before it begins: read offsets, who holds what, versions of tables.
 
 Reads states, the ledgers and Delta logs; no log file and no row.
 """
@@ -52,14 +52,14 @@ class TableSnapshot:
     schema: pa.Schema
     version: int | None = None  # None: there is no such table
     files: tuple[str, ...] | None = ()  # None: only a Delta reader knows the rows, or there are too many
-    size_bytes: int = 0  # of these files
+    size_bytes: int = 0  # size of these files
 
 
 @dataclass(frozen=True)
 class Mended:
     """The dead letters of a datacenter that were looked at again (docs/adr/0047)."""
 
-    letters: Mapping[Occurrence, MendedLetter] = field(default_factory=dict)  # of its epoch, as taken up last
+    letters: Mapping[Occurrence, MendedLetter] = field(default_factory=dict)  # as taken up last
     of_earlier_epochs: Sequence[MendedLetter] = ()
 
     @property
@@ -83,7 +83,7 @@ class Scope:
     verified: Mapping[str, Mapping[int, int]]  # earlier verified offsets, by datacenter and file number
     mended: Mapping[str, Mended] = field(default_factory=dict)  # by datacenter
     since: Mapping[str, Since] = field(default_factory=dict)  # by datacenter
-    looks: Mapping[str, Mapping[int, Look | None]] = field(default_factory=dict)  # of files, by datacenter
+    looks: Mapping[str, Mapping[int, Look | None]] = field(default_factory=dict)  # by datacenter and file
     kept: Mapping[str, Kept] = field(default_factory=dict)  # the newest, whether it counts or not
     left_out: Sequence[str] = ()  # were asked for and never run again: others answer for what was theirs
     at_us: int = 0
@@ -143,7 +143,7 @@ class Scope:
         return sum(each.length_bytes for each in logs) + sum(kept) + sum(tables)
 
     def fingerprint(self, datacenter: str) -> str:
-        """What the results of a datacenter depend on beside logs and tables."""
+        """Everything that a datacenter's results depend on beside logs and tables."""
         epochs = sorted(self.register.epochs.items()), sorted(self.retired)
         current = sorted((name, one.epoch) for name, one in self.read_offsets.items())
         letters = self.mended[datacenter].of_earlier_epochs
@@ -280,7 +280,7 @@ def open_scope(
 
 
 def _since(scope: Scope, datacenter: str, kept: Kept) -> Since | None:
-    """What is new since results were kept; None if none of them count."""
+    """Changes since results were kept; None if none of them count."""
     if kept.fingerprint != scope.fingerprint(datacenter):
         return None
     if scope.at_us - kept.begun_us >= microseconds(scope.pipeline.verification.anew_after):

@@ -1,4 +1,4 @@
-"""What changed since results were kept: which of them still count, and which records must be read again."""
+"""Changes since results were kept: which of them still count, and which records must be read again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from photon.storage.columns import TableName
 from photon.tokens import Occurrence
 from photon.verification.kept import Kept, KeptFile
 
-Table = tuple[str, TableName]  # of a datacenter
+Table = tuple[str, TableName]  # a datacenter's table
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from photon.verification.kept import new_folder
 
 NO_RUN = 0  # the number of no run whose results are kept
 GROUP_ROWS = 2**16
-MOST_HOLDS_SENT = 2**16  # of one run, 1.4 MB: each task gets them again
+MOST_HOLDS_SENT = 2**16  # with one run, 1.4 MB: each task gets them again
 
 
 class Spool:

@@ -1,4 +1,4 @@
-"""What verifications store in each datacenter's lake: reports, and how far each foreign log was verified.
+"""Verifications store this in each datacenter's lake: reports, and how far each foreign log was verified.
 
 Events that were read may be registered without a row, and only their log tells which. So a log that can't be
 read again holds gc, unless all that was read of it was verified before (docs/adr/0020). Offsets are by file

@@ -1,4 +1,4 @@
-"""What runs in verification's tasks: join pairs again, look up holders. `reading` reads their raw logs.
+"""Functions that verification's tasks run: join pairs again, look up holders. `reading` reads their raw logs.
 
 Arrow in, Arrow out, without Spark, so that it is tested without it.
 """
@@ -74,10 +74,10 @@ DECIDED = pa.schema({**_PLACE, **_RECORD, "outcome": _STRING, "detail": _STRING,
 PLACE, ROW, RECORD = list(_PLACE), list(_ROW), list(_RECORD)
 TO_READ = pa.schema(_PLACE)
 _PAIR = ["raw", "primary_file", "primary_raw"]  # primary_raw is null: there is no primary
-# What `compare_rows` is given. `values`: a struct of what the adapter put into the row. time_us: of the
-# foreign record; null: nobody knows.
+# Columns for `compare_rows`. `values`: a struct of the adapter's values in the row. time_us: the foreign
+# record's; null: nobody knows.
 TO_COMPARE = [*ROW, "row_time_us", "is_own", "file", "time_us", *_PAIR, "values"]
-# What `classify_records` is given. `waits`: in any datacenter. `undecided`: else the record is unjoinable.
+# Columns for `classify_records`. `waits`: in any datacenter. `undecided`: else the record is unjoinable.
 TO_CLASSIFY = [*PLACE, *RECORD, *_PAIR, "waits", "undecided"]
 
 
@@ -95,11 +95,11 @@ def _columns(table: pa.Table) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class TaskScope:
-    """What every task of a verification knows. Picklable."""
+    """The knowledge that every task of a verification has. Picklable."""
 
     pipeline: Pipeline
-    headers: Mapping[tuple[str, int], bytes]  # of log files, by datacenter and number
-    row_schemas: Mapping[str, pa.Schema]  # of each datacenter's joined events
+    headers: Mapping[tuple[str, int], bytes]  # log files by datacenter and number
+    row_schemas: Mapping[str, pa.Schema]  # joined events of each datacenter
     requeued: Mapping[str, Sequence[ByteRange]] = field(default_factory=dict)
     # Lines that people have put in the places of others, by datacenter, file number and offset.
     mended: Mapping[tuple[str, int], Mapping[int, bytes]] = field(default_factory=dict)
@@ -197,7 +197,7 @@ def _pairs_by_datacenter(table: pa.Table) -> Iterator[tuple[str, list[int], pa.T
 
 
 def _join_again(pairs: pa.Table, datacenter: str, scope: TaskScope) -> tuple[list[RejoinResult], pa.Table]:
-    """What the adapter makes of pairs of one datacenter now; the rows of those that join, in order."""
+    """The adapter's results for pairs of one datacenter now; the rows of those that join, in order."""
     foreign, primary = (
         _raw_records(pairs[raw], pairs[file].to_numpy(), datacenter, scope)
         for raw, file in (("raw", "file"), ("primary_raw", "primary_file"))

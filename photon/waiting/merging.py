@@ -16,7 +16,7 @@ from photon.waiting.states import Rows
 
 SEGMENTS_A_TIER = 8
 SMALLEST_TIER_RECORDS = 4096
-MOST_MERGED_BYTES = 2**27  # of the raw records of a merged segment, which are all in memory while it is made
+MOST_MERGED_BYTES = 2**27  # raw records of a merged segment are all in memory while it is made
 MOST_MERGED_RECORDS = 2**21
 
 
@@ -45,7 +45,7 @@ class Merged:
 
 
 def next_merge(sizes: Sequence[Size]) -> tuple[str, ...]:
-    """What to merge now: the smallest full tier, else a big segment that is mostly gone."""
+    """The segments to merge now: the smallest full tier, else a big segment that is mostly gone."""
     tiers: dict[tuple[int, bool], list[Size]] = defaultdict(list)
     for size in sizes:
         tiers[tier_of(size.live), size.is_given_up].append(size)

@@ -59,12 +59,12 @@ REASONS = (
     # can say whether it has a row (E8).
     Reason("ordered", "to be looked at again, as a recovery or a mended dead letter has asked"),
 )
-# Of each reason, and of what is in a plan that is taken up again, whatever it waited for.
+# Words for each reason, and for work in a plan that is taken up again, whatever it waited for.
 WHY = {reason.name: reason.words for reason in REASONS} | {"requeued": "in work that is taken up again"}
 CODE_OF = {reason.name: code for code, reason in enumerate(REASONS)}
 PRIMARY, UNJOINABLE, HELD = CODE_OF["primary"], CODE_OF["unjoinable"], CODE_OF["held"]
 ORDERED = CODE_OF["ordered"]
-HELD_DELAY_US = MICROSECONDS  # by then a holder at work has closed its batch
+HELD_DELAY_US = MICROSECONDS  # a holder at work has closed its batch before that
 
 
 def due_us(codes: Codes, attempts: Ints, pipeline: Pipeline, now_us: int, rng: np.random.Generator) -> Ints:

@@ -33,7 +33,7 @@ from photon.waiting.states import Rows, Tally, tally_of
 FOLDER = "waiting"  # below what a datacenter's tasks work on
 RECORDS, INDEX = ".records", ".index"
 FORMAT_VERSION = 1
-GROUP_ROWS = 2048  # of a records file: what is read at least, for one record of it, in 1 ms
+GROUP_ROWS = 2048  # a records file is read by such groups even for one record, in 1 ms
 _NAME, _FORMAT, _CHECKSUMS = b"photon.segment", b"photon.format", b"photon.checksums"
 
 RECORD_COLUMNS = pa.schema(
@@ -53,9 +53,9 @@ RECORD_COLUMNS = pa.schema(
         ("due_us", pa.int64()),
     ]
 )
-# What a task reads again; the others are of the index, for repairs.
+# A task reads these columns again; the others are the index's, for repairs.
 TASK_COLUMNS = [*RECORD_COLUMNS.names[:9], "reason"]
-# Of the index: these columns of the records, then their hashes in order and the row of each.
+# Columns of the index: these of the records, then their hashes in order and the row of each.
 _COPIED = ("due_us", "reason", "attempts", "first_seen_us", "primary_time_us", "_file", "_offset", "_id")
 _INDEX_COLUMNS = (*_COPIED, "hashes", "rows_by_hash")
 
@@ -96,7 +96,7 @@ def write_segment(folder: Location, name: str, records: pa.Table) -> SegmentInfo
 
 
 def info_of(name: str, ordered: pa.Table) -> SegmentInfo:
-    """What the dispatcher's database says of records in their order."""
+    """The description that the dispatcher's database keeps of records in their order."""
     tally = tally_of(ordered["reason"].to_numpy(), 0)
     return SegmentInfo(
         name,
@@ -162,7 +162,7 @@ def _flat(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _checksum(values: pa.Array) -> int:
-    """Of the bytes of a column without nulls."""
+    """The checksum of a column without nulls."""
     if not pa.types.is_string(values.type):
         return zlib.crc32(np.ascontiguousarray(values.to_numpy()).data.cast("B"))
     lengths = np.ascontiguousarray(pc.binary_length(values).to_numpy()).data.cast("B")
@@ -234,7 +234,7 @@ class WaitingIndex:
 
     @property
     def records(self) -> pa.Table:
-        """What is known of the records here: their columns but the bytes, in the order of their rows."""
+        """All that is known of the records here but their bytes, in the order of their rows."""
         return self._table.select(_COPIED)
 
     @property

@@ -1,4 +1,4 @@
-"""What became of each record of a segment: two bits a record, in pages, and how many there are of each.
+"""The state of each record of a segment: two bits a record, in pages, and how many records each state has.
 
 A page is what one change rewrites in the dispatcher's database.
 """
@@ -17,12 +17,12 @@ PAGE_ROWS = 16_384  # 4 KiB: some fifty of them are rewritten when as many recor
 
 
 class State(IntEnum):
-    """What became of a record. It only ever grows, so the rows before the first open one stay as they are."""
+    """The state of a record. It only ever grows, so the rows before the first open one stay as they are."""
 
-    OPEN = 0  # it waits until it is due
-    WOKEN = 1  # it is due now, whatever its time says
-    REQUEUED = 2  # it belongs to a plan that is taken up again
-    GONE = 3  # it is decided, or waits in a newer segment
+    OPEN = 0  # waits until it is due
+    WOKEN = 1  # is due now, whatever its time says
+    REQUEUED = 2  # belongs to a plan that is taken up again
+    GONE = 3  # is decided, or waits in a newer segment
 
 
 States = npt.NDArray[np.uint8]
@@ -50,7 +50,7 @@ def pages_of(rows: Rows) -> list[int]:
 
 
 def no_tally() -> Tally:
-    """Of no records."""
+    """The tally of no records."""
     return np.zeros((len(REASONS), len(State)), np.int64)
 
 
