@@ -50,7 +50,7 @@ Event = AssetMaterialization | AssetObservation
 
 
 class DailyJoinsConfig(Config):
-    """What to do with the days of a run."""
+    """Work on the days of a run."""
 
     do: Literal["fill", "rebuild"] = Field(
         default="fill",
@@ -95,7 +95,7 @@ class DaysRun:
     days: Sequence[date]
 
     def events(self, lacking: list[str]) -> Iterator[Event]:
-        """What became of the days, each as soon as it is known; in `lacking`, what some lack still."""
+        """The result of each day, as soon as it is known; `lacking` gets what some days lack still."""
         from jobs.backfill import behind_others, fill, rebuild
 
         say, name = self.context.log.info, self.datacenter
@@ -135,7 +135,7 @@ def daily_joins_asset(served: ServedPipeline, datacenters: StaticPartitionsDefin
     """The asset `daily_joins` of a pipeline."""
     key = served.asset_key(ASSET)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", BetaWarning)  # of the policy: `dagster` is pinned
+        warnings.simplefilter("ignore", BetaWarning)  # the policy is beta, and `dagster` is pinned
 
         @asset(
             key=key,
@@ -182,12 +182,12 @@ def chosen_days(keys: Sequence[str]) -> Mapping[str, Sequence[date]]:
 
 
 def counts_metadata(counts: DayCounts) -> Metadata:
-    """What the day has now."""
+    """The day's counts now."""
     return {**asdict(counts), "dagster/partition_row_count": counts.rows}
 
 
 def filled_metadata(filled: Filled, day: date, is_alone: bool) -> Metadata:
-    """What a fill has found of one day; `ordered` and below are of all its days.
+    """The findings of a fill on one day; `ordered` and below count all its days.
 
     Where the day `is_alone` in its run, the last verification has the day's own equation.
     """
@@ -206,7 +206,7 @@ def filled_metadata(filled: Filled, day: date, is_alone: bool) -> Metadata:
 
 
 def rebuilt_metadata(rebuilt: Rebuilt) -> Metadata:
-    """What a rebuild has made of one day, or would make."""
+    """The rows that a rebuild has made of one day, or would make."""
     tally = rebuilt.tally
     reasons = [*tally.dropped.items(), *((f"can't be made again: {why}", n) for why, n in tally.kept.items())]
     metadata: Metadata = {

@@ -1,4 +1,4 @@
-"""What every asset of a pipeline says of itself: owners, links, tags, and where its code is."""
+"""Attributes that every asset of a pipeline has: owners, links, tags, and where its code is."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from photon.pipeline.location import Location
 from resources.environment import ServedPipeline
 
 PIPELINE_TAG = "photon/pipeline"
-ROLE_TAG = "photon/role"  # what it is in the pipeline, so that people can select all of one role
+ROLE_TAG = "photon/role"  # names an asset's part in the pipeline, so that people can select all of one role
 Role = Literal["log", "rows", "days", "rest", "report", "upkeep", "health"]
 ROLES: Mapping[str, Role] = {
     "primary_log": "log",
@@ -53,7 +53,7 @@ def described(
         assets,
     )
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", BetaWarning)  # of the references: `dagster` is pinned
+        warnings.simplefilter("ignore", BetaWarning)  # references are beta, and `dagster` is pinned
         return list(with_source_code_references(list(told)))  # type: ignore[arg-type]
 
 

@@ -11,7 +11,7 @@ from dagster import FreshnessPolicy
 
 from photon.pipeline.sections import Durations
 
-LEAST = timedelta(minutes=1)  # of Dagster, which refuses less
+LEAST = timedelta(minutes=1)  # Dagster refuses a shorter one
 
 
 def freshness(limits: Durations) -> FreshnessPolicy:

@@ -48,7 +48,7 @@ def gc_metadata(done: GcResult, now_us: int) -> Metadata:
 
 
 def _says(done: GcResult) -> str:
-    """What one evaluation did, in a sentence."""
+    """The work of one evaluation, in a sentence."""
     what = []
     if done.boundary_us != done.boundary_before_us:
         what.append(f"the boundary is {_time(done.boundary_us)} now")

@@ -125,7 +125,7 @@ def health_checks(served: ServedPipeline, datacenter: str) -> AssetChecksDefinit
 
 
 def _watched(context: AssetCheckExecutionContext, served: ServedPipeline, datacenter: str) -> Watched | None:
-    """What the watcher has left of a datacenter, in the code location of this run if Dagster launched it."""
+    """The watcher's notes on a datacenter, in the code location of this run if Dagster launched it."""
     origin = context.run.remote_job_origin
     states = context.instance.all_instigator_state(
         repository_selector_id=origin.repository_origin.get_selector_id() if origin else None,

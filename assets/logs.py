@@ -82,7 +82,7 @@ def log_schema(log: Log) -> MetadataValue:
 def log_assets(served: ServedPipeline) -> AssetsDefinition:
     """Both logs, with what *Observe* does: look at all datacenters' folders now."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", BetaWarning)  # of the decorator: `dagster` is pinned
+        warnings.simplefilter("ignore", BetaWarning)  # the decorator is beta, and `dagster` is pinned
 
         @multi_observable_source_asset(
             specs=log_specs(served),
@@ -105,7 +105,7 @@ def log_assets(served: ServedPipeline) -> AssetsDefinition:
 
 @dataclass(frozen=True)
 class ObservedLogs:
-    """What an observation of a datacenter's logs found, and when."""
+    """The findings of an observation of a datacenter's logs, and its time."""
 
     signature: str
     unread_bytes: int
@@ -132,7 +132,7 @@ def observations(served: ServedPipeline, datacenter: str, growth: Growth) -> lis
 
 
 def log_metadata(datacenter: str, growth: Growth) -> Mapping[str, Metadata]:
-    """What is seen of a datacenter's copy of each log; the primary log's says up to when it is read."""
+    """A datacenter's copy of each log in figures; the primary log's say up to when it is read."""
     progress: Metadata = {}
     if growth.state.watermark_us is not None and growth.lag_seconds is not None:
         progress["watermark"] = MetadataValue.timestamp(growth.state.watermark_us / MICROSECONDS)

@@ -65,7 +65,7 @@ def latency_plot(reports: Sequence[ShiftReport]) -> str | None:
 
 
 def shares_plot(reports: Sequence[ShiftReport]) -> str | None:
-    """What became of foreign records, in % of each report's; None with fewer than two that have any."""
+    """Shares of foreign records by class, in % of each report's; None with fewer than two that have any."""
     points = [report for report in reports if report.classes]
     if len(points) < 2:
         return None
@@ -89,7 +89,7 @@ def shares_plot(reports: Sequence[ShiftReport]) -> str | None:
 
 
 def _shares(classes: Mapping[str, int]) -> dict[str, float]:
-    """Of one report, in %, by the names in SHARES; "" has all other classes."""
+    """Shares of one report, in %, by the names in SHARES; "" has all other classes."""
     total = sum(classes.values())
     shares = {name: 100 * classes.get(name, 0) / total for name, _, _ in SHARES if name}
     return {**shares, "": 100 - sum(shares.values())}

@@ -49,7 +49,7 @@ def pipeline_file_assets(settings: LocationSettings) -> list[AssetSpec]:
 
 
 def problems_now(at_load: LocationSettings) -> dict[str, str]:
-    """What is wrong with each file as it is now, by its name in Dagster; empty if nothing is."""
+    """Problems of each file as it is now, by its name in Dagster; empty if there are none."""
     names = at_load.file_names()
     try:
         now = location_settings()

@@ -1,4 +1,4 @@
-"""What a shift reports to Dagster while it runs: materializations, and observations of its logs."""
+"""Reports of a running shift to Dagster: materializations, and observations of its logs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from resources.environment import ServedPipeline
 # A picture is a third of a stored report: the second report has the first one, then each fifth, and the last.
 PICTURE_EVERY, FIRST_PICTURE = 5, 2
 NEEDS_YOU = "needs_you"
-# Of what a side table has; their materializations come with the pictures.
+# The count of a side table's records; their materializations come with the pictures.
 COUNT_OF_TABLE: Mapping[TableName, str] = {
     "dead_letters": "dead_letters",
     "unjoined": "unjoinable",
@@ -65,7 +65,7 @@ class Reporter:
         self._observed: ObservedLogs | None = None
         self._reports = 0
         self._told: dict[TableName, int] = {}  # the records of each side table
-        self._is_warned = False  # of what nobody can have meant
+        self._is_warned = False  # a join that nobody can have meant was warned of
 
     def on_batch(self, batch: BatchReport) -> None:
         """Add a batch, and report if it is time."""
@@ -140,7 +140,7 @@ class Reporter:
             return {}
 
     def _what_nobody_meant(self, counts: Counts) -> Metadata:
-        """What was seen and what to look at, if this join can't be meant; a run warns of it once."""
+        """Signs that this join can't be meant, and what to look at; a run warns of it once."""
         told = told_of(self._pipeline, self._datacenter, counts.as_dict())
         if not told:
             return {}
@@ -212,7 +212,7 @@ def union_metadata(found: Watermark) -> Metadata:
 
 
 def says(datacenter: str, latest: ShiftReport, growth: Growth) -> str:
-    """What the shift has done since its last report, in a sentence."""
+    """The shift's work since its last report, in a sentence."""
     unread_bytes = growth.primary.unread_bytes + growth.foreign.unread_bytes
     return (
         f"{datacenter} joined {latest.joined:,} events in {latest.batches:,} batches within"

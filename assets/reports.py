@@ -118,7 +118,7 @@ VERIFICATION = Report(
     stale=lambda pipeline: pipeline.health.unverified,
 )
 REGISTRY_STATE = Report(
-    name="registry_report",  # its asset's name is taken
+    name="registry_report",  # an asset is called `registry_state` already
     asset="registry_state",
     work=_report_state,
     job_description="Reports on the registry's ledgers and endpoints.",

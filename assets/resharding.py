@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class ReshardingConfig(DryRunConfig):
-    """What to do."""
+    """How many ledgers to make."""
 
     ledgers: int | None = Field(
         default=None,
@@ -59,7 +59,7 @@ def resharding_metadata(done: Resharded, pipeline: Pipeline) -> Metadata:
 
 
 def _says(done: Resharded, pipeline: Pipeline) -> str:
-    """What one evaluation found and did, in a sentence."""
+    """The findings and the work of one evaluation, in a sentence."""
     if done.applied:
         return f"{done.ledgers} new ledgers in the place of {done.ledgers_before}: {done.because}"
     if not done.is_due:

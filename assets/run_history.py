@@ -32,8 +32,8 @@ from assets.work import IN_ONE_PROCESS, UPKEEP_POOL, DryRunConfig
 from photon.clock import MICROSECONDS, Clock, SystemClock
 
 PRUNING_JOB = "prune_run_history"
-# Of one call, so that it ends soon; two datacenters have some 400 runs a day, 288 of them compactions. The
-# next call does the rest.
+# One call looks at so many, so that it ends soon; the next call does the rest. Two datacenters have some 400
+# runs a day, 288 of them compactions.
 MOST_RUNS_LOOKED_AT = 500
 # Newer runs among which to look for one of the same kind: all assets chosen by hand share one job.
 MOST_NEWER_LOOKED_AT = 100

@@ -24,10 +24,10 @@ DESCRIPTIONS: dict[TableName, str] = {
     "too_old": "Foreign events older than the registry keeps ids, which can't be joined exactly once.",
 }
 MERGES = "photon.adapters:merge_columns"  # Photon's own adapter: its rows have the columns of the logs
-# Of the columns that all tables begin with, and those of the side tables.
+# Descriptions of the columns that all tables begin with, and of the side tables' own.
 COLUMNS = {
     "_datacenter": "Who wrote the row.",
-    "_epoch": "Of the dispatcher's state that it was written from.",
+    "_epoch": "The epoch of the dispatcher that wrote it.",
     "_batch": "The batch that it was committed with.",
     "_plan": "The plan of that batch.",
     "_occurrence": "The foreign record's place: file number and byte offset.",
@@ -71,7 +71,7 @@ def _meaning(column: str, pipeline: Pipeline | None) -> str | None:
 
 
 def table_metadata(served: ServedPipeline, name: TableName) -> Metadata:
-    """What Dagster shows of a table: Photon's own columns, and the place of each datacenter's."""
+    """Columns of Photon's own, and the place of each datacenter's table, as Dagster shows them."""
     tables = {each: served.pipeline.datacenters[each].lake / name for each in served.datacenters}
     return {
         "dagster/table_name": str(name),
@@ -91,7 +91,7 @@ def rows_now(pipeline: Pipeline, datacenters: Sequence[str], name: TableName) ->
 
 
 def joined_now(pipeline: Pipeline, datacenter: str) -> Metadata:
-    """What a datacenter's table of joined events has now: its rows, and all its columns. LakeUnavailable."""
+    """Rows and columns of a datacenter's table of joined events now. LakeUnavailable."""
     table = OutputTable(pipeline.datacenters[datacenter].lake, "joined_events")
     with table.reading():
         rows, schema = _rows_of(table), table.schema()

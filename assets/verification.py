@@ -13,7 +13,7 @@ from photon.verification.report import Finding, FindingKind, VerificationReport,
 
 # Classes that are plotted over time, for each datacenter; the table has all.
 PLOTTED = ("joined", "pending", "unjoinable", "dead_letters", "missing")
-# What Dagster stores of one example; ids and details may be long.
+# Dagster stores so much of one example; ids and details may be long.
 MOST_SHOWN_CHARACTERS = 300
 
 

@@ -1,4 +1,4 @@
-"""What all work that runs by the clock has in common: a job, a time, a bound and a pool.
+"""Work that runs by the clock: each kind has a job, a time, a bound and a pool.
 
 What it does belongs to `reports` (things that people look at), to `evaluations` or to `upkeep` (verbs).
 """
@@ -41,12 +41,12 @@ TOLD_EVERY_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class WorkRun:
-    """What one run works with."""
+    """The things that one run works with."""
 
     context: AssetExecutionContext | OpExecutionContext
     served: ServedPipeline
     pipeline: Pipeline  # as its file says now
-    config: Any  # of the class that its kind names
+    config: Any  # an instance of the class that its kind names
     clock: Clock
     began_us: int
 
@@ -56,7 +56,7 @@ class WorkRun:
         return isinstance(self.config, DryRunConfig) and self.config.dry_run
 
     def telling(self) -> Callable[[str], None]:
-        """What writes into the run's log how far it is, now and then."""
+        """Write into the run's log, now and then, how far it is."""
         return seldom(self.context.log.info, TOLD_EVERY_SECONDS, self.clock)
 
     def seconds(self) -> float:
@@ -68,9 +68,9 @@ class WorkRun:
 class Work:
     """One kind of work of a pipeline."""
 
-    name: str  # of the job
+    name: str  # name of the job
     job_description: str
-    config: type[Config] | None = None  # what a person may set
+    config: type[Config] | None = None  # settings that a person may choose
     cron: Callable[[Pipeline], str | None] = lambda pipeline: None  # None: only when somebody asks
     pool: str = UPKEEP_POOL
     # Dagster does not notice a killed process. After this time it fails the run, and the next one can begin.

@@ -88,7 +88,7 @@ def fill(
 def _session(
     pipeline: Pipeline, progress: Callable[[str], None], given: SparkSession | SparkMaker | None
 ) -> Iterator[SparkMaker]:
-    """What makes the session at its first use, and has it from then on; its own one is stopped at the end."""
+    """A maker of the session at its first use, which has it from then on; it stops its own one at the end."""
     own: list[SparkSession] = []
 
     def session() -> SparkSession:

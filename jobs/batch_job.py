@@ -90,7 +90,7 @@ class SparkRunner:
 
     def _outlived(self, session: SparkSession, error: Exception) -> bool:
         """Whether the session lives; else there is a new one, if one can be had."""
-        # What the JVM itself answered shows that it lives. One that dies also leaves errors that do not say
+        # An answer of the JVM itself shows that it lives. One that dies also leaves errors that do not say
         # so, such as "PythonRDD does not exist in the JVM".
         is_answer = isinstance(error, Py4JJavaError | PySparkException)
         dying_seconds = 0.0 if is_answer else DYING_SECONDS

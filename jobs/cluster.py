@@ -1,4 +1,4 @@
-"""What tasks on other machines need: Photon's code, the user's adapter, JARs.
+"""Needs of tasks on other machines: Photon's code, the user's adapter, JARs.
 
 Packages (PyArrow, NumPy, ...) are on the machines, in an image or in a packed environment
 (docs/deployment.md).
@@ -16,7 +16,7 @@ from pathlib import Path
 from photon.pipeline.file import Pipeline
 from photon.toolchain.maven import spark_jars_dir
 
-PYTHON = "python3"  # of the machines, unless `spark.pyspark.python` says otherwise
+PYTHON = "python3"  # on the machines, unless `spark.pyspark.python` says otherwise
 _OWN = ("photon", "jobs")
 _folders: list[tempfile.TemporaryDirectory[str]] = []  # executors fetch from them until this process ends
 _MADE_AT = (1980, 1, 1, 0, 0, 0)  # so that the same code is the same archive

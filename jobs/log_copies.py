@@ -112,7 +112,7 @@ class Reading:
         return lacks, {(row["datacenter"], row["file"]) for row in unreadable}
 
     def _lacking(self, session: Any, read: DataFrame, expected: Mapping[Hour, Collection[str]]) -> DataFrame:
-        """What each datacenter lacks of each hour, by the file in which another one has it."""
+        """The events that each datacenter lacks in each hour, by the file in which another one has them."""
         event = ["side", "hour_us", "event"]
         place = F.struct("datacenter", "file", "offset", "time_us")
         has = read.where("not lost").groupBy(*event)

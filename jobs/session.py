@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 CREDENTIALS_PROVIDER = "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider"
 CORES_TOLD_AFTER_SECONDS = 15.0  # executors of a cluster need some 5 s to start
-TASK_TRIES = 4  # of a task whose worker died, in all
+TASK_TRIES = 4  # for a task whose worker died, in all
 # The JVM only schedules; records are read, joined and written in Python workers. Compiled no further than
 # needed for that, a session takes 8 s of a core until it is warm, instead of 15 s, and a small job 3.9 s for
 # twenty, instead of 5.0 s (runs in turn on two busy cores).
@@ -234,7 +234,7 @@ def stop_session(session: SparkSession, timeout_seconds: float = 30.0) -> None:
     """Stop a session and the JVM behind it, dead or alive; a JVM that takes longer is killed."""
     gateway = session.sparkContext._gateway
     if is_alive(session):
-        with suppress(Py4JError, OSError):  # it may end at this very moment: who ends all ends the JVM too
+        with suppress(Py4JError, OSError):  # the JVM may end at this very moment: who ends all ends it too
             session.stop()
     if gateway is not None:
         with suppress(Py4JError, OSError):

@@ -34,7 +34,7 @@ class Stages:
 
 @contextmanager
 def telling_stages(session: SparkSession, say: Callable[[str], None]) -> Iterator[Callable[[str], None]]:
-    """What says a step, and then again and again how far Spark is with it, until the end of the block."""
+    """Say a step, and then again and again how far Spark is with it, until the end of the block."""
     watch, ended = StageWatch(say), threading.Event()
     tracker = session.sparkContext.statusTracker()
 
@@ -55,7 +55,7 @@ def telling_stages(session: SparkSession, say: Callable[[str], None]) -> Iterato
 
 
 class StageWatch:
-    """What is told of the stages of a step. Thread-safe, as far as a step may change at any time."""
+    """Tells of the stages of a step. Thread-safe, as far as a step may change at any time."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say

@@ -79,7 +79,7 @@ def verify(
 
 @contextmanager
 def _telling(session: Any, progress: Progress) -> Iterator[Progress]:
-    """What says a step; on Spark, where it may take long, also how far it is."""
+    """Say a step; on Spark, where it may take long, also how far it is."""
     if isinstance(session, LocalSession):
         yield progress
         return
@@ -98,7 +98,7 @@ def _session_of(
         yield session
         return
     if (session is None or callable(session)) and is_small(pipeline, scope.size_bytes):
-        # What an adapter prints is not the report.
+        # An adapter may print, and the report goes to the same place.
         with LocalSession(lakes, BATCH_ROWS) as local, redirect_stdout(sys.stderr):
             yield local
         return
@@ -133,10 +133,10 @@ def is_small(pipeline: Pipeline, size_bytes: int | None) -> bool:
 
 @dataclass(frozen=True)
 class Found:
-    """What the queries have brought."""
+    """The results of the queries."""
 
     records: DataFrame
-    rows: DataFrame  # of their events
+    rows: DataFrame  # rows of those records' events
     decided: DataFrame
     verdicts: DataFrame
     settled: DataFrame  # records that were not looked at
@@ -145,7 +145,7 @@ class Found:
     window: Window | None = None  # None: of all times
 
     def within(self, window: Window) -> Found:
-        """What belongs to the events of a window, by the times of records and rows.
+        """The results for events of a window, by the times of records and rows.
 
         A row whose time was altered belongs to two windows: its record's, and that of which it says it is.
         """
@@ -205,7 +205,7 @@ class Verification:
         self._spool.close()
 
     def report(self, keep: bool = False, window: Window | None = None) -> VerificationReport:
-        """What was found, of the events of a window if there is one; `keep`: keep what is settled."""
+        """The report on the events, of a window if there is one; `keep`: keep what is settled."""
         scope, queries = self._scope, self._queries()
         kept = KeptResults(queries, self._computed)
         findings = Findings(self._session, scope, self._pages, kept.known_findings())
@@ -272,7 +272,7 @@ def _levels(on_cluster: bool) -> tuple[Any, Any]:
     """How Spark holds rows: those that it can compute again, and those that it can't."""
     from pyspark import StorageLevel
 
-    # What was computed on a machine that goes is not computed again: another one has it too.
+    # Another machine has a copy too, so that nothing is computed again when one goes.
     return StorageLevel.MEMORY_AND_DISK, (
         StorageLevel.MEMORY_AND_DISK_2 if on_cluster else StorageLevel.MEMORY_AND_DISK
     )

@@ -1,4 +1,4 @@
-"""What a verification finds wrong, from what the queries bring: cases are counted, and some of them named."""
+"""Findings of a verification, from the results of its queries: cases are counted, and some of them named."""
 
 from __future__ import annotations
 

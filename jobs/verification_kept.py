@@ -48,10 +48,10 @@ Compute = Callable[["DataFrame"], "DataFrame"]  # the rows of a query, in its pl
 
 @dataclass(frozen=True)
 class New:
-    """What a verification looks at, and what stays as it was kept."""
+    """The records that a verification looks at, and those that stay as they were kept."""
 
     records: DataFrame  # `FOREIGN_RECORDS`
-    rows: DataFrame  # of their events
+    rows: DataFrame  # rows of those records' events
     settled: DataFrame  # records that are not looked at: datacenter, class, hour_us
 
 
@@ -106,7 +106,7 @@ class KeptResults:
         return found
 
     def _open(self) -> DataFrame:
-        """What the last run has left open, of files that are trusted, and events without a record."""
+        """Records that the last run has left open in trusted files, and events without a record."""
         found = self._empty(f"datacenter string, {OPEN}")
         for name, since in self._scope.since.items():
             last = self._read(name, since.kept, "open", OPEN, since.kept.number)
@@ -151,7 +151,7 @@ class KeptResults:
         return self._settled.where("key is not null").join(keys, ["datacenter", "key"], "left_semi")
 
     def known_findings(self) -> DataFrame:
-        """What the last recorded verification has told: `FINDINGS` with their datacenter."""
+        """The findings of the last recorded verification: `FINDINGS` with their datacenter."""
         found = self._empty(f"datacenter string, {FINDINGS}")
         for name, kept in self._scope.kept.items():
             last = self._read(name, kept, "findings", FINDINGS, kept.number)
@@ -230,7 +230,7 @@ class KeptResults:
     # -- files
 
     def _kept(self, datacenter: str, what: str, columns: str) -> DataFrame:
-        """What all runs have kept of files that are trusted."""
+        """The results that all runs have kept for trusted files."""
         found = self._read(datacenter, self._scope.since[datacenter].kept, what, columns)
         return found.join(self._trusted(datacenter), "file").where("run >= since_run").drop("since_run")
 
@@ -267,7 +267,7 @@ def settled_records(
     was_undecided = F.col("class") == UNDECIDED
     outcome = F.when(was_undecided, F.col("outcome")).otherwise(F.col("class"))
     waits = F.col("evidence").bitwiseAND(F.lit(int(Evidence.PENDING | Evidence.GIVEN_UP))) != 0
-    # Of what no table says, only the registry says that nobody has registered it: until somebody does.
+    # Where no table knows a record, the registry says that nobody has registered it: until somebody does.
     is_final = outcome.isin(*FINAL) & ~(was_undecided & (outcome == "unjoinable"))
     is_joined = (outcome == "joined") & F.col("is_same")
     is_settled = (is_final | is_joined) & ~waits & F.col("is_open").isNull()

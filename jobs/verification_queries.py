@@ -72,7 +72,7 @@ class Queries:
     session: SparkSession  # or one of this process, which does the same
     scope: Scope
     tasks: TaskScope
-    spool: Spool  # of rows that are too many to be sent
+    spool: Spool  # holds rows that are too many to be sent
 
     def foreign_records(self) -> DataFrame:
         """Every foreign record in what is read as a whole (`FOREIGN_RECORDS`)."""
@@ -208,7 +208,7 @@ class Queries:
         return found.withColumn("raw", F.when(needed, F.col("raw"))).drop("made_earlier")
 
     def _by_place(self, rows: DataFrame) -> DataFrame:
-        """What tables and dispatchers say of single places: evidence, and the event of the row made of it."""
+        """Evidence of tables and dispatchers on single places, and the event of the row made of each."""
         none = F.lit(None).cast("string")
         frames = [rows.where("current").select(*PLACE, F.lit(0).alias("side_evidence"), "event_id")]
         for datacenter in self.scope.read_offsets:

@@ -24,7 +24,7 @@ WITHOUT_PRIMARIES = "without some primary logs, records that were filtered may b
 
 @dataclass(frozen=True, slots=True)
 class FileTimes:
-    """Of the events of one foreign file."""
+    """Times of the events in one foreign file."""
 
     latest_us: int | None = None
     first_undecided: int | None = None  # offset of its first record that is pending
@@ -86,7 +86,7 @@ def how_far_verified(
     read, verified = scope.read_offsets[name], scope.verified[name]
     latest = {number: each.latest_us for number, each in files.items() if each.latest_us is not None}
     undecided = {n: each.first_undecided for n, each in files.items() if each.first_undecided is not None}
-    # What waits is known even where its log is gone.
+    # Waiting records are known even where their log is gone.
     times = [read.earliest_waiting_us, *(each.pending_us for each in files.values())]
     pending_us = min((time_us for time_us in times if time_us is not None), default=None)
     unverified, verified_earlier = summarize_unreadable(unreadable, read.files, verified)

@@ -42,8 +42,8 @@ class HookName:
 
     pipeline: str  # as alerts say it, also while the file can't be read
     spec: str  # module:function
-    folder: str  # of the pipeline file
-    again_us: int  # what goes on is told again after this time
+    folder: str  # folder of the pipeline file
+    again_us: int  # an alert that goes on is told again after this time
     call_timeout_us: int
 
     @classmethod
@@ -57,12 +57,12 @@ class HookName:
 
 @dataclass(frozen=True)
 class Cursor:
-    """What was told of a file, and to whom. Times are in seconds since 1970."""
+    """The alerts that were told of a file, and to whom. Times are in seconds since 1970."""
 
-    file: str  # its path: names move from file to file when PHOTON_PIPELINES changes
+    file: str  # path of the file: names move from file to file when PHOTON_PIPELINES changes
     since: float  # the first look: older failures are nobody's news
     runs_until: float  # the last look at failed runs
-    told: Mapping[str, Told] = field(default_factory=dict)  # of checks, tables, sensors and schedules
+    told: Mapping[str, Told] = field(default_factory=dict)  # alerts on checks, tables, sensors and schedules
     runs: tuple[str, ...] = ()  # those that were told
     failed: tuple[str, ...] = ()  # the keys of alerts that the function did not take
     hook: HookName | None = None  # as the file was last read
@@ -82,7 +82,7 @@ class Cursor:
         return json.dumps({"format": CURSOR_FORMAT, **asdict(self)})
 
     def after(self, done: Iterable[Alert], now_us: int) -> Cursor:
-        """What to remember once these were told."""
+        """The cursor once these alerts were told."""
         runs = [alert for alert in done if alert.kind == "run"]
         others = [alert for alert in done if alert.kind != "run"]
         return replace(
@@ -108,7 +108,7 @@ def alerts_sensor(file: str, at_load: LocationSettings, clock: Clock | None = No
         cursor = Cursor.from_text(context.cursor, file, now_us / MICROSECONDS)
         try:
             named, is_right = HookName.of(load_pipeline(file)), True
-        except PipelineError:  # its check is one of those that are told
+        except PipelineError:  # a check tells of this problem
             named, is_right = cursor.hook, False
         if named is None:
             return SensorResult(skip_reason=SkipReason(f"{file} names no alerts.hook"))
@@ -118,7 +118,7 @@ def alerts_sensor(file: str, at_load: LocationSettings, clock: Clock | None = No
         seen = standing(context, scope, with_ticks=is_right)
         fresh = news(seen, before.told, now_us, named.again_us)
         runs = failed_runs(context.instance, scope, before.runs_until, before.since, before.runs)
-        # What was not taken comes last: a function that hangs for one alert is told the others first.
+        # An alert that was not taken comes last: a function that hangs for one is told the others first.
         in_turn = sorted([*fresh, *runs], key=lambda alert: alert.key in before.failed)
         found = calls.tell(hook, in_turn, named.call_timeout_us / MICROSECONDS)
         after = replace(before.after(found.done, now_us), failed=tuple(sorted(found.failed)), hook=named)
@@ -135,12 +135,12 @@ def alerts_sensor(file: str, at_load: LocationSettings, clock: Clock | None = No
 
 
 def sensor_name(file_name: str) -> str:
-    """By what Dagster calls the pipeline file."""
+    """The sensor's name, made of Dagster's name for the pipeline file."""
     return f"{file_name}__{SENSOR}"
 
 
 def scope_of(file: str, at_load: LocationSettings) -> Scope:
-    """What a file's function is told of: its pipeline, and what the whole location shares."""
+    """The alerts that a file's function is told: its pipeline's, and those of the whole location."""
     name = at_load.file_names()[file]
     served = next((one for one in at_load.served if str(one.pipeline.file) == file), None)
     group = served.name if served else None

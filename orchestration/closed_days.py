@@ -32,7 +32,7 @@ A_DAY = timedelta(days=1)
 
 @dataclass(frozen=True)
 class ClosedDays:
-    """What to request now, and the last day that is done with."""
+    """The days to request now, and the last day that is done with."""
 
     first: date | None
     last: date | None  # None with `first`: nothing

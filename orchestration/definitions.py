@@ -59,7 +59,7 @@ def build_defs(settings: LocationSettings) -> Definitions:
 
 
 def _definitions_of(served: ServedPipeline) -> Definitions:
-    """What one pipeline adds; each of its datacenters is a partition."""
+    """The definitions that one pipeline adds; each of its datacenters is a partition."""
     datacenters = StaticPartitionsDefinition(list(served.datacenters))
     shift = define_asset_job(
         served.job_name("shift"),

@@ -1,4 +1,4 @@
-"""What people have decided on a datacenter in the registry, where it keeps a sensor from launching shifts."""
+"""People's decisions on a datacenter in the registry, where these keep a sensor from launching shifts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What runs by the clock: verification, upkeep of the registry, and pruning of Dagster's history."""
+"""Schedules: verification, upkeep of the registry, and pruning of Dagster's history."""
 
 from __future__ import annotations
 

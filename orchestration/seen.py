@@ -1,4 +1,4 @@
-"""What Dagster knows of the things that people are told: checks, freshness, failed runs, failed ticks.
+"""Dagster's state of all that people are told: checks, freshness, failed runs, failed ticks.
 
 Each is an Alert of its state now. Whether that is news, and who is told, belongs to `alerts`. Sensors that
 evaluate checks ask here what Dagster shows of them: somebody else may have evaluated them since.
@@ -47,9 +47,9 @@ _ENDED = [TickStatus.SUCCESS, TickStatus.SKIPPED, TickStatus.FAILURE]
 
 @dataclass(frozen=True)
 class Scope:
-    """What one sensor tells of."""
+    """The things that one sensor tells of."""
 
-    name: str  # of the pipeline, as alerts say it
+    name: str  # name of the pipeline, as alerts say it
     has_asset: Callable[[AssetKey], bool]
     has_job: Callable[[str], bool]
     has_ticks_of: Callable[[str], bool]  # a sensor or a schedule
@@ -106,7 +106,7 @@ def failed_runs(
 
 
 def _is_of(run: DagsterRun, scope: Scope) -> bool:
-    """By its job; a run by hand from the asset graph is of Dagster's own job, and says what it is of."""
+    """Whether a run belongs to a scope: by its job, or by its assets if a person began it from the graph."""
     checked = {key.asset_key for key in run.asset_check_selection or ()}
     return scope.has_job(run.job_name) or any(map(scope.has_asset, checked | set(run.asset_selection or ())))
 

@@ -33,7 +33,7 @@ from resources.environment import ServedPipeline, dagster_name
 # millisecond early: a killed shift waited for up to 10 s.
 TICK_SECONDS = 3
 CURSOR_FORMAT = 4
-REASON_TAG = "photon/why"  # of a run: why it was launched
+REASON_TAG = "photon/why"  # tags a run with the reason why it was launched
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +72,7 @@ def shift_sensor(served: ServedPipeline, datacenter: str, clock: Clock | None = 
 
 @dataclass(frozen=True)
 class Cursor:
-    """What a sensor remembers from one tick to the next."""
+    """A sensor's memory from one tick to the next."""
 
     observed: ObservedLogs | None = None  # at the last observation
     unresponsive_since_us: int | None = None

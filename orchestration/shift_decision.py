@@ -1,4 +1,4 @@
-"""What to do about one datacenter's shifts: a pure function of what a tick of its sensor finds."""
+"""Decide about one datacenter's shifts: a pure function of what a tick of its sensor finds."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Snapshot:
     lease_status: LeaseStatus
     runs: tuple[Run, ...] = ()
     past_runs: tuple[PastRun, ...] = ()  # the latest first
-    lease_is_ours: bool = False  # it names a run of this Dagster's, over or not
+    lease_is_ours: bool = False  # the lease names a run of this Dagster's, over or not
     unresponsive_since_us: int | None = None  # the last heartbeat, if the tick before found it too old
 
 
@@ -71,7 +71,7 @@ class RunToFail:
 
 @dataclass(frozen=True)
 class Decision:
-    """What to do, and the reason why a shift is launched or none is."""
+    """Launch a shift or not, and the reason."""
 
     launch: bool
     reason: str
@@ -81,7 +81,7 @@ class Decision:
 
 
 def decide(found: Snapshot, shift: Shift) -> Decision:
-    """What to do about a datacenter now."""
+    """Decide about a datacenter now."""
     beat_us = found.lease_status.beat_us
     unresponsive = _unresponsive(found, shift)
     # Kill at the second tick that finds the same heartbeat: after a machine was suspended or a clock was set,

@@ -22,10 +22,10 @@ class NotTold(Exception):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of the alerts for which there was time."""
+    """The outcome of the alerts for which there was time."""
 
     done: tuple[Alert, ...]
-    failed: dict[str, NotTold]  # by the alert's key
+    failed: dict[str, NotTold]  # why an alert failed, by its key
 
 
 @dataclass

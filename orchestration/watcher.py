@@ -37,10 +37,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Look:
-    """What a look at one datacenter has given."""
+    """The result of a look at one datacenter."""
 
-    watched: Watched  # what to remember of it
-    verdicts: Mapping[str, Verdict]  # by promise; of those that could be judged
+    watched: Watched  # to be remembered until the next look
+    verdicts: Mapping[str, Verdict]  # by promise, for those that could be judged
     problems: tuple[str, ...]
 
 
@@ -98,7 +98,7 @@ def _look_at(
 
 
 def _not_seen(pipeline: Pipeline, name: str, last: Watched, now_us: int, error: Exception) -> Look:
-    """It may stand still as well, so it has the same patience. Its other checks stay as they were."""
+    """The result where a look fails: the datacenter may stand still. Its other checks stay as they were."""
     why = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
     says = f"{name} can't be looked at: {why}"
     unseen_us, patience = now_us - last.looked_us, pipeline.health.standing_still
@@ -110,7 +110,7 @@ def _not_seen(pipeline: Pipeline, name: str, last: Watched, now_us: int, error: 
 
 
 def _due(seen: Look, pipeline: Pipeline, now_us: int) -> dict[str, Told]:
-    """What is to be told now: it has changed, or goes on for `health.tell_again`."""
+    """The verdicts to be told now: those that changed, or go on for `health.tell_again`."""
     again_us, told = microseconds(pipeline.health.tell_again), seen.watched.told
     return {
         promise: Told.after(told.get(promise), verdict, now_us)

@@ -1,4 +1,4 @@
-"""What assets get from outside: the settings of the environment, read only here, and Spark as a resource.
+"""Resources of the assets: the settings of the environment, read only here, and Spark.
 
 What pipelines and sessions do belongs to `photon` and `jobs`, their use to `assets`.
 """

@@ -76,10 +76,10 @@ class LocationSettings:
     keep_runs_days: float = 3.0  # runs that ended longer ago are pruned
     spark_master: str | None = None  # None: this machine, as `jobs.session` has it
     not_served: tuple[NotServed, ...] = ()
-    files: tuple[str, ...] = ()  # of both, as PHOTON_PIPELINES has them
+    files: tuple[str, ...] = ()  # of both kinds, as PHOTON_PIPELINES has them
 
     def file_names(self) -> dict[str, str]:
-        """What Dagster calls each pipeline file, by its path: the same whether it can be read or not.
+        """Dagster's name for each pipeline file, by its path: the same whether it can be read or not.
 
         A file that is added behind the others changes no name of theirs.
         """
@@ -92,7 +92,7 @@ class LocationSettings:
 
 
 def _file_name(path: str) -> str:
-    """Of clicks/pipeline.yaml clicks, as of clicks.yaml: what the file says may not be readable."""
+    """The name `clicks` for clicks/pipeline.yaml as for clicks.yaml: the file itself may not be readable."""
     file = Path(path)
     return re.sub(r"[^A-Za-z0-9_]", "_", file.parent.name if file.stem == "pipeline" else file.stem)
 
@@ -103,7 +103,7 @@ def dagster_name(*parts: str) -> str:
 
 
 def location_settings(environ: Mapping[str, str] = os.environ) -> LocationSettings:
-    """What `environ` says; EnvironmentMistake for a bad value. An empty variable counts as not set.
+    """The settings in `environ`; EnvironmentMistake for a bad value. An empty variable counts as not set.
 
     Reads the pipeline files. Dagster may reload a code location at any time, and each run loads it: a file
     that has become wrong is left out, with an error in the log, and the others are served on.
@@ -199,7 +199,7 @@ def _beside_one_another(
 
 
 def _names(one: ServedPipeline) -> list[str]:
-    """What Dagster knows the pipeline and its datacenters by."""
+    """Dagster's names for the pipeline and its datacenters."""
     return [one.name, *(dagster_name(one.pipeline.name, datacenter) for datacenter in one.datacenters)]
 
 

@@ -11,7 +11,7 @@ from assets.upkeep.kinds import Upkeep
 from assets.work import DryRunConfig, WorkRun
 from photon.errors import WrongUsage
 
-MOST_NAMED = 100  # of what is lost: an observation stays small
+MOST_NAMED = 100  # of the losses that are named: an observation stays small
 
 
 class RetirementConfig(DryRunConfig):

@@ -10,7 +10,7 @@ from assets.work import REPAIR_POOL, DryRunConfig, WorkRun
 
 
 class RepairConfig(DryRunConfig):
-    """What to repair."""
+    """The endpoint to repair."""
 
     endpoint: str = Field(description="URL of the endpoint, as in the pipeline file.")
     anew: bool = Field(default=False, description="From the beginning, whatever an earlier run has done.")

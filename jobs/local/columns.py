@@ -132,7 +132,7 @@ class LocalColumn:
 
 
 class LocalCase(LocalColumn):
-    """What `when` begins: the value of the first condition that is true."""
+    """The column that `when` begins: the value of the first condition that is true."""
 
     def __init__(self, branches: str) -> None:
         super().__init__(f"(CASE {branches} END)")

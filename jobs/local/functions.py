@@ -10,7 +10,7 @@ _DATES = {"yyyy-MM-dd": "%Y-%m-%d"}
 
 
 def _column(one: LocalColumn | str) -> LocalColumn:
-    """What functions take: a column, or the name of one."""
+    """The column that is given, or the one of a name."""
     return one if isinstance(one, LocalColumn) else LocalColumn.named(one)
 
 

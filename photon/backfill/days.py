@@ -1,4 +1,4 @@
-"""What a datacenter has of each day: rows, and records without one, by the times of their events."""
+"""Rows of each day in a datacenter, and its records without one, by the times of their events."""
 
 from __future__ import annotations
 

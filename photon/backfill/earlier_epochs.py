@@ -16,7 +16,7 @@ from photon.backfill.records_at import Ints, LogCopy, RecordsAt, are
 from photon.logs.files import Side
 
 MOST_READ = 200_000  # lines that are read to find the files of one piece: a second or two for 100,000
-ROWS_TRIED = 3  # of a file: the records of some may be gone
+ROWS_TRIED = 3  # rows of a file: the records of some may be gone
 
 
 def todays_numbers(

@@ -26,7 +26,7 @@ Verify = Callable[[], DatacenterReport]
 
 @dataclass(frozen=True)
 class Filled:
-    """What a fill found in its window and ordered. `report` is of the last verification."""
+    """The findings of a fill in its window, and its orders. `report` is of the last verification."""
 
     window: Window
     dry_run: bool
@@ -34,13 +34,13 @@ class Filled:
     rounds: int  # verifications: a report names so many cases, the next one the others
     ordered: int  # records
     left: int  # records that this datacenter is to look at again, after the last verification
-    left_by_day: dict[str, int]  # what was found then, by UTC day, whoever has to act
-    kinds: dict[str, int]  # what they were found as
-    left_to: dict[str, int]  # by datacenter, which has to act
+    left_by_day: dict[str, int]  # findings of then by UTC day, whoever has to act
+    kinds: dict[str, int]  # how many records have each kind of finding
+    left_to: dict[str, int]  # records by the datacenter that has to act
     left_out: int  # more than the last report names, of any time
-    outside: int  # found too, of other times: nothing was ordered of them
-    untimed: int  # whose lines can't be read again
-    waits: str  # what they wait for, if they are not taken up
+    outside: int  # records of other times, which were found too: nothing was ordered of them
+    untimed: int  # records whose lines can't be read again
+    waits: str  # why the records that are not taken up wait
     problem: str
 
     @property
@@ -50,7 +50,7 @@ class Filled:
 
     @property
     def broken(self) -> list[Finding]:
-        """What breaks a promise in the window and is not for a fill to mend."""
+        """Findings that break a promise in the window, and that no fill can mend."""
         return [finding for finding in self.report.violations if not finding.cases]
 
     def as_dict(self) -> dict[str, Any]:

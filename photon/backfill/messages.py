@@ -1,4 +1,4 @@
-"""What goes to the tasks of a rebuild, and what comes of them."""
+"""Messages to the tasks of a rebuild, and their results."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ REMOVED: ReportTable = "removed_rows"
 Gone = Literal["filtered", "skipped", "doubled", "altered id"]
 Kept = Literal["foreign record gone", "primary record gone", "adapter fails", "earlier epoch"]
 KEPT: tuple[Kept, ...] = ("foreign record gone", "primary record gone", "adapter fails", "earlier epoch")
-MOST_EXAMPLES = 10  # of rows that can't be made again, of one piece
+MOST_EXAMPLES = 10  # rows of one piece that can't be made again
 IDENTITY = ("_datacenter", "_epoch", "_batch", "_plan", "_occurrence", "_primary_occurrence", "_event_id")
 REMOVED_COLUMNS = pa.schema(
     [
-        ("run", pa.string()),  # of the rebuild
+        ("run", pa.string()),  # number of the rebuild
         ("at", pa.timestamp("us", "UTC")),
         ("why", pa.string()),
-        ("version", pa.int64()),  # of the table that had the row
-        ("file", pa.string()),  # of that version
+        ("version", pa.int64()),  # version of the table that had the row
+        ("file", pa.string()),  # data file in that version
         ("row", pa.int64()),  # in the file
         *((name, pa.int64() if name == "_batch" else pa.string()) for name in IDENTITY),
         ("_event_time", pa.timestamp("us", "UTC")),
@@ -47,7 +47,7 @@ REMOVED_COLUMNS = pa.schema(
 
 @dataclass(frozen=True)
 class RemakeContext:
-    """What every task of a rebuild knows. Picklable."""
+    """The knowledge that every task of a rebuild has. Picklable."""
 
     pipeline: Pipeline
     datacenter: str
@@ -55,9 +55,9 @@ class RemakeContext:
     window: Window
     epoch: str  # that numbers log files as `files` does
     files: Mapping[int, TrackedFile]
-    index: Index  # of primary events
+    index: Index  # index of primary events
     row_schema: pa.Schema
-    version: int  # of the table
+    version: int  # version of the table
     at_us: int
     writes: bool  # not in a dry run
     mended: Mapping[Occurrence, bytes] = field(
@@ -93,7 +93,7 @@ class Tally:
     rows: int = 0
     same: int = 0
     replaced: int = 0
-    dropped: dict[str, int] = field(default_factory=dict)  # by why
+    dropped: dict[str, int] = field(default_factory=dict)  # rows by why they were dropped
     kept: dict[str, int] = field(default_factory=dict)  # that can't be made again, by why
 
     def __add__(self, other: Tally) -> Tally:
@@ -121,10 +121,10 @@ class Example:
 
 @dataclass(frozen=True)
 class Remade:
-    """What one task made of a piece."""
+    """The result of one task for a piece."""
 
     touched: tuple[str, ...]  # files of the table that have a row that differs or goes
-    outputs: tuple[OutputFile, ...]  # what takes the place of the touched files
+    outputs: tuple[OutputFile, ...]  # these take the place of the touched files
     removed: tuple[OutputFile, ...]  # records of rows that go
     tally: Tally
     examples: tuple[Example, ...] = ()

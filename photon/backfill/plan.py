@@ -1,4 +1,4 @@
-"""What a rebuild reads, in bounded pages: one page is one commit. Pure."""
+"""The plan of a rebuild: bounded pages, each of which is one commit. Pure."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Piece:
-    """What one task makes again."""
+    """The rows that one task makes again."""
 
     parts: tuple[Part, ...]
     partial: tuple[int, ...] = ()  # the places of parts that are not all of their file

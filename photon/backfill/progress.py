@@ -1,4 +1,4 @@
-"""What a rebuild remembers in the state folder: who runs, which run it is, and how far it is.
+"""A rebuild's notes in the state folder: who runs, which run it is, and how far it is.
 
 A run that was killed goes on if it is started again for the same days, with the same adapter. These files may
 be removed at any time: then all data files are looked at again.
@@ -55,7 +55,7 @@ def only_one(state: Path, datacenter: str) -> Iterator[Path]:
 
 @dataclass(frozen=True)
 class PageNote:
-    """What came of one page. `number`: of its commit; None: nothing was to be replaced."""
+    """The result of one page. `number`: its commit; None: nothing was to be replaced."""
 
     number: int | None
     files: tuple[str, ...]

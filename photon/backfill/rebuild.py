@@ -39,10 +39,10 @@ from photon.storage.table_features import is_append_only
 from photon.storage.tables import CommitConflict, OutputTable, SchemaConflict
 from photon.verification.days import Window
 
-# Of one core that is free, of rows made of two lines of 500 bytes, for the estimate of a plan: 36 us of CPU a
-# row, with or without another adapter (`make bench-backfill`).
+# One free core makes so many rows of two lines of 500 bytes, at 36 us of CPU a row with or without another
+# adapter (`make bench-backfill`). A plan's estimate uses it.
 ROWS_A_SECOND = 27_000
-FILE_SECONDS = 0.008  # of one core, to find, open and replace a file: 800 files took 6 s more than one
+FILE_SECONDS = 0.008  # to find, open and replace a file on one core: 800 took 6 s more than one
 MOST_PAGE_TRIES = 5  # somebody else replaced files of the page, or its new columns did not fit
 RUN_METADATA = "photon.rebuild"
 
@@ -54,7 +54,7 @@ class CannotRebuild(UserError):
 
 
 class Program(Protocol):
-    """What runs the tasks of a rebuild."""
+    """Run the tasks of a rebuild."""
 
     def remake(self, pieces: Sequence[Piece], context: RemakeContext) -> list[Remade]:
         """`remaking.remake` of each piece."""
@@ -67,7 +67,7 @@ class Program(Protocol):
 
 @dataclass(frozen=True)
 class RebuildPlan:
-    """What a rebuild is about to do."""
+    """The work that a rebuild is about to do."""
 
     datacenter: str
     window: Window
@@ -84,7 +84,7 @@ class RebuildPlan:
 
 @dataclass(frozen=True)
 class Rebuilt:
-    """What a rebuild has done, or would do. `tally` is of rows in its window."""
+    """The work that a rebuild has done, or would do. `tally` counts rows in its window."""
 
     plan: RebuildPlan
     dry_run: bool
@@ -157,7 +157,7 @@ class Rebuild:
         files = files_in(self._table, self.window)
         self.progress("looking for events with more than one row")
         doubled = self._doubled(files)
-        # What this run has written is not read again, unless one of its rows has to go.
+        # A file that this run has written is not read again, unless one of its rows has to go.
         left = [file for file in files if self._is_left(file.path, progress) or file.path in doubled]
         pages = pages_of(left, self.pipeline.backfill.page_rows)
         rows, workers = rows_in([left]), self.pipeline.backfill.workers

@@ -64,7 +64,7 @@ class RecordsAt:
         return self.is_read | ~self.is_place
 
     def texts(self, *wanted: Sequence[str]) -> list[pa.Array]:
-        """What each of these groups of columns says together in each record; null where it says nothing."""
+        """The values of each of these groups of columns together in each record; null where it has none."""
         raws = self.raws
         parts: list[list[pa.Array]] = []
         places: list[Ints] = [np.empty(0, np.int64)]

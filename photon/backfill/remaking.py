@@ -1,4 +1,4 @@
-"""What runs in a rebuild's tasks: read rows, join their own two records again, write what differs.
+"""A rebuild's tasks: read rows, join their own two records again, write those that differ.
 
 Arrow columns all the way, without Spark. A row keeps the columns that identify it, and `_joined_at`, which
 says when its event was joined first. No id is registered: a row made again has that of the row it replaces.
@@ -50,8 +50,8 @@ class _Foreign:
     """The foreign records at the places of some rows; each array has an item for each row."""
 
     records: RecordsAt
-    numbers: Ints  # of log files; -1: unknown
-    ids: pa.Array  # what the records say
+    numbers: Ints  # numbers of log files; -1: unknown
+    ids: pa.Array  # ids in the records
     keys: pa.Array
     times_us: pa.Array
     is_there: Mask  # whether a row's own record is at its place
@@ -84,7 +84,7 @@ def _slices(piece: Piece, context: RemakeContext) -> Iterator[pa.Table]:
                 table = table.append_column("file", pa.repeat(pa.scalar(number, pa.int64()), count))
                 tables.append(table.append_column("row", pa.array(np.arange(row, row + count))))
                 row += count
-                # What is not touched is written again only of a partial piece: no other may be cut.
+                # Untouched rows are written again only of a partial piece: no other may be cut.
                 if piece.partial:
                     yield tables.pop().combine_chunks()
     if tables:
@@ -266,7 +266,7 @@ class _Remaking:
         outputs: tuple[OutputFile, ...] = ()
         removed: tuple[OutputFile, ...] = ()
         if self.context.writes:
-            # Of a part of a file nobody knows yet whether another part is touched.
+            # Nobody knows yet whether another part of the same file is touched.
             whole = np.isin(files, numbers) | np.isin(files, self.piece.partial)
             outputs = tuple(self._write(np.flatnonzero(whole & ~going)))
             removed = self._write_removed()

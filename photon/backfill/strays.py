@@ -58,7 +58,7 @@ def settle(rows: pa.Table, ids_there: pa.Array, pipeline: Pipeline, datacenter: 
 
 
 def fate_of(row: Stamp, claim: Origin | None, claim_there: Origin | None) -> Fate:
-    """What becomes of a row, by the claims that hold its event and the event at its place.
+    """The fate of a row, by the claims that hold its event and the event at its place.
 
     It goes if its plan holds the event at its place, for the record there: then its id was altered. So it
     does if nobody holds its own event, and another plan of its epoch holds the event there, for the record
@@ -80,7 +80,7 @@ def _stamp_of(claim: Origin) -> Stamp:
 
 
 def _claims_of(pipeline: Pipeline, ids: list[str]) -> dict[str | None, Origin | None]:
-    """By id the claim that holds it. RegistryUnavailable, RegistryMissing, RegistryMismatch."""
+    """The claim that holds each id. RegistryUnavailable, RegistryMissing, RegistryMismatch."""
     distinct = [*dict.fromkeys(ids)]
     if not distinct:
         return {}

@@ -1,4 +1,4 @@
-"""What a verification found, as far as it lies in a window of event times.
+"""Findings of a verification that lie in a window of event times.
 
 A report names records by their places. The time of each is in its line, which is read again here.
 """
@@ -25,8 +25,8 @@ class Windowed:
     """A report whose findings have the cases of a window alone, and how many records were left out."""
 
     report: DatacenterReport
-    outside: int = 0  # of other times
-    untimed: int = 0  # whose lines can't be read again, so that nobody knows their times
+    outside: int = 0  # cases of other times
+    untimed: int = 0  # cases whose lines can't be read again, so that nobody knows their times
     by_day: Mapping[str, int] = field(default_factory=dict)  # the cases of the window, by UTC day
 
 
@@ -56,7 +56,7 @@ def restricted(report: DatacenterReport, window: Window, times: Times) -> Window
 
 
 def _with_cases(finding: Finding, cases: tuple[Case, ...]) -> Finding:
-    if not finding.cases:  # of a kind that is not for recovery
+    if not finding.cases:  # recovery mends no finding of this kind
         return finding
     named = {(case.occurrence, case.event_id) for case in cases}
     examples = tuple(one for one in finding.examples if (one.where, one.event_id) in named)

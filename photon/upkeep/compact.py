@@ -36,7 +36,7 @@ def yield_to_joins() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """What one pass over tables did."""
+    """The work of one pass over tables."""
 
     files_before: int = 0
     files_after: int = 0

@@ -1,4 +1,4 @@
-"""What a compaction would do, without doing it."""
+"""Dry run of a compaction."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from photon.upkeep.compact import Compacted, log_kept_since_us, open_plan_of, to
 
 
 def would_compact(pipeline: Pipeline, datacenter: str, clock: Clock) -> dict[str, Compacted]:
-    """What `compact_tables` would do to each table now. LakeUnavailable, StateUnavailable."""
+    """The work that `compact_tables` would do on each table now. LakeUnavailable, StateUnavailable."""
     place, now_us = pipeline.datacenters[datacenter], clock.now_us()
     knows_plans, open_plan = open_plan_of(place.state)
     found: dict[str, Compacted] = {}

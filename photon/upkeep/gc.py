@@ -39,7 +39,7 @@ class BoundaryLimit:
 
 @dataclass(frozen=True, slots=True)
 class GcResult:
-    """What a pass found and did. `generation`: the newest one. `problem`: what the next pass takes up."""
+    """The work of one pass. `generation`: the newest one. `problem`: the next pass takes it up."""
 
     because: str
     boundary_before_us: int | None
@@ -130,14 +130,14 @@ def would_gc(
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """What was known when a pass began."""
+    """The situation when a pass began."""
 
     because: str
     register: Register
     before: RegistrySize
 
     def result(self, view: View, after: RegistrySize) -> GcResult:
-        """What became of it."""
+        """The result of the pass."""
         newest_generation = len(view.register.generations) - 1
         return GcResult(
             self.because,

@@ -49,7 +49,7 @@ from photon.storage.tables import CommitConflict, OutputTable, app_id
 from photon.tokens import Occurrence
 
 PAGE_ROWS = 10_000  # looked at together: bounds memory
-DOUBLES_TOLD = 10  # of --json too
+DOUBLES_TOLD = 10  # `--json` names no more either
 
 
 class NotRefilled(UserError):
@@ -136,7 +136,7 @@ def _tables(pipeline: Pipeline, register: Register) -> dict[str, OutputTable]:
     found: dict[str, OutputTable] = {}
     for name, place in pipeline.datacenters.items():
         if name in register.lakes_gone:
-            continue  # its rows don't count
+            continue  # rows of a lake that is gone don't count
         table = OutputTable(place.lake, "joined_events")
         try:
             table_id = table.table_id() if table.exists() else None
@@ -198,7 +198,7 @@ class _Refill:
     tables: dict[str, OutputTable]
     page_rows: int
     say: Callable[[str], None]
-    doubled: dict[str, dict[str, str]] = field(default_factory=dict)  # by datacenter: ids of second rows
+    doubled: dict[str, dict[str, str]] = field(default_factory=dict)  # ids of second rows, by datacenter
     _rows_of: dict[str, RowsOfPlans] = field(default_factory=dict)
 
     def look(self) -> Refilled:
@@ -206,7 +206,7 @@ class _Refill:
         found = Refilled()
         try:
             self.registry.read_on()
-        except RegistryMismatch:  # it does not agree with itself: what it has is told by the rows
+        except RegistryMismatch:  # the registry does not agree with itself: the rows tell what it has
             self.registry = IdRegistry(self.registry.positions, View(self.registry.register, "refill"))
         view = self.registry.view
         for claims in self._claims(found, "looked at"):
@@ -268,7 +268,7 @@ class _Refill:
         table = self.tables.get(datacenter)
         if table is not None:
             known += map(int, CommittedRows(table).epochs())
-            while table.knows(app_id(datacenter, str(max(known) + 1))):  # of an epoch without rows
+            while table.knows(app_id(datacenter, str(max(known) + 1))):  # an epoch may have committed no row
                 known.append(max(known) + 1)
             for number in range(1, max(known) + 1):
                 self._fence_one(table, datacenter, number)

@@ -30,7 +30,7 @@ from photon.registry.view import View, newest_states
 
 Health = Literal["up", "takes no writes", "does not answer", "does not let us in", "out of use"]
 
-PAGES_COUNTED = 64  # of a ledger at each endpoint, a megabyte each: those of its newest positions
+PAGES_COUNTED = 64  # newest positions of a ledger at each endpoint, a megabyte a page
 # A ledger's rate is that of its newest entries, by their events' times: a minute's, while batches are live.
 RATED_POSITIONS = 64
 # AWS writes so much of one key range a second, however much a table may take in all; a ledger is one range.
@@ -77,7 +77,7 @@ class EndpointState:
     What is just being appended may count as behind. Items and bytes are by its own count, on AWS hours old.
     """
 
-    number: int  # its place in the pipeline file, from 1
+    number: int  # place of the endpoint in the pipeline file, from 1
     endpoint: str
     table: str
     health: Health
@@ -85,8 +85,8 @@ class EndpointState:
     read_ms: float | None = None  # the time of one read
     items: int | None = None
     bytes: int | None = None
-    positions: int = 0  # that were looked at
-    behind: int = 0  # of these, the ones that it lacks
+    positions: int = 0  # positions that were looked at
+    behind: int = 0  # those of them that the endpoint lacks
 
     @property
     def answers(self) -> bool:
@@ -140,7 +140,7 @@ class RegistryState:
 
 
 def how_to_reshard(state: RegistryState, pipeline: Pipeline) -> str:
-    """What to do about a ledger that takes too much."""
+    """How to relieve a ledger that takes too much, as a command."""
     twice = 2 * state.register.generations[-1].ledgers
     return f"photon registry reshard {pipeline.typed} {twice} makes twice as many, from then on"
 
@@ -249,7 +249,7 @@ def _values(positions: Positions, first: Mapping[LedgerId, int]) -> dict[LedgerI
 
 def bytes_per_second(values: Sequence[bytes]) -> float | None:
     """How fast a ledger grows, by some entries in a row; None where their events' times do not tell. Pure."""
-    found: list[tuple[int, int]] = []  # by entry: the time of its newest event, its size
+    found: list[tuple[int, int]] = []  # for each entry: the time of its newest event, its size
     for number, value in enumerate(values):
         claims = decode(value, f"entry {number}").claims
         times_us = claims.times_us[claims.times_us != NO_TIME_US] if claims is not None else ()

@@ -271,7 +271,7 @@ def _require_others(members: Members, slot: int) -> None:
 def _down_once(register: Register, slot: int, incarnation: str) -> Register:
     members = register.members
     if slot in members.down and members.incarnations[slot] == incarnation:
-        return register  # it was done, and the answer got lost
+        return register  # an earlier call did it, and the answer got lost
     if members.fresh:
         raise RepairSuperseded(SUPERSEDED)
     _require_others(members, slot)
@@ -282,7 +282,7 @@ def _up_once(register: Register, members: Members, slot: int) -> Register:
     if register.members == members:
         return with_slot_up(register, slot)
     if register.members == with_slot_up(replace(register, members=members), slot).members:
-        return register  # it was done, and the answer got lost
+        return register  # an earlier call did it, and the answer got lost
     raise RepairSuperseded(SUPERSEDED)
 
 
@@ -291,13 +291,13 @@ def _up_once(register: Register, members: Members, slot: int) -> Register:
 
 @dataclass(frozen=True, slots=True)
 class RepairToCome:
-    """What a repair would find and do."""
+    """The findings of a repair's dry run, and its work."""
 
     endpoint: str
-    is_out_of_use: bool  # by an earlier repair that did not end
+    is_out_of_use: bool  # an earlier repair did not end
     table: str | None  # that its store has now, and that another one takes the place of
     problem: str  # why the endpoint can't be filled now; empty: it answers
-    silent: tuple[str, ...]  # of the others, from whose majority entries are copied
+    silent: tuple[str, ...]  # silent ones of the others, from whose majority entries are copied
 
     def as_dict(self) -> dict[str, Any]:
         """For `--json`."""
@@ -323,7 +323,7 @@ class RepairToCome:
 
 
 def would_repair(pipeline: Pipeline, url: str) -> RepairToCome:
-    """What `repair_endpoint` would do. It refuses what that refuses, with the same errors."""
+    """The work that `repair_endpoint` would do. It refuses what that refuses, with the same errors."""
     address = find_registry(pipeline)
     slot = slot_of(address, url)
     replies = [ask_store(pipeline.name, endpoint) for endpoint in address.endpoints]

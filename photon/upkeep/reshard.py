@@ -21,7 +21,7 @@ MOST_LOAD = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Resharded:
-    """What was found and done: the ledgers of the newest generation before, wanted, and afterwards.
+    """The ledgers of the newest generation: before, wanted, and afterwards.
 
     `is_due`: another generation would do better, maybe of as many ledgers with other homes.
     `bytes_per_second`: of the busiest ledger before; None: nobody knows.
@@ -99,7 +99,7 @@ def _advice(pipeline: Pipeline, register: Register, bytes_per_second: float | No
 
 
 def advise(pipeline: Pipeline, register: Register, bytes_per_second: float | None) -> Advice:
-    """What the policy says: a ledger for each datacenter, and twice as many while one takes too much. Pure.
+    """Advice by the policy: a ledger for each datacenter, and twice as many while one takes too much. Pure.
 
     Their number never falls by itself: a registry that takes little just now may be idle.
     """

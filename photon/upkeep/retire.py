@@ -29,7 +29,7 @@ from photon.upkeep.retirable import NotRetired, table_that_counts
 
 @dataclass(frozen=True, slots=True)
 class Retired:
-    """What came of it: ids that are free again, and ids with a row that counts.
+    """The result of retiring: ids that are free again, and ids with a row that counts.
 
     `rows`: of its table, which stay and count; None: the lake is gone.
     """
@@ -73,7 +73,7 @@ def retire(
 def would_retire(
     pipeline: Pipeline, datacenter: str, lake_is_gone: bool = False, registry: IdRegistry | None = None
 ) -> Retired:
-    """What `retire` would do now; changes nothing. A batch that is not committed yet would be fenced."""
+    """Dry run of `retire`; changes nothing. It would fence a batch that is not committed yet."""
     registry = registry or open_reader(pipeline)
     register = registry.read_register()
     table = table_that_counts(pipeline, datacenter, register, lake_is_gone)
