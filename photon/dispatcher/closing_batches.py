@@ -16,6 +16,7 @@ from photon.measures import Meter
 from photon.recovery.rowless import RowsOfPlans
 from photon.registry.closing import Closing, Rowless
 from photon.registry.entry import Claimant, Epoch, Hashes, Mask
+from photon.registry.epochs import claimed_through
 from photon.registry.errors import RegistryUnavailable
 from photon.registry.fold import ClaimsAt, Unclosed
 from photon.registry.holds import HashSet
@@ -61,6 +62,14 @@ class BatchCloses:
         if closing is not None:
             self._rows = {one: rows for one, rows in self._rows.items() if one.batch > closing.through}
             self._since_us = None
+
+    @property
+    def is_behind_claims(self) -> bool:
+        """Whether another copy of the state has claimed for a batch that comes next, and has no plan here.
+
+        It may have died. Others wait for what it holds, until a batch of that number is closed (A7).
+        """
+        return claimed_through(self.registry, self.epoch) > self._through
 
     def now(self) -> None:
         """Close all that is committed; ask nobody where nothing is unclosed.

@@ -292,7 +292,7 @@ class Dispatcher:
             retries=due_retries(state.waiting, now_us, retries, state.watermark_us, self.pipeline.retry),
             final=final,
         )
-        if content.empty:
+        if content.empty and not self.execution.closes.is_behind_claims:
             return None
         plan_id = new_id() if ahead is None else ahead.key.plan_id
         return self._store(content, primary.advances + foreign.advances, None, plan_id)

@@ -153,8 +153,3 @@ def ledger_numbers(hashes: Hashes, ledgers: int) -> npt.NDArray[np.int64]:
     """For each hash the number of its ledger, in a generation of so many: they share the range evenly."""
     upper = hashes[:, 0] >> np.uint64(32)
     return ((upper * np.uint64(ledgers)) >> np.uint64(32)).astype(np.int64)
-
-
-def do_meet(one: int, of: int, other: int, of_others: int) -> bool:
-    """Whether ledger `one` of `of` and ledger `other` of `of_others` have ids in common."""
-    return one * of_others < (other + 1) * of and other * of < (one + 1) * of_others

@@ -88,5 +88,11 @@ def is_live(registry: IdRegistry, epoch: Epoch) -> bool:
     return epoch.number == newest and not registry.view.is_over(epoch)
 
 
+def claimed_through(registry: IdRegistry, epoch: Epoch) -> int:
+    """The greatest batch by which the epoch holds something that no close has decided; 0: none."""
+    claimants = unclosed_claimants(registry.view)
+    return max((claimant.batch for claimant in claimants if claimant.epoch == epoch), default=0)
+
+
 def _has_unclosed(registry: IdRegistry, epoch: Epoch) -> bool:
     return any(claimant.epoch == epoch for claimant in unclosed_claimants(registry.view))

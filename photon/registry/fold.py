@@ -141,7 +141,8 @@ def fold(state: LedgerState, entry: Entry, checksum: bytes, holds: Holds, state_
             _free_joins(state, free, holds)
         if entry.claims is not None:
             state = _claimed(state, position, entry.claims, entry.are_joins, holds, state_of)
-        state = replace(state, is_sealed=entry.seals)
+        if entry.seals:
+            state = replace(state, is_sealed=True)
     return replace(state, next_position=position + 1, checksum=checksum)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 
 from photon.errors import FormatTooNew
-from photon.registry.entry import NO_BOUNDARY_US, Epoch, LedgerId, do_meet
+from photon.registry.entry import NO_BOUNDARY_US, Epoch, LedgerId
 from photon.registry.errors import RegistryUnavailable, RetiredDatacenter
 
 REGISTER_FORMAT = 1
@@ -84,10 +84,9 @@ class Register:
         """The ledgers of the generation before whose range meets this one's."""
         if ledger.generation == 0:
             return ()
-        before, own = self.generations[ledger.generation - 1], self.generations[ledger.generation]
-        numbers = range(before.ledgers)
-        meet = (n for n in numbers if do_meet(n, before.ledgers, ledger.number, own.ledgers))
-        return tuple(LedgerId(ledger.generation - 1, number) for number in meet)
+        before, own = (self.generations[ledger.generation - back].ledgers for back in (1, 0))
+        first, behind = ledger.number * before // own, -((ledger.number + 1) * -before // own)
+        return tuple(LedgerId(ledger.generation - 1, number) for number in range(first, behind))
 
 
 def encode_register(register: Register) -> bytes:

@@ -109,6 +109,8 @@ class View:
                 f"the registry of {register.pipeline} was made anew (incarnation {register.incarnation}, and"
                 f" {self.register.incarnation} was read so far): start again"
             )
+        if register == self.register and self.states:
+            return  # as nearly always
         if is_older(register, self.register):
             raise self.mismatch("its register has gone back")
         self.register = register

@@ -111,6 +111,8 @@ class Driver:
             self._lose_a_row()
         if folder.plan is None:
             folder.plan = self._plan()
+        if folder.plan is None and epochs.claimed_through(self.registry, folder.epoch) > folder.batch:
+            folder.plan = Plan(self.world.name("plan"), ())  # a copy has claimed, and may be gone
         if folder.plan is None:
             self.registry.close(self._closing())
             if self.world.is_quiet:
@@ -193,7 +195,8 @@ class Driver:
             [
                 one is not None and one.epoch.datacenter == plan.epoch.datacenter
                 for one in map(known.holder, range(len(own)))
-            ]
+            ],
+            bool,
         )
         expected = {
             Hold.NOBODY: ~known.are_held & ~known.are_too_old,

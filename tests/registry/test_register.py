@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import fields, replace
+from itertools import product
 
+import numpy as np
 import pytest
 
 from photon.errors import FormatTooNew
-from photon.registry.entry import Epoch
+from photon.registry.entry import Epoch, LedgerId, ledger_numbers
 from photon.registry.errors import RetiredDatacenter
 from photon.registry.register import (
     MOST_LEDGERS,
@@ -88,6 +90,17 @@ def test_a_generation_follows_the_one_it_was_decided_behind() -> None:
     for ledgers in (0, MOST_LEDGERS + 1):
         with pytest.raises(ValueError, match="expected 1 to"):
             with_generation(NEW, 0, ledgers)
+
+
+def test_parents_of_a_ledger_are_those_that_had_ids_of_its_range() -> None:
+    for before, own in product(range(1, 10), range(1, 10)):
+        cells = before * own
+        middles = np.array([(((2 * cell + 1) << 63) // cells, 0) for cell in range(cells)], np.uint64)
+        register = replace(NEW, generations=(Generation(before), Generation(own)))
+        had, has = ledger_numbers(middles, before), ledger_numbers(middles, own)
+        for number in range(own):
+            expected = sorted({LedgerId(0, one) for one in had[has == number].tolist()})
+            assert list(register.parents(LedgerId(1, number))) == expected
 
 
 def test_the_oldest_generation_alone_is_dropped_and_never_the_last() -> None:

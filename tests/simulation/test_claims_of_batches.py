@@ -263,6 +263,26 @@ def test_what_a_process_left_unclosed_the_next_one_closes(world: World, point: s
     assert world.joined_ids() == ["c1"]
 
 
+def test_what_a_copy_of_the_state_has_claimed_and_left_an_idle_process_frees_for_the_others(
+    two: World,
+) -> None:
+    two.queries("q")
+    two.queries("q", datacenter="west")
+    two.clicks(("c1", "q"))
+    two.join()
+    put_back = two.copy_state()
+    two.clicks(("c2", "q"), file="seen-by-the-copy-alone.jsonl")
+    assert two.join_with_a_crash("claim.after")
+    two.forget()
+    put_back()
+    (two.folder / "logs" / "east" / "clicks" / "seen-by-the-copy-alone.jsonl").unlink()
+    two.join()  # with nothing to plan
+    assert two.holder("c2") is None
+    two.clicks(("c2", "q"), datacenter="west")
+    two.join("west")
+    assert two.joined_ids() == ["c1", "c2"]
+
+
 def test_nothing_is_asked_of_the_registry_where_nothing_is_unclosed(world: World) -> None:
     world.queries("q")
     world.clicks(("c1", "q"))
