@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import textwrap
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +16,13 @@ DOCUMENTS = sorted(
 )
 FENCED = re.compile(r"^( *)```(\w*)\n(.*?)^ *```", flags=re.DOTALL | re.MULTILINE)
 ASSIGNMENT = re.compile(r"\w+=\S*$")
+
+
+def wrong_in(
+    names: Iterable[str], wrong_with: Callable[[str], Sequence[object]]
+) -> dict[str, Sequence[object]]:
+    """What is wrong, by the name of the document, key or rule: one test looks at all of them."""
+    return {name: found for name in names if (found := wrong_with(name))}
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Rows at whose places their records are not: somebody altered the row, or the log.
 
 The registry knows which record registered an event, and no row tells it. A row is never given another event
-here: two rows of it might be the end. It goes, and the dispatcher joins its true event again (docs/adr/0058).
+here: two rows of it might be the end. It goes, and the dispatcher joins its true event again (docs/adr/0045).
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ import click
 import pytest
 
 from photon.cli.main import main
-from tests.documents import DOCUMENTS, ROOT, blocks, calls, lines_of_shell
+from tests.documents import DOCUMENTS, ROOT, blocks, calls, lines_of_shell, wrong_in
 
 # Blocks of shell that a test runs, from the first to the last, in an empty folder.
 RUN = {
@@ -34,12 +34,15 @@ ONLY_PARSED = {
 }
 
 
-@pytest.mark.parametrize("document", DOCUMENTS)
-def test_a_block_of_shell_is_run_by_a_test_or_named_here(document: str) -> None:
-    sections = {block.section for block in blocks(document) if block.language in ("bash", "sh", "shell")}
-    known = {section for page, section in [*RUN_IN_SECTIONS, *ONLY_PARSED] if page == document}
-    assert known <= sections, "a section that is named here has no block any more"
-    assert document in RUN or sections <= known
+def sections_with_shell(document: str) -> set[str]:
+    return {block.section for block in blocks(document) if block.language in ("bash", "sh", "shell")}
+
+
+def test_a_block_of_shell_is_run_by_a_test_or_named_here() -> None:
+    with_shell = {(page, section) for page in DOCUMENTS for section in sections_with_shell(page)}
+    known = {*RUN_IN_SECTIONS, *ONLY_PARSED}
+    assert known - with_shell == set(), "a section that is named here has no block any more"
+    assert {(page, section) for page, section in with_shell - known if page not in RUN} == set()
 
 
 @pytest.mark.parametrize(
@@ -67,29 +70,30 @@ def unknown_to(
     return f"no command {rest[0]}" if inner is None else unknown_to(inner, rest[1:], context)
 
 
-# A record that another one has superseded tells of commands of its time.
-CURRENT = [name for name in DOCUMENTS if "\nSuperseded by [" not in (ROOT / name).read_text()]
-
-
-@pytest.mark.parametrize("document", CURRENT)
-def test_a_document_calls_photon_as_it_can_be_called(document: str) -> None:
+def wrong_calls(document: str) -> list[str]:
     wrong = {" ".join(call): unknown_to(main, call) for call in calls(document, "photon")}
-    assert {call: why for call, why in wrong.items() if why} == {}
+    return [f"photon {call}: {why}" for call, why in wrong.items() if why]
 
 
-@pytest.mark.parametrize("document", DOCUMENTS)
-def test_a_document_names_targets_that_make_has(document: str) -> None:
+def test_documents_call_photon_as_it_can_be_called() -> None:
+    assert wrong_in(DOCUMENTS, wrong_calls) == {}
+
+
+def test_documents_name_targets_that_make_has() -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
-    named = {word for call in calls(document, "make") for word in call if "=" not in word}
-    assert named <= targets
+    named = {page: {word for call in calls(page, "make") for word in call} for page in DOCUMENTS}
+    assert wrong_in(DOCUMENTS, lambda page: [n for n in named[page] - targets if "=" not in n]) == {}
 
 
-@pytest.mark.parametrize("document", DOCUMENTS)
-def test_files_of_the_project_in_commands_are_there(document: str) -> None:
+def missing_files(document: str) -> list[str]:
     pattern = r"(?<![\w/.-])(?:infra|examples|bench|tests)/[\w/-]+(?:\.\w+)?(?![\w*/])"
     named = {name for line in lines_of_shell(document) for name in re.findall(pattern, line)}
     made = ("/logs", "/lake", "/state")
-    assert sorted(name for name in named if not (ROOT / name).exists() and not name.endswith(made)) == []
+    return sorted(name for name in named if not (ROOT / name).exists() and not name.endswith(made))
+
+
+def test_files_of_the_project_in_commands_are_there() -> None:
+    assert wrong_in(DOCUMENTS, missing_files) == {}
 
 
 def test_a_call_that_no_command_understands_is_noticed() -> None:

@@ -1,7 +1,7 @@
 """How many requests at once an endpoint bears: fewer after one that it did not keep up with, then more again.
 
 Additive increase and multiplicative decrease after a slow start, as of TCP's congestion window
-(docs/adr/0022). Without it a number that is right for AWS starves a small server: all requests time out
+(docs/adr/0017). Without it a number that is right for AWS starves a small server: all requests time out
 together, are sent again together, and nothing is ever committed.
 """
 
