@@ -106,7 +106,7 @@ def _join(pipeline: Pipeline) -> float:
 
     prepare(pipeline)
     began = time.perf_counter()
-    run_shift(pipeline, "here", "complete", "local")
+    run_shift(pipeline, "here", "complete")
     seconds = time.perf_counter() - began
     close_registries()
     return seconds

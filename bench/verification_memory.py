@@ -76,7 +76,7 @@ def _join(folder: Path, hours: int, events_an_hour: int) -> None:
     (folder / "pipeline.yaml").write_text(PIPELINE)
     pipeline = load_pipeline(folder / "pipeline.yaml")
     prepare(pipeline)
-    run_shift(pipeline, "here", "complete", "local")
+    run_shift(pipeline, "here", "complete")
     close_registries()
 
 

@@ -39,7 +39,7 @@ class SparkRunner:
 
     @classmethod
     def for_shift(cls, pipeline: Pipeline, datacenter: str) -> SparkRunner:
-        """With a session for a datacenter, where the pipeline says."""
+        """Open a session where the pipeline says, and run a datacenter on it: an engine of `run_shift`."""
         name = f"photon {pipeline.name} {datacenter}"
         return cls(lambda: session_for_joins(pipeline, name), pipeline.limits.workers)
 

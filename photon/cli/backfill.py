@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,9 +13,6 @@ from photon.cli.output import chosen, json_option, opened, pipeline_argument, pr
 if TYPE_CHECKING:
     from photon.backfill.fill import Filled
     from photon.backfill.rebuild import RebuildPlan, Rebuilt
-
-# Imported only when it is called: it needs Spark.
-PROGRAM = "jobs.backfill"
 
 
 @click.command()
@@ -66,12 +62,13 @@ def backfill(
         if crash_at is not None:
             faults.arm(crash_at)
         with showing_progress() as say:
-            program = importlib.import_module(PROGRAM)
+            from jobs import backfill as program  # which needs Spark
+
             if fill:
-                filled: Filled = program.fill(pipeline, name, window, dry_run, wait, say)
+                filled = program.fill(pipeline, name, window, dry_run, wait, say)
                 value, text = filled.as_dict(), filled_text(name, filled)
             else:
-                rebuilt: Rebuilt = program.rebuild(pipeline, name, window, dry_run, say, telling(say))
+                rebuilt = program.rebuild(pipeline, name, window, dry_run, say, telling(say))
                 value, text = rebuilt.as_dict(), rebuilt_text(rebuilt)
     print_result(value, text, as_json)
 

@@ -186,10 +186,21 @@ def _join_one(
             callbacks = _telling_callbacks(datacenter, signals, on_batch)
             for_tests = ForTests(crash_task_at=crash_at if in_task else None)
             limits = ShiftLimits(parent=signals.parent)
-            result = run_shift(pipeline, datacenter, mode, engine, limits, callbacks, for_tests)
+            result = run_shift(pipeline, datacenter, mode, _engine(engine), limits, callbacks, for_tests)
     except StoppedWaiting as error:
         fail(str(error), NOT_DONE)
     return result.as_dict()
+
+
+def _engine(name: str) -> Any:
+    """The engine that is called so. Only who asks for Spark imports it."""
+    if name == "spark":
+        from jobs.batch_job import SparkRunner
+
+        return SparkRunner.for_shift
+    from photon.shift.run import without_spark
+
+    return without_spark
 
 
 def _warned(pipeline: Any, name: str, counts: Any, complete: bool) -> int:

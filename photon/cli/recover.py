@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +17,6 @@ from photon.cli.output import (
     print_result,
     showing_progress,
 )
-from photon.cli.verify import PROGRAM
 from photon.errors import NOT_DONE, WrongUsage
 
 if TYPE_CHECKING:
@@ -89,10 +87,11 @@ def _reports(pipeline: Pipeline, names: list[str], recorded: bool) -> Mapping[st
                 NOT_DONE,
             )
         return {name: one.report for name, one in stored.items()}
-    module, _, function = PROGRAM.partition(":")
+    from jobs.verification import verify
+
     with showing_progress() as say:
         say("reading what there is to verify")
-        report = getattr(importlib.import_module(module), function)(pipeline, names, say, pages=True)
+        report = verify(pipeline, names, say, pages=True)
     return {name: one.as_dict() for name, one in report.datacenters.items()}
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,10 +28,6 @@ if TYPE_CHECKING:
     from photon.pipeline.file import Pipeline
     from photon.verification.days import Window
     from photon.verification.report import DatacenterReport, Finding, VerificationReport
-
-# Imported only when it is called: it may need Spark.
-PROGRAM = "jobs.verification:verify"
-COPIES_PROGRAM = "jobs.log_copies:compare"
 
 
 @click.command()
@@ -87,6 +82,8 @@ def _of_all_times(
     pipeline: Pipeline, names: Sequence[str], record: bool, anew: bool
 ) -> tuple[VerificationReport, dict[str, Any], list[str]]:
     """The report, with what else there is to tell: for programs, and in sentences."""
+    from jobs.log_copies import compare
+    from jobs.verification import verify as verify_logs
     from photon.availability.report import judge_all
     from photon.clock import MICROSECONDS, SystemClock
     from photon.verification.example_places import with_places
@@ -96,9 +93,9 @@ def _of_all_times(
     began_us = clock.now_us()
     with showing_progress() as say:
         say("reading what there is to verify")
-        report = _program(PROGRAM)(pipeline, names, say, keep=record, anew=anew, pages=record)
+        report = verify_logs(pipeline, names, say, keep=record, anew=anew, pages=record)
         names = list(report.datacenters)
-        copies = _program(COPIES_PROGRAM)(pipeline, names, clock.now_us(), record, say)
+        copies = compare(pipeline, names, clock.now_us(), record, say)
         report = with_places(pipeline, copies.added_to(report, pipeline.verification.examples))
     if record:
         at_us = clock.now_us()
@@ -110,6 +107,7 @@ def _of_all_times(
 
 
 def _of_window(pipeline: Pipeline, names: Sequence[str], window: Window, anew: bool) -> VerificationReport:
+    from jobs.verification import verify as verify_logs
     from photon.verification.days import is_closed, watermark_of
     from photon.verification.example_places import with_places
     from photon.verification.report import ReportedWindow
@@ -117,15 +115,9 @@ def _of_window(pipeline: Pipeline, names: Sequence[str], window: Window, anew: b
     closed = {name: is_closed(window, watermark_of(pipeline, name)) for name in names}
     with showing_progress() as say:
         say("reading what there is to verify")
-        report = _program(PROGRAM)(pipeline, names, say, anew=anew, window=window)
+        report = verify_logs(pipeline, names, say, anew=anew, window=window)
     closed = {name: closed[name] for name in report.datacenters}
     return replace(with_places(pipeline, report), window=ReportedWindow(window, closed))
-
-
-def _program(path: str) -> Callable[..., Any]:
-    module, _, function = path.partition(":")
-    found: Callable[..., Any] = getattr(importlib.import_module(module), function)
-    return found
 
 
 def report_text(report: VerificationReport, pipeline_file: Path | str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import logging
 import random
 from collections.abc import Callable, Iterator
@@ -58,7 +57,8 @@ from photon.storage.tables import OutputTable
 
 log = logging.getLogger(__name__)
 
-Engine = Literal["spark", "local"]
+# Opens what runs the tasks of a datacenter's batches, when its shift begins: Spark's takes seconds.
+Engine = Callable[[Pipeline, str], BatchRunner]
 
 # Ends of a join that others tell of: the registry, where people have decided so; or whoever took over.
 KNOWN_OTHERWISE = (OnHold, RetiredDatacenter, Superseded)
@@ -135,18 +135,18 @@ def _has_begun(pipeline: Pipeline) -> bool:
     )
 
 
+def without_spark(pipeline: Pipeline, datacenter: str) -> BatchRunner:
+    """Run tasks in this process, one after the other: the engine for logs too small for a JVM."""
+    return LocalRunner()
+
+
 @contextmanager
 def open_runner(engine: Engine | BatchRunner, pipeline: Pipeline, datacenter: str) -> Iterator[BatchRunner]:
-    """The runner of an engine, closed at the end; a runner as it is, which stays open."""
-    if not isinstance(engine, str):
+    """Open the runner of an engine, and close it at the end; a runner that is passed in stays open."""
+    if not callable(engine):
         yield engine
         return
-    if engine == "local":
-        runner: BatchRunner = LocalRunner()
-    else:  # imported only when it is needed, so that `photon` works without PySpark
-        spark_runner = importlib.import_module("jobs.batch_job").SparkRunner
-        runner = spark_runner.for_shift(pipeline, datacenter)
-    with closing(runner):
+    with closing(engine(pipeline, datacenter)) as runner:
         yield runner
 
 
@@ -187,7 +187,7 @@ def run_shift(
     pipeline: Pipeline,
     datacenter: str,
     mode: Mode,
-    engine: Engine | BatchRunner = "spark",
+    engine: Engine | BatchRunner = without_spark,
     limits: ShiftLimits = ShiftLimits(),
     callbacks: Callbacks | None = None,
     for_tests: ForTests | None = None,

@@ -64,7 +64,7 @@ class World:
         path.write_text("\n".join([header, *lines, ""]))
 
     def join(self) -> dict[str, int]:
-        return run_shift(self.pipeline, "east", "complete", "local").counts.as_dict()
+        return run_shift(self.pipeline, "east", "complete").counts.as_dict()
 
     def verified(self, until_us: int | None) -> None:
         """Have a verification on record that has seen all events up to then."""

@@ -37,7 +37,7 @@ from photon.pipeline.file import load_pipeline
 from photon.shift.run import run_shift
 
 faults.arm(sys.argv[2], lambda: os.kill(os.getpid(), int(sys.argv[3])))
-run_shift(load_pipeline(sys.argv[1]), "west", "until_idle", "local")
+run_shift(load_pipeline(sys.argv[1]), "west", "until_idle")
 """
 
 

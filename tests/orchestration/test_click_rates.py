@@ -99,7 +99,7 @@ def made(settings: LocationSettings, shared_spark: None) -> Iterator[dict[str, l
     (served,) = settings.served
     prepare(served.pipeline)
     for datacenter in DATACENTERS:
-        run_shift(served.pipeline, datacenter, "complete", "local")
+        run_shift(served.pipeline, datacenter, "complete")
     close_registries()
     job = with_rates(settings).resolve_implicit_global_asset_job_def()
     with DagsterInstance.ephemeral() as ephemeral:

@@ -73,7 +73,7 @@ class Days:
     def join(self) -> None:
         names = self.location.served.datacenters
         with ThreadPoolExecutor(2) as pool:
-            list(pool.map(lambda name: run_shift(self.location.pipeline, name, "complete", "local"), names))
+            list(pool.map(lambda name: run_shift(self.location.pipeline, name, "complete"), names))
 
     def backfill(self, *days: date, **config: Any) -> ExecuteInProcessResult:
         """What a person launches in the UI for these days of east."""

@@ -86,7 +86,7 @@ def joined(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Location]:
     """One datacenter whose logs are joined."""
     made = Location(tmp_path_factory.mktemp("upkeep"), ("east",))
     prepare(made.pipeline)
-    run_shift(made.pipeline, "east", "complete", "local")
+    run_shift(made.pipeline, "east", "complete")
     close_registries()
     yield made
     close_registries()

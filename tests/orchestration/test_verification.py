@@ -35,10 +35,7 @@ def location(tmp_path_factory: pytest.TempPathFactory, shared_spark: None) -> It
     made = Location(tmp_path_factory.mktemp("verified"))
     prepare(made.pipeline)
     with ThreadPoolExecutor(2) as pool:
-        joins = [
-            pool.submit(run_shift, made.pipeline, name, "complete", "local")
-            for name in made.served.datacenters
-        ]
+        joins = [pool.submit(run_shift, made.pipeline, name, "complete") for name in made.served.datacenters]
         for join in joins:
             join.result()
     close_registries()

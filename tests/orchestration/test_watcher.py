@@ -114,7 +114,7 @@ def test_a_datacenter_that_nobody_runs_is_red_within_a_minute_and_green_once_it_
     assert "nobody has run it for" in (told(ticks[-1])["east__works"].description or "")
     prepare(location.pipeline)
     for name in ("east", "west"):
-        run_shift(location.pipeline, name, "until_idle", "local")
+        run_shift(location.pipeline, name, "until_idle")
     again = told(tick(location, instance, ticks[-1].cursor))
     assert [again[f"{name}__works"].passed for name in ("east", "west")] == [True, True]
 
@@ -158,12 +158,12 @@ def test_dead_letters_of_real_logs_are_told_with_the_command_that_names_them(
     location: Location, instance: DagsterInstance
 ) -> None:
     prepare(location.pipeline)
-    run_shift(location.pipeline, "east", "until_idle", "local")
+    run_shift(location.pipeline, "east", "until_idle")
     first = tick(location, instance)
     clicks = next((location.folder / "logs" / "east" / "clicks").iterdir())
     with clicks.open("ab") as file:
         file.write(b"no event\n" * 20)
-    run_shift(location.pipeline, "east", "until_idle", "local")
+    run_shift(location.pipeline, "east", "until_idle")
     found = told(tick(location, instance, first.cursor))["east__dead_letters"]
     assert (found.passed, found.severity) == (False, ERROR)
     assert "20 of all 40 foreign records are dead letters" in (found.description or "")
@@ -205,7 +205,7 @@ def test_a_check_that_people_have_evaluated_says_what_the_watcher_says(
     location: Location, instance: DagsterInstance
 ) -> None:
     prepare(location.pipeline)
-    run_shift(location.pipeline, "east", "until_idle", "local")
+    run_shift(location.pipeline, "east", "until_idle")
     alone = by_hand(location, instance, "east__dead_letters")
     assert "by this look alone: its watcher has not looked at it yet (sensor clicks__watcher)" in str(
         alone.description
@@ -214,7 +214,7 @@ def test_a_check_that_people_have_evaluated_says_what_the_watcher_says(
     clicks = next((location.folder / "logs" / "east" / "clicks").iterdir())
     with clicks.open("ab") as file:
         file.write(b"no event\n" * 20)
-    run_shift(location.pipeline, "east", "until_idle", "local")
+    run_shift(location.pipeline, "east", "until_idle")
     found = by_hand(location, instance, "east__dead_letters")
     assert (found.passed, found.severity) == (False, ERROR)
     assert "20 of all 40 foreign records are dead letters" in str(found.description)
@@ -276,7 +276,7 @@ def test_a_datacenter_that_is_dead_for_good_is_red_until_the_job_that_its_check_
 ) -> None:
     prepare(location.pipeline)
     for name in ("east", "west"):
-        run_shift(location.pipeline, name, "until_idle", "local")
+        run_shift(location.pipeline, name, "until_idle")
     logs = location.folder / "logs" / "west"
     log = next(logs.glob("clicks/**/*.jsonl"))
     shutil.copy(log, log.with_name("more.jsonl"))
@@ -371,7 +371,7 @@ def test_a_hold_is_told_at_the_next_look_and_so_is_its_end(
     location: Location, instance: DagsterInstance
 ) -> None:
     prepare(location.pipeline)
-    run_shift(location.pipeline, "east", "until_idle", "local")
+    run_shift(location.pipeline, "east", "until_idle")
     last = tick(location, instance)
     checks = {f"east__{promise}" for promise in ENDED_BY_A_HOLD}
     for command, is_held in (("hold", True), ("resume", False)):

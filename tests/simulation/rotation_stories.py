@@ -8,12 +8,9 @@ from __future__ import annotations
 import gzip
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from photon.dispatcher.retrying import Callbacks
 from photon.join.messages import BatchRunner, BatchTasks, TaskOutcome
@@ -197,22 +194,20 @@ def what_nobody_can_know_is_told_until_it_is_acknowledged(world: World, leave: L
     assert status_of(world.pipeline, "east", world.clock).problems == []
 
 
-def what_is_rotated_while_spark_starts_is_joined(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def what_is_rotated_while_spark_starts_is_joined(world: World) -> None:
     """At the very first start nobody has seen the logs before, and Spark takes some ten seconds."""
     with_exact_globs(world)
     world.queries("q1")
     world.clicks(("c1", "q1"))
 
-    @contextmanager
-    def starts_slowly(engine: BatchRunner, *_: object) -> Iterator[BatchRunner]:
+    def starts_slowly(*_: object) -> BatchRunner:
         for folder in log_folders(world):
             rename(folder)
         world.queries("q2")
         world.clicks(("c2", "q2"))
-        yield engine
+        return LocalRunner(world.clock)
 
-    monkeypatch.setattr("photon.shift.run.open_runner", starts_slowly)
-    world.join()
+    world.join(runner=starts_slowly)
     assert world.joined_ids() == ["c1", "c2"], "what was there at the start is lost"
 
 

@@ -499,4 +499,4 @@ def test_a_join_on_another_pipeline_s_table_is_refused_before_a_registry_is_miss
     shutil.rmtree(world.state())
     other = world.pipeline.model_copy(update={"name": "views"})
     with pytest.raises(PlaceTaken, match="is that of the pipeline searches"):
-        run_shift(other, "east", "until_idle", engine="local")
+        run_shift(other, "east", "until_idle")

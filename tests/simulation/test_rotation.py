@@ -56,8 +56,8 @@ def test_a_name_that_is_not_utf_8_does_not_end_the_datacenter(world: World) -> N
     assert problem == "clicks/caf\\xe9.jsonl: its name is not UTF-8; rename it"
 
 
-def test_a_log_that_is_rotated_while_spark_starts_is_joined(world: World, monkeypatch: Patch) -> None:
-    stories.what_is_rotated_while_spark_starts_is_joined(world, monkeypatch)
+def test_a_log_that_is_rotated_while_spark_starts_is_joined(world: World) -> None:
+    stories.what_is_rotated_while_spark_starts_is_joined(world)
 
 
 @pytest.mark.parametrize("leave", [stories.to_another_folder, stories.to_nowhere])
@@ -118,7 +118,7 @@ def test_a_batch_that_does_not_look_where_its_logs_went_loses_them(
 
 def test_a_log_that_is_not_looked_at_before_spark_starts_is_lost(world: World, monkeypatch: Patch) -> None:
     monkeypatch.setattr("photon.shift.run.note_files", lambda *known: None)  # D6
-    story = partial(stories.what_is_rotated_while_spark_starts_is_joined, world, monkeypatch)
+    story = partial(stories.what_is_rotated_while_spark_starts_is_joined, world)
     caught_by_story(story, because="what was there at the start is lost")
 
 

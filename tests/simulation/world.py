@@ -34,7 +34,7 @@ from photon.registry.hashing import hashes_of
 from photon.registry.id_registry import IdRegistry
 from photon.registry.opening import first_register
 from photon.registry.register import Members
-from photon.shift.run import ForTests, ShiftLimits, ShiftResult, run_shift
+from photon.shift.run import Engine, ForTests, ShiftLimits, ShiftResult, run_shift
 from photon.state.database import StateReader
 from photon.storage.columns import TableName
 from photon.storage.tables import OutputTable
@@ -145,7 +145,7 @@ class World:
         datacenter: str = "east",
         mode: Mode = "until_idle",
         callbacks: Callbacks | None = None,
-        runner: BatchRunner | None = None,
+        runner: Engine | BatchRunner | None = None,
         limits: ShiftLimits | None = None,
     ) -> ShiftResult:
         """One shift in this process."""

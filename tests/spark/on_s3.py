@@ -26,7 +26,7 @@ def joined_on_s3(
     prepare(pipeline)
     told = Callbacks(on_wait=pytest.fail)
     east = run_shift(pipeline, "east", "complete", SparkRunner(lambda: session), callbacks=told)
-    west = run_shift(pipeline, "west", "complete", "local", callbacks=told)
+    west = run_shift(pipeline, "west", "complete", callbacks=told)
     rows = sum(done.counts.as_dict()["joined"] for done in (east, west))
     assert rows == traffic.expected_outcomes().joined_total
     return pipeline

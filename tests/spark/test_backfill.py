@@ -77,11 +77,7 @@ class World:
 
     def join(self) -> None:
         with ThreadPoolExecutor(2) as pool:
-            list(
-                pool.map(
-                    lambda n: run_shift(self.pipeline, n, "complete", "local"), self.pipeline.datacenters
-                )
-            )
+            list(pool.map(lambda n: run_shift(self.pipeline, n, "complete"), self.pipeline.datacenters))
 
     def table(self, datacenter: str) -> DeltaTable:
         return DeltaTable(str(self.pipeline.datacenters[datacenter].lake / "joined_events"))

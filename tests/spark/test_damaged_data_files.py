@@ -49,7 +49,7 @@ def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Pipeline:
     (folder / "pipeline.yaml").write_text(PIPELINE)
     made = load_pipeline(folder / "pipeline.yaml")
     prepare(made)
-    run_shift(made, "east", "complete", "local")
+    run_shift(made, "east", "complete")
     return made
 
 
@@ -99,7 +99,7 @@ def test_without_a_copy_a_file_is_taken_out_and_its_events_are_joined_again(
     found = verify(pipeline, session).datacenters["east"]
     assert [finding.kind for finding in found.violations] == ["missing"]
     recover(pipeline, {"east": found.as_dict()})
-    run_shift(pipeline, "east", "until_idle", "local")
+    run_shift(pipeline, "east", "until_idle")
     mended = verify(pipeline, session)
     assert mended.ok, mended.as_dict()
     assert mended.rows == EVENTS

@@ -67,7 +67,7 @@ class World:
         """Both datacenters at once, so that both have rows."""
         with ThreadPoolExecutor(2) as pool:
             names = list(self.pipeline.datacenters)
-            results = pool.map(lambda name: run_shift(self.pipeline, name, mode, "local"), names)  # type: ignore[arg-type]
+            results = pool.map(lambda name: run_shift(self.pipeline, name, mode), names)  # type: ignore[arg-type]
             self.counts = {name: result.counts for name, result in zip(names, results, strict=True)}
 
     def read_offsets(self) -> dict[str, ReadOffsets]:
@@ -371,7 +371,7 @@ def timed(session: Any, tmp_path_factory: pytest.TempPathFactory) -> Verificatio
     pipeline = load_pipeline(folder / "pipeline.yaml")
     prepare(pipeline)
     for name in ("east", "west"):
-        run_shift(pipeline, name, "complete", "local")
+        run_shift(pipeline, name, "complete")
     return verify(pipeline, ["east"], session=session)
 
 
@@ -409,7 +409,7 @@ def test_what_recovery_looks_at_is_written_page_by_page(
     (tmp_path / "pipeline.yaml").write_text(ONE)
     pipeline = load_pipeline(tmp_path / "pipeline.yaml")
     prepare(pipeline)
-    run_shift(pipeline, "east", "complete", "local")
+    run_shift(pipeline, "east", "complete")
     OutputTable(pipeline.datacenters["east"].lake, "joined_events").load().delete()
     report = verify(pipeline, ["east"], session=session, pages=True).datacenters["east"]
     found = finding(report, "missing")
@@ -433,7 +433,7 @@ def test_nothing_is_verified_of_a_retired_datacenter_and_what_was_its_is_told_on
     pipeline = load_pipeline(tmp_path / "pipeline.yaml")
     prepare(pipeline)
     for name in ("west", "east"):
-        run_shift(pipeline, name, "until_idle", "local")
+        run_shift(pipeline, name, "until_idle")
     shutil.rmtree(pipeline.datacenters["west"].lake)
     retire(pipeline, "west", lake_is_gone=True)
     report = verify(pipeline, ["east", "west"], session=session)

@@ -42,7 +42,7 @@ def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Pipeline:
     (folder / "pipeline.yaml").write_text(PIPELINE)
     pipeline = load_pipeline(folder / "pipeline.yaml")
     prepare(pipeline)
-    run_shift(pipeline, "east", "complete", "local")
+    run_shift(pipeline, "east", "complete")
     return pipeline
 
 
@@ -89,7 +89,7 @@ def test_each_altered_row_is_told_with_its_day_and_mended_by_what_the_text_names
     for day in days:
         rebuild(pipeline, "east", utc_day(date.fromisoformat(day)), session=session)
     recover(pipeline, {"east": found.as_dict()})
-    run_shift(pipeline, "east", "until_idle", "local")
+    run_shift(pipeline, "east", "until_idle")
     after = rows(pipeline)
     assert after.keys() == before.keys()
     assert {event for event, row in after.items() if row != before[event]} == {"c4"}  # joined again

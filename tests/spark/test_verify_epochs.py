@@ -39,11 +39,11 @@ def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Pipeline:
     (folder / "pipeline.yaml").write_text(PIPELINE)
     pipeline = load_pipeline(folder / "pipeline.yaml")
     prepare(pipeline)
-    run_shift(pipeline, "east", "complete", "local")
+    run_shift(pipeline, "east", "complete")
     (logs / "c_a.csv").write_text(HEADER + OTHER)
-    run_shift(pipeline, "east", "complete", "local")
+    run_shift(pipeline, "east", "complete")
     shutil.rmtree(pipeline.datacenters["east"].state)
-    run_shift(pipeline, "east", "complete", "local")
+    run_shift(pipeline, "east", "complete")
     return pipeline
 
 

@@ -78,7 +78,7 @@ class World:
     def join(self, mode: Any = "until_idle") -> None:
         """Both at once, so that both have rows."""
         with ThreadPoolExecutor(2) as pool:
-            list(pool.map(lambda name: run_shift(self.pipeline, name, mode, "local"), self.names))
+            list(pool.map(lambda name: run_shift(self.pipeline, name, mode), self.names))
 
     def table(self, datacenter: str, name: Any = "joined_events") -> DeltaTable:
         return OutputTable(self.pipeline.datacenters[datacenter].lake, name).load()

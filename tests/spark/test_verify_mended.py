@@ -78,7 +78,7 @@ def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Pipeline:
 
 
 def join(pipeline: Pipeline) -> Counts:
-    return run_shift(pipeline, "east", "complete", "local").counts
+    return run_shift(pipeline, "east", "complete").counts
 
 
 def verified(pipeline: Pipeline, counts: Counts, session: Any) -> Told:

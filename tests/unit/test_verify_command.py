@@ -2,14 +2,11 @@
 
 import json
 import re
-import sys
 from dataclasses import replace
-from types import ModuleType
 
 import pytest
 from click.testing import CliRunner
 
-import photon.cli.verify as command
 from photon.cli.main import main
 from photon.pipeline.file import load_pipeline
 from photon.verification.report import (
@@ -47,10 +44,7 @@ def run(tmp_path, monkeypatch):
     world = World(tmp_path, ("east", "west"))
 
     def run(report, *options):
-        program = ModuleType("program")
-        program.verify = lambda pipeline, names, say, **options: report
-        monkeypatch.setitem(sys.modules, "program", program)
-        monkeypatch.setattr(command, "PROGRAM", "program:verify")
+        monkeypatch.setattr("jobs.verification.verify", lambda pipeline, names, say, **options: report)
         return CliRunner().invoke(main, ["verify", str(world.pipeline.file), *options])
 
     return run

@@ -30,7 +30,7 @@ import resource, sys
 from photon.pipeline.file import load_pipeline
 from photon.shift.run import run_shift
 
-result = run_shift(load_pipeline(sys.argv[1]), sys.argv[2], "until_idle", "local")
+result = run_shift(load_pipeline(sys.argv[1]), sys.argv[2], "until_idle")
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, result.seconds)
 """
 

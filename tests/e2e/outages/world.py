@@ -149,7 +149,7 @@ def _run(pipeline: Path, name: str, mode: Mode, asked: Connection, log: Path, co
     threading.Thread(target=_listen, args=(asked, ends), daemon=True).start()
     callbacks = Callbacks(ends.is_set, on_wait=lambda reason: logging.info("waits: %s", reason))
     try:
-        result = run_shift(load_pipeline(pipeline), name, mode, "local", callbacks=callbacks)
+        result = run_shift(load_pipeline(pipeline), name, mode, callbacks=callbacks)
     except StoppedWaiting as stopped:
         logging.info("%s", stopped)
         return
