@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.ledger_rates import RECORD_BYTES, all_have_rows
+from bench.ledger_rates import all_have_rows, claims_of
 from bench.virtual_network import Send, VirtualClient, VirtualTime
 from photon.clock import MICROSECONDS
 from photon.pipeline.sections import Registry
@@ -280,9 +280,7 @@ class DistantClients:
         else:
             top = np.uint64(number) << np.uint64(63)  # the half of the range that is at home
             hashes[:, 0] = (hashes[:, 0] >> np.uint64(1)) | top
-        now_us = round(self._time.now_seconds * MICROSECONDS)
-        places = np.arange(count)
-        return Claims(claimant, hashes, now_us + places, np.zeros(count, np.uint32), places * RECORD_BYTES)
+        return claims_of(claimant, hashes, round(self._time.now_seconds * MICROSECONDS))
 
 
 def _p50_and_p90(values: Sequence[float]) -> tuple[float, float]:

@@ -14,9 +14,7 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from typing import Any
 
-import numpy as np
-
-from bench.ledger_rates import RECORD_BYTES, all_have_rows, new_hashes
+from bench.ledger_rates import all_have_rows, claims_of, new_hashes
 from photon.clock import SystemClock
 from photon.lifeline import end_with
 from photon.registry.address import LedgersAddress
@@ -122,9 +120,7 @@ def _claims(claimant: Claimant, count: int, home: int, ledgers: int) -> Claims:
     hashes = new_hashes(count, claimant.batch, claimant.epoch)
     share = 2.0**64 / ledgers
     hashes[:, 0] = (home * share + hashes[:, 0] / ledgers).clip(home * share, (home + 1) * share - 2**32)
-    places = np.arange(count)
-    times_us = SystemClock().now_us() + places
-    return Claims(claimant, hashes, times_us, np.zeros(count, np.uint32), places * RECORD_BYTES)
+    return claims_of(claimant, hashes)
 
 
 def draw(points: Sequence[Served], store: str) -> Any:

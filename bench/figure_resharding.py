@@ -9,13 +9,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import numpy as np
-
-from bench.ledger_rates import RECORD_BYTES, all_have_rows, new_hashes
+from bench.ledger_rates import all_have_rows, claims_of, new_hashes
 from photon.clock import MICROSECONDS
 from photon.registry.closing import Closing
 from photon.registry.collecting import drop, raise_boundary
-from photon.registry.entry import Claimant, Claims, Epoch, LedgerId
+from photon.registry.entry import Claimant, Epoch, LedgerId
 from photon.registry.id_registry import IdRegistry
 from photon.registry.positions import Positions
 from photon.registry.rolling import roll
@@ -76,21 +74,11 @@ def sizes_over_time(registry: IdRegistry, story: Story) -> Iterator[Sizes]:
         if part == 0:
             raise_boundary(view, positions, now_us - story.keep_days * DAY_US)
             drop(view, positions)
-        claims = _claims(Claimant(EPOCH, look + 1, f"plan-{look}"), story.ids_of_a_look, now_us)
+        hashes = new_hashes(story.ids_of_a_look, look + 1)
+        claims = claims_of(Claimant(EPOCH, look + 1, f"plan-{look}"), hashes, now_us)
         assert registry.claim(claims, closes).are_of(claims.claimant).all(), "a new id was not won"
         closes = Closing(EPOCH, look + 1, all_have_rows)
         yield _look(registry, (look + 1) / story.looks_a_day, first_old, first_new)
-
-
-def _claims(claimant: Claimant, count: int, now_us: int) -> Claims:
-    places = np.arange(count)
-    return Claims(
-        claimant,
-        new_hashes(count, claimant.batch),
-        now_us + places,
-        np.zeros(count, np.uint32),
-        places * RECORD_BYTES,
-    )
 
 
 def _look(registry: IdRegistry, day: float, first_old: int, first_new: int | None) -> Sizes:

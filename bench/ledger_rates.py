@@ -7,7 +7,7 @@ Batch after batch, as a driver does it: the claims of a batch, and with them the
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -87,7 +87,7 @@ def new_registry(positions: StorePositions, writer: str = "bench") -> IdRegistry
     return registry
 
 
-def join(registry: IdRegistry, batches: Sequence[Claims]) -> None:
+def join(registry: IdRegistry, batches: Iterable[Claims]) -> None:
     """Claim one batch after the other, with the close of the one before; all have to be won."""
     closes = None
     for claims in batches:
@@ -108,16 +108,19 @@ all_have_rows: Rowless = _all_have_rows
 
 def batches_of(batches: int, ids: int, first: int, epoch: Epoch = EPOCH) -> list[Claims]:
     """Batches of new ids, numbered from `first` + 1 on."""
-    return [
-        Claims(
-            Claimant(epoch, batch + 1, f"plan-{batch}"),
-            new_hashes(ids, batch, epoch),
-            SystemClock().now_us() + np.arange(ids),
-            np.zeros(ids, np.uint32),
-            np.arange(ids) * RECORD_BYTES,
-        )
-        for batch in range(first, first + batches)
-    ]
+    return [batch_of(number, ids, epoch) for number in range(first + 1, first + batches + 1)]
+
+
+def batch_of(number: int, ids: int, epoch: Epoch = EPOCH) -> Claims:
+    """The batch with this number, of new ids."""
+    return claims_of(Claimant(epoch, number, f"plan-{number - 1}"), new_hashes(ids, number - 1, epoch))
+
+
+def claims_of(claimant: Claimant, hashes: Hashes, first_us: int | None = None) -> Claims:
+    """Claims of records that follow each other in a file, a microsecond apart from `first_us` (None: now)."""
+    numbers = np.arange(len(hashes))
+    times_us = numbers + (SystemClock().now_us() if first_us is None else first_us)
+    return Claims(claimant, hashes, times_us, np.zeros(len(hashes), np.uint32), numbers * RECORD_BYTES)
 
 
 def new_hashes(ids: int, seed: int, epoch: Epoch = EPOCH) -> Hashes:
@@ -135,10 +138,10 @@ def _measure(
 ) -> LedgerRates:
     claims = batches_of(batches, ids_per_batch, 2)
     ids = ids_per_batch * batches
-    began, own, stores = time.perf_counter(), time.process_time(), _cpu_seconds(servers)
+    began, own, stores = time.perf_counter(), time.process_time(), cpu_seconds(servers)
     join(registry, claims)
     seconds, own = time.perf_counter() - began, time.process_time() - own
-    stores = _cpu_seconds(servers) - stores
+    stores = cpu_seconds(servers) - stores
     reading = time.process_time()
     view = new_registry(positions).view
     reading = time.process_time() - reading
@@ -161,5 +164,6 @@ def _measure(
     )
 
 
-def _cpu_seconds(servers: Sequence[StoreServer]) -> float:
+def cpu_seconds(servers: Sequence[StoreServer]) -> float:
+    """What the servers have used of CPU so far."""
     return sum(sum(psutil.Process(server.pid).cpu_times()[:2]) for server in servers)

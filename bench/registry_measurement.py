@@ -1,7 +1,8 @@
-"""What `photon bench registry` measures: rates on servers of its own, distance in virtual time, and costs.
+"""What `photon bench registry` measures: rates on servers of its own, distance, costs, and views at size.
 
-One process claims in ledgers, over each kind of stores (`bench.ledger_rates`). Distance: `distant_clients`.
-What AWS would ask for is arithmetic (`ledger_costs`).
+One process claims in ledgers, over each kind of stores (`bench.ledger_rates`). Distance is in virtual time
+(`distant_clients`). What AWS would ask for is arithmetic (`ledger_costs`). A view of 50 million ids:
+`view_sizes`; a day of small entries: `small_entries`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from bench import distant_clients, ledger_costs
+from bench import distant_clients, ledger_costs, small_entries, view_sizes
 from bench.ledger_rates import LedgerRates, measure_ledgers
 from bench.store_servers import is_available
 from photon.pipeline.sections import Registry
@@ -62,7 +63,7 @@ def rates(folder: Path, stores: Stores, seconds: float) -> Iterator[LedgerRates]
 def measure_registry(
     folder: Path, parts: tuple[str, ...], seconds: float, progress: Progress
 ) -> Mapping[str, Any]:
-    """The parts that are asked for: `rates`, `distance`, `costs`."""
+    """The parts that are asked for: `rates`, `distance`, `costs`, `size`, `small`."""
     found: dict[str, Any] = {}
     if "rates" in parts:
         found["rates"] = []
@@ -75,6 +76,12 @@ def measure_registry(
         found["distance"] = distant_clients.measure_distant_clients()
     if "costs" in parts:
         found["costs"] = [asdict(one) | {"usd": one.usd} for one in ledger_costs.measured_costs()]
+    if "size" in parts:
+        progress(f"a view of {view_sizes.IDS:,} ids")
+        found["size"] = asdict(view_sizes.measure_view(folder / "size"))
+    if "small" in parts:
+        progress(f"{small_entries.ENTRIES:,} small entries")
+        found["small"] = asdict(small_entries.measure_small_entries(folder / "small", PATIENT))
     return found
 
 
@@ -94,3 +101,7 @@ def lines_of(found: Mapping[str, Any]) -> Iterator[str]:
         yield from distant_clients.table_of(found["distance"])
     if "costs" in found:
         yield from ledger_costs.table_of(ledger_costs.measured_costs())
+    if "size" in found:
+        yield from view_sizes.lines_of(found["size"])
+    if "small" in found:
+        yield from small_entries.lines_of(found["small"])

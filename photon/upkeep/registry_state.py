@@ -12,12 +12,14 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any, Literal
 
+import numpy as np
+
 from photon.clock import MICROSECONDS, Clock, SystemClock
 from photon.in_time import NotInTime, Question
 from photon.pipeline.file import Pipeline
 from photon.registry.address import LedgersAddress
 from photon.registry.counting import ids_by_ledger
-from photon.registry.entry import NO_BOUNDARY_US, NO_TIME_US, Epoch, LedgerId, told_boundary
+from photon.registry.entry import NO_TIME_US, Claims, Epoch, LedgerId, Times, told_boundary
 from photon.registry.form import decode
 from photon.registry.id_registry import IdRegistry
 from photon.registry.opening import find_registry, open_reader, read_register
@@ -33,6 +35,7 @@ Health = Literal["up", "takes no writes", "does not answer", "does not let us in
 PAGES_COUNTED = 64  # newest positions of a ledger at each endpoint, a megabyte a page
 # A ledger's rate is that of its newest entries, by their events' times: a minute's, while batches are live.
 RATED_POSITIONS = 64
+MOST_EVENTS = 0.8  # a share of theirs gives the times: some events come late, and some far ahead
 # AWS writes so much of one key range a second, however much a table may take in all; a ledger is one range.
 RANGE_BYTES_PER_SECOND = 1_000 * 1_024
 
@@ -248,20 +251,23 @@ def _values(positions: Positions, first: Mapping[LedgerId, int]) -> dict[LedgerI
 
 
 def bytes_per_second(values: Sequence[bytes]) -> float | None:
-    """How fast a ledger grows, by some entries in a row; None where their events' times do not tell. Pure."""
-    found: list[tuple[int, int]] = []  # for each entry: the time of its newest event, its size
-    for number, value in enumerate(values):
-        claims = decode(value, f"entry {number}").claims
-        times_us = claims.times_us[claims.times_us != NO_TIME_US] if claims is not None else ()
-        found.append((int(max(times_us)) if len(times_us) else NO_BOUNDARY_US, len(value)))
-    known = [place for place, (at_us, _) in enumerate(found) if at_us != NO_BOUNDARY_US]
+    """How fast a ledger grows, by some entries in a row; None where their events' times do not tell. Pure.
+
+    Most events lie between two times. The last of each entry tell nothing of a catch-up, which reads many
+    files at once; and some events come late.
+    """
+    times_us = [_times_us(decode(value, f"entry {number}").claims) for number, value in enumerate(values)]
+    known = [place for place, some in enumerate(times_us) if len(some)]
     if len(known) < 2:
         return None
-    first, last = known[0], known[-1]
-    took_us = max(at_us for at_us, _ in found[first:]) - found[first][0]
-    return (
-        sum(size for _, size in found[first + 1 : last + 1]) * MICROSECONDS / took_us if took_us > 0 else None
-    )
+    first_us, last_us = np.quantile(np.concatenate(times_us), (0.5 - MOST_EVENTS / 2, 0.5 + MOST_EVENTS / 2))
+    grown_bytes = sum(map(len, values[known[0] + 1 : known[-1] + 1]))
+    took_us = float(last_us - first_us)
+    return MOST_EVENTS * grown_bytes * MICROSECONDS / took_us if took_us > 0 else None
+
+
+def _times_us(claims: Claims | None) -> Times:
+    return np.empty(0, np.int64) if claims is None else claims.times_us[claims.times_us != NO_TIME_US]
 
 
 # -- endpoints

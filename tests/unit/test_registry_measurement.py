@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from pathlib import Path
 
 import pytest
 
 from bench.distant_clients import LEDGERS, NEAREST_SECONDS, WEATHERS, Claimed, DistantClients, table_of
 from bench.ledger_costs import IDS, KEY_BYTES, WRITE_BYTES, Cost, cost_of, measured_costs
 from bench.ledger_costs import table_of as cost_table_of
-from bench.ledger_rates import LedgerRates, batches_of, join
-from bench.registry_measurement import Stores, lines_of
-from photon.registry.entry import Epoch
+from bench.ledger_rates import EPOCH, LedgerRates, batches_of, join
+from bench.registry_measurement import PATIENT, Stores, lines_of
+from bench.small_entries import SmallEntries, entries, measure_small_entries
+from bench.view_sizes import ViewSize, measure_view
+from photon.registry.entry import Epoch, LedgerId
 from photon.registry.form import MOST_ENTRY_BYTES
 from photon.registry.id_registry import IdRegistry
+from photon.registry.segments import HOLD_BYTES
+from photon.registry.view import View
 from photon.testing.memory_ledgers import MemoryLedgers, memory_registry
 from tests.documents import ROOT
 
@@ -45,12 +50,39 @@ def test_the_tables_have_a_line_for_each_measurement() -> None:
         "rates": [{"stores": str(Stores("dynoxide", 3, 1)), **asdict(rate)}],
         "distance": [{"endpoints": 3, "ledgers": 8, "weather": "one down", **asdict(claimed)}],
         "costs": [],
+        "size": asdict(ViewSize(50_000_000, 22.0, 200_000.0, 0.5, 2.0, 9_000, 4_400_000, 3_000_000.0)),
+        "small": asdict(SmallEntries(172_800, 40.0, 30.0, 0.002, 200.0, 30.0)),
     }
     lines = list(lines_of(found))
     assert lines[2].startswith("3 dynoxide, 1 down")
     assert lines[2].split()[-7:] == ["20,000", "25.0", "10.0", "2.0", "0.20", "0.70", "22.0"]
     assert lines[4].split()[-3:] == ["2.0,", "3.0", "4"]
-    assert len(lines) == 5 + 2 + len(measured_costs())
+    assert lines[-3].startswith("a view of 50,000,000 ids: 22.0 bytes an id")
+    assert lines[-1].endswith("idle polling 0.20% of a core")
+    assert len(lines) == 5 + 2 + len(measured_costs()) + 3
+
+
+# -- views at size
+
+
+def test_a_view_that_another_process_opens_has_all_ids_that_were_claimed(tmp_path: Path) -> None:
+    found = measure_view(tmp_path, ids=100_000, ids_per_batch=20_000)
+    assert HOLD_BYTES <= found.bytes_per_id < HOLD_BYTES + 2
+    assert found.snapshot_bytes < 100_000
+    assert min(found.start_seconds, found.start_after_crash_seconds, found.lookups_per_second) > 0
+
+
+def test_small_entries_are_those_of_batches_that_close_each_other() -> None:
+    view = View(memory_registry().register, "test")
+    assert view.take(LedgerId(0, 0), list(entries(20))) == 21
+    assert len(view.claimants) == 20
+    assert view.closed_through(EPOCH) == 19
+
+
+@pytest.mark.server
+def test_small_entries_are_read_copied_and_dropped(tmp_path: Path) -> None:
+    found = measure_small_entries(tmp_path, PATIENT, 100)
+    assert (found.entries, found.polling < 0.1) == (100, True)
 
 
 # -- distance

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
+import pytest
 
 from photon.registry.closing import Closing
 from photon.registry.counting import ids_of
@@ -70,12 +73,23 @@ def entries(*times_us: int) -> list[bytes]:
 
 def test_a_ledger_grows_as_fast_as_the_times_of_its_events_say() -> None:
     some = entries(1_000_000, 2_000_000, 3_000_000)
-    assert bytes_per_second(some) == (len(some[1]) + len(some[2])) / 2
+    assert bytes_per_second(some) == pytest.approx((len(some[1]) + len(some[2])) / 2)
+
+
+def test_a_ledger_that_is_filled_from_many_files_at_once_grows_as_fast_as_these_did() -> None:
+    minutes_us = np.arange(100) * 60_000_000
+    ids = [f"id-{number}" for number in range(100)]
+    one = replace(claims_of(EAST, 1, *ids), times_us=minutes_us)
+    some = [
+        encode(Entry("w1", claims=one)),
+        encode(Entry("w2", claims=replace(one, times_us=minutes_us + 1))),
+    ]
+    assert bytes_per_second(some) == pytest.approx(len(some[1]) / 5_940, rel=0.01)
 
 
 def test_entries_without_claims_count_and_times_that_nobody_knows_do_not() -> None:
     some = entries(1_000_000, NO_TIME_US, 3_000_000)
-    assert bytes_per_second(some) == (len(some[1]) + len(some[2])) / 2
+    assert bytes_per_second(some) == pytest.approx((len(some[1]) + len(some[2])) / 2)
     assert bytes_per_second(entries(1_000_000)) is None
     assert bytes_per_second(entries(1_000_000, 1_000_000)) is None
     assert bytes_per_second([encode(Entry("w"))]) is None

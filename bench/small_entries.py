@@ -1,0 +1,105 @@
+"""What a day of small entries costs: a view made from nothing, looks at what is new, a repair, and a drop.
+
+Two entries a second, as of a live datacenter with ten events a second: one ledger, on three dynoxides.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from bench.ledger_rates import EPOCH, claims_of, cpu_seconds, new_hashes, new_registry
+from bench.store_servers import StoreServer, registry_pipeline, store_servers
+from photon.clock import MICROSECONDS, SystemClock
+from photon.pipeline.sections import Registry
+from photon.recovery.registry_watch import LOOK_US
+from photon.registry.address import LedgersAddress
+from photon.registry.collecting import drop, raise_boundary
+from photon.registry.entry import Claimant, Close, Entry, Genesis, LedgerId
+from photon.registry.form import checksum, encode
+from photon.registry.opening import init_registry, positions_at
+from photon.registry.rolling import roll
+from photon.registry.stores.copies import Copy, Key, NoReply, ledger_key
+from photon.registry.stores.store_upkeep import FILLED_AT_ONCE, upkeep_stores
+from photon.upkeep.repair import repair_endpoint
+
+ENTRIES = 172_800  # two a second
+IDS_AN_ENTRY = 5
+STORES = 3
+LOOKS = 100
+R = TypeVar("R")
+DAY_US = 86_400 * MICROSECONDS
+
+
+@dataclass(frozen=True, slots=True)
+class SmallEntries:
+    """Seconds by the clock; CPU is that of client and stores together."""
+
+    entries: int
+    view_seconds: float
+    view_cpu_seconds: float
+    polling: float  # the share of a core that looks of an idle join take
+    repair_seconds: float
+    drop_seconds: float
+
+
+def measure_small_entries(folder: Path, settings: Registry, count: int = ENTRIES) -> SmallEntries:
+    """Put the entries of a day into stores, and do what is done with them."""
+    with store_servers("dynoxide", folder, STORES) as servers:
+        pipeline = registry_pipeline("bench", [server.url for server in servers], settings)
+        address = init_registry(pipeline, SystemClock())
+        _fill(address, entries(count))
+        positions = positions_at(address)
+        registry, view_seconds, view_cpu = _timed(servers, lambda: new_registry(positions))
+        assert len(registry.view.claimants) == count, "the view lacks claims"
+        _, _, looks_cpu = _timed(servers, lambda: [registry.read_on() for _ in range(LOOKS)])
+        repaired, repair_seconds, _ = _timed(servers, lambda: repair_endpoint(pipeline, servers[-1].url))
+        assert repaired.copied > count, "the repair has left entries out"
+        roll(registry.view, registry.positions, 1)
+        raise_boundary(registry.view, registry.positions, SystemClock().now_us() + DAY_US)
+        dropped, drop_seconds, _ = _timed(servers, lambda: drop(registry.view, registry.positions))
+        assert dropped == [0], "nothing was dropped"
+        polling = looks_cpu / LOOKS / (LOOK_US / MICROSECONDS)
+        return SmallEntries(count, view_seconds, view_cpu, polling, repair_seconds, drop_seconds)
+
+
+def entries(count: int) -> Iterator[bytes]:
+    """A ledger's entries: its genesis, then batches, each of which closes the one before."""
+    value = encode(Entry("bench", genesis=Genesis()))
+    yield value
+    hashes = new_hashes(count * IDS_AN_ENTRY, 0).reshape(count, IDS_AN_ENTRY, 2)
+    for batch in range(1, count + 1):
+        closes = (Close(EPOCH, batch - 1),) if batch > 1 else ()
+        claims = claims_of(Claimant(EPOCH, batch, f"plan-{batch}"), hashes[batch - 1])
+        value = encode(Entry("bench", checksum(value), closes=closes, claims=claims))
+        yield value
+
+
+def _fill(address: LedgersAddress, values: Iterable[bytes]) -> None:
+    """Have all stores keep these values, as a fast round leaves them."""
+    copies = [(Key(ledger_key(1, LedgerId(0, 0)), at), Copy(value)) for at, value in enumerate(values)]
+    for store in upkeep_stores(address, address.members):
+        for first in range(0, len(copies), FILLED_AT_ONCE):
+            some = copies[first : first + FILLED_AT_ONCE]
+            stored = store.fill(some)
+            assert stored == len(some), stored.reason if isinstance(stored, NoReply) else "not all are stored"
+
+
+def _timed(servers: Sequence[StoreServer], work: Callable[[], R]) -> tuple[R, float, float]:
+    """What the work returns, and its seconds by the clock and of CPU."""
+    began, cpu = time.perf_counter(), time.process_time() + cpu_seconds(servers)
+    done = work()
+    return done, time.perf_counter() - began, time.process_time() + cpu_seconds(servers) - cpu
+
+
+def lines_of(found: Mapping[str, Any]) -> Iterator[str]:
+    """What was measured, for people."""
+    yield (
+        f"{found['entries']:,} entries in a ledger on {STORES} dynoxide: a view from nothing"
+        f" {found['view_seconds']:.0f} s (CPU {found['view_cpu_seconds']:.0f} s), repair"
+        f" {found['repair_seconds']:.0f} s, drop {found['drop_seconds']:.0f} s,"
+        f" idle polling {found['polling']:.2%} of a core"
+    )
