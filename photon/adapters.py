@@ -17,11 +17,11 @@ from typing import Any
 import pyarrow as pa
 
 PRIMARY_PREFIX = "primary_"
-FOREIGN_PREFIX = "foreign_"  # of foreign columns whose names are taken
+FOREIGN_PREFIX = "foreign_"  # for foreign columns whose names are taken
 SUFFIX_BYTES = 4
 # In names of columns Delta refuses the first ones; Arrow's interface of C cuts a name at a NUL.
 _REFUSED = re.compile(r"[ ,;{}()=\x00-\x1f\x7f]")
-MOST_NAME_BYTES = 255  # of a column's name in a table: catalogs take no longer one
+MOST_NAME_BYTES = 255  # longest name of a column in a table: catalogs take no longer one
 
 # The columns that Photon puts before those of the events.
 ROW_COLUMNS = pa.schema(
@@ -34,7 +34,7 @@ ROW_COLUMNS = pa.schema(
         ("_joined_at", pa.timestamp("us", "UTC")),
         ("_event_id", pa.string()),
         ("_primary_occurrence", pa.string()),
-        ("_event_time", pa.timestamp("us", "UTC")),  # of the foreign event, which may be part of its identity
+        ("_event_time", pa.timestamp("us", "UTC")),  # the foreign event's, which may be part of its identity
     ]
 )
 DATE_COLUMN = "_event_date"  # the UTC date of `_event_time`, by which tables are partitioned
@@ -176,7 +176,7 @@ def stored_name(name: str) -> str:
 
 
 def same_column(name: str) -> str:
-    """What two names have in common that are one column for a table."""
+    """A form that two names share if they are one column for a table."""
     return stored_name(name).lower()
 
 

@@ -11,11 +11,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 MICROSECONDS = 1_000_000
-NO_TIME_US = 2**63 - 1  # of an event without a time: no boundary passes it
+NO_TIME_US = 2**63 - 1  # the time of an event without one: no boundary passes it
 
 
 class Clock(Protocol):
-    """What the engine needs of time."""
+    """The engine's use of time."""
 
     def now_us(self) -> int: ...
 

@@ -16,7 +16,7 @@ class UserError(Exception):
 
 
 class WrongUsage(UserError):
-    """What a user has written can't be used."""
+    """A user has written something that can't be used."""
 
     exit_status = WRONG_USAGE
 

@@ -1,4 +1,4 @@
-"""What a process counts and times of its own work, in numbers that add up over tasks, batches and shifts.
+"""Counts and times of a process's own work, in numbers that add up over tasks, batches and shifts.
 
 `photon.metrics.shift_families` has the names of all numbers and what they mean; work counts itself.
 """

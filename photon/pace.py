@@ -35,7 +35,7 @@ def pace(
     unit. `grown`: how much of `total` was added meanwhile: as much is expected to come.
     """
     if total is not None and 100 * done < total:
-        # It starts up: the first seconds of a join of 48 MiB would say "27 days left".
+        # While a join of 48 MiB starts up, its first seconds would say "27 days left".
         return f"0 % of {in_words(total)}"
     rate = done / seconds if seconds > 0 else 0.0
     a_second = f"{in_words(round(rate))}/s" if round(rate) > 0 else ""

@@ -1,10 +1,10 @@
-"""What Linux says of a process, and the command that ends it or has it go on."""
+"""Linux's account of a process, and the command that ends it or has it go on."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-STOPPED = ("T", "t")  # by a signal, or by a debugger
+STOPPED = ("T", "t")  # stopped by a signal, or by a debugger
 ON_DISK = "D"
 
 

@@ -26,11 +26,11 @@ class Compaction:
     """Segments to be replaced by one, without the events of files that went."""
 
     sources: tuple[SegmentInfo, ...]
-    events_of: dict[int, int]  # of the new segment; empty: there is none
+    events_of: dict[int, int]  # events of the new segment by file; empty: there is none
 
 
 def next_compaction(segments: Sequence[SegmentInfo], live_files: Collection[int]) -> Compaction | None:
-    """What to merge now: a segment that is half dead, else the smallest tier that is full."""
+    """The segments to merge now: one that is half dead, else the smallest tier that is full."""
     for segment in segments:
         live = live_events([segment], live_files)
         if 2 * sum(live.values()) <= segment.events:

@@ -41,10 +41,10 @@ class TimeWindows:
 
 @dataclass(frozen=True)
 class Primaries:
-    """What a lookup found for each key."""
+    """The events that a lookup found for each key."""
 
-    rows: Ints  # its row in `events`; -1: no event, as far as the logs are read
-    unanswered: npt.NDArray[np.bool_]  # it has an event in a log file that can't be read now
+    rows: Ints  # row in `events`; -1: no event, as far as the logs are read
+    unanswered: npt.NDArray[np.bool_]  # the key has an event in a log file that can't be read now
     events: pa.Table  # photon.logs.parse.PRIMARY_EVENTS, each once
     files: Mapping[int, LogFile]  # those that the events are in, by number
 

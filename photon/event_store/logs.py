@@ -118,7 +118,7 @@ class LogsEventStore:
         places = candidates.places
         order = np.lexsort((places.offsets_bytes, places.files))
         files, offsets = places.files[order], places.offsets_bytes[order]
-        first = np.ones(len(order), bool)  # of the candidates for one place
+        first = np.ones(len(order), bool)  # the first of the candidates for one place
         first[1:] = (np.diff(files.astype(np.int64)) != 0) | (np.diff(offsets) != 0)
         row_of = np.empty(len(order), np.int64)
         row_of[order] = np.cumsum(first) - 1

@@ -1,4 +1,4 @@
-"""What a process keeps open between tasks: index segments and log file maps, which never change."""
+"""Index segments and log file maps, which never change, stay open in a process between tasks."""
 
 from __future__ import annotations
 

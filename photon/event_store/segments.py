@@ -48,7 +48,7 @@ class Places:
     times_us: npt.NDArray[np.int64]
     offsets_bytes: npt.NDArray[np.int64]
     files: npt.NDArray[np.uint32]
-    lengths_bytes: npt.NDArray[np.uint32]  # of the line, without its end
+    lengths_bytes: npt.NDArray[np.uint32]  # length of the line without its end
 
     def __len__(self) -> int:
         return len(self.hashes)
@@ -179,7 +179,7 @@ class Segment:
                 self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         except FileNotFoundError:
             raise SegmentDamaged(f"{path} is not there") from None
-        except ValueError:  # what mmap says of an empty file
+        except ValueError:  # mmap says so of an empty file
             raise SegmentDamaged(f"{path} is empty") from None
         if len(self._map) < _HEADER.size or self._map[: len(_MAGIC)] != _MAGIC:
             raise SegmentDamaged(f"{path} is no index segment")

@@ -37,10 +37,10 @@ class Dialect:
     delimiter: str
     quote: str  # empty: no quotes
     escape: str = ""
-    names: tuple[str, ...] = ()  # of the columns, for files without a header line
+    names: tuple[str, ...] = ()  # names of the columns, for files without a header line
     comment: str = ""
     encoding: Encoding = "utf-8"
-    record_lines: int = 1  # of one record, at most
+    record_lines: int = 1  # lines that one record may have
 
     def is_comment(self, line: bytes) -> bool:
         """Whether a line is a comment, in the file's encoding."""

@@ -27,7 +27,7 @@ class FoundFile:
     """A log file as one scan saw it."""
 
     path: str  # relative to the logs folder, with `/`
-    inode: int  # of an object: a number by its key and etag
+    inode: int  # for an object: a number by its key and etag
     size_bytes: int  # on disk: of a compressed file, compressed
     modified_ns: int
     compressed: bool  # the name ends in .gz
@@ -49,7 +49,7 @@ class FileProblem:
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """What one pass over a logs folder found, in the order of the paths."""
+    """The files that one pass over a logs folder found, in the order of their paths."""
 
     files: tuple[FoundFile, ...] = ()
     problems: tuple[FileProblem, ...] = ()
@@ -117,7 +117,7 @@ def strip_gz(path: str) -> str:
 
 
 def reason_of(error: OSError) -> str:
-    """What the operating system said, in its own words."""
+    """The operating system's own words."""
     return f"cannot be read: {error.strerror or error}"
 
 
@@ -169,7 +169,7 @@ class _Scanner:
     def __init__(self, root: str, before: Iterable[FoundFile]) -> None:
         self._root = root
         self._before = {file.path: file for file in before}
-        self.found: dict[tuple[int, int], FoundFile] = {}  # by device and inode
+        self.found: dict[tuple[int, int], FoundFile] = {}  # files by device and inode
         self.problems: list[FileProblem] = []
         self.others: dict[str, int] = {}
         self.folders: set[str] = set()
@@ -189,7 +189,7 @@ class _Scanner:
                 self.walk(path, matchers)
 
     def _entries(self, folder: str) -> Iterator[tuple[os.DirEntry[str], str]]:
-        """What is in a folder, each with its path; a folder that can't be listed is a problem."""
+        """The entries of a folder, each with its path; a folder that can't be listed is a problem."""
         prefix = folder + "/" if folder else ""
         try:
             with os.scandir(os.path.join(self._root, folder) if folder else self._root) as listing:
@@ -221,7 +221,7 @@ class _Scanner:
     def _see(self, entry: os.DirEntry[str], path: str) -> None:
         try:
             status = entry.stat()
-        except FileNotFoundError:  # it went since the folder was listed, or is a link to nothing
+        except FileNotFoundError:  # the file went since the folder was listed, or is a link to nothing
             return
         except OSError as error:
             self.problems.append(FileProblem(path, reason_of(error)))

@@ -1,4 +1,4 @@
-"""What Photon knows of a log file, as immutable records."""
+"""Photon's knowledge of a log file, as immutable records."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Literal
 from photon.logs.utf16 import mark_of, stored_bytes
 
 Side = Literal["primary", "foreign"]
-Stretches = Sequence[tuple[int, int]]  # of bytes, from the first one to before the second
+Stretches = Sequence[tuple[int, int]]  # bytes from the first number to before the second
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,21 +58,21 @@ class TrackedFile:
 
     file: LogFile
     offset_bytes: int  # everything before it is in a completed or open plan
-    tail_hash: bytes  # of the last 256 bytes before `offset_bytes` (protocol D2); empty at the start
+    tail_hash: bytes  # hash of the last 256 bytes before `offset_bytes` (protocol D2); empty at the start
     inside_oversized: bool  # `offset_bytes` is inside a line longer than the limit
     size_bytes: int  # as last seen (of a compressed file: decompressed, once it was read to the end)
     grown_us: int  # when it was last seen to grow
     max_time_us: int | None  # the largest event time read from it
     state: Literal["open", "gone", "replaced"] = "open"  # gone: unseen; replaced: truncated or reused
-    disk_bytes: int = 0  # of a compressed file: how big it was on disk when it was last whole; else 0
-    seen_hash: bytes = b""  # of the last 256 bytes before `size_bytes`; empty where nobody has read them
+    disk_bytes: int = 0  # size on disk of a compressed file when it was last whole; else 0
+    seen_hash: bytes = b""  # hash of the last 256 bytes before `size_bytes`; empty where nobody has read them
     modified_ns: int = 0  # when it was last written to, as seen while `files` matched its name
     # Where it lay as a log, from the logs folder: of a link, what that led to. Empty for an object.
     target: str = ""
     altered_us: int = 0  # when it was last seen to be written to in its place, without growing
     # Somebody may still write to it: it was the log when it was seen last, or has grown since it was rotated.
     in_use: bool = True
-    end_unknown: bool = False  # it may have grown before it was truncated or went, and nobody knows
+    end_unknown: bool = False  # the file may have grown before it was truncated or went, and nobody knows
 
     @property
     def read_bytes(self) -> int:

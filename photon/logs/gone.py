@@ -40,7 +40,8 @@ def miss(
             look.put(replace(file, state=state, end_unknown=is_unknown and not is_immutable))
             look.vanished.append(look.files[number])
         elif file.in_use and ends.grew_lately(file) and not is_immutable:
-            look.put(replace(file, grown_us=look.now_us))  # it may have, and another process may look next
+            # The file may have grown, and another process may look next.
+            look.put(replace(file, grown_us=look.now_us))
 
 
 def _traces(found: Iterable[FoundFile]) -> set[int | str]:

@@ -13,8 +13,8 @@ from collections import OrderedDict
 from collections.abc import Hashable
 from typing import Protocol
 
-MOST_FILES = 16  # whose access points a process keeps
-MOST_POINTS = 64  # of a file, some 40 KB each; beyond that every other one goes
+MOST_FILES = 16  # files whose access points a process keeps
+MOST_POINTS = 64  # points of a file, some 40 KB each; beyond that every other one goes
 FIRST_SPACING_BYTES = 2**20
 RECENT_BYTES = 2**19  # kept of what was read last: the next range begins within it, or just behind it
 HEAD_READ_BYTES = 2**17  # a file's head is read again and again: that must not lose the place
@@ -32,7 +32,7 @@ class CompressedBytes(Protocol):
         """Which file it is, in this process."""
 
     def version(self) -> tuple[int, ...]:
-        """Its size, then whatever else changes with the file."""
+        """The file's size, then whatever else changes with it."""
 
     def read(self, start_bytes: int, length_bytes: int) -> bytes:
         """The bytes from an offset on; fewer where the file ends. OSError."""
@@ -50,8 +50,8 @@ class GzipStream:
     """Decompression at one place in a file of any number of gzip members."""
 
     def __init__(self) -> None:
-        self.at_bytes = 0  # of decompressed bytes
-        self.input_bytes = 0  # of the file, read so far
+        self.at_bytes = 0  # offset in the decompressed bytes
+        self.input_bytes = 0  # bytes of the file that were read so far
         self._pending = b""  # read, and not decompressed yet
         self._member: zlib._Decompress | None = None  # None: between members
         self._had_member = False
@@ -98,7 +98,7 @@ class GzipStream:
 
 
 class GzipIndex:
-    """What is known of one gzip file by those who read it: access points, and where the last one stopped.
+    """One gzip file as its readers know it: access points, and where the last one stopped.
 
     Thread-safe. A file that grew keeps what is known of its beginning.
     """
@@ -129,7 +129,7 @@ class GzipIndex:
             return found[start_bytes - recent_bytes : end_bytes - recent_bytes]
 
     def _read_to(self, stored: CompressedBytes, end_bytes: int) -> bytes:
-        """What was read last, and all that follows up to an offset."""
+        """The bytes that were read last, and all that follow up to an offset."""
         parts, self._recent = [self._recent], b""  # none, where reading on raises
         while self._last.at_bytes < end_bytes:
             data = self._last.read(stored, min(_OUTPUT_BYTES, end_bytes - self._last.at_bytes))
@@ -193,12 +193,12 @@ def _checksum_before(stored: CompressedBytes, at_bytes: int) -> int:
     return zlib.crc32(stored.read(start_bytes, at_bytes - start_bytes))
 
 
-_indexes: OrderedDict[Hashable, GzipIndex] = OrderedDict()  # by the file, last used last
+_indexes: OrderedDict[Hashable, GzipIndex] = OrderedDict()  # keyed by the file, last used last
 _indexes_lock = threading.Lock()
 
 
 def index_of(stored: CompressedBytes) -> GzipIndex:
-    """What this process knows of a gzip file."""
+    """This process's index of a gzip file."""
     key = stored.key
     with _indexes_lock:
         if key not in _indexes:

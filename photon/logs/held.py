@@ -19,7 +19,7 @@ from photon.logs.files import LogFile, TrackedFile
 from photon.logs.source import FileBytes, Source, end_hash, has_head, has_seen_end, source_of
 from photon.logs.utf16 import text_bytes
 
-MOST_HELD = 256  # of the 1,024 files that a process may have open where nobody has changed that
+MOST_HELD = 256  # files held; a process may have 1,024 open where nobody has changed that
 LINGERS_US = 60 * MICROSECONDS  # a file without a name may have a writer for so long since it grew last
 KEPT_FOLDER = "kept_logs"  # below the folder with the datacenter's work
 KEPT_US = 7 * 86_400 * MICROSECONDS  # verification reads a copy again; then it is gone like its file
@@ -40,7 +40,7 @@ class _Held:
         return os.fstat(self.descriptor).st_size
 
     def text(self, file: LogFile) -> tuple[Source, int]:
-        """What offsets of a file that is not compressed count, and how long it is."""
+        """A file that is not compressed, as its offsets count, and its length."""
         mark = file.utf16_mark
         source = source_of(FileBytes(self.descriptor), compressed=False, utf16_mark=mark)
         return source, text_bytes(self.size_bytes) if mark else self.size_bytes
@@ -54,8 +54,8 @@ class HeldFiles:
         self._logs, self._epoch = logs, epoch
         self._kept_in = work / KEPT_FOLDER
         self._held: dict[int, _Held] = {}
-        self._left: dict[int, _Held] = {}  # without names, of files that copies were found of
-        self._doubled: set[int] = set()  # of which `files` matches another copy, compressed or not
+        self._left: dict[int, _Held] = {}  # files that copies were found of, without names
+        self._doubled: set[int] = set()  # files of which `files` matches another copy, compressed or not
         self._ended: set[int] = set()  # without names, and let go when they did not grow any more
         for path in self._kept_in.glob("*"):
             if not path.name.startswith(f"{epoch}-") or path.name.endswith(_UNFINISHED):
@@ -153,7 +153,7 @@ class HeldFiles:
                     self._copy_of(tracked).unlink()
 
     def note_doubled(self, known: Collection[int], doubled: Collection[int]) -> None:
-        """Of these `known` files, the `doubled` ones lie among the logs too, as copies that are not read.
+        """Note those of the `known` files that have a copy among the logs, which is not read.
 
         Without what is kept of such a file its copy would be read as a file of its own.
         """
@@ -286,7 +286,7 @@ def _name_of(descriptor: int) -> str | None:
     try:
         path, status = os.readlink(f"/proc/self/fd/{descriptor}"), os.fstat(descriptor)
         now = os.stat(path, follow_symlinks=False)
-    except OSError:  # it was deleted, lies where nobody may look, or this system does not tell
+    except OSError:  # the file was deleted, lies where nobody may look, or this system does not tell
         return None
     is_same = (now.st_dev, now.st_ino) == (status.st_dev, status.st_ino)
     return path if is_same and is_text(path) else None

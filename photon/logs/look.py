@@ -40,9 +40,9 @@ class Look:
     changed: set[int] = field(default_factory=set)
     present: set[int] = field(default_factory=set)  # numbers of the files that were found again
     altered: set[int] = field(default_factory=set)  # inodes of files that changed and did not grow
-    withheld: list[FoundFile] = field(default_factory=list)  # can't be read, or are no whole gzip file yet
-    sizes: dict[str, int] = field(default_factory=dict)  # by path, decompressed
-    ends: dict[str, bytes] = field(default_factory=dict)  # by path: `seen_hash` of a file of that size
+    withheld: list[FoundFile] = field(default_factory=list)  # they can't be read, or are no whole gzip file
+    sizes: dict[str, int] = field(default_factory=dict)  # decompressed, by path
+    ends: dict[str, bytes] = field(default_factory=dict)  # `seen_hash` of a file of that size, by path
     cut_off: set[str] = field(default_factory=set)  # paths of copies whose logs were written anew in place
     # Paths of possible rotations that can't be opened, or read to their ends, and may be later.
     unfinished: set[str] = field(default_factory=set)
@@ -68,11 +68,11 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What one look at a log found."""
+    """The result of one look at a log."""
 
     changed: Mapping[int, TrackedFile]  # new and changed files, by number
     backlog_bytes: Mapping[int, int]  # file number -> bytes that wait to be cut; no entry: nothing to do
-    problems: tuple[FileProblem, ...]  # what can't be read now
+    problems: tuple[FileProblem, ...]  # files that can't be read now
     vanished: tuple[TrackedFile, ...]  # gone or replaced since the last look; an alarm if unread
     checks_pending: bool = False  # the next look will know more: not idle, though the backlog may be empty
     is_away: bool = False  # the store of the logs can't be asked now: nothing is known of them
@@ -167,7 +167,7 @@ class Contents:
         if not found.compressed:
             return True
         known = look.gzips.get(found.inode)
-        if known is not None and _is_untouched(found, known):  # it was whole when it became a log file
+        if known is not None and _is_untouched(found, known):  # the file was whole when it became a log file
             look.sizes[found.path] = known.size_bytes
             if self.same_content(look, found, known):
                 return True
@@ -178,7 +178,8 @@ class Contents:
         is_unfinished = self._gzips.is_unfinished(found, look.now_us, look.final)
         if is_unfinished:
             look.unfinished.add(found.path)
-        is_copy = is_unfinished and strip_gz(found.path) in look.shown  # whose log is there as well
+        # A copy whose log is there as well needs no reason.
+        is_copy = is_unfinished and strip_gz(found.path) in look.shown
         look.withhold(found, None if is_copy else verdict)
         return False
 
@@ -199,7 +200,7 @@ class Contents:
                 look.ends[found.path] = file.seen_hash if unchanged_gzip else end_hash(source, size_bytes)
                 return True
         except FileNotFoundError:
-            look.withhold(found, None)  # it went since the scan: the next look will tell
+            look.withhold(found, None)  # the file went since the scan: the next look will tell
         except UNREADABLE as error:
             look.withhold(found, problem_of(found.path, error))
         return False

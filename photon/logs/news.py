@@ -1,4 +1,4 @@
-"""What is told of new files before a look finds them.
+"""News of new files before a look finds them.
 
 Whoever tells makes a look come sooner, and cheaper, and no more: what is told may be lost, doubled or late.
 Only looks say what is there.
@@ -12,7 +12,7 @@ from collections import deque
 from photon.clock import Clock
 
 MOST_TOLD = 10_000  # kept for the next look; a look finds older ones by itself
-GATHERING_SECONDS = 0.02  # what comes right behind is for the same look
+GATHERING_SECONDS = 0.02  # news right behind is for the same look
 
 
 class News:
@@ -42,7 +42,7 @@ class News:
         self._bell.set()
 
     def take(self) -> list[str] | None:
-        """What is new since the last call; None: nobody tells."""
+        """The paths that are new since the last call; None: nobody tells."""
         self._bell.clear()
         if not self._is_live:
             return None

@@ -25,14 +25,14 @@ _BEGINS_A_VALUE = re.compile(r"[\[{]\s*(\n|$)|\[\s*\{")
 
 @dataclass(frozen=True, slots=True)
 class Odd:
-    """What is said of a file behind its name, such as `is UTF-16`; and what to do, in the imperative."""
+    """The words behind a file's name, such as `is UTF-16`; and what to do, in the imperative."""
 
     what: str
     remedy: str
 
 
 def no_text(data: bytes) -> Odd | None:
-    """What a file that begins so is instead of UTF-8 text; None where its lines may be read."""
+    """The kind of a file that begins so and is no UTF-8 text; None where its lines may be read."""
     if data.startswith(_GZIP):
         return Odd("is gzip, and its name does not say so", "rename it, so that it ends in .gz")
     for magic, kind in _OTHER_COMPRESSIONS.items():
@@ -63,13 +63,13 @@ def _utf16(data: bytes) -> str | None:
 
 
 def no_json_lines(data: bytes) -> Odd | None:
-    """What a text of JSON that begins so is instead of one object a line; None where it may be that."""
+    """The kind of a JSON text that begins so and has not one object a line; None where it may have."""
     text = data[:LOOKED_AT_BYTES].removeprefix(b"\xef\xbb\xbf").decode(errors="replace").lstrip()
     if not text.startswith(("{", "[")):
         return None
     try:
         _, end = json.JSONDecoder().raw_decode(text)
-    except (ValueError, RecursionError):  # it goes on behind what was looked at, or is no JSON
+    except (ValueError, RecursionError):  # the text goes on behind what was looked at, or is no JSON
         is_odd = _BEGINS_A_VALUE.match(text) is not None
     else:
         is_odd = "\n" in text[:end] or (text.startswith("[") and not text[end:].strip())

@@ -60,7 +60,7 @@ def read_records(
         except LogsUnavailable:
             raise
         except UNREADABLE:
-            pass  # what was read before it ended is as good as ever
+            pass  # bytes that were read before it ended are as good as ever
         found = _records_of(lines, left, file, log, limits)
         parts.append(found)
         for offset in found["_offset"].to_pylist():

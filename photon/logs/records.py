@@ -30,7 +30,7 @@ MOST_BESIDE_NAMES = 8  # bytes of a header line beside names, delimiters and quo
 class Cuts:
     """How far bytes that begin with a record are whole records."""
 
-    ends: Ints  # of the records, each behind its newline
+    ends: Ints  # end of each record, behind its newline
     lines: Ints  # how many lines each has
     open_bytes: int  # where the first record begins that may go on behind the bytes; their length: none does
 
@@ -40,8 +40,8 @@ class RecordRules:
     """How the records of a file are told from each other."""
 
     dialect: Dialect
-    names: tuple[str, ...]  # of the columns
-    limit_bytes: int  # of a record, without its newline
+    names: tuple[str, ...]  # names of the columns
+    limit_bytes: int  # longest record, without its newline
 
     @property
     def spans_lines(self) -> bool:

@@ -70,7 +70,7 @@ def find_moved(
 def _rotations(
     look: Look, contents: Contents, found: Scan, sought: Iterable[TrackedFile], fresh: Iterable[FoundFile]
 ) -> list[FoundFile]:
-    """What the files that are sought may be called now, in the order of the paths."""
+    """New names of the files that are sought, as far as there are candidates, in the order of the paths."""
     followed = {look.files[number].file.path for number in look.present}
     rotations = Rotations(path for file in sought for path in (file.file.path, file.target))
     others = contents.folder.find(list(rotations.among(found.others)))
@@ -159,7 +159,7 @@ def copies_among(look: Look, contents: Contents, fresh: Collection[FoundFile]) -
         return copies
     present = [look.files[number] for number in look.present]
     known = Beginnings(present)
-    # What `files` does not match is found where a log once was: its original may lie anywhere by now.
+    # A file that `files` does not match lies where a log once was: its original may lie anywhere by now.
     is_all_matched = all(file.path in look.matched for file in fresh)
     anywhere = known if is_all_matched else Beginnings(present, in_any_folder=True)
     for file in fresh:
@@ -193,7 +193,7 @@ def copies_among_new(
 def _note_copies(
     look: Look, contents: Contents, longest_first: Sequence[FoundFile], copies: dict[FoundFile, FoundFile]
 ) -> None:
-    heads: list[bytes] = []  # of those that are no copies, in order
+    heads: list[bytes] = []  # heads of those that are no copies, in order
     wholes: list[FoundFile] = []  # in the same order
     for file in longest_first:
         head = contents.beginning(file, min(HEAD_BYTES, look.sizes[file.path]))

@@ -17,13 +17,13 @@ from photon.logs.source import HEAD_BYTES, TAIL_BYTES, Source, hash_bytes
 TELLING_BYTES = 512  # a beginning of this length is no other file's; a first record may be
 SHORT_BYTES = 2 * HEAD_BYTES  # so much is compared as a whole
 _BEFORE_DIGIT = re.compile(r"[.-](?=\d)")
-# What follows a log's name, with its ending: access.log.1, access.log-2026-11-22, access-20261122.log.
+# A log's name goes on so, with its ending: access.log.1, access.log-2026-11-22, access-20261122.log.
 _NUMBER = re.compile(r"[.-]\d[\d.-]*(?P<end>[.][^./\d][^./]*)?")
 _FIRST_PART = re.compile(r"\.?[^.]*")
 
 
 def stem_of(name: str) -> str:
-    """What the names of a log file and of all its rotations begin with: `access` of `access.log.1`."""
+    """The beginning that names of a log file and of all its rotations share: `access` of `access.log.1`."""
     found = _FIRST_PART.match(name)
     return found.group() if found else ""
 
@@ -34,7 +34,7 @@ def may_be_rotated(name: str, later: str) -> bool:
 
 
 def rotated_from(path: str) -> list[str]:
-    """What a log may have been called that a rotation calls so: without its number or date, and .gz.
+    """Earlier names of a log that a rotation has called so: without its number or date, and .gz.
 
     Narrower than `may_be_rotated`: nothing but its name says that a file is to be read.
     """
@@ -47,7 +47,7 @@ class Rotations:
     """Which paths rotations of some files may have."""
 
     def __init__(self, paths: Iterable[str]) -> None:
-        self._stems: dict[str, set[str]] = defaultdict(set)  # by folder
+        self._stems: dict[str, set[str]] = defaultdict(set)  # stems by folder
         for path in paths:
             folder, _, name = path.rpartition("/")
             self._stems[folder].add(stem_of(name))
@@ -67,7 +67,7 @@ class Beginnings:
     def __init__(self, files: Iterable[TrackedFile], in_any_folder: bool = False) -> None:
         """`in_any_folder`: their names alone say what may be a rotation of them."""
         self._may_be = _may_be_called if in_any_folder else _may_be
-        self._files: dict[tuple[int, int], dict[bytes, list[TrackedFile]]] = {}  # by length, then by hash
+        self._files: dict[tuple[int, int], dict[bytes, list[TrackedFile]]] = {}  # keyed by length, then hash
         self._by_path: dict[str, TrackedFile] = {}
         for tracked in files:
             self._by_path[tracked.file.path] = tracked

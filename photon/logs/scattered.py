@@ -53,7 +53,7 @@ def _portions(lengths_bytes: Ints) -> Iterator[slice]:
 
 def _read(logs: Location, files: Mapping[int, LogFile], lines: Lines) -> pa.Array:
     starts, ends = lines.starts_bytes, lines.starts_bytes + lines.lengths_bytes
-    is_first = np.ones(len(lines), bool)  # of a stretch
+    is_first = np.ones(len(lines), bool)  # the first line of a stretch
     is_first[1:] = (lines.files[1:] != lines.files[:-1]) | (starts[1:] - ends[:-1] > NEIGHBOUR_BYTES)
     firsts = np.flatnonzero(is_first)
     lasts = np.append(firsts[1:], len(lines)) - 1
@@ -63,7 +63,7 @@ def _read(logs: Location, files: Mapping[int, LogFile], lines: Lines) -> pa.Arra
     lengths = np.array([-1 if part is None else len(part) for part in data])
     is_lost = lengths < 0
     lengths[is_lost] = 0
-    stretch = np.cumsum(is_first) - 1  # of each line
+    stretch = np.cumsum(is_first) - 1  # the stretch of each line
     at = starts + (np.cumsum(lengths) - lengths - starts[firsts])[stretch]  # in all bytes read
     lost = is_lost[stretch]
     at[lost] = (np.cumsum(lengths) - lengths)[stretch[lost]]

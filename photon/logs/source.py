@@ -27,7 +27,7 @@ from photon.logs.utf16 import MARK_BYTES, Utf16Text, utf16_text
 from photon.pipeline.values import Encoding
 
 TAIL_BYTES = 256  # protocol D2
-HEAD_BYTES = 1024  # of whole lines: more than one record, for first records are often alike
+HEAD_BYTES = 1024  # whole lines: more than one record, for first records are often alike
 _FIRST_READ_BYTES = 4096
 _STEP_BYTES = 2**20
 LEAST_RETURNS = 2  # without a line feed: lines that end with CR alone; one may be the first half of CR LF
@@ -42,7 +42,7 @@ NO_UTF16_MARK = Odd(
     "does not begin with UTF-16's byte order mark, as `encoding: utf-16` expects",
     "convert it by `iconv -t UTF-16`, with -f and its own encoding, or leave `encoding` out if it is UTF-8",
 )
-UNREADABLE = (OSError, NotClosedYet, CorruptGzip)  # what opening and reading a log file may raise
+UNREADABLE = (OSError, NotClosedYet, CorruptGzip)  # opening and reading a log file may raise these
 
 
 class LogsUnavailable(UserError, OSError):

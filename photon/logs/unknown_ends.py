@@ -15,7 +15,7 @@ from photon.logs.rotation import TELLING_BYTES
 class Ends:
     """All that one look knows of how files ended."""
 
-    inodes: Collection[int]  # of all files that the look saw
+    inodes: Collection[int]  # inodes of all files that the look saw
     latest_us: int  # when a file of this log had grown last, as far as anybody had seen before
     idle_us: int  # a file that did not grow for so long before is at rest
     held: HeldFiles | None = None

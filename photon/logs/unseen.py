@@ -47,7 +47,7 @@ def others_beside(look: Look, contents: Contents, found: Scan, held: HeldFiles |
         is_here = number in look.present
         seen_bytes = look.before.get(number, tracked).size_bytes
         if is_here and tracked.file.path in look.matched and seen_bytes >= SHORT_BYTES:
-            continue  # it was not rotated
+            continue  # the file was not rotated
         for path in (tracked.file.path if is_here else "", tracked.target):
             is_copy = held is not None and held.is_kept(path)  # nobody rotates these
             if path and path not in look.shown and not is_copy:

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 MARKS = {b"\xff\xfe": "<u2", b"\xfe\xff": ">u2"}  # byte order marks; how NumPy calls the order
 MARK_BYTES = 2
-STORED_BYTES, TEXT_BYTES = 2, 3  # of a unit: in the file, and in the text
+STORED_BYTES, TEXT_BYTES = 2, 3  # bytes of a unit: in the file, and in the text
 PAD = b"\xff"
-_RETURN = b"\r" + PAD * 2  # before the newline, whose padding a record ends with
-_SURROGATE = b"\xed"  # what halves of surrogate pairs begin with in UTF-8, and some letters
+_RETURN = b"\r" + PAD * 2  # a record ends with the padding of the newline behind this
+_SURROGATE = b"\xed"  # halves of surrogate pairs begin with this in UTF-8, and some letters do
 
 
 def text_bytes(stored_bytes: int) -> int:

@@ -19,18 +19,18 @@ from photon.profile.time_formats import formats_of
 Kind = Literal["empty", "boolean", "integer", "decimal", "structure", "text"]
 
 MOST_LOOKED_AT = 1_000  # values of a column, spread over all, to tell whether they are times or a count
-LEAST_TIMES = 0.9  # of the values of a time column
+LEAST_TIMES = 0.9  # share of a time column's values that are times
 # Ports, counts of 16 bits and of some places: they wrap, or begin anew, within the life of a log.
 SMALL_INTEGER = 10**6
 LARGE_DIGITS = 16  # an integer of as many can only be made to differ from all others, or be a time
-LEAST_FILLED = 0.9  # of the values of an id: a line without one becomes a dead letter
-_RISING = 0.9  # of the steps of a count
+LEAST_FILLED = 0.9  # share of an id's values that are there: a line without one becomes a dead letter
+_RISING = 0.9  # share of a count's steps that go up
 _MOST = 0.5  # the share of values from which on all are taken for what these look like
 
 # Seconds since 1970 of the years 1973 to 2099: ids of as many digits reach beyond them.
 _TIMES_S = range(10**8, 4_102_444_800)
 _PER_SECOND: dict[TimeUnit, int] = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
-_MOST_DIGITS = 19  # of a time, in nanoseconds
+_MOST_DIGITS = 19  # digits of a time in nanoseconds
 _DATE = r"^\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}$"
 _ZONE = r"([Zz]|UTC|GMT|UT|:\d\d(\.\d+)? ?[+-]\d\d(:?\d\d)?)\]?$"
 _INTEGER = r"^-?\d+$"
@@ -62,14 +62,14 @@ class Column:
     name: str
     kind: Kind
     values: pa.Array  # text; null where a record has none
-    count: int  # of the values that are no null
+    count: int  # values that are no null
     different: pa.Array  # the values without nulls, each once
     is_count: bool  # nearly each value is the one before it, plus 1
     units: Counter[str]  # how many of the values looked at are times, by unit
     looked_at: int
-    time_formats: tuple[str, ...]  # of strptime, in which they are times that Photon does not know by itself
-    form: str | None  # what its values look like, if they are made to differ
-    why_no_id: str | None  # what its values look like, if no id does
+    time_formats: tuple[str, ...]  # formats of strptime for times that Photon does not know by itself
+    form: str | None  # form of the values, if they are made to differ
+    why_no_id: str | None  # form of the values, if no id looks so
 
     @property
     def filled(self) -> float:

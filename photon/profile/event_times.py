@@ -21,7 +21,7 @@ class EventTime:
 
     column: str
     unit: TimeUnit
-    format: str | None  # of strptime, where Photon does not know by itself how it is written
+    format: str | None  # strptime's format, where Photon does not know by itself how it is written
     finding: Finding
 
 

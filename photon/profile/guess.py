@@ -1,4 +1,4 @@
-"""What the columns of two samples are: ids, keys, times and their units. Pure decisions."""
+"""Decide which columns of two samples are ids, keys and times, and in which units. Pure."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from photon.profile.keys import key_and_id
 from photon.profile.names import is_time_of_others, log_words
 from photon.profile.sample import CannotPropose, Sample
 
-LEAST_OF_PRIMARY = 0.5  # of a foreign column's values, in a primary column: it tells of the primary event
+LEAST_OF_PRIMARY = 0.5  # share of a foreign column that a primary one has: it names the event
 
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What the user said himself; None: to be found out."""
+    """The user's own answers; None: to be found out."""
 
     primary_id: tuple[str, ...] | None = None
     primary_time: str | None = None
@@ -44,7 +44,7 @@ class Guess:
     foreign_id: tuple[str, ...]
     foreign_key: tuple[str, ...]
     foreign_time: EventTime
-    findings: tuple[Finding, ...] = ()  # what was found out, and how sure it is
+    findings: tuple[Finding, ...] = ()  # findings, and how sure each is
 
 
 def guess(primary: Sample, foreign: Sample, answers: Answers) -> Guess | tuple[Question, ...]:

@@ -21,9 +21,9 @@ from photon.profile.names import id_name, is_word_of_log
 LEAST_RECORDS, LEAST_RECORDS_OF_OWN = 20, 2
 RECORDS_TO_BE_SURE = 100
 MOST_COLUMNS_OF_AN_ID = 3
-LEAST_STEPS = 10  # of a count within each host or session that does not begin in the sample
-LEAST_IN_ORDER = 0.9  # of the steps of such a count are 1, and of such counts begin with one number
-FEW = 0.1  # of the records: integers that occur so often may be those of partitions or processes
+LEAST_STEPS = 10  # steps of a count within each host or session that does not begin in the sample
+LEAST_IN_ORDER = 0.9  # share of such steps that are 1, and of such counts that begin alike
+FEW = 0.1  # share of the records: integers that occur so often may be those of partitions or processes
 _COMBINED = 12  # columns at most of which combinations are tried: the likeliest ones
 _SHOWN = 4
 

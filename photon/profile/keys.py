@@ -18,11 +18,11 @@ from photon.profile.sample import CannotPropose
 NEAR = 0.1  # two pairs whose scores differ by less are both likely
 # Least share of distinct values in a primary id: a record that comes again costs no foreign event.
 LEAST_UNIQUE = 0.99
-LEAST_DISTINCT = 0.5  # of the values of a column that is worth asking about
-LEAST_ALIKE = 0.5  # of two names: integers of two columns meet by chance
+LEAST_DISTINCT = 0.5  # share of distinct values in a column that is worth asking about
+LEAST_ALIKE = 0.5  # likeness of two names: integers of two columns meet by chance
 LEAST_MET = 3  # values that two columns of other names have in common
-LEAST_MET_OF_TIMES = 0.5  # of integers that could be times: two logs seldom have the same ones
-LEAST_MET_TOGETHER = 0.5  # of the keys of several columns
+LEAST_MET_OF_TIMES = 0.5  # share of integers that could be times: two logs seldom have the same ones
+LEAST_MET_TOGETHER = 0.5  # share of the keys of several columns
 _NAME_COUNTS = 0.6  # as much as this share of the values that meet
 _SHOWN = 4
 OPTIONS = ("--foreign-key", "--primary-id")

@@ -30,7 +30,7 @@ from photon.pipeline.sections import PrimaryLog
 from photon.profile.pieces import Piece, pieces_of, raws_of, whole_records
 from photon.profile.written import Written, together, written_as
 
-SAMPLE_FILES, SAMPLE_BYTES = 16, 16 * 2**20  # of each side
+SAMPLE_FILES, SAMPLE_BYTES = 16, 16 * 2**20  # that are read of each side
 LINE_LIMIT_BYTES = 2**20
 _DEEPEST = 4  # objects within each other; what is deeper is no id that anybody would find
 MAGIC = re.compile(r"[*?\[]")
@@ -63,7 +63,7 @@ class SampledFile:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What was read of one side."""
+    """The records that were read of one side."""
 
     side: Side
     name: str  # a word for the log: that of its folder or file
@@ -72,7 +72,7 @@ class Sample:
     files: tuple[SampledFile, ...]
     # Text by record, null where it has none or an empty one. A record that was logged twice counts once.
     columns: dict[str, pa.Array]
-    json_types: Mapping[str, frozenset[JsonType]]  # of the values of each column of JSON lines, but null
+    json_types: Mapping[str, frozenset[JsonType]]  # types of values, but null, in columns of JSON lines
     outermost: tuple[str, ...]  # the columns that rows have: those that lie in no object
     passed_over: tuple[str, ...]  # files that could not be read, columns that could not be told apart; why
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from photon.logs.time_texts import format_us
 
-LEAST_WRITTEN = 0.9  # of the values of a column of times
+LEAST_WRITTEN = 0.9  # share of the values in a column of times
 _TRIED = 20  # values that tell whether a format is worth trying on all
 _DATES = (
     "%d/%m/%Y", "%m/%d/%Y", "%d.%m.%Y", "%d-%m-%Y", "%m-%d-%Y", "%d/%m/%y", "%m/%d/%y", "%d.%m.%y",

@@ -26,12 +26,12 @@ _PLACE = ("_file", "_offset")
 
 @dataclass(frozen=True, slots=True)
 class SideSeen:
-    """What the sample of one side has."""
+    """The contents of one side's sample."""
 
-    files: int  # in all, also those of which nothing was read
+    files: int  # all files, also those of which nothing was read
     events: int
     duplicates: int  # events whose id came before
-    dead_letters: dict[str, int]  # by reason
+    dead_letters: dict[str, int]  # dead letters by reason
     out_of_order: float  # share of events that are earlier than the one before them in their file
     latest_by_seconds: float  # the most that an event is earlier than one before it in its file
     first_us: int | None

@@ -33,7 +33,7 @@ _SYNCED_BY_SQLITE = ".sqlite"
 
 @dataclass
 class _Fault:
-    """What fails, beginning with which passing of its point, and how often."""
+    """A fault: from which passing of its point on, and how often."""
 
     point: str
     error: int
@@ -50,8 +50,8 @@ class FaultyDisk:
     stall_seconds: float = 0.0  # pass on the clock before each write and each sync
     failed: int = 0  # how often it has failed
     _fault: _Fault | None = None
-    _sizes: dict[int, int] = field(default_factory=dict)  # by inode: how much of a file is on disk
-    _names: dict[Path, set[str]] = field(default_factory=dict)  # by folder: which names are on disk
+    _sizes: dict[int, int] = field(default_factory=dict)  # bytes of a file that are on disk, by inode
+    _names: dict[Path, set[str]] = field(default_factory=dict)  # names that are on disk, by folder
 
     def __post_init__(self) -> None:
         self.sync_all()

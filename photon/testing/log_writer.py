@@ -82,7 +82,7 @@ def _break(record: dict[str, Value], fault: Fault, format: str) -> bytes:
     match fault:
         case "broken_line":
             whole = _encode({**record, free_text: "broken"}, format)
-            # of JSON half an object, else a record that ends inside its second column
+            # half an object of JSON; else a record that ends inside its second column
             return whole[: len(whole) // 2 if format == "jsonl" else len(str(record[id_column])) + 4] + b"\n"
         case "missing_id":
             return _encode({**record, id_column: None}, format)
@@ -110,7 +110,7 @@ OBJECT_SECONDS = 0.25  # so long lines wait at most for the others of their obje
 
 
 class Stream(Protocol):
-    """What one server writes."""
+    """The output of one server."""
 
     def append(self, number: int, line: bytes) -> None:
         """Write one line (with its newline) to the file of this number; to be seen after `flush`."""
@@ -161,7 +161,7 @@ class ObjectStream:
 
 
 class LogStream:
-    """What one server writes: files one after the other, the last of them open; `number` says which it is.
+    """The files of one server, one after the other, the last of them open; `number` says which it is.
 
     A stream that rotates writes to `path` (clicks-1.jsonl), then renames it: clicks-1.0000.jsonl.
     Another one names each file at once: clicks-0.0000.jsonl, then clicks-0.0001.jsonl.

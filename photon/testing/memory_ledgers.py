@@ -64,7 +64,7 @@ class MemoryLedgers:
 
     @property
     def values(self) -> dict[LedgerId, list[bytes]]:
-        """By ledger the entries that are decided, in their binary form."""
+        """The entries that are decided in each ledger, in their binary form."""
         return self.decided.values
 
     def copy(self) -> Decided:
@@ -104,7 +104,7 @@ class MemoryLedgers:
             return dict(replies)
 
     def read(self, first: Mapping[LedgerId, int]) -> dict[LedgerId, Tail]:
-        """By ledger the values from a position on."""
+        """The values of each ledger from a position on."""
         self._answer("read")
         with self._lock:
             kept = self.values

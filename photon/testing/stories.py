@@ -68,12 +68,12 @@ class Story:
 
 @dataclass(frozen=True, slots=True)
 class Cast:
-    """What a story is made with: its events, its moment, and the chances of its own random numbers."""
+    """The material of a story: its events, its moment, and the chances of its own random numbers."""
 
     query: Query
     click: Click
     place: int
-    number: int  # of this instance among those of its ill
+    number: int  # number of this instance among those of its ill
     late_seconds: float
     datacenters: int
     chance: random.Random

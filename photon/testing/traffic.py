@@ -49,7 +49,7 @@ Counts = Mapping[str, Mapping[str, int]]
 
 @dataclass(frozen=True, slots=True)
 class ExpectedOutcomes:
-    """What must come of a traffic once all of it was read and declared complete.
+    """The outcomes of a traffic once all of it was read and declared complete.
 
     `foreign`, `unjoinable`, `dead_letters` and `skipped` hold in each datacenter, `joined_total` for all
     datacenters together. `duplicates` are the further records of joined events: each is counted as a
@@ -100,7 +100,7 @@ class Delivery:
     """A line on its way to one datacenter. Deliveries come in the order of `at_s`."""
 
     at_s: float
-    serial: int  # of the line: copies of one line share it
+    serial: int  # number of the line: copies of one line share it
     datacenter: int  # an index
     line: Line
 
@@ -149,7 +149,7 @@ class Traffic:
         return round(self.foreign_per_second * self.duration_seconds)
 
     def expected_outcomes(self) -> ExpectedOutcomes:
-        """What must come of this traffic. Holds the values of every joined event in memory."""
+        """The outcomes that this traffic must have. Holds the values of every joined event in memory."""
         counts = Counter(joined_total=self.clicks, primary=self.queries)
         for name, times in self.ills.items():
             for outcome, count in ILL_BY_NAME[name].outcome.items():
