@@ -25,7 +25,7 @@ help:
 	@echo "make screenshots  the pictures of Dagster's UI in the documents, into docs/images"
 	@echo "make test-services  Dagster on PostgreSQL, metrics in Prometheus"
 	@echo "make soak       100,000 seeds of whole datacenters (some eight hours of two cores), 20,000 of ledgers (an hour), and soak-outages"
-	@echo "make soak-outages  200 kills with -9 and 200 stops of 10 to 60 s of real processes (about half an hour)"
+	@echo "make soak-outages  200 kills with -9 of real processes: datacenters, endpoints, commands (a quarter of an hour)"
 	@echo "make test-fast  the tests without Spark and servers"
 	@echo "make demo       all of it: live logs, Dagster, a shift that is killed, verification; LAKE=s3: logs and tables on a MinIO"
 	@echo "make dev        Dagster's UI on live traffic, until Ctrl-C"

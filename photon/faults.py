@@ -79,6 +79,8 @@ REPAIR_FAULT_POINTS: tuple[str, ...] = (
     "repair.after_compared",
 )
 GC_FAULT_POINTS: tuple[str, ...] = ("gc.after_boundary", "gc.after_roll", "gc.after_drop")
+# In whichever process begins a generation of ledgers, or meets one that is only half begun.
+ROLL_FAULT_POINTS: tuple[str, ...] = ("roll.after_register", "roll.after_seal", "roll.after_opened")
 
 # In the process of a backfill; the first one in a task of it.
 BACKFILL_FAULT_POINTS: tuple[str, ...] = (
@@ -116,6 +118,7 @@ ALL_FAULT_POINTS: tuple[str, ...] = (
     *ORDER_FAULT_POINTS,
     *REPAIR_FAULT_POINTS,
     *GC_FAULT_POINTS,
+    *ROLL_FAULT_POINTS,
     *INDEX_FAULT_POINTS,
     *DISK_FAULT_POINTS,
     *LAKE_FAULT_POINTS,

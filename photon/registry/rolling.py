@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from photon.faults import fault_point
 from photon.registry.appending import Make, append
 from photon.registry.entry import Entry, Genesis, LedgerId
 from photon.registry.fold import LedgerState
@@ -31,6 +32,7 @@ def open_ledger(view: View, positions: Positions, ledger: LedgerId) -> None:
         reply = attempt.offer({ledger: Offer(0, value)})[ledger]
         if confirm(view, attempt) and isinstance(reply, Chosen) and ledger in view.states:
             view.take(ledger, [reply.value])
+            fault_point("roll.after_opened")
         else:
             catch_up(view, positions, [ledger])
 
@@ -54,6 +56,7 @@ def seal(view: View, positions: Positions, ledger: LedgerId) -> None:
         if not state.is_open:
             open_ledger(view, positions, ledger)
         append(view, positions, {ledger: lambda state: Entry(seals=True)})
+        fault_point("roll.after_seal")
 
 
 def everywhere(view: View, positions: Positions, make: Make, wants: Callable[[LedgerState], bool]) -> None:
@@ -97,6 +100,7 @@ def roll(
     for ledger in view.register.ledgers(newest):
         open_ledger(view, positions, ledger)
     view.note(positions.change(lambda register: with_generation(register, newest, ledgers, homes)))
+    fault_point("roll.after_register")
     newest = len(view.register.generations) - 1
     for ledger in view.register.ledgers(newest):
         open_ledger(view, positions, ledger)

@@ -1,9 +1,9 @@
 """Real logs of a network under attack, laid out as datacenters' folders of files that grow.
 
 TLS sessions (primary) and what Zeek noticed of the same connections (foreign), see README.txt in their
-folder. The data is not part of the project: it is found by PHOTON_REAL_LOGS or beside the repository, and
-`RealLogs.open` says None where it is not. What must come of a join is worked out by DuckDB, not by the
-engine.
+folder. The data is not part of the project: it is found by PHOTON_REAL_LOGS, the folder itself or the one
+above it, or beside the repository. `RealLogs.open` says None where it is not. What must come of a join is
+worked out by DuckDB, not by the engine.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 FOLDER_VARIABLE = "PHOTON_REAL_LOGS"
+SET_FOLDER = "zeek_wrccdc"
 PRIMARY_FILE = "primary_ssl.csv.gz"
 FOREIGN_FILE = "secondary_events.csv.gz"
 JOINED = 44_453  # README.txt: foreign events whose primary is there
@@ -78,11 +79,17 @@ class RealLogs:
 
     @staticmethod
     def open() -> RealLogs | None:
-        """The real logs, if they are on this machine."""
-        beside = Path(__file__).resolve().parents[3] / "shared" / "data" / "zeek_wrccdc"
-        folder = Path(os.environ.get(FOLDER_VARIABLE) or beside)
-        if (folder / PRIMARY_FILE).is_file() and (folder / FOREIGN_FILE).is_file():
-            return RealLogs(folder)
+        """The real logs, if they are on this machine. FileNotFoundError if they are not where it is said."""
+        said = os.environ.get(FOLDER_VARIABLE)
+        folder = Path(said or Path(__file__).resolve().parents[3] / "shared" / "data")
+        for place in (folder, folder / SET_FOLDER):
+            if (place / PRIMARY_FILE).is_file() and (place / FOREIGN_FILE).is_file():
+                return RealLogs(place)
+        if said:
+            raise FileNotFoundError(
+                f"{FOLDER_VARIABLE} is {said}: {PRIMARY_FILE} and {FOREIGN_FILE} are neither there nor in"
+                f" {SET_FOLDER} below it"
+            )
         return None
 
     def lay_out(

@@ -11,7 +11,7 @@ from unittest import mock
 import pytest
 
 from photon.clock import MICROSECONDS
-from photon.faults import GC_FAULT_POINTS, arm, disarm
+from photon.faults import GC_FAULT_POINTS, ROLL_FAULT_POINTS, arm, disarm
 from photon.registry.entry import LedgerId
 from photon.testing.crashes import SimulatedCrash, raise_simulated_crash
 from photon.upkeep.gc import GcResult, run_gc, would_gc
@@ -97,7 +97,7 @@ def test_a_dry_run_changes_nothing(world: World) -> None:
     assert world.ledgers.register == before.register
 
 
-@pytest.mark.parametrize("point", GC_FAULT_POINTS)
+@pytest.mark.parametrize("point", [*GC_FAULT_POINTS, *ROLL_FAULT_POINTS])
 def test_a_pass_that_was_killed_is_simply_run_again(world: World, point: str) -> None:
     collect(world)
     two_days_later(world)

@@ -14,6 +14,7 @@ from tests.e2e.real_logs import (
     FOREIGN_FILE,
     JOINED,
     PRIMARY_FILE,
+    SET_FOLDER,
     UNJOINABLE,
     Order,
     RealLogs,
@@ -102,9 +103,24 @@ def test_the_expected_values_are_those_of_a_join_in_plain_python(real_logs: Real
     assert {row["event_id"]: row for row in real_logs.expectation().joined.to_pylist()} == expected
 
 
-def test_a_machine_without_the_logs_says_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_place_that_is_named_and_has_no_logs_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path))
-    assert RealLogs.open() is None
+    with pytest.raises(FileNotFoundError, match=str(tmp_path)):
+        RealLogs.open()
+
+
+@pytest.mark.parametrize("below", ["", SET_FOLDER])
+def test_the_logs_are_found_in_the_folder_that_is_named_or_in_theirs_below_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, below: str
+) -> None:
+    place = tmp_path / below
+    place.mkdir(exist_ok=True)
+    for name in (PRIMARY_FILE, FOREIGN_FILE):
+        (place / name).touch()
+    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path))
+    assert RealLogs.open() == RealLogs(place)
 
 
 def test_cutting_loses_no_byte() -> None:

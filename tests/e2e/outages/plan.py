@@ -7,9 +7,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from photon.faults import FAULT_POINTS, RECOVERY_FAULT_POINTS
+from photon.faults import (
+    COMPACTION_FAULT_POINTS,
+    FAULT_POINTS,
+    GC_FAULT_POINTS,
+    RECOVERY_FAULT_POINTS,
+    REPAIR_FAULT_POINTS,
+    ROLL_FAULT_POINTS,
+    START_FAULT_POINTS,
+)
 
-POINTS = (*FAULT_POINTS, *RECOVERY_FAULT_POINTS)
+POINTS = (*FAULT_POINTS, *RECOVERY_FAULT_POINTS, *START_FAULT_POINTS)
 MOST_PASSINGS = 3
 MOST_PAUSE_SECONDS = 1.5
 AT_A_POINT = 0.7  # the share of faults that come at a fault point; the others come at any moment
@@ -27,6 +35,47 @@ class Fault:
     def __str__(self) -> str:
         when = self.point or f"after {self.pause_seconds:.2f} s"
         return f"{self.kind} {when}" + (f", {self.stopped_seconds:.1f} s" if self.kind == "stop" else "")
+
+
+@dataclass(frozen=True)
+class Operation:
+    """A command that is killed: at a fault point, or after a pause where it does not pass that."""
+
+    words: tuple[str, ...]  # behind `photon`; PIPELINE stands for the file
+    point: str
+    kill_after_seconds: float
+
+    def __str__(self) -> str:
+        return f"photon {' '.join(self.words)}, killed at {self.point}"
+
+
+# What an operator does beside joins, and the points that it passes.
+OPERATIONS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
+    (("recover", "PIPELINE"), ("order.before_rename", "order.after_rename", "lake.after_load")),
+    (("verify", "PIPELINE", "--record"), ("verify.after_files", "lake.before_commit")),
+    (("registry", "gc", "PIPELINE"), (*GC_FAULT_POINTS[:2], *ROLL_FAULT_POINTS)),
+    (("registry", "reshard", "PIPELINE", "1"), ROLL_FAULT_POINTS),
+    (("registry", "reshard", "PIPELINE", "4"), ROLL_FAULT_POINTS),
+    (("compact", "PIPELINE"), COMPACTION_FAULT_POINTS[:3]),
+)
+MOST_COMMAND_SECONDS = 0.5  # a command that is killed at any moment
+
+
+def operations_of(chance: random.Random, kills: int) -> list[Operation]:
+    """So many commands, each once before any comes again."""
+    made: list[Operation] = []
+    while len(made) < kills:
+        for words, points in chance.sample(OPERATIONS, len(OPERATIONS)):
+            seconds = chance.uniform(0.05, MOST_COMMAND_SECONDS)
+            made.append(Operation(words, chance.choice(points), seconds))
+    return made[:kills]
+
+
+def repair_of(chance: random.Random, url: str) -> Operation:
+    """A repair of an endpoint that is killed."""
+    words = ("registry", "repair", "PIPELINE", "--endpoint", url)
+    seconds = chance.uniform(0.05, MOST_COMMAND_SECONDS)
+    return Operation(words, chance.choice(REPAIR_FAULT_POINTS), seconds)
 
 
 def faults_of(

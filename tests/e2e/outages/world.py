@@ -9,6 +9,7 @@ import json
 import logging
 import multiprocessing
 import os
+import shutil
 import signal
 import threading
 import time
@@ -53,6 +54,7 @@ class DatacenterProcess:
         self.counts = pipeline.parent / f"{name}.json"
         self._process: Any = None
         self._asks: Connection | None = None
+        self._joins = False
 
     @property
     def pid(self) -> int:
@@ -80,7 +82,8 @@ class DatacenterProcess:
         if self.lives:
             return
         self._drop()
-        asked, self._asks = FORKS.Pipe(duplex=False)
+        self._joins = False
+        asked, self._asks = FORKS.Pipe()
         self._process = FORKS.Process(
             target=_run,
             args=(self.pipeline, self.name, mode, asked, self.log, self.counts),
@@ -88,6 +91,18 @@ class DatacenterProcess:
         )
         self._process.start()
         asked.close()
+
+    def wait_until_it_joins(self) -> None:
+        """Wait until it has passed a point of a batch, or is gone. Failed after a while."""
+
+        def has_begun() -> bool:
+            assert self._asks is not None
+            if not self._joins and self._asks.poll():
+                with suppress(EOFError, ConnectionResetError):  # it was killed
+                    self._joins = bool(self._asks.recv())
+            return self._joins or not self.lives
+
+        until(has_begun, f"datacenter {self.name} joins")
 
     def arm(self, point: str, number: signal.Signals) -> None:
         """Have it send itself a signal at this fault point: `NAME` or `NAME:COUNT`."""
@@ -147,6 +162,7 @@ def _run(pipeline: Path, name: str, mode: Mode, asked: Connection, log: Path, co
     logging.basicConfig(filename=log, format="%(asctime)s %(process)d %(message)s", level=logging.INFO)
     ends = threading.Event()
     threading.Thread(target=_listen, args=(asked, ends), daemon=True).start()
+    _say_when_it_joins(asked)
     callbacks = Callbacks(ends.is_set, on_wait=lambda reason: logging.info("waits: %s", reason))
     try:
         result = run_shift(load_pipeline(pipeline), name, mode, callbacks=callbacks)
@@ -158,6 +174,17 @@ def _run(pipeline: Path, name: str, mode: Mode, asked: Connection, log: Path, co
         os._exit(1)
     counts.write_text(json.dumps(result.counts.as_dict()))
     close_registries()
+
+
+def _say_when_it_joins(asked: Connection) -> None:
+    says = ExitStack()
+
+    def passed(name: str, place: object) -> None:
+        if name in faults.FAULT_POINTS:
+            says.close()
+            asked.send(True)
+
+    says.enter_context(faults.watched(passed))
 
 
 def _listen(asked: Connection, ends: threading.Event) -> None:
@@ -180,11 +207,12 @@ def _listen(asked: Connection, ends: threading.Event) -> None:
 class World:
     """Datacenters, endpoints, and traffic that is logged while it lives."""
 
-    def __init__(self, folder: Path, traffic: Traffic, endpoints: list[StoreServer], more: str = "") -> None:
+    def __init__(
+        self, folder: Path, traffic: Traffic, endpoints: list[StoreServer], more: str = "", registry: str = ""
+    ) -> None:
         self.folder, self.traffic, self.endpoints = folder, traffic, endpoints
-        urls = "".join(f"  - {{url: {server.url}}}\n" for server in endpoints)
-        registry = f"registry:\n  request_timeout: 1s\n  deadline: 4s\n  endpoints:\n{urls}"
-        registry = registry.replace("\n  - ", "\n    - ").replace("endpoints:\n  -", "endpoints:\n    -")
+        urls = "".join(f"    - {{url: {server.url}}}\n" for server in endpoints)
+        registry = f"registry:\n  request_timeout: 1s\n  deadline: 4s\n{registry}  endpoints:\n{urls}"
         self.file = traffic.write_pipeline(folder, "outages", registry + more)
         for name in traffic.datacenters:
             for side in ("queries", "clicks"):
@@ -211,6 +239,22 @@ class World:
         if self._writer.is_alive():
             self._writer.join()
 
+    def copy_endpoints(self, to: Path) -> None:
+        """Copy what each endpoint has, one after the other, while joins go on."""
+        for number, server in enumerate(self.endpoints):
+            server.kill()
+            shutil.copytree(server.folder, to / str(number))
+            server.start()
+
+    def put_endpoints_back(self, copies: Path) -> None:
+        """Have all endpoints as they were when they were copied."""
+        for server in self.endpoints:
+            server.kill()
+        for number, server in enumerate(self.endpoints):
+            shutil.rmtree(server.folder)
+            shutil.copytree(copies / str(number), server.folder)
+            server.start()
+
     def complete(self) -> dict[str, dict[str, int]]:
         """End the traffic, and join all that is there to the end; the counts of each datacenter."""
         self.end_traffic()
@@ -232,11 +276,11 @@ class World:
 
 
 @contextmanager
-def world(folder: Path, traffic: Traffic, more: str = "") -> Iterator[World]:
-    """A world in a new folder; nothing of it is left running."""
+def world(folder: Path, traffic: Traffic, more: str = "", registry: str = "") -> Iterator[World]:
+    """A world in a new folder, with more sections and settings of its registry; nothing is left running."""
     with ExitStack() as stack:
         endpoints = stack.enter_context(store_servers(fastest_kind(), folder / "endpoints", ENDPOINTS))
-        made = World(folder, traffic, endpoints, more)
+        made = World(folder, traffic, endpoints, more, registry)
         stack.callback(made.close)
         yield made
 
