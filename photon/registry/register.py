@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
+from functools import lru_cache
 
 from photon.errors import FormatTooNew
 from photon.registry.entry import NO_BOUNDARY_US, Epoch, LedgerId
@@ -16,6 +17,7 @@ from photon.registry.errors import RegistryUnavailable, RetiredDatacenter
 REGISTER_FORMAT = 1
 ENTRY_VERSION = 1  # what writers write: no more than every reader of the register knows
 MOST_LEDGERS = 64  # of a generation: a batch appends to each that its ids meet
+PARENTS_KNOWN = 16 * MOST_LEDGERS  # ledgers whose parents need not be computed again: all that are live
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +87,14 @@ class Register:
         if ledger.generation == 0:
             return ()
         before, own = (self.generations[ledger.generation - back].ledgers for back in (1, 0))
-        first, behind = ledger.number * before // own, -((ledger.number + 1) * -before // own)
-        return tuple(LedgerId(ledger.generation - 1, number) for number in range(first, behind))
+        return _parents(ledger, before, own)
+
+
+@lru_cache(PARENTS_KNOWN)
+def _parents(ledger: LedgerId, before: int, own: int) -> tuple[LedgerId, ...]:
+    """By how many ledgers the generation before has, and the ledger's own."""
+    first, behind = ledger.number * before // own, -((ledger.number + 1) * -before // own)
+    return tuple(LedgerId(ledger.generation - 1, number) for number in range(first, behind))
 
 
 def encode_register(register: Register) -> bytes:

@@ -6,7 +6,7 @@ A stand-in for the join. What it calls of `photon.registry` is the real code.
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import NamedTuple
 
@@ -41,6 +41,10 @@ class StateFolder:
     plan: Plan | None = None
     done: set[int] = field(default_factory=set)
     view: View | None = None
+
+    def copied(self) -> StateFolder:
+        """A copy of it, which another process may go on with."""
+        return replace(self, done=set(self.done), view=None if self.view is None else copy_of(self.view))
 
 
 class Ended(Exception):
@@ -124,7 +128,7 @@ class Driver:
         self.pause()
         final = too_old | self._final(claimant, records)
         if chance.random() < 0.15:
-            folder.view = copy.deepcopy(self.registry.view)
+            folder.view = copy_of(self.registry.view)
         folder.done, folder.batch, folder.plan = folder.done | final, batch, None
         if chance.random() < 0.5:
             self.registry.close(self._closing())
@@ -229,9 +233,19 @@ def kept_or_new_view(world: World, kept: View | None) -> View:
     writer = world.name("writer")
     if kept is None or world.chance.random() < 0.3:
         return View(world.stores.register, writer)
-    view = copy.deepcopy(kept)
+    view = copy_of(kept)
     view.writer = writer
     return view
+
+
+def copy_of(view: View) -> View:
+    """A view that goes on by itself. What states and runs are made of never changes."""
+    twin = View(view.register, view.writer)
+    twin.states = dict(view.states)
+    for generation in view.holds.generations:
+        twin.holds.replace(generation, view.holds.runs(generation))
+    twin.claimants = copy.deepcopy(view.claimants)
+    return twin
 
 
 def end_epochs(

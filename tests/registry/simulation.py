@@ -12,7 +12,6 @@ well, each id has its row, unless the boundary has passed it.
 from __future__ import annotations
 
 import argparse
-import copy
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -27,10 +26,10 @@ from photon.registry.id_registry import IdRegistry
 from photon.registry.register import with_generation
 from photon.registry.rolling import roll
 from photon.registry.view import View, catch_up, newest_states
-from tests.registry.simulated_driver import Driver, StateFolder, end_epochs, kept_or_new_view
+from tests.registry.simulated_driver import Driver, StateFolder, copy_of, end_epochs, kept_or_new_view
 from tests.registry.simulated_positions import CALM, SimulatedPositions
 from tests.registry.simulated_world import DATACENTERS, LATEST_US, Observer, RuleBroken, new_world, summary_of
-from tests.registry.turns import Process
+from tests.registry.turns import Process, on_one_core
 
 MOST_STEPS_AT_REST = 12_000  # until all is joined; some 300 are usual
 MOST_FREES = 1  # in one entry, so that closes have parts
@@ -62,6 +61,7 @@ class Simulation:
         """Play it. RuleBroken, or what a process raises that it must not."""
         try:
             with (
+                on_one_core(),
                 patch.object(closing, "MOST_FREES", MOST_FREES),
                 patch.object(closing, "MOST_RIDING", MOST_RIDING),
                 patch.object(freeing, "MOST_FREES", MOST_FREES),
@@ -104,7 +104,7 @@ class Simulation:
 
     def _copy_a_folder(self, step: int) -> None:
         if len(self.folders) < MOST_FOLDERS:
-            self.folders.append(copy.deepcopy(self.chance.choice(self.folders)))
+            self.folders.append(self.chance.choice(self.folders).copied())
             self.world.tell(f"{step}: a state folder of {self.folders[-1].datacenter} is copied")
 
     def _remove_a_copy(self, step: int) -> None:
@@ -125,7 +125,7 @@ class Simulation:
 
     def _keep_a_view(self, step: int) -> None:
         if len(self.kept) < 2:
-            self.kept.append(copy.deepcopy(self.observer.view))
+            self.kept.append(copy_of(self.observer.view))
 
     def _move_members(self, step: int) -> None:
         self.stores.move_members()
