@@ -11,7 +11,8 @@ import pytest
 from photon.registry.stores import decisions, rounds
 from photon.registry.stores.copies import FAST_BALLOT, Accept, Copy, Done, Insert, NoReply, Prepare, Promised
 from photon.registry.stores.decisions import majority
-from tests.registry.exploration import CASES, LONG_CASES, A, Apply, B, Case, Request, applied, explore
+from tests.registry.exploration import CASES, LONG_CASES, ORDERS, SAMPLED_CASES, A, B
+from tests.registry.exploring import Apply, Case, Request, applied, explore, sample
 
 Patch = pytest.MonkeyPatch
 PROMISING = B._replace(with_promise=True, timeouts=1)
@@ -27,6 +28,20 @@ def test_no_order_of_messages_breaks_a_rule(case: Case) -> None:
     found = explore(case)
     assert found.problem == "", "\n".join(found.way)
     assert found.states > 50
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("case", SAMPLED_CASES.values(), ids=SAMPLED_CASES)
+def test_no_random_order_of_messages_of_three_breaks_a_rule(case: Case) -> None:
+    found = sample(case, ORDERS, seed=0)
+    assert found.problem == "", "\n".join(found.way)
+    assert found.states > 10 * ORDERS
+
+
+def test_random_orders_of_three_find_what_a_ballot_overwrites(monkeypatch: Patch) -> None:  # B4
+    monkeypatch.setattr(rounds, "value_to_propose", lambda own, promised, n: own)
+    found = sample(SAMPLED_CASES["three offer, and messages are lost or late"], 300, seed=0)
+    assert TWO_VALUES in found.problem
 
 
 def assert_caught(case: Case, because: str, apply: Apply = applied) -> None:
