@@ -12,15 +12,14 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pyarrow_json
 
+from photon.logs.json_records import DEEPEST, Way, is_flat, is_in_braces, read_records, ways_to
 from photon.logs.lines import BLANK, SMALLEST_BLOCK, LineTexts, in_halves, join_lines, one_array
 
-_DEEPEST = 200  # levels of nesting; pyarrow's parser, which recurses, overflows the stack at some 10,000
-_TOO_DEEP = f"not valid JSON: nested more than {_DEEPEST} levels deep"
+_TOO_DEEP = f"not valid JSON: nested more than {DEEPEST} levels deep"
 _OVER_SEVERAL_LINES = "not valid JSON: a value over several lines; write each object on a line"
 _QUICK_DECIMAL = pa.decimal128(38, 9)
 
@@ -48,7 +47,7 @@ def decode_record(raw: bytes) -> dict[str, str | None]:
     if not isinstance(record, dict):
         raise ValueError(f"not a JSON object but {_kind(record)}")
     if not all(value is None or type(value) is str for value in record.values()):
-        if _depth(record) > _DEEPEST:
+        if _depth(record) > DEEPEST:
             raise ValueError(_TOO_DEEP)
         record = {key: _as_text(value) for key, value in record.items()}
     if "\\u" in text:  # only there a lone half of a character can come from
@@ -121,8 +120,8 @@ def read_json_lines(
 ) -> LineTexts:
     """The values of `names` in lines that are UTF-8, as strings.
 
-    `valued`: of these only a number's value matters, not how it is written. `data`: the lines joined, if they
-    are at hand; to join them takes a tenth of the time of reading them.
+    `valued`: of these only a number's value matters, not how it is written, and whole ones may come as int64.
+    `data`: the lines joined, if they are at hand; to join them takes a tenth of the time of reading them.
     """
     block = _read_json_block(raws, names, valued, data)
     if block is not None:
@@ -149,22 +148,27 @@ def _read_each(raws: pa.Array, names: Sequence[str]) -> LineTexts:
 def _read_json_block(
     raws: pa.Array, names: Sequence[str], valued: Collection[str], data: bytes | None
 ) -> LineTexts | None:
-    """All lines at once; None where pyarrow's parser might see another thing than Python's.
-
-    Every line begins with `{` and ends with `}`, so that no object can span two of them (nothing
-    joins a `}` to a `{`), and as many objects as lines means one in each.
-    """
+    """All lines at once; None where that might say another thing than `decode_record` of each."""
     if len(raws) <= SMALLEST_BLOCK // 4:
         return None
     data = join_lines(raws) if data is None else data
-    if not _is_plain(raws, data):
+    ways = ways_to(names, raws, data)
+    if ways is None:
         return None
-    inside = [name for name in names if "." in name]
-    if inside and _is_flat(raws, data):
-        inside = []
-    if any(json.dumps(name).encode() in data for name in inside):
-        return None  # a key of that very name goes before one in an object
-    ways = {name: tuple(name.split(".")) if name in inside else (name,) for name in names}
+    columns = read_records(raws, data, ways, [name in valued for name in names])
+    columns = columns or _read_by_pyarrow(raws, data, dict(zip(names, ways, strict=True)), valued)
+    return None if columns is None else LineTexts(columns, {})
+
+
+def _read_by_pyarrow(
+    raws: pa.Array, data: bytes, ways: Mapping[str, Way], valued: Collection[str]
+) -> tuple[pa.Array, ...] | None:
+    """The values of lines that may hold NaN; None where pyarrow might see another thing than Python.
+
+    No object spans two lines (`json_records`), so as many objects as lines means one in each.
+    """
+    if not _is_plain(data):
+        return None
     schema = _guess_schema(raws[0].as_py(), ways, valued)
     if schema is None:
         return None
@@ -174,13 +178,11 @@ def _read_json_block(
         return None
     if table.num_rows != len(raws):
         return None
-    columns = [_at(table, ways[name]) for name in names]
-    if _may_have_minus_zero(columns, data):
-        return None
-    return LineTexts(tuple(map(_as_strings, columns)), {})
+    columns = [_at(table, way) for way in ways.values()]
+    return None if _may_have_minus_zero(columns, data) else tuple(map(_as_strings, columns))
 
 
-def _at(table: pa.Table, way: tuple[str, ...]) -> pa.ChunkedArray:
+def _at(table: pa.Table, way: Way) -> pa.ChunkedArray:
     """The values at the end of a way into objects."""
     outermost, *inner = way
     return pc.struct_field(table[outermost], inner) if inner else table[outermost]
@@ -195,14 +197,10 @@ def _read_json(data: bytes, schema: pa.Schema, others: str) -> pa.Table:
     )
 
 
-def _is_plain(raws: pa.Array, data: bytes) -> bool:
-    """Each line in braces, not deeply nested, without what parsers see differently."""
-    return bool(
-        not _holds(data, b"Inf")  # a number to pyarrow, to Python only as Infinity
-        and not _holds(data, b"\\u0000")  # in a key it is the end of the name to pyarrow
-        and _is_in_braces(raws)
-        and (_is_flat(raws, data) or _most(raws, b"[") + _most(raws, b"{") <= _DEEPEST)
-    )
+def _is_plain(data: bytes) -> bool:
+    """Lines without what pyarrow and Python see differently."""
+    # The first is a number to pyarrow, to Python only as Infinity; the second ends the name of a key.
+    return not _holds(data, b"Inf") and not _holds(data, b"\\u0000")
 
 
 def _holds(data: bytes, part: bytes) -> bool:
@@ -210,29 +208,7 @@ def _holds(data: bytes, part: bytes) -> bool:
     return part[:1] in data and part in data
 
 
-def _is_in_braces(raws: pa.Array) -> bool:
-    """Each line begins with `{` and ends with `}`."""
-    offsets = np.frombuffer(raws.buffers()[1], np.int32)[raws.offset : raws.offset + len(raws) + 1]
-    if (offsets[1:] == offsets[:-1]).any():
-        return False
-    codes = np.frombuffer(raws.buffers()[2], np.uint8)
-    return bool((codes[offsets[:-1]] == ord("{")).all() and (codes[offsets[1:] - 1] == ord("}")).all())
-
-
-def _is_flat(raws: pa.Array, data: bytes) -> bool:
-    """No line has an array, or an object but itself."""
-    codes = np.frombuffer(data, np.uint8)  # counted in half the time that the bytes take to count
-    return b"[" not in data and int(np.count_nonzero(codes == ord("{"))) == len(raws)
-
-
-def _most(raws: pa.Array, part: bytes) -> int:
-    """How often `part` occurs in a line, at most."""
-    return int(pc.max(pc.count_substring(raws, part)).as_py())
-
-
-def _guess_schema(
-    first: bytes, ways: Mapping[str, tuple[str, ...]], valued: Collection[str]
-) -> pa.Schema | None:
+def _guess_schema(first: bytes, ways: Mapping[str, Way], valued: Collection[str]) -> pa.Schema | None:
     """The types of a block, from its first line; a wrong guess only costs time."""
     try:
         record = json.loads(first)
@@ -290,7 +266,7 @@ def read_whole_json_lines(raws: pa.Array) -> dict[str, pa.Array] | None:
     None where pyarrow's parser might see another thing than Python's, or lose how a number is written.
     """
     data = join_lines(raws)
-    if not len(raws) or not _is_plain(raws, data) or not _is_flat(raws, data):
+    if not len(raws) or not _is_plain(data) or not is_in_braces(raws) or not is_flat(raws, data):
         return None
     types = _sampled_types(raws)
     for _ in range(_GUESSES):

@@ -30,7 +30,10 @@ class Lines:
 
 @dataclass(frozen=True, slots=True)
 class LineTexts:
-    """Some columns of some lines as text: null where a line has none, or where it failed."""
+    """Some columns of some lines as text: null where a line has none, or where it failed.
+
+    Numbers may be int64 where only their value matters.
+    """
 
     columns: tuple[pa.Array, ...]
     failures: Mapping[int, str]  # line -> reason; BLANK: it holds nothing at all
@@ -79,7 +82,14 @@ def in_halves(raws: pa.Array, read: Callable[[pa.Array], LineTexts]) -> LineText
     first, second = read(raws[:half]), read(raws[half:])
     failures = {**first.failures, **{half + row: reason for row, reason in second.failures.items()}}
     columns = zip(first.columns, second.columns, strict=True)
-    return LineTexts(tuple(pa.concat_arrays(halves) for halves in columns), failures)
+    return LineTexts(tuple(map(_one_behind_the_other, columns)), failures)
+
+
+def _one_behind_the_other(halves: tuple[pa.Array, pa.Array]) -> pa.Array:
+    first, second = halves
+    if first.type != second.type:  # whole numbers, and other texts
+        first, second = first.cast(pa.string()), second.cast(pa.string())
+    return pa.concat_arrays([first, second])
 
 
 def one_array(column: pa.ChunkedArray) -> pa.Array:

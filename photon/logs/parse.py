@@ -287,7 +287,7 @@ def parse_combined(raws: pa.Array, file: LogFile, log: Log, *wanted: Sequence[st
     else:
         texts = rows
     names = [name for group in wanted for name in group]
-    columns = iter(_texts(_take(raws, texts), file, log, names).columns)
+    columns = (each.cast(pa.string()) for each in _texts(_take(raws, texts), file, log, names).columns)
     found = [combine([next(columns) for _ in group]) for group in wanted]
     if len(texts) == len(rows):
         return found
@@ -377,7 +377,10 @@ def _texts(
     data: bytes | None = None,
     are_lines: bool = False,
 ) -> LineTexts:
-    """The columns `names` of each record; `data`: the lines joined, if they are at hand. GoesOn."""
+    """The columns `names` of each record, a time at their end perhaps as int64. GoesOn.
+
+    `data`: the lines joined, if they are at hand.
+    """
     dialect = dialect_of(log)
     texts = utf8(raws, dialect)
     if dialect is None:

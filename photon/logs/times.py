@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from photon.clock import MICROSECONDS
 from photon.logs.time_texts import format_us, is_day_or_month_first, text_us
 from photon.pipeline.sections import Log
 from photon.pipeline.values import UNITS_PER_SECOND, TimeUnit
@@ -49,8 +50,10 @@ def style_of(log: Log) -> TimeStyle:
 def parse_event_times(texts: pa.Array, style: TimeStyle) -> pa.Array:
     """Microseconds since 1970 UTC (int64) of each text, in any of the ways that a log of this style may have.
 
-    Null where it is null, bad, or beyond all years.
+    Null where it is null, bad, or beyond all years. Numbers of the style's unit may come as int64.
     """
+    if pa.types.is_integer(texts.type):
+        return _whole_numbers(texts, style.unit)
     if style.formats:
         return _parse(texts, lambda text: event_time_us(text, style), lambda some: None)
     unit = "s" if style.unit == "iso8601" else style.unit
@@ -163,6 +166,18 @@ def _number_block(texts: pa.Array, unit: str) -> pa.Array | None:
     if bool(((high != low >> 63) & valid).any()):  # a value of more than 64 bits
         return None
     return _in_range(low // (_NANOSECONDS // 10**6), valid)
+
+
+def _whole_numbers(numbers: pa.Array, unit: str) -> pa.Array:
+    """Numbers of a unit that is no smaller than nanoseconds."""
+    values = numbers.fill_null(0).to_numpy()
+    valid = numbers.is_valid().to_numpy(zero_copy_only=False)
+    per_second = UNITS_PER_SECOND[unit]
+    if per_second > MICROSECONDS:
+        return _in_range(values // (per_second // MICROSECONDS), valid)
+    us = MICROSECONDS // per_second
+    is_time = (EARLIEST_US // us <= values) & (values <= LATEST_US // us)  # of others the product may not fit
+    return pa.array(np.where(is_time, values, 0) * us, pa.int64(), mask=~(valid & is_time))
 
 
 def _iso_block(texts: pa.Array) -> pa.Array | None:

@@ -30,6 +30,8 @@ def read(lines: list[str], *names: str, valued: tuple[str, ...] = ()) -> list[li
         (ORDINARY, "user.id.x", None),
         ('{"user.id":"flat","user":{"id":"u1"}}', "user.id", "flat"),
         ('{"user.id":null,"user":{"id":"u1"}}', "user.id", None),
+        ('{"user\\u002eid":"flat","user":{"id":"u1"}}', "user.id", "flat"),
+        ('{"user":"\\u007b\\"id\\":\\"in a text\\"}"}', "user.id", "in a text"),
         ('{"user":[{"id":"u1"}]}', "user.id", None),
         ('{"user":"{\\"id\\":\\"in a text\\"}"}', "user.id", "in a text"),
         ('{"user":"{no object"}', "user.id", None),

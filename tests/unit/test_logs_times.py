@@ -243,3 +243,15 @@ def test_the_reason_names_the_formats_that_a_time_does_not_have():
     style = TimeStyle("s", ("%d/%m/%Y", "%d.%m.%Y"))
     expected = "time '2026-03-01' is not written as '%d/%m/%Y' or '%d.%m.%Y' (time_format)"
     assert event_time_problem("2026-03-01", style) == expected
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_whole_numbers_are_the_times_that_their_texts_are(unit):
+    style = TimeStyle(unit)
+    per_second = UNITS_PER_SECOND[unit]
+    ends = [bound * per_second // 10**6 + step for bound in (EARLIEST_US, LATEST_US) for step in range(-2, 3)]
+    numbers = [0, 1, -1, -999, 999, 1_767_607_200_123, 2**63 - 1, -(2**63), None]
+    numbers += [each for each in ends if abs(each) < 2**63]
+    texts = [None if each is None else str(each) for each in numbers]
+    found = parse_event_times(pa.array(numbers, pa.int64()), style)
+    assert found.to_pylist() == parse_event_times(pa.array(texts, pa.string()), style).to_pylist()
