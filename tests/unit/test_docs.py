@@ -148,6 +148,28 @@ def test_every_source_file_that_a_document_names_exists() -> None:
     assert wrong_in(DOCUMENTS, missing_sources) == {}
 
 
+def functions_in(source: Path) -> set[str]:
+    """The functions and classes of a file, and `Class.method` for each method."""
+    found = set()
+    for node in ast.parse(source.read_text()).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found.add(node.name)
+        if isinstance(node, ast.ClassDef):
+            found |= {f"{node.name}.{one.name}" for one in node.body if isinstance(one, ast.FunctionDef)}
+    return found
+
+
+def test_every_file_and_function_that_the_tour_names_is_there() -> None:
+    tour = (ROOT / "docs" / "tour.md").read_text()
+    named = re.findall(r"`((?:photon|jobs)/[\w/]+\.py):([\w.]+)`", tour)
+    assert len(named) > 30
+    there = {file: functions_in(ROOT / file) for file, _ in named if (ROOT / file).exists()}
+    assert [f"{file}:{name}" for file, name in named if name not in there.get(file, ())] == []
+    methods = re.findall(r"`([A-Z]\w+\.\w+)`", tour.replace("ARCHITECTURE.md", ""))
+    every = {name for names in there.values() for name in names}
+    assert [name for name in methods if name not in every] == []
+
+
 def test_a_page_shows_every_command_and_every_make_target_that_is_helped() -> None:
     page = (ROOT / "docs" / "commands.md").read_text()
     assert [name for name in COMMANDS if f"`photon {name}" not in page] == []
