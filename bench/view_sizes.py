@@ -51,14 +51,16 @@ class ViewSize:
     snapshot_bytes: int  # of what goes to each task
     task_bytes: int
     lookups_per_second: float
+    lookup_cpu_us: float  # of an id: what other work of the machine hardly changes
 
 
 def measure_view(folder: Path, ids: int = IDS, ids_per_batch: int = IDS_PER_BATCH) -> ViewSize:
     """Make a view of so many ids, and measure what opens it and what looks up in it."""
-    register, seconds = _apart(_make, folder, ids // ids_per_batch, ids_per_batch)
+    batches = ids // ids_per_batch
+    register, seconds = _apart(_make, folder, batches, ids_per_batch)
     start_seconds, snapshot = _apart(_start, folder, register)
     start_after_crash_seconds, _ = _apart(_start, folder, register)  # the one before did not end in order
-    task_bytes, lookup_seconds = _apart(_look_up, snapshot, ids // ids_per_batch, ids_per_batch)
+    task_bytes, lookup_seconds, lookup_cpu_seconds = _apart(_look_up, snapshot, batches, ids_per_batch)
     files = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     return ViewSize(
         ids,
@@ -69,6 +71,7 @@ def measure_view(folder: Path, ids: int = IDS, ids_per_batch: int = IDS_PER_BATC
         len(snapshot),
         task_bytes,
         LOOKUPS * LOOKED_UP / lookup_seconds,
+        lookup_cpu_seconds * 1e6 / (LOOKUPS * LOOKED_UP),
     )
 
 
@@ -105,20 +108,20 @@ def _start(folder: Path, register: Register) -> tuple[float, bytes]:
     return seconds, pickle.dumps(registry.snapshot(Claimant(EPOCH, 2**40, "plan")))
 
 
-def _look_up(snapshot: bytes, batches: int, ids_per_batch: int) -> tuple[int, float]:
-    """What a task takes of memory for itself, and the seconds of its lookups."""
+def _look_up(snapshot: bytes, batches: int, ids_per_batch: int) -> tuple[int, float, float]:
+    """What a task takes of memory for itself, and the seconds of its lookups, by the clock and of CPU."""
     found: ViewSnapshot = pickle.loads(snapshot)
     before = _own_bytes()
     lookups = found.open(Claimant(EPOCH, 2**40, "plan"))
-    seconds, chance = 0.0, np.random.default_rng(7)
+    seconds, cpu_seconds, chance = 0.0, 0.0, np.random.default_rng(7)
     for number in range(LOOKUPS):
         held = new_hashes(ids_per_batch, int(chance.integers(batches)))[: LOOKED_UP // 2]
         asked = np.concatenate((held, new_hashes(LOOKED_UP - len(held), batches + number)))
-        began = time.perf_counter()
+        began, cpu = time.perf_counter(), time.process_time()
         codes = lookups.look_up(asked, np.full(len(asked), 2**50)).codes
-        seconds += time.perf_counter() - began
+        seconds, cpu_seconds = seconds + time.perf_counter() - began, cpu_seconds + time.process_time() - cpu
         assert (codes == Hold.HERE).sum() == len(held), "what is held was not found, or more was"
-    return _own_bytes() - before, seconds
+    return _own_bytes() - before, seconds, cpu_seconds
 
 
 def _own_bytes() -> int:
@@ -136,4 +139,5 @@ def lines_of(found: Mapping[str, Any]) -> Iterator[str]:
     yield (
         f"a task gets {found['snapshot_bytes'] / 1e3:,.0f} kB, has {found['task_bytes'] / 1e6:.1f} MB beside"
         f" mapped files, and looks up {found['lookups_per_second']:,.0f} ids a second"
+        f" (CPU {found['lookup_cpu_us']:.2f} us an id)"
     )

@@ -132,6 +132,7 @@ def fold(state: LedgerState, entry: Entry, checksum: bytes, holds: Holds, state_
     position = state.next_position
     if position == 0 and entry.genesis is not None:
         state = _opened(state, entry.genesis, state_of)
+    is_sealed = state.is_sealed
     if state.takes_entries:
         if entry.boundary_us is not None:
             state = replace(state, boundary_us=max(state.boundary_us, entry.boundary_us))
@@ -141,9 +142,8 @@ def fold(state: LedgerState, entry: Entry, checksum: bytes, holds: Holds, state_
             _free_joins(state, free, holds)
         if entry.claims is not None:
             state = _claimed(state, position, entry.claims, entry.are_joins, holds, state_of)
-        if entry.seals:
-            state = replace(state, is_sealed=True)
-    return replace(state, next_position=position + 1, checksum=checksum)
+        is_sealed = entry.seals
+    return replace(state, next_position=position + 1, checksum=checksum, is_sealed=is_sealed)
 
 
 def still_held(refs: Refs, state: LedgerState, state_of: StateOf) -> Mask:
@@ -232,11 +232,12 @@ def _claimed(
         return state
     hashes = claims.hashes[counts]
     holds.hold(state.ledger, position, hashes)
-    state = replace(state, latest_us=max(state.latest_us, int(claims.times_us[counts].max())))
-    if are_joins:
-        return state
-    one = Unclosed(claims.claimant, hashes, claims.files[counts], claims.offsets_bytes[counts])
-    return replace(state, unclosed={**state.unclosed, (state.ledger, position): one})
+    unclosed = dict(state.unclosed)
+    if not are_joins:
+        one = Unclosed(claims.claimant, hashes, claims.files[counts], claims.offsets_bytes[counts])
+        unclosed[state.ledger, position] = one
+    latest_us = max(state.latest_us, int(claims.times_us[counts].max()))
+    return replace(state, latest_us=latest_us, unclosed=unclosed)
 
 
 def are_first(hashes: Hashes) -> Mask:

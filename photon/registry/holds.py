@@ -120,6 +120,8 @@ class Run:
         places = np.searchsorted(self.upper, upper)
         places[places == len(self.upper)] = 0
         upper_is_there = self.upper[places] == upper
+        if not upper_is_there.any():  # as of most runs, for most ids that are new
+            return np.full(len(upper), -1)
         found = upper_is_there & (self.lower[places] == lower)
         indices = np.where(found, places, -1)
         for index in np.flatnonzero(upper_is_there & ~found).tolist():  # upper halves meet: 1 in 10**10 or so

@@ -50,7 +50,7 @@ def test_the_tables_have_a_line_for_each_measurement() -> None:
         "rates": [{"stores": str(Stores("dynoxide", 3, 1)), **asdict(rate)}],
         "distance": [{"endpoints": 3, "ledgers": 8, "weather": "one down", **asdict(claimed)}],
         "costs": [],
-        "size": asdict(ViewSize(50_000_000, 22.0, 200_000.0, 0.5, 2.0, 9_000, 4_400_000, 3_000_000.0)),
+        "size": asdict(ViewSize(50_000_000, 22.0, 200_000.0, 0.5, 2.0, 9_000, 4_400_000, 900_000.0, 1.1)),
         "small": asdict(SmallEntries(172_800, 40.0, 30.0, 0.002, 200.0, 30.0)),
     }
     lines = list(lines_of(found))
