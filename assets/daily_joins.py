@@ -4,7 +4,7 @@
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from datetime import date
+from datetime import date, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -37,6 +37,7 @@ from photon.backfill.fill import Filled
 from photon.backfill.rebuild import Rebuilt
 from photon.backfill.yielding import in_line
 from photon.pipeline.file import Pipeline
+from photon.pipeline.sections import Durations
 from photon.readable import typed
 from photon.verification.days import days_between
 from photon.verification.report import equation_table
@@ -47,6 +48,8 @@ ASSET, JOB = "daily_joins", "days"
 DAY, DATACENTER = "day", "datacenter"  # the dimensions of a partition
 
 Event = AssetMaterialization | AssetObservation
+# No day of any datacenter was closed for so long: the freshness policy. A day closes each day.
+STALE = Durations(warn=timedelta(hours=36), error=timedelta(days=3))
 
 
 class DailyJoinsConfig(Config):
@@ -100,7 +103,7 @@ class DaysRun:
 
         say, name = self.context.log.info, self.datacenter
         with in_line(self.pipeline.datacenters[name].state, say):
-            session = partial(self.spark.for_checks, self.pipeline, behind_others(self.pipeline))
+            session = partial(self.spark.for_checks, self.pipeline, behind_others())
             if self.config.do == "rebuild":
                 for day in self.days:
                     window = days_between(day, day)
@@ -146,7 +149,7 @@ def daily_joins_asset(served: ServedPipeline, datacenters: StaticPartitionsDefin
             deps=[served.asset_key("joined_events")],
             kinds=table_kinds(served, "pyspark"),
             pool=BACKFILL_POOL,
-            freshness_policy=freshness(served.pipeline.backfill.stale),
+            freshness_policy=freshness(STALE),
             metadata=table_metadata(served, "joined_events"),
             config_schema=cast("Any", DailyJoinsConfig.to_config_schema()),
             output_required=False,  # a dry run makes nothing, and each day is told when it is done

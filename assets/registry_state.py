@@ -35,8 +35,10 @@ def checks_of(state: RegistryState, pipeline: Pipeline) -> list[AssetCheckResult
 
 
 def endpoints_check(state: RegistryState, pipeline: Pipeline) -> AssetCheckResult:
-    """A warning if any endpoint is not well; an error if fewer than `health.spare_endpoints` may go then."""
-    n, least_spare = len(state.endpoints), pipeline.health.spare_endpoints
+    """A warning if any endpoint is not well; an error if fewer than `SPARE_ENDPOINTS` may go then."""
+    from photon.upkeep.registry_state import SPARE_ENDPOINTS
+
+    n = len(state.endpoints)
     unwell = [one for one in state.endpoints if one.health != "up"]
     if not unwell:
         said = f"All {n} answer and take writes."
@@ -51,7 +53,7 @@ def endpoints_check(state: RegistryState, pipeline: Pipeline) -> AssetCheckResul
     return AssetCheckResult(
         check_name=ENDPOINTS_CHECK,
         passed=False,
-        severity=AssetCheckSeverity.ERROR if spare < least_spare else AssetCheckSeverity.WARN,
+        severity=AssetCheckSeverity.ERROR if spare < SPARE_ENDPOINTS else AssetCheckSeverity.WARN,
         description=f"{says}. {may_go}. What to do: {remedy}",
         metadata={"unwell": len(unwell), "what_to_do": remedy},
     )
@@ -71,9 +73,9 @@ def unavailable(error: RegistryUnavailable, pipeline: Pipeline) -> AssetCheckRes
 
 def ledgers_check(state: RegistryState, pipeline: Pipeline) -> AssetCheckResult:
     """A warning if a ledger takes nearly as much as one key range bears, an error beyond."""
-    from photon.upkeep.registry_state import how_to_reshard
+    from photon.upkeep.registry_state import LEDGER_LOAD, how_to_reshard
 
-    bounds, load = pipeline.health.ledger_load, state.ledger_load
+    bounds, load = LEDGER_LOAD, state.ledger_load
     metadata: Metadata = {} if load is None else {"ledger_load": round(load, 3)}
     if load is None or load < bounds.warn:
         said = "No ledger is near the limit of a key range."

@@ -21,6 +21,7 @@ from photon.errors import UserError
 from photon.join.outcomes import Counts
 from photon.pace import size, span
 from photon.pipeline.file import Pipeline
+from photon.pipeline.sections import Shift
 from photon.read import Watermark, newest_watermark
 from photon.shift.growth import Growth, growth_of
 from photon.shift.meant import told_of
@@ -34,6 +35,7 @@ from resources.environment import ServedPipeline
 # A picture is a third of a stored report: the second report has the first one, then each fifth, and the last.
 PICTURE_EVERY, FIRST_PICTURE = 5, 2
 NEEDS_YOU = "needs_you"
+REPORT_SECONDS = 60.0  # a shift waits so long between two reports, each of which is a row of Dagster's
 # The count of a side table's records; their materializations come with the pictures.
 COUNT_OF_TABLE: Mapping[TableName, str] = {
     "dead_letters": "dead_letters",
@@ -43,6 +45,11 @@ COUNT_OF_TABLE: Mapping[TableName, str] = {
 }
 
 log = logging.getLogger(__name__)
+
+
+def report_seconds(shift: Shift) -> float:
+    """How long a shift waits between two reports: it says what it did before it may end for being idle."""
+    return min(REPORT_SECONDS, shift.idle_timeout.total_seconds() / 2)
 
 
 class Reporter:
@@ -61,7 +68,7 @@ class Reporter:
         self._pipeline = pipeline
         self._datacenter = context.partition_key
         self._clock = clock or SystemClock()
-        self._shift = ShiftLog(pipeline.shift.report_interval.total_seconds())
+        self._shift = ShiftLog(report_seconds(pipeline.shift))
         self._observed: ObservedLogs | None = None
         self._reports = 0
         self._told: dict[TableName, int] = {}  # the records of each side table

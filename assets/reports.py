@@ -16,8 +16,10 @@ from assets.runs import canceled_with_a_sentence, pipeline_of_run
 from assets.verification import CHECKS, check_result, report_metadata
 from assets.work import VERIFICATION_POOL, AssetWork, WorkRun
 from photon.clock import SystemClock
+from photon.health.levels import late_after
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Durations
+from photon.verification.report import MOST_EXAMPLES
 from resources.environment import ServedPipeline
 
 
@@ -71,7 +73,7 @@ def _verify(run: WorkRun) -> MaterializeResult[None]:
     copies = compare(
         run.pipeline, list(report.datacenters), run.clock.now_us(), True, context.log.info, spark
     )
-    report = with_places(run.pipeline, copies.added_to(report, run.pipeline.verification.examples))
+    report = with_places(run.pipeline, copies.added_to(report, MOST_EXAMPLES))
     seconds = run.seconds()
     append(run.pipeline, report, run.clock.now_us(), context.run.run_id, seconds)
     availability = judge_all(run.pipeline, report.datacenters, run.clock.now_us(), context.run.run_id)
@@ -115,7 +117,7 @@ VERIFICATION = Report(
     resources=["spark"],
     pool=VERIFICATION_POOL,
     cron=lambda pipeline: pipeline.verification.cron,
-    stale=lambda pipeline: pipeline.health.unverified,
+    stale=lambda pipeline: late_after(pipeline.verification.cron),
 )
 REGISTRY_STATE = Report(
     name="registry_report",  # an asset is called `registry_state` already
@@ -134,6 +136,6 @@ REGISTRY_STATE = Report(
     of=["joined_events", "garbage_collection", "resharding"],
     group="upkeep",
     cron=lambda pipeline: pipeline.registry.state.cron,
-    stale=lambda pipeline: pipeline.registry.state.stale,
+    stale=lambda pipeline: late_after(pipeline.registry.state.cron),
 )
 REPORTS: Sequence[Report] = (VERIFICATION, REGISTRY_STATE)

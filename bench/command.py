@@ -131,7 +131,7 @@ def join(
 @bench.command()
 @click.option("--primary", default=2_000_000, show_default=True, help="Primary events.")
 @click.option("--foreign", default=100_000, show_default=True, help="Foreign events; each becomes a row.")
-@click.option("--workers", default=1, show_default=True, help="Tasks at once: backfill.workers.")
+@click.option("--workers", default=1, show_default=True, help="Tasks at once.")
 @click.option(
     "--folder", type=click.Path(path_type=Path), help="Where to work, on a disk. Default: a temporary one."
 )

@@ -38,6 +38,7 @@ from photon.registry.stores.copies import (
     Promised,
     Refused,
 )
+from photon.registry.stores.deadline import request_timeout
 from photon.registry.stores.positions import StorePositions
 from photon.registry.view import View, current_register
 
@@ -230,7 +231,7 @@ class DistantClients:
         )
 
     def _start(self, work: Callable[[StorePositions, DistantClient], None]) -> None:
-        timeout_seconds = self._settings.request_timeout.total_seconds()
+        timeout_seconds = request_timeout(self._settings).total_seconds()
         client = DistantClient(self._time, Distances(self._endpoints, self._chance), timeout_seconds)
         members = Members(1, tuple(f"store-{slot}" for slot in range(self._endpoints)))
         positions = StorePositions(

@@ -31,7 +31,6 @@ primary:
   {files: "queries-*.jsonl", format: jsonl, id: query_id, time: time, time_unit: ms}
 foreign:
   {files: "clicks-*.jsonl", format: jsonl, id: click_id, key: query_id, time: time, time_unit: ms}
-backfill: {workers: %d, niceness: 0}
 """
 SAME = "photon.adapters:merge_columns"
 CHANGED = '''"""An adapter that changes every row."""
@@ -74,12 +73,12 @@ def measure_rebuild(
     progress(f"writing and joining {primary:,} primary and {foreign:,} foreign events")
     (folder / "changed_adapter.py").write_text(CHANGED)
     JoinLogs(primary, foreign, files=8).write(folder / "logs")
-    joined_seconds = _join(_pipeline(folder, SAME, workers))
+    joined_seconds = _join(_pipeline(folder, SAME))
     session = build_session("photon bench rebuild", local_master(workers))
     try:
         # The first one warms up the session and its workers.
         runs = [
-            _rebuild(_pipeline(folder, adapter, workers), session, primary + foreign, progress)
+            _rebuild(_pipeline(folder, adapter), session, workers, primary + foreign, progress)
             for adapter in (SAME, SAME, "changed_adapter:Changed")
         ][1:]
     finally:
@@ -94,9 +93,9 @@ def measure_rebuild(
     }
 
 
-def _pipeline(folder: Path, adapter: str, workers: int) -> Pipeline:
+def _pipeline(folder: Path, adapter: str) -> Pipeline:
     file = folder / "pipeline.yaml"
-    file.write_text(PIPELINE % (adapter, workers))
+    file.write_text(PIPELINE % adapter)
     return load_pipeline(file)
 
 
@@ -112,7 +111,7 @@ def _join(pipeline: Pipeline) -> float:
     return seconds
 
 
-def _rebuild(pipeline: Pipeline, session: Any, events: int, progress: Progress) -> Measured:
+def _rebuild(pipeline: Pipeline, session: Any, workers: int, events: int, progress: Progress) -> Measured:
     from jobs.backfill import rebuild
 
     window = window_of(DAY, None, None)
@@ -124,7 +123,7 @@ def _rebuild(pipeline: Pipeline, session: Any, events: int, progress: Progress) 
     events_per_second = events / done.seconds
     return Measured(
         pipeline.adapter,
-        pipeline.backfill.workers,
+        workers,
         done.tally.rows,
         done.tally.replaced,
         round(done.seconds, 2),

@@ -20,7 +20,7 @@ from photon.pipeline.sections import Registry
 from photon.registry.servers.local_supervisor import ServerKind
 
 # What is measured is how fast answers are, not when a busy machine gives them up.
-PATIENT = Registry(request_timeout=timedelta(seconds=20), total_timeout=timedelta(seconds=60))
+PATIENT = Registry(total_timeout=timedelta(seconds=100))
 # Ids in a batch, and batches for each second that a rate is to take: catching up, between, and live.
 BATCHES = ((25_000, 8), (5_000, 30), (500, 40))
 

@@ -22,7 +22,7 @@ from jobs.verification import verify
 from photon.backfill.fill import Fill, Filled
 from photon.backfill.messages import TABLE, Remade, RemakeContext
 from photon.backfill.plan import DoubledRow, Piece
-from photon.backfill.rebuild import Rebuild, RebuildPlan, Rebuilt
+from photon.backfill.rebuild import WORKERS, Rebuild, RebuildPlan, Rebuilt
 from photon.backfill.remaking import remake
 from photon.pipeline.file import Pipeline
 from photon.registry.errors import RetiredDatacenter
@@ -33,6 +33,7 @@ from photon.verification.scope import MOST_FILES_NAMED
 if TYPE_CHECKING:
     from jobs.verification import SparkMaker
 
+NICENESS = 10  # how much the process of a rebuild yields to others: as that of compaction
 MOST_DOUBLED = 100_000  # rows of doubled events that one rebuild takes; the next one takes the others
 _COLUMNS = StructType(
     [
@@ -102,7 +103,7 @@ def _session(
         reach_lakes(found, pipeline)
         return found
 
-    master = behind_others(pipeline) if given is None else None
+    master = behind_others() if given is None else None
     try:
         yield session
     finally:
@@ -110,10 +111,10 @@ def _session(
             stop_session(each)
 
 
-def behind_others(pipeline: Pipeline) -> str:
+def behind_others() -> str:
     """Have this process yield to others, with all that it starts; the master of its session."""
-    os.nice(max(0, pipeline.backfill.niceness - os.nice(0)))
-    return local_master(pipeline.backfill.workers)
+    os.nice(max(0, NICENESS - os.nice(0)))
+    return local_master(WORKERS)
 
 
 class SparkProgram:

@@ -18,6 +18,7 @@ from jobs.verification import is_small
 from photon.log_copies.comparing import ComparedCopies, compare_copies
 from photon.log_copies.lacks import FileDigest, Hour, Lack
 from photon.log_copies.tasks import DIGESTS, IDS, Part, digest_parts, digests_of, ids_of_parts
+from photon.logs.ranges import PIECE_BYTES
 from photon.pipeline.file import Pipeline
 from photon.verification.tasks import BATCH_ROWS
 
@@ -150,7 +151,7 @@ class Reading:
 
     def _read(self, session: Any, parts: Sequence[Part], read: Read, schema: pa.Schema) -> DataFrame:
         pipeline = self._pipeline
-        pieces = [piece for part in parts for piece in _pieces(part, pipeline.verification.piece_bytes)]
+        pieces = [piece for part in parts for piece in _pieces(part, PIECE_BYTES)]
         lengths = [piece.stretch.length_bytes for piece in pieces]
         return read_in_tasks(session, pieces, lengths, lambda some: read(some, pipeline), schema)
 

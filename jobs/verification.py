@@ -43,6 +43,9 @@ if TYPE_CHECKING:
     SparkMaker = Callable[[], SparkSession]
 
 Progress = Callable[[str], None]
+# So much of logs, tables and kept results is verified in this process, by DuckDB: Spark takes 15 s to begin,
+# and this much takes less.
+WITHOUT_SPARK_BYTES = 64 * 2**20
 PLAN_CHARACTERS = 10_000
 
 
@@ -128,7 +131,7 @@ def _session_of(
 def is_small(pipeline: Pipeline, size_bytes: int | None) -> bool:
     """Whether so much is read in this process; None: nobody knows how much it is."""
     on_cluster = pipeline.spark.master is not None and is_cluster(pipeline.spark.master)
-    return not on_cluster and size_bytes is not None and size_bytes <= pipeline.verification.local_bytes
+    return not on_cluster and size_bytes is not None and size_bytes <= WITHOUT_SPARK_BYTES
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from jobs.verification_reach import Unreadable
 from photon.registry.errors import RegistryUnavailable
 from photon.verification import case_pages
 from photon.verification.classes import Evidence
-from photon.verification.report import Case, Example, Finding, FindingKind
+from photon.verification.report import MOST_EXAMPLES, Case, Example, Finding, FindingKind
 from photon.verification.scope import Scope
 from photon.verification.tasks import PLACE
 
@@ -29,7 +29,7 @@ class Findings:
 
     def _find(self, kind: FindingKind, cases: DataFrame, to_recover: bool = False) -> None:
         """Report cases: rows with datacenter, event_id, where, detail; those `to_recover` one by one."""
-        most = self._scope.pipeline.verification.examples
+        most = MOST_EXAMPLES
         cases = self._with_what_is_known(kind, cases.withColumn("kind", F.lit(kind)))
         self.in_question.append(cases.select("datacenter", "kind", "event_id", "known_us"))
         acting = F.col("datacenter")

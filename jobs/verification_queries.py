@@ -18,6 +18,7 @@ from jobs.dialect import F, parquet, read_in_tasks, schema_of, union_of
 from photon.adapters import ROW_COLUMNS
 from photon.clock import microseconds
 from photon.logs.files import ByteRange, Side
+from photon.logs.ranges import PIECE_BYTES
 from photon.state.waiting_view import WAITING_COLUMNS
 from photon.storage.columns import TableName
 from photon.verification.classes import Evidence, class_table
@@ -102,7 +103,7 @@ class Queries:
         compressed = [where for where, tracked in self.tasks.files.items() if tracked.file.compressed]
         packed = self.session.createDataFrame(sorted(compressed), "datacenter string, file int")
         packed = F.broadcast(packed.withColumn("packed", F.lit(True)))
-        piece = F.floor(F.col("offset") / self.scope.pipeline.verification.piece_bytes)
+        piece = F.floor(F.col("offset") / PIECE_BYTES)
         piece = F.when(F.col("packed").isNull(), piece).otherwise(0)
         pieces = places.join(packed, ["datacenter", "file"], "left").withColumn("piece", piece)
         together = pieces.repartition("datacenter", "file", "piece").sortWithinPartitions(*PLACE)

@@ -25,13 +25,17 @@ from assets.pipeline_files import FOLDER, file_key
 from assets.run_history import PRUNING_JOB
 from orchestration.seen import Scope, failed_runs, standing
 from orchestration.telling import Calls
-from photon.clock import MICROSECONDS, Clock, SystemClock, microseconds
+from photon.clock import MICROSECONDS, Clock, SystemClock
 from photon.health.alerts import Alert, Told, load_hook, news, told_after
 from photon.pipeline.file import Pipeline, PipelineError, load_pipeline
 from resources.environment import LocationSettings
 
 TICK_SECONDS = 10
-CURSOR_FORMAT = 4
+# What still goes on is told again after this time; Dagster's checks after `watcher.AGAIN_US`.
+AGAIN_US = 3_600 * MICROSECONDS
+# A call of the function that takes longer holds up the alerts after it. Dagster ends a tick after a minute.
+CALL_SECONDS = 20.0
+CURSOR_FORMAT = 5
 MOST_RUNS = 1_000  # are remembered: more than fail while Dagster stores the end of one
 SENSOR = "alerts"
 
@@ -43,16 +47,13 @@ class HookName:
     pipeline: str  # as alerts say it, also while the file can't be read
     spec: str  # module:function
     folder: str  # folder of the pipeline file
-    again_us: int  # an alert that goes on is told again after this time
-    call_timeout_us: int
 
     @classmethod
     def of(cls, pipeline: Pipeline) -> HookName | None:
         alerts = pipeline.alerts
         if alerts.hook is None:
             return None
-        again_us, timeout_us = map(microseconds, (alerts.tell_again, alerts.call_timeout))
-        return cls(pipeline.name, alerts.hook, str(pipeline.file.parent), again_us, timeout_us)
+        return cls(pipeline.name, alerts.hook, str(pipeline.file.parent))
 
 
 @dataclass(frozen=True)
@@ -116,11 +117,11 @@ def alerts_sensor(file: str, at_load: LocationSettings, clock: Clock | None = No
         before = cursor.after(calls.ended_late(), now_us)
         # Every sensor of a file that can't be read fails: its check says why, once.
         seen = standing(context, scope, with_ticks=is_right)
-        fresh = news(seen, before.told, now_us, named.again_us)
+        fresh = news(seen, before.told, now_us, AGAIN_US)
         runs = failed_runs(context.instance, scope, before.runs_until, before.since, before.runs)
         # An alert that was not taken comes last: a function that hangs for one is told the others first.
         in_turn = sorted([*fresh, *runs], key=lambda alert: alert.key in before.failed)
-        found = calls.tell(hook, in_turn, named.call_timeout_us / MICROSECONDS)
+        found = calls.tell(hook, in_turn, CALL_SECONDS)
         after = replace(before.after(found.done, now_us), failed=tuple(sorted(found.failed)), hook=named)
         if len(found.done) == len(fresh) + len(runs):
             after = replace(after, runs_until=now_us / MICROSECONDS)

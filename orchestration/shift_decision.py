@@ -8,14 +8,14 @@ from itertools import takewhile
 
 from dagster import DagsterRunStatus
 
-from photon.clock import MICROSECONDS, microseconds
+from photon.clock import MICROSECONDS
 from photon.pipeline.sections import Shift
 from photon.shift.growth import Growth
-from photon.shift.lease import Lease, LeaseStatus
+from photon.shift.lease import LEASE_SECONDS, START_SECONDS, Lease, LeaseStatus
 
 # After it lets go of the datacenter, a run reports and stops its Spark session, which alone may take 30 s.
 RUN_END_SECONDS = 60
-# A run that fails sooner has failed quickly: the next ones back off. Longer than `shift.start_timeout`
+# A run that fails sooner has failed quickly: the next ones back off. Longer than `START_SECONDS`
 # usually is, so that starts that take too long for a machine grow rarer too.
 QUICK_SECONDS = 180
 # A successor starts this long before the end of a shift, to be warm by then.
@@ -110,7 +110,7 @@ def _unresponsive(found: Snapshot, shift: Shift) -> Lease | None:
 
 
 def _is_live(found: Snapshot, shift: Shift) -> bool:
-    return found.lease_status.is_live(found.now_us, shift.lease_duration.total_seconds())
+    return found.lease_status.is_live(found.now_us, LEASE_SECONDS)
 
 
 def _failure_of(run: Run, found: Snapshot, shift: Shift, held: bool, hung: Lease | None) -> RunToFail | None:
@@ -143,10 +143,10 @@ def _failure_without_lease(run: Run, found: Snapshot, shift: Shift) -> RunToFail
         return None
     lease = found.lease_status.lease
     lease_us = max(lease.began_us, lease.released_us or 0) if lease else 0
-    if found.now_us - max(run.since_us, lease_us) <= microseconds(shift.start_timeout):
+    if found.now_us - max(run.since_us, lease_us) <= START_SECONDS * MICROSECONDS:
         return None
     reason = (
-        f"for {shift.start_timeout.total_seconds():.0f} s this shift neither ran its datacenter, "
+        f"for {START_SECONDS:.0f} s this shift neither ran its datacenter, "
         "nor waited to, nor ended; its log, or that of the code location, may say why"
     )
     return RunToFail(run.run_id, reason, may_live=True)

@@ -98,6 +98,6 @@ class Calls:
     def _hangs(self, call: _Call) -> NotTold:
         return NotTold(
             f"alerts.hook has not returned for {call.alert.title!r} in {call.timeout_seconds:g} s"
-            " (alerts.call_timeout), and is not called until it has: give all that it waits for a timeout,"
+            ", and is not called until it has: give all that it waits for a timeout,"
             " then reload the code location"
         )

@@ -19,18 +19,21 @@ from dagster import (
 from assets.health import evaluation, watcher_name
 from orchestration.seen import unlike_shown
 from orchestration.shift_runs import ShiftRuns
-from photon.clock import Clock, SystemClock, microseconds
+from photon.clock import MICROSECONDS, Clock, SystemClock, microseconds
 from photon.errors import UserError
 from photon.health.levels import Level, Verdict
 from photon.health.verdicts import judge
 from photon.health.vitals import look
 from photon.health.watched import Told, Watched, as_text, from_text
+from photon.health.works import STANDING_STILL
 from photon.pipeline.file import Pipeline
 from photon.registry.opening import close_registries
 from photon.shift.people import Decisions, decisions_seen
 from resources.environment import ServedPipeline
 
 TICK_SECONDS = 10
+# A check of a datacenter that still fails is evaluated again after this time, with the numbers of then.
+AGAIN_US = 5 * 60 * MICROSECONDS
 
 log = logging.getLogger(__name__)
 
@@ -101,7 +104,7 @@ def _not_seen(pipeline: Pipeline, name: str, last: Watched, now_us: int, error: 
     """The result where a look fails: the datacenter may stand still. Its other checks stay as they were."""
     why = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
     says = f"{name} can't be looked at: {why}"
-    unseen_us, patience = now_us - last.looked_us, pipeline.health.standing_still
+    unseen_us, patience = now_us - last.looked_us, STANDING_STILL
     if unseen_us < microseconds(patience.warn):
         return Look(last, {}, (says,))
     level: Level = "error" if unseen_us >= microseconds(patience.error) else "warn"
@@ -110,8 +113,8 @@ def _not_seen(pipeline: Pipeline, name: str, last: Watched, now_us: int, error: 
 
 
 def _due(seen: Look, pipeline: Pipeline, now_us: int) -> dict[str, Told]:
-    """The verdicts to be told now: those that changed, or go on for `health.tell_again`."""
-    again_us, told = microseconds(pipeline.health.tell_again), seen.watched.told
+    """The verdicts to be told now: those that changed, or go on for `AGAIN_US`."""
+    again_us, told = AGAIN_US, seen.watched.told
     return {
         promise: Told.after(told.get(promise), verdict, now_us)
         for promise, verdict in seen.verdicts.items()

@@ -50,7 +50,7 @@ class Watermark:
 
     @property
     def mostly_up_to(self) -> datetime | None:
-        """The time before which at least `completeness.of_events` of the pipeline file do not wait."""
+        """The time before which at least `availability.of_events` of the pipeline file do not wait."""
         return _latest(each.mostly_up_to_us for each in self.datacenters.values())
 
 

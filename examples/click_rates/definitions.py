@@ -26,6 +26,7 @@ from dagster import (
 )
 from pyspark.sql import DataFrame, SparkSession
 
+from assets.daily_joins import STALE
 from assets.freshness import freshness
 from assets.runs import canceled_with_a_sentence
 from orchestration.definitions import build_defs
@@ -109,7 +110,7 @@ def rate_asset(rate: Rate, served: ServedPipeline) -> AssetsDefinition:
         partitions_def=DailyPartitionsDefinition(first_day, timezone="UTC"),
         deps=[served.asset_key(name) for name in rate.after],
         automation_condition=when_the_day_is_closed(),
-        freshness_policy=freshness(served.pipeline.backfill.stale),  # as that of the days that it follows
+        freshness_policy=freshness(STALE),  # as that of the days that it follows
         check_specs=[AssetCheckSpec(rate.check, asset=served.asset_key(rate.name), blocking=True)],
         kinds={"spark", "deltalake"},
         pool=POOL,

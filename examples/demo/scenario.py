@@ -34,7 +34,7 @@ WARM_UP_SECONDS = 10.0
 # Ills end within the demo: what can't be joined is given up after 15 s; a shift with nothing to do leaves.
 # Only the demo itself has the join verified, and no day before it: Spark would be measured too.
 SETTINGS = """\
-retry: {unjoinable_after: 15s, max_delay: 2s, min_attempts: 3, allowed_lateness: 2s}
+retry: {unjoinable_after: 15s, allowed_lateness: 2s}
 tailing: {idle_after: 3s}
 shift: {idle: 5s}
 verification: {cron: "0 0 1 1 *"}

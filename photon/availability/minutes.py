@@ -26,7 +26,7 @@ from photon.availability.budget import (
     minutes_to_judge,
 )
 from photon.availability.stored import MINUTES, stored_minutes
-from photon.clock import microseconds
+from photon.clock import CLOCK_TOLERANCE_US, microseconds
 from photon.dispatcher.log_reader import LogReader
 from photon.event_store.hashing import Hashes, hash_ids
 from photon.event_store.interface import index_folder
@@ -126,7 +126,7 @@ def _row_of(minute: Minute) -> dict[str, Any]:
 def timeline_of(pipeline: Pipeline, datacenter: str, since_us: int) -> dict[str, Seen]:
     """All that a datacenter has seen since then, by epoch. StateUnavailable, FormatTooNew."""
     state = pipeline.datacenters[datacenter].state
-    margin_us = HOUR_US + microseconds(pipeline.retry.clock_tolerance)
+    margin_us = HOUR_US + CLOCK_TOLERANCE_US
     try:
         return read_timeline(state, since_us - margin_us)
     except OSError as error:
@@ -161,11 +161,10 @@ def rows_since(
     table = OutputTable(pipeline.datacenters[datacenter].lake, "joined_events")
     if not table.exists():
         return
-    margin_us = microseconds(pipeline.retry.clock_tolerance)  # events may be ahead of the clock
     with table.reading():
         rows = table.load().to_pyarrow_dataset()
         for epoch, one in seen.items():
-            first = one.first_batch_since(since_us - margin_us)
+            first = one.first_batch_since(since_us - CLOCK_TOLERANCE_US)  # events may be ahead of the clock
             wanted = (text("_epoch") == epoch) & (ds.field("_batch") >= first)
             for batch in rows.to_batches(
                 columns=list(ROW_COLUMNS),

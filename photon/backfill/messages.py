@@ -60,6 +60,7 @@ class RemakeContext:
     version: int  # version of the table
     at_us: int
     writes: bool  # not in a dry run
+    piece_rows: int  # that a task holds in memory at once, at most
     mended: Mapping[Occurrence, bytes] = field(
         default_factory=dict
     )  # in the places of the log's lines (0047)

@@ -43,6 +43,9 @@ from photon.verification.days import Window
 # adapter (`make bench-backfill`). A plan's estimate uses it.
 ROWS_A_SECOND = 27_000
 FILE_SECONDS = 0.008  # to find, open and replace a file on one core: 800 took 6 s more than one
+PAGE_ROWS = 1_000_000  # about so many rows are one commit: half a minute of work is done again if it fails
+PIECE_ROWS = 100_000  # rows of one task, which holds them and their records in memory
+WORKERS = 1  # tasks at once: a rebuild comes after live joins, on the same cores
 MOST_PAGE_TRIES = 5  # somebody else replaced files of the page, or its new columns did not fit
 RUN_METADATA = "photon.rebuild"
 
@@ -111,6 +114,8 @@ class Rebuild:
     progress: Callable[[str], None] = lambda text: None
     on_plan: Callable[[RebuildPlan], None] = lambda plan: None
     clock: Clock = field(default_factory=SystemClock)
+    page_rows: int = PAGE_ROWS
+    piece_rows: int = PIECE_ROWS
 
     def run(self) -> Rebuilt:
         """Do it, all of it or up to an error; started again it goes on. One process at a time.
@@ -159,8 +164,8 @@ class Rebuild:
         doubled = self._doubled(files)
         # A file that this run has written is not read again, unless one of its rows has to go.
         left = [file for file in files if self._is_left(file.path, progress) or file.path in doubled]
-        pages = pages_of(left, self.pipeline.backfill.page_rows)
-        rows, workers = rows_in([left]), self.pipeline.backfill.workers
+        pages = pages_of(left, self.page_rows)
+        rows, workers = rows_in([left]), WORKERS
         plan = RebuildPlan(
             self.datacenter,
             self.window,
@@ -215,7 +220,7 @@ class Rebuild:
         return tally
 
     def _page(self, page: Sequence[TableFile], doubled: Mapping[str, list[int]], progress: Progress) -> Tally:
-        pieces = pieces_of(page, self.pipeline.backfill.piece_rows, doubled)
+        pieces = pieces_of(page, self.piece_rows, doubled)
         handle = self._table.load()
         if not {file.path for file in page} <= data_files(handle).keys():
             raise FilesGone([file.path for file in page])
@@ -241,6 +246,7 @@ class Rebuild:
             version=self._table.load().version(),
             at_us=self.clock.now_us(),
             writes=not self.dry_run,
+            piece_rows=self.piece_rows,
             mended=SecondReading(self.pipeline, self.datacenter, epoch).mended(),
         )
         return self.program.remake(pieces, context)

@@ -71,14 +71,14 @@ def remake(piece: Piece, context: RemakeContext) -> Remade:
 def _slices(piece: Piece, context: RemakeContext) -> Iterator[pa.Table]:
     """The rows of a piece with the table's columns, and where each one is: `file`, its number, and `row`.
 
-    At most `backfill.piece_rows` at once: a row group that compaction wrote may be many times that.
+    At most `piece_rows` at once: a row group that compaction wrote may be many times that.
     """
     tables, store = [], store_of(context.folder)
     with lake_errors(f"read rows of {context.folder}"):
         for number, part in enumerate(piece.parts):
             file = pq.ParquetFile(store.open(part.path))
             row = sum(file.metadata.row_group(g).num_rows for g in range(part.groups.start))
-            for batch in file.iter_batches(context.pipeline.backfill.piece_rows, list(part.groups)):
+            for batch in file.iter_batches(context.piece_rows, list(part.groups)):
                 table = _as_schema(pa.Table.from_batches([batch]), context.row_schema)
                 count = table.num_rows
                 table = table.append_column("file", pa.repeat(pa.scalar(number, pa.int64()), count))

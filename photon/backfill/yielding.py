@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from photon.clock import MICROSECONDS, Clock, SystemClock, microseconds
+from photon.clock import Clock, SystemClock
 from photon.pipeline.file import Pipeline
 from photon.shift.growth import growth_of
 from photon.shift.lease import lease_status_of
@@ -16,6 +16,8 @@ from photon.shift.standing import LIVE_BYTES
 
 FOLDER, LINE = "backfill", "line"  # in a datacenter's state folder
 PAUSE_SECONDS = 1.0
+# Joins that are further behind are left alone: half of what `health.lag` warns of.
+PAUSE_LAG_SECONDS = 30.0
 
 Progress = Callable[[str], None]
 
@@ -23,21 +25,20 @@ Progress = Callable[[str], None]
 def yield_to_joins(
     pipeline: Pipeline, datacenter: str, progress: Progress, clock: Clock | None = None
 ) -> None:
-    """Wait while the datacenter's joins are further behind than they may be (`backfill.pause_lag`)."""
+    """Wait while the datacenter's joins are further behind than they may be (`PAUSE_LAG_SECONDS`)."""
     clock = clock or SystemClock()
-    most_seconds = microseconds(pipeline.backfill.pause_lag) / MICROSECONDS
     while lease_status_of(pipeline.datacenters[datacenter].state).is_locked:
         growth = growth_of(pipeline, datacenter, clock.now_us())
         unread_bytes = growth.primary.unread_bytes + growth.foreign.unread_bytes
-        if not is_behind(growth.lag_seconds, unread_bytes, most_seconds):
+        if not is_behind(growth.lag_seconds, unread_bytes):
             return
         progress(f"waits: joins are {growth.lag_seconds:,.0f} s behind")
         clock.sleep(PAUSE_SECONDS)
 
 
-def is_behind(lag_seconds: float | None, unread_bytes: int, most_seconds: float) -> bool:
+def is_behind(lag_seconds: float | None, unread_bytes: int) -> bool:
     """Whether joins are to be left alone. Where logs are silent, the lag grows and nothing waits."""
-    return unread_bytes > LIVE_BYTES and lag_seconds is not None and lag_seconds > most_seconds
+    return unread_bytes > LIVE_BYTES and lag_seconds is not None and lag_seconds > PAUSE_LAG_SECONDS
 
 
 @contextmanager

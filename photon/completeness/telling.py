@@ -7,14 +7,17 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from photon.clock import MICROSECONDS, microseconds
-from photon.completeness.arrivals import MINUTE_US, Arrivals, Ints
+from photon.clock import MICROSECONDS
+from photon.completeness.arrivals import Arrivals, Ints
 from photon.completeness.estimate import Completeness, complete_up_to_us, mostly_up_to_us
 from photon.completeness.published import publish, published
 from photon.errors import FormatTooNew
 from photon.pipeline.location import Location
-from photon.pipeline.sections import Completeness as Settings
 
+# While batches are joined it is said anew so often: readers ask every few seconds, and each time is a write.
+EVERY_US = 10 * MICROSECONDS
+# Of how much event time records are counted, for the share: what is older is decided, or not of use.
+KEPT_MINUTES = 24 * 60
 RETRY_US = 60 * MICROSECONDS  # after the lake took nothing
 
 log = logging.getLogger(__name__)
@@ -26,9 +29,9 @@ class Teller:
     That makes the shares a little worse or better, and neither time too late: they go by what is stored.
     """
 
-    def __init__(self, lake: Location, epoch: str, settings: Settings) -> None:
+    def __init__(self, lake: Location, epoch: str, of_events: float) -> None:
         """Goes on from what an earlier process of the epoch has published."""
-        self._lake, self._epoch, self._settings = lake, epoch, settings
+        self._lake, self._epoch, self._of_events = lake, epoch, of_events
         self._arrivals, self.read_up_to_us = self._earlier()
         self.has_news = False
         self._next_us: int | None = None  # None: at once
@@ -45,15 +48,12 @@ class Teller:
 
     def came(self, records: Mapping[int, int]) -> None:
         """Take in what a completed batch has read, by the minute of its event time."""
-        keep = max(1, microseconds(self._settings.keep) // MINUTE_US)
-        self._arrivals = self._arrivals.plus(records, self.read_up_to_us, keep)
+        self._arrivals = self._arrivals.plus(records, self.read_up_to_us, KEPT_MINUTES)
         self.has_news = True
 
     def is_due(self, now_us: int) -> bool:
         """Whether there is something new to say, and time to say it."""
-        if self._next_us is not None and self._next_us - now_us > RETRY_US + microseconds(
-            self._settings.every
-        ):
+        if self._next_us is not None and self._next_us - now_us > RETRY_US + EVERY_US:
             self._next_us = None  # the clock was set back
         return self.has_news and (self._next_us is None or now_us >= self._next_us)
 
@@ -63,7 +63,7 @@ class Teller:
         A lake that takes nothing stops no join: it is tried again later.
         """
         waiting_us = np.sort(waiting_us)
-        self.read_up_to_us, of_events = read_up_to_us, self._settings.of_events
+        self.read_up_to_us, of_events = read_up_to_us, self._of_events
         said = Completeness(
             epoch=self._epoch,
             batch=batch,
@@ -84,5 +84,5 @@ class Teller:
             self._is_failing, self._next_us = True, now_us + RETRY_US
             return said
         self._is_failing, self.has_news = False, False
-        self._next_us = now_us + microseconds(self._settings.every)
+        self._next_us = now_us + EVERY_US
         return said

@@ -64,7 +64,7 @@ class IndexAhead:
         backlog_bytes = sum(reader.backlog_after("primary", plan.advances).values())
         if not backlog_bytes:
             return
-        budget_bytes = primary_budget_bytes(limits, backlog_bytes)
+        budget_bytes = primary_budget_bytes(self.pipeline.limits, backlog_bytes)
         try:
             ranges = reader.cut("primary", budget_bytes, most_primary_lines(limits), plan.advances)
         except LogsUnavailable:

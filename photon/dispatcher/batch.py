@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Literal
 
-from photon.clock import MICROSECONDS, Clock, microseconds
+from photon.clock import MICROSECONDS, Clock
 from photon.dispatcher import completion
 from photon.dispatcher.ahead import IndexAhead, IndexedAhead
 from photon.dispatcher.claiming_rounds import ClaimingRounds, Settled
@@ -101,11 +101,10 @@ class BatchExecution:
         self.closes = BatchCloses(self.registry, self._own_epoch, self._joined, self.clock, self.meter)
         self._rounds = ClaimingRounds(self.registry, self.runner, self.closes, self.clock, self.meter)
         self._conflicts = Conflicts(self.pipeline, self.datacenter, self.state, self.tables)
-        self._homes = HomeWatch.begin(self.pipeline.home, self.pipeline.datacenters, self.clock.now_us())
+        self._homes = HomeWatch.begin(self.pipeline.datacenters, self.clock.now_us())
         self.limits = self.pipeline.limits  # of the next batch, as the dispatcher has it planned
         self.ahead = IndexAhead(self.pipeline, self.index, self.runner)
-        keep_us = microseconds(self.pipeline.availability.keep_timeline)
-        self.timeline = Timeline(self.state.folder, self.epoch, keep_us, self.state.files())
+        self.timeline = Timeline(self.state.folder, self.epoch, self.state.files())
         self.completeness = CompletenessWatch(self.pipeline, self.datacenter, self.state)
         self._quarantined_in_a_row = 0
         # Of the last batches in a row in which the adapter failed on more than its share (A21).
@@ -332,7 +331,7 @@ class BatchExecution:
         counts = completion.sums(results, resolved)
         indexed = [result.indexed for result in results.index]
         segments = [each.segment for each in indexed if each.segment is not None]
-        adapter_calls = results.adapter_calls.in_a_row(self._adapter_calls, self.pipeline.limits)
+        adapter_calls = results.adapter_calls.in_a_row(self._adapter_calls)
         fault_point("complete.before_transaction")
         self._finish(
             plan,
@@ -348,7 +347,7 @@ class BatchExecution:
                 inherited=resolved.inherited,
                 segments=segments,
                 adapter_calls=adapter_calls,
-                window=self.state.window_at(now_us, microseconds(self.pipeline.health.window)),
+                window=self.state.window_at(now_us),
             ),
         )
         self.closes.committed(plan.key.batch, claimant_of(plan.key), settled.rows)

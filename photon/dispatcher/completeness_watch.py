@@ -21,7 +21,9 @@ class CompletenessWatch:
     def __init__(self, pipeline: Pipeline, datacenter: str, state: StateReader) -> None:
         self._state = state
         self._idle_after_us = microseconds(pipeline.tailing.idle_after)
-        self._teller = Teller(pipeline.datacenters[datacenter].lake, state.epoch or "", pipeline.completeness)
+        self._teller = Teller(
+            pipeline.datacenters[datacenter].lake, state.epoch or "", pipeline.availability.of_events
+        )
 
     def completed(self, results: Results) -> None:
         """Take in what a completed batch has read for the first time."""

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from photon.clock import microseconds
+from photon.clock import CLOCK_TOLERANCE_US, microseconds
 from photon.dispatcher.log_reader import LogReader
 from photon.errors import ADAPTER_FAILED, UserError
 from photon.join.failing import AdapterCalls
@@ -26,7 +26,6 @@ from photon.join.outcomes import HeldRecord
 from photon.logs.files import TrackedFile
 from photon.measures import Measures
 from photon.pipeline.file import Pipeline
-from photon.pipeline.sections import Limits
 from photon.registry.entry import Claimant
 from photon.registry.segments import RunDamaged
 from photon.storage.columns import TableName
@@ -147,24 +146,24 @@ def collect_results(outcomes: Sequence[TaskOutcome]) -> Results:
     return results
 
 
-def adapter_refusal(results: Results, before: AdapterCalls, limits: Limits) -> str:
+def adapter_refusal(results: Results, before: AdapterCalls) -> str:
     """On what share of the pairs the adapter fails, if the batch must not end so; else empty (A21).
 
     Of the batch, with those `before` in a row that were over the share too, or of one of its tasks.
     """
     batch = results.adapter_calls
-    refusals = [batch.refusal(limits), batch.in_a_row(before, limits).refusal(limits)]
-    refusals += [task.calls.refusal(limits) for task in results.failing]
+    refusals = [batch.refusal(), batch.in_a_row(before).refusal()]
+    refusals += [task.calls.refusal() for task in results.failing]
     return next(filter(None, refusals), "")
 
 
 def check_adapter(results: Results, before: AdapterCalls, pipeline: Pipeline, plan: PlanKey) -> None:
     """Raise AdapterFails if the batch must not end so, with what to do."""
-    if refusal := adapter_refusal(results, before, pipeline.limits):
+    if refusal := adapter_refusal(results, before):
         raise AdapterFails(
             f"datacenter {plan.datacenter}: adapter {pipeline.adapter}: {refusal}. Batch {plan.batch} stays "
-            "open, and nothing is lost: mend the adapter and start again. If so many may fail, make "
-            f"limits.failing_pairs more than {pipeline.limits.failing_pairs:g}; with 1 all may"
+            "open, and nothing is lost: mend the adapter and start again. A pair that is to have no row: "
+            "return None for it"
         )
 
 
@@ -341,5 +340,5 @@ def watermark_of(reader: LogReader, pipeline: Pipeline, now_us: int, previous_us
     if reader.lacks_objects("primary"):  # what waits may have its primary there
         return previous_us
     idle_after_us = microseconds(pipeline.tailing.idle_after)
-    tolerance_us = microseconds(pipeline.retry.clock_tolerance)
-    return watermark_us(reader.of("primary").values(), now_us, idle_after_us, previous_us, tolerance_us)
+    files = reader.of("primary").values()
+    return watermark_us(files, now_us, idle_after_us, previous_us, CLOCK_TOLERANCE_US)

@@ -281,7 +281,7 @@ class Dispatcher:
         if ahead is not None:
             primary, primary_bytes = ahead.ranges, ahead.ranges.length_bytes
         else:
-            primary_bytes = primary_budget_bytes(limits, backlog["primary"])
+            primary_bytes = primary_budget_bytes(self.pipeline.limits, backlog["primary"])
             primary = self.reader.cut("primary", primary_bytes, most_primary_lines(limits))
         self.index.follow(self.reader.take_with_new_headers())
         share_bytes = foreign_share_bytes(primary_bytes, backlog["primary"], backlog["foreign"])

@@ -6,23 +6,27 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from photon.clock import microseconds
-from photon.pipeline.sections import Home
+from photon.clock import MICROSECONDS
+
+# A datacenter that was not seen to claim anything for this long is not waited for: as long as one may be
+# silent before it counts as dead (`recovery.silent_after`).
+QUIET_AFTER_US = 30 * MICROSECONDS
+# Nor is one that left so many of its events in a row to the others: one or two may be late, twenty are not.
+QUIET_AFTER_EVENTS = 20
 
 
 @dataclass
 class HomeWatch:
     """What this process has seen each datacenter claim, and what it had to join for it."""
 
-    home: Home
     claimed_us: dict[str, int]  # at the start nothing is known: the time of that
     taken_over: Counter[str] = field(default_factory=Counter)  # events since it was seen to claim one
     # Whether the last batch with fresh events found them free: others may have them after an outage.
     nobody_had_fresh: bool = False
 
     @classmethod
-    def begin(cls, home: Home, datacenters: Iterable[str], now_us: int) -> HomeWatch:
-        return cls(home, dict.fromkeys(datacenters, now_us))
+    def begin(cls, datacenters: Iterable[str], now_us: int) -> HomeWatch:
+        return cls(dict.fromkeys(datacenters, now_us))
 
     def note(self, claimed: Iterable[str], taken_over: Mapping[str, int], now_us: int) -> None:
         """Take note of one batch: who was seen to hold ids, and whose events were joined here instead."""
@@ -42,9 +46,8 @@ class HomeWatch:
 
         They claimed nothing for a while, or left so many events in a row to the others.
         """
-        quiet_us, events = microseconds(self.home.quiet_after), self.home.quiet_after_events
         return frozenset(
             name
             for name, at_us in self.claimed_us.items()
-            if now_us - at_us >= quiet_us or self.taken_over[name] >= events
+            if now_us - at_us >= QUIET_AFTER_US or self.taken_over[name] >= QUIET_AFTER_EVENTS
         )

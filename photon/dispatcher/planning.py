@@ -17,7 +17,13 @@ from photon.waiting import retries as retrying
 LEAST_PRIMARY_BYTES = 64 * 2**20  # a core indexes them in 0.6 s
 LEAST_FOREIGN_BYTES = 2**18  # some hundred events, so that live ones come through while primaries are behind
 PRIMARY_LINES_PER_EVENT = 10  # a primary event is indexed in a tenth of the time that a foreign one takes
+# Foreign events of a batch while another datacenter has joined what is read: what is asked of the registry
+# at once keeps that one's live events waiting.
+CATCH_UP_EVENTS = 5_000
 CATCH_UP_EVENT_BYTES = 2**8  # a longer one counts as several: files are cut by bytes
+# Of primary bytes a batch may take so many times `limits.batch_foreign`: a record is indexed in a tenth of
+# the time that a foreign one takes, and nothing of it is held but 32 bytes.
+PRIMARY_BYTES_PER_FOREIGN = 16
 BACKLOG_SHARE = 4  # a batch takes this part of the primary logs that wait, within bounds
 
 
@@ -27,7 +33,8 @@ def primary_budget_bytes(limits: Limits, backlog_bytes: int) -> int:
     A batch costs a fifth of a second beside its work, and live events wait while it runs: so it grows
     with the backlog.
     """
-    return min(limits.batch_primary_bytes, max(LEAST_PRIMARY_BYTES, backlog_bytes // BACKLOG_SHARE))
+    most_bytes = limits.batch_foreign_bytes * PRIMARY_BYTES_PER_FOREIGN
+    return min(most_bytes, max(LEAST_PRIMARY_BYTES, backlog_bytes // BACKLOG_SHARE))
 
 
 def paced(limits: Limits, is_behind_others: bool, is_complete: bool) -> Limits:
@@ -38,7 +45,7 @@ def paced(limits: Limits, is_behind_others: bool, is_complete: bool) -> Limits:
     """
     if not is_behind_others or is_complete:
         return limits
-    events = min(limits.batch_events, limits.catch_up_events)
+    events = min(limits.batch_events, CATCH_UP_EVENTS)
     foreign_bytes = min(limits.batch_foreign_bytes, events * CATCH_UP_EVENT_BYTES)
     return limits.model_copy(update={"batch_events": events, "batch_foreign_bytes": foreign_bytes})
 

@@ -10,6 +10,11 @@ from photon.pipeline.sections import Retry
 from photon.state.waiting_view import WaitingView
 from photon.waiting.retries import Retries
 
+# Lookups before a record may be given up, without the last one. Where joins run, waits of an eighth of
+# `retry.unjoinable_after` see to more; after a long stop it is looked for again before the last lookup. More
+# would add half a minute then, for waits double from a quarter of a second.
+MIN_ATTEMPTS = 2
+
 
 def due_retries(
     waiting: WaitingView, now_us: int, most: int, watermark_us: int | None, retry: Retry
@@ -42,7 +47,7 @@ def may_be_given_up(
     """
     if watermark_us is None:
         return np.zeros(len(attempts), bool)
-    tried: npt.NDArray[np.bool_] = attempts >= retry.min_attempts
+    tried: npt.NDArray[np.bool_] = attempts >= MIN_ATTEMPTS
     waited = now_us - first_seen_us >= microseconds(retry.unjoinable_after)
     passed = watermark_us >= primary_time_us + microseconds(retry.allowed_lateness)
     return tried & waited & passed

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Literal, get_args
+
+from photon.pipeline.cron import longest_pause
+from photon.pipeline.sections import Durations
 
 Level = Literal["ok", "warn", "error"]
 LEVELS: tuple[Level, ...] = get_args(Level)
@@ -32,6 +36,12 @@ def level_of(value: float, warn: float, error: float) -> Level:
     if value >= error:
         return "error"
     return "warn" if value >= warn else "ok"
+
+
+def late_after(cron: str) -> Durations:
+    """Return from when on what a schedule makes is late: turns were missed, and hours have passed."""
+    pause = longest_pause(cron)
+    return Durations(warn=max(timedelta(hours=3), 2 * pause), error=max(timedelta(days=1), 3 * pause))
 
 
 def worse(verdicts: list[Verdict]) -> Verdict:

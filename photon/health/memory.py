@@ -8,6 +8,7 @@ from typing import Any
 
 from photon.health.vitals import Vitals
 from photon.pipeline.file import Pipeline
+from photon.shift.lease import LEASE_SECONDS
 from photon.shift.standing import LIVE_BYTES
 
 
@@ -28,7 +29,7 @@ class Memory:
         """What is remembered after another look: the same, where it could not read the state."""
         if found.growth.state_unreadable:
             return self
-        still = found.is_still(pipeline.shift.lease_duration.total_seconds())
+        still = found.is_still(LEASE_SECONDS)
         behind = found.unread_bytes > LIVE_BYTES
         return Memory(
             (self.still_since_us or found.now_us) if still else None,

@@ -16,6 +16,8 @@ from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Shares
 from photon.state.losses import bad_since
 
+LEAST_RECORDS = 100  # of fewer a share says little: two of three bad ones are no outage
+
 
 @dataclass(frozen=True)
 class Kind:
@@ -66,7 +68,7 @@ def judge_share(
     datacenter: str, found: Vitals, pipeline: Pipeline, kind: Kind, bounds: Shares, remedy: str
 ) -> Verdict:
     """The verdict on a kind of bad records by its thresholds."""
-    least = pipeline.health.least_records
+    least = LEAST_RECORDS
     shares = shares_of(found, kind)
     worst = max(shares, key=lambda one: (LEVELS.index(one.level(bounds, least)), one.value, one.is_of_all))
     level = worst.level(bounds, least)

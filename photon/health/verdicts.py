@@ -16,22 +16,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from datetime import timedelta
 from types import MappingProxyType
 
 from photon.clock import MICROSECONDS, in_utc, microseconds
-from photon.health.levels import Level, Verdict, level_of, worse
+from photon.health.levels import Level, Verdict, late_after, level_of, worse
 from photon.health.memory import Memory
 from photon.health.shares import Kind, judge_share
 from photon.health.vitals import Vitals
 from photon.health.works import if_lost, judge_waiting, judge_works
 from photon.pace import size, span
 from photon.pipeline.file import Pipeline
-from photon.pipeline.sections import Durations
+from photon.pipeline.sections import Durations, Shares
 from photon.readable import typed
 from photon.state.losses import BAD, Losses
 
 Judge = Callable[[str, Vitals, Memory, Pipeline], Verdict]
 MOST_FILES_NAMED = 3
+# Unread bytes of the logs: a minute of a busy log, and more than most disks of logs have room for twice.
+BACKLOG_WARN_BYTES, BACKLOG_ERROR_BYTES = 2**30, 2**34
+# Of the foreign records: a retried write now and then is no news, one in twenty says that the id is none.
+CONFLICTING_SHARES = Shares(warn=0.001, error=0.05)
+# Events ahead of this machine's clock: NTP keeps clocks within less; a minute is a clock that nobody sets.
+CLOCK_SKEW = Durations(warn=timedelta(seconds=5), error=timedelta(minutes=1))
 BEHIND = "make shifts faster (limits.workers, more cores), or wait: live events keep their share"
 
 
@@ -116,8 +123,7 @@ def _lag(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeline) -> 
 
 
 def _backlog(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeline) -> Verdict:
-    bounds = pipeline.health.backlog
-    level = level_of(found.unread_bytes, bounds.warn, bounds.error)
+    level = level_of(found.unread_bytes, BACKLOG_WARN_BYTES, BACKLOG_ERROR_BYTES)
     if level == "ok":
         return Verdict("ok", f"{datacenter} has read nearly all of its logs")
     unread = f"{size(found.unread_bytes)} of its logs"
@@ -162,7 +168,7 @@ def _conflicting(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipel
         f"look whether foreign.id ({', '.join(pipeline.foreign.id)}) is an id at all: rows of "
         f"{lake / 'conflicting'} name both places of some and the columns that differ"
     )
-    return judge_share(datacenter, found, pipeline, CONFLICTING, pipeline.health.conflicting, remedy)
+    return judge_share(datacenter, found, pipeline, CONFLICTING, CONFLICTING_SHARES, remedy)
 
 
 def _nothing_lost(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeline) -> Verdict:
@@ -194,7 +200,7 @@ def _may_be_lost(lost: Losses) -> str:
 
 
 def _clock(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeline) -> Verdict:
-    watermark_us, bounds = found.growth.state.watermark_us, pipeline.health.clock_skew
+    watermark_us, bounds = found.growth.state.watermark_us, CLOCK_SKEW
     ahead_us = 0 if watermark_us is None else max(0, watermark_us - found.now_us)
     level = _duration(ahead_us, bounds)
     if level == "ok":
@@ -223,7 +229,7 @@ def _verified(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeline
         todo += f". Then photon verify {pipeline.typed} --record says whether it is mended"
         short = f"is broken by its newest verification ({found.verified.kinds})"
         return Verdict("error", f"{datacenter}, verified at {at}: {kinds}", todo, short)
-    level = _duration(found.now_us - found.verified.at_us, pipeline.health.unverified)
+    level = _duration(found.now_us - found.verified.at_us, late_after(pipeline.verification.cron))
     says = f"{datacenter} was verified at {at}: nothing is missing, and nothing is there twice"
     return Verdict(level, says, "" if level == "ok" else remedy, f"was verified at {at}, long ago")
 
@@ -254,15 +260,15 @@ WITHOUT_STATE = frozenset({"works", "waiting", "logs", "verified"})
 PROMISES: Mapping[str, str] = MappingProxyType(
     {
         "works": "Somebody joins its logs, its state can be read, and nothing is held for a dead datacenter.",
-        "waiting": "Its process waits for no lake, logs, disk or registry for long (`health.waiting`).",
+        "waiting": "Its process waits for no lake, logs, disk or registry for long.",
         "logs": "There are files of both logs, and they can be read.",
         "lag": "It is not far behind its logs (`health.lag`).",
-        "backlog": "Not much of its logs is unread (`health.backlog`).",
+        "backlog": "Not much of its logs is unread.",
         "dead_letters": "Few of its records are dead letters (`health.dead_letters`).",
         "unjoinable": "Few of its records find no primary event (`health.unjoinable`).",
-        "conflicting": "Few of its records have another one's id and other content (`health.conflicting`).",
+        "conflicting": "Few of its records have another one's id and other content.",
         "nothing_lost": "Nothing that was to be read is lost, or people know of it.",
-        "clock": "No event is ahead of this machine's clock (`health.clock_skew`).",
+        "clock": "No event is ahead of this machine's clock.",
         "verified": "Nothing is missing and nothing is there twice, by a verification that is not old.",
     }
 )

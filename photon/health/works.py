@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from photon.clock import MICROSECONDS, microseconds
 from photon.health.levels import Verdict, level_of, worse
 from photon.health.memory import Memory
 from photon.health.vitals import Vitals
 from photon.pace import size, span
 from photon.pipeline.file import Pipeline
+from photon.pipeline.sections import Durations
+from photon.shift.lease import START_SECONDS
 from photon.shift.people import how_to_start
+
+# It has work, and nobody is at it: a shift that is killed is replaced within some 20 s.
+STANDING_STILL = Durations(warn=timedelta(seconds=30), error=timedelta(seconds=45))
+# Its process waits for what is unavailable: a hiccup of the registry is over within seconds.
+WAITING = Durations(warn=timedelta(seconds=30), error=timedelta(minutes=1))
 
 
 def judge_works(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeline) -> Verdict:
@@ -79,9 +88,9 @@ def _nobody(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeline) 
             return None
         return Verdict("warn", *_never_ran(datacenter, found, pipeline))
     seconds = (found.now_us - memory.still_since_us) / MICROSECONDS
-    patience = pipeline.health.standing_still
+    patience = STANDING_STILL
     level = level_of(seconds, patience.warn.total_seconds(), patience.error.total_seconds())
-    if found.is_starting and seconds < pipeline.shift.start_timeout.total_seconds():
+    if found.is_starting and seconds < START_SECONDS:
         level = "ok"  # a start takes its time
     if level == "ok" and not memory.is_patient and (found.is_stopped or not found.lease.is_locked):
         level = "warn"
@@ -195,7 +204,7 @@ def judge_waiting(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipe
     lease, well = found.lease.lease, Verdict("ok", f"{datacenter} waits long for nothing that is unavailable")
     if lease is None or not (found.lease.is_locked and lease.waits_for):
         return well
-    waited_us, bounds = found.now_us - lease.waits_since_us, pipeline.health.waiting
+    waited_us, bounds = found.now_us - lease.waits_since_us, WAITING
     level = level_of(waited_us, microseconds(bounds.warn), microseconds(bounds.error))
     if level == "ok" and memory.is_patient:
         return well

@@ -24,7 +24,7 @@ from photon.join.deadline import call_deadline
 from photon.join.failing import Tally
 from photon.logs.columns import ParsedColumns, parse_columns
 from photon.pipeline.file import Pipeline
-from photon.pipeline.sections import ForeignLog, Limits, Log, PrimaryLog
+from photon.pipeline.sections import ForeignLog, Log, PrimaryLog
 from photon.storage.columns import fit
 
 T = TypeVar("T")
@@ -154,8 +154,8 @@ def adapt_pairs(
     adapter: Adapter, foreign: RawRecords, primary: RawRecords, pipeline: Pipeline, row_schema: pa.Schema
 ) -> Combined:
     """Combine pairs of raw records to rows that fit a table of `row_schema`. A bad pair fails alone."""
-    foreign_columns = columns_of(foreign, pipeline.foreign, pipeline.limits)
-    primary_columns = columns_of(primary, pipeline.primary, pipeline.limits)
+    foreign_columns = columns_of(foreign, pipeline.foreign)
+    primary_columns = columns_of(primary, pipeline.primary)
     failures = {row: f"its primary: {reason}" for row, reason in primary_columns.failures.items()}
     failures |= foreign_columns.failures
     tables = foreign_columns.table, primary_columns.table
@@ -178,13 +178,13 @@ def skip_records(adapter: Adapter, foreign: RawRecords, pipeline: Pipeline) -> S
     """Ask the adapter which foreign records to pass over. A bad record fails alone."""
     if not may_skip(adapter) or not len(foreign.raws):
         return Skipped([])
-    columns = columns_of(foreign, pipeline.foreign, pipeline.limits)
+    columns = columns_of(foreign, pipeline.foreign)
     skipped = skip_isolating_failures(adapter, columns.table)
     rows = [row for row in skipped.rows if row not in columns.failures]
     return Skipped(rows, {**skipped.failures, **columns.failures}, skipped.tally)
 
 
-def columns_of(records: RawRecords, log: PrimaryLog | ForeignLog, limits: Limits) -> ParsedColumns:
+def columns_of(records: RawRecords, log: PrimaryLog | ForeignLog) -> ParsedColumns:
     """The user's columns of records whose files may have different headers, in the records' order.
 
     A column that a record's file does not have is null.
@@ -193,13 +193,13 @@ def columns_of(records: RawRecords, log: PrimaryLog | ForeignLog, limits: Limits
     if not distinct:
         return ParsedColumns(pa.table({}), {})
     if len(distinct) == 1:
-        return parse_columns(records.raws, distinct[0], log, limits)
+        return parse_columns(records.raws, distinct[0], log)
     header_of = np.array([distinct.index(header) for header in records.headers])[records.header_of]
     parts: list[pa.Table] = []
     failures: dict[int, str] = {}
     for number, header in enumerate(distinct):
         rows = np.flatnonzero(header_of == number)
-        parsed = parse_columns(records.raws.take(pa.array(rows)), header, log, limits)
+        parsed = parse_columns(records.raws.take(pa.array(rows)), header, log)
         parts.append(parsed.table)
         failures.update({int(rows[row]): reason for row, reason in parsed.failures.items()})
     table = pa.concat_tables(parts, promote_options="default")

@@ -116,7 +116,7 @@ def _differences(raws: RawRecords, unlike: Ints, count: int, pipeline: Pipeline)
     both = np.concatenate((unlike, unlike + count))
     # Together, so that a column has one type in all of them.
     some = RawRecords(raws.raws.take(pa.array(both)), raws.headers, raws.header_of[both])
-    parsed = columns_of(some, pipeline.foreign, pipeline.limits)
+    parsed = columns_of(some, pipeline.foreign)
     values = parsed.table.to_pylist() if parsed.table.num_columns else [{}] * len(both)
     pairs = zip(values[: len(unlike)], values[len(unlike) :], strict=True)
     return [

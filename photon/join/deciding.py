@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from photon.clock import NO_TIME_US, Clock, microseconds
+from photon.clock import CLOCK_TOLERANCE_US, NO_TIME_US, Clock, microseconds
 from photon.join.messages import TaskContext
 from photon.join.outcomes import HeldRecord, Verdict, Verdicts
 from photon.join.records import Events, Ints, Mask, Records
@@ -151,7 +151,7 @@ class Decisions:
         """Let records wait whose times lie ahead of the clock, while there is time (L13); the others."""
         retry, now_us = self.context.pipeline.retry, self.clock.now_us()
         times_us = self.records.event_times_us(rows)
-        is_ahead = (times_us > now_us + microseconds(retry.clock_tolerance)) & (times_us != NO_TIME_US)
+        is_ahead = (times_us > now_us + CLOCK_TOLERANCE_US) & (times_us != NO_TIME_US)
         ahead = rows[is_ahead]
         if not len(ahead):
             return rows

@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 
-from photon.pipeline.sections import Limits
+# An adapter that fails on more than half is wrong itself; below that its events are, one by one.
+FAILING_SHARE = 0.5
+# Of fewer events a share says nothing: two bad ones in three are no broken adapter.
+LEAST_ASKED = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,17 +23,19 @@ class Tally:
         first_reason = self.first_reason or other.first_reason
         return Tally(self.asked + other.asked, self.failed + other.failed, first_reason)
 
-    def is_over_share(self, limits: Limits) -> bool:
-        return self.failed > limits.failing_pairs * self.asked
+    @property
+    def is_over_share(self) -> bool:
+        return self.failed > FAILING_SHARE * self.asked
 
-    def is_too_many(self, limits: Limits) -> bool:
-        return self.asked >= limits.failing_pairs_least and self.is_over_share(limits)
+    @property
+    def is_too_many(self) -> bool:
+        return self.asked >= LEAST_ASKED and self.is_over_share
 
-    def in_a_row(self, before: Tally, limits: Limits) -> Tally:
+    def in_a_row(self, before: Tally) -> Tally:
         """With those of the batches right before, as long as each of them is over the share."""
         if not self.asked:
             return before
-        return before + self if self.is_over_share(limits) else Tally()
+        return before + self if self.is_over_share else Tally()
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,16 +48,14 @@ class AdapterCalls:
     def __add__(self, other: AdapterCalls) -> AdapterCalls:
         return AdapterCalls(self.skip + other.skip, self.combine + other.combine)
 
-    def in_a_row(self, before: AdapterCalls, limits: Limits) -> AdapterCalls:
+    def in_a_row(self, before: AdapterCalls) -> AdapterCalls:
         """With those of the batches right before, as long as each of them is over the share."""
-        return AdapterCalls(
-            self.skip.in_a_row(before.skip, limits), self.combine.in_a_row(before.combine, limits)
-        )
+        return AdapterCalls(self.skip.in_a_row(before.skip), self.combine.in_a_row(before.combine))
 
-    def refusal(self, limits: Limits) -> str:
+    def refusal(self) -> str:
         """What failed on too many; empty: nothing did."""
         for name, of, tally in (("skip", "events", self.skip), ("combine", "pairs", self.combine)):
-            if tally.is_too_many(limits):
+            if tally.is_too_many:
                 failed = f"its {name} failed on {tally.failed:,} of {tally.asked:,} {of}"
                 return f"{failed}, the first time with {tally.first_reason}"
         return ""

@@ -220,7 +220,7 @@ class Joiner:
     def _count(self, calls: AdapterCalls) -> None:
         """Stop before anything is claimed if the adapter fails on too much of the task alone (A21)."""
         self.verdicts.adapter_calls += calls
-        if self.verdicts.adapter_calls.refusal(self.context.pipeline.limits):
+        if self.verdicts.adapter_calls.refusal():
             raise TooManyFail(self.verdicts.adapter_calls)
 
     # -- what is proposed

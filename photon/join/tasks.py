@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from photon import faults
-from photon.clock import MICROSECONDS, Clock, SystemClock, microseconds
+from photon.clock import CLOCK_TOLERANCE_US, MICROSECONDS, Clock, SystemClock
 from photon.completeness.arrivals import by_minute
 from photon.event_store.indexing import Indexed, PlausibleTimes, index_events
 from photon.event_store.logs import LogsEventStore
@@ -188,7 +188,7 @@ def _measures(stage: Literal["index", "join"], began_us: int, clock: Clock) -> M
 
 
 def _plausible(context: TaskContext, clock: Clock) -> PlausibleTimes:
-    return PlausibleTimes.at(clock.now_us(), microseconds(context.pipeline.retry.clock_tolerance))
+    return PlausibleTimes.at(clock.now_us(), CLOCK_TOLERANCE_US)
 
 
 def _reindex(task: ReindexTask, context: TaskContext) -> IndexResult:

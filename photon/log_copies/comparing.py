@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from photon.availability.minutes import read_until_us, timeline_of
-from photon.clock import microseconds
+from photon.clock import MICROSECONDS
 from photon.errors import UserError
 from photon.log_copies.cut_short import cut_short
 from photon.log_copies.lacks import (
@@ -49,6 +49,9 @@ _DIGEST = pa.struct(
     ]
 )
 # A row for each reading: its parts and digests belong together, and count together.
+# An hour of event time is compared so long after it is over: an event may come into one copy of the logs so
+# much later than into another.
+COMPARED_AFTER_US = 15 * 60 * MICROSECONDS
 MOST_HOURS_AT_ONCE = 24  # hours whose ids one run reads, the latest first; the next run takes others
 COPIES = AppendTable(
     "log_copies",
@@ -151,7 +154,7 @@ def compare_copies(
         if keep and known[name].epoch:
             _store_copy(pipeline, known[name], now_us)
     copies = [one.copy for one in known.values() if one.epoch]
-    suspects = list(suspicions(copies, microseconds(pipeline.verification.copies_after), now_us))
+    suspects = list(suspicions(copies, COMPARED_AFTER_US, now_us))
     stored = _stored_verdicts(pipeline, selected, suspects) if suspects else {}
     asked = [each for each in suspects if (each.hour, each.fingerprint) not in stored][-MOST_HOURS_AT_ONCE:]
     found, gone = _lacks(asked, known, reading) if asked else ([], set())

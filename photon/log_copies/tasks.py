@@ -17,7 +17,7 @@ from photon.event_store.hashing import hash_ids
 from photon.log_copies.lacks import HOUR_US, FileDigest
 from photon.logs.files import Side
 from photon.logs.parse import read_events
-from photon.logs.ranges import RangeGone, Stretch, read_pieces
+from photon.logs.ranges import PIECE_BYTES, RangeGone, Stretch, read_pieces
 from photon.pipeline.file import Pipeline
 
 _STRING, _INT32, _INT64, _BOOL = pa.string(), pa.int32(), pa.int64(), pa.bool_()
@@ -101,9 +101,9 @@ def ids_of_parts(parts: Iterable[Part], pipeline: Pipeline) -> Iterator[pa.Recor
 def _events(part: Part, pipeline: Pipeline) -> Iterator[pa.Table | None]:
     """The events of each piece: their identity, offset and time; None where bytes can't be read."""
     log = pipeline.primary if part.side == "primary" else pipeline.foreign
-    logs, piece_bytes = pipeline.datacenters[part.datacenter].logs, pipeline.verification.piece_bytes
+    logs = pipeline.datacenters[part.datacenter].logs
     try:
-        for byte_range, data in read_pieces(logs, part.stretch, piece_bytes, pipeline.limits.line_bytes, log):
+        for byte_range, data in read_pieces(logs, part.stretch, PIECE_BYTES, pipeline.limits.line_bytes, log):
             events = read_events(data, part.stretch.tracked.file, byte_range, log, pipeline.limits).events
             columns = {"event": events["_id"], "offset": events["_offset"], "time_us": events["_time_us"]}
             yield pa.table(columns)

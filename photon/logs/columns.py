@@ -19,10 +19,13 @@ from photon.logs.times import TimeStyle, parse_event_times, style_of
 from photon.pipeline.document import KeyPath, read_document
 from photon.pipeline.file import Pipeline
 from photon.pipeline.location import Location
-from photon.pipeline.sections import ForeignLog, Limits, Log, PrimaryLog
+from photon.pipeline.sections import ForeignLog, Log, PrimaryLog
 from photon.pipeline.values import ColumnType
 
 ONE_NAME_EACH = "give each column of its header line a name of its own"
+# A record with more columns is a dead letter: a table has a column for each, and a log whose keys are ids
+# would make it grow for ever.
+MOST_COLUMNS = 1_000
 _NEWEST = 3  # files per datacenter: the newest alone may be an odd one
 ARROW_TYPES: Mapping[ColumnType, pa.DataType] = {
     "string": pa.string(),
@@ -44,7 +47,7 @@ class ParsedColumns:
 
 
 def parse_columns(
-    raws: pa.Array, header: bytes, log: PrimaryLog | ForeignLog, limits: Limits
+    raws: pa.Array, header: bytes, log: PrimaryLog | ForeignLog, most_columns: int = MOST_COLUMNS
 ) -> ParsedColumns:
     """All columns of the given lines (binary, as in `_raw`), which share one `header` (empty for JSON lines).
 
@@ -55,9 +58,10 @@ def parse_columns(
     """
     dialect = dialect_of(log)
     if dialect is None:
-        columns, failures = _json_columns(utf8(raws, dialect), log, limits)
+        columns, failures = _json_columns(utf8(raws, dialect), log, most_columns)
     else:
-        columns, failures = _csv_columns(utf8(raws, dialect), header_names(header, dialect), log, limits)
+        names = header_names(header, dialect)
+        columns, failures = _csv_columns(utf8(raws, dialect), names, log, most_columns)
     typed = {}
     for name, texts in columns.items():
         declared = log.columns.get(name, "string")
@@ -69,40 +73,40 @@ def parse_columns(
 
 
 def _csv_columns(
-    texts: pa.Array, header: Sequence[str], log: Log, limits: Limits
+    texts: pa.Array, header: Sequence[str], log: Log, most_columns: int
 ) -> tuple[dict[str, pa.Array], dict[int, str]]:
     names = _unique(header, tuple(log.columns))
-    if len(names) > limits.columns:
-        nothing = dict.fromkeys(names[: limits.columns], pa.nulls(len(texts), pa.string()))
-        return nothing, dict.fromkeys(range(len(texts)), _too_many(len(names), limits))
+    if len(names) > most_columns:
+        nothing = dict.fromkeys(names[:most_columns], pa.nulls(len(texts), pa.string()))
+        return nothing, dict.fromkeys(range(len(texts)), _too_many(len(names), most_columns))
     dialect = dialect_of(log)
     assert dialect is not None, "JSON lines have columns of their own"
     values = read_csv_lines(texts, len(names), range(len(names)), dialect)
     return dict(zip(names, values.columns, strict=True)), dict(values.failures)
 
 
-def _json_columns(raws: pa.Array, log: Log, limits: Limits) -> tuple[dict[str, pa.Array], dict[int, str]]:
+def _json_columns(raws: pa.Array, log: Log, most_columns: int) -> tuple[dict[str, pa.Array], dict[int, str]]:
     # Columns come in an order that no other record has a say in: an adapter may make a text of all of them.
     declared, failures = tuple(log.columns), dict[int, str]()
-    columns = _json_block(raws, declared, limits)
+    columns = _json_block(raws, declared, most_columns)
     if columns is None:
-        columns, failures = _json_each(raws, declared, limits)
+        columns, failures = _json_each(raws, declared, most_columns)
     for name in declared:
         columns.setdefault(name, pa.nulls(len(raws), pa.string()))
     return {name: columns[name] for name in sorted(columns)}, failures
 
 
-def _json_block(raws: pa.Array, declared: tuple[str, ...], limits: Limits) -> dict[str, pa.Array] | None:
+def _json_block(raws: pa.Array, declared: tuple[str, ...], most_columns: int) -> dict[str, pa.Array] | None:
     """All lines at once; None where the names of a record's columns depend on its other keys."""
     block = read_whole_json_lines(raws)
-    if block is None or len(block) > limits.columns or len(set(map(same_column, block))) < len(block):
+    if block is None or len(block) > most_columns or len(set(map(same_column, block))) < len(block):
         return None
     names = distinct_names(tuple(block), declared)
     return {names[key]: texts for key, texts in block.items()}
 
 
 def _json_each(
-    raws: pa.Array, declared: tuple[str, ...], limits: Limits
+    raws: pa.Array, declared: tuple[str, ...], most_columns: int
 ) -> tuple[dict[str, pa.Array], dict[int, str]]:
     failures: dict[int, str] = {}
     columns: dict[str, list[str | None]] = {}
@@ -112,8 +116,8 @@ def _json_each(
         except ValueError as error:
             failures[row] = str(error)
             continue
-        if len(record) > limits.columns:
-            failures[row] = _too_many(len(record), limits)
+        if len(record) > most_columns:
+            failures[row] = _too_many(len(record), most_columns)
             continue
         names = distinct_names(tuple(record), declared)
         for key, text in record.items():
@@ -124,8 +128,8 @@ def _json_each(
     return {name: pa.array(texts, pa.string()) for name, texts in columns.items()}, failures
 
 
-def _too_many(count: int, limits: Limits) -> str:
-    return f"{count} columns, more than {limits.columns} (limits.columns)"
+def _too_many(count: int, most_columns: int) -> str:
+    return f"{count} columns, more than {most_columns:,}"
 
 
 def _unique(names: Sequence[str], declared: tuple[str, ...]) -> list[str]:

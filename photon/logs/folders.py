@@ -21,7 +21,6 @@ from photon.logs.news import News
 from photon.logs.rotation import may_be_rotated
 from photon.logs.source import Source, StoredBytes, open_bytes, open_source
 from photon.pipeline.location import Location
-from photon.pipeline.sections import LISTED_FOLDERS
 from photon.pipeline.values import Encoding
 
 MOST_SEARCHED = 10_000  # files below the logs folder, some 20 ms, for one that is not in its folder
@@ -44,11 +43,8 @@ class LogFolder(Protocol):
     def is_immutable(self) -> bool:
         """Whether files never change: a last line is whole, and `inode` alone tells a file from others."""
 
-    def watch(self, pattern: str, most_folders: int = LISTED_FOLDERS) -> Watch:
-        """Follow the files that a glob of the pipeline file matches.
-
-        `most_folders`: of which a look lists the ends, where files are found by listing.
-        """
+    def watch(self, pattern: str) -> Watch:
+        """Follow the files that a glob of the pipeline file matches."""
 
     def listening(self) -> AbstractContextManager[News]:
         """What is told of new files until the end."""
@@ -98,7 +94,7 @@ class LocalLogs:
     def __init__(self, folder: Path, encoding: Encoding = "utf-8") -> None:
         self._folder, self._encoding = folder, encoding
 
-    def watch(self, pattern: str, most_folders: int = LISTED_FOLDERS) -> Watch:
+    def watch(self, pattern: str) -> Watch:
         return LocalWatch(self._folder, pattern)
 
     def listening(self) -> AbstractContextManager[News]:

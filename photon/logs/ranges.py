@@ -17,6 +17,9 @@ from photon.pipeline.location import Location
 from photon.pipeline.sections import Log
 
 RANGES_AT_ONCE, MOST_BYTES_AT_ONCE = 16, 2**25  # of objects, that a task reads together
+# A task that reads logs again (verification, a trace, a comparison of copies) takes pieces of this size: so
+# much is parsed in memory at once.
+PIECE_BYTES = 32 * 2**20
 _STEP_BYTES = 2**16
 
 

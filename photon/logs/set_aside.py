@@ -9,6 +9,9 @@ from photon.clock import MICROSECONDS
 from photon.logs.discovery import FileProblem
 from photon.logs.source import LogsUnavailable, problem_of
 
+# Of one log: some that are listed and can't be read hold up no others. Of more the store is away, and all
+# wait, so that no event is given up whose primary may be in one of them.
+MOST_OBJECTS = 16
 FIRST_PAUSE_US, MOST_PAUSE_US = 1 * MICROSECONDS, 60 * MICROSECONDS  # before it is asked for again
 AWAITED_US = 60 * MICROSECONDS  # so long a run that ends when it is idle waits for one
 
@@ -24,7 +27,7 @@ class _Entry:
 class SetAside:
     """The objects of one log that can't be read now, by their numbers, at most so many."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int = MOST_OBJECTS) -> None:
         self._most = most
         self._entries: dict[int, _Entry] = {}
         self._now_us = 0  # of the last look

@@ -73,7 +73,7 @@ class LogTail:
         """
         self._folder = log_folder(logs, log.encoding)
         self._held = held
-        self._watch = self._folder.watch(log.files, tailing.listed_folders)
+        self._watch = self._folder.watch(log.files)
         self._side: Side = side
         self._log = log
         self._line_limit_bytes = limits.line_bytes
@@ -81,7 +81,7 @@ class LogTail:
         idle_after = None if self._folder.is_immutable else tailing.idle_after
         self._gzips = WholeGzips(self._folder.open_stored, idle_after)
         self._contents = Contents(self._folder, self._gzips, log.encoding)
-        self.set_aside = SetAside(tailing.unreadable_objects)
+        self.set_aside = SetAside()
         self.seen = Scan()  # by the last look
         self._known: dict[str, tuple[FoundFile, int]] = {}  # path -> as it was last seen, file number
         self._copies: dict[FoundFile, int] = {}  # the other form of a known file (`discovery.match`)

@@ -134,23 +134,44 @@ def describe(error: ValidationError, document: Document, root: type[BaseModel]) 
     return [document.problem(path, _message(detail, path, root)) for detail, path in paths]
 
 
-# Keys that there were, and what to do about one that is still in a file.
-_GONE = {
-    "time_in_id": "an event is known by its id alone; have foreign.id name what tells events apart",
-    "shards": "ledgers are as many as datacenters, until they are resharded",
-    "transactions": "the registry writes many ids at once at every endpoint",
-    "ranges": "gc and repair need no such bound",
-    "horizon_step": "retry.clock_tolerance says how far events may be ahead of the clock",
-    "clearing": "there is nothing to clear",
-    "pages": "all of the registry is looked at",
-    "shard_load": "health.ledger_load takes its place",
+# Keys that there were, and what says now what each of them said.
+_FOLLOWS = {
+    "limits.batch_primary": "it is sixteen times limits.batch_foreign",
+    "registry.request_timeout": "it is a fifth of registry.deadline",
+    "registry.local_server": "the data in the folder says which server it is",
+    "registry.state.stale": "it follows registry.state.cron",
+    "health.unverified": "it follows verification.cron",
+    "shift.stuck": "it is twice limits.task_timeout",
+    "shift.report": "it is half of shift.idle, and a minute at most",
+    "completeness": "availability.of_events says of which share",
+}
+# Others that are constants in the code: nobody had a reason to set them.
+_CONSTANTS = {
+    "storage": "notifications",
+    "registry": "concurrency generation",
+    "retry": "first_delay max_delay min_attempts clock_tolerance",
+    "home": "quiet_after quiet_after_events",
+    "recovery": "lake_timeout",
+    "limits": "catch_up_events columns failing_pairs failing_pairs_least",
+    "tailing": "unreadable_objects listed_folders",
+    "verification": "examples piece without_spark anew_after copies_after",
+    "availability": "keep_timeline",
+    "backfill": "page_rows piece_rows workers niceness pause_lag stale",
+    "compaction": "file least_files",
+    "health": "standing_still waiting backlog conflicting clock_skew ledger_load spare_endpoints window "
+    "least_records tell_again",
+    "alerts": "tell_again call_timeout",
+    "shift": "start lease",
 }
 
 
-def unknown_key(key: str, known: list[str]) -> str:
-    """What to say of a key that means nothing."""
-    if key in _GONE:
-        return f"unknown key; take it out: {_GONE[key]}"
+def unknown_key(path: KeyPath, known: list[str]) -> str:
+    """Say what is wrong with a key that means nothing."""
+    *_, section, key = ("", *map(str, path))
+    if follows := _FOLLOWS.get(".".join(map(str, path))):
+        return f"unknown key; take it out: {follows}"
+    if key in _CONSTANTS.get(section, "").split():
+        return "unknown key; take it out: its value is fixed"
     close = difflib.get_close_matches(key, known, 1)
     return f"unknown key; did you mean {close[0]}?" if close else f"unknown key; there are {', '.join(known)}"
 
@@ -179,7 +200,7 @@ def _key_path(detail: ErrorDetails, value: object) -> KeyPath:
 def _message(detail: ErrorDetails, path: KeyPath, root: type[BaseModel]) -> str:
     kind, key = detail["type"], str(path[-1]) if path else ""
     if kind == "extra_forbidden":
-        return unknown_key(key, _known_keys(path, root))
+        return unknown_key(path, _known_keys(path, root))
     if kind == "missing":
         return f"missing; expected {_EXPECTED.get(key, 'a value')}"
     return f"expected {_expected(detail, key)}, got {_shown(detail['input'])}"

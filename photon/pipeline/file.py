@@ -20,7 +20,6 @@ from photon.pipeline.sections import (
     Availability,
     Backfill,
     Compaction,
-    Completeness,
     Datacenter,
     ForeignLog,
     Health,
@@ -69,7 +68,6 @@ class Pipeline(Strict):
     tailing: Tailing = Tailing()
     verification: Verification = Verification()
     availability: Availability = Availability()
-    completeness: Completeness = Completeness()
     backfill: Backfill = Backfill()
     compaction: Compaction = Compaction()
     health: Health = Health()
@@ -124,7 +122,8 @@ def load_pipeline(path: str | Path) -> Pipeline:
         problems.append((1, f"expected keys such as name, datacenters, primary and foreign, got {found}"))
     if isinstance(document.value, dict):
         if "file" in document.value:  # the model has it, the file has not
-            problems.append(document.problem(("file",), unknown_key("file", list(fields_by_key(Pipeline)))))
+            known = list(fields_by_key(Pipeline))
+            problems.append(document.problem(("file",), unknown_key(("file",), known)))
         settings, file = document.value, path.absolute()
         try:
             pipeline = Pipeline.model_validate({**settings, "file": file}, by_name=False, context=file.parent)
@@ -177,11 +176,6 @@ def _contradictions(pipeline: Pipeline, document: Document) -> list[Problem]:
     for side, log in (("primary", pipeline.primary), ("foreign", pipeline.foreign)):
         for key, what in _wrong_dialect(log):
             refuse((side, key), what)
-    if pipeline.retry.max_delay < pipeline.retry.first_delay:
-        refuse(("retry", "max_delay"), "expected a duration not shorter than retry.first_delay")
-    if pipeline.registry.total_timeout <= pipeline.registry.request_timeout:
-        # Or one endpoint that hangs would make every call end before the others' answers are used.
-        refuse(("registry", "deadline"), "expected a duration longer than registry.request_timeout")
     if pipeline.primary.files == pipeline.foreign.files:
         refuse(("foreign", "files"), "expected other files than those of primary.files")
     return found

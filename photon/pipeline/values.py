@@ -16,6 +16,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 
+from photon.pipeline.cron import parse_cron
 from photon.pipeline.location import Location, parse_s3_url
 
 PIPELINE_NAME = r"^[a-z][a-z0-9_-]{0,62}$"
@@ -24,8 +25,6 @@ LONGEST = timedelta(days=36_500)  # taken from now it is within the calendar
 UNITS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}  # of a time in a log
 _DURATION_UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _SIZE_UNITS = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
-_CRON_RANGES = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 6))
-_CRON_PART = re.compile(r"(?:\*|(\d{1,2})(?:-(\d{1,2}))?)(?:/(\d{1,2}))?")
 
 
 def parse_duration(value: object) -> timedelta:
@@ -108,38 +107,6 @@ def _texts(value: object) -> object:
     }
 
 
-def _cron(value: str) -> str:
-    texts = value.split()
-    fields = [_cron_field(text, *bounds) for text, bounds in zip(texts, _CRON_RANGES, strict=False)]
-    if len(texts) != len(_CRON_RANGES) or not all(fields):
-        raise ValueError(
-            "five fields of cron: minute 0-59, hour 0-23, day 1-31, month 1-12, weekday 0-6 (0: Sunday); "
-            "each *, a number, a range, or a list of them, with /step behind * or a range; such as 17 * * * *"
-        )
-    _, _, days, months, _ = fields
-    longest_month = max(29 if month == 2 else 30 if month in (4, 6, 9, 11) else 31 for month in months)
-    if min(days) > longest_month and texts[-1] == "*":
-        raise ValueError("a day that comes in one of its months")
-    return value
-
-
-def _cron_field(text: str, least: int, most: int) -> set[int]:
-    """The numbers that a field of cron means; none if it is not well formed."""
-    numbers: set[int] = set()
-    for match in map(_CRON_PART.fullmatch, text.split(",")):
-        if match is None:
-            return set()
-        first, last, step = (int(digits) if digits else None for digits in match.groups())
-        if first is None:
-            first, last = least, most
-        elif last is None:
-            last = first if step is None else -1  # a step needs a range
-        if step == 0 or not least <= first <= last <= most:
-            return set()
-        numbers |= set(range(first, last + 1, step or 1))
-    return numbers
-
-
 def _one_or_several(value: object) -> object:
     return (value,) if isinstance(value, str) else value
 
@@ -176,10 +143,6 @@ PositiveDuration = Annotated[Duration, _must(bool, "a duration longer than none"
 # Who has a table open reads entries of its log: a handle is opened anew within 2 minutes, a task's is not.
 LogDuration = Annotated[
     Duration, _must(lambda value: value >= timedelta(minutes=5), "a duration of at least 5m")
-]
-# Dagster ends a tick of a sensor after 60 s, and begins calls of a user's function in its first 20 s.
-HookDuration = Annotated[
-    Duration, _must(lambda value: timedelta(0) < value <= timedelta(seconds=30), "a duration of at most 30s")
 ]
 Whole = Annotated[int, Field(strict=True)]  # or pydantic takes `true` for 1
 Share = Annotated[float, Field(strict=True, ge=0, le=1)]
@@ -246,7 +209,7 @@ StoreUrl = Annotated[
 ]
 Folder = Annotated[Path, BeforeValidator(_folder)]
 Place = Annotated[Location, BeforeValidator(_location)]
-Cron = Annotated[str, AfterValidator(_cron)]
+Cron = Annotated[str, AfterValidator(parse_cron)]
 # Of another program, which takes all of them as text.
 Settings = Annotated[dict[str, str], BeforeValidator(_texts)]
 Format = Literal["csv", "tsv", "jsonl"]

@@ -11,20 +11,20 @@ from typing import TypeVar, cast
 from photon.storage.delta import LakeUnavailable
 
 T = TypeVar("T")
+# The joins here wait so long for the lake of another datacenter, once: a store that is well answers within a
+# second, and a shift that gives no sign of life for 10 s is replaced.
+LAKE_TIMEOUT = timedelta(seconds=10)
 
 
 class DistantLakes:
     """Waits for an answer for so long at most: the joins of this datacenter wait as long.
 
-    `aside` False: ask in the caller's thread, for tests whose time is not the machine's. `limited_by`: the
-    setting that says for how long.
+    `aside` False: ask in the caller's thread, for tests whose time is not the machine's.
     """
 
-    def __init__(
-        self, timeout: timedelta, aside: bool = True, limited_by: str = " (recovery.lake_timeout)"
-    ) -> None:
+    def __init__(self, timeout: timedelta = LAKE_TIMEOUT, aside: bool = True) -> None:
         self._timeout_seconds = timeout.total_seconds()
-        self._aside, self._limited_by = aside, limited_by
+        self._aside = aside
         self._unanswered: dict[str, Future[object]] = {}
         self._polled: dict[str, Future[object]] = {}
 
@@ -46,8 +46,7 @@ class DistantLakes:
                 raise
             self._unanswered[datacenter] = answer  # type: ignore[assignment]  # whatever it answers is dropped
             raise LakeUnavailable(
-                f"the lake of datacenter {datacenter} does not answer within "
-                f"{self._timeout_seconds:.0f} s{self._limited_by}"
+                f"the lake of datacenter {datacenter} does not answer within {self._timeout_seconds:.0f} s"
             ) from None
 
     def poll(self, datacenter: str, question: Callable[[], T]) -> T | None:

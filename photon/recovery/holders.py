@@ -34,7 +34,7 @@ from photon.storage.tables import CommitConflict, OutputTable, app_id
 log = logging.getLogger(__name__)
 
 LOOK_US = 2 * MICROSECONDS  # between two looks at the others, while something is held
-# Before a lake that could not be reached is tried again: each try may take `recovery.lake_timeout`, and the
+# Before a lake that could not be reached is tried again: each try may take `LAKE_TIMEOUT`, and the
 # joins of this datacenter wait for it.
 AGAIN_US = 20 * MICROSECONDS
 # This share of a pause in which nobody looked counts as silence: this process may have been stopped itself.
@@ -93,7 +93,7 @@ class Holders:
     ) -> None:
         """`watch`: looks at the registry now and then, also where no batch does."""
         self._pipeline = pipeline
-        self._lakes = DistantLakes(pipeline.recovery.lake_timeout, asks_aside)
+        self._lakes = DistantLakes(aside=asks_aside)
         self._datacenter = datacenter
         self._registry = registry
         self._clock = clock

@@ -123,7 +123,7 @@ class RegistryWatch:
     _looked_us: int = 0
 
     def __post_init__(self) -> None:
-        self._lakes = DistantLakes(self.pipeline.recovery.lake_timeout, self.asks_aside)
+        self._lakes = DistantLakes(aside=self.asks_aside)
 
     def check(self) -> None:
         """At a start: refuse a registry that lacks rows of a newest batch; the view is read to its tail.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from photon.pipeline.sections import LocalServerName, Registry
+from photon.pipeline.sections import Registry
 from photon.registry.register import Members
 
 LOCAL_REGION = "local"  # of a server that wants a key and takes any
@@ -19,7 +19,6 @@ class EndpointAddress:
     region: str = LOCAL_REGION
     profile: str | None = None  # of AWS's configuration files, for credentials and certificates
     role: str | None = None  # assumed with those credentials
-    local_server: LocalServerName | None = None  # the server of the folder; None: this machine's default
 
     def __str__(self) -> str:
         return self.where if isinstance(self.where, str) else f"the local registry in {self.where}"

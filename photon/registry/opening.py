@@ -98,9 +98,9 @@ def find_registry_soon(pipeline: Pipeline) -> LedgersAddress:
 
 def endpoints_of(pipeline: Pipeline) -> tuple[EndpointAddress, ...]:
     """The stores that the pipeline file names, by slot."""
-    endpoints, server = pipeline.registry.endpoints, pipeline.registry.local_server
+    endpoints = pipeline.registry.endpoints
     if endpoints == "local":
-        return (EndpointAddress(pipeline.registry_folder, local_server=server),)
+        return (EndpointAddress(pipeline.registry_folder),)
     return tuple(EndpointAddress(e.url, e.region, profile=e.profile, role=e.role) for e in endpoints)
 
 

@@ -37,7 +37,7 @@ def lake_problems(pipeline: Pipeline, datacenter: str, has_run: bool, table_id: 
         return []  # nothing was ever made
     question = partial(_problems, pipeline, datacenter, has_run, table_id)
     try:
-        return DistantLakes(ANSWERS_WITHIN, limited_by="").ask(datacenter, question)
+        return DistantLakes(ANSWERS_WITHIN).ask(datacenter, question)
     except (UserError, OSError) as error:
         return [str(error)]
 
@@ -48,7 +48,7 @@ def is_fenced(pipeline: Pipeline, datacenter: str, epoch: str | None) -> bool:
         return False
     question = partial(_is_fenced, pipeline, datacenter, epoch)
     with suppress(UserError, OSError):
-        return DistantLakes(ANSWERS_WITHIN, limited_by="").ask(datacenter, question)
+        return DistantLakes(ANSWERS_WITHIN).ask(datacenter, question)
     return False
 
 
@@ -99,9 +99,7 @@ def second_rows(pipeline: Pipeline, datacenter: str) -> list[str]:
     if not noted:
         return []
     try:
-        return DistantLakes(ANSWERS_WITHIN, limited_by="").ask(
-            datacenter, partial(_second_rows, pipeline, noted)
-        )
+        return DistantLakes(ANSWERS_WITHIN).ask(datacenter, partial(_second_rows, pipeline, noted))
     except (UserError, OSError):
         return []  # that the lake can't be read is told
 

@@ -25,6 +25,7 @@ from typing import IO
 from photon.clock import MICROSECONDS, Clock
 from photon.dispatcher.retrying import Callbacks, StoppedWaiting
 from photon.errors import UserError
+from photon.pipeline.sections import Limits
 
 log = logging.getLogger(__name__)
 
@@ -35,9 +36,21 @@ LOCK_TRIES = 10
 LOCK_PAUSE_SECONDS = 0.05
 # A command waits so long for a process that is about to end, and so long to see whether another one is.
 ENDING_SECONDS, LIVE_SECONDS = 60.0, 2.0
+# A shift without a sign of life for this long is ended and replaced: a busy machine may keep one waiting for
+# some seconds.
+LEASE_SECONDS = 10.0
+# A run has this long to load the code, open its session and wait for the lock: it takes 15 s, or 60 s on a
+# busy machine.
+START_SECONDS = 120.0
+STAGES_OF_A_BATCH = 2  # of tasks, each of which may take `limits.task_timeout`
 WAIT_PAUSE_SECONDS = 0.5
 MOST_REASON_CHARACTERS = 1_000  # the lease stays within one block, and can be written on a full disk
 HEARTBEATS_IN_A_LEASE = 4  # two may be late on a busy machine, and the lease still holds
+
+
+def stuck_seconds(limits: Limits) -> float:
+    """For how long a batch may make no progress: then its process gives no more signs of life."""
+    return STAGES_OF_A_BATCH * limits.task_timeout.total_seconds()
 
 
 class AlreadyRunning(UserError):

@@ -6,7 +6,7 @@ import logging
 import random
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
@@ -45,7 +45,7 @@ from photon.registry.opening import init_registry, open_registry, read_register
 from photon.registry.positions import Positions
 from photon.registry.stores.positions import StorePositions
 from photon.registry.view_store import ViewUnavailable
-from photon.shift.lease import DatacenterLock, Heartbeat, Lease
+from photon.shift.lease import LEASE_SECONDS, DatacenterLock, Heartbeat, Lease, stuck_seconds
 from photon.shift.measured import MeasuredFile
 from photon.state.damage import damage_is_named
 from photon.state.database import STATE_FILE, StateUnavailable
@@ -203,10 +203,7 @@ def run_shift(
     adapter_of(pipeline)
     _refuse_before_anything_is_made(pipeline, datacenter, for_tests)
     lock = _take_lock(pipeline.datacenters[datacenter].state, datacenter, limits, clock, callbacks)
-    times = pipeline.shift
-    heartbeat = Heartbeat(
-        lock, times.lease_duration.total_seconds(), times.stuck_after.total_seconds(), clock
-    )
+    heartbeat = Heartbeat(lock, LEASE_SECONDS, stuck_seconds(pipeline.limits), clock)
     began_us, idle_seen = clock.now_us(), None
     try:
         end = StopCondition(lock, limits, callbacks.should_stop, heartbeat, clock)
@@ -388,7 +385,7 @@ def _held_files(place: Datacenter, state: DispatcherState) -> HeldFiles | None:
 
 
 def _news_of(place: Datacenter) -> AbstractContextManager[News]:
-    return log_folder(place.logs).listening() if place.storage.notifications else nullcontext(News())
+    return log_folder(place.logs).listening()
 
 
 def _measured(callbacks: Callbacks, holders: Holders, measured: MeasuredFile) -> Callbacks:

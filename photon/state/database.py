@@ -31,7 +31,7 @@ from photon.state.rows import (
 )
 from photon.state.schema import STATE_FORMAT
 from photon.state.waiting_view import WaitingView
-from photon.state.window import Window, begin_window, window_from_json
+from photon.state.window import WINDOW_US, Window, begin_window, window_from_json
 from photon.tokens import Occurrence, PlanKey
 from photon.waiting.retries import Retries
 
@@ -226,7 +226,7 @@ class StateReader:
         with reading_column("meta, window,"):
             return window_from_json(stored) if stored is not None else None
 
-    def window_at(self, now_us: int, window_us: int) -> Window:
+    def window_at(self, now_us: int, window_us: int = WINDOW_US) -> Window:
         """The window once a batch ends now, of whose records nothing is counted yet."""
         gained = self.counts().gained(self.left())
         return (self.window or begin_window(now_us)).after(gained, now_us, window_us)

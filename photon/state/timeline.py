@@ -28,6 +28,9 @@ FORMAT = 1
 STEP_US = MICROSECONDS  # at most a line a second
 MOST_SIZES_A_SECOND = 50  # on average: with thousands of growing files lines come more rarely
 UNKNOWN_US = 0
+# Notes are kept for so long, at most some 100 MB a day. A verification judges minutes by them, so that it has
+# to come more often.
+KEEP_US = 3 * 86_400 * MICROSECONDS
 
 Ints = npt.NDArray[np.int64]
 
@@ -37,7 +40,9 @@ log = logging.getLogger(__name__)
 class Timeline:
     """Writes the timeline of one epoch."""
 
-    def __init__(self, state: Path, epoch: str, keep_us: int, files: Mapping[int, TrackedFile]) -> None:
+    def __init__(
+        self, state: Path, epoch: str, files: Mapping[int, TrackedFile], keep_us: int = KEEP_US
+    ) -> None:
         """`files`: as the state knows them. Nobody knows when what is unread of them came."""
         self._folder, self._epoch, self._keep_us = state / FOLDER, epoch, keep_us
         self._sizes = {number: tracked.offset_bytes for number, tracked in files.items()}

@@ -10,6 +10,11 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
+from photon.clock import MICROSECONDS
+
+# Shares of the latest records are of those of the last one or two windows in which any were read.
+WINDOW_US = 3_600 * MICROSECONDS
+
 
 @dataclass(frozen=True)
 class Mark:

@@ -26,6 +26,8 @@ from photon.storage.tables import OutputTable
 
 GROUP_ROWS = 20_000  # a row group is in memory at once, and read together where one batch is looked for
 MOST_FILES = 5_000  # that one commit replaces
+FILE_BYTES = 64 * 2**20  # small files become one of about this size; on S3 one is written from memory
+LEAST_FILES = 8  # neighbours that are worth a commit: each is 3 us more for every later batch
 SMALL_BYTES = 2**16  # a file of a live batch; to rewrite it costs what it costs to open it
 GROUP_METADATA = "photon.compaction"
 
@@ -48,7 +50,10 @@ class Group:
 
 
 def groups_of(
-    files: Iterable[DataFile], last_batches: Mapping[str, int], file_bytes: int, least_files: int
+    files: Iterable[DataFile],
+    last_batches: Mapping[str, int],
+    file_bytes: int = FILE_BYTES,
+    least_files: int = LEAST_FILES,
 ) -> list[Group]:
     """The files to be rewritten, in groups of about `file_bytes` and of at least so many files. Pure.
 

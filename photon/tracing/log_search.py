@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from photon.clock import SystemClock, in_utc
 from photon.logs.files import Side, TrackedFile
 from photon.logs.parse import read_events
-from photon.logs.ranges import RangeGone, Stretch, read_pieces
+from photon.logs.ranges import PIECE_BYTES, RangeGone, Stretch, read_pieces
 from photon.logs.tail import LogTail
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import ForeignLog, Log, PrimaryLog
@@ -104,8 +104,7 @@ def _search_file(
     whole = replace(tracked, offset_bytes=tracked.size_bytes, tail_hash=b"")
     stretch = Stretch(whole, file.header_bytes, whole.offset_bytes)
     logs = pipeline.datacenters[datacenter].logs
-    piece_bytes = pipeline.verification.piece_bytes
-    for byte_range, data in read_pieces(logs, stretch, piece_bytes, limits.line_bytes, log):
+    for byte_range, data in read_pieces(logs, stretch, PIECE_BYTES, limits.line_bytes, log):
         rows: list[dict[str, Any]] = []
         if may_contain(data, ids, log):
             events = read_events(data, file, byte_range, log, limits).events

@@ -18,7 +18,7 @@ from photon.pipeline.sections import Compaction
 from photon.state.view import open_view
 from photon.storage.append_table import REPORT_TABLES, compact_report_table
 from photon.storage.columns import TABLE_COLUMNS
-from photon.storage.compaction import Group, compact, groups_of
+from photon.storage.compaction import LEAST_FILES, Group, compact, groups_of
 from photon.storage.data_files import DataFiles
 from photon.storage.table_features import kept_hours
 from photon.storage.table_log import checkpoint, clean
@@ -51,7 +51,11 @@ class Compacted:
 
 
 def compact_tables(
-    pipeline: Pipeline, datacenter: str, clock: Clock, say: Callable[[str], None] = lambda text: None
+    pipeline: Pipeline,
+    datacenter: str,
+    clock: Clock,
+    say: Callable[[str], None] = lambda text: None,
+    least_files: int = LEAST_FILES,
 ) -> dict[str, Compacted]:
     """Keep all tables of one datacenter fit, those of reports too; what was done to each.
 
@@ -62,7 +66,9 @@ def compact_tables(
     for name in TABLE_COLUMNS:
         table = OutputTable(place.lake, name)
         if table.exists():
-            found[name] = _Compaction(table, datacenter, pipeline.compaction, clock, say).run(place.state)
+            found[name] = _Compaction(table, datacenter, pipeline.compaction, clock, say, least_files).run(
+                place.state
+            )
     for report in REPORT_TABLES:
         if (done := compact_report_table(place.lake / report)) is not None:
             before, after, removed = done
@@ -79,6 +85,7 @@ class _Compaction:
     settings: Compaction
     clock: Clock
     say: Callable[[str], None]
+    least_files: int
 
     def run(self, state: Path) -> Compacted:
         files_before, rows, commits = self._rewrite()
@@ -92,7 +99,7 @@ class _Compaction:
 
     def _rewrite(self) -> tuple[int, int, int]:
         """How many files there were, and how many rows were rewritten in how many commits."""
-        files, groups = to_rewrite(self.table, self.datacenter, self.settings)
+        files, groups = to_rewrite(self.table, self.datacenter, self.least_files)
         rows = commits = done_bytes = 0
         total_bytes, began_us = sum(group.size_bytes for group in groups), self.clock.elapsed_us()
         for number, group in enumerate(groups, start=1):
@@ -112,7 +119,9 @@ def log_kept_since_us(table: OutputTable, settings: Compaction, now_us: int) -> 
     return now_us - max(microseconds(settings.keep_log), hours_us)
 
 
-def to_rewrite(table: OutputTable, datacenter: str, settings: Compaction) -> tuple[int, list[Group]]:
+def to_rewrite(
+    table: OutputTable, datacenter: str, least_files: int = LEAST_FILES
+) -> tuple[int, list[Group]]:
     """How many files a table has now, and those that are to be rewritten together. LakeUnavailable."""
     with table.reading():
         handle = table.writable()  # a checkpoint and the log's old entries are at stake too
@@ -120,7 +129,7 @@ def to_rewrite(table: OutputTable, datacenter: str, settings: Compaction) -> tup
         epochs = {file.epoch for file in files if file.epoch is not None}
         apps = {epoch: app_id(datacenter, epoch, table.name) for epoch in epochs}
         last = {epoch: handle.transaction_version(app) or 0 for epoch, app in apps.items()}
-    return len(files), groups_of(files, last, settings.file_bytes, settings.least_files)
+    return len(files), groups_of(files, last, least_files=least_files)
 
 
 def open_plan_of(state: Path) -> tuple[bool, PlanKey | None]:

@@ -6,13 +6,16 @@ from photon.clock import Clock
 from photon.pipeline.file import Pipeline
 from photon.storage.append_table import REPORT_TABLES, would_compact_report_table
 from photon.storage.columns import TABLE_COLUMNS
+from photon.storage.compaction import LEAST_FILES
 from photon.storage.table_log import would_clean
 from photon.storage.tables import OutputTable
 from photon.storage.vacuum import would_remove
 from photon.upkeep.compact import Compacted, log_kept_since_us, open_plan_of, to_rewrite
 
 
-def would_compact(pipeline: Pipeline, datacenter: str, clock: Clock) -> dict[str, Compacted]:
+def would_compact(
+    pipeline: Pipeline, datacenter: str, clock: Clock, least_files: int = LEAST_FILES
+) -> dict[str, Compacted]:
     """The work that `compact_tables` would do on each table now. LakeUnavailable, StateUnavailable."""
     place, now_us = pipeline.datacenters[datacenter], clock.now_us()
     knows_plans, open_plan = open_plan_of(place.state)
@@ -21,7 +24,7 @@ def would_compact(pipeline: Pipeline, datacenter: str, clock: Clock) -> dict[str
         table = OutputTable(place.lake, name)
         if not table.exists():
             continue
-        files, groups = to_rewrite(table, datacenter, pipeline.compaction)
+        files, groups = to_rewrite(table, datacenter, least_files)
         found[name] = Compacted(
             files_before=files,
             files_after=files - sum(len(group.files) for group in groups) + len(groups),

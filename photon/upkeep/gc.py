@@ -28,6 +28,10 @@ from photon.verification.stored_reports import StoredReport, newest
 
 _DAY_US = 86_400 * MICROSECONDS
 
+# Entries of a generation of ledgers before gc begins the next one: some 40 million ids. gc drops whole
+# generations only, so of a small registry this much stays behind the boundary.
+GENERATION_BYTES = 2**30
+
 
 @dataclass(frozen=True, slots=True)
 class BoundaryLimit:
@@ -94,7 +98,7 @@ def run_gc(
             say(f"the boundary goes to {in_utc(limit.boundary_us)}")
             raise_boundary(view, positions, limit.boundary_us)
         fault_point("gc.after_boundary")
-        if (full := full_generation(view, pipeline)) is not None:
+        if (full := full_generation(view)) is not None:
             say(f"generation {full} has {before.bytes:,} bytes of entries: the next one begins")
             ledgers = view.register.generations[full].ledgers
             roll(view, positions, ledgers, homes_of(pipeline, ledgers), after=full)
@@ -124,7 +128,7 @@ def would_gc(
         after.note(with_dropped(after.register, generation))
         dropped.append(generation)
     result = told.result(after, size_of(after))
-    rolls = full_generation(view, pipeline) is not None
+    rolls = full_generation(view) is not None
     return replace(result, dropped=tuple(dropped), rolled=rolls, generation=result.generation + rolls)
 
 
@@ -176,11 +180,11 @@ def may_go(pipeline: Pipeline, register: Register, clock: Clock) -> BoundaryLimi
     return boundary_limit(clock.now_us(), pipeline.registry.keep_days, reports, register)
 
 
-def full_generation(view: View, pipeline: Pipeline) -> int | None:
+def full_generation(view: View) -> int | None:
     """The newest generation, if it has as many bytes as one may: only whole ones are dropped (L12)."""
     newest_one = len(view.register.generations) - 1
     states = [view.states[LedgerId(*one)] for one in view.register.ledgers(newest_one)]
-    is_full = sum(state.entries_bytes for state in states) >= pipeline.registry.generation_bytes
+    is_full = sum(state.entries_bytes for state in states) >= GENERATION_BYTES
     return newest_one if is_full else None
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from photon.clock import MICROSECONDS, Clock, SystemClock
 from photon.in_time import NotInTime, Question
 from photon.pipeline.file import Pipeline
+from photon.pipeline.sections import Shares
 from photon.registry.address import LedgersAddress
 from photon.registry.counting import ids_by_ledger
 from photon.registry.entry import NO_TIME_US, Claims, Epoch, LedgerId, Times, told_boundary
@@ -38,6 +39,10 @@ RATED_POSITIONS = 64
 MOST_EVENTS = 0.8  # a share of theirs gives the times: some events come late, and some far ahead
 # AWS writes so much of one key range a second, however much a table may take in all; a ledger is one range.
 RANGE_BYTES_PER_SECOND = 1_000 * 1_024
+# From which share of that the busiest ledger is a warning, and an error: what is beyond is throttled.
+LEDGER_LOAD = Shares(warn=0.8, error=1.0)
+# An endpoint is not well, and fewer than so many more may go down: an error. One more stops every join.
+SPARE_ENDPOINTS = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,7 +65,7 @@ def _refuse_unknown_and_last(pipeline: Pipeline, datacenter: str, register: Regi
 
 def _why_gone(pipeline: Pipeline, datacenter: str, table: OutputTable, known: str | None) -> str:
     """Why the table can't be read whole; empty if it can. NotRetired where that is not known."""
-    lakes = DistantLakes(pipeline.recovery.lake_timeout)
+    lakes = DistantLakes()
     try:
         if why := lakes.ask(datacenter, partial(_why_not_its_table, table, known)):
             return why

@@ -15,7 +15,7 @@ from photon.join.adapting import RawRecords, skip_records
 from photon.logs.files import LogFile, TrackedFile
 from photon.logs.one_record import with_lines
 from photon.logs.parse import ParsedRange, read_events
-from photon.logs.ranges import RangeGone, Stretch, read_pieces
+from photon.logs.ranges import PIECE_BYTES, RangeGone, Stretch, read_pieces
 from photon.pipeline.event_key import event_times_us, primary_time_us
 from photon.pipeline.sections import ForeignLog, PrimaryLog
 from photon.verification.classes import Evidence
@@ -132,9 +132,7 @@ def _read(
     for datacenter, stretch in stretches:
         file, logs = stretch.tracked.file, pipeline.datacenters[datacenter].logs
         read_up_to = stretch.start_bytes
-        pieces = read_pieces(
-            logs, stretch, pipeline.verification.piece_bytes, pipeline.limits.line_bytes, log
-        )
+        pieces = read_pieces(logs, stretch, PIECE_BYTES, pipeline.limits.line_bytes, log)
         try:
             for byte_range, data in pieces:
                 parsed = read_events(data, file, byte_range, log, pipeline.limits)

@@ -101,6 +101,7 @@ MEANINGS: Mapping[FindingKind, Meaning] = {
 }
 
 
+MOST_EXAMPLES = 10  # of each kind of finding: they fit a screen, and all are counted
 _DAY_OF_ROW = re.compile(r"\brow of (\d{4}-\d\d-\d\d)\b")
 
 

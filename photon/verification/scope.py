@@ -14,10 +14,10 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from photon.clock import SystemClock, microseconds
+from photon.clock import MICROSECONDS, SystemClock
 from photon.join.adapting import fingerprint
 from photon.logs.files import Side, TrackedFile
-from photon.logs.ranges import Stretch, stretches_of
+from photon.logs.ranges import PIECE_BYTES, Stretch, stretches_of
 from photon.logs.utf16 import text_bytes
 from photon.pipeline.file import Pipeline
 from photon.pipeline.location import Location
@@ -35,13 +35,15 @@ from photon.storage.replacing import data_files
 from photon.storage.tables import OutputTable
 from photon.tokens import Occurrence
 from photon.verification.kept import FORMAT, Kept, read_kept
-from photon.verification.report import Example, Finding
+from photon.verification.report import MOST_EXAMPLES, Example, Finding
 from photon.verification.since import Look, Since, Table, look_at, mended_since, trusted_files
 from photon.verification.stored_reports import is_fully_verified, read_verified_offsets
 from photon.verification.tasks import NO_PLAN
 
 # More are left to Delta's own reader, which does not hold them in one plan.
 MOST_FILES_NAMED = 5_000
+# Kept results count for a week; then all logs are read again, and what was changed in them is found.
+ANEW_AFTER_US = 7 * 86_400 * MICROSECONDS
 
 
 @dataclass(frozen=True)
@@ -118,7 +120,7 @@ class Scope:
 
     def stretches(self, datacenter: str, side: Side) -> list[Stretch]:
         """The parts of one log that are read as a whole: those that no kept result covers."""
-        piece_bytes = self.pipeline.verification.piece_bytes
+        piece_bytes = PIECE_BYTES
         skipped = {tracked.file.number for tracked in self.gone_and_verified(datacenter)}
         since = self.since.get(datacenter)
         trusted = since.trusted if since is not None else {}
@@ -197,7 +199,7 @@ class Scope:
         if table.exists():
             with table.reading():
                 rows = table.load().to_pyarrow_table().sort_by([("_batch", "descending")])
-            some = rows.slice(0, self.pipeline.verification.examples).to_pylist()
+            some = rows.slice(0, MOST_EXAMPLES).to_pylist()
         examples = tuple(
             Example(
                 row["event_id"],
@@ -283,7 +285,7 @@ def _since(scope: Scope, datacenter: str, kept: Kept) -> Since | None:
     """Changes since results were kept; None if none of them count."""
     if kept.fingerprint != scope.fingerprint(datacenter):
         return None
-    if scope.at_us - kept.begun_us >= microseconds(scope.pipeline.verification.anew_after):
+    if scope.at_us - kept.begun_us >= ANEW_AFTER_US:
         return None
     changed = {}
     for where, name in tables_of(scope.pipeline, datacenter):

@@ -16,8 +16,13 @@ from photon.pipeline.sections import Recovery, Retry
 Ints = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int8]
 
+# After the first lookup that found no primary: most primaries that are late at all are late by less than a
+# second, and a batch takes 0.2 s.
+FIRST_DELAY = timedelta(milliseconds=250)
+# A primary that comes wakes its events at once, so that later looks only find what nobody told of.
+MAX_DELAY = timedelta(hours=1)
 NEVER_US = 2**62  # when records are due that only a new primary, or a complete run, takes up again
-_MOST_DOUBLINGS = 40  # 2**40 first delays are beyond any max_delay; keeps the power finite
+_MOST_DOUBLINGS = 40  # 2**40 first delays are beyond MAX_DELAY; keeps the power finite
 _JITTER = 0.25
 LONGEST_FOR_CLOCK = timedelta(minutes=1)  # nobody wakes these, and time goes on by itself
 # Records of about the same age are due together, in steps of an eighth of their wait: a batch for each alone
@@ -45,12 +50,12 @@ REASONS = (
     Reason(
         "clock",
         "because their times lie ahead of the clock",
-        lambda pipeline: min(pipeline.retry.max_delay, LONGEST_FOR_CLOCK),
+        lambda pipeline: LONGEST_FOR_CLOCK,
     ),
     Reason(
         "contested",
         "for the table to say whether an earlier batch has joined them",
-        lambda pipeline: pipeline.retry.first_delay,
+        lambda pipeline: FIRST_DELAY,
     ),
     # Given up, and kept where a later run may take it up again.
     Reason("unjoinable", "for another look: they had been given up, and their primary may have come"),
@@ -87,12 +92,12 @@ def held_us(ages_us: Ints, recovery: Recovery) -> Ints:
 def backoff_us(attempts: Ints, retry: Retry, rng: np.random.Generator) -> Ints:
     """The waits after that many lookups (from 1) that found no primary.
 
-    Each doubles from `first_delay` up to `max_delay`, or an eighth of `unjoinable_after`, so that a record is
+    Each doubles from `FIRST_DELAY` up to `MAX_DELAY`, or an eighth of `unjoinable_after`, so that a record is
     given up in time. The jitter of +-25 % keeps records that failed together from coming back together.
     """
-    longest_us = min(microseconds(retry.max_delay), microseconds(retry.unjoinable_after) // _STEPS_OF_A_WAIT)
+    longest_us = min(microseconds(MAX_DELAY), microseconds(retry.unjoinable_after) // _STEPS_OF_A_WAIT)
     doublings = np.clip(attempts.astype(np.float64) - 1, 0, _MOST_DOUBLINGS)
-    first_us = microseconds(retry.first_delay)
+    first_us = microseconds(FIRST_DELAY)
     delays = np.minimum(first_us * 2**doublings, max(first_us, longest_us))
     waits: Ints = np.rint(delays * rng.uniform(1 - _JITTER, 1 + _JITTER, len(attempts))).astype(np.int64)
     return waits

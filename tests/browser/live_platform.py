@@ -41,7 +41,6 @@ PAST_SECONDS = 20.0
 TEN_O_CLOCK_US = 10 * 3_600 * MICROSECONDS  # of the day
 # Reports come soon. All else is for people: a recovery by the clock would repair what they are to repair.
 SETTINGS = """\
-retry: {max_delay: 2s}
 tailing: {idle_after: 3s}
 shift: {report: 5s}
 verification: {cron: "0 0 1 1 *"}

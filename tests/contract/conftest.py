@@ -15,7 +15,7 @@ from photon.pipeline.sections import Registry
 from photon.registry.opening import close_registries
 from tests.registry.store_backends import pipeline_over
 
-SETTINGS = Registry(request_timeout=timedelta(seconds=5), total_timeout=timedelta(seconds=30))
+SETTINGS = Registry(total_timeout=timedelta(seconds=30))
 
 
 @pytest.fixture(scope="module")

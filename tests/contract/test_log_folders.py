@@ -21,7 +21,7 @@ from photon.logs.on_s3 import objects
 from photon.logs.parse import read_events
 from photon.logs.ranges import RangeGone, read_at, read_pieces, read_range, read_stretches, stretches_of
 from photon.logs.scattered import read_stretches_in_order
-from photon.logs.set_aside import FIRST_PAUSE_US
+from photon.logs.set_aside import FIRST_PAUSE_US, MOST_OBJECTS
 from photon.logs.source import LogsUnavailable
 from photon.logs.tail import LISTED_ONLY, LogTail
 from photon.logs.utf16 import narrow
@@ -411,7 +411,7 @@ def test_where_many_objects_can_not_be_read_the_store_is_away(
 ) -> None:
     monkeypatch.setattr(s3, "RETRIES", 0)
     s3.forget_clients()
-    most = Tailing().unreadable_objects
+    most = MOST_OBJECTS
     for number in range(most + 1):
         unreliable.write(f"{number}-bad.log", b'{"n": 1}\n')
     faulty.meet("busy", among=is_of_a_bad_object)

@@ -7,6 +7,7 @@ import uuid
 from collections import Counter
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from click.testing import CliRunner, Result
 
@@ -30,7 +31,6 @@ foreign: {{files: "clicks/*.csv", format: csv, id: click, key: query, time: at, 
 registry:
   endpoints: [{{url: {url}}}]
   keep_days: {keep_days}
-  generation: 1KiB
 """
 CODECS = {"id alone": "", "id with its time": ", id_codec: server_process_timestamp"}
 
@@ -79,6 +79,12 @@ class World:
 
 
 def photon(*arguments: str | Path) -> Result:
+    """Run a command in this process. A kibibyte fills a generation: no command has a way in for that."""
+    with mock.patch("photon.upkeep.gc.GENERATION_BYTES", 1_024):
+        return _run(*arguments)
+
+
+def _run(*arguments: str | Path) -> Result:
     return CliRunner().invoke(main, [str(argument) for argument in arguments])
 
 

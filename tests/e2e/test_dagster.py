@@ -26,8 +26,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.slow, pytest.ma
 
 DATACENTERS = ("east", "west")
 SETTINGS = """
-shift: {idle: 5s, report: 5s}
-retry: {max_delay: 1s}
+shift: {idle: 5s}
 tailing: {idle_after: 2s}
 backfill: {first_look_days: 0}
 """

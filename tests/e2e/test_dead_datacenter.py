@@ -26,7 +26,7 @@ name: deaths
 datacenters: {east: {logs: logs}, west: {logs: logs}}
 primary: {files: "queries.jsonl", format: jsonl, id: query, time: at}
 foreign: {files: "clicks.jsonl", format: jsonl, id: click, key: query, time: at}
-home: {takeover_delay: 0s, quiet_after: 0s}
+home: {takeover_delay: 0s}
 recovery: {silent_after: 3s}
 """
 # Joins the west, and at a fault point sends itself a signal.

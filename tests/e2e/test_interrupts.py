@@ -30,7 +30,7 @@ MOMENTS = [
 @pytest.fixture(scope="module")
 def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Path:
     file = one_click(tmp_path_factory.mktemp("interrupted"))
-    file.with_name("by_spark.yaml").write_text(f"{PIPELINE}verification: {{without_spark: 1B}}\n")
+    file.with_name("by_spark.yaml").write_text(f"{PIPELINE}spark: {{master: 'spark://127.0.0.1:9'}}\n")
     done = run(file, "join", "--complete", "--engine", "local")
     _, said = done.communicate()
     assert done.returncode == 0, said[-2000:]

@@ -27,7 +27,7 @@ from tests.e2e.real_logs import (
 
 DATACENTERS = ("east", "west")
 # Small batches, so that there are many of them to be killed in.
-SMALL_BATCHES = "\nlimits: {batch_primary: 1MiB, batch_foreign: 128KiB}\n"
+SMALL_BATCHES = "\nlimits: {batch_foreign: 128KiB}\n"
 
 
 @pytest.fixture(scope="module")

@@ -85,7 +85,7 @@ WRONG: list[tuple[str, Spoil, str, int, tuple[str, ...]]] = [
     # -- the pipeline file: file, line and key, what was expected, what was there
     ("unknown key", setting("foreign.keys", "query"), JOIN, 2, ("foreign.keys", "unknown key", "did you mean key?")),
     ("unit", setting("foreign.time_unit", "sec"), JOIN, 2, ("p.yaml:1: foreign.time_unit", "expected s, ms, us, ns or iso8601", "got 'sec'")),
-    ("duration", setting("retry.max_delay", "2 fortnights"), JOIN, 2, ("retry.max_delay", "one of us, ms, s, m, h, d", "such as 250ms")),
+    ("duration", setting("retry.unjoinable_after", "2 fortnights"), JOIN, 2, ("retry.unjoinable_after", "one of us, ms, s, m, h, d", "such as 250ms")),
     ("endpoint without scheme", endpoint("ids.example:8000"), JOIN, 2, ("registry.endpoints.0.url", "expected an address such as https://")),
     ("endpoint with a path", endpoint("http://127.0.0.1:9/dynamodb"), JOIN, 2, ("registry.endpoints.0.url", "without path or query", "such as http://127.0.0.1:8000", "at the root of its server")),
     ("endpoint with a query", endpoint("http://127.0.0.1:9?table=x"), JOIN, 2, ("registry.endpoints.0.url", "without path or query")),

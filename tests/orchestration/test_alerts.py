@@ -325,9 +325,10 @@ def slow_hook(monkeypatch: pytest.MonkeyPatch) -> Iterator[SlowHook]:
 
 
 def test_a_function_that_hangs_is_not_called_again_and_was_told_if_it_returns_after_all(
-    tmp_path: Path, instance: DagsterInstance, slow_hook: SlowHook
+    tmp_path: Path, instance: DagsterInstance, slow_hook: SlowHook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    location = Location(tmp_path, more="alerts: {hook: 'slow_hook:tell', call_timeout: 50ms}\n")
+    monkeypatch.setattr("orchestration.alerts.CALL_SECONDS", 0.05)  # a sensor has no other way in
+    location = Location(tmp_path, more="alerts: {hook: 'slow_hook:tell'}\n")
     sensor = alerts_sensor(str(location.file), location.settings)
 
     def tick(cursor: str | None) -> SensorExecutionData:

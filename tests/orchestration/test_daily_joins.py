@@ -30,7 +30,7 @@ DAILY = AssetKey(["clicks", "daily_joins"])
 YESTERDAY = day_of(SystemClock().now_us()) - timedelta(days=1)
 EVE = YESTERDAY - timedelta(days=1)
 # The process of these tests is not to be slowed down for good.
-SETTINGS = "backfill: {niceness: 0}\n"
+SETTINGS = ""
 
 on_spark = [
     pytest.mark.spark,

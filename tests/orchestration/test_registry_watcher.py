@@ -28,9 +28,7 @@ def servers(tmp_path: Path) -> Iterator[list[StoreServer]]:
 @pytest.fixture
 def location(tmp_path: Path, servers: list[StoreServer]) -> Location:
     endpoints = ", ".join(f"{{url: {server.url}}}" for server in servers)
-    return Location(
-        tmp_path / "pipeline", more=f"registry: {{endpoints: [{endpoints}], request_timeout: 500ms}}\n"
-    )
+    return Location(tmp_path / "pipeline", more=f"registry: {{endpoints: [{endpoints}], deadline: 2500ms}}\n")
 
 
 def tick(location: Location, instance: DagsterInstance) -> SensorExecutionData:

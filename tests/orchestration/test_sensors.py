@@ -19,7 +19,7 @@ from orchestration.sensors import REASON_TAG, TICK_SECONDS
 from photon.clock import SystemClock
 from photon.registry.opening import close_registries, init_registry, positions_at
 from photon.shift.growth import growth_of
-from photon.shift.lease import DatacenterLock, Lease
+from photon.shift.lease import LEASE_SECONDS, START_SECONDS, DatacenterLock, Lease
 from tests.orchestration.location import Location, launched
 
 
@@ -115,7 +115,7 @@ def test_a_hung_shift_is_killed_marked_failed_and_replaced_at_the_second_look(
     run_id = location.run(instance)
     with location.holder(run_id) as process:
         os.kill(process.pid, signal.SIGSTOP)
-        location.clock.advance(location.pipeline.shift.lease_duration.total_seconds() + 60)
+        location.clock.advance(LEASE_SECONDS + 60)
         first = location.tick(instance)
         assert (launched(first), process.poll()) == ([], None)
         assert launched(location.tick(instance, cursor=first.cursor)) == ["east"]
@@ -174,7 +174,7 @@ def test_a_run_whose_process_never_reported_is_marked_failed_and_replaced(
     location: Location, instance: DagsterInstance
 ) -> None:
     run_id = location.run(instance, status=DagsterRunStatus.STARTING)
-    location.clock.advance(location.pipeline.shift.start_timeout.total_seconds() + 60)
+    location.clock.advance(START_SECONDS + 60)
     assert launched(location.tick(instance)) == ["east"]
     assert status(instance, run_id) is DagsterRunStatus.FAILURE
 
@@ -183,7 +183,7 @@ def test_a_run_that_was_to_be_canceled_and_is_gone_is_marked_canceled(
     location: Location, instance: DagsterInstance
 ) -> None:
     run_id = location.run(instance, status=DagsterRunStatus.CANCELING)
-    location.clock.advance(location.pipeline.shift.start_timeout.total_seconds() + 60)
+    location.clock.advance(START_SECONDS + 60)
     location.tick(instance)
     assert status(instance, run_id) is DagsterRunStatus.CANCELED
 
@@ -220,9 +220,11 @@ def observed(tick: SensorExecutionData) -> list[tuple[str, bool]]:
 
 
 def test_logs_are_observed_when_they_change_and_no_shift_runs(
-    tmp_path: Path, instance: DagsterInstance
+    tmp_path: Path, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    location = Location(tmp_path, more="shift: {start: 1h}")  # nothing else is told meanwhile
+    # A sensor has no other way in: a run has an hour to start, so that nothing else is told meanwhile.
+    monkeypatch.setattr("orchestration.shift_decision.START_SECONDS", 3_600.0)
+    location = Location(tmp_path)
     first = location.tick(instance)
     assert observed(first) == [("primary_log", True), ("foreign_log", True)]
     location.clock.advance(OBSERVED_EVERY_SECONDS)
@@ -265,8 +267,6 @@ def test_a_datacenter_that_is_on_hold_or_retired_gets_no_run_and_the_reason_why(
 def test_a_registry_that_does_not_answer_keeps_no_shift_from_being_launched(
     tmp_path: Path, instance: DagsterInstance
 ) -> None:
-    nowhere = (
-        "registry:\n  request_timeout: 100ms\n  deadline: 200ms\n  endpoints: [{url: http://127.0.0.1:9}]\n"
-    )
+    nowhere = "registry:\n  deadline: 200ms\n  endpoints: [{url: http://127.0.0.1:9}]\n"
     assert launched(Location(tmp_path, more=nowhere).tick(instance)) == ["east"]
     close_registries()

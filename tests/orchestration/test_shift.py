@@ -41,10 +41,10 @@ pytestmark = [
 ]
 
 SETTINGS = """
-shift: {idle: 2s, report: 1s}
-retry: {unjoinable_after: 2s, max_delay: 1s, min_attempts: 2, allowed_lateness: 1s}
+shift: {idle: 2s}
+retry: {unjoinable_after: 2s, allowed_lateness: 1s}
 tailing: {idle_after: 1s}
-home: {takeover_delay: 0s, quiet_after: 0s}
+home: {takeover_delay: 0s}
 """
 JOINED = AssetKey(["clicks", "joined_events"])
 PATIENCE_SECONDS = 120

@@ -20,10 +20,10 @@ from tests.orchestration.location import Location
 pytestmark = [pytest.mark.server, pytest.mark.timeout(300)]
 
 SETTINGS = """
-shift: {idle: 1s, report: 1s}
+shift: {idle: 1s}
 retry: {allowed_lateness: 0s}
 tailing: {idle_after: 1s}
-home: {takeover_delay: 0s, quiet_after: 0s}
+home: {takeover_delay: 0s}
 """
 JOINED = AssetKey(["clicks", "joined_events"])
 

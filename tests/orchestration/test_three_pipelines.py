@@ -30,8 +30,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.slow, pytest.ma
 
 SETTINGS = """
 adapter: adapter_of_{name}:join
-shift: {{idle: 2s, report: 1s}}
-retry: {{unjoinable_after: 2s, max_delay: 1s, min_attempts: 2, allowed_lateness: 1s}}
+shift: {{idle: 2s}}
+retry: {{unjoinable_after: 2s, allowed_lateness: 1s}}
 tailing: {{idle_after: 1s}}
 verification: {{cron: "{minute} * * * *"}}
 """

@@ -220,9 +220,9 @@ def test_a_repair_without_an_endpoint_is_not_started(tmp_path: Path) -> None:
 # -- the check
 
 
-def promising(folder: Path, health: str) -> Pipeline:
-    """A pipeline with these thresholds."""
-    return load_pipeline(Traffic(1).write_pipeline(folder, more=f"health: {{{health}}}\n"))
+def promising(folder: Path) -> Pipeline:
+    """A pipeline as most are."""
+    return load_pipeline(Traffic(1).write_pipeline(folder))
 
 
 def state(*health: Health) -> RegistryState:
@@ -247,24 +247,12 @@ def state(*health: Health) -> RegistryState:
 def test_an_endpoint_that_is_not_well_is_an_error_when_no_other_may_go(
     health: list[Health], passed: bool, severity: AssetCheckSeverity | None, tmp_path: Path
 ) -> None:
-    check = endpoints_check(state(*health), promising(tmp_path, "spare_endpoints: 1"))
+    check = endpoints_check(state(*health), promising(tmp_path))
     assert check.passed == passed
     if severity is not None:
         assert check.severity is severity
         assert "refused" in str(check.description)
         assert f"photon registry repair {tmp_path / 'pipeline.yaml'} --endpoint " in str(check.description)
-
-
-@pytest.mark.parametrize(("spare", "severity"), [(0, AssetCheckSeverity.WARN), (1, AssetCheckSeverity.ERROR)])
-def test_how_many_endpoints_must_be_spare_is_a_setting(
-    spare: int, severity: AssetCheckSeverity, tmp_path: Path
-) -> None:
-    pipeline = promising(tmp_path, f"spare_endpoints: {spare}")
-    check = endpoints_check(state("up", "does not answer", "up"), pipeline)
-    assert (check.passed, check.severity) == (False, severity)
-
-
-BOUNDS = "ledger_load: {warn: 0.8, error: 1.0}"
 
 
 def bearing(load: float | None) -> RegistryState:
@@ -274,7 +262,7 @@ def bearing(load: float | None) -> RegistryState:
 
 @pytest.mark.parametrize("load", [None, 0.79])
 def test_ledgers_far_from_the_limit_of_a_key_range_are_well(load: float | None, tmp_path: Path) -> None:
-    assert ledgers_check(bearing(load), promising(tmp_path, BOUNDS)).passed
+    assert ledgers_check(bearing(load), promising(tmp_path)).passed
 
 
 @pytest.mark.parametrize(
@@ -283,7 +271,7 @@ def test_ledgers_far_from_the_limit_of_a_key_range_are_well(load: float | None, 
 def test_ledgers_near_the_limit_of_a_key_range_are_a_warning_and_beyond_it_an_error(
     load: float, severity: AssetCheckSeverity, tmp_path: Path
 ) -> None:
-    check = ledgers_check(bearing(load), promising(tmp_path, BOUNDS))
+    check = ledgers_check(bearing(load), promising(tmp_path))
     assert (check.passed, check.severity) == (False, severity)
     assert f"photon registry reshard {tmp_path / 'pipeline.yaml'} 4" in str(check.description)
 

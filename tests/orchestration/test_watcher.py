@@ -49,7 +49,7 @@ ERROR, WARN = AssetCheckSeverity.ERROR, AssetCheckSeverity.WARN
 
 @pytest.fixture
 def location(tmp_path: Path) -> Iterator[Location]:
-    yield Location(tmp_path, more="health: {least_records: 10}\n")
+    yield Location(tmp_path)
     close_registries()
 
 

@@ -7,7 +7,6 @@ import random
 import threading
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +35,7 @@ from photon.registry.stores.positions import StoreAttempt, StorePositions
 from photon.testing.manual_clock import ManualClock
 
 LEDGER = LedgerId(0, 0)
-SETTINGS = Registry(request_timeout=timedelta(seconds=2), total_timeout=timedelta(seconds=10))
+SETTINGS = Registry()
 PAGE_ITEMS = 4
 
 _writers = itertools.count()

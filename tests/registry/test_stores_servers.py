@@ -41,9 +41,9 @@ from tests.registry.store_backends import (
 
 pytestmark = pytest.mark.server
 
-SETTINGS = Registry(request_timeout=timedelta(seconds=5), total_timeout=timedelta(seconds=30))
-QUICK = Registry(request_timeout=timedelta(seconds=0.5), total_timeout=timedelta(seconds=3))
-IMPATIENT = Registry(request_timeout=timedelta(seconds=0.5), total_timeout=timedelta(seconds=1))
+SETTINGS = Registry(total_timeout=timedelta(seconds=30))
+QUICK = Registry(total_timeout=timedelta(seconds=3))
+IMPATIENT = Registry(total_timeout=timedelta(seconds=1))
 Opened = Callable[..., StorePositions]
 
 

@@ -32,8 +32,7 @@ pytestmark = [pytest.mark.services, pytest.mark.spark, pytest.mark.timeout(900)]
 
 DATACENTER = "east"
 SETTINGS = """
-shift: {idle: 10s, report: 5s}
-retry: {max_delay: 1s}
+shift: {idle: 10s}
 tailing: {idle_after: 2s}
 backfill: {first_look_days: 0}
 """

@@ -13,7 +13,7 @@ from photon.upkeep.retire import retire
 from tests.simulation.world import World, counts_of
 
 A_MINUTE_US = 60_000_000
-HOME = "home: {takeover_delay: 0s, quiet_after: 0s}"
+HOME = "home: {takeover_delay: 0s}"
 
 
 def both_have(world: World, *clicks: str) -> None:

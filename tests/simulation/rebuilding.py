@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from photon import faults
 from photon.backfill.messages import TABLE, Remade, RemakeContext
 from photon.backfill.plan import DoubledRow, Piece
-from photon.backfill.rebuild import Rebuild, Rebuilt
+from photon.backfill.rebuild import PIECE_ROWS, Rebuild, Rebuilt
 from photon.backfill.remaking import remake
 from photon.pipeline.file import Pipeline
 from photon.testing.crashes import SimulatedCrash, raise_simulated_crash
@@ -68,11 +68,20 @@ def rebuild(
     window: Window = DAY,
     dry_run: bool = False,
     program: HereProgram | None = None,
+    page_rows: int = 3,
+    piece_rows: int = PIECE_ROWS,
 ) -> Rebuilt:
-    """Rebuild rows in this process."""
+    """Rebuild rows in this process, of a few rows at a time."""
     with asking(world):
         return Rebuild(
-            world.pipeline, datacenter, window, program or HereProgram(), dry_run, clock=world.clock
+            world.pipeline,
+            datacenter,
+            window,
+            program or HereProgram(),
+            dry_run,
+            clock=world.clock,
+            page_rows=page_rows,
+            piece_rows=piece_rows,
         ).run()
 
 

@@ -17,8 +17,8 @@ from tests.simulation.world import World, counts_of
 
 Plant = Callable[[World], None]
 A_MINUTE_SECONDS = 60.0
-GIVES_UP_SOON = "retry: {unjoinable_after: 1m, min_attempts: 2, max_delay: 10s, allowed_lateness: 1s}\n"
-HOME = "home: {takeover_delay: 0s, quiet_after: 0s}\n"
+GIVES_UP_SOON = "retry: {unjoinable_after: 1m, allowed_lateness: 1s}\n"
+HOME = "home: {takeover_delay: 0s}\n"
 
 
 def joined_world(world: World) -> World:

@@ -27,7 +27,7 @@ EVENTS = 60
 def with_exact_globs(world: World) -> World:
     """The same world, in which each log is one file by name."""
     pipeline = world.pipeline
-    small = {"batch_primary_bytes": 2_000, "batch_foreign_bytes": 1_000}
+    small = {"batch_foreign_bytes": 1_000}
     changed = {
         "primary": pipeline.primary.model_copy(update={"files": f"queries/a.{pipeline.primary.format}"}),
         "foreign": pipeline.foreign.model_copy(update={"files": f"clicks/a.{pipeline.foreign.format}"}),

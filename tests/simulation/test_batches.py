@@ -16,6 +16,7 @@ import pytest
 
 from photon.clock import MICROSECONDS
 from photon.dispatcher.completion import Superseded
+from photon.dispatcher.home_watch import QUIET_AFTER_US
 from photon.dispatcher.retrying import BatchReport, Callbacks
 from photon.faults import FAULT_POINTS, arm, disarm
 from photon.join.messages import BatchTasks, TaskOutcome
@@ -463,7 +464,7 @@ def test_an_event_on_which_workers_die_is_a_dead_letter_and_the_rest_goes_on(wor
 
 
 def test_events_are_left_to_their_home_for_a_while_and_then_taken_up(tmp_path: Path) -> None:
-    world = World(tmp_path, ["east", "west"], "home: {takeover_delay: 5s, quiet_after: 1h}")
+    world = World(tmp_path, ["east", "west"], "home: {takeover_delay: 5s}")
     ids = [f"c{number}" for number in range(50)]
     for name in ("east", "west"):
         world.queries("q1", datacenter=name)
@@ -478,17 +479,23 @@ def test_events_are_left_to_their_home_for_a_while_and_then_taken_up(tmp_path: P
 
 
 def test_a_quiet_datacenters_events_are_taken_up_at_once(tmp_path: Path) -> None:
-    world = World(tmp_path, ["east", "west"], "home: {takeover_delay: 1h, quiet_after: 0s}")
+    world = World(tmp_path, ["east", "west"], "home: {takeover_delay: 1h}")
     world.queries("q1")
-    world.clicks(*((f"c{number}", "q1") for number in range(50)))
-    began_us = world.clock.now_us()
-    world.join("east")
+
+    def log_when_it_is_quiet(batch: BatchReport) -> None:
+        if not logged_us:
+            world.clock.advance(QUIET_AFTER_US // MICROSECONDS)
+            logged_us.append(world.clock.now_us())
+            world.clicks(*((f"c{number}", "q1") for number in range(50)))
+
+    logged_us: list[int] = []
+    world.join("east", callbacks=Callbacks(on_batch=log_when_it_is_quiet))
     assert len(world.joined_ids()) == 50
-    assert timedelta(microseconds=world.clock.now_us() - began_us) < timedelta(minutes=1)
+    assert timedelta(microseconds=world.clock.now_us() - logged_us[0]) < timedelta(minutes=1)
 
 
 def test_who_has_left_many_events_to_the_others_is_not_waited_for_any_more(tmp_path: Path) -> None:
-    world = World(tmp_path, ["east", "west"], "home: {takeover_delay: 5s, quiet_after: 1h}")
+    world = World(tmp_path, ["east", "west"], "home: {takeover_delay: 5s}")
     world.queries("q1")
     world.clicks(*((f"first{number}", "q1") for number in range(60)))
     logged_us: list[int] = []

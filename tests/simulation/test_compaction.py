@@ -13,7 +13,6 @@ import pytest
 
 from photon import faults
 from photon.faults import COMPACTION_FAULT_POINTS, FAULT_POINTS, watched
-from photon.pipeline.sections import Compaction
 from photon.recovery.registry_watch import RegistryWatch
 from photon.shift import status
 from photon.shift.status import status_of
@@ -31,9 +30,8 @@ BATCHES = 4
 
 def fit(world: World) -> int:
     """Compact all tables; how many commits it took."""
-    settings = Compaction(least_files=2)
-    pipeline = world.pipeline.model_copy(update={"compaction": settings})
-    return sum(each.commits for each in compact_tables(pipeline, "east", world.clock).values())
+    done = compact_tables(world.pipeline, "east", world.clock, least_files=2)
+    return sum(each.commits for each in done.values())
 
 
 def join_batches(world: World, first: int = 0, count: int = BATCHES) -> None:

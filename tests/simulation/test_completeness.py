@@ -72,7 +72,7 @@ def test_clicks_that_were_given_up_hold_back_nothing(world: World) -> None:
 
 
 def test_of_two_that_waited_together_the_one_that_was_given_up_holds_back_nothing(tmp_path: Path) -> None:
-    retry = "retry: {unjoinable_after: 10m, min_attempts: 3, max_delay: 10s, allowed_lateness: 1m}"
+    retry = "retry: {unjoinable_after: 10m, allowed_lateness: 1m}"
     world = World(tmp_path, more=retry)
     world.queries("q")
     world.clicks(("c1", "never"), at_us=NOON_US - 3_600 * SECOND)

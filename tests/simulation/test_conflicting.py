@@ -18,7 +18,6 @@ from photon.join import comparing
 from photon.join.adapting import RawRecords
 from photon.join.comparing import Compared, compared
 from photon.join.outcomes import Counts
-from photon.pipeline.file import load_pipeline
 from photon.shift.standing import sentences
 from photon.shift.status import status_of
 from photon.tokens import Occurrence
@@ -242,17 +241,6 @@ def test_verification_tells_it_with_examples_and_breaks_no_promise(world: World)
     (example,) = finding.examples
     assert example.where == "byte 55 of clicks/a.jsonl"
     assert example.detail == "joined: byte 0 of clicks/a.jsonl; differs in n"
-
-
-def test_its_thresholds_are_settings(world: World) -> None:
-    file = world.folder / "pipeline.yaml"
-    file.write_text(file.read_text() + "\nhealth: {conflicting: {warn: 0.5, error: 0.9}}\n")
-    world.log("east", "clicks", click("c1"), click("c1", n=2))
-    world.join()
-    pipeline = load_pipeline(file)
-    found = look(pipeline, "east", world.clock.now_us())
-    verdict = judge("east", found, Memory.of_one_look(found, pipeline), pipeline)["conflicting"]
-    assert verdict.level == "warn"
 
 
 @pytest.mark.parametrize("plant", FAULTS.values(), ids=FAULTS)

@@ -30,10 +30,8 @@ def files_of(world: World) -> set[str]:
 
 
 def test_a_compaction_says_what_it_would_rewrite(world: World) -> None:
-    compaction = world.pipeline.compaction.model_copy(update={"least_files": 2})
-    pipeline = world.pipeline.model_copy(update={"compaction": compaction})
     before = files_of(world)
-    would = would_compact(pipeline, "east", world.clock)
+    would = would_compact(world.pipeline, "east", world.clock, least_files=2)
     assert files_of(world) == before
-    assert compact_tables(pipeline, "east", world.clock) == would
+    assert compact_tables(world.pipeline, "east", world.clock, least_files=2) == would
     assert would["joined_events"].rows == BATCHES - 1, "the last batch stays, its plan may be open"

@@ -57,14 +57,6 @@ def test_fewer_pairs_and_a_smaller_share_are_dead_letters(
     assert counts_of(counts, "joined", "dead_letters") == {"joined": pairs - fail, "dead_letters": fail}
 
 
-def test_with_a_share_of_one_all_may_fail(tmp_path: Path, monkeypatch: Patch) -> None:
-    world = World(tmp_path, more=f"adapter: {failing_adapter.NAME}:join\nlimits: {{failing_pairs: 1}}")
-    world.queries("q1")
-    log_clicks(world, clicks(100))
-    monkeypatch.setattr(failing_adapter, "fails_on", clicks(100))
-    assert world.join().counts.of("dead_letters") == 100
-
-
 def test_small_batches_in_a_row_are_too_many_together(tmp_path: Path, monkeypatch: Patch) -> None:
     more = f"adapter: {failing_adapter.NAME}:join\nlimits: {{batch_foreign: 2KiB}}"
     world = World(tmp_path, more=more)

@@ -20,7 +20,8 @@ from tests.simulation.verifying import verify
 from tests.simulation.world import NOON_US, World
 
 DAY_US = 86_400 * MICROSECONDS
-KEEPS_A_DAY = "registry: {keep_days: 1, generation: 1}"  # any entry fills a generation
+KEEPS_A_DAY = "registry: {keep_days: 1}"
+FULL = mock.patch("photon.upkeep.gc.GENERATION_BYTES", 1)  # any entry fills a generation
 
 
 @pytest.fixture
@@ -40,7 +41,7 @@ def collect(world: World, would: bool = False) -> GcResult:
         name: StoredReport(now_us, "run", 1.0, one.as_dict() | {"verified_until_us": now_us})
         for name, one in verify(world).items()
     }
-    with mock.patch("photon.upkeep.gc.newest", return_value=reports):
+    with FULL, mock.patch("photon.upkeep.gc.newest", return_value=reports):
         return (would_gc if would else run_gc)(world.pipeline, world.clock, registry=world.reader())
 
 
@@ -76,7 +77,7 @@ def test_where_nothing_is_old_enough_nothing_is_dropped_and_only_a_full_generati
 
 
 def test_nothing_is_done_where_ids_are_kept_for_ever(tmp_path: Path) -> None:
-    world = World(tmp_path, ["east"], "registry: {generation: 1}")
+    world = World(tmp_path, ["east"])
     world.queries("q1")
     world.clicks(("c1", "q1"))
     world.join()

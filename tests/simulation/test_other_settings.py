@@ -13,6 +13,7 @@ import pytest
 
 from photon.clock import MICROSECONDS
 from photon.dispatcher.other_settings import SettingsChanged
+from photon.dispatcher.waiting import MIN_ATTEMPTS
 from photon.pipeline.file import load_pipeline
 from photon.shift import run as shift_run
 from photon.state.database import STATE_FILE
@@ -89,15 +90,16 @@ def test_all_that_a_wrong_key_made_unjoinable_is_joined_once_it_is_right(world: 
 def test_a_unit_of_primary_times_that_is_mended_moves_the_watermark_of_what_was_read_before(
     tmp_path: Path,
 ) -> None:
-    world = World(tmp_path, more="retry: {unjoinable_after: 10m, min_attempts: 1, max_delay: 10s}")
+    world = World(tmp_path, more="retry: {unjoinable_after: 10m}")
     world.clicks(("orphan", "never"))
     log(world, "queries", {"query": "q1", "at": NOON_US // MICROSECONDS + 60})  # as microseconds: in 1970
     for _ in range(3):
         world.clock.advance(3_600)
         assert world.join().counts.of("pending") == 1
     change(world, "id: query, time: at, time_unit: us", "id: query, time: at, time_unit: s")
-    world.join()
-    world.clock.advance(3_600)
+    for _ in range(MIN_ATTEMPTS):
+        world.join()
+        world.clock.advance(3_600)
     assert world.join().counts.of("unjoinable") == 1
 
 

@@ -22,7 +22,7 @@ from tests.simulation.world import NOON_US, World
 STEPS = 14
 SEEDS = 8
 NAMES = ("east", "west")
-SOON = "home: {takeover_delay: 1s, quiet_after: 5s}\nrecovery: {silent_after: 20s}\n"
+SOON = "home: {takeover_delay: 1s}\nrecovery: {silent_after: 20s}\n"
 LATER_US = 3  # by so much the times of records of one id may differ
 
 

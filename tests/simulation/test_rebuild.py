@@ -46,7 +46,7 @@ OTHERS = ("_joined_at",)
 def joined_world(folder: Path, datacenters: tuple[str, ...] = ("east",), batches: int = 4) -> World:
     """Eight clicks joined in some batches, so that the table has as many files."""
     folder.mkdir(exist_ok=True)
-    world = World(folder, datacenters, more="backfill: {page_rows: 3}")
+    world = World(folder, datacenters)
     for name in datacenters:
         world.queries("q0", "q1", "q2", datacenter=name)
     step = len(CLICKS) // batches
@@ -197,8 +197,6 @@ def test_of_a_file_that_is_too_big_for_a_task_all_rows_stay_where_one_differs(
 ) -> None:
     world = joined_world(tmp_path)
     before = by_id(world)
-    settings = world.pipeline.backfill.model_copy(update={"piece_rows": 3})
-    world.pipeline = world.pipeline.model_copy(update={"backfill": settings})
     one_file(world, group_rows)
     most = [0]
     result = _Remaking.result
@@ -210,11 +208,11 @@ def test_of_a_file_that_is_too_big_for_a_task_all_rows_stay_where_one_differs(
     monkeypatch.setattr(_Remaking, "result", counting)
     folder = Path(table(world).table_uri.removeprefix("file://"))
     files = {path.name for path in folder.glob("*.parquet")}
-    assert rebuild(world).tally.same == 8
+    assert rebuild(world, piece_rows=3).tally.same == 8
     assert {path.name for path in folder.glob("*.parquet")} == files, "it leaves files that nobody needs"
     table(world).update({"primary_text": "'forged'"}, predicate="_event_id = 'c6'")
     one_file(world, group_rows)
-    done = rebuild(world)
+    done = rebuild(world, piece_rows=3)
     assert (done.tally.replaced, done.tally.same) == (1, 7)
     assert by_id(world) == before
     assert max(most) <= 3, "a task holds more rows than it may"
@@ -292,8 +290,6 @@ def test_files_that_somebody_replaces_meanwhile_are_read_from_a_new_snapshot(
     tmp_path: Path, somebody: str, page_rows: int
 ) -> None:
     world = joined_world(tmp_path)
-    settings = world.pipeline.backfill.model_copy(update={"page_rows": page_rows})
-    world.pipeline = world.pipeline.model_copy(update={"backfill": settings})
 
     def meanwhile() -> None:
         if somebody == "delete":
@@ -302,7 +298,7 @@ def test_files_that_somebody_replaces_meanwhile_are_read_from_a_new_snapshot(
             table(world).optimize.compact()
 
     set_adapter(world, f"loud_{somebody}_{page_rows}", LOUD)
-    rebuild(world, program=HereProgram([meanwhile]))
+    rebuild(world, program=HereProgram([meanwhile]), page_rows=page_rows)
     gone = {"c1"} if somebody == "delete" else set()
     rows = by_id(world)
     assert rows.keys() == dict(CLICKS).keys() - gone

@@ -110,7 +110,7 @@ def clicks_that_ask(world: World, *asks: str | None, file: str = "a.jsonl") -> N
 
 @pytest.fixture
 def picky_world(tmp_path: Path) -> World:
-    world = World(tmp_path, more=f"adapter: {picky_adapter.NAME}:join\nlimits: {{failing_pairs: 1}}")
+    world = World(tmp_path, more=f"adapter: {picky_adapter.NAME}:join")
     world.queries("a")
     return world
 

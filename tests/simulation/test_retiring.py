@@ -317,7 +317,7 @@ def test_an_idle_process_whose_datacenter_is_put_on_hold_ends_within_seconds(
 
 
 def test_the_others_take_over_the_share_of_a_datacenter_on_hold_at_once(tmp_path: Path) -> None:
-    world = World(tmp_path, ["east", "west"], "home: {takeover_delay: 1h, quiet_after: 1h}")
+    world = World(tmp_path, ["east", "west"], "home: {takeover_delay: 1h}")
     ids = [f"c{n}" for n in range(20)]
     stories.both_have(world, *ids)
     hold(world, "west")

@@ -33,8 +33,8 @@ def test_a_log_column_with_the_name_of_one_of_photons_does_not_take_its_place(
 def test_a_big_idle_primary_log_that_is_read_in_part_holds_the_watermark(tmp_path: Path) -> None:
     world = World(
         tmp_path,
-        more="retry: {unjoinable_after: 1s, min_attempts: 1, max_delay: 1s, allowed_lateness: 1us}\n"
-        "limits: {batch_primary: 2KiB}\ntailing: {idle_after: 1s}",
+        more="retry: {unjoinable_after: 1s, allowed_lateness: 1us}\n"
+        "limits: {batch_foreign: 128B}\ntailing: {idle_after: 1s}",
     )
     world.clicks(("c1", "last"))
     world.join()

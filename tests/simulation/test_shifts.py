@@ -180,7 +180,7 @@ def test_latency_is_counted_from_the_later_of_both_events_to_the_commit(world: W
 
 
 def test_an_event_that_another_datacenter_joined_has_no_latency_here(tmp_path: Path) -> None:
-    world = World(tmp_path, ["east", "west"], "home: {takeover_delay: 0s, quiet_after: 0s}")
+    world = World(tmp_path, ["east", "west"], "home: {takeover_delay: 0s}")
     for name in ("east", "west"):
         world.queries("q1", datacenter=name)
         world.clicks(("c1", "q1"), datacenter=name)

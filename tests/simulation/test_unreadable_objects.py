@@ -12,7 +12,7 @@ from photon.dispatcher.log_reader import LogReader
 from photon.logs.files import Side
 from tests.simulation.world import NOON_US, World, counts_of
 
-LIMITS = "retry: {unjoinable_after: 1s, min_attempts: 1, max_delay: 1s, allowed_lateness: 1us}"
+LIMITS = "retry: {unjoinable_after: 1s, allowed_lateness: 1us}"
 
 
 def lacking(patch: pytest.MonkeyPatch, lacks: Side | None) -> None:

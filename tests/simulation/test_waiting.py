@@ -42,9 +42,7 @@ def test_a_primary_that_comes_wakes_the_event_that_waits_long_before_its_backoff
 
 
 def test_an_event_is_unjoinable_once_its_time_is_up_and_primary_logs_have_gone_on(tmp_path: Path) -> None:
-    world = World(
-        tmp_path, more="retry: {unjoinable_after: 10m, min_attempts: 3, max_delay: 10s, allowed_lateness: 1m}"
-    )
+    world = World(tmp_path, more="retry: {unjoinable_after: 10m, allowed_lateness: 1m}")
     world.clicks(("orphan", "never"), ("late", "later"))
     for _ in range(12):
         world.clock.advance(60)

@@ -14,7 +14,7 @@ from tests.simulation.catching import caught_by_story
 from tests.simulation.world import NOON_US, World, counts_of
 
 YEAR_2100_US = 4_102_444_800 * MICROSECONDS
-SETTINGS = "retry: {unjoinable_after: 1m, min_attempts: 2, max_delay: 10s, allowed_lateness: 1m}"
+SETTINGS = "retry: {unjoinable_after: 1m, allowed_lateness: 1m}"
 
 
 @pytest.fixture

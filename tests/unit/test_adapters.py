@@ -27,7 +27,7 @@ from photon.join.adapting import (
 )
 from photon.logs.columns import parse_columns
 from photon.pipeline.file import load_pipeline
-from photon.pipeline.sections import ForeignLog, Limits
+from photon.pipeline.sections import ForeignLog
 
 FOREIGN = pa.table({"n": [0, 1, 2, 3, 4], "click": list("abcde")})
 PRIMARY = pa.table({"query": list("vwxyz")})
@@ -157,7 +157,7 @@ def test_the_keys_of_an_events_dict_are_in_an_order_of_their_own() -> None:
         [b'{"a": 1}', b'{"b": 1, "a": 2}'],
         [b'{"c": 1, "b": 1}', b'{"b": 1, "a": 2}'],
     ):
-        foreign = parse_columns(pa.array(raws, pa.binary()), b"", log, Limits()).table
+        foreign = parse_columns(pa.array(raws, pa.binary()), b"", log).table
         pairs = foreign, PRIMARY.slice(0, len(raws))
         table = combine_isolating_failures(text, *pairs, NO_COLUMNS).table
         assert table["payload"].to_pylist()[-1] == "a,b"
@@ -476,7 +476,7 @@ def test_a_fingerprint_changes_with_the_function_the_logs_and_what_is_named_besi
     assert fingerprint(pipeline, "epoch 2") != first
     file.write_text(CLICKS.replace("key: key", "key: query"))
     assert fingerprint(load_pipeline(file), "epoch 1") != first
-    file.write_text(CLICKS + "backfill: {page_rows: 100}")
+    file.write_text(CLICKS + "backfill: {first_look_days: 3}")
     assert fingerprint(load_pipeline(file), "epoch 1") == first
     module.write_text(PER_EVENT.replace("click", "text"))
     assert fingerprint(pipeline, "epoch 1") != first

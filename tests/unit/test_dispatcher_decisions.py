@@ -25,7 +25,9 @@ from photon.dispatcher.completion import (
 )
 from photon.dispatcher.home_watch import HomeWatch
 from photon.dispatcher.planning import (
+    CATCH_UP_EVENTS,
     LEAST_FOREIGN_BYTES,
+    PRIMARY_BYTES_PER_FOREIGN,
     budget,
     foreign_share_bytes,
     halves,
@@ -35,7 +37,7 @@ from photon.dispatcher.planning import (
 )
 from photon.dispatcher.startup import why_new_epoch
 from photon.dispatcher.task_splitter import join_tasks, most_join_tasks, spread
-from photon.dispatcher.waiting import may_be_given_up
+from photon.dispatcher.waiting import MIN_ATTEMPTS, may_be_given_up
 from photon.errors import FormatTooNew
 from photon.join.home import home_of
 from photon.join.messages import (
@@ -49,7 +51,7 @@ from photon.join.messages import (
 )
 from photon.join.outcomes import Counts, HeldRecord
 from photon.logs.files import ByteRange, LogFile, TrackedFile
-from photon.pipeline.sections import Home, Limits, Retry
+from photon.pipeline.sections import Limits, Retry
 from photon.registry.entry import Claimant, Epoch
 from photon.registry.register import Generation, Members, Register
 from photon.state.plan import (
@@ -121,7 +123,7 @@ def test_records_that_wait_long_are_due_together() -> None:
 class Waited(NamedTuple):
     """What decides on giving an event up."""
 
-    attempts: int = 8
+    attempts: int = MIN_ATTEMPTS
     first_seen_us: int = 0
     primary_time_us: int = 10 * HOUR
 
@@ -142,7 +144,7 @@ def test_an_event_is_given_up_when_tried_often_seen_long_ago_and_passed_by_the_w
 @pytest.mark.parametrize(
     ("row", "now_us", "watermark"),
     [
-        (WAITED_LONG._replace(attempts=7), DAY_LATER, WATERMARK),
+        (WAITED_LONG._replace(attempts=MIN_ATTEMPTS - 1), DAY_LATER, WATERMARK),
         (WAITED_LONG._replace(first_seen_us=1), DAY_LATER, WATERMARK),
         (WAITED_LONG, DAY_LATER, WATERMARK - 1),
         (WAITED_LONG, DAY_LATER, None),
@@ -180,12 +182,12 @@ def test_the_newest_generation_says_whose_home_an_event_is() -> None:
 
 
 def test_a_datacenter_that_registers_nothing_for_a_while_is_unresponsive() -> None:
-    watch = HomeWatch(Home(), {"west": 100 * SECOND, "north": 129 * SECOND, "south": 125 * SECOND})
+    watch = HomeWatch({"west": 100 * SECOND, "north": 129 * SECOND, "south": 125 * SECOND})
     assert watch.unresponsive(130 * SECOND) == {"west"}
 
 
 def test_a_datacenter_that_leaves_many_events_to_the_others_is_unresponsive_until_it_registers_one() -> None:
-    watch = HomeWatch.begin(Home(), ["west", "north"], 0)
+    watch = HomeWatch.begin(["west", "north"], 0)
     watch.note((), {"west": 15}, SECOND)
     watch.note(["west"], {"west": 15}, SECOND)  # a slow one: some were taken over, and some it has registered
     watch.note((), {"west": 19, "north": 2}, SECOND)
@@ -200,10 +202,11 @@ def test_a_datacenter_that_leaves_many_events_to_the_others_is_unresponsive_unti
 
 
 def test_a_batch_of_primary_logs_grows_with_what_waits_within_its_bounds() -> None:
-    limits = Limits(batch_primary_bytes=200 * MEBIBYTE)
+    limits = Limits(batch_foreign_bytes=200 * MEBIBYTE // PRIMARY_BYTES_PER_FOREIGN)
     waiting = (1, 10 * MEBIBYTE, 400 * MEBIBYTE, 10_000 * MEBIBYTE)
     assert [primary_budget_bytes(limits, each) // MEBIBYTE for each in waiting] == [64, 64, 100, 200]
-    assert primary_budget_bytes(Limits(batch_primary_bytes=MEBIBYTE), 10_000 * MEBIBYTE) == MEBIBYTE
+    small = Limits(batch_foreign_bytes=MEBIBYTE // PRIMARY_BYTES_PER_FOREIGN)
+    assert primary_budget_bytes(small, 10_000 * MEBIBYTE) == MEBIBYTE
 
 
 def test_foreign_logs_are_read_as_far_as_primary_ones_that_are_behind() -> None:
@@ -217,11 +220,11 @@ def test_a_few_foreign_events_come_through_however_far_primary_logs_are_behind()
 
 
 def test_who_is_behind_another_datacenter_takes_small_batches_unless_inputs_are_complete() -> None:
-    limits = Limits(batch_events=1_000, catch_up_events=10)
+    limits = Limits(batch_events=2 * CATCH_UP_EVENTS)
     assert paced(limits, is_behind_others=False, is_complete=False) == limits
     assert paced(limits, is_behind_others=True, is_complete=True) == limits
     small = paced(limits, is_behind_others=True, is_complete=False)
-    assert small.batch_events == 10
+    assert small.batch_events == CATCH_UP_EVENTS
     assert small.batch_foreign_bytes < limits.batch_foreign_bytes
     assert paced(Limits(batch_events=5), is_behind_others=True, is_complete=False).batch_events == 5
 

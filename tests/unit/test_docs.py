@@ -52,6 +52,7 @@ def keys_of(model: type[BaseModel], prefix: str = "", defaults: object = None) -
 
 
 KEYS = dict(keys_of(Pipeline))
+MOST_KEYS = 75  # a person who reads the page once can know them; what nobody sets is a constant
 
 
 def documented_defaults() -> dict[str, str]:
@@ -61,6 +62,14 @@ def documented_defaults() -> dict[str, str]:
 
 
 DOCUMENTED = documented_defaults()
+
+
+def test_the_file_has_few_keys() -> None:
+    """A section counts for none, and a key of both logs for one."""
+    each = {re.sub("^(primary|foreign)", "log", key) for key in KEYS}
+    kept = [key for key in each if not any(other.startswith(f"{key}.") for other in each)]
+    assert len(kept) <= MOST_KEYS
+    assert f"of {len(kept)}, are set in most pipelines" in PIPELINE_FILE
 
 
 def test_every_key_of_the_pipeline_file_is_documented_and_no_other() -> None:

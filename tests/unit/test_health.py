@@ -19,7 +19,7 @@ from photon.health.watched import FRESH_SECONDS, Told, Watched, as_text, from_te
 from photon.join.outcomes import Counts
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.shift.growth import Growth, LogSize
-from photon.shift.lease import Lease, LeaseStatus
+from photon.shift.lease import START_SECONDS, Lease, LeaseStatus
 from photon.state.losses import Losses
 from photon.state.view import StateView
 from photon.testing.traffic import Traffic
@@ -88,7 +88,7 @@ def test_work_that_nobody_does_is_a_warning_and_then_an_error(
 
 
 def test_a_run_that_starts_has_its_time(pipeline: Pipeline) -> None:
-    start_seconds = pipeline.shift.start_timeout.total_seconds()
+    start_seconds = START_SECONDS
     looks = [vitals(seconds, is_starting=True, **WORK) for seconds in (0, start_seconds - 1, start_seconds)]
     assert verdicts(pipeline, *looks[:2])["works"].level == "ok"
     assert verdicts(pipeline, *looks)["works"].level == "error"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from photon.clock import MICROSECONDS
+from photon.clock import CLOCK_TOLERANCE_US, MICROSECONDS
 from photon.join.outcomes import HeldRecord
 from photon.registry.entry import Claimant, Epoch
 from photon.registry.lookups import Hold, claimant_of
@@ -256,8 +256,7 @@ def test_it_is_a_dead_letter_when_it_has_waited_for_too_long(world: JoinWorld) -
 
 
 def test_within_the_tolerance_nobody_waits_for_the_clock(world: JoinWorld) -> None:
-    tolerance_us = int(world.pipeline.retry.clock_tolerance.total_seconds()) * MICROSECONDS
-    world.clicks((ONE, "q1"), at_us=NOON_US + tolerance_us)
+    world.clicks((ONE, "q1"), at_us=NOON_US + CLOCK_TOLERANCE_US)
     assert claimed(world.run().claims, ONE)
 
 

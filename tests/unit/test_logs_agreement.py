@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from photon.logs.columns import parse_columns
 from photon.logs.json_lines import decode_record
 from photon.logs.lines import split_lines
-from photon.pipeline.sections import ForeignLog, Limits
+from photon.pipeline.sections import ForeignLog
 from tests.unit.test_logs_parse import parse
 
 VALUES = [
@@ -114,7 +114,7 @@ def test_a_line_of_json_becomes_the_same_whatever_lines_are_beside_it(raws, coun
 def columns(raws: list[bytes], **types: str) -> list[tuple[dict[str, object], str | None]]:
     """All values of each line by column, without nulls, and why it fails."""
     log = ForeignLog(files="*", format="jsonl", id="event_id", key="key", time="ts", columns=types)
-    parsed = parse_columns(pa.array(raws, pa.binary()), b"", log, Limits())
+    parsed = parse_columns(pa.array(raws, pa.binary()), b"", log)
     rows = parsed.table.to_pylist() if parsed.table.num_columns else [{} for _ in raws]
     found = [{name: repr(value) for name, value in row.items() if value is not None} for row in rows]
     return [(row, parsed.failures.get(n)) for n, row in enumerate(found)]

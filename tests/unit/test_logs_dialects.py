@@ -62,7 +62,7 @@ def test_a_file_without_a_header_line_has_the_columns_that_the_settings_name():
 def test_a_value_is_the_text_that_was_written(encoding, raw, note):
     log = ForeignLog(files="*", format="csv", id="id", key="k", time="ts", encoding=encoding)
     raws = pa.array([b"a,k,1," + raw], pa.binary())
-    table = parse_columns(raws, b"id,k,ts,note", log, Limits()).table
+    table = parse_columns(raws, b"id,k,ts,note", log).table
     assert table["note"].to_pylist() == [note]
 
 

@@ -195,7 +195,7 @@ def test_records_as_spreadsheets_and_databases_write_them_lose_nothing():
     log, file = log_of(100), file_of(data).file
     parsed = read_events(data, file, ByteRange(1, 0, len(data), 0, 0), log, Limits())
     assert parsed.dead_letters.num_rows == 0
-    table = parse_columns(parsed.events["_raw"].combine_chunks(), HEADER, log, Limits()).table
+    table = parse_columns(parsed.events["_raw"].combine_chunks(), HEADER, log).table
     assert list(zip(table["id"].to_pylist(), table["note"].to_pylist(), strict=True)) == notes
 
 
@@ -286,7 +286,7 @@ def values_of(file: LogFile, data: bytes, ranges: list[tuple[int, int]], log: Fo
         assert parsed.dead_letters.num_rows == 0, parsed.dead_letters.to_pylist()
         rows = parsed.events.to_pylist()
         found += [(row["_id"], row["_key"], row["_time_us"] // 10**6) for row in rows]
-        notes = parse_columns(parsed.events["_raw"].combine_chunks(), file.header, log, Limits()).table
+        notes = parse_columns(parsed.events["_raw"].combine_chunks(), file.header, log).table
         assert notes["id"].to_pylist() == [row["_id"] for row in rows]
     return found
 

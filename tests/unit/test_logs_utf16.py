@@ -85,7 +85,7 @@ def values_of(text: str, mark: bytes, budget: int, **more: object) -> list[tuple
     for each in ranges:
         data = source.read(each.start_bytes, each.end_bytes - each.start_bytes)
         parsed = read_events(data, at.file, each, log, Limits(line_bytes=LIMIT))
-        columns = parse_columns(parsed.events["_raw"].combine_chunks(), at.file.header, log, Limits()).table
+        columns = parse_columns(parsed.events["_raw"].combine_chunks(), at.file.header, log).table
         events = zip(parsed.events.to_pylist(), columns.to_pylist(), strict=True)
         found += [
             (row["_offset"], (row["_id"], row["_key"], row["_time_us"], values)) for row, values in events
@@ -260,13 +260,11 @@ def test_records_are_read_again_from_any_stretch_and_at_their_offsets(tmp_path, 
     assert read_records(tmp_path, tracked.file, wanted, log, Limits())["_id"].to_pylist() == ids
     files, numbers, places = {1: tracked}, np.ones(len(ids), np.int64), np.array(offsets)
     found = read_records_at(tmp_path, files, numbers, places, 2**20, log)
-    columns = [
-        parse_columns(each, tracked.file.header, log, Limits()).table for each in (found, pa.array(raws))
-    ]
+    columns = [parse_columns(each, tracked.file.header, log).table for each in (found, pa.array(raws))]
     assert columns[0] == columns[1]
     lines = Lines(numbers[:2], places[:2], np.diff(places)[:2] - 1)
     (parsed,) = read_lines(tmp_path, {1: tracked.file}, lines).chunks
-    assert parse_columns(parsed, tracked.file.header, log, Limits()).table == columns[0].slice(0, 2)
+    assert parse_columns(parsed, tracked.file.header, log).table == columns[0].slice(0, 2)
 
 
 def test_marks_within_files_that_were_put_together_do_not_count(tmp_path):

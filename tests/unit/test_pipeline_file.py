@@ -56,7 +56,7 @@ def test_a_good_file_is_read_with_its_defaults(tmp_path):
     assert pipeline.primary.id == ("query_id",)
     assert pipeline.primary.time_unit == "s"
     assert pipeline.registry.endpoints == "local"
-    assert pipeline.retry.first_delay == timedelta(milliseconds=250)
+    assert pipeline.home.takeover_delay == timedelta(seconds=2)
     assert pipeline.adapter == "photon.adapters:merge_columns"
 
 
@@ -167,35 +167,27 @@ def test_what_is_wrong_is_named_with_line_key_and_what_was_expected(tmp_path, ol
     ("more", "expected"),
     [
         (
-            "retry: {first_delay: 250 parsecs}",
-            "retry.first_delay: expected a duration: a number and one of us, ms, s",
-        ),
-        ("alerts: {call_timeout: 31s}", "alerts.call_timeout: expected a duration of at most 30s"),
-        ("retry: {first_delay: 5}", "retry.first_delay: expected a duration: a number and one of us, ms, s"),
-        ("retry: {first_delay: 0s}", "retry.first_delay: expected a duration longer than none"),
-        ("retry: {first_delay: 999999999999d}", "retry.first_delay: expected a duration of at most"),
-        (
-            "retry: {first_delay: 2h}",
-            "retry.max_delay: expected a duration not shorter than retry.first_delay",
+            "retry: {unjoinable_after: 250 parsecs}",
+            "retry.unjoinable_after: expected a duration: a number and one of us, ms, s",
         ),
         (
-            "registry: {deadline: 2s}",
-            "registry.deadline: expected a duration longer than registry.request_timeout",
+            "retry: {unjoinable_after: 5}",
+            "retry.unjoinable_after: expected a duration: a number and one of us, ms, s",
         ),
-        ("retry: {min_attempts: 0}", "retry.min_attempts: expected at least 1, got 0"),
-        ("retry: {min_attempts: many}", "retry.min_attempts: expected a whole number, got 'many'"),
+        ("shift: {idle: 0s}", "shift.idle: expected a duration longer than none"),
+        ("shift: {idle: 999999999999d}", "shift.idle: expected a duration of at most"),
+        ("limits: {pending_events: 0}", "limits.pending_events: expected at least 1, got 0"),
+        ("limits: {workers: many}", "limits.workers: expected a whole number, got 'many'"),
         (
             "limits: {line: 1 mile}",
             "limits.line: expected a size: a whole number and one of B, KiB, MiB, GiB",
         ),
         ("limits: {line: 0}", "limits.line: expected a size of at least 1B, got 0"),
-        ("limits: {batch_primary: 9GiB}", "limits.batch_primary: expected a size of at most 1GiB"),
-        ("limits: {columns: 0}", "limits.columns: expected at least 1, got 0"),
+        ("limits: {batch_foreign: 9GiB}", "limits.batch_foreign: expected a size of at most 1GiB"),
         (
             "adapter: merge",
             "adapter: expected module:attribute, such as photon.adapters:merge_columns, got 'merge'",
         ),
-        ("registry: {generation: 0}", "registry.generation: expected a size of at least 1B, got 0"),
         (
             "registry: {endpoints: locl}",
             "registry.endpoints: expected `local` or a list of {url, region}, got 'locl'",
@@ -250,9 +242,9 @@ def test_what_is_wrong_is_named_with_line_key_and_what_was_expected(tmp_path, ol
         ("name: again", "name: this key was there before, in line 1"),
         (
             "limits: {line_bytes: 1MiB}",
-            "limits.line_bytes: unknown key; there are line, batch_primary, batch_foreign, batch_events",
+            "limits.line_bytes: unknown key; there are line, batch_foreign, batch_events",
         ),
-        ("shift: {lead: 1m}", "shift.lead: unknown key; did you mean lease?"),
+        ("shift: {lenght: 1m}", "shift.lenght: unknown key; did you mean length?"),
         ("colour: red", "colour: unknown key; there are name, datacenters, primary, foreign, adapter"),
     ],
 )
@@ -266,10 +258,10 @@ def test_what_is_wrong_with_the_other_settings_is_named_too(tmp_path, more, expe
     "key",
     [
         "registry.keep_days",
-        "registry.concurrency",
-        "retry.min_attempts",
+        "limits.workers",
+        "limits.pending_events",
         "limits.batch_events",
-        "verification.examples",
+        "backfill.first_look_days",
     ],
 )
 @pytest.mark.parametrize("value", ["true", "yes", "2.0"])
@@ -286,40 +278,19 @@ def test_what_is_no_whole_number_is_taken_for_none(tmp_path, key, value):
 @pytest.mark.parametrize(
     ("more", "expected"),
     [
+        ("limits: {batch_primary: 64MiB}", "limits.batch_primary: unknown key; take it out: it is sixteen"),
         (
-            "registry: {shards: 4}",
-            "registry.shards: unknown key; take it out: ledgers are as many as datacent",
+            "registry: {state: {stale: {warn: 3h}}}",
+            "registry.state.stale: unknown key; take it out",
         ),
-        (
-            "registry: {horizon_step: 1d}",
-            "registry.horizon_step: unknown key; take it out: retry.clock_toler",
-        ),
-        (
-            "registry: {clearing: {enabled: true}}",
-            "registry.clearing: unknown key; take it out: there is noth",
-        ),
-        (
-            "registry: {endpoints: [{url: http://a, transactions: true}]}",
-            "registry.endpoints.0.transactions: ",
-        ),
-        (
-            "registry: {state: {pages: 4}}",
-            "registry.state.pages: unknown key; take it out: all of the registry",
-        ),
-        (
-            "health: {shard_load: {warn: 0.1, error: 1}}",
-            "health.shard_load: unknown key; take it out: health.l",
-        ),
+        ("completeness: {of_events: 0.99}", "completeness: unknown key; take it out: availability.of_events"),
+        ("home: {quiet_after: 1m}", "home.quiet_after: unknown key; take it out: its value is fixed"),
+        ("health: {tell_again: 1m}", "health.tell_again: unknown key; take it out: its value is fixed"),
     ],
 )
 def test_of_a_key_that_is_gone_it_is_said_what_to_do(tmp_path, more, expected):
     (found,) = problems(tmp_path, GOOD + more + "\n")
     assert found.partition(": ")[2].startswith(expected)
-
-
-def test_an_event_is_known_by_its_id_alone(tmp_path):
-    (found,) = problems(tmp_path, changed("key: query", "key: query\n  time_in_id: false"))
-    assert found.startswith("15: foreign.time_in_id: unknown key; take it out: an event is known by its id")
 
 
 def test_one_endpoint_is_accepted(tmp_path):
@@ -337,7 +308,7 @@ def test_three_and_five_endpoints_are_accepted(tmp_path, n):
 
 def test_all_problems_are_told_at_once_in_the_order_of_the_lines(tmp_path):
     found = problems(
-        tmp_path, changed("format: csv", "format: xml") + "retry: {first_delay: x, max: y}\nlast: 1\n"
+        tmp_path, changed("format: csv", "format: xml") + "retry: {unjoinable_after: x, max: y}\nlast: 1\n"
     )
     assert [problem.split(":")[0] for problem in found] == ["7", "18", "18", "19"]
 

@@ -25,19 +25,22 @@ import pytest
 
 from photon.clock import SystemClock
 from photon.pipeline.file import Pipeline
-from photon.pipeline.sections import Datacenter, ForeignLog, LocalServerName, PrimaryLog, Registry
-from photon.registry.errors import RegistryMismatch, RegistryUnavailable
+from photon.pipeline.sections import Datacenter, ForeignLog, PrimaryLog, Registry
+from photon.registry.errors import RegistryUnavailable
 from photon.registry.opening import (
     close_registries,
-    endpoints_of,
-    find_registry,
     init_registry,
     positions_at,
-    read_register,
 )
 from photon.registry.servers import local_server as module
 from photon.registry.servers import local_supervisor
-from photon.registry.servers.local_server import LocalServer, default_kind, local_server, running_server
+from photon.registry.servers.local_server import (
+    LocalServer,
+    default_kind,
+    kind_of,
+    local_server,
+    running_server,
+)
 from photon.registry.servers.local_supervisor import DATABASES, Running, ServerKind, answers, free_port
 from photon.registry.stores.copies import REGISTER_KEY, NoReply
 from photon.registry.stores.dynamo import DynamoStore
@@ -198,45 +201,14 @@ def test_dynoxide_is_reached_over_the_loopback_address_only(tmp_path: Path) -> N
         assert {s.laddr for s in sockets if s.status == psutil.CONN_LISTEN} == {("127.0.0.1", port)}
 
 
-@pytest.mark.parametrize(("before", "now"), [("dynamodb-local", "dynoxide"), ("dynoxide", "dynamodb-local")])
-def test_the_registry_of_another_server_is_refused_with_both_remedies(
-    tmp_path: Path, before: ServerKind, now: ServerKind
-) -> None:
+@pytest.mark.parametrize("before", ["dynamodb-local", "dynoxide"])
+def test_the_data_in_a_folder_says_which_server_it_is(tmp_path: Path, before: ServerKind) -> None:
     (tmp_path / DATABASES[before]).touch()
-    with pytest.raises(RegistryMismatch) as refused, local_server(tmp_path, now):
-        pass
-    assert str(tmp_path) in str(refused.value)
-    assert f"`local_server: {before}` below `registry` in the pipeline file" in str(refused.value)
-    assert "To begin anew" in str(refused.value)
-    assert not (tmp_path / DATABASES[now]).exists()
+    assert kind_of(tmp_path) == before
 
 
-def test_a_pipeline_whose_registry_the_old_default_made_is_refused_before_anything_is_joined(
-    tmp_path: Path,
-) -> None:
-    old = pipeline(tmp_path)
-    old.registry_folder.mkdir(parents=True)
-    (old.registry_folder / DATABASES["dynamodb-local"]).touch()
-    for step in (find_registry, lambda asked: init_registry(asked, SystemClock())):
-        with pytest.raises(RegistryMismatch, match="local_server: dynamodb-local"):
-            step(old)
-    close_registries()
-
-
-@pytest.mark.server
-def test_a_registry_of_the_old_default_goes_on_with_the_setting_that_its_refusal_names(
-    tmp_path: Path,
-) -> None:
-    old = pipeline(tmp_path, local_server="dynamodb-local")
-    try:
-        init_registry(old, SystemClock())
-        close_registries()  # as the old version ended
-        with pytest.raises(RegistryMismatch):
-            find_registry(pipeline(tmp_path, local_server="dynoxide"))
-        close_registries()
-        assert read_register(old).pipeline == old.name
-    finally:
-        close_registries()
+def test_a_new_folder_has_the_server_of_its_machine(tmp_path: Path) -> None:
+    assert kind_of(tmp_path) == kind_of(tmp_path / "not there") == default_kind()
 
 
 def test_a_machine_that_dynoxide_is_not_made_for_uses_dynamodb_local(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -245,14 +217,6 @@ def test_a_machine_that_dynoxide_is_not_made_for_uses_dynamodb_local(monkeypatch
     assert default_kind() == "dynoxide"
     monkeypatch.setattr(platform, "machine", lambda: "s390x")
     assert default_kind() == "dynamodb-local"
-
-
-@pytest.mark.parametrize("server", ["dynoxide", "dynamodb-local", None])
-def test_the_pipeline_file_names_the_server_of_the_local_registry(
-    tmp_path: Path, server: LocalServerName | None
-) -> None:
-    (address,) = endpoints_of(pipeline(tmp_path, local_server=server))
-    assert address.local_server == server
 
 
 def test_the_supervisor_finds_the_package_of_its_user_wherever_that_was_started() -> None:
@@ -394,7 +358,10 @@ def test_a_server_that_will_not_start_says_so_with_the_end_of_its_log(
         pass
 
 
-def pipeline(folder: Path, local_server: LocalServerName | None = None) -> Pipeline:
+def pipeline(folder: Path, kind: ServerKind = "dynoxide") -> Pipeline:
+    """Make a pipeline whose registry's folder is begun by a server of this kind."""
+    (folder / "state" / "registry").mkdir(parents=True)
+    (folder / "state" / "registry" / DATABASES[kind]).touch()
     return Pipeline(
         name="events",
         file=folder / "events.yaml",
@@ -402,14 +369,14 @@ def pipeline(folder: Path, local_server: LocalServerName | None = None) -> Pipel
         primary=PrimaryLog(files="*", format="csv", id=("id",), time="t"),
         foreign=ForeignLog(files="*", format="csv", id=("id",), key=("key",), time="t"),
         # A busy machine starts a server slowly.
-        registry=Registry(total_timeout=timedelta(seconds=60), local_server=local_server),
+        registry=Registry(total_timeout=timedelta(seconds=60)),
     )
 
 
 @pytest.mark.server
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_registry_whose_server_was_killed_keeps_what_it_had_and_serves_again(
-    tmp_path: Path, kind: LocalServerName
+    tmp_path: Path, kind: ServerKind
 ) -> None:
     events = pipeline(tmp_path, kind)
     try:

@@ -8,7 +8,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from photon.adapters import MOST_NAME_BYTES, distinct_names, merge, stored_name
 from photon.logs.columns import parse_columns
-from photon.pipeline.sections import ForeignLog, Limits
+from photon.pipeline.sections import ForeignLog
 from photon.storage.columns import fit
 
 LOG = ForeignLog(files="*", format="jsonl", id="cid", key="qid", time="ts")
@@ -17,7 +17,7 @@ QUERY = pa.table({"qid": ["q1"]})
 
 def row_of(raw: str, folder: Path) -> dict[str, object]:
     """The row of a record as its table holds it, without what is null."""
-    foreign = parse_columns(pa.array([raw.encode()]), b"", LOG, Limits())
+    foreign = parse_columns(pa.array([raw.encode()]), b"", LOG)
     assert not foreign.failures
     rows = fit(merge(foreign.table, QUERY), pa.schema([]))
     write_deltalake(str(folder), rows)
@@ -34,7 +34,7 @@ def test_keys_with_a_nul_stay_two_columns(tmp_path):
 def test_the_value_of_a_key_with_a_nul_is_read_whatever_is_beside_it(beside):
     raw = b'{"cid":"c1","qid":"q1","ts":1,"n\\u0000":"v"}'
     plain = b'{"cid":"c2","qid":"q1","ts":1,"n":"w"}'
-    table = parse_columns(pa.array([plain] * beside + [raw]), b"", LOG, Limits()).table
+    table = parse_columns(pa.array([plain] * beside + [raw]), b"", LOG).table
     assert table["n\0"].to_pylist()[-1] == "v"
 
 

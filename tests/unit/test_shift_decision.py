@@ -19,15 +19,13 @@ from orchestration.shift_decision import (
 )
 from photon.pipeline.sections import Shift
 from photon.shift.growth import Growth, LogSize
-from photon.shift.lease import Lease, LeaseStatus
+from photon.shift.lease import LEASE_SECONDS, START_SECONDS, Lease, LeaseStatus
 from photon.state.view import StateView
 
 SECOND = 1_000_000
 NOW_US = 1_700_000_000 * SECOND
 RUN, NEXT = "11111111-run", "22222222-run"
 SHIFT = Shift()
-START_SECONDS = SHIFT.start_timeout.total_seconds()
-LEASE_SECONDS = SHIFT.lease_duration.total_seconds()
 
 LOGS = Growth(
     primary=LogSize(3, 1000, 100),

@@ -31,7 +31,7 @@ def files(**sizes: int) -> Files:
 
 
 def timeline(folder: Path, known: Files | None = None) -> Timeline:
-    return Timeline(folder, "e1", 3 * DAY_US, known or {})
+    return Timeline(folder, "e1", known or {}, 3 * DAY_US)
 
 
 def look(writer: Timeline, files: Files, now_us: int) -> None:

@@ -157,16 +157,16 @@ def test_each_reason_has_its_delay_and_what_was_given_up_is_never_due(tmp_path: 
     log = "{{files: {}, format: jsonl, id: i, time: t, time_unit: s{}}}".format
     path.write_text(
         f"name: n\ndatacenters: {{east: {{logs: logs}}}}\nprimary: {log('p', '')}\n"
-        f"foreign: {log('f', ', key: k')}\nretry: {{first_delay: 2s, max_delay: 1m}}\n"
+        f"foreign: {log('f', ', key: k')}\n"
         "home: {takeover_delay: 3s}\n"
     )
     codes = np.arange(len(REASONS), dtype=np.int8)
     due = due_us(codes, np.ones(len(codes), np.int64), load_pipeline(path), 10**9, np.random.default_rng(1))
     waits = dict(zip((reason.name for reason in REASONS), (due - 10**9).tolist(), strict=True))
-    assert 1_500_000 <= waits.pop("primary") <= 2_500_000
+    assert 187_500 <= waits.pop("primary") <= 312_500
     assert waits.pop("unjoinable") == NEVER_US - 10**9
     constant = {name: waits[name] for name in ("home", "clock", "contested")}
-    assert constant == {"home": 3_000_000, "clock": 60_000_000, "contested": 2_000_000}
+    assert constant == {"home": 3_000_000, "clock": 60_000_000, "contested": 250_000}
 
 
 # -- states

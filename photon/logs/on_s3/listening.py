@@ -142,10 +142,8 @@ class _Listener:
         if not self._said:
             self._said = True
             log.warning(
-                "%s tells too little of new objects (%s): they are found by listing. "
-                "`storage: {notifications: false}` has nobody listen",
-                self._folder, why,
-            )  # fmt: skip
+                "%s tells too little of new objects (%s): they are found by listing", self._folder, why
+            )
 
 
 def _given_seconds(record: Any) -> float:

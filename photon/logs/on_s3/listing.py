@@ -19,7 +19,6 @@ from itertools import islice
 from typing import Protocol
 
 from photon.logs.discovery import FileProblem, FoundFile, GlobbedPaths, Scan, reason_of
-from photon.pipeline.sections import LISTED_FOLDERS
 from photon.storage.s3 import LISTED_AT_ONCE, StoredObject
 
 REST_PER_PAGE = 9  # of a page's time, before the next one
@@ -27,6 +26,9 @@ MOST_ASKED = 64  # objects that are asked for by name in a look; of more the end
 # Where somebody tells of new objects: so late is one of which nobody told, and so seldom come pages.
 ENDS_EVERY_SECONDS, PAGE_EVERY_SECONDS = 2.0, 1.0
 REQUESTS_AT_ONCE = 16
+# Folders of which a look lists what came behind the last name, as many requests: half of them those that
+# grew last, and the others have their turn.
+LISTED_FOLDERS = 16
 
 
 class Bucket(Protocol):

@@ -22,7 +22,6 @@ from photon.logs.on_s3.listening import listening
 from photon.logs.on_s3.listing import ListedWatch
 from photon.logs.source import LogsUnavailable, Source, source_of
 from photon.pipeline.location import S3Folder
-from photon.pipeline.sections import LISTED_FOLDERS
 from photon.pipeline.values import Encoding
 from photon.storage.s3 import S3Store, StoredObject
 
@@ -186,8 +185,8 @@ class ObjectLogs:
     def __init__(self, folder: S3Folder, encoding: Encoding = "utf-8") -> None:
         self._folder, self._encoding = folder, encoding
 
-    def watch(self, pattern: str, most_folders: int = LISTED_FOLDERS) -> ListedWatch:
-        return ListedWatch(S3Store(self._folder), found_object, pattern, most_folders)
+    def watch(self, pattern: str) -> ListedWatch:
+        return ListedWatch(S3Store(self._folder), found_object, pattern)
 
     def listening(self) -> AbstractContextManager[News]:
         return listening(self._folder)

@@ -27,7 +27,7 @@ from typing import IO
 
 from photon.errors import UserError
 from photon.processes import is_stopped, state_of, what_ends
-from photon.registry.errors import RegistryMismatch, RegistryUnavailable
+from photon.registry.errors import RegistryUnavailable
 from photon.registry.servers.local_supervisor import (
     CANNOT_EXECUTE,
     DATABASES,
@@ -72,7 +72,6 @@ class LocalServer:
         """
         deadline = time.monotonic() + START_SECONDS
         with self._lock:  # whoever holds it gives up before we have to
-            refuse_data_of_another_server(self.folder, self.kind)
             try:
                 self._hold(deadline)
                 return self._wait_until_running(deadline)
@@ -185,25 +184,18 @@ def default_kind() -> ServerKind:
     return "dynamodb-local" if prebuilt() is None else "dynoxide"
 
 
-def refuse_data_of_another_server(folder: Path, kind: ServerKind) -> None:
-    """RegistryMismatch if a server of another kind keeps its data in the folder: this one would find none.
-
-    It would then join all again. DynamoDB Local was the default before dynoxide.
-    """
-    for other in ("dynoxide", "dynamodb-local"):
-        if DATABASES[other] != DATABASES[kind] and (folder / DATABASES[other]).exists():
-            raise RegistryMismatch(
-                f"{folder} has a registry in {NAMES[other]} ({DATABASES[other]}), and this pipeline's local"
-                f" registry is {NAMES[kind]}. To go on with what is joined, put `local_server: {other}` below"
-                " `registry` in the pipeline file. To begin anew, and join everything again, move all lakes,"
-                " all states and this folder away, together"
-            )
+def kind_of(folder: Path) -> ServerKind:
+    """The server whose data the folder has: another one would find no id there, and join all again."""
+    for kind, database in DATABASES.items():
+        if (folder / database).exists():
+            return kind
+    return default_kind()
 
 
 @contextlib.contextmanager
 def local_server(folder: Path, kind: ServerKind | None = None) -> Iterator[str]:
-    """The URL of the folder's server, held for the length of a `with`; without `kind` of the default one."""
-    server = LocalServer(folder, kind or default_kind())
+    """Hold the folder's server for the length of a `with`: its URL. None: the kind whose data is there."""
+    server = LocalServer(folder, kind or kind_of(folder))
     try:
         yield server.ensure()
     finally:

@@ -27,6 +27,9 @@ Send = Callable[[Store, Sequence[Q]], Sequence[R]]
 Answered = tuple[int, Sequence[R]]  # which request, and the replies to it
 Heard = Callable[[int, Sequence[R], float], None]  # and how many seconds the answer took
 
+# At once to each endpoint, of each process: one for each ledger that a batch meets, or for each page that is
+# read. More than sixteen ledgers take turns.
+CONCURRENT_REQUESTS = 16
 PROBES_AT_ONCE = 5  # as many as a registry has endpoints
 GRACE_SECONDS = 0.5  # beyond a call's deadline: for answers that have come and that no thread has read yet
 ASIDE_AT_ONCE = 4  # requests to a slow endpoint: they tell when it is quick again, and are no load for it
@@ -67,12 +70,12 @@ class Channel(Protocol):
 
 
 class Threads:
-    """The channel of the product: up to `concurrency` requests at once to each store, each on a thread.
+    """The channel of the product: up to so many requests at once to each store, each on a thread.
 
     Each store has threads of its own: requests to a slow one do not hold up those to the others.
     """
 
-    def __init__(self, concurrency: int) -> None:
+    def __init__(self, concurrency: int = CONCURRENT_REQUESTS) -> None:
         self._concurrency = concurrency
         self._lock = threading.Lock()
         self._lanes: WeakKeyDictionary[Store, _Lane] = WeakKeyDictionary()

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import random
+from datetime import timedelta
 
 from photon.clock import MICROSECONDS, Clock
+from photon.pipeline.sections import Registry
 
 FIRST_BACKOFF_SECONDS = 0.02
 MAX_BACKOFF_SECONDS = 1.0
 MAX_YIELD_SECONDS = 2.0  # to whoever is in the middle of a round
+# A request may take this part of `registry.deadline`. One endpoint that hangs then leaves a call time to use
+# the answers of the others, and to ask four times more.
+REQUESTS_IN_A_DEADLINE = 5
 MACHINE_CHANCE: random.Random = random.SystemRandom()
+
+
+def request_timeout(settings: Registry) -> timedelta:
+    """How long one request may take of a call that has `registry.deadline`."""
+    return settings.total_timeout / REQUESTS_IN_A_DEADLINE
 
 
 class Deadline:

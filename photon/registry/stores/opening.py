@@ -14,7 +14,9 @@ from typing import Any
 
 from photon.clock import Clock, SystemClock
 from photon.registry.address import LOCAL_REGION, EndpointAddress, LedgersAddress, table_name
-from photon.registry.servers.local_server import LocalServer, default_kind
+from photon.registry.servers.local_server import LocalServer, kind_of
+from photon.registry.stores.channel import CONCURRENT_REQUESTS
+from photon.registry.stores.deadline import request_timeout
 from photon.registry.stores.dynamo import DynamoStore
 from photon.registry.stores.positions import StorePositions
 
@@ -32,16 +34,15 @@ _opening = threading.Lock()
 
 def open_positions(address: LedgersAddress, clock: Clock | None = None) -> StorePositions:
     """The positions at `address`. Asks nobody: a registry that is down says so when it is used."""
-    settings = address.settings
     connections = [
-        Connection(endpoint, settings.request_timeout, settings.concurrent_requests)
+        Connection(endpoint, request_timeout(address.settings), CONCURRENT_REQUESTS)
         for endpoint in address.endpoints
     ]
 
     def reopen(slot: int, incarnation: str) -> DynamoStore:
         return DynamoStore(table_name(address.pipeline, incarnation), connections[slot])
 
-    return StorePositions(address.members, reopen, settings, clock or SystemClock())
+    return StorePositions(address.members, reopen, address.settings, clock or SystemClock())
 
 
 def server_of(endpoint: EndpointAddress) -> LocalServer | None:
@@ -51,7 +52,7 @@ def server_of(endpoint: EndpointAddress) -> LocalServer | None:
     with _opening:
         key = (os.getpid(), endpoint.where)
         if key not in _servers:
-            _servers[key] = LocalServer(endpoint.where, endpoint.local_server or default_kind())
+            _servers[key] = LocalServer(endpoint.where, kind_of(endpoint.where))
         return _servers[key]
 
 

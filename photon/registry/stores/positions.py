@@ -29,7 +29,7 @@ from photon.registry.stores.copies import (
     beat_key,
     ledger_key,
 )
-from photon.registry.stores.deadline import Deadline
+from photon.registry.stores.deadline import Deadline, request_timeout
 from photon.registry.stores.decisions import count_answers, majority, reason_of
 from photon.registry.stores.reading import Intact, JudgedPage, Walk, walk
 from photon.registry.stores.register_store import RegisterStore, register_at, register_said
@@ -52,8 +52,8 @@ class StorePositions:
         channel: Channel | None = None,
         chance: random.Random | None = None,
     ) -> None:
-        self.stores = Stores(members, reopen, channel or Threads(settings.concurrent_requests), clock, chance)
-        self.register = RegisterStore(self.stores, settings.request_timeout.total_seconds())
+        self.stores = Stores(members, reopen, channel or Threads(), clock, chance)
+        self.register = RegisterStore(self.stores, request_timeout(settings).total_seconds())
         self._deadline_seconds = settings.total_timeout.total_seconds()
         self._incarnation: int | None = None  # of the ledgers, as it was last read
         self._lock = threading.Lock()

@@ -29,7 +29,7 @@ from tests.e2e.outages.world import DatacenterProcess, Failed, World, until, wor
 
 POINT_SECONDS = 4.0  # a point that is not passed within this time is not waited for: the fault comes now
 SETTINGS = """
-home: {takeover_delay: 500ms, quiet_after: 2s}
+home: {takeover_delay: 500ms}
 recovery: {silent_after: 2s}
 retry: {allowed_lateness: 1s}
 tailing: {poll_interval: 50ms}

@@ -19,7 +19,7 @@ name: backlog
 datacenters: {east: {logs: logs}, west: {logs: logs}}
 primary: {files: "queries/*.jsonl", format: jsonl, id: query, time: at}
 foreign: {files: "clicks/*.jsonl", format: jsonl, id: click, key: query, time: at}
-limits: {batch_primary: 4MiB, batch_foreign: 1MiB}
+limits: {batch_foreign: 1MiB}
 """
 SHORT_FILES, LONG_FILES = 2, 30  # several batches, and many
 QUERIES_A_FILE, CLICKS_A_FILE = 25_000, 2_500

@@ -168,7 +168,7 @@ def test_a_datacenter_whose_disk_stands_still_is_taken_for_dead(tmp_path: Path) 
 
 def test_a_dead_datacenters_lake_that_stands_still_does_not_hold_up_the_other(tmp_path: Path) -> None:
     traffic = Traffic(6, primary_per_second=100, foreign_per_second=50, duration_seconds=300)
-    settings = SETTINGS.replace("silent_after: 2s", "silent_after: 2s, lake_timeout: 2s")
+    settings = SETTINGS.replace("silent_after: 2s", "silent_after: 2s")
     with (
         frozen_disk(tmp_path / "lake" / "west", tmp_path / "disk") as disk,
         world(tmp_path, traffic, settings) as made,

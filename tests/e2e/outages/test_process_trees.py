@@ -29,8 +29,8 @@ pytestmark = [
 SETTINGS = """
 home: {takeover_delay: 1s}
 recovery: {silent_after: 10s}
-retry: {allowed_lateness: 1s, max_delay: 1s}
-shift: {idle: 5s, report: 5s}
+retry: {allowed_lateness: 1s}
+shift: {idle: 5s}
 tailing: {idle_after: 2s}
 backfill: {first_look_days: 0}
 """

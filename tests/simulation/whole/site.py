@@ -17,13 +17,12 @@ from tests.simulation.world import NOON_US, PIPELINE
 
 NAMES = ("east", "west", "north")
 MORE = """
-home: {{takeover_delay: 1s, quiet_after: 20s}}
+home: {{takeover_delay: 1s}}
 recovery: {{silent_after: 10s}}
 tailing: {{poll_interval: 500ms}}
-retry: {{max_delay: 20s}}
 {limits}
 """
-SMALL_BATCHES = "limits: {batch_primary: 512B, batch_foreign: 256B}"  # 7 queries, 5 clicks
+SMALL_BATCHES = "limits: {batch_foreign: 256B}"  # 7 queries, 5 clicks
 WEATHERS = (Weather(), Weather(lost=0.01, unheard=0.02), Weather(lost=0.05, unheard=0.1))
 
 
