@@ -135,36 +135,36 @@ test-fast: setup
 
 LAKE ?= local
 demo: setup
-	$(BIN)/photon demo --lake $(LAKE)
+	$(BIN)/python -m examples.demo --lake $(LAKE)
 
 # Goes on with what the demo left, its history in Dagster's UI included.
 dev: setup
-	$(BIN)/photon demo --stay
+	$(BIN)/python -m examples.demo --stay
 
 example: setup
 	$(BIN)/python examples/make_logs.py examples/search_clicks
 	$(BIN)/photon join examples/search_clicks/pipeline.yaml --complete --json
 
 bench: setup
-	$(BIN)/photon bench join
+	$(BIN)/python -m bench join
 
 bench-quick: setup
-	$(BIN)/photon bench join --size quick
+	$(BIN)/python -m bench join --size quick
 
 bench-live: setup
-	$(BIN)/photon bench live
+	$(BIN)/python -m bench live
 
 bench-backfill: setup
-	$(BIN)/photon bench rebuild
+	$(BIN)/python -m bench rebuild
 
 bench-tables: setup
-	$(BIN)/photon bench tables
+	$(BIN)/python -m bench tables
 
 bench-scaling: setup
-	$(BIN)/photon bench scaling
+	$(BIN)/python -m bench scaling
 
 bench-verification: setup
-	$(BIN)/photon bench verification
+	$(BIN)/python -m bench verification
 
 # For make bench, which makes it too where it is missing: 400 MB below ~/.cache/photon.
 flink: setup

@@ -136,7 +136,7 @@ def prune_history(
         instance.compute_log_manager.delete_logs(prefix=[run_id])
         instance.event_log_storage.delete_events(run_id)
         instance.delete_run(run_id)  # last: until then the next call finds what is left of it
-    # Dagster's own retention (infra/dagster.yaml) counts in whole days.
+    # Dagster's own retention (orchestration/dagster.yaml) counts in whole days.
     ticks_before_seconds = now_us / MICROSECONDS - SKIPPED_TICKS_KEPT_HOURS * 3_600
     for state in instance.all_instigator_state(instigator_type=InstigatorType.SENSOR):
         instance.purge_ticks(

@@ -29,8 +29,8 @@ IN_ONE_PROCESS = in_process_executor.configured({}, name="in_process")
 LOGGERS = {"console": colored_console_logger.configured({})}
 NO_OUTPUTS = {"io_manager": mem_io_manager}
 
-# Each pool lets as many ops run at once as the instance says (infra/dagster.yaml: one). Shifts are in none:
-# they wait for nobody. The names are the same in all pipelines, which share the machine.
+# Each pool lets as many ops run at once as the instance says (orchestration/dagster.yaml: one). Shifts are
+# in none: they wait for nobody. The names are the same in all pipelines, which share the machine.
 UPKEEP_POOL = "photon_upkeep"
 VERIFICATION_POOL = "photon_verification"
 BACKFILL_POOL = "photon_backfill"

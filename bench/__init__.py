@@ -1,4 +1,4 @@
-"""Programs that measure Photon; `photon bench` runs some of them.
+"""Programs that measure Photon; `python -m bench` runs some of them.
 
 Tests of behaviour belong in `tests`.
 """

@@ -11,9 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from bench.latency import SeenRow, percentile
-from bench.latency_plot import COLORS, SHARES, first_seen
+from bench.latency_plot import first_seen
 from bench.outage_run import BatchSeen, Seen
+from orchestration.demo.latency import SeenRow, percentile
+from orchestration.demo.plot import COLORS, SHARES
 from photon.clock import MICROSECONDS
 
 BIN_SECONDS = 3.0

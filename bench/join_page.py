@@ -52,7 +52,7 @@ def write_page(page: Path, found: Found, command: str) -> None:
     pictures = {
         "throughput.svg": (bool(found["runs"]), "Throughput of each join"),
         "curves.svg": (bool(found["curves"]), "Photon's cost by history, files and cores"),
-        "live.svg": (beside("live.svg").is_file(), "Live delay, by `photon bench live --plot`"),
+        "live.svg": (beside("live.svg").is_file(), "Live delay, by `python -m bench live --plot`"),
     }
     links += [f"- [{text}]({beside(what).name})" for what, (there, text) in pictures.items() if there]
     if beside("notes.md").is_file():

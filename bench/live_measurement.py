@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench.generator import Generator, GeneratorFailed, generating
-from bench.latency import Latency, SeenRow, TableReader, TimeSpan, summarize
-from bench.live_traffic import LiveRun
+from orchestration.demo.latency import Latency, SeenRow, TableReader, TimeSpan, summarize
+from orchestration.demo.live_traffic import LiveRun
+from orchestration.demo.traffic_process import Generator, GeneratorFailed, generating
 from photon.clock import MICROSECONDS, Clock, SystemClock
 from photon.lifeline import bound_to_this_thread
 from photon.pipeline.file import load_pipeline

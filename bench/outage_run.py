@@ -15,10 +15,10 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench.generator import generating
-from bench.latency import SeenRow, TableReader
 from bench.live_measurement import clicks_written
 from bench.store_servers import StoreServer, fastest_kind, store_servers
+from orchestration.demo.latency import SeenRow, TableReader
+from orchestration.demo.traffic_process import generating
 from photon.clock import MICROSECONDS, SystemClock
 from photon.lifeline import bound_to_this_thread
 from photon.pipeline.file import load_pipeline

@@ -1,4 +1,4 @@
-"""What `photon bench registry` measures: rates on servers of its own, distance, costs, and views at size.
+"""What `python -m bench registry` measures: rates on servers of its own, distance, costs, and views at size.
 
 One process claims in ledgers, over each kind of stores (`bench.ledger_rates`). Distance is in virtual time
 (`distant_clients`). What AWS would ask for is arithmetic (`ledger_costs`). A view of 50 million ids:

@@ -1,4 +1,4 @@
-"""Examples that run as they are; `photon demo` is one of them.
+"""Examples that run as they are; `demo` is `photon demo` for who works on Photon.
 
 Nothing in `photon` needs them.
 """

@@ -1,9 +1,10 @@
-"""Texts in messages: what of users' logs does not show becomes an escape, and commands can be typed."""
+"""Texts for people: escapes for what does not show, commands that can be typed, tables that line up."""
 
 from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 
 
@@ -25,3 +26,9 @@ def typed(remedy: str, pipeline_file: Path | str, datacenter: str) -> str:
     """Return a remedy whose commands can be typed: they name this pipeline file and datacenter."""
     said = re.sub(r"\bPIPELINE\b", lambda _: shlex.quote(str(pipeline_file)), remedy)
     return said.replace("-d DATACENTER", f"-d {datacenter}")
+
+
+def table_lines(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows of cells as lines, with numbers below the names of their columns."""
+    width = max(14, *(len(cell) + 2 for row in rows for cell in row[1:]))
+    return [f"{first:20}" + "".join(f"{cell:>{width}}" for cell in others) for first, *others in rows]

@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import NoReturn, TextIO
+from typing import Any, NoReturn, TextIO
 
 import click
 
@@ -30,6 +30,21 @@ class Ending:
 
     as_json: bool = False  # --json is among its words
     has_printed: bool = False  # its one object is out
+
+
+class InOrder(click.Command):
+    """A command, or a group of them, that ends in order whatever ends it."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        ending = Ending(as_json="--json" in args)
+        with in_order(ending):
+            return super().make_context(info_name, args, parent, obj=ending, **extra)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with in_order(ctx.obj):
+            return super().invoke(ctx)
 
 
 @contextmanager

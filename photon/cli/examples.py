@@ -78,8 +78,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "photon retire pipeline.yaml east --dry-run     # what would be done",
             "photon retire pipeline.yaml east --lake-is-gone",
         ),
-        "demo": ("photon demo", "photon demo --stay"),
-        "bench": ("photon bench join --size quick", "photon bench live"),
+        "demo": ("photon demo", "photon demo --seconds 20 --port 0"),
     }
 )
 

@@ -1,11 +1,10 @@
-"""The `photon` command: which commands there are. Each is imported only when it is called.
+"""The `photon` command: how it begins, what its help says, and how it finds the command that is called.
 
 `photon --help` must stay quick and quiet: nothing here imports Spark, Dagster or Arrow.
 """
 
 from __future__ import annotations
 
-import importlib
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -14,66 +13,41 @@ import click
 from click.shell_completion import CompletionItem
 
 from photon.cli.beginning import let_interrupts_be_told, open_missing_streams
-from photon.cli.ending import Ending, in_order
+from photon.cli.commands import COMMANDS, GROUPS, command_named
+from photon.cli.ending import InOrder
 from photon.cli.examples import epilog_of
 from photon.cli.quick_start import ASKING, ENDING_AT_ONCE, end_quickly, start_quickly
 
-# name -> (module:attribute, what it says in the list of commands)
-COMMANDS: dict[str, tuple[str, str]] = {
-    "init": ("photon.cli.init:init", "Write a pipeline file for logs that are there, and try it."),
-    "join": ("photon.cli.join:join", "Join the logs of a pipeline's datacenters."),
-    "status": ("photon.cli.status:status", "How far each datacenter is, and what is wrong."),
-    "metrics": ("photon.cli.metrics:metrics", "Numbers of each datacenter for a monitoring system."),
-    "verify": ("photon.cli.verify:verify", "Classify every foreign record anew and print the equation."),
-    "recover": ("photon.cli.recover:recover", "Have what verify finds missing looked at again."),
-    "dead-letters": (
-        "photon.cli.dead_letters:dead_letters",
-        "What could not be used and why; mend it, and have it looked at again.",
-    ),
-    "availability": ("photon.cli.availability:availability", "How many events were readable in time."),
-    "backfill": ("photon.cli.backfill:backfill", "Fill in what some days lack, or make their rows again."),
-    "compact": ("photon.cli.compact:compact", "Keep the tables of a pipeline fit."),
-    "acknowledge": (
-        "photon.cli.acknowledge:acknowledge",
-        "Say that you know what a datacenter has lost, and of its bad records.",
-    ),
-    "trace": ("photon.cli.trace:trace", "What happened to one event, in every datacenter."),
-    "registry": (
-        "photon.cli.registry:registry",
-        "Make, show, repair, shrink or reshard a pipeline's registry.",
-    ),
-    "hold": ("photon.cli.datacenters:hold", "Keep a datacenter from running, for planned work."),
-    "resume": ("photon.cli.datacenters:resume", "Let a datacenter run again that is on hold."),
-    "retire": ("photon.cli.datacenters:retire", "Give a datacenter up for good."),
-    "completion": ("photon.cli.completion:completion", "Have a shell complete commands and options."),
-    "demo": ("examples.demo.command:demo", "Show all of it under Dagster, with a shift that is killed."),
-    "bench": ("bench.command:bench", "Measure Photon on this machine."),
-}
+EXIT_STATUSES = """\b
+Exit status: 0 done, 1 a violation, or somebody is needed (status --check),
+2 wrong usage or bad pipeline file, 3 could not be done, 4 the adapter fails,
+5 it joined nothing that anybody can have meant, 70 a defect in Photon,
+130 and 143 interrupted, 141 nobody read what it printed."""
 
 
-class LazyGroup(click.Group):
-    """A group whose commands are imported on their first use."""
+class Photon(InOrder, click.Group):
+    """All commands, each imported on its first use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
-            return None
-        module, _, attribute = COMMANDS[cmd_name][0].partition(":")
-        command = getattr(importlib.import_module(module), attribute)
-        assert isinstance(command, click.Command)
-        command.epilog = command.epilog or epilog_of(cmd_name)
+        command = command_named(cmd_name)
+        if command is not None and EXIT_STATUSES not in (command.epilog or ""):
+            examples = command.epilog or epilog_of(cmd_name)
+            command.epilog = "\n\n".join(filter(None, (examples, EXIT_STATUSES)))
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """The commands that begin so, of which none is imported; then options."""
         named = [
-            CompletionItem(name, help=says)
-            for name, (_, says) in COMMANDS.items()
-            if name.startswith(incomplete)
+            CompletionItem(name, help=says) for name, says in COMMANDS.items() if name.startswith(incomplete)
         ]
         return [*named, *click.Command.shell_complete(self, ctx, incomplete)]
+
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write all of it on one screen: 24 lines of 80 characters."""
+        formatter.write(HELP)
 
     def main(
         self,
@@ -97,32 +71,34 @@ class LazyGroup(click.Group):
                 end_quickly(ended.code if isinstance(ended.code, int) else 0)
         return super().main(args, prog_name, complete_var, standalone_mode, **extra)
 
-    def make_context(
-        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
-    ) -> click.Context:
-        ending = Ending(as_json="--json" in args)
-        with in_order(ending):
-            return super().make_context(info_name, args, parent, obj=ending, **extra)
 
-    def invoke(self, ctx: click.Context) -> object:
-        with in_order(ctx.obj):
-            return super().invoke(ctx)
+def _help() -> str:
+    rows = [
+        f"{group if number == 0 else '':10}{', '.join(names):14}{says}"
+        for group, commands in GROUPS.items()
+        for number, (names, says) in enumerate(commands.items())
+    ]
+    return "\n".join(
+        [
+            "Photon joins two kinds of event logs that never stop growing: each event once.",
+            "Usage: photon COMMAND [PIPELINE] [OPTIONS]",
+            "",
+            *rows,
+            "",
+            "PIPELINE comes first; left out, it is pipeline.yaml in the current folder.",
+            "photon COMMAND --help: its options, examples, exit statuses. photon --version",
+            "",
+        ]
+    )
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, says) for name, (_, says) in COMMANDS.items()])
+
+HELP = _help()
 
 
-@click.command(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command("photon", cls=Photon, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="photon-join", prog_name="photon")
 def main() -> None:
-    """Join two kinds of event logs that never stop growing: each foreign event exactly once.
-
-    Exit status: 0 done, 1 found a violation, or somebody is needed (status --check),
-    2 wrong usage or bad pipeline file, 3 could not be done, 4 the adapter fails,
-    5 it joined nothing that anybody can have meant, 70 a defect in Photon,
-    130 and 143 interrupted, 141 nobody read what it printed.
-    """
+    """Join two kinds of event logs that never stop growing: each foreign event exactly once."""
 
 
 if __name__ == "__main__":

@@ -25,8 +25,32 @@ DONE, VIOLATION = 0, 1
 CLOSE_SECONDS = 0.5
 UPKEEP_LINE_SECONDS = 10.0  # between two lines of a log that say how far upkeep is
 
+DEFAULT_PIPELINE_FILE = Path("pipeline.yaml")
+
+
+def pipeline_file_of(ctx: click.Context, _: click.Parameter, given: Sequence[Path]) -> Path:
+    """Take the pipeline file that is named, else the default one. Ends the command if there is neither."""
+    if len(given) > 1:
+        raise click.UsageError(f"expected one pipeline file, got {len(given)}: {', '.join(map(str, given))}")
+    if not (given or DEFAULT_PIPELINE_FILE.exists() or ctx.resilient_parsing):
+        fail(
+            f"there is no {DEFAULT_PIPELINE_FILE} in {Path.cwd()}: name the pipeline file, as in "
+            f"{ctx.command_path} folder/my.yaml, or write one for logs that are there: "
+            "photon init PRIMARY FOREIGN",
+            WRONG_USAGE,
+            ctx.obj,
+        )
+    return given[0] if given else DEFAULT_PIPELINE_FILE
+
+
+# The file is what is left before a command's last arguments, which are filled first: so one word of
+# `photon hold` is the datacenter, whatever it looks like, and two are the file and the datacenter.
 pipeline_argument: Callable[[Callable[..., Any]], Callable[..., Any]] = click.argument(
-    "pipeline_file", metavar="PIPELINE", type=click.Path(path_type=Path)
+    "pipeline_file",
+    metavar="[PIPELINE]",
+    nargs=-1,
+    type=click.Path(path_type=Path),
+    callback=pipeline_file_of,
 )
 json_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
     "--json", "as_json", is_flag=True, help="One JSON object on standard output; logs on standard error."
@@ -56,12 +80,6 @@ def print_result(value: object, text: str, as_json: bool) -> None:
 def counted(count: int, thing: str) -> str:
     """A number of things, for people: 1 dead letter, 2 dead letters."""
     return f"{count:,} {thing}" if count == 1 else f"{count:,} {thing}s"
-
-
-def table_lines(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Rows of cells as lines, with numbers below the names of their columns."""
-    width = max(14, *(len(cell) + 2 for row in rows for cell in row[1:]))
-    return [f"{first:20}" + "".join(f"{cell:>{width}}" for cell in others) for first, *others in rows]
 
 
 def log_to_stderr() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ from photon.cli.output import (
     json_option,
     opened,
     pipeline_argument,
+    pipeline_file_of,
     print_result,
     showing_progress,
     within_option,
@@ -188,16 +190,28 @@ def _state_lines(found: RegistryState, pipeline: Pipeline) -> list[str]:
     return lines
 
 
+def _pipeline_and_ledgers(
+    ctx: click.Context, parameter: click.Parameter, words: Sequence[str]
+) -> tuple[Path, int | None]:
+    if len(words) > 1 or (words and words[0].isdecimal()):
+        *files, number = words
+        ledgers = click.IntRange(1, MOST_LEDGERS)(number, parameter, ctx)
+    else:
+        files, ledgers = list(words), None
+    return pipeline_file_of(ctx, parameter, [Path(file) for file in files]), ledgers
+
+
 @registry.command(epilog=epilog_of("registry reshard"))
-@pipeline_argument
-@click.argument("ledgers", type=click.IntRange(1, MOST_LEDGERS), required=False)
+@click.argument("words", nargs=-1, metavar="[PIPELINE] [LEDGERS]", callback=_pipeline_and_ledgers)
 @dry_run_option
 @json_option
-def reshard(pipeline_file: Path, ledgers: int | None, dry_run: bool, as_json: bool) -> None:
+def reshard(words: tuple[Path, int | None], dry_run: bool, as_json: bool) -> None:
     """Spread PIPELINE's registry over LEDGERS ledgers from now on, for events of any time.
 
     Nobody waits and nothing is moved. Without LEDGERS the pipeline file's policy is asked, as Dagster does.
+    A single word is LEDGERS if it is a number; ./4 is a file.
     """
+    pipeline_file, ledgers = words
     with opened(pipeline_file) as pipeline:
         from photon.upkeep.reshard import follow_policy, would_reshard
         from photon.upkeep.reshard import reshard as have_ledgers

@@ -19,10 +19,9 @@ from photon.cli.output import (
     pipeline_argument,
     print_result,
     showing_progress,
-    table_lines,
 )
 from photon.errors import NOT_DONE
-from photon.readable import typed
+from photon.readable import table_lines, typed
 
 if TYPE_CHECKING:
     from photon.pipeline.file import Pipeline

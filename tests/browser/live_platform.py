@@ -17,10 +17,10 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
-from bench.generator import generating
-from examples.demo.dagster_stack import DagsterStack, stack_in
-from examples.demo.folder import held_folder
-from examples.demo.process_tree import ProcessTree
+from orchestration.demo.dagster_stack import DagsterStack, stack_in
+from orchestration.demo.folder import held_folder
+from orchestration.demo.process_tree import ProcessTree
+from orchestration.demo.traffic_process import generating
 from photon.backfill.days import day_of
 from photon.clock import MICROSECONDS, SystemClock
 from photon.pipeline.file import Pipeline, load_pipeline

@@ -12,7 +12,7 @@ import pytest
 from dagster import DagsterInstance, DagsterRunStatus, EventLogEntry
 from dagster._core.storage.dagster_run import FINISHED_STATUSES
 
-from examples.demo.process_tree import Program
+from orchestration.demo.process_tree import Program
 from photon.clock import SystemClock
 from photon.pipeline.file import Pipeline
 from photon.shift.growth import growth_of
@@ -25,7 +25,7 @@ def daemon(folder: Path, pipeline_file: Path, datacenter: str) -> Program:
     """A Dagster of one datacenter's own: storage, settings, daemon, and the code server that this starts."""
     home = folder / f"dagster-{datacenter}"
     home.mkdir(exist_ok=True)  # one that was killed is started again
-    shutil.copy(PROJECT / "infra" / "dagster.yaml", home)
+    shutil.copy(PROJECT / "orchestration" / "dagster.yaml", home)
     environment = {
         "DAGSTER_HOME": str(home),
         "PHOTON_PIPELINES": str(pipeline_file),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from examples.demo.process_tree import ProcessTree
+from orchestration.demo.process_tree import ProcessTree
 from photon.pipeline.file import load_pipeline
 from photon.testing.traffic import Traffic
 from tests.e2e.own_dagster import daemon

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from dagster import DagsterRunStatus
 
-from bench.live_traffic import LiveTraffic
-from examples.demo.process_tree import ProcessTree
+from orchestration.demo.live_traffic import LiveTraffic
+from orchestration.demo.process_tree import ProcessTree
 from photon.clock import MICROSECONDS, SystemClock
 from photon.pipeline.file import load_pipeline
 from photon.shift.lease import lease_status_of

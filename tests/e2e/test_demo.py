@@ -7,7 +7,9 @@ import json
 import re
 import signal
 import subprocess
+import sys
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,12 +17,13 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from examples.demo.process_tree import DRAIN_SECONDS, END_SECONDS
+from orchestration.demo.process_tree import DRAIN_SECONDS, END_SECONDS
 from tests.e2e.photon_process import PHOTON, joined_rows
 from tests.e2e.process_marks import marked, soon
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(720)]
 
+STAYING = (sys.executable, "-m", "examples.demo")  # make dev
 DEMO_SECONDS = 640.0  # its phases at their bounds; 150 on two cores
 JOINING_SECONDS = 180.0
 
@@ -50,9 +53,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("demo") / "demo"
 
 
-def started(folder: Path, *options: str) -> Running:
+def started(folder: Path, *options: str, program: Sequence[str] = (*PHOTON, "demo")) -> Running:
     said = folder.parent / f"said-{uuid.uuid4().hex}"
-    command = [*PHOTON, "demo", "--folder", str(folder), "--port", "0", *options]
+    command = [*program, "--folder", str(folder), "--port", "0", *options]
     with said.open("wb") as file:
         return Running(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=file), said)
 
@@ -86,7 +89,7 @@ def test_staying_goes_on_with_what_the_demo_left_until_ctrl_c(folder: Path, mark
     if not (folder / "dagster").is_dir():  # else what the test above has left
         run_whole(folder)
     rows_before = len(list(folder.glob("lake/*/joined_events/*.parquet")))
-    demo = started(folder, "--stay")
+    demo = started(folder, "--stay", program=STAYING)
     demo.wait_for("east: run .*: joins", "west: run .*: joins")
     demo.process.send_signal(signal.SIGINT)
     assert demo.process.wait(END_SECONDS) == 0
@@ -102,7 +105,7 @@ def test_shifts_whose_time_is_over_hand_over_and_join_nothing_twice(folder: Path
     settings = file.read_text()
     assert "shift: {idle: 5s}" in settings
     file.write_text(settings.replace("shift: {idle: 5s}", "shift: {idle: 1h, length: 20s}"))
-    demo = started(folder, "--stay")
+    demo = started(folder, "--stay", program=STAYING)
     demo.wait_for("east: run .*: joins")
     first = re.findall(r"east: run (\w+),.*: joins", demo.said())[0]
     demo.wait_for(rf"east: run (?!{first})\w+,.*: joins")

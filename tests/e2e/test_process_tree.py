@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from examples.demo.process_tree import (
+from orchestration.demo.process_tree import (
     DRAIN_SECONDS,
     GUARD,
     KILL_SECONDS,
@@ -45,7 +45,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGTERM, signal.SIG_DFL)
 from dataclasses import replace
 from pathlib import Path
-from examples.demo.process_tree import ProcessTree, Program
+from orchestration.demo.process_tree import ProcessTree, Program
 with ProcessTree() as tree:
     tree.start(Program("child", (sys.executable, "-c", sys.argv[1]), Path("."), Path(sys.argv[2])))
     time.sleep(600)
@@ -128,7 +128,9 @@ def test_a_killed_guard_is_noticed_and_everything_is_ended(tmp_path: Path, mark:
         tree.start(program(tmp_path, "import time; time.sleep(600)"))
         assert soon(lambda: len(marked(mark)) == 2)  # the guard and the child
         (guard,) = (
-            p for p in psutil.Process(os.getpid()).children() if "examples.demo.process_tree" in p.cmdline()
+            p
+            for p in psutil.Process(os.getpid()).children()
+            if "orchestration.demo.process_tree" in p.cmdline()
         )
         guard.kill()
         assert soon(lambda: tree.ended().get(GUARD) == -signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""An instance of Dagster as infra/dagster.yaml makes it; tests that need no storage make their own."""
+"""An instance of Dagster as `orchestration/dagster.yaml` makes it; tests without storage make their own."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from dagster import DagsterInstance
 
-SETTINGS = Path(__file__).parents[2] / "infra" / "dagster.yaml"
+SETTINGS = Path(__file__).parents[2] / "orchestration" / "dagster.yaml"
 
 
 @pytest.fixture

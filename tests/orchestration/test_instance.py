@@ -1,4 +1,4 @@
-"""infra/dagster.yaml: Dagster reads it, and it makes the instance that its comments speak of.
+"""orchestration/dagster.yaml: Dagster reads it, and it makes the instance that its comments speak of.
 
 infra/production/dagster.yaml is the same but for its storage, which tests/services tries.
 """
@@ -14,7 +14,8 @@ from dagster._core.definitions.run_request import InstigatorType
 from dagster._core.run_coordinator import DefaultRunCoordinator
 from dagster._core.scheduler.instigation import TickStatus
 
-INFRA = Path(__file__).parents[2] / "infra"
+ROOT = Path(__file__).parents[2]
+SETTINGS = ROOT / "orchestration" / "dagster.yaml"
 
 
 def test_the_instance_opens_without_a_warning(home: Path) -> None:
@@ -63,8 +64,8 @@ def test_nothing_is_told_to_others(instance: DagsterInstance) -> None:
 
 
 def test_production_differs_in_where_it_stores_and_in_nothing_else() -> None:
-    local = yaml.safe_load((INFRA / "dagster.yaml").read_text())
-    production = yaml.safe_load((INFRA / "production" / "dagster.yaml").read_text())
+    local = yaml.safe_load(SETTINGS.read_text())
+    production = yaml.safe_load((ROOT / "infra" / "production" / "dagster.yaml").read_text())
     assert local.pop("event_log_storage")["class"] == "ConsolidatedSqliteEventLogStorage"
     assert list(production.pop("storage")) == ["postgres"]
     assert production == local

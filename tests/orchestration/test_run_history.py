@@ -1,4 +1,4 @@
-"""Pruning on a real instance of infra/dagster.yaml: what goes, what stays, and that a crash loses nothing."""
+"""Pruning on an instance of orchestration/dagster.yaml: what goes and stays; a crash loses nothing."""
 
 from __future__ import annotations
 

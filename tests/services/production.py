@@ -14,7 +14,7 @@ from string import Template
 import pytest
 from dagster import DagsterInstance
 
-from examples.demo.process_tree import Program
+from orchestration.demo.process_tree import Program
 
 PROJECT = Path(__file__).parents[2]
 PRODUCTION = PROJECT / "infra" / "production"

@@ -12,9 +12,9 @@ import pytest
 from dagster import DagsterInstance, DagsterRunStatus
 from dagster_graphql import DagsterGraphQLClient
 
-from bench.live_traffic import LiveTraffic
 from bench.server_process import free_steady_port
-from examples.demo.process_tree import ProcessTree
+from orchestration.demo.live_traffic import LiveTraffic
+from orchestration.demo.process_tree import ProcessTree
 from photon.clock import MICROSECONDS, SystemClock
 from photon.pipeline.file import load_pipeline
 from photon.shift.lease import lease_status_of

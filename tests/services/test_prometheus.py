@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.live_traffic import LiveTraffic
+from orchestration.demo.live_traffic import LiveTraffic
 from photon.availability.budget import Minute
 from photon.availability.stored import MINUTES
 from photon.clock import SystemClock

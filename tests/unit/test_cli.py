@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -14,9 +15,11 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
+from photon.cli.commands import COMMANDS
 from photon.cli.examples import EXAMPLES
 from photon.cli.join import worst_status
-from photon.cli.main import COMMANDS, main
+from photon.cli.main import main
+from photon.cli.registry import registry
 from photon.cli.status import status
 from photon.clock import SystemClock
 from photon.pipeline.file import load_pipeline
@@ -55,6 +58,20 @@ def test_help_imports_neither_spark_nor_dagster_nor_arrow() -> None:
     )
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=60, text=True)
     assert ended.returncode == 0, ended.stderr
+
+
+@pytest.mark.parametrize("words", [[], ["--help"], ["-h"]])
+def test_the_help_fits_a_screen_and_has_room_for_another_group(words: list[str]) -> None:
+    lines = photon(*words).output.splitlines()
+    assert len(lines) < 24
+    assert max(map(len, lines)) <= 80
+    assert all(re.search(rf"\b{name}\b", "\n".join(lines)) for name in COMMANDS)
+
+
+def test_the_help_lists_the_commands_of_the_registry() -> None:
+    (said,) = (line for line in photon("--help").stdout.splitlines() if line.startswith("registry"))
+    listed = set(re.findall(r"[a-z]+", said.partition(" Its ")[2]))
+    assert listed == set(registry.commands)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -263,6 +280,100 @@ def test_a_check_of_the_status_fails_while_the_newest_verification_says_that_row
     assert (done.exit_code, done.stdout.split(":")[0]) == (0, "All is well")
 
 
+# -- the pipeline file may be left out
+
+
+@pytest.fixture
+def here(pipeline: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Work in the folder of `pipeline.yaml`."""
+    monkeypatch.chdir(pipeline.parent)
+    return pipeline.parent
+
+
+def parsed(*words: str) -> dict[str, object]:
+    """What a command is called with, which is not run."""
+    command: click.Command = main
+    context, rest = click.Context(main, info_name="photon"), list(words)
+    while isinstance(command, click.Group):
+        found = command.get_command(context, rest.pop(0))
+        assert found is not None
+        command = found
+    return command.make_context(command.name, rest, parent=context).params
+
+
+@pytest.mark.parametrize(
+    ("words", "file", "others"),
+    [
+        (["status"], "pipeline.yaml", {}),
+        (["status", "other.yaml"], "other.yaml", {}),
+        (["hold", "east"], "pipeline.yaml", {"datacenter": "east"}),
+        (["hold", "other.yaml", "east"], "other.yaml", {"datacenter": "east"}),
+        (["hold", "--json", "other.yaml", "east"], "other.yaml", {"datacenter": "east"}),
+        (["trace", "c42"], "pipeline.yaml", {"event_id": "c42"}),
+        (["trace", "c42.yaml"], "pipeline.yaml", {"event_id": "c42.yaml"}),
+        (["trace", "other.yaml", "pipeline.yaml"], "other.yaml", {"event_id": "pipeline.yaml"}),
+        (["trace", "--no-logs", "--", "-c42"], "pipeline.yaml", {"event_id": "-c42"}),
+        (["backfill", "-d", "east", "--day", "2026-01-31"], "pipeline.yaml", {"datacenter": "east"}),
+    ],
+)
+def test_the_last_words_are_filled_first_and_the_pipeline_file_may_be_left_out(
+    here: Path, words: list[str], file: str, others: dict[str, str]
+) -> None:
+    found = parsed(*words)
+    assert found["pipeline_file"] == Path(file)
+    assert others.items() <= found.items()
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ([], ("pipeline.yaml", None)),
+        (["4"], ("pipeline.yaml", 4)),
+        (["./4"], ("./4", None)),
+        (["other.yaml"], ("other.yaml", None)),
+        (["4", "8"], ("4", 8)),
+        (["other.yaml", "4"], ("other.yaml", 4)),
+    ],
+)
+def test_a_number_alone_is_that_of_the_ledgers(
+    here: Path, words: list[str], expected: tuple[str, int | None]
+) -> None:
+    file, ledgers = expected
+    assert parsed("registry", "reshard", *words)["words"] == (Path(file), ledgers)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["status", "a.yaml", "b.yaml"], "expected one pipeline file, got 2: a.yaml, b.yaml"),
+        (["hold", "a.yaml", "east", "west"], "expected one pipeline file, got 2: a.yaml, east"),
+        (["hold"], "Missing argument 'DATACENTER'"),
+        (["registry", "reshard", "a.yaml", "four"], "'four' is not a valid integer"),
+        (["registry", "reshard", "65"], "65 is not in the range"),
+    ],
+)
+def test_words_too_many_or_too_few_are_refused(here: Path, words: list[str], told: str) -> None:
+    done = photon(*words)
+    assert (done.exit_code, told in done.stderr) == (2, True), done.stderr
+
+
+def test_a_datacenter_that_is_called_like_a_file_of_this_folder_is_the_datacenter(here: Path) -> None:
+    (here / "east").write_text("no pipeline")
+    assert parsed("hold", "east")["datacenter"] == "east"
+
+
+def test_a_folder_without_a_pipeline_file_is_told_with_the_way_to_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = photon("trace", "c42")
+    assert done.exit_code == 2
+    assert done.stderr.startswith(f"photon: there is no pipeline.yaml in {tmp_path}: name the pipeline file")
+    assert "photon trace folder/my.yaml" in done.stderr
+    assert "photon init PRIMARY FOREIGN" in done.stderr
+    assert photon("trace", "--help").exit_code == 0
+
+
 def test_a_trace_of_no_id_is_wrong_usage(pipeline: Path) -> None:
     done = photon("trace", pipeline, "")
     assert done.exit_code == 2
@@ -376,7 +487,7 @@ def test_whoever_imports_the_command_keeps_his_own_way_to_be_interrupted() -> No
     [
         (["status", "missing.yaml", "--json"], 2, "missing.yaml"),
         (["trace", "p.yaml", "", "--json"], 2, "EVENT_ID is empty"),
-        (["join", "--json"], 2, "Missing argument 'PIPELINE'"),
+        (["join", "--json"], 2, "there is no pipeline.yaml in"),
         (["join", "p.yaml", "--complet", "--json"], 2, "--complet"),
         (["nonsense", "--json"], 2, "No such command 'nonsense'"),
     ],

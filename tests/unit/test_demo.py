@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from bench.latency import SeenRow, TimeSpan
-from bench.latency_plot import draw, percentiles_over_time, rows_per_second
-from examples.demo import scenario
-from examples.demo.dagster_stack import HOST, stack_in
-from examples.demo.demo import interrupts
-from examples.demo.folder import FolderRefused, held_folder
-from examples.demo.scenario import Facts, Kill, phases
-from examples.demo.summary import Course, Summary
-from examples.demo.view import as_line, doing, recent_p90_seconds
+from orchestration.demo import scenario
+from orchestration.demo.dagster_stack import HOST, stack_in
+from orchestration.demo.demo import interrupts
+from orchestration.demo.folder import FolderRefused, held_folder
+from orchestration.demo.latency import SeenRow, TimeSpan
+from orchestration.demo.plot import draw, percentiles_over_time, rows_per_second
+from orchestration.demo.scenario import Facts, Kill, phases
+from orchestration.demo.summary import Course, Summary
+from orchestration.demo.view import as_line, doing, recent_p90_seconds
 from photon.clock import MICROSECONDS
 from photon.pipeline.file import load_pipeline
 from photon.shift.status import DatacenterStatus, LogStatus

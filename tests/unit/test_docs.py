@@ -17,7 +17,7 @@ import pytest
 from pydantic import BaseModel
 
 from photon import errors
-from photon.cli.main import COMMANDS
+from photon.cli.commands import COMMANDS
 from photon.faults import ALL_FAULT_POINTS
 from photon.pipeline.document import fields_by_key
 from photon.pipeline.file import Pipeline, load_pipeline

@@ -58,10 +58,13 @@ def unknown_to(
     """What is wrong with a call, by the command's own parser; values are not looked at."""
     context = click.Context(command, above, command.name)
     try:
-        _, rest, _ = command.make_parser(context).parse_args(list(arguments))
+        found, rest, _ = command.make_parser(context).parse_args(list(arguments))
     except click.UsageError as error:
         message = error.format_message()
         return None if message.endswith("requires an argument.") else message  # an option that is only named
+    files = found.get("pipeline_file")
+    if isinstance(files, tuple) and len(files) > 1:
+        return f"too many arguments: {files}"
     if not isinstance(command, click.Group):
         return f"too many arguments: {rest}" if rest else None
     if not rest or not re.match(r"[a-z]", rest[0]):  # of the group itself, or `photon COMMAND --help`

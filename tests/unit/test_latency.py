@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from bench.latency import SeenRow, TableReader, TimeSpan, percentile, summarize
 from bench.live_measurement import MeasurementFailed, PhaseTimeouts, clicks_written, measure_live
+from orchestration.demo.latency import SeenRow, TableReader, TimeSpan, percentile, summarize
 from photon.testing.manual_clock import ManualClock
 
 ALWAYS = TimeSpan(0, 10**15)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bench.latency import SeenRow, TimeSpan
 from bench.latency_plot import draw_live, first_seen, shares_within
+from orchestration.demo.latency import SeenRow, TimeSpan
 from photon.clock import MICROSECONDS
 
 WINDOW = TimeSpan(0, 100 * MICROSECONDS)

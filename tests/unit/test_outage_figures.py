@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from bench import figure_capacity, figure_outage
 from bench.figure_capacity import Run
-from bench.latency import SeenRow
 from bench.outage_run import BatchSeen, Load, Seen
+from orchestration.demo.latency import SeenRow
 
 SECOND_US = 1_000_000
 

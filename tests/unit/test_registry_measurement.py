@@ -1,4 +1,4 @@
-"""The parts of `photon bench registry`: that they measure what they say. How much is said by the command."""
+"""The parts of `python -m bench registry` measure what they say; how much, the command says."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from photon.cli.main import COMMANDS
+from photon.cli.commands import COMMANDS
 
 ROOT = Path(__file__).parents[2]
 PICTURES = sorted((ROOT / "docs" / "images").glob("*.svg"))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.live_traffic import LiveTraffic
+from orchestration.demo.live_traffic import LiveTraffic
 from photon.clock import MICROSECONDS
 from photon.testing.manual_clock import ManualClock
 from photon.testing.stories import ILLS

@@ -10,7 +10,7 @@ import psutil
 import pytest
 from dagster import DagsterRunStatus
 
-from examples.demo.process_tree import MARK, ProcessTree
+from orchestration.demo.process_tree import MARK, ProcessTree
 from photon.pipeline.file import load_pipeline
 from photon.testing.traffic import Traffic
 from tests.e2e.outages.checker import rows_of

@@ -21,8 +21,8 @@ from typing import Any
 
 import psutil
 
-from bench.live_traffic import LiveTraffic
 from bench.store_servers import StoreServer, fastest_kind, store_servers
+from orchestration.demo.live_traffic import LiveTraffic
 from photon import faults
 from photon.clock import SystemClock
 from photon.dispatcher.dispatcher import Mode

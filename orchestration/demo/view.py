@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Reversible
 from datetime import datetime
 
-from bench.latency import SeenRow, percentile
-from examples.demo.scenario import Facts, is_idle
+from orchestration.demo.latency import SeenRow, percentile
+from orchestration.demo.scenario import Facts, is_idle
 from photon.clock import MICROSECONDS
 from photon.shift.status import DatacenterStatus
 

@@ -1,4 +1,4 @@
-"""`photon bench`: measurements of Photon on this machine."""
+"""Measurements of Photon on this machine: `python -m bench join --size quick`, as `make bench-quick` does."""
 
 from __future__ import annotations
 
@@ -10,12 +10,16 @@ from pathlib import Path
 
 import click
 
-from photon.cli.ending import fail
+from photon.cli.ending import InOrder, fail
 from photon.cli.output import DONE, VIOLATION, json_option, log_to_stderr, print_result
 from photon.errors import NOT_DONE
 
 
-@click.group()
+class Measurements(InOrder, click.Group):
+    """Measurements that end in order, as commands of `photon` do."""
+
+
+@click.group(cls=Measurements)
 def bench() -> None:
     """Measure Photon on this machine."""
 
@@ -116,7 +120,7 @@ def join(
             progress=lambda text: click.echo(text, err=True),
         )
     limit = "" if minutes is None else f" --minutes {minutes:g}"
-    command = f"photon bench join --size {size}{limit}"
+    command = f"python -m bench join --size {size}{limit}"
     text = page_of(found, command)
     if page is not None:
         write_page(page, found, command)
@@ -246,3 +250,7 @@ def registry(seconds: float, only: tuple[str, ...], as_json: bool) -> None:
             Path(folder), only or USUAL_PARTS, seconds, progress=lambda text: click.echo(text, err=True)
         )
     print_result(found, "\n".join(lines_of(found)), as_json)
+
+
+if __name__ == "__main__":
+    bench(prog_name="python -m bench")

@@ -61,7 +61,7 @@ class ProcessTree(contextlib.AbstractContextManager["ProcessTree"]):
         self.mark = uuid.uuid4().hex
         self._shifts = tuple(shifts)
         self._guard = subprocess.Popen(
-            [sys.executable, "-m", "examples.demo.process_tree", self.mark, *map(str, self._shifts)],
+            [sys.executable, "-m", "orchestration.demo.process_tree", self.mark, *map(str, self._shifts)],
             stdin=subprocess.PIPE,
             pass_fds=tuple(keep_open),
             start_new_session=True,  # out of reach of the terminal's Ctrl-C

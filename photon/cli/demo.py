@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import sys
-from contextlib import suppress
+from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
+from typing import Any
 
 import click
 
@@ -14,47 +14,38 @@ from photon.cli.ending import fail
 from photon.cli.output import DONE, VIOLATION, expected_errors, json_option, print_result
 from photon.errors import WRONG_USAGE
 
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
-@click.command()
-@click.option(
+folder_option: Decorator = click.option(
     "--folder", default="demo", show_default=True, type=click.Path(path_type=Path),
     help="Where everything is; a demo's own folder is emptied.",
 )  # fmt: skip
-@click.option(
+seconds_option: Decorator = click.option(
     "--seconds", default=60.0, show_default=True, type=click.FloatRange(min=5),
     help="How long both datacenters join before a shift is killed.",
 )  # fmt: skip
-@click.option(
+port_option: Decorator = click.option(
     "--port", default=3000, show_default=True, type=click.IntRange(0, 65_535),
     help="Of Dagster's UI; another one if it is taken. 0: any.",
 )  # fmt: skip
-@click.option(
-    "--stay", is_flag=True, help="Live traffic until Ctrl-C, on what is in the folder; nothing is killed."
-)
-@click.option(
-    "--lake", default="local", show_default=True, type=click.Choice(["local", "s3"]),
-    help="Where logs and tables are: in the folder, or on a MinIO that runs meanwhile.",
-)  # fmt: skip
+
+
+@click.command()
+@folder_option
+@seconds_option
+@port_option
 @json_option
-def demo(
-    folder: Path, seconds: float, port: int, stay: bool, lake: Literal["local", "s3"], as_json: bool
-) -> None:
+def demo(folder: Path, seconds: float, port: int, as_json: bool) -> None:
     """Two datacenters join live logs under Dagster; one is killed, and comes back; all is verified.
 
     Dagster, its UI, the registry and the traffic are started and ended with this command. Exit status 0
-    only if the verification holds; 130 for Ctrl-C (with --stay: 0).
+    only if the verification holds; 130 for Ctrl-C.
     """
     if not math.isfinite(seconds):
         fail(f"--seconds: expected a number of seconds, got {seconds}", WRONG_USAGE)
-    if stay:
-        with expected_errors(), suppress(KeyboardInterrupt):
-            from examples.demo.demo import run_live
-
-            run_live(folder, port, lake)
-        return
     with expected_errors():
-        from examples.demo.demo import run_demo
+        from orchestration.demo.demo import run_demo
 
-        summary = run_demo(folder, seconds, port, lake)
+        summary = run_demo(folder, seconds, port)
     print_result(summary.as_dict(), summary.text(), as_json)
     sys.exit(DONE if summary.holds else VIOLATION)

@@ -6,21 +6,21 @@ import contextlib
 import os
 import signal
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
-from bench.generator import Generator, generating
-from bench.latency import SeenRow, TableReader, TimeSpan
-from bench.latency_plot import draw
-from examples.demo.dagster_stack import DagsterFailed, DagsterStack, stack_in
-from examples.demo.folder import DemoFolder, held_folder
-from examples.demo.lakes import LakeKind, lakes
-from examples.demo.process_tree import GUARD, ProcessTree
-from examples.demo.scenario import PIPELINE, SETTINGS, VICTIM, Facts, Kill, Phase, phases, stay, traffic
-from examples.demo.summary import Course, Summary
-from examples.demo.view import as_line, recent_p90_seconds, say
+from orchestration.demo.dagster_stack import DagsterFailed, DagsterStack, stack_in
+from orchestration.demo.folder import DemoFolder, held_folder
+from orchestration.demo.latency import SeenRow, TableReader, TimeSpan
+from orchestration.demo.plot import draw
+from orchestration.demo.process_tree import GUARD, ProcessTree
+from orchestration.demo.scenario import PIPELINE, SETTINGS, VICTIM, Facts, Kill, Phase, phases, stay, traffic
+from orchestration.demo.summary import Course, Summary
+from orchestration.demo.traffic_process import Generator, generating
+from orchestration.demo.view import as_line, recent_p90_seconds, say
 from photon.clock import MICROSECONDS, Clock, SystemClock
 from photon.errors import UserError
 from photon.pipeline.file import Pipeline, load_pipeline
@@ -44,7 +44,18 @@ class DemoFailed(UserError):
     """The demo can't go on; the message says why and where to look."""
 
 
-def run_demo(path: Path, seconds: float, ui_port: int, lake: LakeKind = "local") -> Summary:
+# Opens where a demo has its logs and lakes, and gives the lines on each datacenter for its pipeline file.
+Places = Callable[[DemoFolder, Sequence[str]], AbstractContextManager[Mapping[str, str]]]
+
+
+def in_the_folder(
+    folder: DemoFolder, datacenters: Sequence[str]
+) -> AbstractContextManager[Mapping[str, str]]:
+    """Keep logs and lakes in the folder itself: a pipeline file needs to say nothing more."""
+    return nullcontext({})
+
+
+def run_demo(path: Path, seconds: float, ui_port: int, places: Places = in_the_folder) -> Summary:
     """Begin anew in the folder, and go through every phase; everything that was started has ended then.
 
     `seconds`: how long both datacenters join undisturbed. UserError if it can't be done; KeyboardInterrupt
@@ -54,8 +65,8 @@ def run_demo(path: Path, seconds: float, ui_port: int, lake: LakeKind = "local")
     logged = traffic(_seed(clock), seconds + LONGEST_SECONDS)
     with held_folder(path) as folder, contextlib.ExitStack() as parts:
         folder.empty()
-        places = parts.enter_context(lakes(folder, lake, logged.datacenters))
-        logged.write_pipeline(folder.path, PIPELINE, SETTINGS, places)
+        lines = parts.enter_context(places(folder, logged.datacenters))
+        logged.write_pipeline(folder.path, PIPELINE, SETTINGS, lines)
         with _started(folder, logged, ui_port, clock) as demo:
             demo.play(phases(seconds))
             assert demo.kill is not None
@@ -67,19 +78,16 @@ def run_demo(path: Path, seconds: float, ui_port: int, lake: LakeKind = "local")
     return Summary(reports, course, demo.stack.url, str(folder.plot), str(folder.path))
 
 
-def run_live(path: Path, ui_port: int, lake: LakeKind = "local") -> None:
-    """Live traffic under Dagster, on what is in the folder, until KeyboardInterrupt. Raises as `run_demo`.
-
-    `lake`: of a folder that is not begun.
-    """
+def run_live(path: Path, ui_port: int, places: Places = in_the_folder) -> None:
+    """Live traffic under Dagster, on what is in the folder, until KeyboardInterrupt. Raises as `run_demo`."""
     clock = SystemClock()
     logged = traffic(_seed(clock), STAY_SECONDS)
     with held_folder(path) as folder, contextlib.ExitStack() as parts:
         if not folder.is_begun:
             folder.empty()
-        places = parts.enter_context(lakes(folder, lake, logged.datacenters))
+        lines = parts.enter_context(places(folder, logged.datacenters))
         if not folder.is_begun:
-            logged.write_pipeline(folder.path, PIPELINE, SETTINGS, places)
+            logged.write_pipeline(folder.path, PIPELINE, SETTINGS, lines)
         folder.rotate_logs()
         with _started(folder, logged, ui_port, clock, STAY_ROWS) as demo:
             demo.play(stay())
@@ -166,6 +174,11 @@ class Demo:
     _verification: str | None = None  # the run
     _verified: bool = False
 
+    @property
+    def _logs(self) -> str:
+        """Where Dagster's processes have said what they did."""
+        return f"{self.stack.folder.path}/*.log"
+
     def start_dagster(self) -> None:
         """Start Dagster's processes."""
         began_us = self.clock.now_us()
@@ -202,8 +215,7 @@ class Demo:
                     say(f"not done after {phase.at_most_seconds:.0f} s; going on")
                     return facts
                 raise DemoFailed(
-                    f"{phase.says}: not done after {phase.at_most_seconds:.0f} s. `make dev` shows the runs; "
-                    f"the logs are {self.stack.folder.path}/*.log"
+                    f"{phase.says}: not done after {phase.at_most_seconds:.0f} s; look at {self._logs}"
                 )
             self.clock.sleep(POLL_SECONDS)
 
@@ -235,7 +247,7 @@ class Demo:
         if unverified := self.pipeline.datacenters.keys() - found.keys():
             raise DemoFailed(
                 f"the verification run {self._verification} has left no report of "
-                f"{', '.join(sorted(unverified))}; `make dev` shows what it did"
+                f"{', '.join(sorted(unverified))}; look at {self._logs}"
             )
         return found
 
@@ -243,7 +255,7 @@ class Demo:
         state = self.pipeline.datacenters[VICTIM].state
         process = holder_of(state)
         if process is None:
-            raise DemoFailed(f"no shift of {VICTIM} runs that could be killed; `make dev` shows its runs")
+            raise DemoFailed(f"no shift of {VICTIM} runs that could be killed; look at {self._logs}")
         at_us = self.clock.now_us()
         with contextlib.suppress(ProcessLookupError):
             os.kill(process, signal.SIGKILL)
@@ -272,8 +284,8 @@ class Demo:
             return False  # it may only be busy, and the phase has its bound
         if status in RUN_FAILED:
             raise DemoFailed(
-                f"the verification could not be done: its run ended as {status}; `make dev` shows it at "
-                f"/runs/{self._verification}"
+                f"the verification could not be done: its run {self._verification} ended as {status}; "
+                f"look at {self._logs}"
             )
         return status == "SUCCESS"
 
@@ -282,7 +294,7 @@ class Demo:
         while not true():
             self._check_processes()
             if self.clock.now_us() > deadline_us:
-                raise DemoFailed(f"waited {seconds:.0f} s for {what}; look at {self.stack.folder.path}/*.log")
+                raise DemoFailed(f"waited {seconds:.0f} s for {what}; look at {self._logs}")
             self.clock.sleep(POLL_SECONDS)
 
     def _check_processes(self) -> None:

@@ -12,12 +12,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from examples.demo.folder import DemoFolder
-from examples.demo.process_tree import ProcessTree, Program
+from orchestration.demo.folder import DemoFolder
+from orchestration.demo.process_tree import ProcessTree, Program
 from photon.errors import UserError
 from photon.lifeline import bound_to_this_thread
 
 HOST = "127.0.0.1"
+SETTINGS = Path(__file__).parents[1] / "dagster.yaml"  # Dagster's own, as in production on one machine
 LOCATION = "photon"
 DATABASE_SECONDS = 60.0  # 2 s alone
 CODE_SERVER_SECONDS = 60.0  # 5 s alone, until it has loaded the code location
@@ -38,10 +39,6 @@ class DagsterFailed(UserError):
     """Dagster did not do what was asked; the message says what it answered."""
 
 
-class NoProject(UserError):
-    """Photon is installed without the project's folder around it, which holds Dagster's code location."""
-
-
 @dataclass(frozen=True)
 class DagsterStack:
     """One code server, and a daemon and a webserver that both use it.
@@ -52,7 +49,6 @@ class DagsterStack:
     """
 
     folder: DemoFolder
-    project: Path
     code_port: int
     ui_port: int
 
@@ -67,7 +63,7 @@ class DagsterStack:
         """
         home = self.folder.dagster_home
         home.mkdir(exist_ok=True)
-        shutil.copy(self.project / "infra" / "dagster.yaml", home / "dagster.yaml")
+        shutil.copy(SETTINGS, home / "dagster.yaml")
         self._workspace.write_text(_WORKSPACE.format(host=HOST, port=self.code_port, location=LOCATION))
         log = self.folder.log("databases")
         try:
@@ -91,11 +87,9 @@ class DagsterStack:
 
     @property
     def _environment(self) -> dict[str, str]:
-        path = os.pathsep.join(filter(None, [str(self.project), os.environ.get("PYTHONPATH")]))
         return {
             "DAGSTER_HOME": str(self.folder.dagster_home),
             "PHOTON_PIPELINES": str(self.folder.pipeline),
-            "PYTHONPATH": path,
         }
 
     @property
@@ -104,7 +98,7 @@ class DagsterStack:
 
     def code_server(self) -> Program:
         """Loads the code location once, for all; runs are its children."""
-        module = ("-m", "orchestration.definitions", "-d", str(self.project), "--location-name", LOCATION)
+        module = ("-m", "orchestration.definitions", "--location-name", LOCATION)
         return self._program(
             "code-server", "dagster", "api", "grpc", "-h", HOST, "-p", self.code_port, *module
         )
@@ -152,16 +146,8 @@ def _failures() -> Iterator[None]:
 
 
 def stack_in(folder: DemoFolder, ui_port: int) -> DagsterStack:
-    """A stack for this folder; where the UI's port is taken, or 0, it gets another.
-
-    NoProject without the project's folder.
-    """
-    project = Path(__file__).parents[2]
-    if not (project / "orchestration").is_dir() or not (project / "infra" / "dagster.yaml").is_file():
-        raise NoProject(
-            f"{project}: expected orchestration/ and infra/dagster.yaml; run from a clone of Photon"
-        )
-    return DagsterStack(folder, project, _free_port(0), _free_port(ui_port))
+    """Choose ports for a stack in this folder: where the UI's is taken, or 0, it gets another."""
+    return DagsterStack(folder, _free_port(0), _free_port(ui_port))
 
 
 def _path_of(program: str) -> str:

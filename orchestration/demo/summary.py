@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bench.latency import Latency, SeenRow, TimeSpan, summarize
-from examples.demo.scenario import WARM_UP_SECONDS, Kill
-from photon.cli.output import table_lines
+from orchestration.demo.latency import Latency, SeenRow, TimeSpan, summarize
+from orchestration.demo.scenario import WARM_UP_SECONDS, Kill
 from photon.clock import MICROSECONDS
+from photon.readable import table_lines
 from photon.verification.report import equation_table
 from photon.verification.stored_reports import StoredReport
 

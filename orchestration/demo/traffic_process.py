@@ -12,7 +12,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.synchronize import Event
 from pathlib import Path
 
-from bench.live_traffic import LiveRun, LiveTraffic
+from orchestration.demo.live_traffic import LiveRun, LiveTraffic
 from photon.errors import UserError
 from photon.pipeline.location import Location
 from photon.testing.traffic import Traffic

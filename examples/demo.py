@@ -1,0 +1,76 @@
+"""The demo for whoever works on Photon: it stays until Ctrl-C, or has its logs and tables on a MinIO.
+
+python -m examples.demo --lake s3    # make demo LAKE=s3: as `photon demo`
+python -m examples.demo --stay       # make dev: on what a demo left, and nothing is killed
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import click
+
+from bench.minio_server import places_on_minio
+from orchestration.demo.demo import run_demo, run_live
+from orchestration.demo.folder import DemoFolder
+from photon.cli.demo import folder_option, port_option, seconds_option
+from photon.cli.ending import InOrder
+from photon.cli.output import DONE, VIOLATION, expected_errors, json_option, print_result
+from photon.pipeline.file import load_pipeline
+from photon.pipeline.location import S3Folder
+
+
+@contextlib.contextmanager
+def places(kind: str, folder: DemoFolder, datacenters: Sequence[str]) -> Iterator[Mapping[str, str]]:
+    """Run a MinIO for a demo on s3; give each datacenter's lines of the pipeline file: its logs and its lake.
+
+    A folder that is begun keeps what it has. MinioMissing.
+    """
+    endpoint_url = _endpoint_url(folder) if folder.is_begun else None
+    if endpoint_url is None and (folder.is_begun or kind == "local"):
+        yield {}
+        return
+    port = None if endpoint_url is None else urlsplit(endpoint_url).port
+    with places_on_minio(folder.path / "minio", datacenters, port) as lines:
+        yield lines
+
+
+def _endpoint_url(folder: DemoFolder) -> str | None:
+    found = [place.lake for place in load_pipeline(folder.pipeline).datacenters.values()]
+    return next((lake.endpoint_url for lake in found if isinstance(lake, S3Folder)), None)
+
+
+@click.command(cls=InOrder)
+@folder_option
+@seconds_option
+@port_option
+@click.option(
+    "--stay", is_flag=True, help="Live traffic until Ctrl-C, on what is in the folder; nothing is killed."
+)
+@click.option(
+    "--lake", default="local", show_default=True, type=click.Choice(["local", "s3"]),
+    help="Where logs and tables are: in the folder, or on a MinIO that runs with the demo.",
+)  # fmt: skip
+@json_option
+def main(folder: Path, seconds: float, port: int, stay: bool, lake: str, as_json: bool) -> None:
+    """Run `photon demo` with its logs and tables elsewhere, or without an end.
+
+    Exit status 0 only if the verification holds; 130 for Ctrl-C (with --stay: 0).
+    """
+    if stay:
+        with expected_errors(), contextlib.suppress(KeyboardInterrupt):
+            run_live(folder, port, partial(places, lake))
+        return
+    with expected_errors():
+        summary = run_demo(folder, seconds, port, partial(places, lake))
+    print_result(summary.as_dict(), summary.text(), as_json)
+    sys.exit(DONE if summary.holds else VIOLATION)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,53 @@
+"""What pip installs: the product with all that it reads, and nothing else."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.documents import ROOT
+
+PACKAGES = {"photon", "jobs", "resources", "assets", "orchestration"}
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
+    """The files of the wheel. It is built from a copy, since a build leaves folders behind."""
+    folder = tmp_path_factory.mktemp("wheel")
+    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    for name in tracked.splitlines():
+        if (ROOT / name).is_file():
+            (folder / "source" / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, folder / "source" / name)
+    subprocess.run(
+        [
+            *(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"),
+            *("--wheel-dir", str(folder), str(folder / "source")),
+        ],
+        check=True,
+    )
+    (wheel,) = folder.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        return set(archive.namelist())
+
+
+@pytest.mark.slow
+def test_pip_installs_the_packages_of_the_product_and_no_other(installed: set[str]) -> None:
+    tops = {name.partition("/")[0] for name in installed}
+    assert {top for top in tops if not top.endswith(".dist-info")} == PACKAGES
+
+
+@pytest.mark.slow
+def test_pip_installs_every_file_that_lies_in_a_package(installed: set[str]) -> None:
+    there = {
+        str(Path(file).relative_to(ROOT))
+        for package in PACKAGES
+        for file in (ROOT / package).rglob("*")
+        if file.is_file() and "__pycache__" not in file.parts
+    }
+    assert there <= installed
