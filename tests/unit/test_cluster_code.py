@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 import zipfile
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from jobs import worker_daemon
 from jobs.cluster import code_archive
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.testing.traffic import Traffic
@@ -75,3 +77,13 @@ def test_what_a_run_says_of_spark_comes_before_what_the_file_says(pipeline: Pipe
     assert first.on_spark(None, {"y": "2"}).spark.master == "spark://a:1"
     assert first.on_spark("spark://b:1", {"y": "2"}).spark.master == "spark://b:1"
     assert first.on_spark(None, {"y": "2"}).spark.settings == {"x": "1", "y": "2"}
+
+
+def test_workers_look_for_no_garbage_in_the_modules_that_they_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    left: list[int] = []
+    monkeypatch.setattr(worker_daemon, "manager", lambda: left.append(len(gc.get_objects())))
+    try:
+        worker_daemon.main()
+    finally:
+        gc.unfreeze()
+    assert left[0] < 1_000
