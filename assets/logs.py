@@ -25,14 +25,13 @@ from assets.described import kinds_of, places
 from assets.runs import Metadata, pipeline_of_run
 from photon.clock import MICROSECONDS, SystemClock
 from photon.pipeline.sections import ForeignLog, Log
-from photon.pipeline.values import Format
 from photon.shift.growth import Growth, growth_of
 from resources.environment import ServedPipeline, dagster_name
 
 # A pair of observations is 4 KB in Dagster's storage; each shift's materializations say more, and more often.
 OBSERVED_EVERY_SECONDS = 300
 LOGS = ("primary_log", "foreign_log")
-KINDS: Mapping[Format, str] = {"csv": "csv", "tsv": "tsv", "jsonl": "json"}  # as Dagster calls formats
+KINDS: Mapping[str, str] = {"csv": "csv", "tsv": "tsv", "jsonl": "json"}  # as Dagster calls formats
 
 
 def log_specs(served: ServedPipeline) -> list[AssetSpec]:
@@ -51,7 +50,7 @@ def log_specs(served: ServedPipeline) -> list[AssetSpec]:
                 f"{what} Each datacenter has a full copy. Other programs write it, as {log.format}; files: "
                 f"{log.files}. Columns that the pipeline file does not name are text."
             ),
-            kinds=kinds_of(folders.values(), KINDS[log.format], here="file"),
+            kinds=kinds_of(folders.values(), KINDS.get(log.format, "text"), here="file"),
             metadata={**places(folders, "folder"), "dagster/column_schema": log_schema(log)},
         )
         for name, (log, what) in zip(LOGS, told, strict=True)

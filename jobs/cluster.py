@@ -1,4 +1,4 @@
-"""Needs of tasks on other machines: Photon's code, the user's adapter, JARs.
+"""Needs of tasks on other machines: Photon's code, the user's adapter and formats, JARs.
 
 Packages (PyArrow, NumPy, ...) are on the machines, in an image or in a packed environment
 (docs/deployment.md).
@@ -28,7 +28,7 @@ def is_cluster(master: str) -> bool:
 
 
 def code_archive(pipeline: Pipeline) -> Path:
-    """A zip of Photon's code and the adapter's module, named by its content."""
+    """A zip of Photon's code and the user's modules, named by its content."""
     files = sorted(_files(pipeline))
     content = hashlib.sha256()
     for name, path in files:
@@ -55,12 +55,13 @@ def _files(pipeline: Pipeline) -> Iterator[tuple[str, Path]]:
     for package in _OWN:
         (folder,) = importlib.import_module(package).__path__
         yield from _modules(Path(folder))
-    top = pipeline.adapter.partition(":")[0].partition(".")[0]
     beside = pipeline.file.parent
-    if (module := beside / f"{top}.py").is_file():
-        yield module.name, module
-    elif (beside / top).is_dir():
-        yield from _modules(beside / top)
+    of_users = (pipeline.adapter, pipeline.primary.format, pipeline.foreign.format)
+    for top in sorted({spec.partition(":")[0].partition(".")[0] for spec in of_users}):
+        if (module := beside / f"{top}.py").is_file():
+            yield module.name, module
+        elif (beside / top).is_dir():
+            yield from _modules(beside / top)
 
 
 def _modules(package: Path) -> Iterator[tuple[str, Path]]:

@@ -18,7 +18,6 @@ import pyarrow as pa
 
 from photon.dead_letters.open_letters import DeadLetter, OpenLetters, open_letters
 from photon.errors import WrongUsage
-from photon.join.adapting import AdapterNotFound, load_module
 from photon.logs.one_record import parse_lines
 from photon.logs.parse import DEAD_LETTER_RAW_BYTES, FOREIGN_EVENTS
 from photon.logs.scattered import Lines, read_lines
@@ -26,6 +25,7 @@ from photon.pipeline.file import Pipeline
 from photon.recovery.orders import MOST_RECORDS, OrderedRecord
 from photon.storage.mended_letters import mended_letters
 from photon.tokens import Occurrence
+from photon.user_modules import load_module
 from photon.verification.recovery import Recovered, leave_orders
 
 # Gets a line and why it is a dead letter; returns the mended line, or None to leave it as it is.
@@ -126,10 +126,7 @@ def load_mend(spec: str, folder: Path) -> Mend:
     module_name, _, name = spec.partition(":")
     if not module_name or not name:
         raise WrongUsage(f"--mend: expected module:function, got {spec!r}")
-    try:
-        module = load_module(module_name, folder)
-    except AdapterNotFound as error:
-        raise WrongUsage(str(error).replace("adapter: ", "--mend: ", 1)) from error
+    module = load_module(module_name, folder, "--mend")
     found = getattr(module, name, None)
     if not callable(found):
         raise WrongUsage(f"--mend: {module_name} has no function {name!r} (it is {module.__file__})")

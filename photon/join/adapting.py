@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib
 import inspect
 import json
 import sys
@@ -11,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import ModuleType
 from typing import TypeVar
 
 import numpy as np
@@ -23,9 +21,11 @@ from photon.errors import WrongUsage
 from photon.join.deadline import call_deadline
 from photon.join.failing import Tally
 from photon.logs.columns import ParsedColumns, parse_columns
+from photon.logs.line_formats import format_of, reader_of
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import ForeignLog, Log, PrimaryLog
 from photon.storage.columns import fit
+from photon.user_modules import ModuleUnusable, load_module
 
 T = TypeVar("T")
 Ints = npt.NDArray[np.int64]
@@ -82,6 +82,13 @@ def adapter_of(pipeline: Pipeline) -> Adapter:
     return adapter
 
 
+def check_modules(pipeline: Pipeline) -> None:
+    """The modules of users that a pipeline names can be had: AdapterNotFound, FormatNotFound."""
+    adapter_of(pipeline)
+    for log in (pipeline.primary, pipeline.foreign):
+        reader_of(log)
+
+
 def load_adapter(spec: str, folder: Path | None = None) -> Adapter:
     """Load the adapter `module:attribute`: an `Adapter`, or a subclass whose constructor takes no arguments.
 
@@ -90,7 +97,10 @@ def load_adapter(spec: str, folder: Path | None = None) -> Adapter:
     module_name, _, attribute = spec.partition(":")
     if not module_name or not attribute:
         raise AdapterNotFound(f"adapter: expected module:attribute, got {spec!r}")
-    module = load_module(module_name, folder)
+    try:
+        module = load_module(module_name, folder, "adapter")
+    except ModuleUnusable as error:
+        raise AdapterNotFound(str(error)) from error
     if not hasattr(module, attribute):
         raise AdapterNotFound(
             f"adapter {spec}: module {module_name} has no {attribute!r} (it is {module.__file__})"
@@ -124,7 +134,7 @@ class Alone(Adapter):
 
 
 def _own_columns(record: pa.Table, log: Log) -> pa.Table:
-    if log.format != "jsonl":
+    if reader_of(log) is None:  # a header names the columns of all records alike
         return record
     return record.select([n for n in record.column_names if n in log.columns or record[n].null_count == 0])
 
@@ -330,49 +340,16 @@ def check_names(names: Sequence[str]) -> None:
             raise AdapterMisbehaved(f"combine returned column {name!r}, which is Photon's own; rename it")
 
 
-def load_module(name: str, folder: Path | None) -> ModuleType:
-    """A user's module, also one in `folder`. AdapterNotFound."""
-    if folder is not None and str(folder) not in sys.path:
-        sys.path.append(str(folder))  # last, so that a user's file can't stand in for a library
-    try:
-        module = importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name is not None and (name == error.name or name.startswith(error.name + ".")):
-            file = f"{name.partition('.')[0]}.py"
-            beside = f" nor in {folder}; put {file} there, or mend the name" if folder is not None else ""
-            raise AdapterNotFound(f"adapter: no module {name!r} among the installed ones{beside}") from error
-        raise AdapterNotFound(f"adapter: module {name} can't be imported: {error}") from error
-    except Exception as error:
-        raise AdapterNotFound(f"adapter: module {name} raised {type(error).__name__}: {error}") from error
-    _refuse_another_of_its_name(module, name, folder)
-    return module
-
-
-def _refuse_another_of_its_name(module: ModuleType, name: str, folder: Path | None) -> None:
-    """AdapterNotFound where a library, or another pipeline's module, stands in for the one in `folder`.
-
-    A copy of it, such as one that was packed for Spark, may.
-    """
-    own = None if folder is None else folder.joinpath(*name.split(".")).with_suffix(".py")
-    if own is None or not own.is_file() or module.__file__ in (None, str(own)):
-        return
-    try:
-        is_a_copy = inspect.getsource(module) == own.read_text(encoding="utf-8")
-    except (OSError, TypeError):  # without a source nobody can tell
-        return
-    if not is_a_copy:
-        raise AdapterNotFound(
-            f"adapter: there is {own}, and Python takes {module.__file__} for {name}: give it another name"
-        )
-
-
 def fingerprint(pipeline: Pipeline, *more: object) -> str:
     """What a row depends on besides its two records: the adapter, how columns are read, and `more`.
 
-    Of the adapter: the modules that name and define it. Modules that these import are not in it.
+    Adapter and formats of users count with the modules that name and define them. Modules that these import
+    do not.
     """
-    adapter = adapter_of(pipeline)
-    modules = sys.modules[pipeline.adapter.partition(":")[0]], sys.modules[type(adapter).__module__]
+    named: list[tuple[str, object]] = [(pipeline.adapter, adapter_of(pipeline))]
+    named += [(log.format, form) for log in (pipeline.primary, pipeline.foreign) if (form := format_of(log))]
+    names = [name for spec, made in named for name in (spec.partition(":")[0], type(made).__module__)]
+    modules = [sys.modules[name] for name in names]
     sources = {inspect.getsourcefile(module) for module in modules if getattr(module, "__file__", None)}
     settings = {side: getattr(pipeline, side).model_dump(mode="json") for side in ("primary", "foreign")}
     parts = [

@@ -12,7 +12,8 @@ from photon.adapters import distinct_names, rows_without_columns, same_column
 from photon.logs.csv_lines import read_csv_lines
 from photon.logs.dialect import dialect_of, header_names, utf8
 from photon.logs.folders import log_folder
-from photon.logs.json_lines import decode_record, read_whole_json_lines
+from photon.logs.line_formats import reader_of
+from photon.logs.line_reader import LineReader
 from photon.logs.odd_files import no_text
 from photon.logs.source import UNREADABLE, read_header
 from photon.logs.times import TimeStyle, parse_event_times, style_of
@@ -56,9 +57,10 @@ def parse_columns(
     by name. An empty text of a declared type other than string and
     binary is null. A timestamp is ISO 8601 text, or a number of the log's `time_unit`.
     """
-    dialect = dialect_of(log)
+    dialect, reader = dialect_of(log), reader_of(log)
     if dialect is None:
-        columns, failures = _json_columns(utf8(raws, dialect), log, most_columns)
+        assert reader is not None, "a format without a dialect has a reader"
+        columns, failures = _named_in_lines(utf8(raws, dialect), reader, log, most_columns)
     else:
         names = header_names(header, dialect)
         columns, failures = _csv_columns(utf8(raws, dialect), names, log, most_columns)
@@ -85,34 +87,38 @@ def _csv_columns(
     return dict(zip(names, values.columns, strict=True)), dict(values.failures)
 
 
-def _json_columns(raws: pa.Array, log: Log, most_columns: int) -> tuple[dict[str, pa.Array], dict[int, str]]:
+def _named_in_lines(
+    raws: pa.Array, reader: LineReader, log: Log, most_columns: int
+) -> tuple[dict[str, pa.Array], dict[int, str]]:
     # Columns come in an order that no other record has a say in: an adapter may make a text of all of them.
     declared, failures = tuple(log.columns), dict[int, str]()
-    columns = _json_block(raws, declared, most_columns)
+    columns = _all_at_once(raws, reader, declared, most_columns)
     if columns is None:
-        columns, failures = _json_each(raws, declared, most_columns)
+        columns, failures = _one_by_one(raws, reader, declared, most_columns)
     for name in declared:
         columns.setdefault(name, pa.nulls(len(raws), pa.string()))
     return {name: columns[name] for name in sorted(columns)}, failures
 
 
-def _json_block(raws: pa.Array, declared: tuple[str, ...], most_columns: int) -> dict[str, pa.Array] | None:
+def _all_at_once(
+    raws: pa.Array, reader: LineReader, declared: tuple[str, ...], most_columns: int
+) -> dict[str, pa.Array] | None:
     """All lines at once; None where the names of a record's columns depend on its other keys."""
-    block = read_whole_json_lines(raws)
+    block = reader.all_texts(raws)
     if block is None or len(block) > most_columns or len(set(map(same_column, block))) < len(block):
         return None
     names = distinct_names(tuple(block), declared)
     return {names[key]: texts for key, texts in block.items()}
 
 
-def _json_each(
-    raws: pa.Array, declared: tuple[str, ...], most_columns: int
+def _one_by_one(
+    raws: pa.Array, reader: LineReader, declared: tuple[str, ...], most_columns: int
 ) -> tuple[dict[str, pa.Array], dict[int, str]]:
     failures: dict[int, str] = {}
     columns: dict[str, list[str | None]] = {}
     for row, raw in enumerate(raws.to_pylist()):
         try:
-            record = decode_record(raw)
+            record = reader.record(raw)
         except ValueError as error:
             failures[row] = str(error)
             continue

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from photon.logs.utf16 import mark_of, narrow, widen
 from photon.pipeline.sections import Log
-from photon.pipeline.values import ONE_BYTE_ENCODINGS, Encoding, Format
+from photon.pipeline.values import ONE_BYTE_ENCODINGS, Encoding
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 ZEEK_FIELDS = "fields"  # behind the comment sign: Zeek's line of column names
@@ -66,16 +66,16 @@ class Dialect:
         return len(self.encode(self.delimiter))
 
 
-_OF_FORMAT: dict[Format, Dialect] = {"csv": Dialect(",", '"'), "tsv": Dialect("\t", "")}
+_OF_FORMAT: dict[str, Dialect] = {"csv": Dialect(",", '"'), "tsv": Dialect("\t", "")}
 
 
-def plain_dialect(form: Format) -> Dialect | None:
-    """Return the dialect of a format without further settings; None for JSON lines."""
+def plain_dialect(form: str) -> Dialect | None:
+    """Return the dialect of a format without further settings; None: its lines name their values."""
     return _OF_FORMAT.get(form)
 
 
 def dialect_of(log: Log) -> Dialect | None:
-    """The dialect of a log; None: JSON lines."""
+    """The dialect of a log; None: its lines name their values, as JSON lines do."""
     plain = plain_dialect(log.format)
     if plain is None:
         return None

@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 from photon.logs.csv_lines import GoesOn, read_csv_lines
 from photon.logs.dialect import Dialect, dialect_of, header_names, narrowed, own_names, utf8
 from photon.logs.files import ByteRange, LogFile
-from photon.logs.json_lines import decode_record, read_json_lines, value_of
 from photon.logs.later_headers import in_first_order, later_headers
+from photon.logs.line_formats import reader_of
 from photon.logs.lines import BLANK, Lines, LineTexts, cut, split_lines
 from photon.logs.records import RecordRules, record_rules
 from photon.logs.times import event_time_problem, parse_event_times, style_of
@@ -381,14 +381,13 @@ def _texts(
 
     `data`: the lines joined, if they are at hand.
     """
-    dialect = dialect_of(log)
+    dialect, reader = dialect_of(log), reader_of(log)
     texts = utf8(raws, dialect)
     if dialect is None:
+        assert reader is not None, "a format without a dialect has a reader"
         is_number = log.time_unit != "iso8601" and not log.time_format
         only_value = is_number and names[-1] == log.time and log.time not in names[:-1]
-        return read_json_lines(
-            texts, names, (log.time,) if only_value else (), data if texts is raws else None
-        )
+        return reader.texts(texts, names, (log.time,) if only_value else (), data if texts is raws else None)
     try:
         header = header_names(file.header, dialect)
     except ValueError:
@@ -423,7 +422,8 @@ def _reason(raw: bytes, texts: Sequence[str | None], log: Log) -> str:
     for name, text in zip(log.id, texts, strict=False):
         if not text:
             return f"no value for id column {name!r}"
-    time = value_of(decode_record(raw), log.time) if log.format == "jsonl" else texts[-1]
+    reader = reader_of(log)
+    time = reader.value(reader.record(raw), log.time) if reader is not None else texts[-1]
     if not time:
         return f"no value for time column {log.time!r}"
     return event_time_problem(time, style_of(log))

@@ -100,7 +100,7 @@ _EXPECTED = {
     "primary": "a mapping with files, format, id and time",
     "foreign": "a mapping with files, format, id, key and time",
     "files": "a glob below the logs folder, such as clicks/**/*.jsonl",
-    "format": "csv, tsv or jsonl",
+    "format": "csv, tsv, jsonl, or module:Class of a format of your own",
     "id": "a column's name, or a list of different ones",
     "key": "the column that holds the id of the primary event",
     "time": "a column's name",

@@ -6,6 +6,7 @@ A field whose name is not its key says in its name the unit that the key leaves 
 from __future__ import annotations
 
 from datetime import date, timedelta
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag
@@ -126,6 +127,15 @@ class Log(Strict):
     comment: Comment | None = None  # what lines that are no records begin with
     encoding: Encoding = "utf-8"
     record_lines: Whole = Field(default=100, ge=1)  # of one record, at most; 1: no value holds a line end
+    _folder: Path | None = None
+
+    def model_post_init(self, context: Any) -> None:
+        self._folder = context
+
+    @property
+    def folder(self) -> Path | None:
+        """The pipeline file's folder, where a user's `format` may lie; None: there is no file."""
+        return self._folder
 
 
 class PrimaryLog(Log):

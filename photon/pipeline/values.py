@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -164,10 +164,11 @@ Glob = Annotated[
         "a glob below the datacenter's logs folder, such as clicks/**/*.jsonl",
     ),
 ]
+_ATTRIBUTE = r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*"
 AdapterName = Annotated[
     str,
     _must(
-        re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*").fullmatch,
+        re.compile(_ATTRIBUTE).fullmatch,
         "module:attribute, such as photon.adapters:merge_columns",
     ),
 ]
@@ -212,7 +213,15 @@ Place = Annotated[Location, BeforeValidator(_location)]
 Cron = Annotated[str, AfterValidator(parse_cron)]
 # Of another program, which takes all of them as text.
 Settings = Annotated[dict[str, str], BeforeValidator(_texts)]
-Format = Literal["csv", "tsv", "jsonl"]
+OwnFormat = Literal["csv", "tsv", "jsonl"]
+OWN_FORMATS: tuple[OwnFormat, ...] = get_args(OwnFormat)
+Format = Annotated[
+    str,
+    _must(
+        re.compile("|".join((*OWN_FORMATS, _ATTRIBUTE))).fullmatch,
+        "csv, tsv, jsonl, or module:Class of a format of your own",
+    ),
+]
 Encoding = Literal["utf-8", "latin-1", "cp1252", "utf-16"]
 ONE_BYTE_ENCODINGS: frozenset[Encoding] = frozenset({"latin-1", "cp1252"})  # each byte is a character
 Delimiter = Annotated[

@@ -17,10 +17,10 @@ from photon.logs.dialect import BYTE_ORDER_MARK, ZEEK_FIELDS
 from photon.logs.json_lines import decode_record
 from photon.logs.odd_files import LOOKED_AT_BYTES, Odd, no_json_lines, no_text
 from photon.logs.utf16 import narrow
-from photon.pipeline.values import Encoding, Format
+from photon.pipeline.values import Encoding, OwnFormat
 from photon.profile.names import numbered
 
-OTHER_TEXT = "docs/formats-and-adapters.md#text-of-another-kind says how to make one of these of it"
+OTHER_TEXT = "docs/formats-and-adapters.md#text-of-another-kind says how Photon reads it by a class of yours"
 _LINES_FOR_FORMAT = 20
 _ROWS_LOOKED_AT = 200
 _DELIMITERS = ",;\t|\x01"
@@ -36,7 +36,7 @@ _SHAPE = re.compile(r"(\d+)|([A-Za-z]+)")
 class Written:
     """The settings of a log that say how it is written; None and empty: as plain files of the format are."""
 
-    format: Format
+    format: OwnFormat
     delimiter: str | None = None
     quote: str | None = None
     escape: str | None = None
@@ -166,7 +166,7 @@ def _delimited(text: str, encoding: Encoding) -> Written | Odd:
     delimiter = zeek[len(ZEEK_FIELDS) + 1 :][:1] if zeek else _delimiter_of(records)
     if not delimiter:
         return _no_table(lines[0])
-    form: Format = "tsv" if delimiter == "\t" else "csv"
+    form: OwnFormat = "tsv" if delimiter == "\t" else "csv"
     quote, escape = ("" if form == "csv" else None, None) if zeek else _quotes(records, delimiter)
     shown_quote = {"csv": '"', "tsv": ""}[form] if quote is None else quote
     header: tuple[str, ...] = ()

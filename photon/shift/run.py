@@ -25,7 +25,7 @@ from photon.dispatcher.retrying import BackoffRetry, Callbacks
 from photon.dispatcher.startup import OnHold, check_datacenters, start
 from photon.dispatcher.waiting_upkeep import WaitingUpkeep
 from photon.errors import FormatTooNew, UserError
-from photon.join.adapting import adapter_of
+from photon.join.adapting import check_modules
 from photon.join.messages import BatchRunner
 from photon.join.outcomes import Counts
 from photon.join.tasks import LocalRunner
@@ -107,16 +107,16 @@ class ShiftResult:
 
 
 def prepare(pipeline: Pipeline, callbacks: Callbacks | None = None) -> None:
-    """Check columns and adapter before the start, and make a local registry on the very first one.
+    """Check columns, adapter and formats before the start, and make a local registry on the very first one.
 
-    PipelineError for a column that is in no header; AdapterNotFound. Makes local registries alone, and none
-    once a datacenter has a lake or a state. Of a lake that can't be looked at: waits, with `callbacks`, which
-    may end it by StoppedWaiting; else LakeUnavailable.
+    PipelineError for a column that is in no header; AdapterNotFound, FormatNotFound. Makes local registries
+    alone, and none once a datacenter has a lake or a state. Waits for a lake that can't be looked at, with
+    `callbacks`, which may end it by StoppedWaiting; else LakeUnavailable.
     """
     problems = check_columns(pipeline)
     if problems:
         raise PipelineError(problems)
-    adapter_of(pipeline)
+    check_modules(pipeline)
     if pipeline.registry.endpoints != "local":
         return
     clock, has_begun = SystemClock(), partial(_has_begun, pipeline)
@@ -194,13 +194,13 @@ def run_shift(
 ) -> ShiftResult:
     """Join one datacenter's logs until the end that `mode` and `limits` name, or until a stop is requested.
 
-    Raises AlreadyRunning, StoppedWaiting, AdapterNotFound, PlaceTaken, RegistryMissing, RegistryMismatch,
-    LakeMismatch, RetiredDatacenter, FormatTooNew, StateDamaged, and what is unavailable before the first
-    batch.
+    Raises AlreadyRunning, StoppedWaiting, AdapterNotFound, FormatNotFound, PlaceTaken, RegistryMissing,
+    RegistryMismatch, LakeMismatch, RetiredDatacenter, FormatTooNew, StateDamaged, and what is unavailable
+    before the first batch.
     """
     callbacks, for_tests = callbacks or Callbacks(), for_tests or ForTests()
     clock = for_tests.clock
-    adapter_of(pipeline)
+    check_modules(pipeline)
     _refuse_before_anything_is_made(pipeline, datacenter, for_tests)
     lock = _take_lock(pipeline.datacenters[datacenter].state, datacenter, limits, clock, callbacks)
     heartbeat = Heartbeat(lock, LEASE_SECONDS, stuck_seconds(pipeline.limits), clock)

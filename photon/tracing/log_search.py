@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from photon.clock import SystemClock, in_utc
 from photon.logs.files import Side, TrackedFile
+from photon.logs.line_formats import format_of
 from photon.logs.parse import read_events
 from photon.logs.ranges import PIECE_BYTES, RangeGone, Stretch, read_pieces
 from photon.logs.tail import LogTail
@@ -125,7 +126,7 @@ def _search_file(
 
 def may_contain(data: bytes, ids: Sequence[str], log: Log) -> bool:
     """False only if no record of these bytes can have one of the ids, so that they need not be parsed."""
-    if len(log.id) > 1 or not all(_PLAIN_ID.fullmatch(id) for id in ids):
+    if len(log.id) > 1 or format_of(log) is not None or not all(_PLAIN_ID.fullmatch(id) for id in ids):
         return True
     # JSON may spell any character as an escape.
     return any(id.encode() in data for id in ids) or (log.format == "jsonl" and b"\\u" in data)

@@ -57,6 +57,22 @@ def test_compressed_tsv_conversions_join_unless_the_arrow_adapter_filters_them(t
     assert Counter(row["campaign"] for row in rows.values()) == {f"campaign-{n}": 8 for n in range(3)}
 
 
+def test_responses_of_key_value_lines_join_their_requests_by_a_format_of_ones_own(tmp_path: Path) -> None:
+    counts, rows = join("spans", tmp_path)
+    assert counts == {"foreign": 21, "joined": 20, "dead_letters": 1}
+    assert set(rows) == {f"s{number}" for number in range(20)}
+    assert rows["s5"] == {
+        "span": "s5",
+        "time": "2026-01-05T10:05:01Z",
+        "trace": "t5",
+        "status": 503,
+        "primary_time": "2026-01-05T10:05:00Z",
+        "primary_trace": "t5",
+        "primary_url": '/search?q="5 a"',
+        "primary_agent": None,
+    }
+
+
 def test_json_payments_join_their_orders_by_a_function_on_one_pair(tmp_path: Path) -> None:
     counts, rows = join("orders", tmp_path)
     assert counts == {"foreign": 31, "joined": 27, "filtered": 3, "dead_letters": 1}

@@ -1,4 +1,4 @@
-"""What the machines of a Spark cluster are sent: Photon's code and the adapter's, in one archive."""
+"""The archive that the machines of a Spark cluster are sent: Photon's code and the user's modules."""
 
 from __future__ import annotations
 
@@ -61,6 +61,14 @@ def test_the_same_code_is_the_same_archive_and_other_code_another(pipeline: Pipe
     assert first.read_bytes() == second.read_bytes()
     (pipeline.file.parent / "sent_pkg" / "words.py").write_text("WORD = 2\n")
     assert code_archive(pipeline).name != first.name
+
+
+def test_a_format_of_ones_own_is_sent_too(pipeline: Pipeline) -> None:
+    text = pipeline.file.read_text()
+    pipeline.file.write_text(text.replace("format: jsonl", "format: sent_format:Pairs", 1))
+    (pipeline.file.parent / "sent_format.py").write_text("")
+    with zipfile.ZipFile(code_archive(load_pipeline(pipeline.file))) as archive:
+        assert "sent_format.py" in archive.namelist()
 
 
 def test_no_more_is_sent_than_code(pipeline: Pipeline) -> None:

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from photon.logs import json_records
-from photon.logs.json_lines import decode_record, read_json_lines, value_of
+from photon.logs.json_lines import JsonLines, decode_record, value_of
 from photon.logs.json_records import read_records, ways_to
 from photon.logs.lines import join_lines
 
@@ -54,14 +54,14 @@ def test_whole_numbers_of_which_only_the_value_matters_come_as_such():
 @pytest.mark.parametrize("name", BLOCKS)
 def test_lines_say_the_same_where_msgspec_is_not_installed(name, monkeypatch):
     raws = block(name)
-    with_it = read_json_lines(raws, names_in(name))
+    with_it = JsonLines().texts(raws, names_in(name))
     monkeypatch.setattr(json_records, "msgspec", None)
-    assert read_json_lines(raws, names_in(name)).columns == with_it.columns
+    assert JsonLines().texts(raws, names_in(name)).columns == with_it.columns
 
 
 def test_whole_numbers_and_others_in_one_block_are_all_read():
     raws = pa.array([f'{{"at":{n if n < LINES else n + 0.5}}}'.encode() for n in range(2 * LINES)])
-    (times,) = read_json_lines(raws, ["at"], ["at"]).columns
+    (times,) = JsonLines().texts(raws, ["at"], ["at"]).columns
     assert [float(text) for text in times.to_pylist()] == [
         n if n < LINES else n + 0.5 for n in range(2 * LINES)
     ]

@@ -8,14 +8,14 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from photon.logs.json_lines import decode_record, read_json_lines, value_of
+from photon.logs.json_lines import JsonLines, decode_record, value_of
 
 MANY = 500  # lines: read in one block
 ORDINARY = '{"user":{"id":"u1","n":7},"at":{"t":{"us":1.5}}}'
 
 
 def read(lines: list[str], *names: str, valued: tuple[str, ...] = ()) -> list[list[str | None]]:
-    texts = read_json_lines(pa.array([line.encode() for line in lines], pa.binary()), names, valued)
+    texts = JsonLines().texts(pa.array([line.encode() for line in lines], pa.binary()), names, valued)
     return [column.to_pylist() for column in texts.columns]
 
 

@@ -110,7 +110,11 @@ def test_relative_paths_are_relative_to_the_file_and_lake_and_state_have_default
         ),
         ("states/w", "./state/east", "4: datacenters.west.state: expected a folder of its own"),
         ("states/w", "lakes/w", "4: datacenters.west.state: expected a folder of its own"),
-        ("format: csv", "format: xml", "7: primary.format: expected csv, tsv or jsonl, got 'xml'"),
+        (
+            "format: csv",
+            "format: xml",
+            "7: primary.format: expected csv, tsv, jsonl, or module:Class of a format of your own, got 'xml'",
+        ),
         (
             "id: query_id",
             "id: [a, a]",

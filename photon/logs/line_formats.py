@@ -1,0 +1,95 @@
+"""The formats whose lines name their own values: Photon's own, and those of users (`photon.formats`).
+
+CSV and TSV are none of them: there a header names the values (`photon.logs.dialect`). A new format of
+Photon's own is one more `LineReader` in `OWN`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+
+from photon.errors import WrongUsage
+from photon.formats import LineFormat
+from photon.logs.json_lines import JsonLines
+from photon.logs.line_reader import LineReader
+from photon.logs.lines import BLANK
+from photon.pipeline.sections import Log
+from photon.user_modules import ModuleUnusable, load_module
+
+OWN: Mapping[str, LineReader] = {"jsonl": JsonLines()}
+OF_TEXT_TABLES = ("csv", "tsv")
+REASON_CHARACTERS = 500  # of a format's own message: a dead letter's reason is for people to read
+
+
+class FormatNotFound(WrongUsage):
+    """The `format` of a log can't be had; the message says why and what was expected."""
+
+
+def reader_of(log: Log) -> LineReader | None:
+    """The reader of a log's lines; None for CSV and TSV. FormatNotFound."""
+    if log.format in OF_TEXT_TABLES:
+        return None
+    return OWN.get(log.format) or _readers_of_users(log.format, log.folder)
+
+
+def format_of(log: Log) -> LineFormat | None:
+    """The user's own format of a log; None where it has one of Photon's. FormatNotFound."""
+    reader = reader_of(log)
+    return reader.form if isinstance(reader, UsersLines) else None
+
+
+class UsersLines(LineReader):
+    """Lines of a user's format: whatever its class does with one of them costs that line alone."""
+
+    def __init__(self, form: LineFormat, name: str) -> None:
+        self.form = form
+        self._name = name
+
+    def record(self, raw: bytes) -> Mapping[str, str | None]:
+        text = raw.decode()
+        if not text.strip():
+            raise ValueError(BLANK)
+        try:
+            values = dict(self.form.values(text))
+        except ValueError as error:
+            raise ValueError(f"not {self._name}: {error}"[:REASON_CHARACTERS]) from None
+        except (Exception, SystemExit) as error:  # or a task would end with the format
+            what = f"format {self._name}: {type(error).__name__}: {error}"
+            raise ValueError(what[:REASON_CHARACTERS]) from None
+        for name, value in values.items():
+            _check_text(name, value, self._name)
+        return values
+
+
+def _check_text(name: object, value: object, form: str) -> None:
+    """ValueError if a name or value is no text that a table can hold."""
+    if not isinstance(name, str) or not (value is None or isinstance(value, str)):
+        got = f"{type(name).__name__} {name!r}: {type(value).__name__}"
+        raise ValueError(f"format {form}: expected texts, or None as a value, got {got}"[:REASON_CHARACTERS])
+    try:
+        f"{name}{value or ''}".encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"format {form}: half a surrogate pair in {name!r}") from None
+
+
+@lru_cache(64)
+def _readers_of_users(spec: str, folder: Path | None) -> LineReader:
+    module_name, _, attribute = spec.partition(":")
+    try:
+        module = load_module(module_name, folder, "format")
+    except ModuleUnusable as error:
+        raise FormatNotFound(str(error)) from error
+    found = getattr(module, attribute, None)
+    if not (isinstance(found, type) and issubclass(found, LineFormat)):
+        where = f"module {module_name} ({module.__file__})"
+        raise FormatNotFound(
+            f"format {spec}: expected a subclass of photon.formats.LineFormat in {where}, got {found!r}"
+        )
+    try:
+        return UsersLines(found(), spec)
+    except Exception as error:
+        raise FormatNotFound(
+            f"format {spec}: {attribute}() raised {type(error).__name__}: {error}"
+        ) from error
