@@ -143,10 +143,13 @@ class Joiner:
         return self.decisions.take_answers(rows, found)
 
     def _leave_to_home(self, rows: Ints) -> Ints:
-        """Leave fresh events to their home datacenter for a while, unless that one does not respond."""
+        """Leave fresh events to their home datacenter for a while, unless that one does not respond.
+
+        With a delay of nothing nobody is waited for.
+        """
         others = frozenset(self.context.pipeline.datacenters) - {self.context.plan.datacenter}
         others -= self.context.unresponsive_datacenters
-        if not others:
+        if not (others and self.context.pipeline.home.takeover_delay):
             return rows
         events = self.events.of(rows)
         is_left = self.events.is_fresh[events] & at_home(self.events.hashes[events], self.register, others)

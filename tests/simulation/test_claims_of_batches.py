@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from photon.clock import MICROSECONDS
-from photon.dispatcher import home_watch, task_splitter
+from photon.dispatcher import task_splitter
 from photon.dispatcher.claiming_rounds import MOST_ROUNDS
 from photon.dispatcher.retrying import Callbacks
 from photon.faults import arm, disarm, watched
@@ -35,10 +35,9 @@ class CountsRuns(LocalRunner):
 
 
 @pytest.fixture
-def two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
-    """Two datacenters, of which each joins all events at once, as none seems to be live."""
-    monkeypatch.setattr(home_watch, "QUIET_AFTER_US", 0)
-    return World(tmp_path, ["east", "west"])
+def two(tmp_path: Path) -> World:
+    """Two datacenters, of which each joins all events at once."""
+    return World(tmp_path, ["east", "west"], "home: {takeover_delay: 0s}")
 
 
 @pytest.fixture

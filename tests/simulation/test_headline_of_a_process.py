@@ -1,0 +1,64 @@
+"""`photon status` of a datacenter whose process is there and does not go on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from unittest import mock
+
+from photon.dispatcher.retrying import Callbacks
+from photon.faults import arm, disarm
+from photon.health.headline import headline
+from photon.shift.people import decisions_of
+from photon.shift.status import status_of
+from photon.testing.faulty_disk import FULL, FaultyDisk
+from tests.simulation import hold_stories as stories
+from tests.simulation.world import World
+
+
+def said_of(world: World, datacenter: str) -> str:
+    register = world.ledgers.register
+    with mock.patch("photon.shift.people.register_of", return_value=register):
+        decisions = decisions_of(world.pipeline)
+    one = status_of(world.pipeline, datacenter, world.clock, decisions)
+    return headline(datacenter, one, world.clock.now_us(), "p.yaml")
+
+
+def test_a_full_disk_is_told_with_its_error_until_the_wait_is_over(tmp_path: Path) -> None:
+    world, said = World(tmp_path), dict[str, str]()
+    world.queries("q1")
+    world.clicks(("c1", "q1"))
+    world.join_with_a_crash("plan.before_store")  # so that the tables are there
+    disk = FaultyDisk(world.folder, world.clock)
+    disk.fail("lake.before_commit", FULL)
+
+    def on_wait(reason: str) -> None:
+        said["waits"] = said_of(world, "east")
+        disk.mend()
+
+    with disk.in_use():
+        told = Callbacks(on_wait=on_wait, on_resume=lambda *_: said.update(goes_on=said_of(world, "east")))
+        world.join(callbacks=told)
+    assert said["waits"].startswith("east WAITS for 0 s: ")
+    assert "No space left on device" in said["waits"]
+    assert said["waits"].endswith("; mend that, and it goes on by itself")
+    assert "WAITS" not in said["goes_on"]
+
+
+def test_a_process_that_was_taken_for_dead_is_told_as_fenced(tmp_path: Path) -> None:
+    world, said = World(tmp_path, ["east", "west"], stories.HOME), list[str]()
+    stories.both_have(world, "c1")
+
+    def others_go_on() -> None:
+        said.append(said_of(world, "west"))
+        world.join("east")
+        said.append(said_of(world, "west"))
+
+    arm("commit.before_main", others_go_on)
+    try:
+        world.join("west")
+    finally:
+        disarm()
+    before, after = said
+    assert "FENCED" not in before
+    assert after.startswith("west is FENCED: it was silent, and the others have ended its epoch. ")
+    assert after.endswith("or end it and then photon join p.yaml -d west")
