@@ -23,7 +23,7 @@ from dagster import (
 
 from assets.pipeline_files import FOLDER, file_key
 from assets.run_history import PRUNING_JOB
-from orchestration.seen import Scope, failed_runs, standing
+from orchestration.seen import Scope, failed_runs, open_alerts
 from orchestration.telling import Calls
 from photon.clock import MICROSECONDS, Clock, SystemClock
 from photon.health.alerts import Alert, Told, load_hook, news, told_after
@@ -116,7 +116,7 @@ def alerts_sensor(file: str, at_load: LocationSettings, clock: Clock | None = No
         hook, scope = load_hook(named.spec, Path(named.folder)), replace(of_file, name=named.pipeline)
         before = cursor.after(calls.ended_late(), now_us)
         # Every sensor of a file that can't be read fails: its check says why, once.
-        seen = standing(context, scope, with_ticks=is_right)
+        seen = open_alerts(context, scope, with_ticks=is_right)
         fresh = news(seen, before.told, now_us, AGAIN_US)
         runs = failed_runs(context.instance, scope, before.runs_until, before.since, before.runs)
         # An alert that was not taken comes last: a function that hangs for one is told the others first.

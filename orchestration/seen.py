@@ -55,7 +55,7 @@ class Scope:
     has_ticks_of: Callable[[str], bool]  # a sensor or a schedule
 
 
-def standing(context: SensorEvaluationContext, scope: Scope, with_ticks: bool = True) -> list[Alert]:
+def open_alerts(context: SensorEvaluationContext, scope: Scope, with_ticks: bool = True) -> list[Alert]:
     """The state of all checks, tables and, `with_ticks`, of sensors and schedules."""
     repository = context.repository_def
     assert repository is not None  # a daemon's context has one

@@ -21,11 +21,11 @@ from orchestration.seen import unlike_shown
 from orchestration.shift_runs import ShiftRuns
 from photon.clock import MICROSECONDS, Clock, SystemClock, microseconds
 from photon.errors import UserError
+from photon.health.activity import STANDING_STILL
 from photon.health.levels import Level, Verdict
 from photon.health.verdicts import judge
 from photon.health.vitals import look
 from photon.health.watched import Told, Watched, as_text, from_text
-from photon.health.works import STANDING_STILL
 from photon.pipeline.file import Pipeline
 from photon.registry.opening import close_registries
 from photon.shift.people import Decisions, decisions_seen

@@ -10,9 +10,8 @@ from pathlib import Path
 
 from photon.clock import Clock, SystemClock
 from photon.pipeline.file import Pipeline
-from photon.shift.growth import growth_of
+from photon.shift.growth import LIVE_BYTES, growth_of
 from photon.shift.lease import lease_status_of
-from photon.shift.standing import LIVE_BYTES
 
 FOLDER, LINE = "backfill", "line"  # in a datacenter's state folder
 PAUSE_SECONDS = 1.0

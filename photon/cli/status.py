@@ -54,10 +54,10 @@ def status(pipeline_file: Path, as_json: bool, check: bool, within: float, safe_
 
         from photon.availability.report import ALL, report_of
         from photon.clock import SystemClock
+        from photon.health.activity import activity_of, facts_of
         from photon.health.overall import look_at_all, needs, overall
         from photon.in_time import NotInTime, Question
         from photon.shift.people import beside_states, decisions_in_time
-        from photon.shift.standing import standing_of
 
         # First what the registry is not asked for: a local one is about to start.
         clock, availability = SystemClock(), Question(lambda: report_of(pipeline))
@@ -70,7 +70,7 @@ def status(pipeline_file: Path, as_json: bool, check: bool, within: float, safe_
         if safe_to_delete:
             lines = _safe_to_delete(pipeline, found)
         else:
-            lines = [in_short, "", *_standing(pipeline_file, found, verdicts, errors, now_us)]
+            lines = [in_short, "", *_headlines(pipeline_file, found, verdicts, errors, now_us)]
             if decisions.unknown_because:
                 lines.append(f"who is on hold or retired is NOT KNOWN: {decisions.unknown_because}")
             with suppress(NotInTime):  # what hangs is said above
@@ -82,7 +82,7 @@ def status(pipeline_file: Path, as_json: bool, check: bool, within: float, safe_
         name: {
             **asdict(one),
             "lost": one.lost.as_dict(),
-            "standing": standing_of(one, now_us),
+            "activity": activity_of(facts_of(one, now_us)),
             "needs_somebody": needed[name],
             "checks": {promise: asdict(verdict) for promise, verdict in verdicts[name].items()},
         }
@@ -106,7 +106,7 @@ def _safe_to_delete(pipeline: Pipeline, found: Mapping[str, DatacenterStatus]) -
     ]
 
 
-def _standing(
+def _headlines(
     pipeline_file: Path,
     found: Mapping[str, DatacenterStatus],
     verdicts: Mapping[str, Verdicts],
@@ -114,8 +114,8 @@ def _standing(
     now_us: int,
 ) -> list[str]:
     """What is said of each datacenter first."""
+    from photon.health.headline import headline, sentences
     from photon.health.overall import what_to_do
-    from photon.shift.standing import headline, sentences
 
     lines = [f"{name} is NOT KNOWN: {error}" for name, error in errors.items()]
     for name, one in found.items():

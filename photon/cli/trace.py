@@ -70,7 +70,7 @@ def trace_text(found: Trace) -> str:
 def _ledgers(answer: RegistryAnswer) -> list[str]:
     from photon.tracing.report import moment
 
-    by = f" by {answer.holder}, whose epoch is {answer.standing}" if answer.holder is not None else ""
+    by = f" by {answer.holder}, whose epoch is {answer.holder_state}" if answer.holder is not None else ""
     lines = [f"registry: {answer.id_status}{by}"]
     if answer.position is not None:
         time_of = f", time {moment(answer.time_us)}" if answer.time_us is not None else ""

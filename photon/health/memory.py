@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from photon.health.activity import Activity, activity_of
 from photon.health.vitals import Vitals
 from photon.pipeline.file import Pipeline
-from photon.shift.lease import LEASE_SECONDS
-from photon.shift.standing import LIVE_BYTES
+from photon.shift.growth import LIVE_BYTES
 
 
 @dataclass(frozen=True)
@@ -29,13 +29,20 @@ class Memory:
         """What is remembered after another look: the same, where it could not read the state."""
         if found.growth.state_unreadable:
             return self
-        still = found.is_still(LEASE_SECONDS)
+        activity = activity_of(found.facts)
         behind = found.unread_bytes > LIVE_BYTES
         return Memory(
-            (self.still_since_us or found.now_us) if still else None,
+            self._still_since_us(activity, found),
             (self.behind_since_us or found.now_us) if behind else None,
             self.is_patient,
         )
+
+    def _still_since_us(self, activity: Activity, found: Vitals) -> int | None:
+        """Return since when nobody is at work: a silent process says so itself, by its last sign of life."""
+        if activity in ("silent", "fenced") and found.facts.is_silent:
+            return found.lease.beat_us or self.still_since_us or found.now_us
+        is_nobody_there = activity in ("not running", "new") and found.has_work
+        return (self.still_since_us or found.now_us) if is_nobody_there else None
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Memory:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from photon.clock import Clock
 from photon.errors import UserError
+from photon.health.activity import activity_of, facts_of
 from photon.health.levels import Verdict
 from photon.health.memory import Memory
 from photon.health.verdicts import judge
@@ -18,7 +19,6 @@ from photon.health.vitals import look
 from photon.in_time import NotInTime, Question
 from photon.pipeline.file import Pipeline
 from photon.shift.people import Decisions
-from photon.shift.standing import standing_of
 from photon.shift.status import DatacenterStatus, status_of
 
 Verdicts = Mapping[str, Verdict]  # by promise
@@ -104,7 +104,9 @@ def overall(
     reasons = {name: ["can't be asked"] for name in unknown}
     reasons |= {name: why for name, one in found.items() if (why := needs(one, verdicts[name]))}
     well = ", ".join(
-        f"{name} is {standing_of(one, now_us)}" for name, one in found.items() if name not in reasons
+        f"{name} is {activity_of(facts_of(one, now_us))}"
+        for name, one in found.items()
+        if name not in reasons
     )
     if reasons:
         verb = "needs" if len(reasons) == 1 else "need"

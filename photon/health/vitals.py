@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from photon.clock import MICROSECONDS
 from photon.dispatcher.log_reader import LogReader
 from photon.dispatcher.refusing import why_refused
+from photon.health.activity import Facts
 from photon.health.newest_verification import Verified, newest_verification
 from photon.pipeline.file import Pipeline
 from photon.processes import is_stopped, what_ends
@@ -60,13 +62,22 @@ class Vitals:
         is_new = bool(self.unread_bytes) and not (is_left or self.only_half_lines)
         return bool(state.requeued or state.has_open_plan or state.soon or is_new)
 
-    def is_still(self, lease_seconds: float) -> bool:
-        """Whether there is work, and nobody at it."""
-        if self.decision is not None:
-            return False
-        if self.lease.is_locked:
-            return not self.lease.is_live(self.now_us, lease_seconds)
-        return self.has_work
+    @property
+    def facts(self) -> Facts:
+        """What decides who is at work here."""
+        silent_us = self.now_us - (self.lease.beat_us or self.now_us)
+        return Facts(
+            self.decision,
+            has_state=self.growth.state.epoch is not None,
+            is_run=self.lease.is_locked,
+            silent_seconds=silent_us / MICROSECONDS,
+            is_stopped=self.is_stopped,
+            is_fenced=self.is_fenced,
+            waits_for=self.lease.lease.waits_for if self.lease.lease else "",
+            has_work=self.has_work,
+            only_half_lines=self.only_half_lines,
+            unread_bytes=self.unread_bytes,
+        )
 
 
 def look(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from photon.clock import MICROSECONDS, microseconds
+from photon.health.activity import STANDING_STILL
 from photon.health.levels import Verdict, level_of, worse
 from photon.health.memory import Memory
 from photon.health.vitals import Vitals
@@ -14,8 +15,6 @@ from photon.pipeline.sections import Durations
 from photon.shift.lease import START_SECONDS
 from photon.shift.people import how_to_start
 
-# It has work, and nobody is at it: a shift that is killed is replaced within some 20 s.
-STANDING_STILL = Durations(warn=timedelta(seconds=30), error=timedelta(seconds=45))
 # Its process waits for what is unavailable: a hiccup of the registry is over within seconds.
 WAITING = Durations(warn=timedelta(seconds=30), error=timedelta(minutes=1))
 
@@ -81,8 +80,6 @@ def _second_rows(datacenter: str, found: Vitals) -> Verdict | None:
 
 def _nobody(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeline) -> Verdict | None:
     """A run that is to come has its time, unless a person asks what is so now."""
-    if found.is_stopped and not memory.is_patient and memory.still_since_us is None:
-        return Verdict("warn", f"{datacenter}: {found.what_ends_it}", in_short="is silent")
     if memory.still_since_us is None:
         if memory.is_patient or found.growth.state.epoch is not None or found.lease.is_locked:
             return None

@@ -11,6 +11,7 @@ from typing import TypeVar
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from photon.clock import MICROSECONDS
+from photon.health.activity import activity_of, facts_of
 from photon.join.outcomes import OUTCOME_CLASSES
 from photon.shift.status import DatacenterStatus
 
@@ -27,14 +28,14 @@ def families(found: Mapping[str, Status], now_us: int) -> list[Metric]:
     readable = [((name,), float(name in known)) for name in found]
     return [
         gauge("readable", "Whether the state and the logs of the datacenter can be read.", readable),
-        *_standing(known, now_us),
+        *_progress(known, now_us),
         *_records(known),
         *_logs(known),
         *_work(known),
     ]
 
 
-def _standing(known: Mapping[str, DatacenterStatus], now_us: int) -> Iterator[Metric]:
+def _progress(known: Mapping[str, DatacenterStatus], now_us: int) -> Iterator[Metric]:
     yield gauge(
         "up",
         "Whether a process joins: it gives signs of life, and the others have not ended its epoch.",
@@ -96,7 +97,7 @@ def _completeness(known: Mapping[str, DatacenterStatus], what: str) -> Samples:
 
 def is_up(one: DatacenterStatus, now_us: int) -> bool:
     """Whether a process of the datacenter is at work, as far as its lease tells."""
-    return one.running_process is not None and not one.is_fenced and not one.is_silent(now_us)
+    return activity_of(facts_of(one, now_us)) in ("waiting", "catching up", "live")
 
 
 def _records(known: Mapping[str, DatacenterStatus]) -> Iterator[Metric]:

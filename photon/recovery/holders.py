@@ -42,7 +42,7 @@ SHARE_OF_A_PAUSE = 2
 
 HaveRows = Callable[[Claimant, Hashes], Mask]  # which of these ids have a row of this plan
 # At work; nothing heard of it for long; its epoch is over; given up, and its rows don't count.
-Standing = Literal["at work", "silent", "over", "given up"]
+EpochState = Literal["at work", "silent", "over", "given up"]
 
 
 @dataclass
@@ -70,7 +70,7 @@ class SilenceWatch:
         return self._silence_us.get(epoch, 0) >= self.silent_after_us
 
 
-def standing_of(epoch: Epoch, register: Register, is_live: bool, is_silent: bool) -> Standing:
+def epoch_state_of(epoch: Epoch, register: Register, is_live: bool, is_silent: bool) -> EpochState:
     """How it stands with an epoch. `is_live`: no ledger calls it over, and it is its datacenter's newest."""
     if epoch.datacenter in register.lakes_gone:
         return "given up"
@@ -223,17 +223,17 @@ class Holders:
     def _is_over(self, epoch: Epoch) -> bool:
         return self._stands(epoch) in ("over", "given up")
 
-    def _stands(self, epoch: Epoch) -> Standing:
+    def _stands(self, epoch: Epoch) -> EpochState:
         is_silent, live = self._silence.is_silent(epoch), is_live(self._registry, epoch)
-        return standing_of(epoch, self._registry.register, live, is_silent)
+        return epoch_state_of(epoch, self._registry.register, live, is_silent)
 
     def _see_to(self, epoch: Epoch) -> None:
         """End the epoch, unless it is at work; later, where its lake is out of reach."""
-        standing = self._stands(epoch)
-        if standing == "at work" or self._was_just_stuck(epoch):
+        epoch_state = self._stands(epoch)
+        if epoch_state == "at work" or self._was_just_stuck(epoch):
             return
         try:
-            self._end(epoch, standing)
+            self._end(epoch, epoch_state)
         except CommitConflict as error:  # another survivor does the same, or the epoch has just committed
             log.info("epoch %s is fenced at the next look: %s", epoch, error)
         except LakeUnavailable as error:
@@ -247,7 +247,7 @@ class Holders:
         else:
             self._stuck.pop(epoch, None)
             fault_point("recover.after_close")
-            if standing == "silent":
+            if epoch_state == "silent":
                 log.warning(
                     "datacenter %s is silent: its epoch %s is over, what it holds without a row is joined "
                     "by the others",
@@ -260,10 +260,10 @@ class Holders:
             epoch in self._stuck and since_us is not None and self._clock.elapsed_us() - since_us < AGAIN_US
         )
 
-    def _end(self, epoch: Epoch, standing: Standing) -> None:
+    def _end(self, epoch: Epoch, epoch_state: EpochState) -> None:
         """Close it for ever, and all before it; without a fence where its lake is gone, with all rows."""
         datacenter, number = epoch
-        if standing == "given up":
+        if epoch_state == "given up":
             give_up_epochs(self._registry, datacenter, number)
             return
         table = self._table_of(datacenter)

@@ -16,6 +16,8 @@ from photon.state.damage import StateDamaged, damage_is_named
 from photon.state.database import StateUnavailable
 from photon.state.view import StateView, view_state
 
+LIVE_BYTES = 8 * 2**20  # what a live datacenter may find unread at any moment
+
 
 @dataclass(frozen=True)
 class LogSize:

@@ -1,6 +1,6 @@
 """Whether a join did what anybody can have meant: it read logs, understood lines, and met keys. Else why not.
 
-What is wrong while a datacenter runs is told by `standing` and by the health checks.
+What is wrong while a datacenter runs is told by `photon.health`.
 """
 
 from __future__ import annotations

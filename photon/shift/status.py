@@ -83,7 +83,6 @@ class DatacenterStatus:
     decision_unknown_because: str | None = None
     waits_for: str = ""  # what its process finds unavailable
     waits_since_us: int = 0
-    silent_after_seconds: float = 30.0  # without a sign of life the others may take it for dead
     is_fenced: bool = False  # they have
     has_rows_without_state: bool = False  # it has joined, and its state is gone
     is_stopped: bool = False  # its process goes on only if somebody continues it
@@ -95,10 +94,6 @@ class DatacenterStatus:
     def silent_seconds(self, now_us: int) -> float:
         """For how long its process has given no sign of life; 0 before the first one."""
         return (now_us - (self.last_sign_of_life_us or now_us)) / MICROSECONDS
-
-    def is_silent(self, now_us: int) -> bool:
-        """Whether the others may take its process for dead."""
-        return self.silent_seconds(now_us) > self.silent_after_seconds
 
 
 def status_of(
@@ -191,7 +186,6 @@ def status_of(
         decision_unknown_because=decisions.unknown_because,
         waits_for=lease.waits_for if lease else "",
         waits_since_us=lease.waits_since_us if lease else 0,
-        silent_after_seconds=pipeline.recovery.silent_after.total_seconds(),
         is_fenced=not blocks and is_fenced(pipeline, datacenter, view.epoch),
         has_rows_without_state=rows_without_state,
         is_stopped=lease is not None and lease.is_here and is_stopped(lease.process),

@@ -126,10 +126,10 @@ def _of_holder(holder: RegistryAnswer, pipeline: str) -> str:
     """Advice on an event that somebody holds, and that has no row."""
     name = holder.datacenter
     if holder.id_status == "joined":
-        if holder.standing in ("retired", "lake gone"):
+        if holder.holder_state in ("retired", "lake gone"):
             return f"Have it joined by a datacenter that has its log: photon recover {pipeline}."
         return f"Have its row made again: photon recover {pipeline}, where datacenter {name} runs."
-    match holder.standing:
+    match holder.holder_state:
         case "silent":
             return (
                 f"Start datacenter {name} again: photon join {pipeline} -d {name}; if it is lost for good: "

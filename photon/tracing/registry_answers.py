@@ -17,7 +17,7 @@ from photon.registry.id_registry import IdRegistry
 from photon.registry.origins import claims_behind, origins_of
 from photon.registry.register import Register
 from photon.state.view import open_view
-from photon.tracing.report import Decision, RegistryAnswer, Standing, Trace
+from photon.tracing.report import Decision, HolderState, RegistryAnswer, Trace
 
 MOST_ENTRIES_BEHIND = 1_000  # are read for other claims of the event: those of some minutes
 
@@ -54,7 +54,7 @@ def ask_registry(pipeline: Pipeline, registry: IdRegistry, found: Trace) -> Regi
         position=origin.position,
         time_us=origin.time_us,
         occurrence=str(origin.occurrence),
-        standing=_standing_of(origin.claimant, registry, silent),
+        holder_state=_holder_state_of(origin.claimant, registry, silent),
         also_claimed=tuple(str(other) for other in dict.fromkeys(each.claimant for each in behind)),
     )
 
@@ -65,7 +65,7 @@ def _silent(folder: Path) -> Collection[str]:
         return state.out_of_reach if state is not None else ()
 
 
-def _standing_of(holder: Claimant, registry: IdRegistry, silent: Collection[str]) -> Standing:
+def _holder_state_of(holder: Claimant, registry: IdRegistry, silent: Collection[str]) -> HolderState:
     name = holder.epoch.datacenter
     if decision := decision_on(name, registry.register):
         return decision

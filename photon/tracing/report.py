@@ -10,7 +10,7 @@ from photon.clock import in_utc
 from photon.waiting.reasons import WHY
 
 Decision = Literal["", "on hold", "retired", "lake gone"]  # that people have made on a datacenter
-Standing = Literal["", "on hold", "retired", "lake gone", "over", "silent", "live"]  # that an epoch has
+HolderState = Literal["", "on hold", "retired", "lake gone", "over", "silent", "live"]  # of an epoch
 DROPPED = ("the adapter drops it", "it has no key, or the adapter passes over it")  # outcomes of `try_joins`
 WHY_REMOVED = {
     "filtered": "the adapter dropped the pair",
@@ -38,7 +38,7 @@ class RegistryAnswer:
     position: int | None = None  # entry of the claim in the ledger
     time_us: int | None = None  # time of the event, as it was claimed
     occurrence: str | None = None  # the record that was to join, in its epoch
-    standing: Standing = ""  # standing of the epoch
+    holder_state: HolderState = ""  # of the epoch that holds it
     also_claimed: tuple[str, ...] = ()  # plans that came too late
 
     @property
@@ -347,12 +347,12 @@ def _registry_sentence(answer: RegistryAnswer, is_known: bool) -> str:
 
 
 def _why_no_row(answer: RegistryAnswer) -> str:
-    if answer.standing == "lake gone":
+    if answer.holder_state == "lake gone":
         return f"datacenter {answer.datacenter} is retired, and its lake is gone with its rows"
     if answer.id_status == "joined":
         return "it was joined, and its row is gone"
     epoch = f"epoch {answer.epoch} of datacenter {answer.datacenter}"
-    return f"{epoch} is {answer.standing or 'not known'}, and has not closed batch {answer.batch}"
+    return f"{epoch} is {answer.holder_state or 'not known'}, and has not closed batch {answer.batch}"
 
 
 def moment(time_us: int) -> str:

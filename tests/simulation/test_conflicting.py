@@ -11,6 +11,7 @@ import pytest
 
 from photon.dispatcher import conflicts
 from photon.faults import FAULT_POINTS
+from photon.health.headline import sentences
 from photon.health.memory import Memory
 from photon.health.verdicts import judge
 from photon.health.vitals import look
@@ -18,7 +19,6 @@ from photon.join import comparing
 from photon.join.adapting import RawRecords
 from photon.join.comparing import Compared, compared
 from photon.join.outcomes import Counts
-from photon.shift.standing import sentences
 from photon.shift.status import status_of
 from photon.tokens import Occurrence
 from photon.verification.scope import open_scope

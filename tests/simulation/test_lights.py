@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from photon.dispatcher.dispatcher import Mode
+from photon.health.headline import headline
 from photon.health.levels import Level
 from photon.health.memory import Memory
 from photon.health.overall import Verdicts, judge_now, overall
@@ -14,7 +15,6 @@ from photon.health.verdicts import judge
 from photon.health.vitals import look
 from photon.metrics.judging import Judging
 from photon.shift.people import Decisions
-from photon.shift.standing import headline
 from photon.shift.status import status_of
 from photon.state.losses import acknowledge_here
 from tests.simulation.world import World

@@ -10,8 +10,8 @@ from click.testing import CliRunner
 
 from photon.cli.main import main
 from photon.dead_letters.open_letters import recover_dead_letters
+from photon.health.headline import headline
 from photon.shift import people
-from photon.shift.standing import headline
 from photon.shift.status import DatacenterStatus, status_of
 from tests.simulation import failing_adapter
 from tests.simulation.mending_stories import mend, world_with_a_bad_line

@@ -13,9 +13,8 @@ from photon.backfill import yielding
 from photon.backfill.yielding import in_line, yield_to_joins
 from photon.clock import SystemClock
 from photon.pipeline.file import Pipeline, load_pipeline
-from photon.shift.growth import Growth, LogSize
+from photon.shift.growth import LIVE_BYTES, Growth, LogSize
 from photon.shift.lease import LeaseStatus
-from photon.shift.standing import LIVE_BYTES
 from photon.testing.traffic import Traffic
 
 NOTHING = LogSize(0, 0, 0)

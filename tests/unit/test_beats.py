@@ -10,7 +10,7 @@ import pytest
 
 from photon.clock import SystemClock
 from photon.recovery.announcing import BEATS_IN_SILENCE, Announcer
-from photon.recovery.holders import SilenceWatch, Standing, standing_of
+from photon.recovery.holders import EpochState, SilenceWatch, epoch_state_of
 from photon.registry.entry import Epoch
 from photon.registry.register import Members, Register
 from photon.testing.manual_clock import ManualClock
@@ -160,7 +160,7 @@ def test_an_epoch_that_held_nothing_for_a_while_is_watched_anew() -> None:
 
 
 @pytest.mark.parametrize(
-    ("people", "is_live", "is_silent", "standing"),
+    ("people", "is_live", "is_silent", "epoch_state"),
     [
         ({}, True, False, "at work"),
         ({}, True, True, "silent"),
@@ -172,7 +172,7 @@ def test_an_epoch_that_held_nothing_for_a_while_is_watched_anew() -> None:
     ],
 )
 def test_how_it_stands_with_a_holder(
-    people: dict[str, tuple[str, ...]], is_live: bool, is_silent: bool, standing: Standing
+    people: dict[str, tuple[str, ...]], is_live: bool, is_silent: bool, epoch_state: EpochState
 ) -> None:
     register = replace(Register("p", "h", Members(1, ("m",))), **people)  # type: ignore[arg-type]
-    assert standing_of(EPOCH, register, is_live, is_silent) == standing
+    assert epoch_state_of(EPOCH, register, is_live, is_silent) == epoch_state

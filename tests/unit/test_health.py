@@ -130,7 +130,7 @@ def test_a_process_without_a_sign_of_life_is_named(pipeline: Pipeline) -> None:
     lease = LeaseStatus(replace(SEEN, process=4711), is_locked=True, beat_us=NOW_US)
     verdict = verdicts(pipeline, vitals(20, lease=lease), vitals(80, lease=lease))["works"]
     assert verdict.level == "error"
-    assert "process 4711 on host has given no sign of life for 60 s" in verdict.says
+    assert "process 4711 on host has given no sign of life for 80 s" in verdict.says
 
 
 def test_work_that_somebody_takes_up_again_is_well_at_once(pipeline: Pipeline) -> None:

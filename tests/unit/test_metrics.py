@@ -37,7 +37,7 @@ from photon.state.dispatcher_state import DispatcherState
 from photon.state.losses import Losses
 from photon.storage.delta import LakeUnavailable
 from tests.simulation.world import World
-from tests.unit.test_standing import NOW_US, status
+from tests.unit.test_headline import NOW_US, status
 
 PIPELINE = """
 name: clicks

@@ -6,7 +6,7 @@ import pytest
 
 from photon.health.levels import Verdict
 from photon.health.overall import overall, what_to_do
-from tests.unit.test_standing import BEHIND, NOW_US, status
+from tests.unit.test_headline import BEHIND, NOW_US, status
 
 WELL = {"works": Verdict("ok", "east works"), "dead_letters": Verdict("ok", "few are")}
 BROKEN = Verdict("error", "west, verified at noon: 1 is missing", "recover", "is broken (1 missing)")

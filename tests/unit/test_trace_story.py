@@ -20,9 +20,9 @@ from photon.tracing.advice import what_to_do
 from photon.tracing.report import (
     WHY_REMOVED,
     DatacenterTrace,
+    HolderState,
     LogRecord,
     RegistryAnswer,
-    Standing,
     Trace,
     WaitingRecord,
 )
@@ -204,7 +204,7 @@ def test_a_datacenter_that_is_silent_is_named_with_its_remedy(tmp_path: Path) ->
     world.join("east")
     found = world.trace("c1")
     assert found.registry is not None
-    assert found.registry.standing == "silent"
+    assert found.registry.holder_state == "silent"
     assert f"photon retire {world.pipeline.file} west" in found.what_to_do
 
 
@@ -283,10 +283,10 @@ def test_a_datacenter_on_hold_is_to_be_resumed_first(world: World) -> None:
 RECORD = LogRecord("clicks/a.jsonl", 1, 0, 0, "q1", True)
 
 
-def story(one: DatacenterTrace, standing: Standing = "", is_joined: bool = False) -> Trace:
+def story(one: DatacenterTrace, holder_state: HolderState = "", is_joined: bool = False) -> Trace:
     status: Literal["joined", "held"] = "joined" if is_joined else "held"
-    held = RegistryAnswer(status, None, "west", "1", 4, "p", "0-0", 7, standing=standing)
-    registry = held if standing else RegistryAnswer("free")
+    held = RegistryAnswer(status, None, "west", "1", 4, "p", "0-0", 7, holder_state=holder_state)
+    registry = held if holder_state else RegistryAnswer("free")
     return Trace("c1", True, registry, {"east": one}, pipeline="p.yaml")
 
 

@@ -36,7 +36,7 @@ def test_a_joined_event_says_where_when_and_from_what(world):
     found = traced(world, "c1")
     (row,) = found.datacenters["east"].rows
     holder = found.registry
-    assert (holder.id_status, holder.standing, holder.batch) == ("joined", "live", row["_batch"])
+    assert (holder.id_status, holder.holder_state, holder.batch) == ("joined", "live", row["_batch"])
     assert holder.holder == f"east:{row['_epoch']}:{row['_batch']}#{row['_plan']}"
     assert (holder.occurrence, holder.time_us) == (row["_occurrence"], NOON_US)
     shown = trace_text(found)
