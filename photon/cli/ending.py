@@ -72,7 +72,10 @@ def in_order(ending: Ending) -> Iterator[None]:
             why = f"{error.strerror}; what was done before stays done"
             fail(f"cannot write to standard output: {why}", NOT_DONE, ending)
         traceback.print_exc()
-        _print_error(ending, f"a defect of Photon: {type(error).__name__}: {error}", DEFECT)
+        what = traceback.format_exception_only(error)[
+            -1
+        ].strip()  # some errors can't say themselves what it is
+        _print_error(ending, f"a defect of Photon: {what}", DEFECT)
         sys.exit(DEFECT)
 
 

@@ -137,15 +137,21 @@ class Run:
 
 
 class HashSet:
-    """Which ids are among some: many are asked for at once, and again and again."""
+    """Some distinct ids, among which others are looked for: many at once, and again and again."""
 
     def __init__(self, hashes: Hashes) -> None:
-        self._run = Run.of(hashes, 0, 0)
+        self._order = np.argsort(np.ascontiguousarray(hashes[:, 0]))
+        self._run = Run.of(hashes[self._order], 0, 0)
 
     def has(self, some: Hashes) -> Mask:
         """Which of these are among them."""
         among: Mask = self._run.find(some) >= 0
         return among
+
+    def rows(self, some: Hashes) -> npt.NDArray[np.intp]:
+        """For each of these its row among them, or -1."""
+        indices = self._run.find(some)
+        return np.where(indices >= 0, self._order[indices], -1) if len(self._run) else indices
 
 
 def merged(newer: Run, older: Run) -> Run:

@@ -19,10 +19,9 @@ from photon.registry.claimants import Owners
 from photon.registry.entry import Claimant, Epoch, Hashes, LedgerId, Mask, Times
 from photon.registry.fold import LedgerState
 from photon.registry.holds import Run
-from photon.registry.places import NO_PLACE, OF_NONE, Places, numbers_of, places_of
 from photon.registry.register import Register
 from photon.registry.segments import open_run
-from photon.registry.view import View, newest_states
+from photon.registry.view import NO_PLACE, Places, View, newest_states, places_of
 from photon.registry.view_store import ListedRun
 from photon.tokens import PlanKey
 
@@ -151,7 +150,7 @@ class _SnapshotLookups:
         claimants = list(dict.fromkeys(unclosed.values()))
         self.holders = [*(Claimant(Epoch(name, 0), 0, "") for name in owners.datacenters), *claimants]
         places = {claimant: len(owners.datacenters) + n for n, claimant in enumerate(claimants)}
-        self._unclosed = {at: places[unclosed[at]] for at in sorted(unclosed)}  # places in `holders`
+        self._unclosed = {at: places[claimant] for at, claimant in unclosed.items()}  # places in `holders`
         is_here = np.array([one.epoch.datacenter == plan.epoch.datacenter for one in self.holders], bool)
         self._codes_of_joins = np.where(is_here, Hold.HERE, Hold.JOINED_ELSEWHERE).astype(np.int8)
         self._codes_of_others = np.where(is_here, Hold.HERE, Hold.ELSEWHERE).astype(np.int8)
@@ -165,9 +164,8 @@ class _SnapshotLookups:
         for ledger in refs.ledgers():
             own = np.flatnonzero(refs.are_in(ledger))
             by[own] = self._owners[ledger][refs.positions[own]].astype(np.int32) - 1
-        unclosed_by = numbers_of(refs, self._unclosed)
-        is_known = (unclosed_by != OF_NONE) & ~joins
-        by[is_known] = unclosed_by[is_known]
+        for at, place in self._unclosed.items():
+            by[refs.are(*at) & ~joins] = place
         codes = np.full(len(hashes), Hold.NOBODY, np.int8)
         codes[too_old] = Hold.TOO_OLD
         codes[joins] = self._codes_of_joins[by[joins]]

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -15,14 +15,14 @@ import numpy.typing as npt
 from photon.registry.claimants import Claimants
 from photon.registry.entry import Claimant, Claims, Epoch, Hashes, LedgerId, Mask, ledger_numbers
 from photon.registry.errors import RegistryMismatch
-from photon.registry.fold import ClaimsAt, LedgerState, OutOfOrder, are_among, fold, still_held
+from photon.registry.fold import ClaimsAt, LedgerState, OutOfOrder, Unclosed, are_among, fold, still_held
 from photon.registry.form import checksum, decode
-from photon.registry.holds import NOBODY, Holds, Refs
-from photon.registry.places import NO_PLACE, Places, places_of
+from photon.registry.holds import NOBODY, HashSet, Holds, Refs
 from photon.registry.positions import Attempt, Ending, Positions, Unconfirmed
 from photon.registry.register import Register
 
 NO_LEDGER = -1  # instead of a generation: the id's first ledger is not open yet
+NO_PLACE = -1
 
 
 class Current(NamedTuple):
@@ -44,6 +44,29 @@ class Current(NamedTuple):
             (LedgerId(one >> 16, one & 0xFFFF), np.flatnonzero(both == one))
             for one in np.unique(both[self.generations != NO_LEDGER]).tolist()
         ]
+
+
+class Places(NamedTuple):
+    """By id where the record lies by which its plan holds it, as columns; NO_PLACE where it is not known."""
+
+    files: npt.NDArray[np.int64]
+    offsets_bytes: npt.NDArray[np.int64]
+
+
+def places_of(hashes: Hashes, refs: Refs, unclosed: Iterable[tuple[ClaimsAt, Unclosed]]) -> Places:
+    """The places of the records that hold these ids, as far as their claims are among what is unclosed.
+
+    A ledger and its children may have parts of the same claims.
+    """
+    places = Places(np.full(len(hashes), NO_PLACE, np.int64), np.full(len(hashes), NO_PLACE, np.int64))
+    for at, one in unclosed:
+        held = np.flatnonzero(refs.are(*at))
+        if len(held) and len(one):
+            rows = HashSet(one.hashes).rows(hashes[held])
+            held, rows = held[rows >= 0], rows[rows >= 0]
+            places.files[held] = one.files[rows]
+            places.offsets_bytes[held] = one.offsets_bytes[rows]
+    return places
 
 
 class Findings(NamedTuple):
@@ -190,12 +213,11 @@ class View:
         """Who holds each id, and whether that is a join. By `times_us` of the events: which are too old."""
         found = self.find(hashes, times_us)
         claimants = {at: self.claimants[at] for at in found.refs.claims()}
-        return Holders(*found, claimants, self.places(hashes, found, claimants))
+        return Holders(*found, claimants, self._places(hashes, found))
 
-    def places(self, hashes: Hashes, found: Findings, claims: Collection[ClaimsAt]) -> Places:
-        """Where the records lie that hold ids by these claims, as far as they are not closed."""
-        states = newest_states(self)
-        unclosed = ((at, one) for state in states for at, one in state.unclosed.items() if at in claims)
+    def _places(self, hashes: Hashes, found: Findings) -> Places:
+        """Where the records lie that hold ids which are not closed."""
+        unclosed = (each for state in newest_states(self) for each in state.unclosed.items())
         places = places_of(hashes, found.refs, unclosed)
         is_open = found.are_held & ~found.are_joins
         for column in places:

@@ -7,7 +7,7 @@ import numpy as np
 from photon.registry.entry import Claimant, LedgerId
 from photon.registry.fold import ClaimsAt, Unclosed
 from photon.registry.holds import NOBODY, Refs
-from photon.registry.places import places_of
+from photon.registry.view import places_of
 from tests.registry.in_memory import EAST, hashes_of
 
 LEFT, RIGHT = LedgerId(0, 0), LedgerId(1, 3)

@@ -25,8 +25,8 @@ from photon.pipeline.file import load_pipeline
 from photon.registry.entry import Claimant, Claims, Epoch, Hashes, Times
 from photon.registry.hashing import hashes_of
 from photon.registry.lookups import Found, Hold, Lookups, ViewSnapshot
-from photon.registry.places import Places
 from photon.registry.register import Generation, Members, Register
+from photon.registry.view import Places
 from photon.testing.manual_clock import ManualClock
 from photon.tokens import Occurrence, PlanKey
 from photon.waiting.reasons import CODE_OF, REASONS
