@@ -215,7 +215,10 @@ class RegistryWatch:
             place = self.pipeline.datacenters[datacenter].lake / "joined_events"
             by = "nobody has" if holder is None else f"{holder} has"
             row = f"the id {lacking.event_id(without[0])!r} of the row {lacking.token(without[0])}"
-            raise lake_is_ahead(self.pipeline, f"{by} {row} in the table {place}")
+            why = f"{by} {row} in the table {place}"
+            if holder is not None and _is_later(holder, lacking.claimant):
+                raise lake_is_copied(self.pipeline, datacenter, why)
+            raise lake_is_ahead(self.pipeline, why)
         log.warning(
             "%d of the newest rows of datacenter %s are second rows of their events, such as that of %r: "
             "photon verify %s says what to do",
@@ -239,13 +242,37 @@ def _have_rows(table: OutputTable, plan: Claimant, hashes: Hashes) -> Mask:
     return RowsOfPlans(table).have_rows(plan, hashes) if table.exists() else np.zeros(len(hashes), bool)
 
 
+def _is_later(holder: Claimant, of_newest_rows: Claimant) -> bool:
+    """Whether a plan of the same datacenter came after that of its newest rows: it has another table."""
+    one, other = holder.epoch, of_newest_rows.epoch
+    return one.datacenter == other.datacenter and (one.number, holder.batch) > (
+        other.number,
+        of_newest_rows.batch,
+    )
+
+
 def lake_is_ahead(pipeline: Pipeline, why: str) -> RegistryMismatch:
     """The error of a registry that lacks what a lake has: both are named, and what to do."""
-    endpoints = pipeline.registry.endpoints
-    places = [pipeline.registry_folder] if endpoints == "local" else [one.url for one in endpoints]
     return RegistryMismatch(
-        f"the registry of {pipeline.name} ({', '.join(map(str, places))}) is older than the lake: {why}. "
+        f"the registry of {pipeline.name} ({_places(pipeline)}) is older than the lake: {why}. "
         "It was put back from a copy, or is another one, and events would be joined a second time; nothing "
         "is joined. Put the ids of all rows back into it, with every datacenter stopped: "
         f"photon registry refill {pipeline.typed}"
     )
+
+
+def lake_is_copied(pipeline: Pipeline, datacenter: str, why: str) -> RegistryMismatch:
+    """The error of a registry with which a datacenter has joined on into another lake than this one."""
+    return RegistryMismatch(
+        f"a copy of datacenter {datacenter}, with a lake of its own, has joined with the registry of "
+        f"{pipeline.name} ({_places(pipeline)}): {why}. Each of the two has only a part of the rows, and "
+        "events would be joined a second time; nothing is joined. Stop the copy, and give its pipeline a "
+        "name of its own. Then put the ids of all rows of this lake back, with every datacenter stopped: "
+        f"photon registry refill {pipeline.typed}"
+    )
+
+
+def _places(pipeline: Pipeline) -> str:
+    endpoints = pipeline.registry.endpoints
+    places = [pipeline.registry_folder] if endpoints == "local" else [one.url for one in endpoints]
+    return ", ".join(map(str, places))

@@ -241,6 +241,28 @@ def test_an_id_that_another_plan_holds_without_a_row_is_noticed_and_given_to_its
     world.must_be_sound(ALL)
 
 
+def test_a_copy_of_a_datacenter_that_has_joined_with_its_registry_is_told_as_that(
+    world: Copied, tmp_path: Path
+) -> None:
+    """The whole of a datacenter was copied, its lake too, and both go on: the registry is not older."""
+    place = world.pipeline.datacenters["east"]
+    for part, folder in (("state", place.state), ("lake", place.lake)):
+        shutil.copytree(str(folder), tmp_path / "originals" / part)
+    world.put_back(["state", "lake"])
+    world.join()  # the copy, which makes d0 to d4 again
+    for part, folder in (("state", place.state), ("lake", place.lake)):
+        shutil.rmtree(str(folder))
+        shutil.copytree(tmp_path / "originals" / part, str(folder))
+    said = world.refused()
+    assert said is not None
+    assert "a copy of datacenter east" in said
+    assert "older" not in said
+    assert "photon registry refill" in said
+    world.refill()
+    world.join()
+    world.must_be_sound(ALL)
+
+
 def test_an_event_that_has_two_rows_is_told_and_neither_is_touched(world: Copied) -> None:
     world.put_back(["registry", "state"])
     with pytest.MonkeyPatch.context() as blind:

@@ -27,6 +27,7 @@ from photon import faults
 from photon.clock import SystemClock
 from photon.dispatcher.dispatcher import Mode
 from photon.dispatcher.retrying import Callbacks, StoppedWaiting
+from photon.errors import UserError
 from photon.lifeline import end_with
 from photon.pipeline.file import load_pipeline
 from photon.registry.opening import close_registries, init_registry
@@ -36,6 +37,7 @@ from photon.testing.traffic import Traffic
 ENDPOINTS = 3
 PATIENCE_SECONDS = 240.0
 POLL_SECONDS = 0.02
+REFUSED = 3
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload([__name__, "photon.join.joiner"])
 _OPENS_REGISTRIES = threading.Lock()
@@ -54,7 +56,7 @@ class DatacenterProcess:
         self.counts = pipeline.parent / f"{name}.json"
         self._process: Any = None
         self._asks: Connection | None = None
-        self._joins = False
+        self._joins = self._is_refused = False
 
     @property
     def pid(self) -> int:
@@ -72,6 +74,14 @@ class DatacenterProcess:
         return code is None
 
     @property
+    def refused(self) -> bool:
+        """Whether it has ended by itself with an error that a person can mend; it can be started again."""
+        if self._process is not None and self._process.exitcode == REFUSED:
+            self._process = None
+            self._is_refused = True
+        return self._is_refused
+
+    @property
     def is_stopped(self) -> bool:
         with suppress(psutil.NoSuchProcess):
             return self.lives and psutil.Process(self.pid).status() == psutil.STATUS_STOPPED
@@ -82,7 +92,7 @@ class DatacenterProcess:
         if self.lives:
             return
         self._drop()
-        self._joins = False
+        self._joins = self._is_refused = False
         asked, self._asks = FORKS.Pipe()
         self._process = FORKS.Process(
             target=_run,
@@ -169,9 +179,9 @@ def _run(pipeline: Path, name: str, mode: Mode, asked: Connection, log: Path, co
     except StoppedWaiting as stopped:
         logging.info("%s", stopped)
         return
-    except BaseException:
+    except BaseException as error:
         logging.exception("datacenter %s ends", name)
-        os._exit(1)
+        os._exit(REFUSED if isinstance(error, UserError) else 1)
     counts.write_text(json.dumps(result.counts.as_dict()))
     close_registries()
 
