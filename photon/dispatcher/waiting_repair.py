@@ -148,11 +148,9 @@ class WaitingRepair:
             write_index(self._folder, segment, stub)
             store_of(self._folder).sync()
             self.state.waiting.forget()
-        gone = f"both files of waiting records {segment} are gone or damaged"
-        if not lost:
-            rest = "what waited in them is in the open plan, and is read from the logs again"
-            return f"{gone}: {rest if kept else 'nothing waited in them any more'}"
-        said = f"{gone}: {lost} records are lost"
+        said = f"both files of waiting records {segment} are gone or damaged: {lost} records are lost"
+        if planned := sum(len(each.rows) for each in kept):
+            said += f", and {planned} more that a plan refers to, unless their rows are stored"
         log.warning(
             "%s; nobody knows any more which events they were: put a copy of the files back, or, while "
             "their logs are there, move %s away, and a new epoch finds them again",

@@ -200,6 +200,20 @@ def test_a_segment_of_which_both_files_are_gone_is_counted_as_lost(world: World)
     stories.a_segment_of_which_both_files_are_gone_is_counted_as_lost(world)
 
 
+def test_records_that_a_plan_refers_to_are_told_as_lost_when_both_files_are_gone(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Before, none was told: those of a plan count once the plan has run."""
+    world.clicks(("c1", "q1"))
+    world.join()
+    world.queries("q1")
+    assert world.join_with_a_crash("plan.after_store:2")  # the second plan has c1, which q1 woke
+    for suffix in (RECORDS, INDEX):
+        stories.harm_waiting(world, "gone", suffix)
+    assert counts_of(world.join().counts, "joined", "lost") == {"joined": 0, "lost": 1}
+    assert "0 records are lost, and 1 more that a plan refers to" in caplog.text
+
+
 @pytest.mark.parametrize("point", ["", "waiting.after_lost"])
 def test_so_it_is_while_an_open_plan_refers_to_some_of_its_records(world: World, point: str) -> None:
     world.clicks(("c1", "q1"), ("c2", "never"))
