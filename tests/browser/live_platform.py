@@ -42,7 +42,7 @@ TEN_O_CLOCK_US = 10 * 3_600 * MICROSECONDS  # of the day
 # Reports come soon. All else is for people: a recovery by the clock would repair what they are to repair.
 SETTINGS = """\
 tailing: {idle_after: 3s}
-shift: {report: 5s}
+shift: {idle: 20s}
 verification: {cron: "0 0 1 1 *"}
 recovery: {cron: "0 0 1 1 *"}
 compaction: {cron: "0 0 1 1 *"}

@@ -42,7 +42,7 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Promethe
     """Two datacenters that join live traffic, scraped; `east` is killed when the stack is closed."""
     folder = tmp_path_factory.mktemp("metrics")
     traffic = Traffic(3, tuple(DATACENTERS), 100, 40, duration_seconds=600, late_seconds=1)
-    file = traffic.write_pipeline(folder, more="retry: {max_delay: 1s}\n")
+    file = traffic.write_pipeline(folder)
     is_over = threading.Event()
     writer = threading.Thread(target=LiveTraffic(traffic, folder).run, args=(is_over.is_set,))
     with ExitStack() as stack, ExitStack() as east_lives:

@@ -140,7 +140,7 @@ def a_primary_wakes_in_the_transaction_that_completes_its_batch(world: World) ->
 
 def an_event_of_last_year_waits_for_its_primary(world: World) -> None:
     """Its log is read today, and its primary comes a minute later (C5)."""
-    more = {"min_attempts": 1, "unjoinable_after": timedelta(hours=1), "allowed_lateness": timedelta()}
+    more = {"unjoinable_after": timedelta(hours=1), "allowed_lateness": timedelta()}
     retry = world.pipeline.retry.model_copy(update=more)
     world.pipeline = world.pipeline.model_copy(update={"retry": retry})
     last_year_us = NOON_US - 365 * 86_400 * MICROSECONDS

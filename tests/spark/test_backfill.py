@@ -98,9 +98,7 @@ def world(session: Any, tmp_path_factory: pytest.TempPathFactory) -> World:
     traffic = Traffic(SEED, duration_seconds=20, foreign_per_second=20, ills={ill.name: 2 for ill in ILLS})
     traffic.write_all(folder)
     (folder / "own.py").write_text(ADAPTER)
-    pipeline = load_pipeline(
-        traffic.write_pipeline(folder, more="adapter: own:Own\nbackfill: {page_rows: 100}\n")
-    )
+    pipeline = load_pipeline(traffic.write_pipeline(folder, more="adapter: own:Own\n"))
     prepare(pipeline)
     made = World(pipeline, session)
     made.join()

@@ -51,7 +51,6 @@ class Picky(Adapter):
 SETTINGS = """
 adapter: picky:Picky
 home: {takeover_delay: 5s}
-verification: {piece: 512KiB}
 """
 
 

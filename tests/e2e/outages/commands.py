@@ -11,6 +11,7 @@ from pathlib import Path
 from photon import faults
 from photon.cli.main import main
 from photon.lifeline import end_with
+from photon.upkeep import gc
 from tests.e2e.outages.world import FORKS, PATIENCE_SECONDS, Failed
 
 KILLED = -signal.SIGKILL
@@ -52,4 +53,5 @@ def _run(words: list[str], point: str, log: Path) -> None:
     print(f"$ photon {' '.join(words)}" + (f"  # dies at {point}" if point else ""), flush=True)
     if point:
         faults.arm(point)
+    gc.GENERATION_BYTES = 8 * 1_024  # this process is the command's alone, which has no way in for that
     main(words)

@@ -34,7 +34,7 @@ recovery: {silent_after: 2s}
 retry: {allowed_lateness: 1s}
 tailing: {poll_interval: 50ms}
 """
-GENERATION = "  keep_days: 30\n  generation: 8KiB\n"  # gc begins some while a world lives
+KEPT = "  keep_days: 30\n"  # gc begins generations of a few KiB while a world lives (`commands`)
 TRAFFIC_SECONDS = 600.0
 ALONE_SECONDS = 90.0  # what is still to be joined once all faults are over is out within this time
 COPIES = "copies"  # of the endpoints' folders
@@ -93,7 +93,7 @@ def drive(folder: Path, seed: int, dose: Dose, say: Callable[[str], None] = lamb
     )
     chance = random.Random(seed)
     with (
-        world(folder, traffic, SETTINGS, GENERATION) as made,
+        world(folder, traffic, SETTINGS, KEPT) as made,
         ThreadPoolExecutor(len(made.datacenters) + 2) as pool,
     ):
         made.begin()

@@ -222,7 +222,7 @@ class World:
     ) -> None:
         self.folder, self.traffic, self.endpoints = folder, traffic, endpoints
         urls = "".join(f"    - {{url: {server.url}}}\n" for server in endpoints)
-        registry = f"registry:\n  request_timeout: 1s\n  deadline: 4s\n{registry}  endpoints:\n{urls}"
+        registry = f"registry:\n  deadline: 4s\n{registry}  endpoints:\n{urls}"
         self.file = traffic.write_pipeline(folder, "outages", registry + more)
         for name in traffic.datacenters:
             for side in ("queries", "clicks"):
