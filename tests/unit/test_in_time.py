@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from photon import in_time
 from photon.clock import Clock, SystemClock
 from photon.health import overall
 from photon.health.overall import look_at_all
@@ -58,6 +59,42 @@ def test_what_is_at_work_has_its_time(hanging: threading.Event) -> None:
     assert Question(work).answer(0.3, while_working=True)
     with pytest.raises(NotInTime):
         Question(hanging.wait).answer(0.1, while_working=True)
+
+
+def test_what_stands_in_line_for_a_processor_has_its_time_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine is no disk that hangs: nobody is told to look at one."""
+    began = time.monotonic()
+    monkeypatch.setattr(in_time, "_in_line_seconds", lambda: time.monotonic() - began)
+    assert Question(lambda: time.sleep(0.5) or True).answer(0.1, while_working=True)  # type: ignore[func-returns-value]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="nobody else counts it")
+def test_a_thread_that_shares_its_processor_stands_in_line() -> None:
+    processor = min(os.sched_getaffinity(0))
+    pinned = f"import os; os.sched_setaffinity(0, [{processor}])"
+    other = subprocess.Popen(
+        [sys.executable, "-c", f"{pinned}\nprint(flush=True)\nwhile True: pass"], stdout=-1
+    )
+    has_ended = threading.Event()
+
+    def work() -> None:
+        os.sched_setaffinity(0, [processor])  # of this thread alone
+        while not has_ended.is_set():
+            pass
+
+    assert other.stdout is not None
+    other.stdout.readline()
+    thread = threading.Thread(target=work)
+    before = in_time._in_line_seconds()
+    thread.start()
+    try:
+        while in_time._in_line_seconds() < before + 0.05:
+            assert other.poll() is None
+    finally:
+        has_ended.set()
+        thread.join()
+        other.kill()
+        other.communicate()
 
 
 def test_a_datacenter_that_hangs_keeps_no_other_from_being_told(
