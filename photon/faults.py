@@ -1,6 +1,8 @@
 """Fault points: named places where a test may crash the process, or have what is done there fail.
 
-`fault_point(name)` does nothing unless the point is armed in this process, with `arm`, or somebody watches.
+`fault_point(name)` does nothing unless the point is armed in this process, or somebody watches. A test arms
+it with `arm`. A process with `PHOTON_CRASH_AT=NAME` in its environment is armed from the beginning, and so is
+each process that it starts.
 """
 
 from __future__ import annotations
@@ -8,9 +10,10 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 FAULT_POINTS: tuple[str, ...] = (
     # in the dispatcher's process, in the order in which a batch passes them
@@ -127,6 +130,8 @@ ALL_FAULT_POINTS: tuple[str, ...] = (
     "verify.after_files",
 )
 
+CRASH_AT = "PHOTON_CRASH_AT"
+
 Watcher = Callable[[str, object], None]  # told the point, and the file or folder where it has one
 
 
@@ -161,10 +166,15 @@ def arm(spec: str, crash: Callable[[], None] = kill_this_process) -> None:
     _armed = Armed(name, int(count or 1), crash)
 
 
-def arm_task(spec: str, marker: str) -> None:
-    """Arm a task's process, if it is not armed yet. Only the first to get there dies: it makes `marker`."""
-    if _armed is None and not os.path.exists(marker):
-        arm(spec, lambda: _kill_first(marker))
+def arm_by(environment: Mapping[str, str]) -> None:
+    """Crash where `PHOTON_CRASH_AT` says: `NAME[:COUNT]`, or `NAME[:COUNT] MARKER` with a path.
+
+    Of all processes that have inherited it, only the first to get there dies: it makes the file MARKER. So a
+    process that is started again goes on. Without MARKER each dies.
+    """
+    spec, _, marker = environment.get(CRASH_AT, "").partition(" ")
+    if spec:
+        arm(spec, partial(_kill_first, marker) if marker else kill_this_process)
 
 
 def disarm() -> None:
@@ -205,3 +215,6 @@ def _kill_first(marker: str) -> None:
     except FileExistsError:
         return
     kill_this_process()
+
+
+arm_by(os.environ)

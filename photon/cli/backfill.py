@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     "--wait", is_flag=True, help="Of a fill: wait until what it orders was taken up, and look again."
 )
 @click.option("--dry-run", is_flag=True, help="Say what would be done, and change nothing.")
-@click.option("--crash-at", hidden=True, help="For tests: die at a fault point, NAME or NAME:COUNT.")
 @json_option
 def backfill(
     pipeline_file: Path,
@@ -37,7 +36,6 @@ def backfill(
     fill: bool,
     wait: bool,
     dry_run: bool,
-    crash_at: str | None,
     as_json: bool,
 ) -> None:
     """Fill in or rebuild rows of PIPELINE's events of some days, while joins go on.
@@ -47,7 +45,6 @@ def backfill(
     that can't be made again stays and is told. Killed and started again, it goes on.
     """
     with opened(pipeline_file) as pipeline:
-        from photon import faults
         from photon.errors import WrongUsage
         from photon.shift.people import decisions_of
         from photon.verification.days import window_of
@@ -59,8 +56,6 @@ def backfill(
         if wait and not fill:
             raise WrongUsage("--wait is of a fill: a rebuild orders nothing, and ends when its rows are made")
         decisions_of(pipeline)  # refuses a file that lacks a datacenter
-        if crash_at is not None:
-            faults.arm(crash_at)
         with showing_progress() as say:
             from jobs import backfill as program  # which needs Spark
 

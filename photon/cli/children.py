@@ -21,14 +21,6 @@ STOPPING = (signal.SIGINT, signal.SIGTERM)
 
 
 @dataclass(frozen=True)
-class Command:
-    """How a datacenter's process is started: with `first` in addition for the first time."""
-
-    line: Sequence[str]
-    first: Sequence[str] = ()
-
-
-@dataclass(frozen=True)
 class Ended:
     """The exit status of a process, negative for a signal, and what it printed."""
 
@@ -57,7 +49,7 @@ def in_words(returncode: int) -> str:
 @dataclass
 class _Child:
     datacenter: str
-    command: Command
+    command: Sequence[str]
     process: subprocess.Popen[str]
     accidents: list[float] = field(default_factory=list)
     starts_at: float | None = None  # after an accident
@@ -67,14 +59,13 @@ class _Child:
 class Children:
     """The processes of all datacenters, from construction on. They end with the thread that uses this."""
 
-    def __init__(self, commands: Mapping[str, Command], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, commands: Mapping[str, Sequence[str]], clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._clock = clock
         self._is_asked_to_stop = False
         self._signals: list[int] = []  # to be passed on
-        self._children = [
-            _Child(name, command, _started([*command.line, *command.first]))
-            for name, command in commands.items()
-        ]
+        self._children = [_Child(name, command, _started(command)) for name, command in commands.items()]
 
     def pass_on(self, number: int) -> None:
         """Have `wait` send a signal to all that run; from then on none is started again.
@@ -108,7 +99,7 @@ class Children:
         if self._is_asked_to_stop:
             child.ended, child.starts_at = Ended(child.process.returncode, ""), None
         elif self._clock() >= starts_at:
-            child.process, child.starts_at = _started(child.command.line), None
+            child.process, child.starts_at = _started(child.command), None
 
     def _take_note(self, child: _Child) -> None:
         """Of a process that has ended: whether it is started again."""

@@ -23,12 +23,9 @@ from photon.cli.output import (
 @click.command()
 @pipeline_argument
 @click.option("--datacenter", "-d", help="Only this one's tables. Without it: those of every datacenter.")
-@click.option("--crash-at", hidden=True, help="For tests: die at a fault point, NAME or NAME:COUNT.")
 @dry_run_option
 @json_option
-def compact(
-    pipeline_file: Path, datacenter: str | None, crash_at: str | None, dry_run: bool, as_json: bool
-) -> None:
+def compact(pipeline_file: Path, datacenter: str | None, dry_run: bool, as_json: bool) -> None:
     """Rewrite small files of PIPELINE's tables, checkpoint them, and remove what is old, while joins go on.
 
     No row changes. Data files stay for a week after they left a table, so readers that are open go on. May be
@@ -36,13 +33,10 @@ def compact(
     """
     with opened(pipeline_file) as pipeline, showing_progress(UPKEEP_LINE_SECONDS) as say:
         from photon.clock import SystemClock
-        from photon.faults import arm
         from photon.upkeep.compact import compact_tables, yield_to_joins
         from photon.upkeep.compact_dry_run import would_compact
 
         yield_to_joins()
-        if crash_at is not None:
-            arm(crash_at)
         names = chosen(pipeline, datacenter)
         if dry_run:
             done = {name: would_compact(pipeline, name, SystemClock()) for name in names}

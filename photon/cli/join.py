@@ -17,7 +17,7 @@ from typing import Any
 import click
 
 from photon.cli.backlog_line import telling_how_far
-from photon.cli.children import STOPPING, Children, Command
+from photon.cli.children import STOPPING, Children
 from photon.cli.ending import fail, line_start
 from photon.cli.output import (
     DONE,
@@ -64,7 +64,6 @@ SHOWN = ("batches", "primary", "foreign", "joined", "joined_elsewhere", "unjoina
     metavar="KEY=VALUE",
     help="A setting of Spark; may be repeated.",
 )
-@click.option("--crash-at", hidden=True, help="For tests: die at a fault point, NAME or NAME:COUNT.")
 @click.option("--parent", type=int, hidden=True, help="The process that runs every datacenter: end with it.")
 def join(
     pipeline_file: Path,
@@ -75,7 +74,6 @@ def join(
     engine: str,
     master: str | None,
     spark_settings: tuple[str, ...],
-    crash_at: str | None,
     parent: int | None,
 ) -> None:
     """Join the logs of PIPELINE until it is stopped (SIGINT, SIGTERM), idle, or all is done.
@@ -97,7 +95,7 @@ def join(
     mode = "complete" if complete else "until_idle" if until_idle else "stop"
     if len(names) == 1:
         name = names[0]
-        results = {name: _join_one(pipeline, name, mode, engine, signals, crash_at)}
+        results = {name: _join_one(pipeline, name, mode, engine, signals)}
         is_cut_short = mode == "stop" or signals.stop_requested()
         _tell_conflicts(pipeline, name, results[name])
         status = DONE if is_cut_short else _warned(pipeline, name, results[name], complete)
@@ -109,7 +107,7 @@ def join(
             if mode != "stop" and shows_line():
                 say = stack.enter_context(showing_progress())
                 stack.enter_context(telling_how_far(pipeline, names, say))
-            results, status = _join_each(pipeline_file, names, passed_on, crash_at, signals)
+            results, status = _join_each(pipeline_file, names, passed_on, signals)
     print_result(results, _results_text(results), as_json)
     sys.exit(status)
 
@@ -158,15 +156,10 @@ def _join_one(
     mode: Any,
     engine: Any,
     signals: StopSignals,
-    crash_at: str | None,
 ) -> Any:
-    from photon import faults
     from photon.dispatcher.retrying import BatchReport, StoppedWaiting
-    from photon.shift.run import ForTests, ShiftLimits, run_shift
+    from photon.shift.run import ShiftLimits, run_shift
 
-    in_task = crash_at is not None and crash_at.startswith("task.") and engine == "spark"
-    if crash_at is not None and not in_task:
-        faults.arm(crash_at)
     done: Counter[str] = Counter()
     tells_how_far = mode != "stop" and signals.parent is None and shows_line()
     try:
@@ -184,9 +177,8 @@ def _join_one(
                     say(f"{datacenter}: {', '.join(f'{done[key]:,} {key}' for key in SHOWN)}")
 
             callbacks = _telling_callbacks(datacenter, signals, on_batch)
-            for_tests = ForTests(crash_task_at=crash_at if in_task else None)
             limits = ShiftLimits(parent=signals.parent)
-            result = run_shift(pipeline, datacenter, mode, _engine(engine), limits, callbacks, for_tests)
+            result = run_shift(pipeline, datacenter, mode, _engine(engine), limits, callbacks)
     except StoppedWaiting as error:
         fail(str(error), NOT_DONE)
     return result.as_dict()
@@ -228,7 +220,7 @@ def _tell_conflicts(pipeline: Any, name: str, counts: Any) -> None:
 
 
 def _join_each(
-    pipeline_file: Path, names: list[str], options: list[str], crash_at: str | None, signals: StopSignals
+    pipeline_file: Path, names: list[str], options: list[str], signals: StopSignals
 ) -> tuple[dict[str, Any], int]:
     """Every datacenter in a process of its own; their results, and the worst of their exit statuses."""
     line = [
@@ -240,8 +232,7 @@ def _join_each(
         f"--parent={os.getpid()}",
         *options,
     ]
-    first = ["--crash-at", crash_at] if crash_at else []
-    children = Children({name: Command([*line, "--json", "-d", name], first) for name in names})
+    children = Children({name: [*line, "--json", "-d", name] for name in names})
     signals.pass_on_to(children)
     results: dict[str, Any] = {}
     ended = children.wait()

@@ -89,7 +89,6 @@ class BatchExecution:
     announcer: Announcer
     holders: Holders
     meter: Meter = field(default_factory=Meter)
-    crash_task_at: str | None = None  # a fault point at which one task's process dies, for tests
 
     def __post_init__(self) -> None:
         self.epoch = self.state.epoch or ""
@@ -299,7 +298,6 @@ class BatchExecution:
             careful=life.is_suspect,
             quarantine=lineage.quarantine,
             candidate_files=tuple(self._leftovers.candidates(plan)) if ran_before else (),
-            crash_at=self.crash_task_at,
         )
         return BatchTasks(context, to_index, join_tasks(plan, reader.files, workers))
 

@@ -56,7 +56,6 @@ class TaskContext:
     careful: bool = False  # an earlier run took too long, or died: each call of the adapter has a deadline
     quarantine: str = ""  # why the one record of the task is a dead letter without another look
     candidate_files: tuple[str, ...] = ()  # of earlier runs of this plan (protocol A14)
-    crash_at: str | None = None  # a fault point at which one task's process is to die, for tests
 
     @property
     def folders(self) -> Datacenter:

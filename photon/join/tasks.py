@@ -18,7 +18,6 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 
-from photon import faults
 from photon.clock import CLOCK_TOLERANCE_US, MICROSECONDS, Clock, SystemClock
 from photon.completeness.arrivals import by_minute
 from photon.event_store.indexing import Indexed, PlausibleTimes, index_events
@@ -82,12 +81,7 @@ REINDEX_PIECE_BYTES = 2**22
 
 
 def run_task(task: Task, context: TaskContext, clock: Clock | None = None) -> TaskOutcome:
-    """Run one task, and return its errors. Die at the fault point that `context.crash_at` names.
-
-    Tests pass a `clock` of their own.
-    """
-    if context.crash_at is not None:
-        faults.arm_task(context.crash_at, str(context.folders.state / f"crashed-{context.crash_at}"))
+    """Run one task, and return its errors. Tests pass a `clock` of their own."""
     try:
         if isinstance(task, ReindexTask):  # as long as its logs are, and nothing of an adapter's
             return _reindex(task, context)

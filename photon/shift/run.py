@@ -85,7 +85,6 @@ class ForTests:
 
     clock: Clock = field(default_factory=SystemClock)
     positions: Positions | None = None  # instead of the pipeline file's registry
-    crash_task_at: str | None = None  # a fault point at which a task's process dies
     announces_at_once: bool = False  # the thread that runs batches beats, and asks distant lakes
     rng: random.Random = field(default_factory=random.Random)
 
@@ -350,7 +349,6 @@ def _open_dispatcher(
             announcer,
             holders,
             meter,
-            for_tests.crash_task_at,
         )
         dispatcher = Dispatcher(execution, news, held)
         if state.skips_backlog:

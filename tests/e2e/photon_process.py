@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from photon.faults import CRASH_AT
 from photon.pipeline.file import load_pipeline
 from photon.storage.delta import is_table, open_table
 
@@ -22,11 +23,14 @@ PHOTON = (sys.executable, "-m", "photon.cli.main")
 PATIENCE_SECONDS = 240.0
 
 
-def photon(*arguments: str | Path, status: int | None = 0) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end; with `status`, its exit status is checked."""
+def photon(
+    *arguments: str | Path, status: int | None = 0, crash_at: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end; with `status`, its exit status is checked. `crash_at`: `faults.arm_by`."""
     done = subprocess.run(
-        [*PHOTON, *map(str, arguments)], capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
-    )
+        [*PHOTON, *map(str, arguments)], capture_output=True, text=True, timeout=PATIENCE_SECONDS,
+        check=False, env={**os.environ, CRASH_AT: crash_at},
+    )  # fmt: skip
     if status is not None:
         assert done.returncode == status, (
             f"{arguments}: status {done.returncode}\n{done.stdout}\n{done.stderr}"
@@ -34,9 +38,9 @@ def photon(*arguments: str | Path, status: int | None = 0) -> subprocess.Complet
     return done
 
 
-def photon_json(*arguments: str | Path) -> dict[str, Any]:
+def photon_json(*arguments: str | Path, crash_at: str = "") -> dict[str, Any]:
     """Run a command with --json to its end; what it printed."""
-    printed = json.loads(photon(*arguments, "--json").stdout)
+    printed = json.loads(photon(*arguments, "--json", crash_at=crash_at).stdout)
     assert isinstance(printed, dict)
     return printed
 

@@ -82,8 +82,8 @@ def test_joins_that_are_killed_leave_every_event_once(
     with local_server(tmp_path / "state" / "registry"):
         for number, point in enumerate(KILLS[part]):
             name = DATACENTERS[number % 2]
-            killed = ("join", pipeline, "-d", name, "--engine", "local", "--until-idle", "--crash-at", point)
-            died = photon(*killed, status=None)
+            killed = ("join", pipeline, "-d", name, "--engine", "local", "--until-idle")
+            died = photon(*killed, status=None, crash_at=point)
             assert died.returncode == -9, died.stderr
         counts = photon_json("join", pipeline, "--engine", "local", "--complete")
         assert traffic.expected_outcomes().disagreements(counts) == []

@@ -17,6 +17,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from photon.backfill.rebuild import Rebuilt
 from photon.backfill.removed import removed_rows
+from photon.faults import CRASH_AT
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.shift.run import prepare, run_shift
 from photon.testing.stories import ILLS
@@ -151,9 +152,10 @@ def test_another_adapter_makes_other_values_and_verification_agrees_with_each(wo
     assert report.datacenters["west"].classes["filtered"] >= len(dropped)
 
 
-def photon(*words: str) -> subprocess.CompletedProcess[str]:
+def photon(*words: str, crash_at: str = "") -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "photon.cli.main", *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=600, env=dict(os.environ))
+    environment = {**os.environ, CRASH_AT: crash_at}
+    return subprocess.run(command, capture_output=True, text=True, timeout=600, env=environment)
 
 
 def test_the_command_that_is_killed_goes_on_and_says_so(world: World) -> None:
@@ -162,7 +164,7 @@ def test_the_command_that_is_killed_goes_on_and_says_so(world: World) -> None:
     path.write_text(path.read_text().replace("own:Own", "own_command:Own"))
     words = ["backfill", str(path), "-d", "east", "--day", DAY.isoformat(), "--rebuild", "--json"]
     before = world.rows("east")
-    killed = photon(*words, "--crash-at", "rebuild.after_commit")
+    killed = photon(*words, crash_at="rebuild.after_commit")
     assert killed.returncode == -9, killed.stderr
     assert world.rows("east").keys() == before.keys()
     done = photon(*words)

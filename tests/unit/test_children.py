@@ -15,12 +15,12 @@ from photon.cli.children import (
     RESTARTS,
     RESTARTS_WITHIN_SECONDS,
     Children,
-    Command,
     Ended,
     is_accident,
     pause_before_restart,
 )
 from photon.errors import ADAPTER_FAILED, DEFECT, NOT_DONE, NOT_MEANT, WRONG_USAGE
+from photon.faults import CRASH_AT
 
 DIES = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
 # Ends well from the second start on.
@@ -49,8 +49,8 @@ time.sleep(60)
 """
 
 
-def python(code: str, *arguments: object, first: str | None = None) -> Command:
-    return Command([sys.executable, "-c", code, *map(str, arguments)], [] if first is None else [first])
+def python(code: str, *arguments: object) -> list[str]:
+    return [sys.executable, "-c", code, *map(str, arguments)]
 
 
 @pytest.fixture(autouse=True)
@@ -105,9 +105,14 @@ def test_a_process_that_ends_for_a_reason_is_left_at_that(capfd: pytest.CaptureF
     assert capfd.readouterr().err == "photon: datacenter east ended with status 3\n"
 
 
-def test_what_is_for_the_first_start_alone_is_not_given_to_the_next() -> None:
-    says = f"import sys\nif sys.argv[1:]:\n    {DIES}\nprint('without')"
-    assert Children({"east": python(says, first="--crash")}).wait() == {"east": Ended(0, "without\n")}
+def test_a_process_that_died_at_the_fault_point_of_its_environment_goes_on_when_it_is_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(CRASH_AT, f"plan.before_store:2 {tmp_path / 'died'}")
+    passes = "from photon.faults import fault_point\nfor _ in range(3): fault_point('plan.before_store')\n"
+    assert Children({"east": python(passes + "print('passed')")}).wait() == {"east": Ended(0, "passed\n")}
+    assert "ended by SIGKILL" in capfd.readouterr().err
+    assert (tmp_path / "died").exists()
 
 
 def test_none_is_started_again_once_a_stop_is_requested(capfd: pytest.CaptureFixture[str]) -> None:

@@ -20,8 +20,8 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the k
 
 DATACENTERS = """
 import sys
-from photon.cli.children import Children, Command
-sleeps = Command([sys.executable, "-c", "import time; time.sleep(60)"])
+from photon.cli.children import Children
+sleeps = [sys.executable, "-c", "import time; time.sleep(60)"]
 Children({"east": sleeps, "west": sleeps}).wait()
 """
 POOL = """
