@@ -66,15 +66,18 @@ def append(view: View, positions: Positions, makes: Mapping[LedgerId, Make]) -> 
         elif view.register.is_refilling:
             raise RegistryUnavailable(f"the ids of all rows of {view.register.pipeline} are being put back")
         decided = {ledger: one.value for ledger, one in replies.items() if isinstance(one, Chosen)}
+        behind: list[LedgerId] = []
         for ledger, value in decided.items():
             if view.states.get(ledger) is None or not view.take(ledger, [value]):
                 continue  # dropped: the store may have forgotten what was there
             if value == offers[ledger].value:
                 outcomes[ledger] = Appended(offers.pop(ledger).position)
             elif ledger in outrun:
-                catch_up(view, positions, [ledger])  # much may be decided: else each position costs an offer
+                behind.append(ledger)  # much may be decided there: else each position costs an offer
             else:
                 outrun.add(ledger)  # one entry is known by now, and the place behind it may be free
+        if behind:
+            catch_up(view, positions, behind)
         silent = 0 if decided else silent + 1
         if silent == SILENT_ROUNDS:
             raise RegistryUnavailable(_why(replies))

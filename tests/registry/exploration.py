@@ -16,20 +16,27 @@ A, B, C = (Offerer(value) for value in (b"a", b"b", b"c"))
 CASES: dict[str, Case] = {
     "two offer": Case((A, B)),
     "one of two crashes": Case((A._replace(crashes=1), B)),
-    "one knows of a silent store": Case((A, B._replace(with_promise=True))),
+    "one knows of a silent store": Case((A, B._replace(lacks_stores=True))),
+    "one has reserved the position": Case((A, B._replace(reserves=True))),
     "one alone tries again and again": Case((A._replace(attempts=2, timeouts=3),)),
-    "one offers behind another, and hears too little": Case((A, B._replace(timeouts=1, early=1, after=0))),
+    "one offers behind another, and hears too little": Case((A, B._replace(timeouts=2, after=0))),
 }
 LONG_CASES: dict[str, Case] = {
     "one of two tries again": Case((A._replace(attempts=2), B)),
     "one of two goes on early": Case((A._replace(early=1), B)),
     "a message is lost or late": Case((A._replace(timeouts=1), B)),
     "one knows of a silent store, and a message is lost": Case(
-        (A, B._replace(with_promise=True, timeouts=1))
+        (A, B._replace(lacks_stores=True, timeouts=1))
     ),
     "two know of a silent store": Case(
-        (A._replace(with_promise=True, timeouts=1), B._replace(with_promise=True))
+        (A._replace(lacks_stores=True, timeouts=1), B._replace(lacks_stores=True))
     ),
+    "one who knows of a silent store goes on early": Case(
+        (A._replace(lacks_stores=True, early=1), B._replace(lacks_stores=True))
+    ),
+    "one reserves, and a message is lost or late": Case((A, B._replace(reserves=True, timeouts=1))),
+    "two reserve": Case((A._replace(reserves=True, timeouts=1), B._replace(reserves=True))),
+    "one reserves, and goes on early": Case((A._replace(attempts=2), B._replace(reserves=True, early=1))),
     "two over five stores": Case((A, B), n=5),
     "two offer, and a third once the first is done": Case((A, B, C._replace(after=0))),
 }

@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 from photon.registry.register import Members, Register
 from photon.registry.stores.asking import ActiveStores
 from photon.registry.stores.copies import FAST_BALLOT, Accept, Copy, Insert, Key, NoReply, Prepare
-from photon.registry.stores.rounds import Contender, Rounds
+from photon.registry.stores.decisions import ballot
+from photon.registry.stores.rounds import Contender, Reserved, Rounds, reserved_by
 from tests.registry.store_backends import MemoryStore
 
 KEY = Key("1.0-0", 7)
@@ -29,14 +30,16 @@ Apply = Callable[[Copy | None, Request], tuple[Copy | None, Any]]  # what a stor
 
 
 class Offerer(NamedTuple):
-    """One client: what it offers, whether it knows of too few stores for a fast round (B13), and its fate.
+    """One client: what it offers, how it begins, and its fate.
 
+    `lacks_stores`: it knows of too few for a fast round (B13). `reserves`: it prepares before it has a value.
     `timeouts`, `early`, `crashes`: how often this may happen to it; early: it goes on before all have
     answered. `after`: it begins once that client is done.
     """
 
     value: bytes
-    with_promise: bool = False
+    lacks_stores: bool = False
+    reserves: bool = False
     attempts: int = 1  # of both rounds
     timeouts: int = 0
     early: int = 0
@@ -117,7 +120,7 @@ class _Replay:
     pauses: int = 0
 
     def prompt(self, active: ActiveStores) -> int:
-        return 0 if self.offerer.with_promise else active.n
+        return 0 if self.offerer.lacks_stores else active.n
 
     def deadline(self, seconds: float) -> _Replay:
         return self
@@ -135,11 +138,11 @@ class _Replay:
     def ask(
         self, active: Any, call: Any, requests: Sequence[Request], enough: Any, *_: Any, **__: Any
     ) -> Any:
-        (request,) = requests
+        request, *behind = requests  # what it reserves behind the position is no matter here
         if self.asked == len(self.replies):
             raise Waits(request, lambda replies: bool(enough(0, replies)))
         self.asked += 1
-        return [list(self.replies[self.asked - 1])]
+        return [list(self.replies[self.asked - 1]), *[[SILENT] * active.n for _ in behind]]
 
 
 _MEMBERS = Members(1, ("a", "b", "c"))
@@ -305,10 +308,11 @@ class _Exploration:
     def _replayed(self, client: int, replies: Sequence[tuple[Any, ...]]) -> Waits | bytes | None:
         offerer = self.case.offerers[client]
         replay = _Replay(replies, offerer)
-        contender = Contender(KEY, offerer.value, f"{client:016x}")
         rounds = Rounds(replay, replay, lambda key, reply: reply)  # type: ignore[arg-type]
         replay.active = self.active
         try:
+            reserved = _reserve(rounds, self.active, client, replay) if offerer.reserves else None
+            contender = Contender(KEY, offerer.value, f"{client:016x}", reserved)
             rounds.offer([contender], self.active, replay)  # type: ignore[arg-type]
         except Waits as waits:
             return waits
@@ -382,6 +386,13 @@ class _Exploration:
             who = "of before" if client is None else f"of client {client}"
             lines.append(f"{_told(self._things[request])} {who} {text}")
         return tuple(reversed(lines))
+
+
+def _reserve(rounds: Rounds, active: ActiveStores, client: int, replay: _Replay) -> Reserved | None:
+    """What it does while it offers at the position before: nobody else takes a ballot of this proposer."""
+    prepare = Prepare(KEY, ballot(1, f"{client + 8:016x}"))
+    (replies,) = rounds.vote([prepare], [], active, replay)  # type: ignore[arg-type]
+    return reserved_by(prepare, replies, active)
 
 
 def _answered(column: Column, client: int, reply: int) -> Column:

@@ -88,7 +88,7 @@ class MemoryStore:
         def do() -> Done | Refused:
             if insert.key in self.items:
                 return Refused(self.items[insert.key])
-            self.items[insert.key] = Copy(insert.value, promised=insert.ballot)
+            self.items[insert.key] = Copy(insert.value)
             return Done()
 
         return self._serve("insert", do)

@@ -9,14 +9,16 @@ from typing import Any
 import pytest
 
 from photon.registry.stores import decisions, rounds
+from photon.registry.stores.asking import ActiveStores
 from photon.registry.stores.copies import FAST_BALLOT, Accept, Copy, Done, Insert, NoReply, Prepare, Promised
 from photon.registry.stores.decisions import majority
+from tests.registry import exploring
 from tests.registry.exploration import CASES, LONG_CASES, ORDERS, SAMPLED_CASES, A, B
 from tests.registry.exploring import Apply, Case, Request, applied, explore, sample
 
 Patch = pytest.MonkeyPatch
-PROMISING = B._replace(with_promise=True, timeouts=1)
-LATER = B._replace(timeouts=1, early=1, after=0)  # it hears too little of what is chosen already
+RESERVING = B._replace(reserves=True, timeouts=1)
+LATER = B._replace(timeouts=2, after=0)  # it hears too little of what is chosen already
 
 
 @pytest.mark.parametrize(
@@ -83,18 +85,6 @@ def test_a_prepare_that_tests_no_ballot_takes_a_promise_back() -> None:  # B4
     assert_caught(Case((A, B)), "a promise fell", apply)
 
 
-def test_an_insert_that_forgets_its_promise_lets_another_value_be_chosen_beside_it(
-    monkeypatch: Patch,
-) -> None:  # B4
-    def apply(copy: Copy | None, request: Request) -> tuple[Copy | None, Any]:
-        is_insert = isinstance(request, Insert)
-        return applied(copy, replace(request, ballot=FAST_BALLOT) if is_insert else request)
-
-    # That a free ballot proposes another's value first is a second line, which saves this one.
-    monkeypatch.setattr(rounds, "value_to_propose", lambda own, some, n: decisions.recover(some, n) or own)
-    assert_caught(Case((A._replace(early=1), PROMISING)), TWO_VALUES, apply)
-
-
 # -- rounds that conclude what they must not
 
 
@@ -131,6 +121,28 @@ def test_a_recovery_that_counts_over_all_stores_misses_what_was_chosen(monkeypat
 
     monkeypatch.setattr(rounds, "value_to_propose", propose)
     assert_caught(Case((A, LATER)), TWO_VALUES)
+
+
+def test_who_reserves_and_forgets_what_was_there_overwrites_what_was_chosen(monkeypatch: Patch) -> None:  # B4
+    right = exploring.reserved_by
+
+    def forgetful(prepare: Prepare, replies: Sequence[Any], active: ActiveStores) -> rounds.Reserved | None:
+        reserved = right(prepare, replies, active)
+        return reserved and reserved._replace(copies=[Copy()] * len(reserved.copies))
+
+    monkeypatch.setattr(exploring, "reserved_by", forgetful)
+    assert_caught(Case((A, RESERVING)), TWO_VALUES)
+
+
+def test_a_position_that_a_minority_has_promised_is_not_reserved(monkeypatch: Patch) -> None:  # B4
+    def by_one(prepare: Prepare, replies: Sequence[Any], active: ActiveStores) -> rounds.Reserved | None:
+        copies = [reply.before for reply in replies if isinstance(reply, Promised)]
+        return rounds.Reserved(active, prepare.key, prepare.ballot, [*copies, Copy()]) if copies else None
+
+    monkeypatch.setattr(exploring, "reserved_by", by_one)
+    # That a free ballot proposes another's value first is a second line, which saves this one.
+    monkeypatch.setattr(rounds, "value_to_propose", lambda own, some, n: decisions.recover(some, n) or own)
+    assert_caught(Case((A, RESERVING._replace(timeouts=2))), TWO_VALUES)
 
 
 def test_no_answer_that_is_taken_for_a_yes_is_no_proof(monkeypatch: Patch) -> None:  # B2, B8

@@ -12,6 +12,8 @@ from photon.registry.form import checksum
 from photon.registry.positions import Chosen, Offer, Unconfirmed, Undecided
 from photon.registry.register import Members, Register, with_dropped, with_generation
 from photon.registry.stores.copies import ABSENT, Copy
+from photon.registry.stores.positions import StorePositions
+from photon.registry.stores.register_store import MEMBERS_MOVED
 from tests.registry.store_backends import (
     LEDGER,
     Memory,
@@ -31,6 +33,15 @@ def with_the_last_down(register: Register) -> Register:
     members = register.members
     names = (*members.incarnations[:-1], "anew")
     return replace(register, members=Members(members.version + 1, names, down=(len(names) - 1,)))
+
+
+def append_behind(client: StorePositions, values: list[bytes]) -> bytes:
+    """Append an entry behind these values, confirmed."""
+    attempt = client.attempt()
+    own = entry(values[-1])
+    assert offered(attempt, len(values), own) == Chosen(own)
+    attempt.confirm()
+    return own
 
 
 SIZES = pytest.mark.parametrize("n", [1, 3, 5])
@@ -93,16 +104,110 @@ def test_with_a_minority_down_offers_are_chosen_and_read(n: int, out: int) -> No
     assert read_all(memory.client()) == values
 
 
-def test_with_one_of_three_known_to_be_down_an_insert_carries_a_promise() -> None:
+@pytest.mark.parametrize(("n", "out"), [(3, 1), (5, 2)])
+def test_with_a_minority_known_to_be_down_a_position_costs_an_accept_and_a_check(n: int, out: int) -> None:
+    memory = Memory(n)
+    client = memory.client()
+    for store in memory.stores[:out]:
+        store.fault = down
+    values = append(client, 2)
+    for _ in range(3):
+        for store in memory.stores:
+            store.requests.clear()
+        values.append(append_behind(client, values))
+        for store in memory.stores[out:]:
+            assert sorted(store.requests) == ["accept", "get", "prepare"]  # of the position behind it
+    assert read_all(memory.client())[:-1] == values[:-1]
+
+
+def test_where_all_answer_nothing_is_reserved() -> None:
+    memory = Memory(3)
+    append(memory.client(), 3)
+    assert not {"prepare", "accept"}.intersection(*(store.requests[6:] for store in memory.stores))
+    assert all(key(3) not in store.items for store in memory.stores)
+
+
+def test_what_was_reserved_counts_only_once_a_check_has_confirmed_it() -> None:
+    memory = Memory(3)
+    client, other = memory.client(), memory.client()
+    memory.stores[0].fault = down
+    values = append(client, 2)
+    attempt = client.attempt()
+    own = entry(values[-1])
+    assert offered(attempt, 2, own) == Chosen(own)
+    memory.stores[0].fault = lambda request: None
+    other.change(with_the_last_down)
+    with pytest.raises(Unconfirmed):
+        attempt.confirm()
+    for store in memory.stores:
+        store.requests.clear()
+    values.append(own)
+    assert append_behind(client, values)
+    assert memory.stores[1].requests[0] == "prepare"
+
+
+def test_who_sleeps_on_a_reservation_through_a_change_of_members_does_not_use_it() -> None:
+    memory = Memory(3)
+    sleeper, other = memory.client(), memory.client()
+    memory.stores[0].fault = down
+    values = append(sleeper, 2)  # position 2 is reserved
+    memory.stores[0].fault = lambda request: None
+    other.change(with_the_last_down)
+    values.append(append_behind(other, values))
+    attempt = sleeper.attempt()
+    late = entry(values[1])
+    assert offered(attempt, 2, late) in (Chosen(values[2]), Undecided(MEMBERS_MOVED))
+    with pytest.raises(Unconfirmed):
+        attempt.confirm()
+    assert append(memory.client(), 1)[:3] == values
+
+
+def test_what_was_reserved_is_used_once() -> None:
+    """Two values at one ballot could both be chosen by it."""
     memory = Memory(3)
     client = memory.client()
     memory.stores[0].fault = down
-    append(client, 1)
-    for store in memory.stores:
-        store.requests.clear()
-    append(client, 1)
-    assert all("prepare" not in store.requests for store in memory.stores)
-    assert memory.stores[1].requests.count("accept") == 1
+    values = append(client, 2)
+    for store in memory.stores[1:]:
+        store.fault = lambda request: "lost request" if request == "accept" else None
+    (first, second) = (client.attempt(), client.attempt())
+    offered(first, 2, entry(values[-1]))
+    ballots = [store.items[key(2)].promised for store in memory.stores[1:]]
+    offered(second, 2, entry(values[-1]))
+    assert all(
+        store.items[key(2)].promised > one for store, one in zip(memory.stores[1:], ballots, strict=True)
+    )
+
+
+def test_who_has_reserved_a_position_is_waited_for_and_not_for_ever() -> None:
+    memory = Memory(3)
+    holder, other = memory.client(), memory.client()
+    memory.stores[0].fault = down
+    values = append(holder, 2)  # position 2 is reserved
+    memory.stores[0].fault = lambda request: None
+    began_us = memory.clock.elapsed_us()
+    values.append(append_behind(other, values))
+    assert memory.clock.elapsed_us() > began_us
+    assert append(memory.client(), 1)[:3] == values
+
+
+def test_of_two_who_append_to_one_ledger_neither_starves() -> None:
+    memory = Memory(3)
+    quick, slow = memory.client(), memory.client()
+    values = append(quick, 1)
+    for _ in range(3):  # the quick one is first, again and again
+        assert offered(slow.attempt(), len(values) - 1, entry()) == Chosen(values[-1])
+        values.append(append_behind(quick, values))
+    attempt = slow.attempt()
+    assert offered(attempt, len(values) - 1, entry(values[-2])) == Chosen(values[-1])
+    attempt.confirm()
+    own = entry(values[-1])
+
+    def accepted_meanwhile(seconds: float) -> None:
+        assert offered(slow.attempt(), len(values), own) == Chosen(own)
+
+    memory.clock.sleep = accepted_meanwhile  # type: ignore[method-assign]
+    assert offered(quick.attempt(), len(values), entry(values[-1])) == Chosen(own)
 
 
 @pytest.mark.parametrize(("n", "out"), [(1, 1), (3, 2), (5, 3)])

@@ -7,7 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from bench.distant_clients import LEDGERS, NEAREST_SECONDS, WEATHERS, Claimed, DistantClients, table_of
+from bench.distant_clients import (
+    EVENTS_PER_SECOND,
+    LEDGERS,
+    NEAREST_SECONDS,
+    SECONDS,
+    WEATHERS,
+    Claimed,
+    DistantClients,
+    table_of,
+)
 from bench.ledger_costs import IDS, KEY_BYTES, WRITE_BYTES, Cost, cost_of, measured_costs
 from bench.ledger_costs import table_of as cost_table_of
 from bench.ledger_rates import EPOCH, LedgerRates, batches_of, join
@@ -45,10 +54,10 @@ def test_batches_of_other_epochs_have_other_ids() -> None:
 
 def test_the_tables_have_a_line_for_each_measurement() -> None:
     rate = LedgerRates(500, 20_000.0, 0.025, 10.0, 2.0, 0.2, 0.7, 22.0)
-    claimed = Claimed(9, 4_000.0, 1.5, 2.5, 2.0, 3.0, unknown_batches=4, won_twice=0)
+    claimed = Claimed(9, 4_000.0, 1_900.0, 1.5, 2.5, 2.0, 3.0, unknown_batches=4, won_twice=0)
     found = {
         "rates": [{"stores": str(Stores("dynoxide", 3, 1)), **asdict(rate)}],
-        "distance": [{"endpoints": 3, "ledgers": 8, "weather": "one down", **asdict(claimed)}],
+        "distance": [{"endpoints": 3, "ledgers": 8, "weather": "some down", **asdict(claimed)}],
         "costs": [],
         "size": asdict(ViewSize(50_000_000, 22.0, 200_000.0, 0.5, 2.0, 9_000, 4_400_000, 900_000.0, 1.1)),
         "small": asdict(SmallEntries(172_800, 40.0, 30.0, 0.002, 200.0, 30.0)),
@@ -96,6 +105,15 @@ def test_drivers_far_away_win_each_id_once(weather: str, ledgers: int) -> None:
     assert claimed.won_twice == 0
     assert claimed.unknown_batches == 0
     assert claimed.p50_seconds > 4 * NEAREST_SECONDS  # a round and its check, there and back
+    assert claimed.slower_events_per_second > EVENTS_PER_SECOND / 10  # neither waits for the other's end
+
+
+def test_a_batch_far_away_takes_two_round_trips_with_all_endpoints_and_with_some_of_them() -> None:
+    for endpoints in (3, 5):
+        for weather in ("calm", "some down"):
+            claimed = DistantClients(weather, endpoints, seconds=SECONDS).measure()
+            assert claimed.p50_round_trips < 2.1
+            assert claimed.p90_round_trips < 3
 
 
 def test_a_driver_that_gets_no_answer_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,7 +131,7 @@ def test_a_driver_that_gets_no_answer_is_counted(monkeypatch: pytest.MonkeyPatch
 
 
 def test_the_table_names_endpoints_ledgers_and_weather() -> None:
-    claimed = asdict(Claimed(9, 4_000.0, 1.5, 2.5, 2.0, 3.0, 0, 0))
+    claimed = asdict(Claimed(9, 4_000.0, 1_900.0, 1.5, 2.5, 2.0, 3.0, 0, 0))
     _, line = table_of([{"endpoints": 5, "ledgers": 2, "weather": "calm", **claimed}])
     assert line.startswith("5 endpoints, 2 ledgers, calm")
 

@@ -9,10 +9,12 @@ docs/protocol.md, rules L those of the ledgers.
 returns it. f copies of one value without a ballot, or q at one ballot, prove it chosen (B3). Else a ballot
 decides: *prepare* promises it and returns the copy before; of q promises the writer goes on with the only
 value that may be chosen already, or with its own (B4); it reads the register, for the members may have
-moved (B11), and *accepts*. Where fewer than f stores will answer, the insert promises a ballot too, and q
-of them are promises that found the own value (B13): the register, then accept. A store that throttles is
-asked again (B14). Each offer has a proposer of its own, since a second value of one writer at one ballot
-would be two values at it.
+moved (B11), and *accepts*. A store that throttles is asked again (B14). Each offer has a proposer of its
+own, since a second value of one writer at one ballot would be two values at it.
+
+**Reserving** (`turns`). Where fewer than f stores will answer, an offer begins with the ballot, and its accept
+prepares p + 1 in the same step: after the check the next offer need only accept (B13). So does who was outrun
+at two positions in a row, with his prepare: or else the nearest writer wins for ever.
 
 **Reading** (`reading`) writes nothing. Who offers at p + 1 has confirmed before that p is decided, and his
 value has the checksum of the one at p (L1). So each intact copy at p + 1, chosen or not, says that p is
@@ -40,6 +42,10 @@ Sequences of events that would break it, and why they do not:
 - *A writer sleeps between reply and check*, through a repair: the same. It sleeps after the check and
   offers at p + 1 at old stores: what it says of p was confirmed, so repair has carried it over, and its
   copies are late inserts.
+- *A writer sleeps on a reservation*, through a repair: under the old members he may accept still. But p was
+  decided, and p + 1 promised, before the members moved: so the entry that the repair appends behind p has a
+  higher ballot than his, at a store that every majority meets.
+- *A reserved position is left alone*: who comes upon it waits twice, then takes a higher ballot.
 - *An attempt is made anew with other bytes* at one position: both are copies of a minority, and one is
   chosen.
 - *A store lost its table*: it does not answer, and only `making` makes tables, under new names.

@@ -67,11 +67,10 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Insert:
-    """Store `value` where nothing is, and promise `ballot` in the same step, if there is one."""
+    """Store `value` where nothing is."""
 
     key: Key
     value: bytes
-    ballot: str = FAST_BALLOT
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,8 +75,6 @@ class DynamoStore:
 
     def insert(self, insert: Insert) -> Done | Refused | NoReply:
         item = {**attributes(insert.key), "v": {"B": insert.value}, "e": {"B": _end(insert.value)}}
-        if insert.ballot != FAST_BALLOT:
-            item["b"] = {"S": insert.ballot}
         return self._write(
             lambda client: client.put_item(
                 TableName=self.table, Item=item, ConditionExpression="attribute_not_exists(p)", **_WRITE

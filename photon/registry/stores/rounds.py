@@ -7,21 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from photon.registry.register import Register
 from photon.registry.stores.asking import ActiveStores, Stores
 from photon.registry.stores.copies import (
-    FAST_BALLOT,
     Accept,
     Copy,
-    Done,
     Insert,
     Key,
     NoReply,
     Prepare,
     Promised,
     Refused,
+    Store,
 )
 from photon.registry.stores.deadline import Deadline
 from photon.registry.stores.decisions import (
@@ -38,9 +37,19 @@ from photon.registry.stores.decisions import (
 )
 from photon.registry.stores.register_store import MEMBERS_MOVED, RegisterStore
 
+WAYS_GIVEN = 2  # then who has reserved the position seems to be gone: he needs two round trips
 THROTTLED_SECONDS = 0.5  # then the other stores decide by a ballot, if they can (B14)
 
 Judge = Callable[[Key, Any], Any]  # a reply as it counts: NoReply in place of one with a damaged copy
+
+
+class Reserved(NamedTuple):
+    """A position that a majority has promised to this client, before it had a value to offer there."""
+
+    active: ActiveStores
+    key: Key
+    ballot: str
+    copies: Sequence[Copy]  # what they had who promised
 
 
 @dataclass(slots=True)
@@ -50,11 +59,15 @@ class Contender:
     key: Key
     value: bytes
     proposer: str  # of this offer alone: two values of one writer must never share a ballot
+    reserved: Reserved | None = None  # by an offer before, which a check has confirmed
+    is_outrun: bool = False  # others are faster in this ledger, again and again
     counter: int = 1
     needs_ballot: bool = False
     was_outbid: bool = False
+    gave_way: int = 0
     reason: str = ""
     chosen: bytes | None = None
+    next: Reserved | None = None
 
     def next_ballot(self) -> str:
         """A ballot above all seen. Each is used once: an answer to it may have got lost."""
@@ -64,6 +77,15 @@ class Contender:
     def note(self, copies: Iterable[Copy]) -> None:
         """Go above these ballots."""
         self.counter = max(self.counter, counter_above(copies))
+
+    def gives_way(self, copies: Sequence[Copy], n: int) -> bool:
+        """Whether to wait for who has reserved the position, and is about to offer there."""
+        is_reserved = sum(copy.value is None for copy in copies) >= majority(n)
+        self.gave_way += is_reserved
+        return is_reserved and self.gave_way <= WAYS_GIVEN
+
+
+Proposed = tuple[Contender, str, bytes]  # with a ballot, and the value that goes with it
 
 
 class Rounds:
@@ -77,11 +99,16 @@ class Rounds:
     def offer(self, contenders: Sequence[Contender], active: ActiveStores, deadline: Deadline) -> None:
         """Bring each position to a decision; a contender without one has a reason."""
         left = list(contenders)
+        for contender in left:
+            contender.needs_ballot = contender.is_outrun or self._lacks_stores(active)
         while left:
-            self._fast([c for c in left if not c.needs_ballot], active, deadline)
-            self._classic([c for c in left if c.needs_ballot and c.chosen is None], active, deadline)
+            reserved = [(c, c.reserved) for c in left if c.reserved is not None]
+            others = [c for c in left if c.reserved is None]
+            self._reserved(reserved, active, deadline)
+            self._fast([c for c in others if not c.needs_ballot], active, deadline)
+            self._classic([c for c in others if c.needs_ballot and c.chosen is None], active, deadline)
             left = [contender for contender in left if contender.chosen is None]
-            if left and all(not contender.needs_ballot for contender in left):
+            if left and not any(contender.needs_ballot or contender.was_outbid for contender in left):
                 self._register.read_once(deadline)  # the members may have moved: then we know whom to ask
             if self._stores.active is not active:
                 for contender in left:
@@ -90,30 +117,29 @@ class Rounds:
             if left and not deadline.pause(outbid=any(contender.was_outbid for contender in left)):
                 return
 
+    def _reserved(
+        self, reserved: Sequence[tuple[Contender, Reserved]], active: ActiveStores, deadline: Deadline
+    ) -> None:
+        """Offer where promises are there, and a check was after them: that is all that B11 asks for."""
+        proposed = []
+        for contender, (_, _, own, copies) in reserved:
+            contender.reserved = None
+            contender.note([*copies, Copy(promised=own)])
+            proposed.append((contender, own, value_to_propose(contender.value, copies, active.n)))
+        self._accept(proposed, active, deadline)
+
     def _fast(self, contenders: Sequence[Contender], active: ActiveStores, deadline: Deadline) -> None:
-        """Insert the values, with a promise where too few stores will answer in time (B13)."""
-        with_promise = self._stores.prompt(active) < fast_quorum(active.n)
-        inserts = [
-            Insert(c.key, c.value, c.next_ballot() if with_promise else FAST_BALLOT) for c in contenders
-        ]
-        promised: list[tuple[Contender, str, bytes]] = []
-        for contender, insert, replies in zip(
-            contenders, inserts, self._insert(inserts, active, deadline), strict=True
-        ):
-            done = count_done(replies)
+        """Insert the values."""
+        inserts = [Insert(contender.key, contender.value) for contender in contenders]
+        for contender, replies in zip(contenders, self._insert(inserts, active, deadline), strict=True):
             # What was inserted lies there as a copy without a ballot.
             copies = [reply.now for reply in replies if isinstance(reply, Refused)]
-            copies += [Copy(insert.value)] * done
+            copies += [Copy(contender.value)] * count_done(replies)
             contender.note(copies)
             contender.chosen = chosen(copies, active.n)
-            if contender.chosen is not None:
-                continue
             contender.reason = reason_of(replies)
-            contender.needs_ballot = len(copies) >= majority(active.n)
-            if insert.ballot != FAST_BALLOT and done >= majority(active.n):
-                # A majority promised, and had nothing but the own value: that is what is carried on (B4).
-                promised.append((contender, insert.ballot, insert.value))
-        self._accept(promised, active, deadline)
+            contender.was_outbid = contender.gives_way(copies, active.n)
+            contender.needs_ballot = len(copies) >= majority(active.n) and not contender.was_outbid
 
     def _insert(self, inserts: Sequence[Insert], active: ActiveStores, deadline: Deadline) -> list[list[Any]]:
         """Insert at all stores; again where one throttles, which had no effect there (B14)."""
@@ -147,15 +173,8 @@ class Rounds:
         if not contenders or not deadline.left_seconds() or self._stores.active is not active:
             return
         prepares = [Prepare(contender.key, contender.next_ballot()) for contender in contenders]
-        answers = self._stores.ask(
-            active,
-            lambda store, prepare: self._judged(prepare.key, store.prepare(prepare)),
-            prepares,
-            lambda _, replies: is_voted(replies, active.n),
-            deadline,
-            is_write=True,
-        )
-        proposed: list[tuple[Contender, str, bytes]] = []
+        answers = self.vote(prepares, [c for c in contenders if c.is_outrun], active, deadline)
+        proposed: list[Proposed] = []
         for contender, prepare, replies in zip(contenders, prepares, answers, strict=True):
             promised = [reply.before for reply in replies if isinstance(reply, Promised)]
             self._heed(contender, replies)
@@ -163,38 +182,84 @@ class Rounds:
             if contender.chosen is None and len(promised) >= majority(active.n):
                 value = value_to_propose(contender.value, promised, active.n)
                 proposed.append((contender, prepare.ballot, value))
-        self._accept(proposed, active, deadline)
+        if proposed and self._has_same_members([contender for contender, _, _ in proposed], active, deadline):
+            self._accept(proposed, active, deadline)
 
-    def _accept(
-        self, proposed: Sequence[tuple[Contender, str, bytes]], active: ActiveStores, deadline: Deadline
-    ) -> None:
-        """Accept what a majority promised, once the register has the same members as before (B11)."""
+    def _has_same_members(
+        self, contenders: Sequence[Contender], active: ActiveStores, deadline: Deadline
+    ) -> bool:
+        """Whether the register has the same members as before the promises (B11)."""
+        register = self._register.read_once(deadline)
+        if isinstance(register, Register) and self._stores.active is active:
+            return True
+        for contender in contenders:
+            contender.reason = register.reason if isinstance(register, NoReply) else MEMBERS_MOVED
+        return False
+
+    def _accept(self, proposed: Sequence[Proposed], active: ActiveStores, deadline: Deadline) -> None:
+        """Accept what a majority promised. Where inserts would decide nothing, reserve what is behind it."""
         if not proposed:
             return
-        register = self._register.read_once(deadline)
-        if not isinstance(register, Register) or self._stores.active is not active:
-            for contender, _, _ in proposed:
-                contender.reason = register.reason if isinstance(register, NoReply) else MEMBERS_MOVED
-            return
-        answers = self._stores.ask(
-            active,
-            lambda store, accept: self._judged(accept.key, store.accept(accept)),
-            [Accept(contender.key, own, value) for contender, own, value in proposed],
-            lambda _, replies: is_voted(replies, active.n),
-            deadline,
-            is_write=True,
-        )
+        accepts = [Accept(contender.key, own, value) for contender, own, value in proposed]
+        alone = [contender for contender, _, _ in proposed if not contender.is_outrun]
+        answers = self.vote(accepts, alone if self._lacks_stores(active) else [], active, deadline)
         for (contender, _, value), replies in zip(proposed, answers, strict=True):
             self._heed(contender, replies)
             contender.needs_ballot = True
-            if sum(isinstance(reply, Done) for reply in replies) >= majority(active.n):
+            if count_done(replies) >= majority(active.n):
                 contender.chosen = value
+
+    def _lacks_stores(self, active: ActiveStores) -> bool:
+        """Whether too few will answer in time for inserts to decide, as far as is known (B13)."""
+        return self._stores.prompt(active) < fast_quorum(active.n)
+
+    def vote(
+        self,
+        requests: Sequence[Prepare | Accept],
+        reserving: Sequence[Contender],
+        active: ActiveStores,
+        deadline: Deadline,
+    ) -> list[list[Any]]:
+        """The replies of a majority to each request. In the same step reserve what is behind these offers."""
+        reserving = [contender for contender in reserving if contender.next is None]
+        prepares = [
+            Prepare(Key(one.key.ledger, one.key.position + 1), ballot(1, one.proposer)) for one in reserving
+        ]
+
+        def send(store: Store, request: Prepare | Accept) -> Any:
+            sent = store.prepare(request) if isinstance(request, Prepare) else store.accept(request)
+            return self._judged(request.key, sent)
+
+        answers = self._stores.ask(
+            active,
+            send,
+            [*requests, *prepares],
+            lambda _, replies: is_voted(replies, active.n) and self._tells_enough(replies, active),
+            deadline,
+            is_write=True,
+        )
+        for contender, prepare, replies in zip(reserving, prepares, answers[len(requests) :], strict=True):
+            contender.next = reserved_by(prepare, replies, active)
+        return answers[: len(requests)]
+
+    def _tells_enough(self, replies: Sequence[Any], active: ActiveStores) -> bool:
+        """Not, if one more reply may prove that what others have offered is chosen: that saves a round."""
+        has_value = any(isinstance(one, Promised) and one.before.value is not None for one in replies)
+        return not has_value or count_answers(replies) >= self._stores.prompt(active)
 
     def _heed(self, contender: Contender, replies: Sequence[Any]) -> None:
         refusing = _refusing(replies)
         contender.note([*refusing, *(reply.before for reply in replies if isinstance(reply, Promised))])
         contender.was_outbid = bool(refusing)
         contender.reason = reason_of(replies)
+
+
+def reserved_by(prepare: Prepare, replies: Sequence[Any], active: ActiveStores) -> Reserved | None:
+    """The position, if a majority has promised it."""
+    promised = [reply.before for reply in replies if isinstance(reply, Promised)]
+    if len(promised) < majority(active.n):
+        return None
+    return Reserved(active, prepare.key, prepare.ballot, promised)
 
 
 def _refusing(replies: Sequence[Any]) -> list[Copy]:
