@@ -149,26 +149,22 @@ class DistantClient(VirtualClient):
         self._timeout_seconds = timeout_seconds
 
     def _send(
-        self,
-        send: Send,
-        endpoint: DistantStore,
-        batch: Sequence[Any],
-        answered: Callable[[Sequence[Any]], None],
+        self, send: Send, endpoint: DistantStore, request: Any, answered: Callable[[Any], None]
     ) -> None:
         way = partial(self.distances.way, endpoint.slot)
 
         def arrive() -> None:
-            answer = send(endpoint, batch)
+            answer = send(endpoint, request)
             self._time.after(way(), lambda: answered(answer))
 
         if not endpoint.is_down:
             self._time.after(way(), arrive)
             return
-        answer = send(endpoint, batch)  # which nobody gets: a client that knows of the silence does not send
-        if isinstance(answer[0], NoReply) and answer[0].kind == "not_asked":
+        answer = send(endpoint, request)  # which nobody gets: who knows of the silence does not send
+        if isinstance(answer, NoReply) and answer.kind == "not_asked":
             self._time.after(0.0, lambda: answered(answer))
         else:
-            self._time.after(self._timeout_seconds, lambda: answered([_SILENCE] * len(batch)))
+            self._time.after(self._timeout_seconds, lambda: answered(_SILENCE))
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,9 @@ from typing import Any
 from photon.clock import MICROSECONDS
 from photon.registry.stores.deadline import Deadline
 
-Send = Callable[[Any, Sequence[Any]], Sequence[Any]]
-Heard = Callable[[int, Sequence[Any], float], None]  # with the seconds that the answer took
-Answer = tuple[int, Sequence[Any]]  # to which request, and the replies
+Send = Callable[[Any, Any], Any]
+Heard = Callable[[int, Any, float], None]  # with the seconds that the answer took
+Answer = tuple[int, Any]  # to which request, and the reply
 
 
 def _taken() -> threading.Lock:
@@ -121,13 +121,13 @@ class _Answers:
             self.are_awaited = False
             self.time.resume(self.strand)
 
-    def take(self, index: int, replies: Sequence[Any]) -> None:
+    def take(self, index: int, reply: Any) -> None:
         """Take an answer, unless it came before, and let the strand go on if it waits."""
         if index in self._indices:
             return
         self._indices.add(index)
-        self.heard(index, replies, self.time.now_seconds - self._began_seconds)
-        self.come.append((index, replies))
+        self.heard(index, reply, self.time.now_seconds - self._began_seconds)
+        self.come.append((index, reply))
         if self.are_awaited:
             self.are_awaited = False
             self.time.resume(self.strand)
@@ -212,15 +212,15 @@ class VirtualClient:
     def exchange(
         self,
         send: Send,
-        requests: Sequence[tuple[Any, Sequence[Any]]],
+        requests: Sequence[tuple[Any, Any]],
         heard: Heard,
         is_write: bool,
         until: Deadline | None = None,
     ) -> Generator[list[Answer]]:
         """Send all, and wait for their answers, as long as it is asked for them and the deadline allows."""
         answers = _Answers(self._time, self.strand, heard)
-        for index, (endpoint, batch) in enumerate(requests):
-            self._send(send, endpoint, batch, partial(answers.take, index))
+        for index, (endpoint, request) in enumerate(requests):
+            self._send(send, endpoint, request, partial(answers.take, index))
         left = len(requests)
         while left:
             if not answers.come:
@@ -232,16 +232,12 @@ class VirtualClient:
             left -= len(come)
             yield come
 
-    def aside(self, send: Send, requests: Sequence[tuple[Any, Sequence[Any]]], heard: Heard) -> None:
-        """Send all, and wait for none."""
-        answers = _Answers(self._time, self.strand, heard)
-        for index, (endpoint, batch) in enumerate(requests):
-            self._send(send, endpoint, batch, partial(answers.take, index))
+    def load(self, endpoint: Any) -> int:
+        """Nothing stands in line."""
+        return 0
 
-    def _send(
-        self, send: Send, endpoint: Any, batch: Sequence[Any], answered: Callable[[Sequence[Any]], None]
-    ) -> None:
-        """Have `send(endpoint, batch)` done when the message arrives; `answered` takes its answer."""
+    def _send(self, send: Send, endpoint: Any, request: Any, answered: Callable[[Any], None]) -> None:
+        """Have `send(endpoint, request)` done when the message arrives; `answered` takes its answer."""
         raise NotImplementedError
 
     def in_background(self, work: Callable[[], None]) -> None:

@@ -155,7 +155,6 @@ class _Repairing:
             lambda *_: False,
             self.positions.deadline(),
             slots=[slot for slot in stores.active.slots if slot != self.slot],
-            slow_too=True,
         )
         if count_answers(replies) < majority(stores.active.n):
             raise RegistryUnavailable(

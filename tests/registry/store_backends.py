@@ -185,14 +185,14 @@ class OneThread:
             while left:
                 self.interleave()
                 number = left.pop()
-                replies = send(*requests[number])
-                heard(number, replies, 0.01)
-                yield [(number, replies)]
+                reply = send(*requests[number])
+                heard(number, reply, 0.01)
+                yield [(number, reply)]
         finally:
             self._late += [lambda n=n: send(*requests[n]) for n in left if self._chance.random() < 0.7]  # type: ignore[misc]
 
-    def aside(self, send: Any, requests: Sequence[Any], heard: Any) -> None:
-        self._late += [lambda request=request: send(*request) for request in requests]  # type: ignore[misc]
+    def load(self, store: object) -> int:
+        return 0
 
     def in_background(self, work: Callable[[], None]) -> None:
         work()

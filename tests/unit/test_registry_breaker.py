@@ -10,7 +10,7 @@ from photon.registry.stores.breaker import SAID_AFTER_SECONDS, Breaker
 from photon.registry.stores.copies import NoReply
 from photon.testing.manual_clock import ManualClock
 
-GONE, BUSY = NoReply("timed out", "unreachable"), NoReply("throttled")
+GONE, BUSY = NoReply("timed out", "unreachable"), NoReply("slow down", "throttled")
 ERROR = NoReply("InternalServerError")
 DENIED = NoReply("not you", "denied")
 
@@ -18,39 +18,39 @@ DENIED = NoReply("not you", "denied")
 def test_an_endpoint_that_did_not_answer_is_left_alone_until_a_probe_is_answered() -> None:
     clock = ManualClock()
     breaker = Breaker(3, clock)
-    breaker.saw(1, [GONE])
+    breaker.saw(1, GONE)
     assert [breaker.lets_pass(slot) for slot in range(3)] == [True, False, True]
     assert not breaker.take_probe(1)
     clock.advance(1)
     assert [breaker.take_probe(1), breaker.take_probe(1)] == [True, False]  # one a pause
-    breaker.saw(1, ["an answer"])
+    breaker.saw(1, "an answer")
     assert breaker.lets_pass(1)
 
 
 def test_an_endpoint_that_throttles_is_not_left_alone() -> None:
     breaker = Breaker(3, ManualClock())
-    breaker.saw(1, [BUSY, GONE])
+    breaker.saw(1, BUSY)
     assert breaker.lets_pass(1)
 
 
 def test_an_endpoint_that_denies_is_left_alone_and_that_is_said_once_an_hour() -> None:
     clock = ManualClock()
     breaker = Breaker(3, clock)
-    heard = [breaker.saw(1, [DENIED])]
+    heard = [breaker.saw(1, DENIED)]
     assert not breaker.lets_pass(1)
     for _ in range(60):  # a probe may read, and a write is denied again
         clock.advance(1)
         assert breaker.take_probe(1)
-        heard += [breaker.saw(1, ["an answer"]), breaker.saw(1, [DENIED])]
+        heard += [breaker.saw(1, "an answer"), breaker.saw(1, DENIED)]
     assert [news for news in heard if news] == ["denies", "is_back"]
     clock.advance(3600)
-    breaker.saw(1, ["an answer"])
-    assert [breaker.saw(1, [DENIED]), breaker.saw(1, ["an answer"])] == ["denies", "is_back"]
+    breaker.saw(1, "an answer")
+    assert [breaker.saw(1, DENIED), breaker.saw(1, "an answer")] == ["denies", "is_back"]
 
 
 def test_a_silent_endpoint_that_answers_with_a_denial_is_said_to_deny() -> None:
     breaker = Breaker(3, ManualClock())
-    assert [breaker.saw(1, replies) for replies in ([GONE], [DENIED], [GONE], [DENIED], ["an answer"])] == [
+    assert [breaker.saw(1, reply) for reply in (GONE, DENIED, GONE, DENIED, "an answer")] == [
         "missed",
         "denies",
         None,
@@ -63,7 +63,7 @@ def heard_each_second(breaker: Breaker, clock: ManualClock, replies: Sequence[ob
     """What is new about an endpoint that is heard of once a second."""
     heard: list[str | None] = []
     for reply in replies:
-        heard.append(breaker.saw(1, [reply]))
+        heard.append(breaker.saw(1, reply))
         clock.advance(1)
     return heard
 
@@ -106,10 +106,10 @@ def test_a_busy_endpoint_that_misses_some_requests_is_never_said_to_be_silent() 
 def test_what_was_not_asked_says_nothing_of_an_endpoint() -> None:
     breaker = Breaker(3, ManualClock())
     not_asked = NoReply("spared", "not_asked")
-    breaker.saw(1, [not_asked])
+    breaker.saw(1, not_asked)
     assert breaker.lets_pass(1)
-    breaker.saw(1, [GONE])
-    breaker.saw(1, [not_asked])
+    breaker.saw(1, GONE)
+    breaker.saw(1, not_asked)
     assert not breaker.lets_pass(1)
 
 
@@ -117,8 +117,5 @@ def test_what_was_not_asked_says_nothing_of_an_endpoint() -> None:
 def test_without_a_majority_all_are_asked(n: int, down: int) -> None:
     breaker = Breaker(n, ManualClock())
     for slot in range(down):
-        breaker.saw(slot, [GONE])
+        breaker.saw(slot, GONE)
     assert all(breaker.lets_pass(slot) for slot in range(n))
-
-
-# Of ids and of the register: inserts, check; and a read; or accepts and a check more; releases prepare first.

@@ -10,7 +10,7 @@ import pytest
 
 from photon.clock import SystemClock
 from photon.registry.register import Members
-from photon.registry.stores.asking import Stores
+from photon.registry.stores.asking import ASIDE_AT_ONCE, Stores
 from photon.registry.stores.channel import Threads
 from photon.registry.stores.copies import Key, NoReply
 from photon.registry.stores.decisions import count_answers
@@ -104,6 +104,18 @@ def test_what_waits_in_line_for_a_slow_endpoint_is_dropped_but_for_a_few_writes(
         assert held.served.acquire(timeout=60)
     stores.close()
     assert held.requests == requests
+
+
+def test_a_slow_endpoint_is_asked_aside_while_it_bears_it() -> None:
+    slow = Kept(is_held=True)
+    stores = over(Kept(), Kept(), slow)
+    for slot, seconds in enumerate((0.01, 0.01, 0.9)):
+        stores.health.took(slot, seconds)
+    for _ in range(ASIDE_AT_ONCE + 3):
+        assert count_answers(ask(stores, 2, KEYS[:1], is_write=True)[0]) == 2
+    slow.goes_on.set()
+    stores.close()
+    assert slow.requests == ASIDE_AT_ONCE
 
 
 def test_a_request_that_can_not_be_made_fails_the_call() -> None:

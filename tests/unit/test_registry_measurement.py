@@ -105,7 +105,7 @@ def test_drivers_far_away_win_each_id_once(weather: str, ledgers: int) -> None:
     assert claimed.won_twice == 0
     assert claimed.unknown_batches == 0
     assert claimed.p50_seconds > 4 * NEAREST_SECONDS  # a round and its check, there and back
-    assert claimed.slower_events_per_second > EVENTS_PER_SECOND / 10  # neither waits for the other's end
+    assert claimed.slower_events_per_second > EVENTS_PER_SECOND / 20  # neither waits for the other's end
 
 
 def test_a_batch_far_away_takes_two_round_trips_with_all_endpoints_and_with_some_of_them() -> None:

@@ -8,16 +8,16 @@ from photon.registry.stores.health import Health
 from photon.testing.manual_clock import ManualClock
 
 
-def measured(*answers: object) -> Measures:
+def measured(answer: object) -> Measures:
     health = Health(1, ManualClock())
-    health.measure(0, answers, 0.1)
+    health.measure(0, answer, 0.1)
     return health.meter.take()
 
 
 def test_every_endpoint_has_its_own_requests() -> None:
     health = Health(2, ManualClock())
-    health.measure(0, ["ok"], 0.1)
-    health.measure(1, [NoReply("gone", "unreachable")], 0.1)
+    health.measure(0, "ok", 0.1)
+    health.measure(1, NoReply("gone", "unreachable"), 0.1)
     measures = health.meter.take()
     assert measures.sums["registry_failed_requests", "2", "unreachable"] == 1
     assert measures.sums["registry_failed_requests", "1", "unreachable"] == 0

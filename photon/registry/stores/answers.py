@@ -1,4 +1,4 @@
-"""Read what is wrong with an answer that is an error. Pure.
+"""Read what is wrong where boto3 raises an error. Pure.
 
 Error codes are those of AWS, DynamoDB Local 2.6.1, and dynoxide 1.2.1 and 3.2.0.
 """
@@ -8,10 +8,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, PartialCredentialsError
+from botocore.parsers import ResponseParserError
+
 from photon.registry.stores.copies import NoReply
 
-# Raised by reading an answer that breaks the API, such as a proxy's page or half an answer.
-UNREADABLE = (LookupError, TypeError, ValueError, AttributeError)
+# All that a request may end with. The last four are raised by reading an answer that breaks the API, such as
+# a proxy's page or half an answer.
+ERRORS = (
+    ClientError,
+    BotoCoreError,
+    ResponseParserError,
+    LookupError,
+    TypeError,
+    ValueError,
+    AttributeError,
+)
 _THROTTLED = (
     "ThrottlingException",
     "ProvisionedThroughputExceededException",
@@ -38,24 +50,35 @@ _MEND_RIGHTS = (
 )
 
 
-def error_code(answer: Mapping[str, Any]) -> str | None:
-    """The error of an answer, if it is one."""
-    error = answer.get("Error")
-    return None if error is None else str(error.get("Code"))
+def error_code(error: Exception) -> str | None:
+    """The code of an error that the store answered with."""
+    if not isinstance(error, ClientError):
+        return None
+    return str(error.response.get("Error", {}).get("Code"))
 
 
-def no_reply(answer: Mapping[str, Any]) -> NoReply:
-    """Why an error is no reply."""
+def no_reply(error: Exception) -> NoReply:
+    """Why there is no reply: in spite of any of `ERRORS` the request may have been applied."""
+    match error:
+        case ClientError():
+            return _of_answer(error.response)
+        case NoCredentialsError() | PartialCredentialsError():
+            return _denied(str(error))
+        case BotoCoreError():
+            return NoReply(str(error), "unreachable")
+    return NoReply(f"an answer that can't be read: {error!r}")
+
+
+def _of_answer(answer: Mapping[str, Any]) -> NoReply:
     error = answer.get("Error", {})
     code = str(error.get("Code", "unnamed error"))
     if code == _TABLE_MISSING:  # only init and repair make tables (protocol B9)
         return NoReply("its table is gone: if its data is lost, repair it", "unreachable")
     reason = f"{code}: {error.get('Message', '')}"
     if code in _DENIED:
-        return denied(reason)
+        return _denied(reason)
     return NoReply(reason, "throttled" if code in _THROTTLED else "unclear")
 
 
-def denied(reason: str) -> NoReply:
-    """No reply for want of credentials or rights, with what to do."""
+def _denied(reason: str) -> NoReply:
     return NoReply(f"{reason}; {_MEND_RIGHTS}", "denied")

@@ -13,19 +13,19 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar, cast
 
-from photon.clock import MICROSECONDS, Clock
+from photon.clock import Clock
 from photon.registry.register import Members
 from photon.registry.stores.channel import Channel
 from photon.registry.stores.copies import REGISTER_KEY, NoReply, Store
 from photon.registry.stores.deadline import MACHINE_CHANCE, Deadline
-from photon.registry.stores.health import Health, Hearing, Part
+from photon.registry.stores.health import Health
 
 Q = TypeVar("Q")
 R = TypeVar("R")
 Reopen = Callable[[int, str], Store]  # the store of an incarnation in a slot
 Enough = Callable[[int, Sequence[Any]], bool]  # whether the replies to the request of this number suffice
 
-NEWS_SHARE = 0.2  # of the latest request in the time that a store is said to take: one is chance
+ASIDE_AT_ONCE = 4  # requests to a slow endpoint, which nobody waits for: they are no load for it
 
 _NOT_HEARD = NoReply("the store is out of use, or was not waited for", "not_asked")
 
@@ -75,7 +75,6 @@ class Stores:
         self._opened = [reopen(slot, name) for slot, name in enumerate(members.incarnations)]
         self._active = self._under(members)
         self.health = Health(len(self._opened), clock)
-        self._seconds = [0.0] * len(self._opened)  # how long a store takes, lately
 
     @property
     def active(self) -> ActiveStores:
@@ -112,8 +111,7 @@ class Stores:
 
     def nearest(self, active: ActiveStores) -> int:
         """The slot of the store that has been quickest."""
-        prompt = self.health.prompt_among(active.slots) or active.slots
-        return min(prompt, key=lambda slot: (self._seconds[slot], slot))
+        return self.health.nearest_among(active.slots)
 
     def ask(
         self,
@@ -124,60 +122,55 @@ class Stores:
         deadline: Deadline,
         slots: Collection[int] | None = None,
         is_write: bool = False,
-        slow_too: bool = False,
     ) -> list[list[R | NoReply]]:
         """By request the replies of all stores, once they are `enough` or the deadline passes.
 
-        `slots`: only these are asked. A slow store is asked aside, unless the others are no majority;
-        `slow_too`: it is waited for if the others' replies are not enough.
+        `slots`: only these are asked. A slow store is left out while it has too much to do.
         """
-        asked = [slot for slot in active.slots if slots is None or slot in slots]
         self._probe(active)
-        slow = self.health.slow_among([slot for slot in asked if slot not in active.out])
-        parts = [
-            Part(slot, cast(Store, active.stores[slot]), number)
-            for number in range(len(requests))
-            for slot in asked
-        ]
-        hearing = Hearing(self.health, lambda part: self._active.stores[part.slot] is part.store)
-        send = hearing.sender(self._sending(call, active if slots is None else None), parts)
-        rounds = [[part for part in parts if (part.slot in slow) is is_slow] for is_slow in (False, True)]
+        asked = self._asked(active, active.slots if slots is None else slots)
+        parts = [(slot, number) for number in range(len(requests)) for slot in asked]
+        sent = [(cast(Store, active.stores[slot]), (slot, requests[number])) for slot, number in parts]
+
+        def send(store: Store, request: tuple[int, Q]) -> R | NoReply:
+            # Asked when it is its turn: what stood in line behind a time-out need not meet it too.
+            slot, asked_for = request
+            return call(store, asked_for) if self.health.lets_pass(slot) else _spared(slot)
+
+        def heard(index: int, reply: R | NoReply, seconds: float) -> None:
+            slot = parts[index][0]
+            if self._active.stores[slot] is active.stores[slot]:
+                self.health.heard(slot, reply)
+                self.health.measure(slot, reply, seconds)
+                if slots is None and not isinstance(reply, NoReply):
+                    self.health.took(slot, seconds)
+
         replies: list[list[R | NoReply]] = [[_NOT_HEARD] * active.n for _ in requests]
-        if rounds[1] and not slow_too:
-            self._channel.aside(
-                send, *hearing.told_of([(part, [requests[part.group]]) for part in rounds.pop()])
-            )
-        left = set(range(len(requests)))
-        for some in rounds:
-            sent = [(part, [requests[part.group]]) for part in some if part.group in left]
-            if sent and deadline.left_seconds():
-                exchange = self._channel.exchange(send, *hearing.told_of(sent), is_write, deadline)
-                with closing(exchange):
-                    for come in exchange:
-                        for number, (reply,) in come:
-                            part = sent[number][0]
-                            replies[part.group][part.slot] = reply
-                        heard = {sent[number][0].group for number, _ in come}
-                        left -= {group for group in heard & left if enough(group, replies[group])}
-                        if not left:
-                            return replies
+        left = set(range(len(requests))) if deadline.left_seconds() else set()
+        if not left:
+            return replies
+        with closing(self._channel.exchange(send, sent, heard, is_write, deadline)) as exchange:
+            for come in exchange:
+                for index, reply in come:
+                    slot, number = parts[index]
+                    replies[number][slot] = reply
+                told = {parts[index][1] for index, _ in come}
+                left -= {number for number in told & left if enough(number, replies[number])}
+                if not left:
+                    break
         return replies
 
-    def _sending(
-        self, call: Callable[[Store, Q], R], active: ActiveStores | None
-    ) -> Callable[[Any, Sequence[Q]], Sequence[R]]:
-        """A request of one; where all of the active stores get the same, how long each takes is noted."""
+    def _asked(self, active: ActiveStores, slots: Collection[int]) -> list[int]:
+        """Those in use. Of the slow ones that nobody need wait for, as long as they bear it.
 
-        def send(store: Any, batch: Sequence[Q]) -> Sequence[R]:
-            began_us = self._clock.elapsed_us()
-            replies = [call(store, request) for request in batch]
-            if active is not None and store in active.stores and not isinstance(replies[0], NoReply):
-                slot = active.stores.index(store)
-                took_seconds = (self._clock.elapsed_us() - began_us) / MICROSECONDS
-                self._seconds[slot] += NEWS_SHARE * (took_seconds - self._seconds[slot])
-            return replies
+        They are still asked: so it is seen when they are quick again, and they miss little.
+        """
+        in_use = [slot for slot in active.slots if slot in slots]
+        slow = self.health.slow_among([slot for slot in in_use if slot not in active.out])
+        return [slot for slot in in_use if slot not in slow or self._bears_more(active.stores[slot])]
 
-        return send
+    def _bears_more(self, store: Store | None) -> bool:
+        return store is not None and self._channel.load(store) < ASIDE_AT_ONCE
 
     def _under(self, members: Members) -> ActiveStores:
         return ActiveStores(
@@ -192,4 +185,8 @@ class Stores:
 
     def _send_probe(self, slot: int, store: Store | None) -> None:
         assert store is not None
-        self.health.heard(slot, [store.get(REGISTER_KEY)])
+        self.health.heard(slot, store.get(REGISTER_KEY))
+
+
+def _spared(slot: int) -> NoReply:
+    return NoReply(f"endpoint {slot + 1} did not answer lately; it is being probed", "not_asked")

@@ -7,7 +7,6 @@ depends on it: an endpoint that is not asked counts as one that did not answer.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
 from typing import Literal
 
 from photon.clock import MICROSECONDS, Clock
@@ -45,32 +44,32 @@ class Breaker:
             answering = sum(at_us is None for at_us in self._probe_at_us)
             return self._probe_at_us[slot] is None or answering < majority(len(self._probe_at_us))
 
-    def saw(self, slot: int, replies: Sequence[object]) -> News | None:
-        """Take note of the replies to one request: what is new about the endpoint, if anything."""
-        if all(_kind(reply) == "not_asked" for reply in replies):
+    def saw(self, slot: int, reply: object) -> News | None:
+        """Take note of the reply to one request: what is new about the endpoint, if anything."""
+        kind = reply.kind if isinstance(reply, NoReply) else None
+        if kind == "not_asked":
             return None
         with self._lock:
-            if all(_kind(reply) == "unclear" for reply in replies):
+            if kind == "unclear":
                 return self._failed(slot)
             self._failing_since_us[slot] = None
-            if all(_kind(reply) not in _SILENCE for reply in replies):
-                return self._answered(slot)
-            if not is_silence(replies):
-                return None
-            elapsed_us, was_silent = self._clock.elapsed_us(), self._probe_at_us[slot] is not None
-            if not was_silent:
-                self._probe_at_us[slot] = elapsed_us + self._pause_us
-                self._silent_since_us[slot] = elapsed_us
-            if any(_kind(reply) == "denied" for reply in replies):
-                return self._denied(slot, elapsed_us)
-            if not was_silent:
-                self._said[slot] = "missed"
-                return "missed"
-            lasts = elapsed_us - self._silent_since_us[slot] >= SAID_AFTER_SECONDS * MICROSECONDS
-            if self._said[slot] in ("is_silent", "fails", "denies") or not lasts:
-                return None
-            self._said[slot] = "is_silent"
-            return "is_silent"
+            return self._silent(slot, kind) if kind in _SILENCE else self._answered(slot)
+
+    def _silent(self, slot: int, kind: NoReplyKind | None) -> News | None:
+        elapsed_us, was_silent = self._clock.elapsed_us(), self._probe_at_us[slot] is not None
+        if not was_silent:
+            self._probe_at_us[slot] = elapsed_us + self._pause_us
+            self._silent_since_us[slot] = elapsed_us
+        if kind == "denied":
+            return self._denied(slot, elapsed_us)
+        if not was_silent:
+            self._said[slot] = "missed"
+            return "missed"
+        lasts = elapsed_us - self._silent_since_us[slot] >= SAID_AFTER_SECONDS * MICROSECONDS
+        if self._said[slot] in ("is_silent", "fails", "denies") or not lasts:
+            return None
+        self._said[slot] = "is_silent"
+        return "is_silent"
 
     def _answered(self, slot: int) -> News | None:
         said, self._said[slot] = self._said[slot], None
@@ -78,7 +77,7 @@ class Breaker:
         return None if said is None else "goes_on" if said == "missed" else "is_back"
 
     def _failed(self, slot: int) -> News | None:
-        """It answered with errors only. One that has for long is left alone, as if it were silent."""
+        """It answered with an error. One that has for long is left alone, as if it were silent."""
         elapsed_us, since_us = self._clock.elapsed_us(), self._failing_since_us[slot]
         if since_us is None:
             self._failing_since_us[slot] = elapsed_us
@@ -114,12 +113,3 @@ class Breaker:
         with self._lock:
             self._probe_at_us[slot] = self._denied_said_us[slot] = self._failing_since_us[slot] = None
             self._said[slot] = None
-
-
-def is_silence(replies: Sequence[object]) -> bool:
-    """Whether an endpoint answered no part of a request, or has no answers for us."""
-    return all(_kind(reply) in _SILENCE for reply in replies)
-
-
-def _kind(reply: object) -> NoReplyKind | None:
-    return reply.kind if isinstance(reply, NoReply) else None

@@ -1,7 +1,7 @@
-"""How requests travel to the endpoints: on threads, as many at once to each store as it bears.
+"""How requests travel to the endpoints: on threads, so many at once to each store as the pipeline file says.
 
-Who has heard enough goes on (protocol B13). What is under way then is ended aside, and what waits in line is
-sent aside or dropped. A slow endpoint is asked aside from the first.
+Who has heard enough goes on (protocol B13). What is under way then is ended aside, and what stands in line is
+dropped, but for some writes.
 """
 
 from __future__ import annotations
@@ -9,30 +9,27 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Generator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, Protocol, TypeVar, cast
 from weakref import WeakKeyDictionary
 
-from photon.registry.stores.concurrency_limit import ConcurrencyLimit, is_overloaded
 from photon.registry.stores.copies import Store
 from photon.registry.stores.deadline import Deadline
 
 Q = TypeVar("Q")
 R = TypeVar("R")
-Send = Callable[[Store, Sequence[Q]], Sequence[R]]
-Answered = tuple[int, Sequence[R]]  # which request, and the replies to it
-Heard = Callable[[int, Sequence[R], float], None]  # and how many seconds the answer took
+Send = Callable[[Store, Q], R]
+Answered = tuple[int, R]  # which request, and the reply to it
+Heard = Callable[[int, R, float], None]  # and how many seconds the answer took
 
 # At once to each endpoint, of each process: one for each ledger that a batch meets, or for each page that is
 # read. More than sixteen ledgers take turns.
 CONCURRENT_REQUESTS = 16
 PROBES_AT_ONCE = 5  # as many as a registry has endpoints
 GRACE_SECONDS = 0.5  # beyond a call's deadline: for answers that have come and that no thread has read yet
-ASIDE_AT_ONCE = 4  # requests to a slow endpoint: they tell when it is quick again, and are no load for it
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +40,7 @@ class Channel(Protocol):
     def exchange(
         self,
         send: Send[Q, R],
-        requests: Sequence[tuple[Store, Sequence[Q]]],
+        requests: Sequence[tuple[Store, Q]],
         heard: Heard[R],
         is_write: bool,
         until: Deadline | None = None,
@@ -51,13 +48,13 @@ class Channel(Protocol):
         """Send all requests at once: each time the answers that have come since the last time, at least one.
 
         `heard` is told each of them too, on any thread. The generator ends with the last answer, or when the
-        deadline passes, or is closed by whoever has enough. Then `heard` alone is told the others, and what
-        was not yet sent may be dropped, above all if it is no write.
+        deadline passes, or is closed by who has enough. Then `heard` alone is told the others, and what was
+        not yet sent may be dropped, above all if it is no write.
         """
         ...
 
-    def aside(self, send: Send[Q, R], requests: Sequence[tuple[Store, Sequence[Q]]], heard: Heard[R]) -> None:
-        """Send some of these requests, as long as few are under way to the same store, and wait for none."""
+    def load(self, store: Store) -> int:
+        """How many requests to the store are under way or stand in line."""
         ...
 
     def in_background(self, work: Callable[[], None]) -> None:
@@ -84,29 +81,29 @@ class Threads:
     def exchange(
         self,
         send: Send[Q, R],
-        requests: Sequence[tuple[Store, Sequence[Q]]],
+        requests: Sequence[tuple[Store, Q]],
         heard: Heard[R],
         is_write: bool,
         until: Deadline | None = None,
     ) -> Generator[list[Answered[R]]]:
-        exchange = _Exchange(send, heard, is_write)
-        lanes = {id(store): self._lane_of(store) for store, _ in requests}
+        exchange = _Exchange(send, heard)
+        sent: list[tuple[_Lane, Future[None]]] = []
+        heard_of = 0
         try:
-            for index, (store, batch) in enumerate(requests):
-                lanes[id(store)].put(_Request(exchange, index, store, batch))
-            while exchange.heard_of < len(requests) and (come := exchange.wait(until)):
+            for index, (store, request) in enumerate(requests):
+                lane = self._lane_of(store)
+                sent.append((lane, lane.submit(partial(exchange.serve, index, store, request))))
+            while heard_of < len(requests) and (come := exchange.wait(until)):
+                heard_of += len(come)
                 yield come
         finally:
             exchange.is_left = True
-            if exchange.heard_of < len(requests):
-                for lane in lanes.values():
-                    lane.leave_behind()
+            for lane, future in sent:
+                if not is_write or lane.is_long:
+                    future.cancel()
 
-    def aside(self, send: Send[Q, R], requests: Sequence[tuple[Store, Sequence[Q]]], heard: Heard[R]) -> None:
-        exchange = _Exchange(send, heard, is_write=True)
-        exchange.is_left = True
-        for index, (store, batch) in enumerate(requests):
-            self._lane_of(store).put_aside(_Request(exchange, index, store, batch))
+    def load(self, store: Store) -> int:
+        return self._lane_of(store).load
 
     def in_background(self, work: Callable[[], None]) -> None:
         self._background.submit(work)
@@ -117,7 +114,7 @@ class Threads:
             lanes = list(self._lanes.values())
         self._background.shutdown(cancel_futures=True)
         for lane in lanes:
-            lane.close()
+            lane.threads.shutdown()
 
     def _lane_of(self, store: Store) -> _Lane:
         with self._lock:
@@ -129,14 +126,25 @@ class Threads:
 class _Exchange:
     """What the requests of one call to `exchange` have in common."""
 
-    def __init__(self, send: Send[Any, Any], heard: Heard[Any], is_write: bool) -> None:
-        self.send = send
-        self.heard = heard
-        self.is_write = is_write
-        self.answered: SimpleQueue[Answered[Any] | BaseException] = SimpleQueue()
-        self.heard_of = 0  # how many answers were waited for and have come
-        self.is_left = False  # nobody waits for its answers any more
+    def __init__(self, send: Send[Any, Any], heard: Heard[Any]) -> None:
+        self._send = send
+        self._heard = heard
+        self._answered: SimpleQueue[Answered[Any] | BaseException] = SimpleQueue()
         self._over_at_seconds: float | None = None  # when the deadline passes
+        self.is_left = False  # nobody waits for its answers any more
+
+    def serve(self, index: int, store: Store, request: Any) -> None:
+        """Send one request, and tell the reply."""
+        began_seconds = time.monotonic()
+        try:
+            reply = self._send(store, request)
+            self._heard(index, reply, time.monotonic() - began_seconds)
+        except BaseException as error:
+            if self.is_left:
+                log.exception("a request to the registry that nobody waits for has failed")
+            self._answered.put(error)
+        else:
+            self._answered.put((index, reply))
 
     def wait(self, until: Deadline | None) -> list[Answered[Any]]:
         """All that has come, at least one, or none if the deadline passes before.
@@ -144,12 +152,11 @@ class _Exchange:
         Raises the error of a request that could not be made.
         """
         try:
-            come = [self.answered.get(timeout=self._patience_seconds(until))]
+            come = [self._answered.get(timeout=self._patience_seconds(until))]
         except Empty:
             return []
-        while not self.answered.empty():
-            come.append(self.answered.get())
-        self.heard_of += len(come)
+        while not self._answered.empty():
+            come.append(self._answered.get())
         for one in come:
             if isinstance(one, BaseException):
                 raise one
@@ -165,103 +172,32 @@ class _Exchange:
         return max(0.0, self._over_at_seconds + GRACE_SECONDS - now_seconds)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Request:
-    exchange: _Exchange
-    index: int
-    store: Store
-    batch: Sequence[Any]
-
-    def serve(self) -> bool:
-        """Send it: whether the endpoint kept up."""
-        exchange = self.exchange
-        replies: Sequence[Any] = ()
-        began = time.monotonic()
-        try:
-            replies = exchange.send(self.store, self.batch)
-            exchange.heard(self.index, replies, time.monotonic() - began)
-        except BaseException as error:
-            if exchange.is_left:
-                log.exception("a request to the registry that nobody waits for has failed")
-            exchange.answered.put(error)
-        else:
-            exchange.answered.put((self.index, replies))
-        return not is_overloaded(replies)
-
-
 class _Lane:
-    """The way to one store: requests in line, and as many under way as it bears."""
+    """The way to one store: its threads, and how many requests are under way or stand in line."""
 
     def __init__(self, most: int) -> None:
-        self._lock = threading.Lock()  # of all below but the threads
-        self._limit = ConcurrencyLimit(most)
-        self._line: deque[_Request] = deque()
-        self._is_closed = False
-        self._threads = ThreadPoolExecutor(most, thread_name_prefix="registry")
+        self.threads = ThreadPoolExecutor(most, thread_name_prefix="registry")
+        self.load = 0
+        self._most = most
+        self._lock = threading.Lock()
 
-    def put(self, request: _Request) -> None:
-        """Send it when it is its turn."""
-        with self._lock:
-            self._line.append(request)
-            for turn in self._turns():
-                self._begin(*turn)
+    @property
+    def is_long(self) -> bool:
+        """Whether more stand in line than may be under way at once.
 
-    def put_aside(self, request: _Request) -> None:
-        """Send it now, or not at all."""
-        with self._lock:
-            if not self._line and self._limit.in_flight < ASIDE_AT_ONCE:
-                self._line.append(request)
-                for turn in self._turns():
-                    self._begin(*turn)
-
-    def leave_behind(self) -> None:
-        """Drop what stands in line and nobody waits for, but for some writes.
-
-        As many of these stay as may be under way at once: whoever comes next waits one round trip longer. An
-        endpoint that is slow for long misses the others. That is no harm, for a majority has them (B13).
+        A store that is slow for long misses the writes that are dropped then. That is no harm, for a majority
+        has them (B13).
         """
+        return self.load > 2 * self._most
+
+    def submit(self, work: Callable[[], None]) -> Future[None]:
+        """Have it done in its turn."""
         with self._lock:
-            kept: deque[_Request] = deque()
-            room = self._limit.limit
-            for request in self._line:
-                if not request.exchange.is_left:
-                    kept.append(request)
-                elif request.exchange.is_write and room > 0:
-                    kept.append(request)
-                    room -= 1
-            self._line = kept
+            self.load += 1
+        future = self.threads.submit(work)
+        future.add_done_callback(self._ended)
+        return future
 
-    def close(self) -> None:
-        """End what is under way or waited for."""
+    def _ended(self, future: Future[None]) -> None:
         with self._lock:
-            self._is_closed = True
-            self._line = deque(request for request in self._line if not request.exchange.is_left)
-        self._threads.shutdown()
-
-    def _turns(self) -> list[tuple[_Request, int]]:
-        """What may be sent now, each with the limit's reductions so far."""
-        turns: list[tuple[_Request, int]] = []
-        while self._line and (reductions := self._limit.take()) is not None:
-            turns.append((self._line.popleft(), reductions))
-            if self._is_closed:
-                break  # no thread begins any more: those that are there do the rest
-        return turns
-
-    def _begin(self, request: _Request, reductions: int) -> None:
-        try:
-            self._threads.submit(self._work, request, reductions)
-        except RuntimeError as error:  # the process ends: no thread begins any more
-            request.exchange.answered.put(error)
-
-    def _work(self, request: _Request, reductions: int) -> None:
-        """Send this request, then those behind it, as long as there is room."""
-        turns = [(request, reductions)]
-        while turns:
-            request, reductions = turns.pop(0)
-            kept_up = request.serve()
-            with self._lock:
-                self._limit.give_back(reductions, kept_up)
-                turns = self._turns()
-                for turn in turns[1:]:
-                    self._begin(*turn)
-                del turns[1:]
+            self.load -= 1

@@ -117,7 +117,6 @@ class Copying:
                 [first],
                 lambda *_: False,  # all of them: what one lacks another one has
                 deadline,
-                slow_too=True,
             )
             pages = {slot: reply for slot, reply in enumerate(replies) if isinstance(reply, JudgedPage)}
             if len(pages) >= majority(self.active.n):

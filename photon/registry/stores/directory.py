@@ -12,13 +12,10 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, PartialCredentialsError
-from botocore.parsers import ResponseParserError
-
 from photon.clock import Clock
 from photon.registry.address import EndpointAddress, table_name
 from photon.registry.errors import RegistryUnavailable
-from photon.registry.stores.answers import UNREADABLE, denied, error_code, no_reply
+from photon.registry.stores.answers import ERRORS, error_code, no_reply
 from photon.registry.stores.copies import NoReply
 from photon.registry.stores.deadline import Deadline
 from photon.registry.stores.dynamo import LEDGER_TABLE
@@ -126,19 +123,10 @@ class Directory:
         """The answer; None if it is the error `unless`."""
         try:
             return getattr(self._connection(), operation)(**request)
-        except ClientError as error:
-            if error_code(error.response) == unless:
+        except ERRORS as error:
+            if unless is not None and error_code(error) == unless:
                 return None
-            reply = no_reply(error.response)
-            is_denied = reply.kind == "denied"
-            raise StoreSilent(self._endpoint, reply if is_denied else NoReply(str(error))) from error
-        except (NoCredentialsError, PartialCredentialsError) as error:
-            raise StoreSilent(self._endpoint, denied(str(error))) from error
-        except BotoCoreError as error:
-            raise StoreSilent(self._endpoint, NoReply(str(error), "unreachable")) from error
-        except (ResponseParserError, *UNREADABLE) as error:
-            reply = NoReply(f"an answer that can't be read: {error!r}")
-            raise StoreSilent(self._endpoint, reply) from error
+            raise StoreSilent(self._endpoint, no_reply(error)) from error
 
 
 def _name(pipeline: str) -> dict[str, Any]:

@@ -8,21 +8,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
-from botocore.exceptions import (
-    BotoCoreError,
-    ClientError,
-    ConnectTimeoutError,
-    NoCredentialsError,
-    PartialCredentialsError,
-    ReadTimeoutError,
-)
-from botocore.parsers import ResponseParserError
+from botocore.exceptions import BotoCoreError, ClientError, ConnectTimeoutError, ReadTimeoutError
 
 from photon.registry.errors import RegistryUnavailable
 from photon.registry.fields import CHECKSUM_BYTES
-from photon.registry.stores.answers import UNREADABLE, denied, error_code, no_reply
+from photon.registry.stores.answers import ERRORS, error_code, no_reply
 from photon.registry.stores.copies import (
     ABSENT,
     FAST_BALLOT,
@@ -50,6 +42,7 @@ LEDGER_TABLE: Mapping[str, Any] = {
 }
 DELETES_PER_REQUEST = 25  # the API's limit
 FORGOTTEN_AT_ONCE = 200  # items of a ledger: a quarter of a second, in which other requests wait for a thread
+_TIMEOUTS = (ReadTimeoutError, ConnectTimeoutError)
 _CONDITION_FAILED = "ConditionalCheckFailedException"
 # A refused write returns the item in its way. A write that was done says what it consumed: a proxy's empty
 # page does not.
@@ -213,19 +206,12 @@ class DynamoStore:
             return NoReply(str(error), "unreachable")
         try:
             return read(request(client))
-        except ClientError as error:
-            if refused is not None and error_code(error.response) == _CONDITION_FAILED:
-                return refused(error.response)
-            return no_reply(error.response)
-        except (NoCredentialsError, PartialCredentialsError) as error:
-            return denied(str(error))
-        except (ReadTimeoutError, ConnectTimeoutError) as error:
-            return NoReply(str(error), "unreachable")
-        except BotoCoreError as error:  # connection refused or closed: a local server may have moved
-            self._disconnect(client)
-            return NoReply(str(error), "unreachable")
-        except (ResponseParserError, *UNREADABLE) as error:
-            return NoReply(f"an answer that can't be read: {error!r}")
+        except ERRORS as error:
+            if refused is not None and error_code(error) == _CONDITION_FAILED:
+                return refused(cast(ClientError, error).response)
+            if isinstance(error, BotoCoreError) and not isinstance(error, _TIMEOUTS):
+                self._disconnect(client)  # refused or closed: a local server may have moved
+            return no_reply(error)
 
     def _connected(self) -> Any:
         """A client. A start that failed is not tried again by each request that waited for it."""

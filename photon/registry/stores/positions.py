@@ -135,7 +135,6 @@ class StorePositions:
             deadline,
             slots=slots,
             is_write=is_write,
-            slow_too=True,
         )
         for some in replies:
             if count_answers(some) < wanted:
@@ -265,7 +264,6 @@ class StoreAttempt:
             [*keys, REGISTER_KEY],
             is_settled,
             self._positions.deadline(),
-            slow_too=True,
         )
         lacking = {ledger for n, ledger in enumerate(ledgers) if others(n, replies[n]) >= quorum}
         return register_said(replies[-1], active), lacking
@@ -317,7 +315,6 @@ class StoreAttempt:
             lambda number, replies: reads[number].with_replies(replies).is_enough,
             deadline,
             slots=slots,
-            slow_too=True,
         )
         for read, replies in zip(reads, answers, strict=True):
             read.hear(replies)

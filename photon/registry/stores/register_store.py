@@ -128,7 +128,6 @@ class RegisterStore:
             [REGISTER_KEY],
             lambda _, some: isinstance(register_said(some, active), Register),
             deadline,
-            slow_too=True,
         )
         return replies
 
@@ -149,7 +148,6 @@ class RegisterStore:
             enough,
             deadline,
             is_write=True,
-            slow_too=True,
         )
         promised = [reply.before for reply in _counted(promises, active) if isinstance(reply, Promised)]
         if len(promised) < majority(active.n):
@@ -174,7 +172,6 @@ class RegisterStore:
             deadline,
             slots=[slot for slot in range(active.n) if slot not in out],
             is_write=True,
-            slow_too=True,
         )
         if count_done(_counted(accepted, active)) < majority(active.n):
             return _failure(accepted)
