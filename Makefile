@@ -15,7 +15,6 @@ export PIP_NO_INPUT := 1
 help:
 	@echo "make setup      .venv with photon and all it needs, Delta's JARs and dynoxide, the local registry"
 	@echo "make minio      build MinIO, a store that speaks S3, for the tests and for lakes on it; needs Go"
-	@echo "make dynoxide   build a newer dynoxide, for the tests; needs Rust's cargo"
 	@echo "make dynamodb-local  fetch DynamoDB Local, a second server for the registry; make test does it"
 	@echo "make check      ruff, mypy and the import contracts"
 	@echo "make docs       the documents as a site, into site/"
@@ -73,10 +72,6 @@ $(BIN)/.fetched: $(BIN)/.installed $(wildcard photon/toolchain/*.py) | prerequis
 $(BIN)/.archived: $(BIN)/.fetched jobs/class_archive.py jobs/session.py
 	@$(BIN)/python -m jobs.class_archive
 	@touch $@
-
-# Five minutes the first time. Without cargo nothing is built, and the tests that need it are skipped.
-dynoxide: setup
-	$(BIN)/python -m photon.toolchain.dynoxide
 
 # Four minutes the first time. Without Go nothing is built, and the tests that need it are skipped.
 minio: setup

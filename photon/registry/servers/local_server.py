@@ -43,7 +43,6 @@ from photon.toolchain.dynoxide import prebuilt
 
 NAMES: dict[ServerKind, str] = {
     "dynoxide": "dynoxide",
-    "dynoxide-crate": "dynoxide",
     "dynamodb-local": "DynamoDB Local",
 }
 LOG_TAIL_BYTES = 600

@@ -22,15 +22,14 @@ from pathlib import Path
 from typing import IO, Literal, cast
 
 from photon.lifeline import bound_to_this_thread
-from photon.toolchain.dynoxide import crate_command, dynoxide_command
+from photon.toolchain.dynoxide import dynoxide_command
 from photon.toolchain.java import java_command
 from photon.toolchain.maven import dynamodb_local_jars
 
-ServerKind = Literal["dynoxide", "dynoxide-crate", "dynamodb-local"]  # `dynoxide-crate`: for tests
+ServerKind = Literal["dynoxide", "dynamodb-local"]
 
 DATABASES: dict[ServerKind, str] = {  # the file in its folder
     "dynoxide": "dynoxide.db",
-    "dynoxide-crate": "dynoxide.db",
     "dynamodb-local": "shared-local-instance.db",  # as DynamoDB Local calls it with -sharedDb
 }
 LOOPBACK = "127.0.0.1"
@@ -153,8 +152,8 @@ def server_command(kind: ServerKind, folder: Path, port: int) -> list[str]:
 
     JavaMissing, DynoxideMissing or DynamoDBLocalMissing, with the remedy, if it is not on this machine.
     """
-    if kind != "dynamodb-local":
-        program = dynoxide_command() if kind == "dynoxide" else crate_command()
+    if kind == "dynoxide":
+        program = dynoxide_command()
         # Its SQLite has a write-ahead log, synced before a transaction is answered (synchronous = FULL).
         return [program, "--host", LOOPBACK, "--port", str(port), "--db-path", str(folder / DATABASES[kind])]
     jars = dynamodb_local_jars()
