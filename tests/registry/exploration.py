@@ -45,7 +45,7 @@ SAMPLED_CASES: dict[str, Case] = {
     "three offer": Case((A, B, C)),
     "three over five stores": Case((A, B, C), n=5),
     "three offer, and messages are lost or late": Case(
-        (A._replace(timeouts=1), B._replace(early=1), C._replace(attempts=2))
+        (A._replace(timeouts=1), B._replace(lacks_stores=True, early=1), C._replace(attempts=2))
     ),
 }
 
