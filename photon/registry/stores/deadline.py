@@ -10,7 +10,7 @@ from photon.pipeline.sections import Registry
 
 FIRST_BACKOFF_SECONDS = 0.02
 MAX_BACKOFF_SECONDS = 1.0
-MAX_YIELD_SECONDS = 2.0  # to whoever is in the middle of a round
+MAX_YIELD_SECONDS = 2.0  # to who is in the middle of a round
 # A request may take this part of `registry.deadline`. One endpoint that hangs then leaves a call time to use
 # the answers of the others, and to ask four times more.
 REQUESTS_IN_A_DEADLINE = 5
@@ -23,22 +23,12 @@ def request_timeout(settings: Registry) -> timedelta:
 
 
 class Deadline:
-    """The time that a call may take without getting on, and the pauses between its tries (protocol B15).
+    """The time that a call may take without getting on, and the pauses between its tries (protocol B15)."""
 
-    `within` another one: it ends with that one at the latest.
-    """
-
-    def __init__(
-        self,
-        clock: Clock,
-        seconds: float,
-        chance: random.Random = MACHINE_CHANCE,
-        within: Deadline | None = None,
-    ) -> None:
+    def __init__(self, clock: Clock, seconds: float, chance: random.Random = MACHINE_CHANCE) -> None:
         self._clock = clock
         self._chance = chance
         self._seconds = seconds
-        self._within = within
         self._tries_since_us = clock.elapsed_us()
         self.renew()
 
@@ -49,12 +39,7 @@ class Deadline:
 
     def left_seconds(self) -> float:
         """The time until it passes; 0 afterwards."""
-        left_seconds = max(0.0, (self._end_us - self._clock.elapsed_us()) / MICROSECONDS)
-        return left_seconds if self._within is None else min(left_seconds, self._within.left_seconds())
-
-    def leave(self, seconds: float) -> None:
-        """Leave the call at least so much time from now on."""
-        self._end_us = max(self._end_us, self._clock.elapsed_us() + round(seconds * MICROSECONDS))
+        return max(0.0, (self._end_us - self._clock.elapsed_us()) / MICROSECONDS)
 
     def pause(self, outbid: bool = False) -> bool:
         """Wait, longer each time and with jitter, for the next attempt; False if the time is up by then.
