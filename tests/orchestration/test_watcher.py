@@ -33,6 +33,7 @@ from dagster_shared.record import replace
 from assets.health import health_checks, health_key
 from orchestration.watcher import watcher_sensor
 from photon.cli.main import main
+from photon.health.activity import SILENT_SECONDS
 from photon.health.levels import Verdict
 from photon.health.verdicts import ENDED_BY_A_HOLD, PROMISES
 from photon.health.watched import Told
@@ -134,9 +135,9 @@ def test_a_process_that_hangs_is_told_and_so_is_its_next_heartbeat(
 ) -> None:
     with location.holder("a run of another Dagster"):
         first = tick(location, instance)
-        location.clock.advance(60)
+        location.clock.advance(SILENT_SECONDS / 2)
         silent = tick(location, instance, first.cursor)
-        location.clock.advance(60)
+        location.clock.advance(SILENT_SECONDS)
         hangs = tick(location, instance, silent.cursor)
         now_us = location.clock.now_us()
         os.utime(location.state() / "lock", ns=(now_us * 1_000, now_us * 1_000))
@@ -162,11 +163,11 @@ def test_dead_letters_of_real_logs_are_told_with_the_command_that_names_them(
     first = tick(location, instance)
     clicks = next((location.folder / "logs" / "east" / "clicks").iterdir())
     with clicks.open("ab") as file:
-        file.write(b"no event\n" * 20)
+        file.write(b"no event\n" * 120)
     run_shift(location.pipeline, "east", "until_idle")
     found = told(tick(location, instance, first.cursor))["east__dead_letters"]
     assert (found.passed, found.severity) == (False, ERROR)
-    assert "20 of all 40 foreign records are dead letters" in (found.description or "")
+    assert "120 of all 140 foreign records are dead letters" in (found.description or "")
     assert "photon dead-letters" in (found.description or "")
 
 
@@ -213,11 +214,11 @@ def test_a_check_that_people_have_evaluated_says_what_the_watcher_says(
     leave(instance, "clicks__watcher", tick(location, instance).cursor)
     clicks = next((location.folder / "logs" / "east" / "clicks").iterdir())
     with clicks.open("ab") as file:
-        file.write(b"no event\n" * 20)
+        file.write(b"no event\n" * 120)
     run_shift(location.pipeline, "east", "until_idle")
     found = by_hand(location, instance, "east__dead_letters")
     assert (found.passed, found.severity) == (False, ERROR)
-    assert "20 of all 40 foreign records are dead letters" in str(found.description)
+    assert "120 of all 140 foreign records are dead letters" in str(found.description)
     assert "by this look alone" not in str(found.description)
 
 

@@ -10,7 +10,7 @@ from photon.join.outcomes import Counts
 from photon.join.tasks import LocalRunner
 from tests.simulation.world import World, counts_of
 
-SMALL_BATCHES = "limits: {batch_foreign: 256B}"  # 7 queries, 5 clicks
+SMALL_BATCHES = "limits: {batch_foreign: 256B}"  # 5 clicks
 QUERIES = 40
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from photon.dispatcher import ahead
+from photon.dispatcher import ahead, planning
 from photon.dispatcher.dispatcher import Mode
 from photon.faults import FAULT_POINTS
 from photon.join.messages import BatchTasks, Failed, RunnerDied, TaskOutcome, WorkerDied
@@ -20,7 +20,8 @@ from tests.simulation.world import World
 
 
 @pytest.fixture
-def catching_up(tmp_path: Path) -> World:
+def catching_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    monkeypatch.setattr(planning, "PRIMARY_BYTES_PER_FOREIGN", 2)  # 7 queries of a batch
     return World(tmp_path, more=SMALL_BATCHES)
 
 
