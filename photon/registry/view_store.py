@@ -36,7 +36,7 @@ from photon.storage.store_errors import StoreUnavailable
 
 log = logging.getLogger(__name__)
 
-FORMAT = 2
+FORMAT = 3
 VIEW_FILE = "view.sqlite"
 READ_TRIES = 3  # of who reads another process's view
 _SCHEMA = f"""

@@ -18,6 +18,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from photon.clock import SystemClock
@@ -162,8 +163,13 @@ class _Repairing:
                 f" {self.slot + 1} the one to repair? Bring the others back, or repair the one that is lost"
             )
 
+    @cached_property
+    def reader(self) -> IdRegistry:
+        """A view of all ledgers, which is read once, and then on: a day may have many small entries."""
+        return open_reader(self.pipeline)
+
     def _copy(self, members: Members) -> int:
-        registry = open_reader(self.pipeline)
+        registry = self.reader
         self.positions.read_register()
         active = self.positions.stores.active
         settle(registry)
@@ -174,10 +180,10 @@ class _Repairing:
         return copying.copied
 
     def _compare(self) -> int:
-        registry = open_reader(self.pipeline)
+        self.reader.read_on()
         register = self.positions.read_register()
         copying = Copying(self.positions, self.positions.stores.active, register.incarnation)
-        return copying.mend(upkeep_stores(self.address, register.members), registry.view.states)
+        return copying.mend(upkeep_stores(self.address, register.members), self.reader.view.states)
 
     def _remove_other_tables(self, table: str) -> None:
         """Remove the tables that this one has replaced, those of repairs that died among them."""
