@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from photon.pipeline.location import Location
 from photon.registry.entry import Hashes, LedgerId, Mask
 
 FREED = 2**32 - 1  # instead of a position: nobody holds the id any more
@@ -83,14 +84,27 @@ class Refs(NamedTuple):
         ]
 
 
+@dataclass(frozen=True, slots=True)
+class RunFile:
+    """Where a run lies as a file, and how many holds are in it."""
+
+    folder: Location
+    name: str
+    holds: int
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Run:
-    """Columns of one length, ascending by `upper`; no hash is there twice. They may be mapped from a file."""
+    """Columns of one length, ascending by `upper`; no hash is there twice.
+
+    `file`: from which they are mapped, if it is there for as long as the run is used.
+    """
 
     upper: npt.NDArray[np.uint64]
     lower: npt.NDArray[np.uint64]
     numbers: npt.NDArray[np.uint16]
     positions: npt.NDArray[np.uint32]
+    file: RunFile | None = None
 
     def __len__(self) -> int:
         return len(self.upper)
@@ -187,6 +201,16 @@ class Holds:
     def generations(self) -> list[int]:
         """The generations that have runs, oldest first."""
         return sorted(self._runs)
+
+    @property
+    def files(self) -> list[RunFile]:
+        """The files of the runs that have one."""
+        return [run.file for runs in self._runs.values() for run in runs if run.file is not None]
+
+    @property
+    def in_memory(self) -> int:
+        """How many holds have no file."""
+        return sum(len(run) for runs in self._runs.values() for run in runs if run.file is None)
 
     def hold(self, ledger: LedgerId, position: int, hashes: Hashes) -> None:
         """The claims at this position hold these distinct ids, whoever did before."""

@@ -104,13 +104,10 @@ class IdRegistry:
 
         ViewUnavailable, where much is not stored yet.
         """
-        if self._store is None:
-            return snapshot_of(self.view, plan)
-        if self._store.unsaved_holds(self.view) > MOST_INLINE:
+        if self.view.holds.in_memory > MOST_INLINE:
             self._save()
-        listed = self._store.listed_of(self.view)
-        self._named.append({one.name for runs in listed.values() for one in runs})
-        return snapshot_of(self.view, plan, self._store.runs_folder, listed)
+        self._named.append({file.name for file in self.view.holds.files})
+        return snapshot_of(self.view, plan)
 
     # -- signs of life (no consensus: the greatest number that any store has)
 

@@ -1,7 +1,7 @@
 """Who holds ids, as a join's tasks ask: from a snapshot of a view, without the registry (rule L2).
 
-A `ViewSnapshot` goes to tasks on any machine: the runs of holds are named by where they are stored, and
-what is newer than these comes along.
+A `ViewSnapshot` goes to tasks on any machine: runs of holds are named by where they are stored, and what is
+newer than these comes along.
 """
 
 from __future__ import annotations
@@ -14,15 +14,13 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from photon.pipeline.location import Location
 from photon.registry.claimants import Owners
 from photon.registry.entry import Claimant, Epoch, Hashes, LedgerId, Mask, Times
 from photon.registry.fold import LedgerState
-from photon.registry.holds import Run
+from photon.registry.holds import Run, RunFile
 from photon.registry.register import Register
 from photon.registry.segments import open_run
 from photon.registry.view import NO_PLACE, Places, View, newest_states, places_of
-from photon.registry.view_store import ListedRun
 from photon.tokens import PlanKey
 
 
@@ -72,24 +70,22 @@ class Lookups(Protocol):
 class ViewSnapshot:
     """A view as it was when a batch began; it pickles.
 
-    `folder`, `listed`: by generation the runs that have files, oldest first. `newer`: the runs behind them.
+    `runs`: by generation, oldest first; those that have files are named by these.
     Of what a ledger's own claims have not closed its state names the claimants alone, and no hashes.
     """
 
     register: Register
     states: Mapping[LedgerId, LedgerState]
-    folder: Location | None
-    listed: Mapping[int, Sequence[ListedRun]]
-    newer: Mapping[int, Sequence[Run]]
+    runs: Mapping[int, Sequence[Run | RunFile]]
     owners: Owners
 
     def open(self, plan: Claimant) -> Lookups:
         """What a task of this plan looks up in. RunDamaged, FormatTooNew, OSError."""
         view = View(self.register, "")
         view.states = dict(self.states)
-        for generation in {*self.listed, *self.newer}:
-            runs = [_mapped(self.folder, one) for one in self.listed.get(generation, ())]
-            view.holds.replace(generation, [*runs, *self.newer.get(generation, ())])
+        for generation, runs in self.runs.items():
+            opened = [open_run(one) if isinstance(one, RunFile) else one for one in runs]
+            view.holds.replace(generation, opened)
         return _SnapshotLookups(view, self.owners, plan)
 
 
@@ -98,32 +94,11 @@ def claimant_of(plan: PlanKey) -> Claimant:
     return Claimant(Epoch(plan.datacenter, int(plan.epoch)), plan.batch, plan.plan_id)
 
 
-def snapshot_of(
-    view: View,
-    plan: Claimant | None = None,
-    folder: Location | None = None,
-    listed: Mapping[int, Sequence[ListedRun]] | None = None,
-) -> ViewSnapshot:
-    """A view as it is. `listed`: by generation its oldest runs, those that have files in `folder`.
-
-    `plan`: who will look up in it; None: any plan, and all places of records come along.
-    """
-    files = listed or {}
-    newer = {one: view.holds.runs(one)[len(files.get(one, ())) :] for one in view.holds.generations}
+def snapshot_of(view: View, plan: Claimant | None = None) -> ViewSnapshot:
+    """A view as it is. `plan`: who will look up in it; None: any plan, and all records' places come along."""
     states = {ledger: _without_own_hashes(state, plan) for ledger, state in view.states.items()}
-    return ViewSnapshot(
-        view.register,
-        states,
-        folder,
-        {generation: tuple(runs) for generation, runs in files.items() if runs},
-        {generation: runs for generation, runs in newer.items() if runs},
-        view.claimants.owners(),
-    )
-
-
-def _mapped(folder: Location | None, one: ListedRun) -> Run:
-    assert folder is not None  # where runs are listed, they lie somewhere
-    return open_run(folder, one.name, one.holds)
+    runs = {one: tuple(run.file or run for run in view.holds.runs(one)) for one in view.holds.generations}
+    return ViewSnapshot(view.register, states, runs, view.claimants.owners())
 
 
 def _without_own_hashes(state: LedgerState, plan: Claimant | None) -> LedgerState:

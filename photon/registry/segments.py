@@ -17,7 +17,7 @@ import numpy as np
 
 from photon.errors import FormatTooNew
 from photon.pipeline.location import Location
-from photon.registry.holds import Run
+from photon.registry.holds import Run, RunFile
 from photon.storage import local_copies
 from photon.storage.store import store_of
 
@@ -35,7 +35,7 @@ class RunDamaged(Exception):
     """A run's file is missing, cut short or altered: the view has to be made anew by reading."""
 
 
-def write_run(folder: Location, name: str, run: Run) -> None:
+def write_run(folder: Location, name: str, run: Run) -> RunFile:
     """Write a run and sync it, but for its name in the folder. Readers see all of the file or none.
 
     OSError.
@@ -49,6 +49,7 @@ def write_run(folder: Location, name: str, run: Run) -> None:
             sink.write(column.data.cast("B"))
 
     local_copies.put(folder, file_name(name), write)
+    return RunFile(folder, name, len(run))
 
 
 def file_name(name: str) -> str:
@@ -61,19 +62,20 @@ def size_bytes(holds: int) -> int:
     return _HEADER.size + HOLD_BYTES * holds
 
 
-def open_run(folder: Location, name: str, holds: int, compares_checksums: bool = False) -> Run:
-    """A run of so many holds, mapped into memory; one on S3 is fetched first.
+def open_run(file: RunFile, compares_checksums: bool = False) -> Run:
+    """A run, mapped into memory; one on S3 is fetched first.
 
     Only its header is read, or all of it where checksums are compared. RunDamaged, FormatTooNew, OSError.
     """
-    had_copy = local_copies.has_copy(folder, file_name(name))
+    folder, name = file.folder, file_name(file.name)
+    had_copy = local_copies.has_copy(folder, name)
     try:
-        return _open(folder, name, holds, compares_checksums)
+        return _open(file, compares_checksums)
     except RunDamaged:
-        local_copies.forget(folder, file_name(name))
+        local_copies.forget(folder, name)
         if not had_copy:
             raise
-    return _open(folder, name, holds, compares_checksums)  # the object may be whole where its copy was not
+    return _open(file, compares_checksums)  # the object may be whole where its copy was not
 
 
 def remove_runs(folder: Location, names: Collection[str]) -> None:
@@ -90,10 +92,11 @@ def remove_other_runs(folder: Location, listed: Collection[str]) -> None:
     store.remove(*[name for name in store.names() if SUFFIX in name and name not in kept])
 
 
-def _open(folder: Location, name: str, holds: int, compares_checksums: bool) -> Run:
-    where = folder / file_name(name)
+def _open(file: RunFile, compares_checksums: bool) -> Run:
+    name, holds = file_name(file.name), file.holds
+    where = file.folder / name
     try:
-        mapped = _map(local_copies.path_of(folder, file_name(name)))
+        mapped = _map(local_copies.path_of(file.folder, name))
     except FileNotFoundError:
         raise RunDamaged(f"{where} is not there") from None
     if len(mapped) < _HEADER.size or mapped[: len(_MAGIC)] != _MAGIC:
@@ -114,7 +117,7 @@ def _open(folder: Location, name: str, holds: int, compares_checksums: bool) -> 
         for column, expected in zip(columns, checksums, strict=True):
             if _checksum(columns[column].data.cast("B")) != expected:
                 raise RunDamaged(f"{where}: the checksum of its {column} does not agree")
-    return Run(**columns)
+    return Run(**columns, file=file)
 
 
 def _checksum(data: memoryview) -> int:

@@ -34,7 +34,7 @@ def encode_state(state: LedgerState) -> tuple[str, bytes]:
     return json.dumps({**numbers, **others}), b"".join(columns)
 
 
-def decode_state(ledger: LedgerId, text: str, columns: bytes) -> LedgerState:
+def decode_state(ledger: LedgerId, text: str | bytes, columns: bytes) -> LedgerState:
     """The inverse of `encode_state`."""
     stored: dict[str, Any] = json.loads(text)
     unclosed, start = {}, 0

@@ -17,16 +17,15 @@ import secrets
 import sqlite3
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
-from itertools import takewhile
 from pathlib import Path
 
 from photon.errors import FormatTooNew, UserError
 from photon.pipeline.location import Location
 from photon.registry.entry import LedgerId
 from photon.registry.fold import LedgerState
-from photon.registry.holds import Run
+from photon.registry.holds import Run, RunFile
 from photon.registry.register import Register, decode_register, encode_register
 from photon.registry.segments import RunDamaged, open_run, remove_other_runs, remove_runs, write_run
 from photon.registry.stored_states import decode_state, encode_state
@@ -75,14 +74,6 @@ class _Unusable(Exception):
     """What is stored is no view of this registry; the message says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class ListedRun:
-    """A run that has a file: its name, and how many holds are in it."""
-
-    name: str
-    holds: int
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class _Saved:
     """A ledger as it was saved. `chain`: a digest of its claimants; `digest`: of all that is stored of it."""
@@ -103,8 +94,8 @@ class ViewStore:
         self.path = folder / VIEW_FILE
         self.runs_folder = runs
         self._saved: dict[LedgerId, _Saved] = {}
-        self._runs: dict[int, list[tuple[ListedRun, Run]]] = {}  # by generation, oldest first
-        self._replaced: set[str] = set()  # runs that are listed no more, and may be in use
+        self.listed: set[str] = set()  # runs of the view as it was saved
+        self._replaced: set[str] = set()  # those that are listed no more, and may be in use
         self._view: View | None = None
         with self._told("read"):
             folder.mkdir(parents=True, exist_ok=True)
@@ -116,26 +107,6 @@ class ViewStore:
         with suppress(sqlite3.Error):  # then the next start compares checksums
             self._note_process(is_at_work=False)
         self._db.close()
-
-    @property
-    def listed(self) -> Mapping[int, list[ListedRun]]:
-        """By generation the runs of the view as it was saved, oldest first."""
-        return {generation: [one for one, _ in runs] for generation, runs in self._runs.items()}
-
-    def listed_of(self, view: View) -> dict[int, list[ListedRun]]:
-        """By generation the oldest runs of the view, as far as they have files."""
-        found: dict[int, list[ListedRun]] = {}
-        for generation in view.holds.generations:
-            files = {id(run): one for one, run in self._runs.get(generation, ())}
-            known = (files.get(id(run)) for run in view.holds.runs(generation))
-            found[generation] = [one for one in takewhile(lambda one: one is not None, known) if one]
-        return found
-
-    def unsaved_holds(self, view: View) -> int:
-        """How many holds are in runs of the view that have no file yet."""
-        listed = self.listed_of(view)
-        runs = ((one, view.holds.runs(one)[len(listed[one]) :]) for one in view.holds.generations)
-        return sum(len(run) for _, some in runs for run in some)
 
     def load(self, register: Register, writer: str, in_use: Collection[str] = ()) -> View:
         """The view as it was saved, under the register as it is now; or one that has read nothing.
@@ -157,8 +128,8 @@ class ViewStore:
             if view is not None:
                 view.note(register)
             self._view = view or View(register, writer)
-            remove_other_runs(self.runs_folder, self._names().union(in_use))
-            self._replaced = set(in_use) - self._names()
+            remove_other_runs(self.runs_folder, self.listed.union(in_use))
+            self._replaced = set(in_use) - self.listed
         return self._view
 
     def save(self, view: View, in_use: Collection[str] = ()) -> None:
@@ -170,26 +141,23 @@ class ViewStore:
             if view is not self._view:
                 self._begin_anew()
                 self._view = view
-            runs = {generation: self._written(view, generation) for generation in view.holds.generations}
+            holds = view.holds
+            runs = {one: [self._stored(one, run) for run in holds.runs(one)] for one in holds.generations}
             store_of(self.runs_folder).sync()
             self._db.execute("BEGIN IMMEDIATE")
             try:
-                saved = self._put(view, runs)
+                self._saved = self._put(view, runs)
                 self._db.execute("COMMIT")
             except BaseException:
                 self._db.execute("ROLLBACK")
                 raise
-            before = self._names()
-            self._saved, self._runs = saved, runs
-            for generation, pairs in runs.items():
-                view.holds.replace(generation, [run for _, run in pairs])
-            self._replaced |= before - self._names()
-            gone = self._replaced.difference(in_use)
+            for generation, some in runs.items():
+                holds.replace(generation, some)
+            before, self.listed = self.listed, {file.name for file in holds.files}
+            self._replaced |= before - self.listed
+            gone = self._replaced.difference(in_use, self.listed)
             remove_runs(self.runs_folder, gone)
             self._replaced -= gone
-
-    def _names(self) -> set[str]:
-        return {one.name for runs in self.listed.values() for one in runs}
 
     # -- the database
 
@@ -235,8 +203,8 @@ class ViewStore:
             self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
 
     def _begin_anew(self) -> None:
-        self._replaced |= self._names()
-        self._saved, self._runs, self._view = {}, {}, None
+        self._replaced |= self.listed
+        self._saved, self.listed, self._view = {}, set(), None
         self._db.close()
         self._remove_database()
         self._db = self._connect()
@@ -250,19 +218,13 @@ class ViewStore:
 
     # -- saving
 
-    def _written(self, view: View, generation: int) -> list[tuple[ListedRun, Run]]:
-        """The runs of a generation, each with its file, which is written if there is none."""
-        files = {id(run): (one, run) for one, run in self._runs.get(generation, ())}
-        pairs = []
-        for run in view.holds.runs(generation):
-            if id(run) not in files:
-                one = ListedRun(f"{generation}-{secrets.token_hex(8)}", len(run))
-                write_run(self.runs_folder, one.name, run)
-                files[id(run)] = one, open_run(self.runs_folder, one.name, one.holds)
-            pairs.append(files[id(run)])
-        return pairs
+    def _stored(self, generation: int, run: Run) -> Run:
+        """The run with its file, which is written if there is none."""
+        if run.file is not None:
+            return run
+        return open_run(write_run(self.runs_folder, f"{generation}-{secrets.token_hex(8)}", run))
 
-    def _put(self, view: View, runs: Mapping[int, list[tuple[ListedRun, Run]]]) -> dict[LedgerId, _Saved]:
+    def _put(self, view: View, runs: Mapping[int, list[Run]]) -> dict[LedgerId, _Saved]:
         saved = {}
         for ledger in view.states:
             before = self._saved.get(ledger)
@@ -278,9 +240,10 @@ class ViewStore:
                 "register": encode_register(view.register).decode(),
                 "ledgers": [[*ledger, one.digest] for ledger, one in saved.items()],
                 "runs": [
-                    [generation, one.name, one.holds]
-                    for generation, pairs in runs.items()
-                    for one, _ in pairs
+                    [generation, run.file.name, len(run)]
+                    for generation, some in runs.items()
+                    for run in some
+                    if run.file is not None
                 ],
             }
         )
@@ -297,16 +260,16 @@ class ViewStore:
             chain = _digest(chain + claimants)
         text, unclosed = encode_state(state)
         self._db.execute("INSERT OR REPLACE INTO ledgers VALUES (?, ?, ?, ?)", (*ledger, text, unclosed))
-        return _Saved(state, chain, _digest_of_ledger(text, unclosed, chain))
+        return _Saved(state, chain, _digest_of_ledger(text.encode(), unclosed, chain))
 
     # -- loading
 
     def _load(self, incarnation: int, writer: str, compares_checksums: bool = False) -> View | None:
         """The stored view; None if nothing is stored. _Unusable, RunDamaged, FormatTooNew, sqlite3.Error."""
-        row = self._db.execute("SELECT content, digest FROM view").fetchone()
+        row = self._db.execute(f"SELECT {_as_stored('content')}, digest FROM view").fetchone()
         if row is None:
             return None
-        if _digest(row[0].encode()) != row[1]:
+        if _digest(row[0]) != row[1]:
             raise _Unusable("the checksum of its contents does not agree")
         content = json.loads(row[0])
         register = decode_register(content["register"].encode())
@@ -317,25 +280,23 @@ class ViewStore:
         for generation, number, digest in content["ledgers"]:
             ledger = LedgerId(generation, number)
             saved[ledger] = self._load_ledger(view, ledger, digest)
-        runs: dict[int, list[tuple[ListedRun, Run]]] = {}
         for generation, name, holds in content["runs"]:
-            run = open_run(self.runs_folder, name, holds, compares_checksums)
-            runs.setdefault(generation, []).append((ListedRun(name, holds), run))
-        for generation, pairs in runs.items():
-            view.holds.replace(generation, [run for _, run in pairs])
-        self._saved, self._runs = saved, runs
+            run = open_run(RunFile(self.runs_folder, name, holds), compares_checksums)
+            view.holds.replace(generation, [*view.holds.runs(generation), run])
+        self._saved, self.listed = saved, {file.name for file in view.holds.files}
         return view
 
     def _load_ledger(self, view: View, ledger: LedgerId, digest: str) -> _Saved:
         chain = b""
         of_ledger = "WHERE generation = ? AND number = ?"
         packed = self._db.execute(
-            f"SELECT content FROM claimants {of_ledger} ORDER BY first", ledger
+            f"SELECT {_as_stored('content')} FROM claimants {of_ledger} ORDER BY first", ledger
         ).fetchall()
         for (claimants,) in packed:
             chain = _digest(chain + claimants)
-        rows = self._db.execute(f"SELECT state, unclosed FROM ledgers {of_ledger}", ledger)
-        stored: tuple[str, bytes] | None = rows.fetchone()
+        columns = f"{_as_stored('state')}, {_as_stored('unclosed')}"
+        rows = self._db.execute(f"SELECT {columns} FROM ledgers {of_ledger}", ledger)
+        stored: tuple[bytes, bytes] | None = rows.fetchone()
         if stored is None or _digest_of_ledger(*stored, chain) != digest:
             raise _Unusable(f"what it has of ledger {ledger} does not agree with its checksum")
         for (claimants,) in packed:
@@ -363,6 +324,9 @@ class _StoredView(ViewStore):
         view = self._load(register.incarnation, writer)
         if view is not None:
             view.note(register)
+            for generation in view.holds.generations:  # their process may remove the files
+                runs = view.holds.runs(generation)
+                view.holds.replace(generation, [replace(run, file=None) for run in runs])
         return view
 
 
@@ -405,5 +369,10 @@ def _digest(content: bytes) -> bytes:
     return blake2b(content, digest_size=16).digest()
 
 
-def _digest_of_ledger(state: str, unclosed: bytes, chain: bytes) -> str:
-    return _digest(_digest(state.encode()) + _digest(unclosed) + chain).hex()
+def _digest_of_ledger(state: bytes, unclosed: bytes, chain: bytes) -> str:
+    return _digest(_digest(state) + _digest(unclosed) + chain).hex()
+
+
+def _as_stored(column: str) -> str:
+    """The bytes of a column, whatever type it has by now: a flipped bit may have made a text of them."""
+    return f"CAST(coalesce({column}, '') AS BLOB)"

@@ -6,23 +6,20 @@ goes with the results that are kept no more (`photon.verification.kept`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import takewhile
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import BinaryIO
+from typing import BinaryIO, TypeGuard
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from photon.pipeline.file import Pipeline
 from photon.pipeline.location import Location
-from photon.registry.holds import Run
+from photon.registry.holds import Run, RunFile
 from photon.registry.lookups import ViewSnapshot
 from photon.registry.segments import write_run
-from photon.registry.view_store import ListedRun
 from photon.storage.delta import LakeUnavailable, lake_errors
 from photon.storage.store import store_of
 from photon.verification.kept import new_folder
@@ -60,20 +57,18 @@ class Spool:
 
         Files of its own: those of a join's process go once that has merged them.
         """
-        if not any(_long_ones(runs) for runs in view.newer.values()):
+        if not any(_is_long(run) for runs in view.runs.values() for run in runs):
             return view
         folder = self._folder_of(datacenter)
-        listed, newer = {}, {}
         with lake_errors(f"write to {folder}"):
-            for generation, runs in view.newer.items():
-                long_ones = _long_ones(runs)
-                names = [f"holds-{generation}-{number}" for number in range(len(long_ones))]
-                for name, run in zip(names, long_ones, strict=True):
-                    write_run(folder, name, run)
-                named = zip(names, long_ones, strict=True)
-                listed[generation] = tuple(ListedRun(name, len(run)) for name, run in named)
-                newer[generation] = runs[len(long_ones) :]
-        return replace(view, folder=folder, listed=listed, newer=newer)
+            runs = {
+                generation: tuple(
+                    write_run(folder, f"holds-{generation}-{number}", run) if _is_long(run) else run
+                    for number, run in enumerate(some)
+                )
+                for generation, some in view.runs.items()
+            }
+        return replace(view, runs=runs)
 
     def _folder_of(self, datacenter: str) -> Location:
         if datacenter not in self._folders:
@@ -90,6 +85,5 @@ class Spool:
                 store_of(folder.parent).remove_folder(folder.name)
 
 
-def _long_ones(runs: Sequence[Run]) -> list[Run]:
-    """The oldest of some runs, as far as they are long."""
-    return list(takewhile(lambda run: len(run) > MOST_HOLDS_SENT, runs))
+def _is_long(run: Run | RunFile) -> TypeGuard[Run]:
+    return isinstance(run, Run) and len(run) > MOST_HOLDS_SENT

@@ -27,7 +27,7 @@ from photon.registry.register import (
 )
 from photon.registry.segments import SUFFIX, RunDamaged
 from photon.registry.view import View
-from photon.registry.view_store import FORMAT, ListedRun, ViewStore, ViewUnavailable, read_stored
+from photon.registry.view_store import FORMAT, ViewStore, ViewUnavailable, read_stored
 from tests.registry.entries import claims_of, hashes_of, same
 
 NORTH, SOUTH = Epoch("north", 1), Epoch("süd", 4)
@@ -149,7 +149,7 @@ def stores(tmp_path: Path) -> Iterator[Stores]:
 
 def names(store: ViewStore) -> set[str]:
     """The runs that a store lists."""
-    return {one.name for runs in store.listed.values() for one in runs}
+    return set(store.listed)
 
 
 # -- what comes back
@@ -260,12 +260,21 @@ def test_a_run_that_a_plan_names_stays_until_none_does(stores: Stores) -> None:
     assert names(store) == stores.files()
 
 
-def test_what_is_listed_says_how_many_holds_a_run_has(stores: Stores) -> None:
+def test_a_file_says_how_many_holds_its_run_has(stores: Stores) -> None:
     store = stores.start()
     view = filled(store)
     store.save(view)
-    assert [one.holds for one in store.listed[0]] == [len(run) for run in view.holds.runs(0)]
-    assert all(isinstance(one, ListedRun) for one in store.listed[0])
+    files = [run.file for run in view.holds.runs(0)]
+    assert [one.holds for one in files if one is not None] == [len(run) for run in view.holds.runs(0)]
+
+
+def test_a_reader_s_runs_name_no_files_of_another_process(stores: Stores) -> None:
+    store = stores.start()
+    store.save(filled(store))
+    found = read_stored(stores.folder, stores.runs, register_of(), "reader")
+    assert found is not None
+    assert found.holds.files == []
+    assert found.holds.in_memory
 
 
 def test_a_crash_before_the_transaction_leaves_the_view_before_and_files_that_go(stores: Stores) -> None:
@@ -437,7 +446,7 @@ def test_checksums_are_compared_only_after_a_process_that_did_not_end_in_order(
     right = view_store.open_run
 
     def open_run(*arguments: Any) -> Run:
-        compared.append(arguments[3])
+        compared.append(arguments[1])
         return right(*arguments)
 
     store = stores.start()
