@@ -346,6 +346,7 @@ class BatchExecution:
                 segments=segments,
                 adapter_calls=adapter_calls,
                 window=self.state.window_at(now_us),
+                ended_us=now_us,
             ),
         )
         self.closes.committed(plan.key.batch, claimant_of(plan.key), settled.rows)

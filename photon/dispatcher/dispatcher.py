@@ -66,7 +66,8 @@ class Dispatcher:
         self._unreadable_orders: set[str] = set()
         self._had_order = False  # since new events had a plan
         self._idle_since_us: int | None = None
-        self._latest_us = max((file.grown_us for file in self.reader.files.values()), default=0)
+        # Files may have been looked at since, by a clock that is right again.
+        self._latest_us = max(self.state.ended_us, *(file.grown_us for file in self.reader.files.values()), 0)
 
     def _new_reader(self) -> LogReader:
         files = self.state.files()
@@ -206,7 +207,7 @@ class Dispatcher:
         back_seconds = (self._latest_us - now_us) / MICROSECONDS
         if back_seconds > SET_BACK_SECONDS:
             log.warning("the clock was set back by %.0f s: what waits is looked at now", back_seconds)
-            self.state.make_all_due(("primary", "home", "clock", "contested"))
+            self.state.make_all_due(("primary", "home", "clock", "contested", "held", "ordered"))
             self._idle_since_us = None
         self._latest_us = now_us
 

@@ -117,6 +117,11 @@ class StateReader:
         return int(self.meta("completed") or 0)
 
     @property
+    def ended_us(self) -> int:
+        """When the latest batch ended, by the clock of its process; 0: none has."""
+        return int(self.meta("ended_us") or 0)
+
+    @property
     def watermark_us(self) -> int | None:
         value = self.meta("watermark_us")
         return int(value) if value is not None else None

@@ -74,6 +74,7 @@ class Completion:
     segments: Iterable[SegmentInfo] = ()  # new ones of the primary index (protocol D7)
     adapter_calls: AdapterCalls | None = None  # batches in a row that were over the share (protocol A21)
     window: Window | None = None  # the latest records are counted from here
+    ended_us: int | None = None  # the times at which records are due were counted from here
 
 
 class DispatcherState(StateReader):
@@ -264,6 +265,7 @@ class DispatcherState(StateReader):
                 "watermark_us": completion.watermark_us,
                 "adapter_calls": completion.adapter_calls and calls_to_json(completion.adapter_calls),
                 "window": completion.window and window_to_json(completion.window),
+                "ended_us": completion.ended_us,
             }
             put(db, "meta", [(key, str(value)) for key, value in meta.items() if value is not None])
             db.execute("DELETE FROM plan WHERE batch = ?", (plan.key.batch,))

@@ -160,3 +160,24 @@ def test_what_waits_is_looked_at_when_the_clock_is_set_back(tmp_path: Path, star
     world.join(callbacks=Callbacks(on_batch=after_a_batch))
     assert world.joined_ids() == sorted(ids)
     assert world.clock.elapsed_us() < 60 * MICROSECONDS
+
+
+def test_what_waits_is_looked_at_though_all_logs_have_grown_since_the_clock_was_set_back(
+    tmp_path: Path,
+) -> None:
+    """A start looks at all logs before anything else, and notes by the clock of now when they grew."""
+    world = World(tmp_path, ("east", "west"))
+    ids = [f"c{number}" for number in range(20)]
+    hours_ago_us = NOON_US - 7_200 * MICROSECONDS
+    world.queries("q")
+    world.clicks(*((each, "q") for each in ids), at_us=hours_ago_us)
+    done: list[object] = []
+    world.join(callbacks=Callbacks(lambda: bool(done), done.append))
+    assert world.joined_ids() != sorted(ids), "none is left to its home"
+    world.clock.set_back(3600)
+    world.queries("q2")
+    world.clicks(("d", "q2"), at_us=hours_ago_us)
+    began_us = world.clock.elapsed_us()
+    world.join()
+    assert world.joined_ids() == sorted([*ids, "d"])
+    assert world.clock.elapsed_us() - began_us < 60 * MICROSECONDS

@@ -25,7 +25,7 @@ def survived(outcomes: list[Outcome]) -> Counter[str]:
     return sum((outcome.survived for outcome in outcomes), Counter[str]())
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_after_twenty_kills_every_event_has_one_row(tmp_path: Path) -> None:
     told = survived(drive_until(20, FIRST_SEED, FEW, WORLDS, tmp_path))
     assert told["stop"] == 2 * WORLDS
