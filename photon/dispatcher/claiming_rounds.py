@@ -103,6 +103,7 @@ class ClaimingRounds:
 
     def _claim(self, claims: Claims) -> Mask:
         """Claim; which of the claims are won."""
+        self.registry.turns.give(self.clock)
         closing, began_us = self.closes.due, self.clock.elapsed_us()
         fault_point("claim.before")
         try:

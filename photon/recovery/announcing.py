@@ -113,6 +113,7 @@ class Announcer:
                 self._number = self._registry.beats([self._epoch])[self._epoch]
             self._registry.beat(self._epoch, self._number + 1)
             self._number += 1
+            self._registry.turns.look(self._epoch.datacenter, self._registry.register)
             self._failed = False
         except RegistryUnavailable as error:
             if not self._failed:

@@ -6,6 +6,7 @@ the next is made anew. Ledgers are appended to in parallel.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
@@ -17,6 +18,7 @@ from photon.registry.positions import Chosen, Offer, Positions, Undecided
 from photon.registry.view import View, catch_up, confirm
 
 Make = Callable[[LedgerState], Entry | None]  # None: nothing is left to say in this ledger
+LOST_IN_A_ROW = 4  # positions: drivers that are alike far away lose so many once in sixteen times
 SILENT_ROUNDS = 3  # offers in a row that no store decided: then the outcome is left open
 
 
@@ -40,15 +42,18 @@ class Needless:
 Outcome = Appended | NotTaken | Needless
 
 
-def append(view: View, positions: Positions, makes: Mapping[LedgerId, Make]) -> dict[LedgerId, Outcome]:
+def append(
+    view: View, positions: Positions, makes: Mapping[LedgerId, Make], ask: Callable[[], None] = lambda: None
+) -> dict[LedgerId, Outcome]:
     """Append one entry to each of these ledgers; all of them are in the view afterwards.
 
-    RegistryUnavailable: entries may be chosen or not. What is read next says which.
+    `ask`: called where somebody else was faster again and again. RegistryUnavailable: entries may be chosen
+    or not. What is read next says which.
     """
     outcomes: dict[LedgerId, Outcome] = {}
     offers: dict[LedgerId, Offer] = {}
     silent = 0
-    outrun: set[LedgerId] = set()  # where somebody else was faster at the position before
+    losses: Counter[LedgerId] = Counter()  # positions at which somebody else was faster, in a row
     while True:
         for ledger in sorted(makes.keys() - outcomes.keys()):
             made = _offer(view.states.get(ledger), makes[ledger], offers.pop(ledger, None), view.writer)
@@ -66,18 +71,19 @@ def append(view: View, positions: Positions, makes: Mapping[LedgerId, Make]) -> 
         elif view.register.is_refilling:
             raise RegistryUnavailable(f"the ids of all rows of {view.register.pipeline} are being put back")
         decided = {ledger: one.value for ledger, one in replies.items() if isinstance(one, Chosen)}
-        behind: list[LedgerId] = []
+        behind: set[LedgerId] = set()
         for ledger, value in decided.items():
             if view.states.get(ledger) is None or not view.take(ledger, [value]):
                 continue  # dropped: the store may have forgotten what was there
             if value == offers[ledger].value:
                 outcomes[ledger] = Appended(offers.pop(ledger).position)
-            elif ledger in outrun:
-                behind.append(ledger)  # much may be decided there: else each position costs an offer
-            else:
-                outrun.add(ledger)  # one entry is known by now, and the place behind it may be free
+                continue
+            losses[ledger] += 1  # one entry is known by now, and the place behind it may be free
+            behind |= {ledger} if losses[ledger] > 1 else set()
+        if any(losses[ledger] % LOST_IN_A_ROW == 0 for ledger in behind):
+            ask()
         if behind:
-            catch_up(view, positions, behind)
+            catch_up(view, positions, behind)  # much may be decided: else each position costs an offer
         silent = 0 if decided else silent + 1
         if silent == SILENT_ROUNDS:
             raise RegistryUnavailable(_why(replies))

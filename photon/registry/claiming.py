@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
@@ -23,19 +24,25 @@ class EpochOver(Exception):
         super().__init__(f"epoch {epoch} is over: another process has ended it")
 
 
-def claim(view: View, positions: Positions, claims: Claims, closes: Closing | None = None) -> Holders:
+def claim(
+    view: View,
+    positions: Positions,
+    claims: Claims,
+    closes: Closing | None = None,
+    ask: Callable[[], None] = lambda: None,
+) -> Holders:
     """Append claims until each id has a holder or is too old; who holds them then, all confirmed (L8).
 
     What `closes` names is closed in all ledgers then: in the entries of the claims, where there are any.
-    What is won, and lies below the register's boundary by then, is too old all the same (C1). EpochOver, and
-    RegistryUnavailable: claims may be there or not, and the plan stays open (A5).
+    What is won, and lies below the register's boundary by then, is too old all the same (C1). `ask`: see
+    `append`. EpochOver, and RegistryUnavailable: claims may be there or not, and the plan stays open (A5).
     """
     ordered = claims.take(np.argsort(claims.hashes[:, 0], kind="stable"))  # in order they are found sooner
     left = ordered
     while len(left):
         for ledger in _meets(view, left):
             open_ledger(view, positions, ledger)
-        _append_all(view, positions, left, closes)
+        _append_all(view, positions, left, closes, ask)
         found = view.find(ordered.hashes, ordered.times_us)
         left = ordered.take(~found.are_held & ~found.are_too_old)
     if closes is not None:
@@ -67,7 +74,9 @@ def _covering(view: View, generation: int, hashes: Hashes) -> list[LedgerId]:
     return [ledger for ledger in ledgers if view.states[ledger].covers(hashes).any()]
 
 
-def _append_all(view: View, positions: Positions, claims: Claims, closes: Closing | None) -> None:
+def _append_all(
+    view: View, positions: Positions, claims: Claims, closes: Closing | None, ask: Callable[[], None]
+) -> None:
     """Append all of these claims, piece by piece, to the ledgers that have them now, in parallel."""
     pieces = {ledger: cut(claims.take(rows)) for ledger, rows in view.current(claims.hashes).ledgers()}
     while long := _to_close(view, closes, is_long=True):
@@ -88,7 +97,7 @@ def _append_all(view: View, positions: Positions, claims: Claims, closes: Closin
             free = view.still_free(state, piece)
             return Entry(claims=free if len(free) else None, closes=closing) if closing or len(free) else None
 
-        append(view, positions, dict.fromkeys(met, make))
+        append(view, positions, dict.fromkeys(met, make), ask)
     for ledger, _ in view.current(claims.hashes).ledgers():
         _require_live(view.states[ledger], claims)
 

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 
 from photon.registry import claiming, closing, freeing
 from photon.registry.appending import append
 from photon.registry.closing import Closing
-from photon.registry.entry import Claimant, Claims, Entry, Epoch, Hashes, Times
+from photon.registry.entry import Claimant, Claims, Entry, Epoch, Hashes, LedgerId, Times
+from photon.registry.fold import LedgerState
 from photon.registry.lookups import ViewSnapshot, snapshot_of
 from photon.registry.positions import Change, Positions
 from photon.registry.register import Register
 from photon.registry.rolling import open_ledger
+from photon.registry.turns import Turns
 from photon.registry.view import Holders, View, catch_up, current_register
 from photon.registry.view_store import ViewStore
 
@@ -35,6 +38,7 @@ class IdRegistry:
         """`store`: where the view is kept; None: a reader, or a test."""
         self.positions = positions
         self.view = view
+        self.turns = Turns(positions)
         self._store = store
         self._named: deque[set[str]] = deque(maxlen=SNAPSHOTS_IN_USE)  # files, by each of the last snapshots
         self._saved = _entries(view)
@@ -71,11 +75,17 @@ class IdRegistry:
         self._named.clear()
 
     def catch_up(self) -> None:
-        """Read all ledgers to their ends, and have undecided ones settled by a no-op (L10)."""
-        while undecided := catch_up(self.view, self.positions):
+        """Read all ledgers to the ends that they had at the call, and have undecided ones settled (L10).
+
+        By a no-op, unless somebody else is faster: a driver far away would lose to others on and on.
+        """
+        settled: set[LedgerId] = set()
+        while undecided := catch_up(self.view, self.positions) - settled:
+            settled |= undecided
             for ledger in sorted(undecided):
                 open_ledger(self.view, self.positions, ledger)
-            append(self.view, self.positions, dict.fromkeys(undecided, lambda state: Entry()))
+            ends = {one: self.view.states[one].next_position for one in undecided & self.view.states.keys()}
+            append(self.view, self.positions, {one: partial(_no_op, end) for one, end in ends.items()})
 
     def holders(self, hashes: Hashes, times_us: Times | None = None) -> Holders:
         """Who holds each id, as far as the view was read."""
@@ -86,7 +96,8 @@ class IdRegistry:
 
         EpochOver.
         """
-        return claiming.claim(self.view, self.positions, claims, closes)
+        ask = partial(self.turns.ask, claims.claimant.epoch.datacenter)
+        return claiming.claim(self.view, self.positions, claims, closes, ask)
 
     def close(self, closes: Closing) -> None:
         """Close what was committed, wherever the view shows something unclosed of it; else ask nobody."""
@@ -135,6 +146,11 @@ class IdRegistry:
         if self._store is not None:
             self._store.save(self.view, in_use=set().union(*self._named))
             self._saved = _entries(self.view)
+
+
+def _no_op(end: int, state: LedgerState) -> Entry | None:
+    """Has the position `end` decided; nothing is left to say behind it."""
+    return Entry() if state.next_position == end else None
 
 
 def _entries(view: View) -> int:

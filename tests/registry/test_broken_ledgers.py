@@ -5,7 +5,7 @@ What is replaced is the smallest part of the product that keeps the rule. L11 is
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -55,8 +55,10 @@ def test_a_close_made_for_an_earlier_position_joins_what_has_no_row(monkeypatch:
 
         return once
 
-    def append(one: View, positions: Positions, makes: Mapping[LedgerId, Make]) -> dict[LedgerId, Outcome]:
-        return right(one, positions, {ledger: made_once(make) for ledger, make in makes.items()})
+    def append(
+        one: View, positions: Positions, makes: Mapping[LedgerId, Make], *ask: Callable[[], None]
+    ) -> dict[LedgerId, Outcome]:
+        return right(one, positions, {ledger: made_once(make) for ledger, make in makes.items()}, *ask)
 
     monkeypatch.setattr(rolling, "append", append)
     monkeypatch.setattr(claiming, "append", append)

@@ -185,15 +185,17 @@ class WithUndecidedTail(MemoryLedgers):
         return super().offer(offers)
 
 
-def test_an_undecided_tail_is_settled_by_a_no_op() -> None:
+@pytest.mark.parametrize("is_carried_on", [True, False])
+def test_an_undecided_tail_is_settled_by_a_no_op(is_carried_on: bool) -> None:
     ledgers = WithUndecidedTail(2)
     east, west = memory_registry(ledgers, "east"), memory_registry(ledgers, "west")
     west.claim(claims_of(OTHER, 1))
-    ledgers.undecided[ONE] = ledgers.values[ONE].pop()
+    tail = ledgers.values[ONE].pop()
+    ledgers.undecided[ONE] = tail if is_carried_on else b""
     east.catch_up()
-    assert held_and_joined(east, 1) == [(True, False)]
+    assert held_and_joined(east, 1) == [(is_carried_on, False)]
     last = decode(ledgers.values[ONE][-1])
-    assert (last.writer, last.claims, last.closes) == ("east", None, ())
+    assert (last.writer, last.claims is None) == (("west", False) if is_carried_on else ("east", True))
 
 
 def test_a_genesis_that_is_undecided_is_settled_too() -> None:
