@@ -14,6 +14,7 @@ from photon.registry.stores.asking import ASIDE_AT_ONCE, Stores
 from photon.registry.stores.channel import Threads
 from photon.registry.stores.copies import Key, NoReply
 from photon.registry.stores.decisions import count_answers
+from photon.registry.stores.tempo import LEAST_LOOKED_AT
 
 KEYS = [Key("1.0-0", position) for position in range(2)]
 GONE = NoReply("timed out", "unreachable")
@@ -109,7 +110,7 @@ def test_what_waits_in_line_for_a_slow_endpoint_is_dropped_but_for_a_few_writes(
 def test_a_slow_endpoint_is_asked_aside_while_it_bears_it() -> None:
     slow = Kept(is_held=True)
     stores = over(Kept(), Kept(), slow)
-    for slot, seconds in enumerate((0.01, 0.01, 0.9)):
+    for slot, seconds in [*enumerate((0.01, 0.01, 0.9))] * LEAST_LOOKED_AT:
         stores.health.took(slot, seconds)
     for _ in range(ASIDE_AT_ONCE + 3):
         assert count_answers(ask(stores, 2, KEYS[:1], is_write=True)[0]) == 2

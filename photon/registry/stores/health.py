@@ -72,10 +72,11 @@ class Health:
 
     def took(self, slot: int, seconds: float) -> None:
         """Take note of how long it took with what all were asked."""
-        was_slow = slot in self._tempo.slow
+        before = self._tempo.slow
         self._tempo.took(slot, seconds)
-        if (slot in self._tempo.slow) != was_slow:
-            log.info("endpoint %d of the registry is %s", slot + 1, "quick again" if was_slow else "slow")
+        after = self._tempo.slow
+        for one in sorted(before ^ after):  # another one too: slow is who is later than the others
+            log.info("endpoint %d of the registry is %s", one + 1, "slow" if one in after else "quick again")
 
     def measure(self, slot: int, reply: object, seconds: float) -> None:
         """Count one request, and what kept it from an answer."""

@@ -19,6 +19,7 @@ LATE_TIMES = 3.0
 LATE_SECONDS = 0.4
 
 LOOKED_AT = 5  # requests that all were sent: the latest ones. Their median tells: one slow request is chance
+LEAST_LOOKED_AT = 3  # before that a new connection looks slow
 
 
 class Tempo:
@@ -40,7 +41,10 @@ class Tempo:
         with self._lock:
             self._took[slot].append(seconds)
             self._usual[slot] = statistics.median_low(self._took[slot])
-            self.slow = slow_of(self._usual, majority(self._n))
+            known = {
+                at: self._usual[at] for at, some in enumerate(self._took) if len(some) >= LEAST_LOOKED_AT
+            }
+            self.slow = slow_of(known, majority(self._n))
 
     def forget(self, slot: int) -> None:
         """Treat the endpoint as a quick one: another store has taken its place."""
