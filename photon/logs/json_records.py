@@ -6,7 +6,6 @@ it needs three times less time than pyarrow's parser, and fewer looks at a block
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 from collections.abc import Sequence
@@ -14,12 +13,10 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import Any, Literal
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-
-# Not there where the packages of an executor are older than Photon's code: then pyarrow reads all.
-msgspec: Any = importlib.import_module("msgspec") if importlib.util.find_spec("msgspec") else None
 
 DEEPEST = 200  # levels of nesting; pyarrow's parser, which recurses, overflows the stack at some 10,000
 
@@ -58,7 +55,7 @@ def read_records(
 
     None where a line is no record, or has a value of another kind than the first line.
     """
-    kinds = None if msgspec is None else _kinds(raws[0].as_py(), ways, only_value)
+    kinds = _kinds(raws[0].as_py(), ways, only_value)
     reader = None if kinds is None else _reader(tuple(zip(ways, kinds, strict=True)))
     return None if reader is None else reader.read(data, len(raws))
 

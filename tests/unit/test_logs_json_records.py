@@ -5,7 +5,6 @@ import json
 import pyarrow as pa
 import pytest
 
-from photon.logs import json_records
 from photon.logs.json_lines import JsonLines, decode_record, value_of
 from photon.logs.json_records import read_records, ways_to
 from photon.logs.lines import join_lines
@@ -49,14 +48,6 @@ def test_whole_numbers_of_which_only_the_value_matters_come_as_such():
     columns = read_records(raws, join_lines(raws), [("at",)], [True])
     assert columns is not None
     assert columns[0].equals(pa.array(range(LINES), pa.int64()))
-
-
-@pytest.mark.parametrize("name", BLOCKS)
-def test_lines_say_the_same_where_msgspec_is_not_installed(name, monkeypatch):
-    raws = block(name)
-    with_it = JsonLines().texts(raws, names_in(name))
-    monkeypatch.setattr(json_records, "msgspec", None)
-    assert JsonLines().texts(raws, names_in(name)).columns == with_it.columns
 
 
 def test_whole_numbers_and_others_in_one_block_are_all_read():
