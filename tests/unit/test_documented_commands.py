@@ -82,8 +82,21 @@ def test_documents_call_photon_as_it_can_be_called() -> None:
     assert wrong_in(DOCUMENTS, wrong_calls) == {}
 
 
+def make_targets() -> set[str]:
+    return set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
+
+
+def test_ci_calls_targets_that_make_has() -> None:
+    called = re.findall(
+        r"(?:^|\s)make ((?:--jobs \d )?[a-z -]+)$", (ROOT / ".ci/run").read_text(), re.MULTILINE
+    )
+    named = {word for call in called for word in call.split() if word[0].isalpha()}
+    assert {"check", "test", "test-browser"} <= named
+    assert named - make_targets() == set()
+
+
 def test_documents_name_targets_that_make_has() -> None:
-    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
+    targets = make_targets()
     named = {page: {word for call in calls(page, "make") for word in call} for page in DOCUMENTS}
     assert wrong_in(DOCUMENTS, lambda page: [n for n in named[page] - targets if "=" not in n]) == {}
 
