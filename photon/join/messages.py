@@ -130,7 +130,8 @@ def _without_own_folders(pipeline: Pipeline) -> Pipeline:
     """A pipeline without its file's folder and its states'."""
     no_state = {"state": Path()}
     places = {name: each.model_copy(update=no_state) for name, each in pipeline.datacenters.items()}
-    return pipeline.model_copy(update={"file": Path(pipeline.file.name), "datacenters": places})
+    logs = {"primary": pipeline.primary.without_folder(), "foreign": pipeline.foreign.without_folder()}
+    return pipeline.model_copy(update={"file": Path(pipeline.file.name), "datacenters": places, **logs})
 
 
 @dataclass(frozen=True)

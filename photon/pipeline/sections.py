@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from datetime import date, timedelta
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag
 
@@ -136,6 +136,12 @@ class Log(Strict):
     def folder(self) -> Path | None:
         """The pipeline file's folder, where a user's `format` may lie; None: there is no file."""
         return self._folder
+
+    def without_folder(self) -> Self:
+        """The same log for a machine where the pipeline file has no folder."""
+        copied = self.model_copy()
+        copied._folder = None
+        return copied
 
 
 class PrimaryLog(Log):
