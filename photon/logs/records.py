@@ -138,6 +138,9 @@ class RecordRules:
         lines one begins a record. Where none of the records that could begin before a line goes on over it,
         a record begins with that line.
         """
+        if is_at_end and data and not data.endswith(b"\n"):
+            found = self.sure_start(data + b"\n", is_at_end)  # the last line counts as `cut` counts it
+            return None if found is None else min(found, len(data))
         ends, suspects = self._lines(data)
         following = np.arange(1, len(ends) + 1)
         for suspect in suspects.tolist():

@@ -65,7 +65,6 @@ GOES_ON: Mapping[str, str] = {
     "tailing": "how files are watched",
     "verification": "what a verification keeps names its settings",
     "availability": "minutes that are judged stay as they are",
-    "completeness": "what is told of rows",
     "backfill": "how rows are made again; a rebuild that is under way names its settings",
     "compaction": "how tables are stored",
     "health": "thresholds",

@@ -7,12 +7,12 @@ import io
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
-from photon.pipeline.values import Format
+from photon.pipeline.values import OWN_FORMATS, Format
 
 Record = dict[str, Any]
-FORMATS: tuple[Format, ...] = get_args(Format)
+FORMATS: tuple[Format, ...] = OWN_FORMATS
 
 
 def append(log: Path, format_: Format, records: Sequence[Record | str]) -> None:

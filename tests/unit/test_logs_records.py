@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from photon.logs.columns import parse_columns
@@ -134,6 +134,7 @@ def test_a_growing_file_has_the_same_records_as_the_whole_one(text, step):
 
 
 @settings(max_examples=100, deadline=None)
+@example(b'aab,k,1,x\n\n\n\n,"x\ny","",', 3)  # the last record has no line end
 @given(FILES, st.integers(1, 5))
 def test_a_record_is_found_from_any_place_without_the_beginning_of_the_file(text, record_lines):
     rules = rules_of(log_of(record_lines + 1))
