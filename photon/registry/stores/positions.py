@@ -184,12 +184,16 @@ def _has_more(reply: int | NoReply) -> bool:
 
 
 def require_forgettable(register: Register, ledgers: Sequence[LedgerId], incarnation: int | None) -> None:
-    """ValueError if somebody may read these ledgers."""
-    if incarnation is not None and incarnation in (register.incarnation, register.filling):
-        raise ValueError(f"the registry has incarnation {incarnation}, or is being filled with it")
-    for ledger in ledgers if incarnation is None else ():
-        if not register.generations[ledger.generation].is_dropped:
-            raise ValueError(f"the register does not call the generation of ledger {ledger} dropped")
+    """RegistryUnavailable if somebody may read these ledgers by now, such as after a copy was put back."""
+    if incarnation is not None:
+        in_use = incarnation in (register.incarnation, register.filling)
+    else:
+        in_use = any(not register.generations[one.generation].is_dropped for one in ledgers)
+    if in_use:
+        raise RegistryUnavailable(
+            f"ledgers of {register.pipeline} that were to be deleted are in use by now: another command has "
+            "changed the registry, or it was put back to a copy of before; run this one again"
+        )
 
 
 class StoreAttempt:
