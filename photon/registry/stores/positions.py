@@ -184,16 +184,15 @@ def _has_more(reply: int | NoReply) -> bool:
 
 
 def require_forgettable(register: Register, ledgers: Sequence[LedgerId], incarnation: int | None) -> None:
-    """RegistryUnavailable if somebody may read these ledgers by now, such as after a copy was put back."""
-    if incarnation is not None:
-        in_use = incarnation in (register.incarnation, register.filling)
-    else:
-        in_use = any(not register.generations[one.generation].is_dropped for one in ledgers)
-    if in_use:
+    """ValueError if their generation counts. RegistryUnavailable if a copy brought their incarnation back."""
+    if incarnation is not None and incarnation in (register.incarnation, register.filling):
         raise RegistryUnavailable(
             f"ledgers of {register.pipeline} that were to be deleted are in use by now: another command has "
             "changed the registry, or it was put back to a copy of before; run this one again"
         )
+    for ledger in ledgers if incarnation is None else ():
+        if not register.generations[ledger.generation].is_dropped:
+            raise ValueError(f"the register does not call the generation of ledger {ledger} dropped")
 
 
 class StoreAttempt:
