@@ -33,8 +33,8 @@ from photon.registry.stores.deadline import Deadline, request_timeout
 from photon.registry.stores.decisions import count_answers, majority, reason_of
 from photon.registry.stores.reading import Intact, JudgedPage, Walk, walk
 from photon.registry.stores.register_store import RegisterStore, register_at, register_said
+from photon.registry.stores.reservations import Reservations
 from photon.registry.stores.rounds import Reserved, Rounds
-from photon.registry.stores.turns import Turns
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ class StorePositions:
         self.stores = Stores(members, reopen, channel or Threads(), clock, chance)
         self.register = RegisterStore(self.stores, request_timeout(settings).total_seconds())
         self._deadline_seconds = settings.total_timeout.total_seconds()
-        self.turns = Turns()
+        self.reservations = Reservations()
         self._incarnation: int | None = None  # of the ledgers, as it was last read
         self._lock = threading.Lock()
 
@@ -215,7 +215,7 @@ class StoreAttempt:
         """Offer one value to each of these ledgers, in parallel."""
         positions = self._positions
         contenders = {
-            ledger: positions.turns.contender(
+            ledger: positions.reservations.contender(
                 self._key(ledger, offer.position), offer.value, positions.stores.new_proposer(), self._active
             )
             for ledger, offer in offers.items()
@@ -226,7 +226,7 @@ class StoreAttempt:
             self._reserved += [] if one.next is None else [one.next]
             if one.chosen is not None:
                 is_own = one.chosen == offers[ledger].value
-                positions.turns.ended(one.key.ledger, is_own)
+                positions.reservations.ended(one.key.ledger, is_own)
                 positions.meter.count("registry_appends", "own" if is_own else "outrun")
         return {
             ledger: Undecided(one.reason) if one.chosen is None else Chosen(one.chosen)
@@ -301,7 +301,7 @@ class StoreAttempt:
             raise Unconfirmed("the registry's stores have changed since")
         if register.incarnation != self._incarnation:
             raise Unconfirmed("the registry was made anew since")
-        self._positions.turns.keep(self._reserved)
+        self._positions.reservations.keep(self._reserved)
         self._reserved = []
         return register
 

@@ -1,4 +1,4 @@
-"""Whose turn it is in each ledger: which positions this client has reserved, and where others outran it."""
+"""A client's reservations: which next positions it has reserved, and in which ledgers others outrun it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from photon.registry.stores.rounds import Contender, Reserved
 OUTRUN_TIMES = 2  # in a row; once is chance
 
 
-class Turns:
-    """What a client's offers so far mean for its next ones, by ledger. Thread-safe."""
+class Reservations:
+    """A client's offers so far, as far as they decide how it makes its next ones, by ledger. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -28,7 +28,7 @@ class Turns:
             is_outrun = self._outrun[key.ledger] >= OUTRUN_TIMES
         if reserved is not None and (reserved.key != key or reserved.active is not active):
             reserved = None
-        return Contender(key, value, proposer, reserved, is_outrun, needs_ballot=is_outrun)
+        return Contender(key, value, proposer, reserved, is_outrun)
 
     def keep(self, reserved: Sequence[Reserved]) -> None:
         """Use these for the next offers: a check has confirmed that they count (B11)."""
