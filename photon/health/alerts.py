@@ -10,7 +10,7 @@ from typing import Any, Literal
 from photon.clock import in_utc
 from photon.errors import WrongUsage
 from photon.health.levels import Level
-from photon.user_modules import ModuleUnusable, load_module
+from photon.user_modules import load_module
 
 Kind = Literal["check", "run", "freshness", "tick"]
 
@@ -54,10 +54,7 @@ class HookNotFound(WrongUsage):
 def load_hook(spec: str, folder: Path) -> Hook:
     """The user's function `module:function`, also of a module in the pipeline file's folder. HookNotFound."""
     module_name, _, name = spec.partition(":")
-    try:
-        found = getattr(load_module(module_name, folder, "alerts.hook"), name, None)
-    except ModuleUnusable as error:
-        raise HookNotFound(str(error)) from error
+    found = getattr(load_module(module_name, folder, "alerts.hook", HookNotFound), name, None)
     if not callable(found):
         raise HookNotFound(f"alerts.hook: {spec}: expected a function in {module_name}, got {found!r}")
     hook: Hook = found

@@ -21,11 +21,11 @@ from photon.errors import WrongUsage
 from photon.join.deadline import call_deadline
 from photon.join.failing import Tally
 from photon.logs.columns import ParsedColumns, parse_columns
-from photon.logs.line_formats import format_of, reader_of
+from photon.logs.line_formats import REASON_CHARACTERS, format_of, reader_of
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import ForeignLog, Log, PrimaryLog
 from photon.storage.columns import fit
-from photon.user_modules import ModuleUnusable, load_module
+from photon.user_modules import load_module
 
 T = TypeVar("T")
 Ints = npt.NDArray[np.int64]
@@ -33,7 +33,6 @@ Ints = npt.NDArray[np.int64]
 CAREFUL_ROWS = 64
 # Seven calls that take too long leave a task time for the rest.
 CAREFUL_SHARE = 1 / 20  # of the task's own deadline
-REASON_CHARACTERS = 500  # of an adapter's own message: a dead letter's reason is for people to read
 
 
 class AdapterNotFound(WrongUsage):
@@ -97,10 +96,7 @@ def load_adapter(spec: str, folder: Path | None = None) -> Adapter:
     module_name, _, attribute = spec.partition(":")
     if not module_name or not attribute:
         raise AdapterNotFound(f"adapter: expected module:attribute, got {spec!r}")
-    try:
-        module = load_module(module_name, folder, "adapter")
-    except ModuleUnusable as error:
-        raise AdapterNotFound(str(error)) from error
+    module = load_module(module_name, folder, "adapter", AdapterNotFound)
     if not hasattr(module, attribute):
         raise AdapterNotFound(
             f"adapter {spec}: module {module_name} has no {attribute!r} (it is {module.__file__})"

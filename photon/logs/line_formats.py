@@ -16,11 +16,11 @@ from photon.logs.json_lines import JsonLines
 from photon.logs.line_reader import LineReader
 from photon.logs.lines import BLANK
 from photon.pipeline.sections import Log
-from photon.user_modules import ModuleUnusable, load_module
+from photon.user_modules import load_module
 
 OWN: Mapping[str, LineReader] = {"jsonl": JsonLines()}
 OF_TEXT_TABLES = ("csv", "tsv")
-REASON_CHARACTERS = 500  # of a format's own message: a dead letter's reason is for people to read
+REASON_CHARACTERS = 500  # of a user's own message: a dead letter's reason is for people to read
 
 
 class FormatNotFound(WrongUsage):
@@ -77,10 +77,7 @@ def _check_text(name: object, value: object, form: str) -> None:
 @lru_cache(64)
 def _readers_of_users(spec: str, folder: Path | None) -> LineReader:
     module_name, _, attribute = spec.partition(":")
-    try:
-        module = load_module(module_name, folder, "format")
-    except ModuleUnusable as error:
-        raise FormatNotFound(str(error)) from error
+    module = load_module(module_name, folder, "format", FormatNotFound)
     found = getattr(module, attribute, None)
     if not (isinstance(found, type) and issubclass(found, LineFormat)):
         where = f"module {module_name} ({module.__file__})"
