@@ -23,6 +23,7 @@ from dagster import (
 
 from photon.errors import UserError
 from photon.pipeline.file import Pipeline
+from photon.processes import handled_by
 from resources.environment import ServedPipeline
 
 # Dagster makes a MetadataValue of each plain value.
@@ -124,12 +125,8 @@ def draining() -> Iterator[Drain]:
     if threading.current_thread() is not threading.main_thread():
         yield drain
         return
-    before = {number: signal.signal(number, drain.on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
+    with handled_by(drain.on_signal, signal.SIGINT, signal.SIGTERM):
         yield drain
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @contextmanager

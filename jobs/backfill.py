@@ -5,7 +5,6 @@ Rows stay in the tasks. What takes their place is committed by `photon.backfill`
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import reduce
@@ -25,6 +24,7 @@ from photon.backfill.plan import DoubledRow, Piece
 from photon.backfill.rebuild import WORKERS, Rebuild, RebuildPlan, Rebuilt
 from photon.backfill.remaking import remake
 from photon.pipeline.file import Pipeline
+from photon.processes import come_after_others
 from photon.registry.errors import RetiredDatacenter
 from photon.verification.days import Window
 from photon.verification.report import DatacenterReport
@@ -33,7 +33,6 @@ from photon.verification.scope import MOST_FILES_NAMED
 if TYPE_CHECKING:
     from jobs.verification import SparkMaker
 
-NICENESS = 10  # how much the process of a rebuild yields to others: as that of compaction
 MOST_DOUBLED = 100_000  # rows of doubled events that one rebuild takes; the next one takes the others
 _COLUMNS = StructType(
     [
@@ -113,7 +112,7 @@ def _session(
 
 def behind_others() -> str:
     """Have this process yield to others, with all that it starts; the master of its session."""
-    os.nice(max(0, NICENESS - os.nice(0)))
+    come_after_others()
     return local_master(WORKERS)
 
 

@@ -1,11 +1,22 @@
-"""Linux's account of a process, and the command that ends it or has it go on."""
+"""Linux's account of a process, and the command that ends it or has it go on.
+
+And what the own process does: come after others in line for a processor, handle signals during a block.
+"""
 
 from __future__ import annotations
 
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
+
+Handler = Callable[[int, FrameType | None], object] | signal.Handlers
 
 STOPPED = ("T", "t")  # stopped by a signal, or by a debugger
 ON_DISK = "D"
+NICENESS = 10  # of upkeep and rebuilds: joins go first
 
 
 def state_of(process: int) -> str:
@@ -30,3 +41,19 @@ def what_ends(process: int) -> str:
     if state == ON_DISK:
         return f"process {process} waits for a disk: kill -9 {process} ends it once that answers"
     return f"kill -9 {process} ends process {process}"
+
+
+def come_after_others() -> None:
+    """Have this process, and all that it starts from now on, yield processors to others."""
+    os.nice(max(0, NICENESS - os.nice(0)))
+
+
+@contextmanager
+def handled_by(handler: Handler, *signals: signal.Signals) -> Iterator[None]:
+    """Have these signals handled so, in the main thread; afterwards as before."""
+    before = {number: signal.signal(number, handler) for number in signals}
+    try:
+        yield
+    finally:
+        for number, handler_before in before.items():
+            signal.signal(number, handler_before)

@@ -10,10 +10,11 @@ from assets.work import DryRunConfig, WorkRun
 
 
 def _compact(run: WorkRun) -> Metadata:
-    from photon.upkeep.compact import Compacted, compact_tables, yield_to_joins
+    from photon.processes import come_after_others
+    from photon.upkeep.compact import Compacted, compact_tables
     from photon.upkeep.compact_dry_run import would_compact
 
-    yield_to_joins()
+    come_after_others()
     pipeline, names, clock, say = run.pipeline, run.served.datacenters, run.clock, run.context.log.info
     if run.is_dry:
         done = {name: would_compact(pipeline, name, clock) for name in names}

@@ -24,6 +24,7 @@ from orchestration.demo.view import as_line, recent_p90_seconds, say
 from photon.clock import MICROSECONDS, Clock, SystemClock
 from photon.errors import UserError
 from photon.pipeline.file import Pipeline, load_pipeline
+from photon.processes import handled_by
 from photon.shift.lease import holder_of, lease_status_of
 from photon.shift.status import DatacenterStatus, status_of
 from photon.testing.traffic import Traffic
@@ -146,12 +147,8 @@ def interrupts() -> Iterator[list[Callable[[], None]]]:
         for call in on_second:
             call()
 
-    before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
+    with handled_by(on_signal, signal.SIGINT, signal.SIGTERM):
         yield on_second
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @dataclass

@@ -15,6 +15,7 @@ from pathlib import Path
 from orchestration.demo.live_traffic import LiveRun, LiveTraffic
 from photon.errors import UserError
 from photon.pipeline.location import Location
+from photon.processes import handled_by
 from photon.testing.traffic import Traffic
 
 STOP_SECONDS = 60.0  # it stops within a tick; a busy machine may let it wait
@@ -69,7 +70,7 @@ def generating(
         args=(LiveTraffic(traffic, folder, logs=logs), is_calm, should_stop, sender, os.getpid()),
         daemon=True,
     )
-    with _deaf_to_interrupts():
+    with handled_by(signal.SIG_IGN, signal.SIGINT):  # its parent decides when it stops, not a terminal
         process.start()
     sender.close()  # this process's copy: else the end of the generator would go unnoticed
     try:
@@ -91,13 +92,3 @@ def _generate(
 
     results.send(traffic.run(stops, is_calm.is_set))
     results.close()
-
-
-@contextlib.contextmanager
-def _deaf_to_interrupts() -> Iterator[None]:
-    """Make processes that start here ignore the terminal's Ctrl-C: their parent decides when they stop."""
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)

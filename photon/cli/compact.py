@@ -33,10 +33,11 @@ def compact(pipeline_file: Path, datacenter: str | None, dry_run: bool, as_json:
     """
     with opened(pipeline_file) as pipeline, showing_progress(UPKEEP_LINE_SECONDS) as say:
         from photon.clock import SystemClock
-        from photon.upkeep.compact import compact_tables, yield_to_joins
+        from photon.processes import come_after_others
+        from photon.upkeep.compact import compact_tables
         from photon.upkeep.compact_dry_run import would_compact
 
-        yield_to_joins()
+        come_after_others()
         names = chosen(pipeline, datacenter)
         if dry_run:
             done = {name: would_compact(pipeline, name, SystemClock()) for name in names}

@@ -6,7 +6,6 @@ needs leave the folder. Each step may be killed and run again. Where two run at 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -25,13 +24,6 @@ from photon.storage.table_log import checkpoint, clean
 from photon.storage.tables import OutputTable, app_id
 from photon.storage.vacuum import vacuum
 from photon.tokens import PlanKey
-
-NICENESS = 10
-
-
-def yield_to_joins() -> None:
-    """Have this process, which compacts, come after others."""
-    os.nice(max(0, NICENESS - os.nice(0)))
 
 
 @dataclass(frozen=True, slots=True)
