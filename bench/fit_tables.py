@@ -277,7 +277,7 @@ def _said(what: str, progress: Progress) -> Iterator[Progress]:
 
 
 def lines_of(found: dict[str, Any]) -> list[str]:
-    """What was measured, for people."""
+    """The measurement for people."""
     lines = [
         f"{found['commits']:,} commits, {found['cores']} cores; {found['passes']} passes, which took"
         f" {found['median_pass_seconds']} s in the median, {found['longest_pass_seconds']} s at most"

@@ -165,5 +165,5 @@ def _measure(
 
 
 def cpu_seconds(servers: Sequence[StoreServer]) -> float:
-    """What the servers have used of CPU so far."""
+    """Seconds of CPU that the servers have used so far."""
     return sum(sum(psutil.Process(server.pid).cpu_times()[:2]) for server in servers)

@@ -136,7 +136,7 @@ def _rebuild(pipeline: Pipeline, session: Any, workers: int, events: int, progre
 
 
 def lines_of(found: dict[str, Any]) -> list[str]:
-    """What was measured, for people."""
+    """The measurement for people."""
     lines = [
         f"{found['primary']:,} primary and {found['foreign']:,} foreign events, joined at "
         f"{found['joined_events_per_second']:,} events/s; {found['cores']} cores, load {found['load']}"

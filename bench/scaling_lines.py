@@ -17,7 +17,7 @@ Numbers = Mapping[str, Any]
 
 
 def lines_of(found: Numbers) -> Iterator[str]:
-    """What was measured, for people."""
+    """The measurement for people."""
     for run in found["pairs"]:
         rate = f"{run['events_per_second']:>10,} events/s"
         yield f"{run['name']:18}{run['seconds']:8.1f} s {rate}  {_right(run)}"

@@ -1,4 +1,4 @@
-"""What a day of small entries costs: a view made from nothing, looks at what is new, a repair, and a drop.
+"""The cost of a day of small entries: a view made from nothing, looks at what is new, a repair, and a drop.
 
 Two entries a second, as of a live datacenter with ten events a second: one ledger, on three dynoxides.
 """
@@ -97,14 +97,14 @@ def _fill(address: LedgersAddress, values: Iterable[bytes]) -> None:
 
 
 def _timed(servers: Sequence[StoreServer], work: Callable[[], R]) -> tuple[R, float, float]:
-    """What the work returns, and its seconds by the clock and of CPU."""
+    """The work's result, and its seconds by the clock and of CPU."""
     began, cpu = time.perf_counter(), time.process_time() + cpu_seconds(servers)
     done = work()
     return done, time.perf_counter() - began, time.process_time() + cpu_seconds(servers) - cpu
 
 
 def lines_of(found: Mapping[str, Any]) -> Iterator[str]:
-    """What was measured, for people."""
+    """The measurement for people."""
     yield (
         f"{found['entries']:,} entries in a ledger on {STORES} dynoxide: a view from nothing"
         f" {found['view_seconds']:.0f} s (CPU {found['view_cpu_seconds']:.0f} s), repair"

@@ -113,7 +113,7 @@ def _kind(name: str) -> str:
 
 
 def lines_of(found: dict[str, Any]) -> list[str]:
-    """What was measured, for people."""
+    """The measurement for people."""
     first = f"{found['events_an_hour']:,} events of each log an hour; {found['cores']} cores"
     return [f"{first}, load {found['load']}", *(_line(run) for run in found["runs"])]
 

@@ -1,4 +1,4 @@
-"""What a view of many ids costs: the start of a join, its files, and the memory of a task that looks ids up.
+"""The cost of a view of many ids: the start of a join, its files, and the memory of a task that looks ids up.
 
 A driver claims batch after batch of ledgers in memory, and stores its view as a join does. Then a process of
 its own opens that view, and another one looks ids up as a task.
@@ -41,7 +41,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class ViewSize:
-    """Of a view of so many ids. Memory is what a process has of its own, beside files that are mapped."""
+    """Sizes of a view of so many ids. Memory is a process's own, beside files that are mapped."""
 
     ids: int
     bytes_per_id: float  # on disk
@@ -109,7 +109,7 @@ def _start(folder: Path, register: Register) -> tuple[float, bytes]:
 
 
 def _look_up(snapshot: bytes, batches: int, ids_per_batch: int) -> tuple[int, float, float]:
-    """What a task takes of memory for itself, and the seconds of its lookups, by the clock and of CPU."""
+    """Memory that a task takes for itself, and the seconds of its lookups, by the clock and of CPU."""
     found: ViewSnapshot = pickle.loads(snapshot)
     before = _own_bytes()
     lookups = found.open(Claimant(EPOCH, 2**40, "plan"))
@@ -130,7 +130,7 @@ def _own_bytes() -> int:
 
 
 def lines_of(found: Mapping[str, Any]) -> Iterator[str]:
-    """What was measured, for people."""
+    """The measurement for people."""
     yield (
         f"a view of {found['ids']:,} ids: {found['bytes_per_id']:.1f} bytes an id, made at"
         f" {found['claims_per_second']:,.0f} claims a second; a start takes {found['start_seconds']:.2f} s,"

@@ -31,7 +31,7 @@ from photon.pipeline.file import Pipeline, PipelineError, load_pipeline
 from resources.environment import LocationSettings
 
 TICK_SECONDS = 10
-# What still goes on is told again after this time; Dagster's checks after `watcher.AGAIN_US`.
+# A failure that goes on is told again after this time; Dagster's checks after `watcher.AGAIN_US`.
 AGAIN_US = 3_600 * MICROSECONDS
 # A call of the function that takes longer holds up the alerts after it. Dagster ends a tick after a minute.
 CALL_SECONDS = 20.0

@@ -11,7 +11,7 @@ PAIR = re.compile(r'([\w.@-]+)=("(?:[^"\\]|\\.)*"|\S*)')
 
 
 class Logfmt(LineFormat):
-    """Of a key that occurs twice the last value counts. An empty value is no value."""
+    """The last value counts of a key that occurs twice. An empty value is no value."""
 
     def values(self, line: str) -> Mapping[str, str | None]:
         pairs = {key: _unquoted(text) or None for key, text in PAIR.findall(line)}

@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 import click
 
-# By group: commands that are told in one line, and what they do.
+# Commands in groups, each line with the commands that it tells and what they do.
 GROUPS: Mapping[str, Mapping[tuple[str, ...], str]] = MappingProxyType(
     {
         "begin": {

@@ -16,7 +16,7 @@ from photon.pipeline.location import Location
 
 # While batches are joined it is said anew so often: readers ask every few seconds, and each time is a write.
 EVERY_US = 10 * MICROSECONDS
-# Of how much event time records are counted, for the share: what is older is decided, or not of use.
+# Records of so much event time are counted for the share: older ones are decided, or not of use.
 KEPT_MINUTES = 24 * 60
 RETRY_US = 60 * MICROSECONDS  # after the lake took nothing
 

@@ -58,7 +58,7 @@ class BatchCloses:
         return Closing(self.epoch, self._through, self._rowless())
 
     def closed(self, closing: Closing | None) -> None:
-        """What was due is closed in all ledgers: with claims, or by itself."""
+        """Take note that all that was due is closed in all ledgers: with claims, or by itself."""
         if closing is not None:
             self._rows = {one: rows for one, rows in self._rows.items() if one.batch > closing.through}
             self._since_us = None

@@ -146,12 +146,18 @@ def test_what_was_reserved_counts_only_once_a_check_has_confirmed_it() -> None:
     assert memory.stores[1].requests[0] == "prepare"
 
 
+def two_behind_which_is_reserved(memory: Memory, client: StorePositions) -> list[bytes]:
+    """Append two entries while a store is down: the client has reserved position 2 then. All are up again."""
+    memory.stores[0].fault = down
+    values = append(client, 2)
+    memory.stores[0].fault = lambda request: None
+    return values
+
+
 def test_who_sleeps_on_a_reservation_through_a_change_of_members_does_not_use_it() -> None:
     memory = Memory(3)
     sleeper, other = memory.client(), memory.client()
-    memory.stores[0].fault = down
-    values = append(sleeper, 2)  # position 2 is reserved
-    memory.stores[0].fault = lambda request: None
+    values = two_behind_which_is_reserved(memory, sleeper)
     other.change(with_the_last_down)
     values.append(append_behind(other, values))
     attempt = sleeper.attempt()
@@ -182,9 +188,7 @@ def test_what_was_reserved_is_used_once() -> None:
 def test_who_has_reserved_a_position_is_waited_for_and_not_for_ever() -> None:
     memory = Memory(3)
     holder, other = memory.client(), memory.client()
-    memory.stores[0].fault = down
-    values = append(holder, 2)  # position 2 is reserved
-    memory.stores[0].fault = lambda request: None
+    values = two_behind_which_is_reserved(memory, holder)
     began_us = memory.clock.elapsed_us()
     values.append(append_behind(other, values))
     assert memory.clock.elapsed_us() > began_us
