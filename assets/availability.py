@@ -6,8 +6,8 @@ from dagster import AssetCheckResult, AssetCheckSeverity, MetadataValue
 
 from assets.pictures import availability_plot
 from assets.runs import Metadata
-from photon.availability.report import AvailabilityReport
 from photon.pipeline.file import Pipeline
+from photon.verification.availability.report import AvailabilityReport
 
 AVAILABILITY_CHECK = "readable_in_time"
 PROMISE = "Events are readable in time in so many minutes as the pipeline file promises."

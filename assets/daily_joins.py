@@ -32,13 +32,13 @@ from assets.freshness import freshness
 from assets.runs import Metadata, canceled_with_a_sentence, markdown_table, pipeline_of_run
 from assets.side_tables import table_kinds, table_metadata
 from assets.work import BACKFILL_POOL
-from photon.backfill.days import DayCounts, counts_by_day
-from photon.backfill.fill import Filled
-from photon.backfill.rebuild import Rebuilt
-from photon.backfill.yielding import in_line
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Durations
-from photon.readable import typed
+from photon.process.readable import typed
+from photon.upkeep.backfill.days import DayCounts, counts_by_day
+from photon.upkeep.backfill.fill import Filled
+from photon.upkeep.backfill.rebuild import Rebuilt
+from photon.upkeep.backfill.yielding import in_line
 from photon.verification.days import days_between
 from photon.verification.report import equation_table
 from resources.environment import ServedPipeline

@@ -12,7 +12,7 @@ from dagster import AssetExecutionContext, AssetObservation, AssetsDefinition, M
 
 from assets.runs import Metadata, canceled_with_a_sentence, pipeline_of_run
 from assets.work import AssetWork, DryRunConfig, WorkRun
-from photon.clock import SystemClock
+from photon.process.clock import SystemClock
 from resources.environment import ServedPipeline
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from assets.evaluations import Evaluation, sizes
 from assets.runs import Metadata
 from assets.work import DryRunConfig, WorkRun
-from photon.clock import MICROSECONDS, in_utc
+from photon.process.clock import MICROSECONDS, in_utc
 
 if TYPE_CHECKING:
     from photon.upkeep.gc import GcResult

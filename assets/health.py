@@ -23,11 +23,11 @@ from dagster._core.definitions.run_request import InstigatorType
 
 from assets.runbook import section
 from assets.runs import Metadata, canceled_with_a_sentence, failures_with_a_message
-from photon.clock import SystemClock
 from photon.health.levels import Level, Verdict
 from photon.health.verdicts import PROMISES, judge
 from photon.health.vitals import look
 from photon.health.watched import Watched, from_text, memory_beside
+from photon.process.clock import SystemClock
 from resources.environment import ServedPipeline, dagster_name
 
 _SEVERITY = {

@@ -8,8 +8,8 @@ from pathlib import Path
 from dagster import AssetCheckResult, AssetCheckSeverity, MetadataValue
 
 from assets.runs import Metadata, markdown_table
-from photon.log_copies.lacks import KIND
-from photon.readable import typed
+from photon.process.readable import typed
+from photon.verification.log_copies.lacks import KIND
 from photon.verification.report import VerificationReport
 
 COPIES_CHECK = "copies_agree"

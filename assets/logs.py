@@ -23,9 +23,9 @@ from dagster import (
 
 from assets.described import kinds_of, places
 from assets.runs import Metadata, pipeline_of_run
-from photon.clock import MICROSECONDS, SystemClock
+from photon.dispatcher.shift.growth import Growth, growth_of
 from photon.pipeline.sections import ForeignLog, Log
-from photon.shift.growth import Growth, growth_of
+from photon.process.clock import MICROSECONDS, SystemClock
 from resources.environment import ServedPipeline, dagster_name
 
 # A pair of observations is 4 KB in Dagster's storage; each shift's materializations say more, and more often.

@@ -7,10 +7,10 @@ import io
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from photon.availability.budget import BUDGET_DAYS, HOUR_US, Minute
-from photon.clock import MICROSECONDS
+from photon.dispatcher.shift.report import ShiftReport
 from photon.pipeline.sections import Availability
-from photon.shift.report import ShiftReport
+from photon.process.clock import MICROSECONDS
+from photon.verification.availability.budget import BUDGET_DAYS, HOUR_US, Minute
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 from assets.pictures import ledgers_plot
 from assets.runbook import with_section
 from assets.runs import Metadata, Row, table
-from photon.clock import in_utc
 from photon.pipeline.file import Pipeline
+from photon.process.clock import in_utc
 from photon.registry.errors import RegistryUnavailable
 from photon.registry.stores.decisions import majority
 

@@ -13,21 +13,21 @@ from assets.logs import ObservedLogs, observations, of_datacenter
 from assets.pictures import latency_plot, shares_plot
 from assets.runs import Metadata, markdown_table
 from assets.side_tables import joined_now, rows_now
-from photon.clock import MICROSECONDS, Clock, SystemClock, in_utc
-from photon.completeness.estimate import Completeness
-from photon.completeness.published import last_said
 from photon.dispatcher.retrying import BatchReport
+from photon.dispatcher.shift.growth import Growth, growth_of
+from photon.dispatcher.shift.meant import told_of
+from photon.dispatcher.shift.report import ShiftLog, ShiftReport
+from photon.dispatcher.shift.run import ShiftResult
 from photon.errors import UserError
-from photon.join.outcomes import Counts
-from photon.pace import size, span
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Shift
+from photon.process.clock import MICROSECONDS, Clock, SystemClock, in_utc
+from photon.process.pace import size, span
 from photon.read import Watermark, newest_watermark
-from photon.shift.growth import Growth, growth_of
-from photon.shift.meant import told_of
-from photon.shift.report import ShiftLog, ShiftReport
-from photon.shift.run import ShiftResult
+from photon.state.completeness.estimate import Completeness
+from photon.state.completeness.published import last_said
 from photon.state.database import StateUnavailable
+from photon.state.outcomes import Counts
 from photon.storage.columns import TableName
 from photon.verification.report import equation_table
 from resources.environment import ServedPipeline

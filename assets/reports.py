@@ -15,10 +15,10 @@ from assets.runbook import with_section
 from assets.runs import canceled_with_a_sentence, pipeline_of_run
 from assets.verification import CHECKS, check_result, report_metadata
 from assets.work import VERIFICATION_POOL, AssetWork, WorkRun
-from photon.clock import SystemClock
 from photon.health.levels import late_after
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Durations
+from photon.process.clock import SystemClock
 from photon.verification.report import MOST_EXAMPLES
 from resources.environment import ServedPipeline
 
@@ -63,7 +63,7 @@ def report_asset(report: Report, served: ServedPipeline) -> AssetsDefinition:
 def _verify(run: WorkRun) -> MaterializeResult[None]:
     from jobs.log_copies import compare
     from jobs.verification import verify
-    from photon.availability.report import judge_all
+    from photon.verification.availability.report import judge_all
     from photon.verification.example_places import with_places
     from photon.verification.stored_reports import append
 

@@ -29,7 +29,7 @@ from dagster._core.storage.tags import (
 
 from assets.runs import canceled_with_a_sentence
 from assets.work import IN_ONE_PROCESS, UPKEEP_POOL, DryRunConfig
-from photon.clock import MICROSECONDS, Clock, SystemClock
+from photon.process.clock import MICROSECONDS, Clock, SystemClock
 
 PRUNING_JOB = "prune_run_history"
 # One call looks at so many, so that it ends soon; the next call does the rest. Two datacenters have some 400

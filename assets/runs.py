@@ -23,7 +23,7 @@ from dagster import (
 
 from photon.errors import UserError
 from photon.pipeline.file import Pipeline
-from photon.processes import handled_by
+from photon.process.operating_system import handled_by
 from resources.environment import ServedPipeline
 
 # Dagster makes a MetadataValue of each plain value.

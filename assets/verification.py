@@ -8,7 +8,7 @@ from pathlib import Path
 from dagster import AssetCheckResult, MetadataValue
 
 from assets.runs import Metadata, markdown_table
-from photon.readable import typed
+from photon.process.readable import typed
 from photon.verification.report import Finding, FindingKind, VerificationReport, events_in
 
 # Classes that are plotted over time, for each datacenter; the table has all.

@@ -18,9 +18,9 @@ from dagster import (
 )
 from pydantic import Field
 
-from photon.clock import MICROSECONDS, Clock
-from photon.pace import seldom
 from photon.pipeline.file import Pipeline
+from photon.process.clock import MICROSECONDS, Clock
+from photon.process.pace import seldom
 from resources.environment import ServedPipeline
 
 # A run is one process: a shift's Spark session and its lock belong to the process that reports. Configured

@@ -18,8 +18,8 @@ import numpy as np
 
 from bench.ledger_rates import all_have_rows, claims_of
 from bench.virtual_network import Send, VirtualClient, VirtualTime
-from photon.clock import MICROSECONDS
 from photon.pipeline.sections import Registry
+from photon.process.clock import MICROSECONDS
 from photon.registry.closing import Closing
 from photon.registry.entry import Claimant, Claims, Epoch, Hashes
 from photon.registry.errors import RegistryUnavailable

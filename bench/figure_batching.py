@@ -15,8 +15,8 @@ from multiprocessing import get_context
 from typing import Any
 
 from bench.ledger_rates import all_have_rows, claims_of, new_hashes
-from photon.clock import SystemClock
-from photon.lifeline import end_with
+from photon.process.clock import SystemClock
+from photon.process.lifeline import end_with
 from photon.registry.address import LedgersAddress
 from photon.registry.closing import Closing
 from photon.registry.entry import Claimant, Claims, Epoch, LedgerId

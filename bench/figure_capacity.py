@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.outage_run import DatacenterProcesses, MeasurementFailed, endpoints_and_processes
-from photon.testing.traffic import Traffic
+from orchestration.demo.traffic import Traffic
 
 DATACENTERS = ("east", "west", "north")
 PRIMARY, FOREIGN = 120_000, 24_000

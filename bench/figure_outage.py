@@ -15,7 +15,7 @@ from bench.latency_plot import first_seen
 from bench.outage_run import BatchSeen, Seen
 from orchestration.demo.latency import SeenRow, percentile
 from orchestration.demo.plot import COLORS, SHARES
-from photon.clock import MICROSECONDS
+from photon.process.clock import MICROSECONDS
 
 BIN_SECONDS = 3.0
 LAST_BATCH_SECONDS = 5.0  # what was logged before the kill and takes longer is the dead one's last batch

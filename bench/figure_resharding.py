@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from bench.ledger_rates import all_have_rows, claims_of, new_hashes
-from photon.clock import MICROSECONDS
+from photon.process.clock import MICROSECONDS
 from photon.registry.closing import Closing
 from photon.registry.collecting import drop, raise_boundary
 from photon.registry.entry import Claimant, Epoch, LedgerId

@@ -19,8 +19,8 @@ from bench.figure_batching import Load
 from bench.figure_resharding import Story
 from bench.ledger_rates import new_registry
 from bench.store_servers import StoreServer, fastest_kind, registry_pipeline, store_servers
-from photon.clock import SystemClock
 from photon.pipeline.sections import Registry
+from photon.process.clock import SystemClock
 from photon.registry.address import LedgersAddress
 from photon.registry.opening import init_registry
 from photon.registry.stores.opening import open_positions

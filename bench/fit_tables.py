@@ -23,8 +23,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from photon.adapters import DATE_COLUMN, ROW_COLUMNS
-from photon.clock import SystemClock, microseconds
 from photon.pipeline.file import Pipeline, load_pipeline
+from photon.process.clock import SystemClock, microseconds
 from photon.storage.candidate_files import candidate_files, write_candidates
 from photon.storage.delta import log_entry, open_table
 from photon.storage.table_log import checkpoint

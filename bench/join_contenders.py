@@ -27,7 +27,7 @@ from bench.join_flink import STATES, configuration_of, plan_of, told
 from bench.join_logs import FOREIGN_INTEGERS, PRIMARY_INTEGERS, JoinLogs
 from bench.join_peers import READY, settings_of
 from bench.process_family import cpu_seconds_of, family_of
-from photon.lifeline import bound_to_this_thread
+from photon.process.lifeline import bound_to_this_thread
 
 PHOTON = (sys.executable, "-m", "photon.cli.main")
 WARM_SECONDS = 240.0  # a session takes 18 s alone on a busy machine

@@ -26,7 +26,7 @@ from bench.flink_environment import FLINK_VERSION
 from bench.join_contenders import Contender, JoinFailed, contender
 from bench.join_logs import JoinLogs, place
 from bench.join_rows import CommitWatch, Found, compare, read_rows
-from photon.clock import MICROSECONDS, Clock, SystemClock
+from photon.process.clock import MICROSECONDS, Clock, SystemClock
 from photon.toolchain.java import java_command
 
 # In this order, for the last ones are left out where the time is short.

@@ -16,8 +16,8 @@ import numpy as np
 import psutil
 
 from bench.store_servers import StoreServer, registry_pipeline, store_servers
-from photon.clock import SystemClock
 from photon.pipeline.sections import Registry
+from photon.process.clock import SystemClock
 from photon.registry.closing import Closing, Rowless
 from photon.registry.entry import Claimant, Claims, Epoch, Hashes, Mask
 from photon.registry.fold import ClaimsAt, Unclosed

@@ -18,13 +18,13 @@ from pathlib import Path
 
 from orchestration.demo.latency import Latency, SeenRow, TableReader, TimeSpan, summarize
 from orchestration.demo.live_traffic import LiveRun
+from orchestration.demo.traffic import Traffic
 from orchestration.demo.traffic_process import Generator, GeneratorFailed, generating
-from photon.clock import MICROSECONDS, Clock, SystemClock
-from photon.lifeline import bound_to_this_thread
 from photon.pipeline.file import load_pipeline
 from photon.pipeline.location import Location
+from photon.process.clock import MICROSECONDS, Clock, SystemClock
+from photon.process.lifeline import bound_to_this_thread
 from photon.storage.s3 import S3Store
-from photon.testing.traffic import Traffic
 
 PHOTON_JOIN = (str(Path(sys.executable).with_name("photon")), "join")
 

@@ -17,14 +17,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import cast
 
-from photon.clock import SystemClock
 from photon.dispatcher.dispatcher import Mode
 from photon.dispatcher.retrying import BatchReport, Callbacks
+from photon.dispatcher.shift.run import run_shift
 from photon.join.messages import BatchTasks, JoinResult, TaskOutcome
 from photon.join.tasks import LocalRunner
 from photon.pipeline.file import load_pipeline
+from photon.process.clock import SystemClock
 from photon.registry.opening import close_registries
-from photon.shift.run import run_shift
 
 
 class CountingRunner(LocalRunner):

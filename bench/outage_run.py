@@ -18,13 +18,13 @@ from pathlib import Path
 from bench.live_measurement import clicks_written
 from bench.store_servers import StoreServer, fastest_kind, store_servers
 from orchestration.demo.latency import SeenRow, TableReader
+from orchestration.demo.traffic import Traffic
 from orchestration.demo.traffic_process import generating
-from photon.clock import MICROSECONDS, SystemClock
-from photon.lifeline import bound_to_this_thread
+from photon.dispatcher.shift.growth import growth_of
 from photon.pipeline.file import load_pipeline
+from photon.process.clock import MICROSECONDS, SystemClock
+from photon.process.lifeline import bound_to_this_thread
 from photon.registry.opening import close_registries, init_registry
-from photon.shift.growth import growth_of
-from photon.testing.traffic import Traffic
 
 ENDPOINTS = 3  # one of each datacenter, and a third
 POLL_SECONDS = 0.05

@@ -17,8 +17,8 @@ import psutil
 
 from bench.join_logs import JoinLogs
 from bench.process_family import cpu_seconds_of, family_of
-from photon.backfill.rebuild import Rebuilt
 from photon.pipeline.file import Pipeline, load_pipeline
+from photon.upkeep.backfill.rebuild import Rebuilt
 from photon.verification.days import window_of
 
 DAY = "2026-01-05"  # of all events of `JoinLogs`
@@ -100,8 +100,8 @@ def _pipeline(folder: Path, adapter: str) -> Pipeline:
 
 
 def _join(pipeline: Pipeline) -> float:
+    from photon.dispatcher.shift.run import prepare, run_shift
     from photon.registry.opening import close_registries
-    from photon.shift.run import prepare, run_shift
 
     prepare(pipeline)
     began = time.perf_counter()

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from photon.lifeline import bound_to_this_thread
+from photon.process.lifeline import bound_to_this_thread
 
 START_SECONDS = 60.0  # DynamoDB Local on a busy machine; dynoxide takes milliseconds, MinIO half a second
 START_POLL_SECONDS = 0.02

@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 
 from bench.ledger_rates import EPOCH, claims_of, cpu_seconds, new_hashes, new_registry
 from bench.store_servers import StoreServer, registry_pipeline, store_servers
-from photon.clock import MICROSECONDS, SystemClock
+from photon.dispatcher.recovery.registry_watch import LOOK_US
 from photon.pipeline.sections import Registry
-from photon.recovery.registry_watch import LOOK_US
+from photon.process.clock import MICROSECONDS, SystemClock
 from photon.registry.address import LedgersAddress
 from photon.registry.collecting import drop, raise_boundary
 from photon.registry.entry import Claimant, Close, Entry, Genesis, LedgerId

@@ -20,7 +20,7 @@ import pyspark
 
 from bench.server_process import ServerProcess, free_steady_port
 from bench.slow_cores import SlowCore
-from photon.lifeline import bound_to_this_thread
+from photon.process.lifeline import bound_to_this_thread
 
 SPARK_HOME = Path(pyspark.__file__).parent
 REGISTRATION_SECONDS = 300.0  # two seconds on a machine that does nothing else

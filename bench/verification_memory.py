@@ -17,8 +17,8 @@ from typing import Any
 
 import psutil
 
-from photon.lifeline import bound_to_this_thread
 from photon.pipeline.file import load_pipeline
+from photon.process.lifeline import bound_to_this_thread
 
 LOOK_SECONDS = 0.25
 PIPELINE = """
@@ -59,8 +59,8 @@ def measure_verification(
 
 
 def _join(folder: Path, hours: int, events_an_hour: int) -> None:
+    from photon.dispatcher.shift.run import prepare, run_shift
     from photon.registry.opening import close_registries
-    from photon.shift.run import prepare, run_shift
 
     (folder / "logs").mkdir(parents=True)
     for hour in range(hours):

@@ -20,7 +20,7 @@ import numpy as np
 import psutil
 
 from bench.ledger_rates import EPOCH, all_have_rows, batch_of, new_hashes
-from photon.lifeline import end_with
+from photon.process.lifeline import end_with
 from photon.registry.closing import Closing
 from photon.registry.entry import Claimant
 from photon.registry.id_registry import IdRegistry
@@ -28,7 +28,7 @@ from photon.registry.lookups import Hold, ViewSnapshot
 from photon.registry.register import Register
 from photon.registry.rolling import open_ledger
 from photon.registry.view_store import ViewStore
-from photon.testing.memory_ledgers import MemoryLedgers
+from tests.support.memory_ledgers import MemoryLedgers
 
 IDS = 50_000_000
 IDS_PER_BATCH = 50_000

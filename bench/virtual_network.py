@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from photon.clock import MICROSECONDS
+from photon.process.clock import MICROSECONDS
 from photon.registry.stores.deadline import Deadline
 
 Send = Callable[[Any, Any], Any]

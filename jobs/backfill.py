@@ -1,6 +1,6 @@
 """Backfill as a Spark program: a rebuild's tasks and its search for doubled events, a fill's verification.
 
-Rows stay in the tasks. What takes their place is committed by `photon.backfill`.
+Rows stay in the tasks. What takes their place is committed by `photon.upkeep.backfill`.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType, Tim
 from jobs.dialect import as_itself
 from jobs.session import local_master, reach_lakes, session_for, stop_session
 from jobs.verification import verify
-from photon.backfill.fill import Fill, Filled
-from photon.backfill.messages import TABLE, Remade, RemakeContext
-from photon.backfill.plan import DoubledRow, Piece
-from photon.backfill.rebuild import WORKERS, Rebuild, RebuildPlan, Rebuilt
-from photon.backfill.remaking import remake
 from photon.pipeline.file import Pipeline
-from photon.processes import come_after_others
+from photon.process.operating_system import come_after_others
 from photon.registry.errors import RetiredDatacenter
+from photon.upkeep.backfill.fill import Fill, Filled
+from photon.upkeep.backfill.messages import TABLE, Remade, RemakeContext
+from photon.upkeep.backfill.plan import DoubledRow, Piece
+from photon.upkeep.backfill.rebuild import WORKERS, Rebuild, RebuildPlan, Rebuilt
+from photon.upkeep.backfill.remaking import remake
 from photon.verification.days import Window
 from photon.verification.report import DatacenterReport
 from photon.verification.scope import MOST_FILES_NAMED

@@ -15,11 +15,11 @@ import pyarrow as pa
 from jobs.dialect import F, read_in_tasks, words_of
 from jobs.local.session import LocalSession
 from jobs.verification import is_small
-from photon.log_copies.comparing import ComparedCopies, compare_copies
-from photon.log_copies.lacks import FileDigest, Hour, Lack
-from photon.log_copies.tasks import DIGESTS, IDS, Part, digest_parts, digests_of, ids_of_parts
 from photon.logs.ranges import PIECE_BYTES
 from photon.pipeline.file import Pipeline
+from photon.verification.log_copies.comparing import ComparedCopies, compare_copies
+from photon.verification.log_copies.lacks import FileDigest, Hour, Lack
+from photon.verification.log_copies.tasks import DIGESTS, IDS, Part, digest_parts, digests_of, ids_of_parts
 from photon.verification.tasks import BATCH_ROWS
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from photon.pace import pace
+from photon.process.pace import pace
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -16,9 +16,9 @@ import pyarrow as pa
 
 from jobs.dialect import F, parquet, read_in_tasks, schema_of, union_of
 from photon.adapters import ROW_COLUMNS
-from photon.clock import microseconds
 from photon.logs.files import ByteRange, Side
 from photon.logs.ranges import PIECE_BYTES
+from photon.process.clock import microseconds
 from photon.state.waiting_view import WAITING_COLUMNS
 from photon.storage.columns import TableName
 from photon.verification.classes import Evidence, class_table

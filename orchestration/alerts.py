@@ -25,9 +25,9 @@ from assets.pipeline_files import FOLDER, file_key
 from assets.run_history import PRUNING_JOB
 from orchestration.seen import Scope, failed_runs, open_alerts
 from orchestration.telling import Calls
-from photon.clock import MICROSECONDS, Clock, SystemClock
 from photon.health.alerts import Alert, Told, load_hook, news, told_after
 from photon.pipeline.file import Pipeline, PipelineError, load_pipeline
+from photon.process.clock import MICROSECONDS, Clock, SystemClock
 from resources.environment import LocationSettings
 
 TICK_SECONDS = 10

@@ -19,10 +19,10 @@ from dagster._core.storage.dagster_run import NOT_FINISHED_STATUSES
 from dagster._core.storage.tags import ASSET_PARTITION_RANGE_END_TAG, ASSET_PARTITION_RANGE_START_TAG
 
 from assets.daily_joins import JOB, partition_key
-from photon.backfill.days import day_of
-from photon.clock import Clock, SystemClock
-from photon.completeness.published import last_said
 from photon.pipeline.sections import Backfill
+from photon.process.clock import Clock, SystemClock
+from photon.state.completeness.published import last_said
+from photon.upkeep.backfill.days import day_of
 from resources.environment import ServedPipeline, dagster_name
 
 TICK_SECONDS = 60

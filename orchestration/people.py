@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from photon.dispatcher.shift.people import register_of
 from photon.dispatcher.startup import OnHold, check_datacenters
 from photon.errors import UserError
 from photon.pipeline.file import Pipeline
 from photon.registry.errors import RegistryUnavailable, RetiredDatacenter
-from photon.shift.people import register_of
 
 
 def why_not_to_run(pipeline: Pipeline, datacenter: str) -> str | None:

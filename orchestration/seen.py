@@ -29,9 +29,9 @@ from dagster._core.storage.asset_check_execution_record import AssetCheckExecuti
 from dagster_shared.error import SerializableErrorInfo
 
 from assets.health import level_of
-from photon.clock import MICROSECONDS
 from photon.health.alerts import Alert
 from photon.health.levels import Level
+from photon.process.clock import MICROSECONDS
 
 OVERLAP_SECONDS = 60  # Dagster stores the end of a run some time after it
 # One tick may fail because the machine was busy, and the next one comes within a minute. A schedule's comes

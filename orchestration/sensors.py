@@ -23,10 +23,10 @@ from assets.logs import ObservedLogs, observations
 from orchestration.people import why_not_to_run
 from orchestration.shift_decision import Decision, Snapshot, decide
 from orchestration.shift_runs import ShiftRuns
-from photon.clock import MICROSECONDS, Clock, SystemClock
+from photon.dispatcher.shift.growth import growth_of
+from photon.dispatcher.shift.lease import Lease, LeaseStatus, lease_status_of
 from photon.pipeline.file import Pipeline
-from photon.shift.growth import growth_of
-from photon.shift.lease import Lease, LeaseStatus, lease_status_of
+from photon.process.clock import MICROSECONDS, Clock, SystemClock
 from resources.environment import ServedPipeline, dagster_name
 
 # Dagster's daemon goes round every 5 s. With 5 here as well it left out half of the ticks, which came a

@@ -8,10 +8,10 @@ from itertools import takewhile
 
 from dagster import DagsterRunStatus
 
-from photon.clock import MICROSECONDS
+from photon.dispatcher.shift.growth import Growth
+from photon.dispatcher.shift.lease import LEASE_SECONDS, START_SECONDS, Lease, LeaseStatus
 from photon.pipeline.sections import Shift
-from photon.shift.growth import Growth
-from photon.shift.lease import LEASE_SECONDS, START_SECONDS, Lease, LeaseStatus
+from photon.process.clock import MICROSECONDS
 
 # After it lets go of the datacenter, a run reports and stops its Spark session, which alone may take 30 s.
 RUN_END_SECONDS = 60

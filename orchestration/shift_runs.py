@@ -9,7 +9,7 @@ from dagster._core.storage.dagster_run import FINISHED_STATUSES, NOT_FINISHED_ST
 from dagster._core.storage.tags import PARTITION_NAME_TAG
 
 from orchestration.shift_decision import PastRun, Run, RunToFail
-from photon.clock import MICROSECONDS
+from photon.process.clock import MICROSECONDS
 from resources.environment import ServedPipeline
 
 log = logging.getLogger(__name__)

@@ -9,8 +9,8 @@ import threading
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from photon.clock import MICROSECONDS, Clock
 from photon.health.alerts import Alert, Hook
+from photon.process.clock import MICROSECONDS, Clock
 
 # Dagster ends a tick after 60 s, and what it has told would be told again. The last call may take 30 s more.
 TELLING_SECONDS = 20

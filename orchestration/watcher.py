@@ -19,7 +19,7 @@ from dagster import (
 from assets.health import evaluation, watcher_name
 from orchestration.seen import unlike_shown
 from orchestration.shift_runs import ShiftRuns
-from photon.clock import MICROSECONDS, Clock, SystemClock, microseconds
+from photon.dispatcher.shift.people import Decisions, decisions_seen
 from photon.errors import UserError
 from photon.health.activity import STANDING_STILL
 from photon.health.levels import Level, Verdict
@@ -27,8 +27,8 @@ from photon.health.verdicts import judge
 from photon.health.vitals import look
 from photon.health.watched import Told, Watched, as_text, from_text
 from photon.pipeline.file import Pipeline
+from photon.process.clock import MICROSECONDS, Clock, SystemClock, microseconds
 from photon.registry.opening import close_registries
-from photon.shift.people import Decisions, decisions_seen
 from resources.environment import ServedPipeline
 
 TICK_SECONDS = 10

@@ -17,16 +17,16 @@ import pyarrow.dataset as ds
 from deltalake import DeltaTable
 
 from photon.adapters import ROW_COLUMNS
-from photon.clock import MICROSECONDS
-from photon.completeness.estimate import Completeness
-from photon.completeness.published import DOCUMENT, published
 from photon.errors import FormatTooNew
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.pipeline.sections import Datacenter
+from photon.process.clock import MICROSECONDS
 from photon.registry.errors import RegistryMissing, RegistryUnavailable
 from photon.registry.known_tables import MissingTable, missing_tables
 from photon.registry.opening import read_register
 from photon.registry.register import Register
+from photon.state.completeness.estimate import Completeness
+from photon.state.completeness.published import DOCUMENT, published
 from photon.storage.delta import LakeMismatch, LakeUnavailable
 from photon.storage.tables import OutputTable
 

@@ -15,7 +15,7 @@ from dagster._core.storage.tags import COMPUTE_KIND_TAG, MAX_RUNTIME_SECONDS_TAG
 
 from assets.runs import Metadata, canceled_with_a_sentence, pipeline_of_run
 from assets.work import IN_ONE_PROCESS, Work, WorkRun
-from photon.clock import SystemClock
+from photon.process.clock import SystemClock
 from resources.environment import ServedPipeline
 
 

@@ -10,7 +10,7 @@ from assets.work import DryRunConfig, WorkRun
 
 
 def _compact(run: WorkRun) -> Metadata:
-    from photon.processes import come_after_others
+    from photon.process.operating_system import come_after_others
     from photon.upkeep.compact import Compacted, compact_tables
     from photon.upkeep.compact_dry_run import would_compact
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from orchestration.demo.folder import DemoFolder
 from orchestration.demo.process_tree import ProcessTree, Program
 from photon.errors import UserError
-from photon.lifeline import bound_to_this_thread
+from photon.process.lifeline import bound_to_this_thread
 
 HOST = "127.0.0.1"
 SETTINGS = Path(__file__).parents[1] / "dagster.yaml"  # Dagster's own, as in production on one machine

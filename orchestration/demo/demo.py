@@ -19,15 +19,15 @@ from orchestration.demo.plot import draw
 from orchestration.demo.process_tree import GUARD, ProcessTree
 from orchestration.demo.scenario import PIPELINE, SETTINGS, VICTIM, Facts, Kill, Phase, phases, stay, traffic
 from orchestration.demo.summary import Course, Summary
+from orchestration.demo.traffic import Traffic
 from orchestration.demo.traffic_process import Generator, generating
 from orchestration.demo.view import as_line, recent_p90_seconds, say
-from photon.clock import MICROSECONDS, Clock, SystemClock
+from photon.dispatcher.shift.lease import holder_of, lease_status_of
+from photon.dispatcher.shift.status import DatacenterStatus, status_of
 from photon.errors import UserError
 from photon.pipeline.file import Pipeline, load_pipeline
-from photon.processes import handled_by
-from photon.shift.lease import holder_of, lease_status_of
-from photon.shift.status import DatacenterStatus, status_of
-from photon.testing.traffic import Traffic
+from photon.process.clock import MICROSECONDS, Clock, SystemClock
+from photon.process.operating_system import handled_by
 from photon.verification.stored_reports import StoredReport, newest
 
 LONGEST_SECONDS = 540.0  # all phases of a demo at their bounds; its traffic is stopped long before

@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
-from photon.clock import MICROSECONDS, Clock, SystemClock
 from photon.pipeline.location import Location
+from photon.process.clock import MICROSECONDS, Clock, SystemClock
 from photon.storage.delta import is_table, open_table
 from photon.storage.replacing import data_files
 from photon.storage.store import store_of

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from photon.clock import MICROSECONDS, Clock, SystemClock
+from orchestration.demo.stories import Click
+from orchestration.demo.traffic import Traffic, TrafficWriter
 from photon.pipeline.location import Location
-from photon.testing.stories import Click
-from photon.testing.traffic import Traffic, TrafficWriter
+from photon.process.clock import MICROSECONDS, Clock, SystemClock
 
 TICK_SECONDS = 0.01  # the longest that a line waits before it is written
 

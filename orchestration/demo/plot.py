@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from orchestration.demo.latency import SeenRow, TimeSpan
-from photon.clock import MICROSECONDS
+from photon.process.clock import MICROSECONDS
 
 BIN_SECONDS = 2.0  # some 200 rows: its p99 is the second slowest of them
 SHARES = {0.5: "#9db8d9", 0.9: "#3b6fb6", 0.99: "#17345e"}

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import psutil
 
-from photon.shift.lease import holder_of
+from photon.dispatcher.shift.lease import holder_of
 
 # A shift that is asked to stop ends its batch, tells Dagster and stops Spark: 2 s, more on a busy machine.
 DRAIN_SECONDS = 10.0

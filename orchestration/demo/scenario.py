@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from photon.clock import MICROSECONDS
-from photon.shift.status import DatacenterStatus
-from photon.testing.stories import ILLS, Ill
-from photon.testing.traffic import Traffic
+from orchestration.demo.stories import ILLS, Ill
+from orchestration.demo.traffic import Traffic
+from photon.dispatcher.shift.status import DatacenterStatus
+from photon.process.clock import MICROSECONDS
 
 DATACENTERS = ("east", "west")
 VICTIM = "west"  # whose shift is killed

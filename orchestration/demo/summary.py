@@ -9,8 +9,8 @@ from typing import Any
 
 from orchestration.demo.latency import Latency, SeenRow, TimeSpan, summarize
 from orchestration.demo.scenario import WARM_UP_SECONDS, Kill
-from photon.clock import MICROSECONDS
-from photon.readable import table_lines
+from photon.process.clock import MICROSECONDS
+from photon.process.readable import table_lines
 from photon.verification.report import equation_table
 from photon.verification.stored_reports import StoredReport
 

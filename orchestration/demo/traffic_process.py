@@ -13,10 +13,10 @@ from multiprocessing.synchronize import Event
 from pathlib import Path
 
 from orchestration.demo.live_traffic import LiveRun, LiveTraffic
+from orchestration.demo.traffic import Traffic
 from photon.errors import UserError
 from photon.pipeline.location import Location
-from photon.processes import handled_by
-from photon.testing.traffic import Traffic
+from photon.process.operating_system import handled_by
 
 STOP_SECONDS = 60.0  # it stops within a tick; a busy machine may let it wait
 

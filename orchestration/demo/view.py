@@ -10,8 +10,8 @@ from datetime import datetime
 
 from orchestration.demo.latency import SeenRow, percentile
 from orchestration.demo.scenario import Facts, is_idle
-from photon.clock import MICROSECONDS
-from photon.shift.status import DatacenterStatus
+from photon.dispatcher.shift.status import DatacenterStatus
+from photon.process.clock import MICROSECONDS
 
 RUN_ID_SHOWN = 8  # as Dagster's UI shorts it
 SILENT_SECONDS = 5.0  # silence of this length is worth a word; the lease ends after 10

@@ -31,7 +31,7 @@ def acknowledge(pipeline_file: Path, datacenter: str, dry_run: bool, as_json: bo
     is, beside a join or not; elsewhere it ends with 3.
     """
     with opened(pipeline_file) as pipeline:
-        from photon.clock import SystemClock
+        from photon.process.clock import SystemClock
         from photon.state.losses import acknowledge_here
 
         chosen(pipeline, datacenter)

@@ -44,8 +44,8 @@ def availability(
     """
     log_to_stderr()
     with expected_errors():
-        from photon.availability.report import report_of
         from photon.pipeline.file import load_pipeline
+        from photon.verification.availability.report import report_of
 
         pipeline = load_pipeline(pipeline_file)
         if minute is not None:
@@ -66,8 +66,8 @@ def availability(
 def _print_slowest(
     pipeline: Pipeline, datacenters: list[str], minute_us: int, most: int, as_json: bool
 ) -> None:
-    from photon.availability.slow_events import slowest_events
-    from photon.clock import in_utc
+    from photon.process.clock import in_utc
+    from photon.verification.availability.slow_events import slowest_events
 
     found = {name: slowest_events(pipeline, name, minute_us, most) for name in datacenters}
     lines = []
@@ -81,7 +81,7 @@ def _print_slowest(
 
 def minute_of(text: str) -> int:
     """When a minute begins, in microseconds; without a zone it is of UTC. WrongUsage."""
-    from photon.clock import MICROSECONDS
+    from photon.process.clock import MICROSECONDS
 
     try:
         moment = datetime.fromisoformat(text)

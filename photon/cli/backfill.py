@@ -11,8 +11,8 @@ import click
 from photon.cli.output import chosen, json_option, opened, pipeline_argument, print_result, showing_progress
 
 if TYPE_CHECKING:
-    from photon.backfill.fill import Filled
-    from photon.backfill.rebuild import RebuildPlan, Rebuilt
+    from photon.upkeep.backfill.fill import Filled
+    from photon.upkeep.backfill.rebuild import RebuildPlan, Rebuilt
 
 
 @click.command()
@@ -45,8 +45,8 @@ def backfill(
     that can't be made again stays and is told. Killed and started again, it goes on.
     """
     with opened(pipeline_file) as pipeline:
+        from photon.dispatcher.shift.people import decisions_of
         from photon.errors import WrongUsage
-        from photon.shift.people import decisions_of
         from photon.verification.days import window_of
 
         (name,) = chosen(pipeline, datacenter)
@@ -75,7 +75,7 @@ def telling(say: Callable[[str], None]) -> Callable[[RebuildPlan], None]:
 
 def plan_text(plan: RebuildPlan) -> str:
     """What a rebuild is about to read, in one line."""
-    from photon.pace import size
+    from photon.process.pace import size
 
     return (
         f"{plan.datacenter}: {plan.rows:,} rows in {plan.files:,} files ({size(plan.bytes)}) are to be made "

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from photon.dispatcher.shift.logs_read import LogsRead
     from photon.pipeline.file import Pipeline
-    from photon.shift.logs_read import LogsRead
 
 LOOK_EVERY_SECONDS = 2.0  # a look lists the logs' folders, and may be on S3
 
@@ -46,9 +46,9 @@ def telling_how_far(pipeline: Pipeline, names: Sequence[str], say: Callable[[str
 
 def look(pipeline: Pipeline, names: Sequence[str]) -> LogsRead | None:
     """How far the logs are read now; None where that can't be told."""
-    from photon.clock import SystemClock
-    from photon.shift.growth import growth_of
-    from photon.shift.logs_read import LogsRead
+    from photon.dispatcher.shift.growth import growth_of
+    from photon.dispatcher.shift.logs_read import LogsRead
+    from photon.process.clock import SystemClock
 
     now_us = SystemClock().now_us()
     return LogsRead.of([growth_of(pipeline, name, now_us) for name in names])

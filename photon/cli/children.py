@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import click
 
 from photon.errors import DEFECT, NOT_MEANT
-from photon.lifeline import bound_to_this_thread
+from photon.process.lifeline import bound_to_this_thread
 
 RESTARTS = 5  # within so long: with more of them it is no accident
 RESTARTS_WITHIN_SECONDS = 600.0

@@ -32,8 +32,8 @@ def compact(pipeline_file: Path, datacenter: str | None, dry_run: bool, as_json:
     stopped and run again at any moment.
     """
     with opened(pipeline_file) as pipeline, showing_progress(UPKEEP_LINE_SECONDS) as say:
-        from photon.clock import SystemClock
-        from photon.processes import come_after_others
+        from photon.process.clock import SystemClock
+        from photon.process.operating_system import come_after_others
         from photon.upkeep.compact import compact_tables
         from photon.upkeep.compact_dry_run import would_compact
 

@@ -47,9 +47,9 @@ def resume(pipeline_file: Path, datacenter: str, as_json: bool) -> None:
 def _hold(pipeline_file: Path, datacenter: str, is_held: bool, says: str, as_json: bool) -> None:
     with opened(pipeline_file) as pipeline:
         from photon.cli.output import chosen
+        from photon.dispatcher.shift.people import decisions_of
         from photon.registry.opening import find_registry, positions_at
         from photon.registry.register import with_hold
-        from photon.shift.people import decisions_of
 
         chosen(pipeline, datacenter)
         decisions_of(pipeline)  # refuses a file that lacks a datacenter

@@ -12,12 +12,12 @@ import click
 from photon.cli.ending import fail
 from photon.cli.output import chosen, counted, json_option, opened, pipeline_argument, print_result
 from photon.errors import WRONG_USAGE
-from photon.readable import readable
+from photon.process.readable import readable
 
 if TYPE_CHECKING:
-    from photon.dead_letters.mending import MendedLine, Mending
-    from photon.dead_letters.open_letters import OpenLetters
     from photon.pipeline.file import Pipeline
+    from photon.upkeep.dead_letters.mending import MendedLine, Mending
+    from photon.upkeep.dead_letters.open_letters import OpenLetters
 
 MOST_REASONS = 20  # that are counted one by one
 SHOWN_BYTES = 160  # of a line
@@ -82,7 +82,7 @@ def dead_letters(
 
 
 def _list(pipeline: Pipeline, names: Sequence[str], reason: str, most: int) -> tuple[dict[str, Any], str]:
-    from photon.dead_letters.open_letters import open_letters
+    from photon.upkeep.dead_letters.open_letters import open_letters
 
     value, text = {}, []
     for name in names:
@@ -158,9 +158,9 @@ def shown(line: bytes | None) -> str:
 def _export(
     pipeline: Pipeline, names: Sequence[str], reason: str, target: Path
 ) -> tuple[dict[str, Any], str]:
-    from photon.dead_letters.mending import exported, lines_of
-    from photon.dead_letters.open_letters import open_letters
-    from photon.recovery.orders import MOST_RECORDS
+    from photon.dispatcher.recovery.orders import MOST_RECORDS
+    from photon.upkeep.dead_letters.mending import exported, lines_of
+    from photon.upkeep.dead_letters.open_letters import open_letters
 
     value, text = {}, []
     try:
@@ -192,7 +192,7 @@ def _mend(
     reason: str,
     dry_run: bool,
 ) -> dict[str, Mending]:
-    from photon.dead_letters.mending import load_mend, mend_letters, read_edits
+    from photon.upkeep.dead_letters.mending import load_mend, mend_letters, read_edits
 
     mend = load_mend(function, pipeline.file.parent) if function is not None else None
     edits = {name: read_edits(mend_file, name) for name in names} if mend_file is not None else {}
@@ -200,7 +200,7 @@ def _mend(
 
 
 def _trials(pipeline: Pipeline, name: str, done: Mending, most: int) -> list[str]:
-    from photon.dead_letters.trial_join import try_joins
+    from photon.upkeep.dead_letters.trial_join import try_joins
 
     return try_joins(pipeline, name, done.events.slice(0, most))
 
@@ -270,7 +270,7 @@ def _problems(problems: Counter[str]) -> list[str]:
 
 
 def _before_and_after(line: MendedLine, said: str) -> list[str]:
-    from photon.clock import in_utc
+    from photon.process.clock import in_utc
 
     lines = [
         f"  {readable(line.letter.path)} at {line.letter.occurrence.offset_bytes}: {line.letter.reason}",

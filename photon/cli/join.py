@@ -31,7 +31,7 @@ from photon.cli.output import (
     shows_line,
 )
 from photon.errors import NOT_DONE, NOT_MEANT, WRONG_USAGE
-from photon.lifeline import is_gone
+from photon.process.lifeline import is_gone
 
 log = logging.getLogger(__name__)
 
@@ -116,7 +116,7 @@ def _prepare(pipeline: Any, who: str, signals: StopSignals) -> None:
     """Check the pipeline, and make what a very first join lacks."""
     from photon.dispatcher.retrying import StoppedWaiting
     from photon.dispatcher.shared_places import shared_logs
-    from photon.shift.run import prepare
+    from photon.dispatcher.shift.run import prepare
 
     for shared in shared_logs(pipeline):
         log.warning("%s", shared)
@@ -129,7 +129,7 @@ def _prepare(pipeline: Any, who: str, signals: StopSignals) -> None:
 def _telling_callbacks(who: str, signals: StopSignals, on_batch: Any = lambda report: None) -> Any:
     """Callbacks that tell people of waits."""
     from photon.dispatcher.retrying import Callbacks
-    from photon.pace import span
+    from photon.process.pace import span
 
     return Callbacks(
         signals.stop_requested,
@@ -158,7 +158,7 @@ def _join_one(
     signals: StopSignals,
 ) -> Any:
     from photon.dispatcher.retrying import BatchReport, StoppedWaiting
-    from photon.shift.run import ShiftLimits, run_shift
+    from photon.dispatcher.shift.run import ShiftLimits, run_shift
 
     done: Counter[str] = Counter()
     tells_how_far = mode != "stop" and signals.parent is None and shows_line()
@@ -190,14 +190,14 @@ def _engine(name: str) -> Any:
         from jobs.batch_job import SparkRunner
 
         return SparkRunner.for_shift
-    from photon.shift.run import without_spark
+    from photon.dispatcher.shift.run import without_spark
 
     return without_spark
 
 
 def _warned(pipeline: Any, name: str, counts: Any, complete: bool) -> int:
     """Tell what nobody can have meant. It is no success of a complete join; else logs may still come."""
-    from photon.shift.meant import told_of
+    from photon.dispatcher.shift.meant import told_of
 
     with expected_errors():
         told = told_of(pipeline, name, counts, complete)

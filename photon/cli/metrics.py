@@ -31,8 +31,8 @@ def metrics(pipeline_file: Path, port: int | None, host: str, datacenter: str | 
     photon metrics pipeline.yaml --serve 9464 -d east
     """
     with opened(pipeline_file) as pipeline:
-        from photon.clock import SystemClock
-        from photon.metrics.serving import page_of, serving
+        from photon.health.metrics.serving import page_of, serving
+        from photon.process.clock import SystemClock
 
         names = chosen(pipeline, datacenter)
         if port is None:

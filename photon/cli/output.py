@@ -14,7 +14,7 @@ import click
 
 from photon.cli.ending import current_ending, fail, is_redrawn, line_start
 from photon.errors import NOT_DONE, WRONG_USAGE, UserError
-from photon.pace import seldom
+from photon.process.pace import seldom
 
 if TYPE_CHECKING:
     from photon.pipeline.file import Pipeline
@@ -142,8 +142,8 @@ def opened(pipeline_file: Path) -> Iterator[Pipeline]:
     """The pipeline of a command that asks its registry; with logs and errors as all commands have them."""
     log_to_stderr()
     with expected_errors():
-        from photon.in_time import NotInTime, Question
         from photon.pipeline.file import load_pipeline
+        from photon.process.in_time import NotInTime, Question
         from photon.registry.opening import close_registries
 
         try:

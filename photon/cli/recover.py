@@ -50,7 +50,7 @@ def recover(
     within a moment, another one at its next start. It may be run again, and beside joins.
     """
     with opened(pipeline_file) as pipeline:
-        from photon.dead_letters.open_letters import recover_dead_letters
+        from photon.upkeep.dead_letters.open_letters import recover_dead_letters
         from photon.verification.recovery import recover as recover_findings
 
         names, retired = _acting(pipeline, chosen(pipeline, datacenter))
@@ -69,7 +69,7 @@ def recover(
 
 def _acting(pipeline: Pipeline, names: list[str]) -> tuple[list[str], list[str]]:
     """The datacenters that may have to act, and those that never do, since people have retired them."""
-    from photon.shift.people import decisions_of
+    from photon.dispatcher.shift.people import decisions_of
 
     retired = decisions_of(pipeline).retired
     return [name for name in names if name not in retired], [name for name in names if name in retired]

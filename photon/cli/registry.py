@@ -53,7 +53,7 @@ def init(pipeline_file: Path, as_json: bool) -> None:
     Only this command makes tables. It may be repeated, also by several at once.
     """
     with opened(pipeline_file) as pipeline:
-        from photon.clock import SystemClock
+        from photon.process.clock import SystemClock
         from photon.registry.opening import init_registry
 
         address = init_registry(pipeline, SystemClock())
@@ -141,7 +141,7 @@ def state(pipeline_file: Path, within: float, as_json: bool) -> None:
     --within seconds, with the command that ends it.
     """
     with opened(pipeline_file) as pipeline:
-        from photon.shift.people import asked_in_time
+        from photon.dispatcher.shift.people import asked_in_time
         from photon.upkeep.registry_state import registry_state
 
         found = asked_in_time(
@@ -153,7 +153,7 @@ def state(pipeline_file: Path, within: float, as_json: bool) -> None:
 
 def _state_lines(found: RegistryState, pipeline: Pipeline) -> list[str]:
     """The state for people: all together, then each ledger, each endpoint and each epoch."""
-    from photon.clock import in_utc
+    from photon.process.clock import in_utc
     from photon.upkeep.registry_state import LEDGER_LOAD, how_to_reshard
 
     boundary = "none" if found.boundary_us is None else in_utc(found.boundary_us)
@@ -251,7 +251,7 @@ def gc(pipeline_file: Path, dry_run: bool, as_json: bool) -> None:
     status 3 if the registry did not answer on the way: the next pass goes on.
     """
     with opened(pipeline_file) as pipeline, showing_progress(UPKEEP_LINE_SECONDS) as say:
-        from photon.clock import SystemClock
+        from photon.process.clock import SystemClock
         from photon.upkeep.gc import run_gc, would_gc
 
         done = (would_gc if dry_run else run_gc)(pipeline, SystemClock(), say)

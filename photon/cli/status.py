@@ -24,9 +24,9 @@ from photon.cli.output import (
 from photon.errors import NOT_DONE
 
 if TYPE_CHECKING:
+    from photon.dispatcher.shift.status import DatacenterStatus
     from photon.health.overall import Verdicts
     from photon.pipeline.file import Pipeline
-    from photon.shift.status import DatacenterStatus
 
 AVAILABILITY_SECONDS = 0.2  # it was asked first
 
@@ -52,12 +52,12 @@ def status(pipeline_file: Path, as_json: bool, check: bool, within: float, safe_
         if pipeline.registry_folder.exists():
             start_servers(endpoints_of(pipeline))  # while the rest is imported
 
-        from photon.availability.report import ALL, report_of
-        from photon.clock import SystemClock
+        from photon.dispatcher.shift.people import beside_states, decisions_in_time
         from photon.health.activity import activity_of, facts_of
         from photon.health.overall import look_at_all, needs, overall
-        from photon.in_time import NotInTime, Question
-        from photon.shift.people import beside_states, decisions_in_time
+        from photon.process.clock import SystemClock
+        from photon.process.in_time import NotInTime, Question
+        from photon.verification.availability.report import ALL, report_of
 
         # First what the registry is not asked for: a local one is about to start.
         clock, availability = SystemClock(), Question(lambda: report_of(pipeline))
@@ -129,7 +129,7 @@ def _details(name: str, one: DatacenterStatus) -> list[str]:
     running = f"run by process {one.running_process}" if one.running_process else "not running"
     if one.running_run:
         running += f" (run {one.running_run} of Dagster)"
-    from photon.pace import span
+    from photon.process.pace import span
 
     lines = [f"{name}: {running}, epoch {one.epoch or 'none'}, batch {one.batch}"]
     for side, log in (("primary", one.primary), ("foreign", one.foreign)):

@@ -83,8 +83,8 @@ def _ledgers(answer: RegistryAnswer) -> list[str]:
 
 
 def _datacenter(one: DatacenterTrace) -> list[str]:
+    from photon.state.waiting.reasons import WHY
     from photon.tracing.report import moment
-    from photon.waiting.reasons import WHY
 
     lines = [f"row          {_columns(row)}" for row in one.rows]
     for w in one.waiting:

@@ -21,7 +21,7 @@ from photon.cli.output import (
     showing_progress,
 )
 from photon.errors import NOT_DONE
-from photon.readable import table_lines, typed
+from photon.process.readable import table_lines, typed
 
 if TYPE_CHECKING:
     from photon.pipeline.file import Pipeline
@@ -83,8 +83,8 @@ def _of_all_times(
     """The report, with what else there is to tell: for programs, and in sentences."""
     from jobs.log_copies import compare
     from jobs.verification import verify as verify_logs
-    from photon.availability.report import judge_all
-    from photon.clock import MICROSECONDS, SystemClock
+    from photon.process.clock import MICROSECONDS, SystemClock
+    from photon.verification.availability.report import judge_all
     from photon.verification.example_places import with_places
     from photon.verification.report import MOST_EXAMPLES
     from photon.verification.stored_reports import append

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Literal
 
-from photon.clock import MICROSECONDS, Clock
 from photon.dispatcher import completion
 from photon.dispatcher.ahead import IndexAhead, IndexedAhead
 from photon.dispatcher.claiming_rounds import ClaimingRounds, Settled
@@ -35,22 +34,22 @@ from photon.dispatcher.leftovers import Leftovers
 from photon.dispatcher.log_reader import LogReader
 from photon.dispatcher.planning import split
 from photon.dispatcher.primary_index import PrimaryIndex
+from photon.dispatcher.recovery.announcing import Announcer
+from photon.dispatcher.recovery.holders import Holders
 from photon.dispatcher.retrying import BackoffRetry, BatchReport, Callbacks
 from photon.dispatcher.table_answers import TableAnswers
 from photon.dispatcher.task_splitter import index_tasks, join_tasks, reindex_tasks
 from photon.dispatcher.waiting_repair import WaitingRepair
 from photon.dispatcher.waiting_upkeep import WaitingUpkeep
 from photon.event_store.segments import SegmentInfo
-from photon.faults import fault_point
-from photon.join.failing import calls_from_json
 from photon.join.messages import BatchRunner, BatchTasks, RunnerDied, TaskContext, WorkerDied
 from photon.logs.files import TrackedFile
-from photon.measures import Meter
 from photon.pipeline.file import Pipeline
-from photon.quantiles import Sample, merge
-from photon.readable import readable
-from photon.recovery.announcing import Announcer
-from photon.recovery.holders import Holders
+from photon.process.clock import MICROSECONDS, Clock
+from photon.process.faults import fault_point
+from photon.process.measures import Meter
+from photon.process.quantiles import Sample, merge
+from photon.process.readable import readable
 from photon.registry.entry import Epoch
 from photon.registry.errors import RegistryUnavailable
 from photon.registry.id_registry import IdRegistry
@@ -59,14 +58,15 @@ from photon.registry.segments import RunDamaged
 from photon.registry.view_store import ViewUnavailable
 from photon.state import lifecycle
 from photon.state.dispatcher_state import Completion, DispatcherState
+from photon.state.failing import calls_from_json
 from photon.state.lifecycle import FAILURES, FINAL, Event, Life, State
 from photon.state.plan import Plan, PlanContent
 from photon.state.timeline import Timeline
+from photon.state.waiting.segments import WaitingDamaged
 from photon.storage.columns import TableName
 from photon.storage.delta import LakeUnavailable
 from photon.storage.tables import CommitConflict, OutputTable, SchemaConflict
 from photon.tokens import PlanKey, new_id
-from photon.waiting.segments import WaitingDamaged
 
 log = logging.getLogger(__name__)
 

@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from photon.clock import MICROSECONDS, Clock
 from photon.dispatcher.closing_batches import BatchCloses
 from photon.dispatcher.completion import Results, Superseded, collect_results
-from photon.faults import fault_point
 from photon.join.left_out import leave_out
 from photon.join.messages import BatchRunner, BatchTasks
-from photon.measures import Meter
+from photon.process.clock import MICROSECONDS, Clock
+from photon.process.faults import fault_point
+from photon.process.measures import Meter
 from photon.registry.claiming import EpochOver
 from photon.registry.entry import NO_HASHES, Claims, Hashes, Mask
 from photon.registry.errors import RegistryUnavailable

@@ -10,10 +10,10 @@ import logging
 from dataclasses import dataclass, field
 from functools import cache
 
-from photon.clock import MICROSECONDS, Clock
-from photon.faults import fault_point
-from photon.measures import Meter
-from photon.recovery.rowless import RowsOfPlans
+from photon.dispatcher.recovery.rowless import RowsOfPlans
+from photon.process.clock import MICROSECONDS, Clock
+from photon.process.faults import fault_point
+from photon.process.measures import Meter
 from photon.registry.closing import Closing, Rowless
 from photon.registry.entry import Claimant, Epoch, Hashes, Mask
 from photon.registry.epochs import claimed_through

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from photon.dispatcher.completion import Results
-from photon.faults import fault_point
-from photon.join.outcomes import OutcomeClass
+from photon.process.faults import fault_point
 from photon.state.lifecycle import Event
+from photon.state.outcomes import OutcomeClass
 from photon.state.plan import Plan
 from photon.storage.columns import TableName
 from photon.storage.output_files import OutputFile

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection
 
-from photon.clock import microseconds
-from photon.completeness.estimate import read_up_to_us
-from photon.completeness.telling import Teller
 from photon.dispatcher.completion import Results
 from photon.logs.files import TrackedFile
 from photon.pipeline.file import Pipeline
+from photon.process.clock import microseconds
+from photon.state.completeness.estimate import read_up_to_us
+from photon.state.completeness.telling import Teller
 from photon.state.database import StateReader
-from photon.waiting.segments import WaitingDamaged
+from photon.state.waiting.segments import WaitingDamaged
 
 
 class CompletenessWatch:

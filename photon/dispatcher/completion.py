@@ -6,10 +6,8 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from photon.clock import CLOCK_TOLERANCE_US, microseconds
 from photon.dispatcher.log_reader import LogReader
 from photon.errors import ADAPTER_FAILED, UserError
-from photon.join.failing import AdapterCalls
 from photon.join.messages import (
     AdapterFailing,
     DamagedWaiting,
@@ -22,17 +20,19 @@ from photon.join.messages import (
     Unavailable,
     ViewDamaged,
 )
-from photon.join.outcomes import HeldRecord
 from photon.logs.files import TrackedFile
-from photon.measures import Measures
 from photon.pipeline.file import Pipeline
+from photon.process.clock import CLOCK_TOLERANCE_US, microseconds
+from photon.process.measures import Measures
 from photon.registry.entry import Claimant
 from photon.registry.segments import RunDamaged
+from photon.state.failing import AdapterCalls
+from photon.state.outcomes import HeldRecord
+from photon.state.waiting.segments import SegmentInfo, WaitingDamaged
 from photon.storage.columns import TableName
 from photon.storage.delta import LakeUnavailable
 from photon.storage.output_files import OutputFile
 from photon.tokens import Occurrence, PlanKey
-from photon.waiting.segments import SegmentInfo, WaitingDamaged
 
 MOST_QUARANTINED_IN_A_ROW = 20  # with more of them the fault is not in the events
 

@@ -8,7 +8,6 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Literal
 
-from photon.clock import MICROSECONDS
 from photon.dispatcher.batch import BatchExecution
 from photon.dispatcher.completion import IndexLost
 from photon.dispatcher.log_reader import LogReader
@@ -19,22 +18,23 @@ from photon.dispatcher.planning import (
     paced,
     primary_budget_bytes,
 )
+from photon.dispatcher.recovery.orders import waiting_orders
 from photon.dispatcher.retrying import StoppedWaiting
 from photon.dispatcher.taking_orders import OrderTaking
 from photon.dispatcher.waiting import due_retries
-from photon.faults import fault_point
 from photon.join.messages import RunnerDied
 from photon.logs.held import HeldFiles
 from photon.logs.news import News
 from photon.logs.source import LogsUnavailable
-from photon.recovery.orders import waiting_orders
+from photon.process.clock import MICROSECONDS
+from photon.process.faults import fault_point
 from photon.registry.errors import RegistryUnavailable
 from photon.state.database import StateUnavailable
 from photon.state.disk_room import why_not
 from photon.state.plan import Advance, Plan, PlanContent
+from photon.state.waiting.segments import WaitingDamaged
 from photon.storage.delta import LakeUnavailable
 from photon.tokens import PlanKey, new_id
-from photon.waiting.segments import WaitingDamaged
 
 log = logging.getLogger(__name__)
 

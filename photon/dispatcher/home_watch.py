@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from photon.clock import MICROSECONDS
+from photon.process.clock import MICROSECONDS
 
 # A datacenter that was not seen to claim anything for this long is not waited for: as long as one may be
 # silent before it counts as dead (`recovery.silent_after`).

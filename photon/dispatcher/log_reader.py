@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from heapq import nlargest
 
-from photon.clock import MICROSECONDS
 from photon.logs.discovery import FileProblem, signature_of
 from photon.logs.files import ByteRange, LogFile, Side, TrackedFile
 from photon.logs.held import MOST_HELD, HeldFiles
@@ -19,7 +18,8 @@ from photon.logs.shares import next_to_serve, shares_of
 from photon.logs.tail import LogTail
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Log
-from photon.readable import readable
+from photon.process.clock import MICROSECONDS
+from photon.process.readable import readable
 from photon.state.dispatcher_state import DispatcherState
 from photon.state.plan import Advance
 

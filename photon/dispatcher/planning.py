@@ -12,7 +12,7 @@ from photon.logs.records import RecordRules
 from photon.pipeline.location import Location
 from photon.pipeline.sections import Limits
 from photon.state.plan import Plan, PlanContent
-from photon.waiting import retries as retrying
+from photon.state.waiting import retries as retrying
 
 LEAST_PRIMARY_BYTES = 64 * 2**20  # a core indexes them in 0.6 s
 LEAST_FOREIGN_BYTES = 2**18  # some hundred events, so that live ones come through while primaries are behind

@@ -16,8 +16,8 @@ from photon.event_store.compaction import Compaction, compact, next_compaction
 from photon.event_store.interface import IndexSnapshot, index_folder
 from photon.event_store.log_files import write_log_files
 from photon.event_store.segments import SegmentDamaged, SegmentInfo, check_segment, file_name
-from photon.faults import fault_point
 from photon.logs.files import LogFile, TrackedFile
+from photon.process.faults import fault_point
 from photon.state.database import StateUnavailable
 from photon.state.dispatcher_state import DispatcherState
 from photon.storage import local_copies

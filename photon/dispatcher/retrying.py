@@ -8,9 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from photon.clock import MICROSECONDS, Clock
 from photon.logs.source import LogsUnavailable
-from photon.quantiles import Sample
+from photon.process.clock import MICROSECONDS, Clock
+from photon.process.quantiles import Sample
 from photon.registry.errors import RegistryUnavailable
 from photon.registry.view_store import ViewUnavailable
 from photon.storage.delta import LakeUnavailable

@@ -14,18 +14,18 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from photon.clock import Clock
 from photon.dispatcher.other_settings import refuse_other_ids, was_begun_otherwise, why_begun_anew
+from photon.dispatcher.recovery.lacking import refuse_lacking
+from photon.dispatcher.recovery.registry_watch import RegistryWatch, lake_is_ahead
+from photon.dispatcher.recovery.rowless import RowsOfPlans
 from photon.dispatcher.refusing import refuse_place_of_another
 from photon.dispatcher.shared_places import note_place, why_copy
 from photon.dispatcher.work_folder import remove_work, settle_work
 from photon.errors import UserError
-from photon.faults import fault_point
 from photon.pipeline.file import Pipeline
 from photon.pipeline.remembered import remembered_settings
-from photon.recovery.lacking import refuse_lacking
-from photon.recovery.registry_watch import RegistryWatch, lake_is_ahead
-from photon.recovery.rowless import RowsOfPlans
+from photon.process.clock import Clock
+from photon.process.faults import fault_point
 from photon.registry.entry import Epoch
 from photon.registry.epochs import begin_epoch, end_epochs, is_live
 from photon.registry.errors import OtherTable, RegistryMismatch, RetiredDatacenter

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 from photon.dispatcher import completion
 from photon.dispatcher.completion import GivenUpHold, OwnHold
-from photon.join.outcomes import HeldRecord
-from photon.recovery.holders import Holders
+from photon.dispatcher.recovery.holders import Holders
 from photon.registry.entry import Claimant, Mask
 from photon.registry.errors import RegistryUnavailable
 from photon.registry.hashing import hashes_of_texts
 from photon.registry.id_registry import IdRegistry
 from photon.state.dispatcher_state import DispatcherState
+from photon.state.outcomes import HeldRecord
 from photon.storage.delta import LakeUnavailable
 from photon.storage.joined_rows import CommittedRows
 from photon.storage.tables import OutputTable

@@ -12,18 +12,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from photon.dispatcher.reading_again import SecondReading
-from photon.faults import fault_point
+from photon.dispatcher.recovery.orders import Order, OrderedRecord, leaves, read_order, still_open, with_parts
 from photon.join.coming_again import as_waiting
 from photon.logs.files import TrackedFile
 from photon.pipeline.file import Pipeline
-from photon.recovery.orders import Order, OrderedRecord, leaves, read_order, still_open, with_parts
+from photon.process.faults import fault_point
 from photon.state.dispatcher_state import DispatcherState
 from photon.state.plan import PlanContent
+from photon.state.waiting.reasons import ORDERED
+from photon.state.waiting.retries import Retries
+from photon.state.waiting.segments import read_all_records, write_segment
 from photon.storage.mended_letters import MendedLetter, add_mended
 from photon.tokens import Occurrence, new_id
-from photon.waiting.reasons import ORDERED
-from photon.waiting.retries import Retries
-from photon.waiting.segments import read_all_records, write_segment
 
 # One task reads them all, so that two records of an event are never made rows of by two tasks (E8).
 MOST_RECORDS_A_PLAN = 1_000

@@ -13,7 +13,7 @@ from photon.join.messages import IndexTask, JoinTask, ReindexTask
 from photon.logs.files import ByteRange, LogFile, TrackedFile
 from photon.logs.ranges import stretches_of
 from photon.state.plan import Plan
-from photon.waiting.retries import count, part
+from photon.state.waiting.retries import count, part
 
 REINDEX_BYTES = 2**25  # of one task that indexes a log again: it holds the events of as much in memory
 TASK_BYTES = 2**20  # a task with less to do costs more to start than it saves

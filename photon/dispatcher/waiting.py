@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from photon.clock import microseconds
 from photon.pipeline.sections import Retry
+from photon.process.clock import microseconds
+from photon.state.waiting.retries import Retries
 from photon.state.waiting_view import WaitingView
-from photon.waiting.retries import Retries
 
 # Lookups before a record may be given up, without the last one. Where joins run, waits of an eighth of
 # `retry.unjoinable_after` see to more; after a long stop it is looked for again before the last lookup. More

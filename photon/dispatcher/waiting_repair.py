@@ -10,20 +10,16 @@ import numpy as np
 import pyarrow as pa
 
 from photon.dispatcher.reading_again import SecondReading
-from photon.faults import fault_point
 from photon.logs.files import TrackedFile
 from photon.logs.folders import log_folder
 from photon.pipeline.file import Pipeline
 from photon.pipeline.location import Location
-from photon.readable import readable
+from photon.process.faults import fault_point
+from photon.process.readable import readable
 from photon.state.dispatcher_state import DispatcherState
-from photon.storage.delta import LakeUnavailable
-from photon.storage.store import store_of
-from photon.storage.tables import OutputTable
-from photon.tokens import Occurrence
-from photon.waiting.reasons import NEVER_US, PRIMARY
-from photon.waiting.retries import Retries
-from photon.waiting.segments import (
+from photon.state.waiting.reasons import NEVER_US, PRIMARY
+from photon.state.waiting.retries import Retries
+from photon.state.waiting.segments import (
     RECORD_COLUMNS,
     WaitingDamaged,
     WaitingIndex,
@@ -31,6 +27,10 @@ from photon.waiting.segments import (
     write_index,
     write_records,
 )
+from photon.storage.delta import LakeUnavailable
+from photon.storage.store import store_of
+from photon.storage.tables import OutputTable
+from photon.tokens import Occurrence
 
 log = logging.getLogger(__name__)
 

@@ -8,15 +8,15 @@ from concurrent.futures import Executor, Future
 from contextlib import suppress
 from functools import partial
 
-from photon.clock import MICROSECONDS
-from photon.faults import fault_point
+from photon.process.clock import MICROSECONDS
+from photon.process.faults import fault_point
 from photon.state.database import StateUnavailable
 from photon.state.dispatcher_state import DispatcherState
+from photon.state.waiting.merging import Merged, merge, next_merge
+from photon.state.waiting.segments import WaitingDamaged, WaitingIndex, remove_file
 from photon.state.waiting_migration import SPOOL_FOLDER
 from photon.storage.store import store_of
 from photon.tokens import new_id
-from photon.waiting.merging import Merged, merge, next_merge
-from photon.waiting.segments import WaitingDamaged, WaitingIndex, remove_file
 
 # A file that no segment has any more goes one to two times this later: somebody may look at the state.
 SWEEP_EVERY_SECONDS = 60

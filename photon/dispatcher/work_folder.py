@@ -12,9 +12,9 @@ from photon.event_store.interface import index_folder
 from photon.pipeline.location import Location, S3Folder
 from photon.pipeline.sections import Datacenter
 from photon.state.dispatcher_state import DispatcherState
+from photon.state.waiting import segments as waiting
 from photon.storage.delta import lake_errors
 from photon.storage.store import Store, store_of
-from photon.waiting import segments as waiting
 
 log = logging.getLogger(__name__)
 

@@ -11,10 +11,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from photon.clock import MICROSECONDS
 from photon.event_store.hashing import Hashes, hash_ids
 from photon.event_store.segments import Places, SegmentInfo, concat, events_of, write_segment
 from photon.pipeline.location import Location
+from photon.process.clock import MICROSECONDS
 
 Ints = npt.NDArray[np.int64]
 

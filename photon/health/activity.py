@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Literal
 
+from photon.dispatcher.shift.growth import LIVE_BYTES
+from photon.dispatcher.shift.people import Decision
+from photon.dispatcher.shift.status import DatacenterStatus
 from photon.pipeline.sections import Durations
-from photon.shift.growth import LIVE_BYTES
-from photon.shift.people import Decision
-from photon.shift.status import DatacenterStatus
 
 # Nobody is at work for so long, although there is work, or a process gives no sign of life: a shift that is
 # killed or hangs for 10 s is replaced within some 20 s, so that half a minute is no hiccup.

@@ -7,10 +7,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from photon.clock import in_utc
+from photon.adapters.user_modules import load_module
 from photon.errors import WrongUsage
 from photon.health.levels import Level
-from photon.user_modules import load_module
+from photon.process.clock import in_utc
 
 Kind = Literal["check", "run", "freshness", "tick"]
 

@@ -5,12 +5,12 @@ Who is at work is decided by `photon.health.activity`, and whether that is well 
 
 from __future__ import annotations
 
-from photon.clock import MICROSECONDS
+from photon.dispatcher.shift.stages import PlannedWork, Stages
+from photon.dispatcher.shift.status import DatacenterStatus
 from photon.health.activity import activity_of, facts_of
-from photon.pace import size, span
-from photon.shift.stages import PlannedWork, Stages
-from photon.shift.status import DatacenterStatus
-from photon.waiting.reasons import WHY
+from photon.process.clock import MICROSECONDS
+from photon.process.pace import size, span
+from photon.state.waiting.reasons import WHY
 
 
 def headline(name: str, one: DatacenterStatus, now_us: int, typed_file: str) -> str:

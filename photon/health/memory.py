@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from photon.dispatcher.shift.growth import LIVE_BYTES
 from photon.health.activity import Activity, activity_of
 from photon.health.vitals import Vitals
 from photon.pipeline.file import Pipeline
-from photon.shift.growth import LIVE_BYTES
 
 
 @dataclass(frozen=True)

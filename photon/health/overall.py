@@ -9,17 +9,17 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from photon.clock import Clock
+from photon.dispatcher.shift.people import Decisions
+from photon.dispatcher.shift.status import DatacenterStatus, status_of
 from photon.errors import UserError
 from photon.health.activity import activity_of, facts_of
 from photon.health.levels import Verdict
 from photon.health.memory import Memory
 from photon.health.verdicts import judge
 from photon.health.vitals import look
-from photon.in_time import NotInTime, Question
 from photon.pipeline.file import Pipeline
-from photon.shift.people import Decisions
-from photon.shift.status import DatacenterStatus, status_of
+from photon.process.clock import Clock
+from photon.process.in_time import NotInTime, Question
 
 Verdicts = Mapping[str, Verdict]  # by promise
 FOLDER_SECONDS = 0.3  # a folder that takes longer to be listed is taken for one that hangs

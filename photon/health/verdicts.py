@@ -19,16 +19,16 @@ from dataclasses import replace
 from datetime import timedelta
 from types import MappingProxyType
 
-from photon.clock import MICROSECONDS, in_utc, microseconds
 from photon.health.levels import Level, Verdict, late_after, level_of, worse
 from photon.health.memory import Memory
 from photon.health.shares import Kind, judge_share
 from photon.health.vitals import Vitals
 from photon.health.works import if_lost, judge_waiting, judge_works
-from photon.pace import size, span
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Durations, Shares
-from photon.readable import typed
+from photon.process.clock import MICROSECONDS, in_utc, microseconds
+from photon.process.pace import size, span
+from photon.process.readable import typed
 from photon.state.losses import BAD, Losses
 
 Judge = Callable[[str, Vitals, Memory, Pipeline], Verdict]

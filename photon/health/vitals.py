@@ -6,19 +6,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from photon.clock import MICROSECONDS
 from photon.dispatcher.log_reader import LogReader
 from photon.dispatcher.refusing import why_refused
+from photon.dispatcher.shift.growth import Growth, growth_of
+from photon.dispatcher.shift.lakes import has_rows_without_state, is_fenced, lake_problems, second_rows
+from photon.dispatcher.shift.lease import LeaseStatus, lease_status_of
+from photon.dispatcher.shift.people import Decision, Decisions, decisions_seen
+from photon.dispatcher.shift.stages import orders_of
+from photon.dispatcher.shift.status import half_lines, uncompacted
 from photon.health.activity import Facts
 from photon.health.newest_verification import Verified, newest_verification
 from photon.pipeline.file import Pipeline
-from photon.processes import is_stopped, what_ends
-from photon.shift.growth import Growth, growth_of
-from photon.shift.lakes import has_rows_without_state, is_fenced, lake_problems, second_rows
-from photon.shift.lease import LeaseStatus, lease_status_of
-from photon.shift.people import Decision, Decisions, decisions_seen
-from photon.shift.stages import orders_of
-from photon.shift.status import half_lines, uncompacted
+from photon.process.clock import MICROSECONDS
+from photon.process.operating_system import is_stopped, what_ends
 from photon.state.losses import Losses, acknowledged_counts, open_losses
 from photon.storage.delta import LakeUnavailable
 

@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from photon.clock import MICROSECONDS, in_utc
 from photon.health.levels import Level, Verdict
 from photon.health.memory import Memory
 from photon.health.vitals import Vitals
 from photon.pipeline.file import Pipeline
+from photon.process.clock import MICROSECONDS, in_utc
 
 FORMAT = 4
 # A watcher looks every 10 s, and on a busy machine every minute. What an older look knew may be over.

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from photon.clock import MICROSECONDS, microseconds
+from photon.dispatcher.shift.lease import START_SECONDS
+from photon.dispatcher.shift.people import how_to_start
 from photon.health.activity import STANDING_STILL
 from photon.health.levels import Verdict, level_of, worse
 from photon.health.memory import Memory
 from photon.health.vitals import Vitals
-from photon.pace import size, span
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Durations
-from photon.shift.lease import START_SECONDS
-from photon.shift.people import how_to_start
+from photon.process.clock import MICROSECONDS, microseconds
+from photon.process.pace import size, span
 
 # Its process waits for what is unavailable: a hiccup of the registry is over within seconds.
 WAITING = Durations(warn=timedelta(seconds=30), error=timedelta(minutes=1))

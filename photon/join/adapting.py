@@ -17,15 +17,15 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from photon.adapters import RESERVED_COLUMNS, Adapted, Adapter, rows_without_columns
+from photon.adapters.user_modules import load_module
 from photon.errors import WrongUsage
 from photon.join.deadline import call_deadline
-from photon.join.failing import Tally
 from photon.logs.columns import ParsedColumns, parse_columns
 from photon.logs.line_formats import REASON_CHARACTERS, format_of, reader_of
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import ForeignLog, Log, PrimaryLog
+from photon.state.failing import Tally
 from photon.storage.columns import fit
-from photon.user_modules import load_module
 
 T = TypeVar("T")
 Ints = npt.NDArray[np.int64]

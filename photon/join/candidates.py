@@ -12,11 +12,11 @@ import pyarrow as pa
 
 from photon.join.messages import JoinTask, TaskContext
 from photon.join.records import RECORD_COLUMNS, Ints, Records
+from photon.state.waiting import retries as retrying
 from photon.storage.candidate_files import own_candidate_files, read_candidates, write_candidates
 from photon.storage.columns import fit
 from photon.storage.output_files import OutputFile
 from photon.tokens import Occurrence
-from photon.waiting import retries as retrying
 
 
 @dataclass

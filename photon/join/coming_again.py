@@ -16,14 +16,14 @@ import pyarrow.compute as pc
 
 from photon.event_store.hashing import hash_ids
 from photon.join.messages import JoinTask, TaskContext
-from photon.join.outcomes import Verdict, Verdicts
 from photon.join.records import Records
 from photon.pipeline.event_key import primary_time_us
 from photon.pipeline.sections import PrimaryLog
+from photon.state.outcomes import Verdict, Verdicts
+from photon.state.waiting import segments
+from photon.state.waiting.reasons import CODE_OF, HELD, ORDERED, PRIMARY, UNJOINABLE, Codes, due_us, held_us
+from photon.state.waiting.segments import RECORD_COLUMNS, SegmentInfo, write_segment
 from photon.tokens import new_id
-from photon.waiting import segments
-from photon.waiting.reasons import CODE_OF, HELD, ORDERED, PRIMARY, UNJOINABLE, Codes, due_us, held_us
-from photon.waiting.segments import RECORD_COLUMNS, SegmentInfo, write_segment
 
 _REASON_OF = {
     Verdict.WAITS_FOR_PRIMARY: PRIMARY,

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from photon.clock import CLOCK_TOLERANCE_US, NO_TIME_US, Clock, microseconds
 from photon.join.messages import TaskContext
-from photon.join.outcomes import HeldRecord, Verdict, Verdicts
 from photon.join.records import Events, Ints, Mask, Records
+from photon.process.clock import CLOCK_TOLERANCE_US, NO_TIME_US, Clock, microseconds
 from photon.registry.entry import Claimant
 from photon.registry.lookups import Found, Hold
+from photon.state.outcomes import HeldRecord, Verdict, Verdicts
 from photon.tokens import Occurrence
 
 # Which of these ids earlier epochs of the datacenter have joined.

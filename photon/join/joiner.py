@@ -19,22 +19,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from photon.adapters import Adapter
-from photon.clock import Clock
 from photon.event_store.interface import EventStore, Primaries
-from photon.faults import fault_point
 from photon.join.adapting import adapt_pairs, may_skip, skip_records
 from photon.join.deciding import Decisions, JoinedEarlier
-from photon.join.failing import AdapterCalls, Tally, TooManyFail
 from photon.join.home import at_home, count_by_home
 from photon.join.messages import TaskContext
-from photon.join.outcomes import VERDICT_OF_CLASS, Verdict, Verdicts
 from photon.join.primaries import look_up_primaries
 from photon.join.records import Events, Ints, Mask, Records, raw_records
 from photon.join.rows import joined_rows
-from photon.measures import Measures
+from photon.process.clock import Clock
+from photon.process.faults import fault_point
+from photon.process.measures import Measures
 from photon.registry.entry import Claims
 from photon.registry.lookups import Hold, Lookups, claimant_of
 from photon.registry.register import Register
+from photon.state.failing import AdapterCalls, Tally, TooManyFail
+from photon.state.outcomes import VERDICT_OF_CLASS, Verdict, Verdicts
 from photon.tokens import Occurrence
 
 

@@ -16,9 +16,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from photon.join.messages import JoinResult, TaskContext
-from photon.join.outcomes import HeldRecord
 from photon.join.records import occurrence_texts
 from photon.registry.entry import Mask
+from photon.state.outcomes import HeldRecord
 from photon.storage.columns import TableName
 from photon.storage.delta import lake_errors
 from photon.storage.output_files import OutputFile, write_rows_by_date

@@ -18,22 +18,22 @@ import pyarrow as pa
 from photon.event_store.indexing import Indexed
 from photon.event_store.interface import IndexSnapshot
 from photon.join.comparing import Compared
-from photon.join.failing import AdapterCalls
-from photon.join.outcomes import HeldRecord, OutcomeClass
 from photon.logs.files import ByteRange, LogFile
 from photon.logs.ranges import Stretch
-from photon.measures import Measures
 from photon.pipeline.file import Pipeline
 from photon.pipeline.location import Location
 from photon.pipeline.sections import Datacenter
-from photon.quantiles import Sample
+from photon.process.measures import Measures
+from photon.process.quantiles import Sample
 from photon.registry.entry import Claims, Epoch
 from photon.registry.lookups import ViewSnapshot
+from photon.state.failing import AdapterCalls
+from photon.state.outcomes import HeldRecord, OutcomeClass
+from photon.state.waiting import retries as retrying
+from photon.state.waiting.retries import Retries
+from photon.state.waiting.segments import SegmentInfo
 from photon.storage.output_files import OutputFile
 from photon.tokens import Occurrence, PlanKey
-from photon.waiting import retries as retrying
-from photon.waiting.retries import Retries
-from photon.waiting.segments import SegmentInfo
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,11 @@ from datetime import timedelta
 import numpy as np
 import pyarrow as pa
 
-from photon.clock import microseconds
 from photon.event_store.interface import EventStore, Primaries, TimeWindows
 from photon.join.records import Ints, Mask, Records
 from photon.pipeline.event_key import primary_time_us
 from photon.pipeline.file import Pipeline
+from photon.process.clock import microseconds
 
 EARLIEST_US, LATEST_US = -(2**63), 2**63 - 1
 

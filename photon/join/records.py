@@ -22,8 +22,8 @@ from photon.pipeline.event_key import event_times_us
 from photon.pipeline.sections import ForeignLog
 from photon.registry.entry import Hashes
 from photon.registry.hashing import hashes_of
+from photon.state.waiting.reasons import ORDERED
 from photon.tokens import Occurrence
-from photon.waiting.reasons import ORDERED
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -148,7 +148,7 @@ def fresh_records(events: pa.Table, now_us: int, final: bool) -> pa.Table:
 
 
 def waiting_records(waited: pa.Table, final: bool) -> pa.Table:
-    """Records that waited (`photon.waiting`), as `RECORD_COLUMNS`."""
+    """Records that waited (`photon.state.waiting`), as `RECORD_COLUMNS`."""
     if final:
         at = waited.schema.get_field_index("final")
         waited = waited.set_column(at, "final", pa.repeat(pa.scalar(True), waited.num_rows))

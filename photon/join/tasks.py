@@ -18,18 +18,14 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 
-from photon.clock import CLOCK_TOLERANCE_US, MICROSECONDS, Clock, SystemClock
-from photon.completeness.arrivals import by_minute
 from photon.event_store.indexing import Indexed, PlausibleTimes, index_events
 from photon.event_store.logs import LogsEventStore
 from photon.event_store.segments import SegmentDamaged
-from photon.faults import fault_point
 from photon.join.adapting import CAREFUL_SHARE, Careful, adapter_of
 from photon.join.candidates import Candidates
 from photon.join.coming_again import store_waiting
 from photon.join.comparing import compare_in_task
 from photon.join.deadline import TaskTimedOut, deadline
-from photon.join.failing import TooManyFail
 from photon.join.joiner import Joiner
 from photon.join.messages import (
     AdapterFailing,
@@ -49,7 +45,6 @@ from photon.join.messages import (
     Unavailable,
     ViewDamaged,
 )
-from photon.join.outcomes import OutcomeClass, Verdict, Verdicts
 from photon.join.records import Records, fresh_records, waiting_records
 from photon.join.rows import (
     dead_letters_from_lines,
@@ -62,11 +57,18 @@ from photon.logs.files import ByteRange, LogFile
 from photon.logs.parse import DEAD_LETTERS, FOREIGN_EVENTS, Piece, read_events_of
 from photon.logs.ranges import RangeGone, read_pieces, read_ranges
 from photon.logs.source import LogsUnavailable
-from photon.measures import Measures
 from photon.pipeline.sections import ForeignLog, PrimaryLog
-from photon.quantiles import Sample
+from photon.process.clock import CLOCK_TOLERANCE_US, MICROSECONDS, Clock, SystemClock
+from photon.process.faults import fault_point
+from photon.process.measures import Measures
+from photon.process.quantiles import Sample
 from photon.registry.lookups import claimant_of
 from photon.registry.segments import RunDamaged
+from photon.state.completeness.arrivals import by_minute
+from photon.state.failing import TooManyFail
+from photon.state.outcomes import OutcomeClass, Verdict, Verdicts
+from photon.state.waiting import segments
+from photon.state.waiting.segments import WaitingDamaged, read_retries
 from photon.storage.columns import DEAD_LETTER_COLUMNS, TableName
 from photon.storage.delta import LakeUnavailable
 from photon.storage.joined_rows import epochs_of_rows
@@ -74,8 +76,6 @@ from photon.storage.output_files import OutputFile, write_rows
 from photon.storage.store_errors import StoreUnavailable
 from photon.storage.tables import OutputTable
 from photon.tokens import Occurrence
-from photon.waiting import segments
-from photon.waiting.segments import WaitingDamaged, read_retries
 
 REINDEX_PIECE_BYTES = 2**22
 

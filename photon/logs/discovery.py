@@ -19,7 +19,7 @@ from hashlib import blake2b
 from pathlib import Path
 
 from photon.logs.files import LogFile, TrackedFile
-from photon.readable import readable
+from photon.process.readable import readable
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,11 +13,11 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from photon.clock import MICROSECONDS
 from photon.logs.discovery import FoundFile, is_text, stat_file, strip_gz
 from photon.logs.files import LogFile, TrackedFile
 from photon.logs.source import FileBytes, Source, end_hash, has_head, has_seen_end, source_of
 from photon.logs.utf16 import text_bytes
+from photon.process.clock import MICROSECONDS
 
 MOST_HELD = 256  # files held; a process may have 1,024 open where nobody has changed that
 LINGERS_US = 60 * MICROSECONDS  # a file without a name may have a writer for so long since it grew last

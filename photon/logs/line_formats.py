@@ -1,4 +1,4 @@
-"""The formats whose lines name their own values: Photon's own, and those of users (`photon.formats`).
+"""The formats whose lines name their own values: Photon's, and users' (`photon.adapters.line_format`).
 
 CSV and TSV are none of them: there a header names the values (`photon.logs.dialect`). A new format of
 Photon's own is one more `LineReader` in `OWN`.
@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 
+from photon.adapters.line_format import LineFormat
+from photon.adapters.user_modules import load_module
 from photon.errors import WrongUsage
-from photon.formats import LineFormat
 from photon.logs.json_lines import JsonLines
 from photon.logs.line_reader import LineReader
 from photon.logs.lines import BLANK
 from photon.pipeline.sections import Log
-from photon.user_modules import load_module
 
 OWN: Mapping[str, LineReader] = {"jsonl": JsonLines()}
 OF_TEXT_TABLES = ("csv", "tsv")
@@ -82,7 +82,8 @@ def _readers_of_users(spec: str, folder: Path | None) -> LineReader:
     if not (isinstance(found, type) and issubclass(found, LineFormat)):
         where = f"module {module_name} ({module.__file__})"
         raise FormatNotFound(
-            f"format {spec}: expected a subclass of photon.formats.LineFormat in {where}, got {found!r}"
+            f"format {spec}: expected a subclass of photon.adapters.line_format.LineFormat in {where}, "
+            f"got {found!r}"
         )
     try:
         return UsersLines(found(), spec)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 
-from photon.clock import Clock
+from photon.process.clock import Clock
 
 MOST_TOLD = 10_000  # kept for the next look; a look finds older ones by itself
 GATHERING_SECONDS = 0.02  # news right behind is for the same look

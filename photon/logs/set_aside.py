@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from photon.clock import MICROSECONDS
 from photon.logs.discovery import FileProblem
 from photon.logs.source import LogsUnavailable, problem_of
+from photon.process.clock import MICROSECONDS
 
 # Of one log: some that are listed and can't be read hold up no others. Of more the store is away, and all
 # wait, so that no event is given up whose primary may be in one of them.

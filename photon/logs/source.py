@@ -16,7 +16,6 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Literal, Protocol
 
-from photon.clock import microseconds
 from photon.errors import UserError
 from photon.logs.dialect import BYTE_ORDER_MARK, Dialect, is_zeek_header
 from photon.logs.discovery import FileProblem, FoundFile, reason_of
@@ -25,6 +24,7 @@ from photon.logs.gzips import CompressedBytes, CorruptGzip, GzipStream, NotClose
 from photon.logs.odd_files import Odd, may_be_utf16, no_text
 from photon.logs.utf16 import MARK_BYTES, Utf16Text, utf16_text
 from photon.pipeline.values import Encoding
+from photon.process.clock import microseconds
 
 TAIL_BYTES = 256  # protocol D2
 HEAD_BYTES = 1024  # whole lines: more than one record, for first records are often alike

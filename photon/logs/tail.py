@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from photon.clock import MICROSECONDS, microseconds
 from photon.logs.cutting import cut_range, cut_to_end
 from photon.logs.dialect import dialect_of
 from photon.logs.discovery import FileProblem, FoundFile, Scan, match
@@ -48,6 +47,7 @@ from photon.logs.unknown_ends import Ends, latest_growth_us, was_written
 from photon.logs.unseen import UnseenRotations, others_beside
 from photon.pipeline.location import Location
 from photon.pipeline.sections import Limits, Log, Tailing
+from photon.process.clock import MICROSECONDS, microseconds
 
 # Which new files are numbered first, by whether they are compressed, and matched by the pattern: each is
 # compared with those before it, for a log and its copy may both be new.

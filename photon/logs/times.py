@@ -16,10 +16,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from photon.clock import MICROSECONDS
 from photon.logs.time_texts import format_us, is_day_or_month_first, text_us
 from photon.pipeline.sections import Log
 from photon.pipeline.values import UNITS_PER_SECOND, TimeUnit
+from photon.process.clock import MICROSECONDS
 
 EARLIEST_US = -62_135_596_800_000_000  # the year 1, as far back as Delta's timestamps go
 LATEST_US = 253_402_300_799_999_999  # the end of the year 9999

@@ -10,9 +10,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from photon.clock import MICROSECONDS, NO_TIME_US
 from photon.pipeline.sections import ForeignLog, PrimaryLog
 from photon.pipeline.values import UNITS_PER_SECOND, IdCodec, IdTimeUnit
+from photon.process.clock import MICROSECONDS, NO_TIME_US
 
 _MOST_DIGITS = 30  # more can't be a time in any unit; int() of long text takes quadratic time
 

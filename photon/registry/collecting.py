@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from photon.faults import fault_point
+from photon.process.faults import fault_point
 from photon.registry.entry import Entry
 from photon.registry.positions import Positions
 from photon.registry.register import with_boundary, with_dropped

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from photon import clock
+from photon.process import clock
 
 Hashes = npt.NDArray[np.uint64]  # of shape (n, 2): the upper and the lower half of each id's hash
 Times = npt.NDArray[np.int64]

@@ -11,11 +11,11 @@ from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 
-from photon.clock import Clock
-from photon.in_time import Question
 from photon.pipeline.file import Pipeline, pipelines_beside, settings_hash
 from photon.pipeline.location import Location
 from photon.pipeline.sections import Datacenter
+from photon.process.clock import Clock
+from photon.process.in_time import Question
 from photon.registry.address import EndpointAddress, LedgersAddress, table_name
 from photon.registry.errors import RegistryMismatch, RegistryMissing, RegistryUnavailable
 from photon.registry.id_registry import IdRegistry

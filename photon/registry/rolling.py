@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from photon.faults import fault_point
+from photon.process.faults import fault_point
 from photon.registry.appending import Make, append
 from photon.registry.entry import Entry, Genesis, LedgerId
 from photon.registry.fold import LedgerState

@@ -13,7 +13,7 @@ import logging
 from collections.abc import Mapping
 from contextlib import suppress
 
-from photon.clock import Clock
+from photon.process.clock import Clock
 from photon.registry.entry import Epoch
 from photon.registry.errors import RegistryUnavailable
 from photon.registry.positions import Positions

@@ -13,11 +13,11 @@ from pathlib import Path
 
 from photon.errors import FormatTooNew, UserError
 from photon.event_store.segments import SegmentInfo
-from photon.join.outcomes import Counts
 from photon.logs.files import TrackedFile
 from photon.pipeline.location import Location, location_from_json
 from photon.state.disk_room import why_not
 from photon.state.lifecycle import Attempts, attempts_from_json
+from photon.state.outcomes import Counts
 from photon.state.plan import (
     Plan,
     PlanContent,
@@ -30,10 +30,10 @@ from photon.state.rows import (
     tracked_file,
 )
 from photon.state.schema import STATE_FORMAT
+from photon.state.waiting.retries import Retries
 from photon.state.waiting_view import WaitingView
 from photon.state.window import WINDOW_US, Window, begin_window, window_from_json
 from photon.tokens import Occurrence, PlanKey
-from photon.waiting.retries import Retries
 
 STATE_FILE = "dispatcher.sqlite"
 

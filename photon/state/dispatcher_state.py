@@ -18,11 +18,11 @@ from typing import BinaryIO
 import numpy as np
 
 from photon.event_store.segments import SegmentInfo
-from photon.join.failing import AdapterCalls, calls_to_json
 from photon.logs.files import TrackedFile
 from photon.pipeline.location import Location, location_to_json
 from photon.state.database import StateReader, StateUnavailable
 from photon.state.disk_room import LEAST_BYTES, why_not
+from photon.state.failing import AdapterCalls, calls_to_json
 from photon.state.lifecycle import Attempts, attempts_to_json
 from photon.state.plan import (
     Plan,
@@ -38,15 +38,15 @@ from photon.state.rows import (
     segment_values,
 )
 from photon.state.schema import MIGRATIONS, SCHEMA, STATE_FORMAT
+from photon.state.waiting.merging import Merged
+from photon.state.waiting.retries import Retries
+from photon.state.waiting.segments import SegmentInfo as WaitingSegment
+from photon.state.waiting.states import State as WaitingState
 from photon.state.waiting_list import WaitingList
 from photon.state.waiting_migration import move_waiting_rows
 from photon.state.window import Window, window_to_json
 from photon.storage.sync import write_synced
 from photon.tokens import Occurrence
-from photon.waiting.merging import Merged
-from photon.waiting.retries import Retries
-from photon.waiting.segments import SegmentInfo as WaitingSegment
-from photon.waiting.states import State as WaitingState
 
 log = logging.getLogger(__name__)
 

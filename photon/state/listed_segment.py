@@ -10,10 +10,9 @@ import numpy.typing as npt
 
 from photon.pipeline.location import Location
 from photon.state.rows import reading_column
-from photon.tokens import Occurrence
-from photon.waiting.reasons import NEVER_US, REASONS, UNJOINABLE
-from photon.waiting.segments import SegmentInfo, WaitingIndex, read_event_times
-from photon.waiting.states import (
+from photon.state.waiting.reasons import NEVER_US, REASONS, UNJOINABLE
+from photon.state.waiting.segments import SegmentInfo, WaitingIndex, read_event_times
+from photon.state.waiting.states import (
     PAGE_ROWS,
     Rows,
     State,
@@ -25,6 +24,7 @@ from photon.waiting.states import (
     tally_of,
     unpack,
 )
+from photon.tokens import Occurrence
 
 
 @dataclass(frozen=True)

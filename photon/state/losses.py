@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from photon.logs.files import TrackedFile
-from photon.readable import readable
+from photon.process.readable import readable
 from photon.state.damage import damage_is_named
 from photon.state.database import StateUnavailable
 from photon.state.view import StateView, view_state

@@ -15,8 +15,8 @@ import numpy as np
 
 from photon.errors import FormatTooNew
 from photon.logs.files import ByteRange
+from photon.state.waiting.retries import Retries
 from photon.tokens import PlanKey
-from photon.waiting.retries import Retries
 
 # 1, of Photon 0.1.0: no lineage, but a quarantine and origins without their plans.
 # 1 and 2: an item for each retry, with its spool file; the state's migration gives them their segments.

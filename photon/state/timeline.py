@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from photon.clock import MICROSECONDS
 from photon.errors import FormatTooNew
 from photon.logs.files import TrackedFile
+from photon.process.clock import MICROSECONDS
 
 FOLDER, SUFFIX = "timeline", ".jsonl"
 FORMAT = 1

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from photon.clock import MICROSECONDS
-from photon.join.outcomes import Counts
 from photon.logs.files import ByteRange, Side, TrackedFile
+from photon.process.clock import MICROSECONDS
 from photon.state.database import STATE_FILE, StateReader, StateUnavailable
+from photon.state.outcomes import Counts
+from photon.state.waiting.segments import WaitingDamaged
 from photon.state.waiting_view import WAITING_COLUMNS
-from photon.waiting.segments import WaitingDamaged
 
 
 @contextmanager

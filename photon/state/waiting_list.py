@@ -13,13 +13,11 @@ from collections.abc import Collection, Iterable, Sequence
 import numpy as np
 
 from photon.state.listed_segment import Listed
-from photon.state.waiting_view import WaitingView, rows_at
-from photon.tokens import Occurrence
-from photon.waiting.merging import Merged
-from photon.waiting.reasons import CODE_OF, PRIMARY, UNJOINABLE, Codes
-from photon.waiting.retries import Retries
-from photon.waiting.segments import SegmentInfo
-from photon.waiting.states import (
+from photon.state.waiting.merging import Merged
+from photon.state.waiting.reasons import CODE_OF, PRIMARY, UNJOINABLE, Codes
+from photon.state.waiting.retries import Retries
+from photon.state.waiting.segments import SegmentInfo
+from photon.state.waiting.states import (
     PAGE_ROWS,
     Rows,
     State,
@@ -30,6 +28,8 @@ from photon.waiting.states import (
     tally_of,
     tally_to_stored,
 )
+from photon.state.waiting_view import WaitingView, rows_at
+from photon.tokens import Occurrence
 
 TABLES = (
     "CREATE TABLE waiting_segments (name TEXT PRIMARY KEY, records INTEGER NOT NULL,"

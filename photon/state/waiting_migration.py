@@ -18,13 +18,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from photon.state.plan import content_from_json, content_to_json
+from photon.state.waiting import segments
+from photon.state.waiting.reasons import CODE_OF, NEVER_US
+from photon.state.waiting.retries import Retries
+from photon.state.waiting.segments import RECORD_COLUMNS, RECORDS, SegmentInfo, write_segment
+from photon.state.waiting.states import State
 from photon.state.waiting_list import WaitingList
 from photon.tokens import new_id
-from photon.waiting import segments
-from photon.waiting.reasons import CODE_OF, NEVER_US
-from photon.waiting.retries import Retries
-from photon.waiting.segments import RECORD_COLUMNS, RECORDS, SegmentInfo, write_segment
-from photon.waiting.states import State
 
 SPOOL_FOLDER = "spool"
 Place = tuple[int, int]  # file number and offset of a record

@@ -17,12 +17,11 @@ import pyarrow as pa
 from photon.pipeline.location import Location
 from photon.state.listed_segment import Listed, WaitingRecord
 from photon.state.rows import reading_column
-from photon.tokens import Occurrence
-from photon.waiting import segments
-from photon.waiting.merging import Size
-from photon.waiting.reasons import CODE_OF, NEVER_US, PRIMARY, REASONS, UNJOINABLE
-from photon.waiting.segments import SegmentInfo, WaitingIndex
-from photon.waiting.states import (
+from photon.state.waiting import segments
+from photon.state.waiting.merging import Size
+from photon.state.waiting.reasons import CODE_OF, NEVER_US, PRIMARY, REASONS, UNJOINABLE
+from photon.state.waiting.segments import SegmentInfo, WaitingIndex
+from photon.state.waiting.states import (
     Rows,
     State,
     Tally,
@@ -33,6 +32,7 @@ from photon.waiting.states import (
     pending,
     tally_from_stored,
 )
+from photon.tokens import Occurrence
 
 MOST_IN_MEMORY = 2**16  # records of a list of all; more are put into a file
 WAITING_COLUMNS = pa.schema(

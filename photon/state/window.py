@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
-from photon.clock import MICROSECONDS
+from photon.process.clock import MICROSECONDS
 
 # Shares of the latest records are of those of the last one or two windows in which any were read.
 WINDOW_US = 3_600 * MICROSECONDS

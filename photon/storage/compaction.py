@@ -17,7 +17,7 @@ from typing import BinaryIO
 import pyarrow.parquet as pq
 
 from photon.errors import UserError
-from photon.faults import fault_point
+from photon.process.faults import fault_point
 from photon.storage.data_files import DataFile, pages_of_rows
 from photon.storage.delta import lake_errors
 from photon.storage.output_files import OutputFile

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
-from photon.faults import fault_point
+from photon.process.faults import fault_point
 
 
 def write_synced(target: Path, write: Callable[[BinaryIO], None]) -> None:

@@ -12,8 +12,8 @@ from itertools import islice
 
 import pyarrow.parquet as pq
 
-from photon.faults import fault_point
 from photon.pipeline.location import Location
+from photon.process.faults import fault_point
 from photon.storage.archived_log import ArchivedLog
 from photon.storage.delta import LOG_FOLDER, lake_errors, open_table
 from photon.storage.store import Store, store_of

@@ -23,8 +23,8 @@ from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from photon.adapters import same_column
-from photon.faults import fault_point
 from photon.pipeline.location import Location
+from photon.process.faults import fault_point
 from photon.storage.archived_log import commits
 from photon.storage.columns import PARTITIONS, TABLE_COLUMNS, TableName, text
 from photon.storage.data_files import DataFiles, rows_of

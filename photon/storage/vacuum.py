@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from itertools import takewhile
 
-from photon.clock import MICROSECONDS
-from photon.faults import fault_point
+from photon.process.clock import MICROSECONDS
+from photon.process.faults import fault_point
 from photon.storage.archived_log import FOLDER, ArchivedLog, Bundle, removed_by
 from photon.storage.candidate_files import prefix_of
 from photon.storage.delta import LOG_FOLDER, lake_errors, open_table

@@ -13,7 +13,7 @@ from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
 from photon.errors import UserError
-from photon.lifeline import bound_to_this_thread
+from photon.process.lifeline import bound_to_this_thread
 from photon.toolchain import fetched
 from photon.toolchain.fetched import Fetched, FetchFailed, share_dir
 from photon.toolchain.java import java_command

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from photon.errors import UserError
-from photon.lifeline import bound_to_this_thread
+from photon.process.lifeline import bound_to_this_thread
 
 MODULE = "github.com/minio/minio"
 # RELEASE.2025-09-07T16-13-09Z, as the proxy of Go's modules has it. Those since October 2025 hold notices of

@@ -10,7 +10,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from photon.clock import SystemClock, in_utc
 from photon.logs.files import Side, TrackedFile
 from photon.logs.line_formats import format_of
 from photon.logs.parse import read_events
@@ -18,7 +17,8 @@ from photon.logs.ranges import PIECE_BYTES, RangeGone, Stretch, read_pieces
 from photon.logs.tail import LogTail
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import ForeignLog, Log, PrimaryLog
-from photon.readable import readable
+from photon.process.clock import SystemClock, in_utc
+from photon.process.readable import readable
 from photon.state.view import read_offsets
 from photon.tracing.report import LogRecord, SearchedFile, SearchedLog, Trace
 

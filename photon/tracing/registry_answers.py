@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from photon.clock import MICROSECONDS
 from photon.pipeline.event_key import event_times_us
 from photon.pipeline.file import Pipeline
+from photon.process.clock import MICROSECONDS
 from photon.registry.entry import Claimant, Times, told_boundary
 from photon.registry.epochs import is_live
 from photon.registry.hashing import hashes_of_texts

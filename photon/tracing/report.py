@@ -6,8 +6,8 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from photon.clock import in_utc
-from photon.waiting.reasons import WHY
+from photon.process.clock import in_utc
+from photon.state.waiting.reasons import WHY
 
 Decision = Literal["", "on hold", "retired", "lake gone"]  # that people have made on a datacenter
 HolderState = Literal["", "on hold", "retired", "lake gone", "over", "silent", "live"]  # of an epoch

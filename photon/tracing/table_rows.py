@@ -14,7 +14,6 @@ import pyarrow.dataset as ds
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from photon.backfill.removed import removed_rows
 from photon.pipeline.file import Pipeline
 from photon.pipeline.location import Location
 from photon.storage.columns import TableName, text
@@ -23,6 +22,7 @@ from photon.storage.delta import LOG_FOLDER, LakeUnavailable, UnsupportedTable
 from photon.storage.native_errors import reason_of
 from photon.storage.tables import OutputTable
 from photon.tracing.report import Unread
+from photon.upkeep.backfill.removed import removed_rows
 
 _BATCH = ["_epoch", "_batch", "_plan", "_occurrence"]
 SHOWN: dict[TableName, list[str]] = {

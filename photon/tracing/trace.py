@@ -10,13 +10,13 @@ from typing import Any
 
 from deltalake.exceptions import DeltaError
 
-from photon.dead_letters.trial_join import try_joins
+from photon.dispatcher.recovery.lacking import lacking_datacenters
+from photon.dispatcher.recovery.orders import orders_in
+from photon.dispatcher.shift.people import ASK_SECONDS, asked_in_time
 from photon.errors import UserError
-from photon.in_time import NotInTime, Question
 from photon.logs.one_record import read_records_of
 from photon.pipeline.file import Pipeline
-from photon.recovery.lacking import lacking_datacenters
-from photon.recovery.orders import orders_in
+from photon.process.in_time import NotInTime, Question
 from photon.registry.opening import (
     GRACE_SECONDS,
     find_registry_soon,
@@ -25,7 +25,6 @@ from photon.registry.opening import (
     read_register,
 )
 from photon.registry.register import Register
-from photon.shift.people import ASK_SECONDS, asked_in_time
 from photon.state.database import StateUnavailable
 from photon.state.view import open_view, read_offsets
 from photon.storage.columns import TableName
@@ -37,6 +36,7 @@ from photon.tracing.log_search import Progress, search_log
 from photon.tracing.registry_answers import ask_registry, decision_on
 from photon.tracing.report import DatacenterTrace, OrderOf, RegistryAnswer, Trace, Unread, WaitingRecord
 from photon.tracing.table_rows import UNREADABLE, ask_table, removed_of
+from photon.upkeep.dead_letters.trial_join import try_joins
 
 MOST_LOST = 10  # of one event, named
 NEXT_SECONDS = 0.3  # a call that hangs in one datacenter may hang in the next one too

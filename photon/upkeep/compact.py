@@ -10,10 +10,10 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from photon.clock import MICROSECONDS, Clock, microseconds
-from photon.pace import pace
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Compaction
+from photon.process.clock import MICROSECONDS, Clock, microseconds
+from photon.process.pace import pace
 from photon.state.view import open_view
 from photon.storage.append_table import REPORT_TABLES, compact_report_table
 from photon.storage.columns import TABLE_COLUMNS

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from photon.clock import Clock
 from photon.pipeline.file import Pipeline
+from photon.process.clock import Clock
 from photon.storage.append_table import REPORT_TABLES, would_compact_report_table
 from photon.storage.columns import TABLE_COLUMNS
 from photon.storage.compaction import LEAST_FILES

@@ -11,9 +11,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from photon.clock import MICROSECONDS, Clock, in_utc
-from photon.faults import fault_point
 from photon.pipeline.file import Pipeline
+from photon.process.clock import MICROSECONDS, Clock, in_utc
+from photon.process.faults import fault_point
 from photon.registry.collecting import drop, droppable, raise_boundary
 from photon.registry.entry import LedgerId, told_boundary
 from photon.registry.errors import RegistryUnavailable

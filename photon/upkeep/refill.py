@@ -16,15 +16,16 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from photon.clock import SystemClock
+from photon.dispatcher.recovery.doubled import note_doubled
+from photon.dispatcher.recovery.lacking import refuse_lacking
+from photon.dispatcher.recovery.registry_watch import RowClaims, claims_of_rows
+from photon.dispatcher.recovery.rowless import RowsOfPlans
 from photon.dispatcher.refusing import refuse_place_of_another
+from photon.dispatcher.shift.lease import lease_status_of
 from photon.errors import UserError
-from photon.faults import fault_point
 from photon.pipeline.file import Pipeline
-from photon.recovery.doubled import note_doubled
-from photon.recovery.lacking import refuse_lacking
-from photon.recovery.registry_watch import RowClaims, claims_of_rows
-from photon.recovery.rowless import RowsOfPlans
+from photon.process.clock import SystemClock
+from photon.process.faults import fault_point
 from photon.registry.entry import Claimant, Claims, Epoch, LedgerId, Mask
 from photon.registry.errors import RegistryMismatch
 from photon.registry.id_registry import IdRegistry
@@ -40,7 +41,6 @@ from photon.registry.refilling import (
 )
 from photon.registry.register import Register
 from photon.registry.view import View
-from photon.shift.lease import lease_status_of
 from photon.state.database import STATE_FILE
 from photon.state.view import open_view
 from photon.storage.delta import LakeUnavailable

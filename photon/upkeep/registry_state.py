@@ -14,10 +14,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from photon.clock import MICROSECONDS, Clock, SystemClock
-from photon.in_time import NotInTime, Question
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Shares
+from photon.process.clock import MICROSECONDS, Clock, SystemClock
+from photon.process.in_time import NotInTime, Question
 from photon.registry.address import LedgersAddress
 from photon.registry.counting import ids_by_ledger
 from photon.registry.entry import NO_TIME_US, Claims, Epoch, LedgerId, Times, told_boundary

@@ -21,9 +21,9 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from photon.clock import SystemClock
-from photon.faults import fault_point
 from photon.pipeline.file import Pipeline
+from photon.process.clock import SystemClock
+from photon.process.faults import fault_point
 from photon.registry.address import LedgersAddress, table_name
 from photon.registry.appending import Appended, append
 from photon.registry.entry import Entry, LedgerId

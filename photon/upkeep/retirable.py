@@ -5,9 +5,9 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
+from photon.dispatcher.recovery.distant_lakes import DistantLakes
 from photon.errors import UserError
 from photon.pipeline.file import Pipeline
-from photon.recovery.distant_lakes import DistantLakes
 from photon.registry.register import Register
 from photon.storage.delta import LakeForbidden, LakeUnavailable, UnsupportedTable
 from photon.storage.replacing import data_files

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from photon.faults import fault_point
+from photon.dispatcher.recovery.rowless import RowsOfPlans
 from photon.pipeline.file import Pipeline
-from photon.recovery.rowless import RowsOfPlans
+from photon.process.faults import fault_point
 from photon.registry.closing import Rowless
 from photon.registry.counting import ids_of
 from photon.registry.entry import Epoch

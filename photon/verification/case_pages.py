@@ -15,9 +15,9 @@ from typing import BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from photon.clock import MICROSECONDS
 from photon.pipeline.file import Pipeline
 from photon.pipeline.location import Location
+from photon.process.clock import MICROSECONDS
 from photon.storage.delta import lake_errors
 from photon.storage.store import Store, store_of
 from photon.verification.report import Case

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import IntFlag
 from typing import Literal
 
-from photon.join.outcomes import OutcomeClass
 from photon.registry.lookups import Hold
+from photon.state.outcomes import OutcomeClass
 
 
 class Evidence(IntFlag):

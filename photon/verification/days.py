@@ -11,9 +11,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 
-from photon.clock import MICROSECONDS
 from photon.errors import WrongUsage
 from photon.pipeline.file import Pipeline
+from photon.process.clock import MICROSECONDS
 from photon.state.view import open_view
 
 HOUR_US = 3_600 * MICROSECONDS

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from photon.clock import in_utc
 from photon.logs.one_record import read_records_of
 from photon.pipeline.file import Pipeline
+from photon.process.clock import in_utc
 from photon.state.view import ReadOffsets, read_offsets
 from photon.tokens import Occurrence
 from photon.verification.report import DatacenterReport, Example, VerificationReport

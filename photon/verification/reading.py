@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from photon.clock import NO_TIME_US
 from photon.join.adapting import RawRecords, skip_records
 from photon.logs.files import LogFile, TrackedFile
 from photon.logs.one_record import with_lines
@@ -18,6 +17,7 @@ from photon.logs.parse import ParsedRange, read_events
 from photon.logs.ranges import PIECE_BYTES, RangeGone, Stretch, read_pieces
 from photon.pipeline.event_key import event_times_us, primary_time_us
 from photon.pipeline.sections import ForeignLog, PrimaryLog
+from photon.process.clock import NO_TIME_US
 from photon.verification.classes import Evidence
 from photon.verification.tasks import (
     FOREIGN_RECORDS,

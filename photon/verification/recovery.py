@@ -12,11 +12,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from photon.join.outcomes import OutcomeClass
+from photon.dispatcher.recovery.orders import MOST_RECORDS, OrderedRecord, waiting_orders, write_order
 from photon.pipeline.file import Pipeline
-from photon.recovery.orders import MOST_RECORDS, OrderedRecord, waiting_orders, write_order
 from photon.registry.opening import read_register
 from photon.state.database import STATE_FILE, StateUnavailable
+from photon.state.outcomes import OutcomeClass
 from photon.tokens import Occurrence
 from photon.verification.case_pages import read_page
 from photon.verification.classes import Evidence

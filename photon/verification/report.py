@@ -10,9 +10,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from photon.clock import in_utc
-from photon.join.outcomes import OUTCOME_CLASSES
-from photon.readable import typed
+from photon.process.clock import in_utc
+from photon.process.readable import typed
+from photon.state.outcomes import OUTCOME_CLASSES
 from photon.verification.days import Window
 
 # Terms of the equation. Nobody can read `lost` records again, so nobody can verify them.

@@ -14,14 +14,14 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from photon.clock import MICROSECONDS, SystemClock
+from photon.dispatcher.recovery.lacking import refuse_lacking
 from photon.join.adapting import fingerprint
 from photon.logs.files import Side, TrackedFile
 from photon.logs.ranges import PIECE_BYTES, Stretch, stretches_of
 from photon.logs.utf16 import text_bytes
 from photon.pipeline.file import Pipeline
 from photon.pipeline.location import Location
-from photon.recovery.lacking import refuse_lacking
+from photon.process.clock import MICROSECONDS, SystemClock
 from photon.registry.lookups import ViewSnapshot
 from photon.registry.opening import open_reader
 from photon.registry.register import Register

@@ -14,9 +14,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from photon.faults import fault_point
 from photon.logs.files import TrackedFile
 from photon.pipeline.file import Pipeline
+from photon.process.faults import fault_point
 from photon.storage.append_table import AppendTable
 from photon.storage.columns import text
 from photon.verification.report import (

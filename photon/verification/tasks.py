@@ -16,11 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from photon.adapters import Adapter
-from photon.clock import in_utc
 from photon.join.adapting import RawRecords, adapt_pairs, adapter_of, pair_by_pair
 from photon.logs.files import ByteRange, TrackedFile
 from photon.pipeline.event_key import event_times_us
 from photon.pipeline.file import Pipeline
+from photon.process.clock import in_utc
 from photon.registry.entry import Claimant, Epoch
 from photon.registry.hashing import hashes_of
 from photon.registry.lookups import Found, Hold, ViewSnapshot

@@ -20,14 +20,14 @@ from deltalake.exceptions import CommitFailedError
 from orchestration.demo.dagster_stack import DagsterStack, stack_in
 from orchestration.demo.folder import held_folder
 from orchestration.demo.process_tree import ProcessTree
+from orchestration.demo.traffic import Traffic
 from orchestration.demo.traffic_process import generating
-from photon.backfill.days import day_of
-from photon.clock import MICROSECONDS, SystemClock
+from photon.dispatcher.shift.lease import holder_of, lease_status_of
 from photon.pipeline.file import Pipeline, load_pipeline
+from photon.process.clock import MICROSECONDS, SystemClock
 from photon.registry.servers.local_server import running_server
-from photon.shift.lease import holder_of, lease_status_of
 from photon.storage.delta import is_table
-from photon.testing.traffic import Traffic
+from photon.upkeep.backfill.days import day_of
 from photon.verification.days import DAY_US
 from tests.e2e.process_marks import soon
 

@@ -16,11 +16,11 @@ from typing import BinaryIO
 import pytest
 
 from bench.minio_server import CREDENTIALS, minio_server
-from photon.clock import SystemClock
 from photon.logs.news import News
 from photon.logs.on_s3 import listening as module
 from photon.logs.on_s3.listening import Lateness, listening
 from photon.pipeline.location import S3Folder
+from photon.process.clock import SystemClock
 from photon.storage.s3 import S3Store
 
 pytestmark = pytest.mark.server

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from bench.store_servers import StoreServer
-from photon.clock import SystemClock
 from photon.pipeline.file import Pipeline
+from photon.process.clock import SystemClock
 from photon.registry.entry import Claimant, Claims, Epoch, LedgerId
 from photon.registry.errors import RegistryMismatch, RegistryUnavailable
 from photon.registry.opening import init_registry, open_reader, positions_at

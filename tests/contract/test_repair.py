@@ -11,18 +11,18 @@ import numpy as np
 import pytest
 
 from bench.store_servers import StoreServer
-from photon.clock import SystemClock
-from photon.faults import REPAIR_FAULT_POINTS, arm, disarm
 from photon.pipeline.file import Pipeline
+from photon.process.clock import SystemClock
+from photon.process.faults import REPAIR_FAULT_POINTS, arm, disarm
 from photon.registry.entry import Claimant, Claims, Epoch
 from photon.registry.errors import RegistryMismatch, RegistryUnavailable
 from photon.registry.id_registry import IdRegistry
 from photon.registry.opening import close_registries, init_registry, open_reader
 from photon.registry.rolling import roll
-from photon.testing.crashes import SimulatedCrash, raise_simulated_crash
 from photon.upkeep.registry_state import registry_state
 from photon.upkeep.repair import repair_endpoint, would_repair
 from tests.simulation.world import hashed
+from tests.support.crashes import SimulatedCrash, raise_simulated_crash
 
 pytestmark = pytest.mark.server
 

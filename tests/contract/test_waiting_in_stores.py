@@ -10,12 +10,9 @@ import pytest
 
 from bench.minio_server import MinioServer
 from photon.pipeline.location import Location, S3Folder
-from photon.storage import local_copies, s3
-from photon.storage.store import store_of
-from photon.storage.store_errors import StoreUnavailable
-from photon.waiting.merging import merge
-from photon.waiting.retries import Retries
-from photon.waiting.segments import (
+from photon.state.waiting.merging import merge
+from photon.state.waiting.retries import Retries
+from photon.state.waiting.segments import (
     GROUP_ROWS,
     INDEX,
     RECORD_COLUMNS,
@@ -27,6 +24,9 @@ from photon.waiting.segments import (
     write_index,
     write_segment,
 )
+from photon.storage import local_copies, s3
+from photon.storage.store import store_of
+from photon.storage.store_errors import StoreUnavailable
 
 pytestmark = pytest.mark.usefixtures("copies")
 

@@ -12,10 +12,10 @@ from unittest import mock
 from click.testing import CliRunner, Result
 
 from photon.cli.main import main
-from photon.clock import MICROSECONDS, SystemClock
+from photon.dispatcher.shift.run import run_shift
 from photon.pipeline.file import Pipeline, load_pipeline
+from photon.process.clock import MICROSECONDS, SystemClock
 from photon.registry.opening import close_registries, init_registry
-from photon.shift.run import run_shift
 from photon.state.view import read_offsets
 from photon.storage.tables import OutputTable
 from photon.verification.report import DatacenterReport, VerificationReport

@@ -13,10 +13,10 @@ from dagster import DagsterInstance, DagsterRunStatus, EventLogEntry
 from dagster._core.storage.dagster_run import FINISHED_STATUSES
 
 from orchestration.demo.process_tree import Program
-from photon.clock import SystemClock
+from photon.dispatcher.shift.growth import growth_of
+from photon.dispatcher.shift.lease import Lease, lease_status_of
 from photon.pipeline.file import Pipeline
-from photon.shift.growth import growth_of
-from photon.shift.lease import Lease, lease_status_of
+from photon.process.clock import SystemClock
 
 PROJECT = Path(__file__).parents[2]
 

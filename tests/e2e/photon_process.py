@@ -15,8 +15,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from photon.faults import CRASH_AT
 from photon.pipeline.file import load_pipeline
+from photon.process.faults import CRASH_AT
 from photon.storage.delta import is_table, open_table
 
 PHOTON = (sys.executable, "-m", "photon.cli.main")

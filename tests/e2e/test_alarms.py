@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from orchestration.demo.process_tree import ProcessTree
+from orchestration.demo.traffic import Traffic
 from photon.pipeline.file import load_pipeline
-from photon.testing.traffic import Traffic
 from tests.e2e.own_dagster import daemon
 from tests.e2e.photon_process import wait_for_rows
 from tests.e2e.process_marks import soon

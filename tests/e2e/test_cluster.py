@@ -15,10 +15,10 @@ import pytest
 from bench.minio_server import CREDENTIALS, MinioServer
 from bench.spark_cluster import SparkCluster, can_hide, spark_cluster
 from bench.store_servers import fastest_kind, store_servers
-from photon.clock import SystemClock
+from orchestration.demo.traffic import Traffic
 from photon.pipeline.file import load_pipeline
+from photon.process.clock import SystemClock
 from photon.registry.opening import close_registries, init_registry
-from photon.testing.traffic import Traffic
 from tests.conftest import BUCKET
 from tests.e2e.photon_process import (
     PATIENCE_SECONDS,

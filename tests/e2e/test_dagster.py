@@ -13,11 +13,11 @@ from dagster import DagsterRunStatus
 
 from orchestration.demo.live_traffic import LiveTraffic
 from orchestration.demo.process_tree import ProcessTree
-from photon.clock import MICROSECONDS, SystemClock
+from orchestration.demo.traffic import Traffic
+from photon.dispatcher.shift.lease import lease_status_of
 from photon.pipeline.file import load_pipeline
-from photon.shift.lease import lease_status_of
+from photon.process.clock import MICROSECONDS, SystemClock
 from photon.state.view import view_state
-from photon.testing.traffic import Traffic
 from tests.e2e.own_dagster import are_over, daemon, failures, is_done, lease_of, runs
 from tests.e2e.photon_process import joined_rows, wait_for_rows
 from tests.e2e.process_marks import marked, soon

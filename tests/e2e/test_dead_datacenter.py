@@ -32,9 +32,9 @@ recovery: {silent_after: 3s}
 # Joins the west, and at a fault point sends itself a signal.
 WEST = """
 import os, sys
-from photon import faults
+from photon.process import faults
 from photon.pipeline.file import load_pipeline
-from photon.shift.run import run_shift
+from photon.dispatcher.shift.run import run_shift
 
 faults.arm(sys.argv[2], lambda: os.kill(os.getpid(), int(sys.argv[3])))
 run_shift(load_pipeline(sys.argv[1]), "west", "until_idle")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from photon.clock import MICROSECONDS, SystemClock
+from photon.process.clock import MICROSECONDS, SystemClock
 from photon.registry.opening import close_registries
 from photon.registry.servers.local_server import local_server
 from photon.state.view import read_offsets

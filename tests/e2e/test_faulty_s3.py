@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from bench.minio_server import PASSWORD
+from orchestration.demo.traffic import Traffic
 from photon.pipeline.file import load_pipeline
 from photon.pipeline.location import S3Folder
 from photon.registry.servers.local_server import local_server
 from photon.storage.s3 import S3Store
-from photon.testing.traffic import Traffic
 from tests.conftest import BUCKET
 from tests.e2e.photon_process import (
     PATIENCE_SECONDS,

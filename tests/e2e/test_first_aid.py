@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from photon.processes import is_stopped
+from orchestration.demo.traffic import Traffic
+from photon.dispatcher.shift.lease import lease_status_of
+from photon.process.operating_system import is_stopped
 from photon.registry.servers.local_server import local_server
-from photon.shift.lease import lease_status_of
-from photon.testing.traffic import Traffic
 from tests.e2e.photon_process import PATIENCE_SECONDS, photon, running
 
 WITHIN = ("--within", "2")

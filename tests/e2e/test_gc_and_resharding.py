@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from photon.clock import MICROSECONDS
+from photon.process.clock import MICROSECONDS
 from photon.registry.opening import close_registries
 from photon.registry.servers.local_server import local_server
 from photon.verification.report import TERMS

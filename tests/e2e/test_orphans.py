@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from photon.shift.lease import holder_of
+from photon.dispatcher.shift.lease import holder_of
 from tests.e2e.one_click import one_click
 from tests.e2e.photon_process import PHOTON, photon
 from tests.e2e.process_marks import MARK, marked, soon

@@ -55,7 +55,7 @@ SHIFT = """
 import signal, sys, time
 from dataclasses import replace
 from pathlib import Path
-from photon.shift.lease import DatacenterLock, Lease
+from photon.dispatcher.shift.lease import DatacenterLock, Lease
 lock = DatacenterLock(Path(sys.argv[1]), "east", Lease.of_this_process("", 0, None))
 asked = []
 signal.signal(signal.SIGTERM, lambda *_: asked.append(1))

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from photon.faults import FAULT_POINTS
+from photon.process.faults import FAULT_POINTS
 from photon.registry.servers.local_server import local_server
 from tests.e2e.photon_process import joined_rows, kill, photon, photon_json, running, stop, wait_for_rows
 from tests.e2e.real_logs import (

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from orchestration.demo.traffic import Traffic
 from photon.registry.servers.local_server import local_server
-from photon.testing.traffic import Traffic
 from tests.e2e.photon_process import photon, photon_json
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from photon.dispatcher.shift.lease import holder_of
 from photon.pipeline.file import load_pipeline
-from photon.shift.lease import holder_of
 from tests.e2e.photon_process import PATIENCE_SECONDS, joined_rows, kill, line_with, photon, running, stop
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]

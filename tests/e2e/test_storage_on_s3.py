@@ -10,11 +10,11 @@ from typing import IO, BinaryIO, Literal
 import pytest
 
 from bench.minio_server import PASSWORD, MinioServer
+from orchestration.demo.traffic import Traffic
 from photon.pipeline.file import load_pipeline
 from photon.pipeline.location import S3Folder
 from photon.registry.servers.local_server import local_server
 from photon.storage.s3 import S3Store
-from photon.testing.traffic import Traffic
 from tests.conftest import BUCKET
 from tests.e2e.photon_process import (
     PATIENCE_SECONDS,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from photon.clock import SystemClock
+from orchestration.demo.traffic import Traffic
 from photon.pipeline.file import load_pipeline
+from photon.process.clock import SystemClock
 from photon.registry.opening import close_registries, init_registry
 from photon.registry.servers.local_server import local_server
-from photon.testing.traffic import Traffic
 
 
 def written(folder: Path, traffic: Traffic, places: Mapping[str, str], more: str = "") -> Path:

@@ -13,18 +13,18 @@ from dagster import DagsterInstance, DagsterRunStatus, Definitions, build_sensor
 from dagster._core.definitions.sensor_definition import SensorExecutionData
 
 from orchestration.definitions import build_defs
+from orchestration.demo.traffic import Traffic
 from orchestration.sensors import shift_sensor
-from photon.clock import SystemClock
-from photon.testing.manual_clock import ManualClock
-from photon.testing.traffic import Traffic
+from photon.process.clock import SystemClock
 from resources.environment import LocationSettings, ServedPipeline, location_settings
+from tests.support.manual_clock import ManualClock
 
 # Takes the lock as a shift of run argv[2] would, says so, and gives no sign of life until it is killed.
 HOLDER = """
 import sys, time
 from pathlib import Path
-from photon.clock import SystemClock
-from photon.shift.lease import DatacenterLock, Lease
+from photon.process.clock import SystemClock
+from photon.dispatcher.shift.lease import DatacenterLock, Lease
 lease = Lease.of_this_process(sys.argv[2], SystemClock().now_us(), 1_800_000_000)
 lock = DatacenterLock(Path(sys.argv[1]), "east", lease)
 print("holds it", flush=True)

@@ -36,11 +36,11 @@ from assets.run_history import PRUNING_JOB
 from orchestration.alerts import alerts_sensor
 from orchestration.definitions import build_defs
 from orchestration.telling import Calls, NotTold
-from photon.clock import Clock
 from photon.health.alerts import Alert, HookNotFound
-from photon.testing.manual_clock import ManualClock
+from photon.process.clock import Clock
 from resources.environment import LocationSettings, location_settings
 from tests.orchestration.location import Location
+from tests.support.manual_clock import ManualClock
 
 HOOK = """
 import json

@@ -23,10 +23,10 @@ from pyspark.sql import SparkSession
 from assets.daily_joins import partition_key
 from examples.click_rates.definitions import RATES, read_joined, with_rates
 from examples.click_rates.make_logs import DATACENTERS, DAY, QUERIES, clicks, make_logs, queries
-from photon.backfill.days import day_of
+from photon.dispatcher.shift.run import prepare, run_shift
 from photon.registry.opening import close_registries
-from photon.shift.run import prepare, run_shift
 from photon.storage.delta import LakeUnavailable
+from photon.upkeep.backfill.days import day_of
 from photon.upkeep.retire import retire
 from resources.environment import LocationSettings, location_settings
 

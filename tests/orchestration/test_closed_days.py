@@ -14,10 +14,10 @@ from dagster._core.storage.tags import ASSET_PARTITION_RANGE_END_TAG, ASSET_PART
 from assets.daily_joins import JOB
 from orchestration import closed_days as module
 from orchestration.closed_days import DATACENTER_TAG, closed_days, closed_days_sensor
-from photon.completeness.arrivals import Arrivals
-from photon.completeness.estimate import Completeness
-from photon.completeness.published import publish
 from photon.pipeline.sections import Backfill
+from photon.state.completeness.arrivals import Arrivals
+from photon.state.completeness.estimate import Completeness
+from photon.state.completeness.published import publish
 from photon.storage.store import store_of
 from photon.verification.days import DAY_US, utc_day
 from tests.orchestration.location import Location

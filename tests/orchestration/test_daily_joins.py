@@ -17,11 +17,11 @@ from dagster._core.definitions.events import AssetKeyPartitionKey
 from deltalake import DeltaTable
 
 from assets.daily_joins import JOB
-from photon.backfill.days import day_of
-from photon.clock import SystemClock
+from photon.dispatcher.shift.run import prepare, run_shift
+from photon.process.clock import SystemClock
 from photon.registry.opening import close_registries
-from photon.shift.run import prepare, run_shift
 from photon.storage.tables import OutputTable
+from photon.upkeep.backfill.days import day_of
 from photon.verification.days import utc_day
 from photon.verification.report import TERMS
 from tests.orchestration.location import Location

@@ -30,8 +30,8 @@ from dagster._core.definitions.freshness import TimeWindowFreshnessPolicy
 
 from assets.described import ROLE_TAG, ROLES
 from orchestration.definitions import build_defs
+from orchestration.demo.traffic import Traffic
 from photon.storage.columns import TABLE_COLUMNS
-from photon.testing.traffic import Traffic
 from resources.environment import LocationSettings, location_settings
 
 SNAPSHOT = Path(__file__).with_name("definitions.json")

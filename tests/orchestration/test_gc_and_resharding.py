@@ -12,10 +12,10 @@ from dagster import DagsterInstance
 
 from assets.garbage_collection import gc_metadata
 from assets.resharding import resharding_metadata
+from orchestration.demo.traffic import Traffic
+from photon.dispatcher.shift.run import prepare
 from photon.pipeline.file import load_pipeline
 from photon.registry.opening import close_registries
-from photon.shift.run import prepare
-from photon.testing.traffic import Traffic
 from photon.upkeep import gc, reshard
 from photon.upkeep.gc import GcResult
 from photon.upkeep.registry_state import RegistrySize

@@ -12,7 +12,7 @@ from dagster_shared.record import replace
 
 from bench.store_servers import StoreServer, fastest_kind, store_servers
 from orchestration.registry_watcher import registry_sensor
-from photon.clock import SystemClock
+from photon.process.clock import SystemClock
 from photon.registry.opening import init_registry
 from tests.orchestration.location import Location
 

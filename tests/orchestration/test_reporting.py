@@ -11,9 +11,9 @@ import pytest
 from dagster import AssetMaterialization
 
 from assets.reporting import Reporter
-from photon.clock import in_utc
 from photon.dispatcher.retrying import BatchReport
-from photon.quantiles import Sample
+from photon.process.clock import in_utc
+from photon.process.quantiles import Sample
 from photon.state.database import STATE_FILE
 from resources.environment import ServedPipeline
 from tests.simulation.world import World

@@ -34,8 +34,8 @@ from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 
 from assets import run_history
 from assets.run_history import DAY_US, SKIPPED_TICKS_KEPT_HOURS, prune_history, pruning_job
-from photon.clock import MICROSECONDS, SystemClock
-from photon.testing.manual_clock import ManualClock
+from photon.process.clock import MICROSECONDS, SystemClock
+from tests.support.manual_clock import ManualClock
 
 KEEP_DAYS = 3.0
 LATER_US = SystemClock().now_us() + 4 * DAY_US  # then everything that runs here ended long ago

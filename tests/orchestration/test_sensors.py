@@ -16,10 +16,10 @@ from dagster._core.definitions.sensor_definition import SensorExecutionData
 from assets.logs import OBSERVED_EVERY_SECONDS
 from bench.store_servers import fastest_kind, store_servers
 from orchestration.sensors import REASON_TAG, TICK_SECONDS
-from photon.clock import SystemClock
+from photon.dispatcher.shift.growth import growth_of
+from photon.dispatcher.shift.lease import LEASE_SECONDS, START_SECONDS, DatacenterLock, Lease
+from photon.process.clock import SystemClock
 from photon.registry.opening import close_registries, init_registry, positions_at
-from photon.shift.growth import growth_of
-from photon.shift.lease import LEASE_SECONDS, START_SECONDS, DatacenterLock, Lease
 from tests.orchestration.location import Location, launched
 
 

@@ -24,9 +24,9 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from jobs.session import stop_session
+from photon.dispatcher.shift.growth import growth_of
+from photon.dispatcher.shift.lease import lease_status_of
 from photon.registry.opening import close_registries
-from photon.shift.growth import growth_of
-from photon.shift.lease import lease_status_of
 from photon.state.database import StateUnavailable
 from photon.state.view import view_state
 from tests.orchestration.location import Location

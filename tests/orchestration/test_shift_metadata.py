@@ -14,12 +14,12 @@ from PIL import Image
 from assets.logs import OBSERVED_EVERY_SECONDS, ObservedLogs, log_metadata
 from assets.pictures import SHARES, latency_plot, shares_plot
 from assets.reporting import equation, shift_metadata, union_metadata
-from photon.clock import MICROSECONDS
-from photon.completeness.estimate import Completeness
-from photon.join.outcomes import Counts
+from photon.dispatcher.shift.growth import Growth, LogSize
+from photon.dispatcher.shift.report import MOST_REMEMBERED, Latency, ShiftReport
+from photon.process.clock import MICROSECONDS
 from photon.read import Watermark
-from photon.shift.growth import Growth, LogSize
-from photon.shift.report import MOST_REMEMBERED, Latency, ShiftReport
+from photon.state.completeness.estimate import Completeness
+from photon.state.outcomes import Counts
 from photon.state.view import StateView
 
 SECOND, NOON_US = MICROSECONDS, 1_767_607_200_000_000

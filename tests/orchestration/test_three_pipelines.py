@@ -16,14 +16,14 @@ from dagster import (
 )
 
 from orchestration.definitions import build_defs
+from orchestration.demo.traffic import Traffic
 from orchestration.schedules import schedules_of
 from orchestration.sensors import shift_sensor
-from photon.clock import SystemClock
+from photon.process.clock import SystemClock
 from photon.read import joined
 from photon.registry.opening import close_registries, endpoints_of
 from photon.registry.stores.directory import Directory
 from photon.state.view import view_state
-from photon.testing.traffic import Traffic
 from resources.environment import LocationSettings, ServedPipeline, location_settings
 
 pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.slow, pytest.mark.timeout(1_200)]

@@ -21,14 +21,14 @@ from assets.registry_state import (
     ledgers_check,
     unavailable,
 )
+from orchestration.demo.traffic import Traffic
+from photon.dispatcher.recovery.orders import waiting_orders
+from photon.dispatcher.shift.run import prepare, run_shift
 from photon.pipeline.file import Pipeline, load_pipeline
-from photon.recovery.orders import waiting_orders
 from photon.registry.errors import RegistryUnavailable
 from photon.registry.opening import close_registries
 from photon.registry.register import Generation, Members, Register
-from photon.shift.run import prepare, run_shift
 from photon.state.view import open_view
-from photon.testing.traffic import Traffic
 from photon.upkeep import repair
 from photon.upkeep.registry_state import (
     RANGE_BYTES_PER_SECOND,

@@ -12,8 +12,8 @@ import pytest
 from dagster import AssetCheckSeverity, DagsterInstance, ExecuteInProcessResult
 from deltalake import DeltaTable, write_deltalake
 
+from photon.dispatcher.shift.run import prepare, run_shift
 from photon.registry.opening import close_registries
-from photon.shift.run import prepare, run_shift
 from photon.storage.tables import OutputTable
 from photon.verification.report import MEANINGS
 from photon.verification.stored_reports import newest

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from photon.registry.id_registry import IdRegistry
-from photon.testing.memory_ledgers import MemoryLedgers, memory_registry
+from tests.support.memory_ledgers import MemoryLedgers, memory_registry
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from photon.registry.entry import Claimant, Claims, Epoch, Hashes, LedgerId, Mas
 from photon.registry.fold import ClaimsAt, Unclosed
 from photon.registry.positions import Offer
 from photon.registry.view import View
-from photon.testing.memory_ledgers import MemoryLedgers, checksum_at, memory_registry
+from tests.support.memory_ledgers import MemoryLedgers, checksum_at, memory_registry
 
 __all__ = ["EAST", "WEST", "PositionsInMemory", "checksum_at", "claims_of", "hashes_of", "with_rows"]
 

@@ -32,7 +32,7 @@ from photon.registry.stores.copies import (
     ledger_key,
 )
 from photon.registry.stores.positions import StoreAttempt, StorePositions
-from photon.testing.manual_clock import ManualClock
+from tests.support.manual_clock import ManualClock
 
 LEDGER = LedgerId(0, 0)
 SETTINGS = Registry()

@@ -18,9 +18,9 @@ from photon.registry.id_registry import IdRegistry
 from photon.registry.positions import Chosen, Offer, Tail, Undecided
 from photon.registry.register import with_boundary, with_generation
 from photon.registry.rolling import roll, seal
-from photon.testing.crashes import SimulatedCrash
-from photon.testing.memory_ledgers import MemoryLedgers, memory_registry
 from tests.registry.in_memory import EAST, WEST, claims_of, hashes_of, with_rows
+from tests.support.crashes import SimulatedCrash
+from tests.support.memory_ledgers import MemoryLedgers, memory_registry
 
 FIRST, SECOND, THIRD = (Claimant(EAST, batch, f"plan {batch}") for batch in (1, 2, 3))
 OTHER = Claimant(WEST, 1, "plan of west")

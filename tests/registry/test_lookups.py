@@ -17,9 +17,9 @@ from photon.registry.id_registry import MOST_INLINE, IdRegistry
 from photon.registry.lookups import Found, Hold, claimant_of
 from photon.registry.rolling import roll
 from photon.registry.view_store import ViewStore
-from photon.testing.memory_ledgers import MemoryLedgers
 from photon.tokens import PlanKey
 from tests.registry.in_memory import EAST, WEST, claims_of, hashes_of, with_rows
+from tests.support.memory_ledgers import MemoryLedgers
 
 PLAN, NEXT_PLAN = Claimant(EAST, 1, "plan 1"), Claimant(EAST, 2, "plan 2")
 OTHER = Claimant(WEST, 1, "plan of west")

@@ -14,9 +14,9 @@ from photon.registry.errors import RegistryUnavailable
 from photon.registry.id_registry import IdRegistry
 from photon.registry.origins import claims_behind, origins_of
 from photon.registry.rolling import roll
-from photon.testing.memory_ledgers import MemoryLedgers, memory_registry
 from photon.tokens import Occurrence
 from tests.registry.in_memory import EAST, WEST, claims_of, hashes_of, with_rows
+from tests.support.memory_ledgers import MemoryLedgers, memory_registry
 
 PLAN, LATE, LATER = Claimant(EAST, 1, "plan"), Claimant(WEST, 1, "late"), Claimant(EAST, 2, "later")
 LEFT, RIGHT = 1, 12  # ids: of two ledgers one has the left one, the other the right one

@@ -29,8 +29,8 @@ from photon.registry.register import Register, with_boundary, with_epoch, with_g
 from photon.registry.rolling import open_ledger, roll, seal
 from photon.registry.view import Holders, View, catch_up
 from photon.registry.view_store import ViewStore
-from photon.testing.memory_ledgers import MemoryLedgers, memory_registry
 from tests.registry.in_memory import EAST, WEST, PositionsInMemory, claims_of, hashes_of, with_rows
+from tests.support.memory_ledgers import MemoryLedgers, memory_registry
 
 FIRST, SECOND = Claimant(EAST, 1, "plan 1"), Claimant(EAST, 2, "plan 2")
 OTHER = Claimant(WEST, 1, "plan of west")

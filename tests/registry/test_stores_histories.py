@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import pytest
 
-from photon.clock import SystemClock
+from photon.process.clock import SystemClock
 from photon.registry.errors import RegistryUnavailable
 from photon.registry.form import EntryDamaged, checksum
 from photon.registry.positions import Chosen, Unconfirmed

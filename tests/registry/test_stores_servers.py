@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from bench.store_servers import StoreServer, dynamodb_client, fastest_kind, is_available, store_servers
-from photon.clock import SystemClock
 from photon.errors import UserError
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Registry
+from photon.process.clock import SystemClock
 from photon.registry.address import LedgersAddress, table_name
 from photon.registry.entry import Entry, LedgerId
 from photon.registry.errors import RegistryMismatch, RegistryMissing, RegistryUnavailable

@@ -14,9 +14,9 @@ from photon.registry.positions import Chosen, Offer
 from photon.registry.register import Register, with_epoch, with_given_up
 from photon.registry.turns import TURN_SECONDS, Turns
 from photon.registry.view import View
-from photon.testing.manual_clock import ManualClock
-from photon.testing.memory_ledgers import MemoryLedgers
 from tests.registry.in_memory import EAST, WEST, PositionsInMemory, claims_of
+from tests.support.manual_clock import ManualClock
+from tests.support.memory_ledgers import MemoryLedgers
 
 
 def with_epochs(*datacenters: str) -> Register:

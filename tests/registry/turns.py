@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from photon.testing.crashes import SimulatedCrash
+from tests.support.crashes import SimulatedCrash
 
 HANG_SECONDS = 10.0  # of real time between two stops; a stop takes well below a millisecond
 

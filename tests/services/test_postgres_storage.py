@@ -20,7 +20,7 @@ from dagster import (
 
 from assets.run_history import DAY_US, prune_history
 from bench.server_process import free_steady_port
-from photon.clock import SystemClock
+from photon.process.clock import SystemClock
 from tests.orchestration.location import Location, launched
 from tests.services.postgres import Postgres, postgres
 from tests.services.production import home_in, instance_of

@@ -15,13 +15,13 @@ from dagster_graphql import DagsterGraphQLClient
 from bench.server_process import free_steady_port
 from orchestration.demo.live_traffic import LiveTraffic
 from orchestration.demo.process_tree import ProcessTree
-from photon.clock import MICROSECONDS, SystemClock
+from orchestration.demo.traffic import Traffic
+from photon.dispatcher.shift.lease import lease_status_of
+from photon.dispatcher.shift.measured import measured_in
 from photon.pipeline.file import load_pipeline
-from photon.shift.lease import lease_status_of
-from photon.shift.measured import measured_in
+from photon.process.clock import MICROSECONDS, SystemClock
 from photon.state.view import view_state
 from photon.storage.delta import open_table
-from photon.testing.traffic import Traffic
 from tests.e2e.own_dagster import are_over, is_done, last_words, lease_of
 from tests.e2e.photon_process import joined_rows, wait_for_rows
 from tests.e2e.process_marks import marked, soon

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from orchestration.demo.live_traffic import LiveTraffic
-from photon.availability.budget import Minute
-from photon.availability.stored import MINUTES
-from photon.clock import SystemClock
+from orchestration.demo.traffic import Traffic
 from photon.pipeline.file import load_pipeline
-from photon.testing.traffic import Traffic
+from photon.process.clock import SystemClock
+from photon.verification.availability.budget import Minute
+from photon.verification.availability.stored import MINUTES
 from photon.verification.report import DatacenterReport, VerificationReport
 from photon.verification.stored_reports import append
 from tests.e2e.photon_process import kill, line_with, running, wait_for_rows

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from concurrent.futures import Future
 
 from photon.join.messages import BatchTasks, TaskOutcome
-from photon.join.outcomes import Counts
 from photon.join.tasks import LocalRunner
+from photon.state.outcomes import Counts
 from tests.simulation.world import World, counts_of
 
 SMALL_BATCHES = "limits: {batch_foreign: 256B}"  # 5 clicks

@@ -18,18 +18,18 @@ import pyarrow.parquet as pq
 from photon.adapters import ROW_COLUMNS
 from photon.dispatcher.completion import Superseded
 from photon.dispatcher.retrying import Callbacks
-from photon.faults import arm, disarm
+from photon.dispatcher.shift.status import status_of
 from photon.join.messages import BatchRunner
+from photon.process.faults import arm, disarm
 from photon.registry.lookups import claimant_of
-from photon.shift.status import status_of
+from photon.state.waiting import segments
+from photon.state.waiting.segments import INDEX, RECORD_COLUMNS, RECORDS
 from photon.storage.candidate_files import write_candidates
 from photon.storage.output_files import OutputFile
 from photon.storage.tables import OutputTable, SchemaConflict, app_id
-from photon.testing.crashes import SimulatedCrash, raise_simulated_crash
-from photon.waiting import segments
-from photon.waiting.segments import INDEX, RECORD_COLUMNS, RECORDS
 from tests.simulation.runners import PoisonedRunner
 from tests.simulation.world import NOON_US, World, counts_of
+from tests.support.crashes import SimulatedCrash, raise_simulated_crash
 
 
 class StateCopies:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from unittest import mock
 
-from photon.backfill.fill import Fill, Filled
-from photon.clock import MICROSECONDS, SystemClock
-from photon.shift.lease import LeaseStatus
+from photon.dispatcher.shift.lease import LeaseStatus
+from photon.process.clock import MICROSECONDS, SystemClock
 from photon.storage.tables import OutputTable
+from photon.upkeep.backfill.fill import Fill, Filled
 from photon.verification.days import DAY_US, Window
 from photon.verification.report import DatacenterReport
 from tests.simulation.reading import asking
@@ -73,7 +73,9 @@ def fill(
         def sleep(self, seconds: float) -> None:
             world.join(datacenter)
 
-    locked = mock.patch("photon.backfill.fill.lease_status_of", return_value=LeaseStatus(is_locked=live))
+    locked = mock.patch(
+        "photon.upkeep.backfill.fill.lease_status_of", return_value=LeaseStatus(is_locked=live)
+    )
     with asking(world), locked:
         return Fill(world.pipeline, datacenter, window, look, dry_run, live, clock=Shift()).run()
 

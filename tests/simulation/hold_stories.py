@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from photon.dispatcher.completion import Superseded
 from photon.dispatcher.retrying import BatchReport, Callbacks
-from photon.faults import arm, disarm
+from photon.process.faults import arm, disarm
 from photon.registry.errors import RetiredDatacenter
 from photon.upkeep.retire import retire
 from tests.simulation.world import World, counts_of

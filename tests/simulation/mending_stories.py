@@ -8,10 +8,10 @@ from __future__ import annotations
 import json
 from unittest import mock
 
-from photon.dead_letters.mending import Mending, mend_letters
-from photon.dead_letters.open_letters import open_letters, recover_dead_letters
-from photon.recovery.orders import MOST_RECORDS
-from photon.waiting.segments import RECORDS
+from photon.dispatcher.recovery.orders import MOST_RECORDS
+from photon.state.waiting.segments import RECORDS
+from photon.upkeep.dead_letters.mending import Mending, mend_letters
+from photon.upkeep.dead_letters.open_letters import open_letters, recover_dead_letters
 from tests.simulation import failing_adapter
 from tests.simulation.rebuilding import rebuild
 from tests.simulation.recovery_stories import a_row_is_removed

@@ -15,10 +15,10 @@ import pyarrow.parquet as pq
 from photon.state.database import STATE_FILE
 from photon.state.dispatcher_state import DispatcherState
 from photon.state.plan import content_from_json
-from photon.waiting import segments
-from photon.waiting.reasons import REASONS, UNJOINABLE
-from photon.waiting.segments import read_all_records
-from photon.waiting.states import State
+from photon.state.waiting import segments
+from photon.state.waiting.reasons import REASONS, UNJOINABLE
+from photon.state.waiting.segments import read_all_records
+from photon.state.waiting.states import State
 
 WAITING = """CREATE TABLE waiting (
     file_number INTEGER NOT NULL, offset_bytes INTEGER NOT NULL, event_id TEXT NOT NULL,

@@ -8,18 +8,18 @@ from pathlib import Path
 from typing import Literal, get_args
 from unittest import mock
 
-from photon.faults import watched
+from photon.process.faults import watched
 from photon.registry.errors import RegistryMismatch
 from photon.registry.id_registry import IdRegistry
 from photon.registry.opening import first_register
 from photon.registry.register import Members
 from photon.registry.view import View
 from photon.registry.view_store import VIEW_FILE
-from photon.testing.memory_ledgers import Decided
 from photon.upkeep.refill import Refilled, refill
 from tests.simulation.rules import must
 from tests.simulation.verifying import verify
 from tests.simulation.world import World
+from tests.support.memory_ledgers import Decided
 
 Part = Literal["state", "registry", "lake"]
 PARTS: tuple[Part, ...] = get_args(Part)

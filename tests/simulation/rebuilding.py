@@ -11,16 +11,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from photon import faults
-from photon.backfill.messages import TABLE, Remade, RemakeContext
-from photon.backfill.plan import DoubledRow, Piece
-from photon.backfill.rebuild import PIECE_ROWS, Rebuild, Rebuilt
-from photon.backfill.remaking import remake
 from photon.pipeline.file import Pipeline
-from photon.testing.crashes import SimulatedCrash, raise_simulated_crash
+from photon.process import faults
+from photon.upkeep.backfill.messages import TABLE, Remade, RemakeContext
+from photon.upkeep.backfill.plan import DoubledRow, Piece
+from photon.upkeep.backfill.rebuild import PIECE_ROWS, Rebuild, Rebuilt
+from photon.upkeep.backfill.remaking import remake
 from photon.verification.days import Window, utc_day
 from tests.simulation.reading import asking
 from tests.simulation.world import NOON_US, World
+from tests.support.crashes import SimulatedCrash, raise_simulated_crash
 
 DAY = utc_day(datetime.fromtimestamp(NOON_US / 1e6, UTC).date())
 

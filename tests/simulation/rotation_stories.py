@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from photon.dispatcher.retrying import Callbacks
+from photon.dispatcher.shift.status import status_of
 from photon.join.messages import BatchRunner, BatchTasks, TaskOutcome
 from photon.join.tasks import LocalRunner
-from photon.shift.status import status_of
 from photon.state.losses import acknowledge_here
 from tests.simulation.world import World, counts_of
 

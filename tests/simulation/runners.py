@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from photon.join.messages import BatchTasks, JoinTask, TaskOutcome, TimedOut, WorkerDied
 from photon.join.tasks import LocalRunner
-from photon.testing.crashes import SimulatedCrash
-from photon.waiting import segments
-from photon.waiting.segments import read_retries
+from photon.state.waiting import segments
+from photon.state.waiting.segments import read_retries
 from tests.simulation.world import World
+from tests.support.crashes import SimulatedCrash
 
 
 class LosesTheRegistry(LocalRunner):

@@ -11,14 +11,14 @@ from deltalake import DeltaTable
 from photon.dispatcher.completion import AdapterFails
 from photon.dispatcher.other_settings import SettingsChanged
 from photon.dispatcher.refusing import PlaceTaken
+from photon.dispatcher.shift.people import Decisions, beside_states
+from photon.dispatcher.shift.status import status_of
 from photon.health.headline import headline, sentences
 from photon.health.memory import Memory
 from photon.health.overall import judge_now, what_to_do
 from photon.health.verdicts import judge
 from photon.health.vitals import look
 from photon.pipeline.file import load_pipeline
-from photon.shift.people import Decisions, beside_states
-from photon.shift.status import status_of
 from tests.simulation import failing_adapter
 from tests.simulation.test_changed_tables import constrain
 from tests.simulation.world import World

@@ -10,9 +10,9 @@ import pytest
 
 from photon.dispatcher import ahead, planning
 from photon.dispatcher.dispatcher import Mode
-from photon.faults import FAULT_POINTS
 from photon.join.messages import BatchTasks, Failed, RunnerDied, TaskOutcome, WorkerDied
 from photon.join.tasks import LocalRunner
+from photon.process.faults import FAULT_POINTS
 from tests.simulation import ahead_stories as stories
 from tests.simulation.ahead_stories import SMALL_BATCHES, Recorded, all_is_joined_once, many_events
 from tests.simulation.catching import caught_by_story

@@ -10,13 +10,13 @@ import pyarrow.compute as pc
 import pytest
 from deltalake import write_deltalake
 
-from photon.availability.budget import MINUTE_US, Minute
-from photon.availability.minutes import judge
-from photon.availability.slow_events import slowest_events
-from photon.availability.stored import stored_minutes
-from photon.clock import MICROSECONDS
 from photon.dispatcher.retrying import Callbacks
+from photon.process.clock import MICROSECONDS
 from photon.storage.tables import OutputTable
+from photon.verification.availability.budget import MINUTE_US, Minute
+from photon.verification.availability.minutes import judge
+from photon.verification.availability.slow_events import slowest_events
+from photon.verification.availability.stored import stored_minutes
 from photon.verification.report import Case, DatacenterReport, Finding
 from tests.simulation.world import NOON_US, World
 
@@ -149,7 +149,7 @@ def test_of_two_judgements_at_once_the_first_one_counts(tmp_path: Path) -> None:
     live.click(11, "c", "q")
     live.run(70)
     first = judged(live.world)
-    module = "photon.availability.minutes"
+    module = "photon.verification.availability.minutes"
     nothing_yet = {"stored_minutes": lambda *_: {}, "rows_since": lambda *_: iter(())}
     with mock.patch.multiple(module, **nothing_yet):
         second = judge(live.world.pipeline, "east", None, live.world.clock.now_us() + SECOND, "another")
@@ -233,7 +233,7 @@ def test_the_slowest_events_of_a_minute_are_named_with_file_and_offset(tmp_path:
 def test_how_many_rows_are_read_at_once_changes_nothing(
     tmp_path: Path, batches: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("photon.availability.minutes.ROWS_AT_ONCE", batches)
+    monkeypatch.setattr("photon.verification.availability.minutes.ROWS_AT_ONCE", batches)
     live = Live(make(tmp_path))
     for second in (10, 20, 30):
         live.query(second, f"q{second}")

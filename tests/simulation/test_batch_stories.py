@@ -9,16 +9,16 @@ import pytest
 
 from photon.dispatcher import task_splitter
 from photon.dispatcher.retrying import Callbacks
-from photon.faults import ABANDON_FAULT_POINTS, arm, disarm
 from photon.join.messages import BatchTasks, TaskOutcome
 from photon.join.tasks import LocalRunner
+from photon.process.faults import ABANDON_FAULT_POINTS, arm, disarm
 from photon.state.database import StateUnavailable
 from photon.state.dispatcher_state import DispatcherState
-from photon.testing.crashes import SimulatedCrash, raise_simulated_crash
-from photon.waiting.segments import INDEX, RECORDS
+from photon.state.waiting.segments import INDEX, RECORDS
 from tests.simulation import batch_stories as stories
 from tests.simulation.runners import DiesOnce, Hangs, KillsTheDriver, PoisonedRunner
 from tests.simulation.world import World, counts_of
+from tests.support.crashes import SimulatedCrash, raise_simulated_crash
 
 
 @pytest.mark.parametrize("point", ["plan.after_store", "claim.after"])

@@ -14,14 +14,14 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from photon.clock import MICROSECONDS
 from photon.dispatcher.completion import Superseded
 from photon.dispatcher.home_watch import QUIET_AFTER_US
+from photon.dispatcher.recovery.rowless import RowsOfPlans
 from photon.dispatcher.retrying import BatchReport, Callbacks
-from photon.faults import FAULT_POINTS, arm, disarm
 from photon.join.messages import BatchTasks, TaskOutcome
 from photon.join.tasks import LocalRunner
-from photon.recovery.rowless import RowsOfPlans
+from photon.process.clock import MICROSECONDS
+from photon.process.faults import FAULT_POINTS, arm, disarm
 from photon.registry.closing import Closing
 from photon.registry.entry import Claimant, Claims, Epoch
 from photon.registry.epochs import end_epochs

@@ -15,19 +15,19 @@ from photon.dispatcher.batch import BatchExecution
 from photon.dispatcher.claiming_rounds import ClaimingRounds
 from photon.dispatcher.closing_batches import BatchCloses
 from photon.dispatcher.completion import AdapterFails
+from photon.dispatcher.recovery.rowless import RowsOfPlans
 from photon.dispatcher.waiting_repair import WaitingRepair
 from photon.join import candidates, joiner
-from photon.join.failing import AdapterCalls, Tally
 from photon.join.joiner import Joiner
 from photon.join.records import Events, Ints, Records
-from photon.recovery.rowless import RowsOfPlans
 from photon.registry.entry import Claims, Mask
+from photon.state.failing import AdapterCalls, Tally
 from photon.state.lifecycle import Attempts
 from photon.state.plan import Lineage
+from photon.state.waiting.segments import INDEX, RECORDS
 from photon.storage.output_files import OutputFile
 from photon.storage.tables import LastCommit, OutputTable, app_id
 from photon.tokens import PlanKey
-from photon.waiting.segments import INDEX, RECORDS
 from tests.simulation import adapter_stories, failing_adapter, test_batches
 from tests.simulation import batch_stories as stories
 from tests.simulation.catching import caught_by_story, search

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from photon.dispatcher.recovery import holders
 from photon.join import deciding
-from photon.join.outcomes import Verdict
-from photon.recovery import holders
 from photon.registry import closing
 from photon.registry.lookups import Hold
+from photon.state.outcomes import Verdict
 from photon.storage.tables import OutputTable
 from tests.simulation import hold_stories as stories
 from tests.simulation.catching import caught_by_story

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from photon.backfill import records_at
 from photon.dispatcher import taking_orders
 from photon.dispatcher.reading_again import SecondReading
 from photon.storage.mended_letters import mended_letters
+from photon.upkeep.backfill import records_at
 from photon.verification import scope
 from photon.verification.classes import Evidence, class_of
 from photon.verification.tasks import TaskScope

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from photon.recovery.registry_watch import RegistryWatch
+from photon.dispatcher.recovery.registry_watch import RegistryWatch
 from photon.upkeep import refill
 from tests.simulation import put_back_stories as stories
 from tests.simulation.catching import caught_by_story

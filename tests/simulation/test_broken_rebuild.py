@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from photon.backfill import rebuild, remaking, strays
-from photon.backfill.plan import Piece
-from photon.backfill.remaking import _Remaking
 from photon.storage import replacing
+from photon.upkeep.backfill import rebuild, remaking, strays
+from photon.upkeep.backfill.plan import Piece
+from photon.upkeep.backfill.remaking import _Remaking
 from tests.simulation import test_rebuild as stories
 from tests.simulation import test_rebuild_altered as altered
 from tests.simulation.catching import caught_by_story

@@ -15,19 +15,19 @@ from deltalake import DeltaTable
 
 from photon.dispatcher import taking_orders
 from photon.dispatcher.dispatcher import Dispatcher
+from photon.dispatcher.recovery.orders import Order, OrderedRecord
 from photon.dispatcher.table_answers import TableAnswers
 from photon.logs import ranges
 from photon.logs.files import TrackedFile
 from photon.logs.ranges import Stretch
-from photon.recovery.orders import Order, OrderedRecord
 from photon.registry.entry import Claimant
 from photon.registry.view import Holders
 from photon.state.plan import PlanContent
+from photon.state.waiting.retries import Retries
 from photon.storage import replacing
 from photon.storage.tables import OutputTable
 from photon.tokens import Occurrence
 from photon.verification import recovery, scope
-from photon.waiting.retries import Retries
 from tests.simulation import recovery_stories as stories
 from tests.simulation import test_rebuild
 from tests.simulation.catching import caught_by_story

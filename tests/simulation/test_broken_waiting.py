@@ -11,9 +11,9 @@ import pytest
 from photon.dispatcher import waiting
 from photon.pipeline.sections import Retry
 from photon.state.dispatcher_state import DispatcherState
+from photon.state.waiting.merging import Merged
+from photon.state.waiting.states import State
 from photon.state.waiting_list import WaitingList
-from photon.waiting.merging import Merged
-from photon.waiting.states import State
 from tests.simulation import test_waiting
 from tests.simulation import waiting_stories as stories
 from tests.simulation.catching import caught_by_story

@@ -12,16 +12,16 @@ import pytest
 from deltalake import DeltaTable, Field
 
 from photon.adapters import ROW_COLUMNS
-from photon.backfill.rebuild import CannotRebuild
 from photon.dispatcher.retrying import Callbacks
+from photon.dispatcher.shift.status import status_of
 from photon.join.messages import BatchTasks, TaskOutcome
 from photon.join.tasks import LocalRunner
 from photon.read import joined
-from photon.shift.status import status_of
 from photon.storage.columns import TableName
 from photon.storage.delta import UnsupportedTable
 from photon.storage.own_columns import columns_of_people, marked
 from photon.storage.table_features import kept_hours
+from photon.upkeep.backfill.rebuild import CannotRebuild
 from photon.upkeep.compact import compact_tables
 from photon.verification.scope import open_scope
 from tests.simulation.reading import asking

@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from photon.clock import MICROSECONDS
 from photon.dispatcher import task_splitter
 from photon.dispatcher.claiming_rounds import MOST_ROUNDS
 from photon.dispatcher.retrying import Callbacks
-from photon.faults import arm, disarm, watched
 from photon.join.messages import BatchTasks, TaskOutcome
 from photon.join.tasks import LocalRunner
+from photon.process.clock import MICROSECONDS
+from photon.process.faults import arm, disarm, watched
 from photon.registry.entry import Epoch
 from photon.registry.view import Holders
 from tests.simulation.batch_stories import nothing_uncommitted_is_left

@@ -11,18 +11,18 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from photon import faults
-from photon.faults import COMPACTION_FAULT_POINTS, FAULT_POINTS, watched
-from photon.recovery.registry_watch import RegistryWatch
-from photon.shift import status
-from photon.shift.status import status_of
+from photon.dispatcher.recovery.registry_watch import RegistryWatch
+from photon.dispatcher.shift import status
+from photon.dispatcher.shift.status import status_of
+from photon.process import faults
+from photon.process.faults import COMPACTION_FAULT_POINTS, FAULT_POINTS, watched
 from photon.storage import compaction
 from photon.storage.compaction import pages_of_rows
-from photon.testing.crashes import SimulatedCrash, raise_simulated_crash
 from photon.upkeep import compact
 from photon.upkeep.compact import compact_tables
 from tests.simulation.catching import caught_by_story
 from tests.simulation.world import World, counts_of
+from tests.support.crashes import SimulatedCrash, raise_simulated_crash
 
 Patch = pytest.MonkeyPatch
 BATCHES = 4

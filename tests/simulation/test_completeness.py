@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from photon.clock import MICROSECONDS
-from photon.completeness.arrivals import MINUTE_US
-from photon.completeness.published import DOCUMENT, published
 from photon.dispatcher.completeness_watch import CompletenessWatch
 from photon.dispatcher.completion import Results
 from photon.errors import FormatTooNew
 from photon.join.messages import JoinResult
+from photon.process.clock import MICROSECONDS
 from photon.read import watermark
+from photon.state.completeness.arrivals import MINUTE_US
+from photon.state.completeness.published import DOCUMENT, published
 from photon.storage import store
 from tests.simulation.world import NOON_US, World
 
@@ -154,7 +154,7 @@ def test_a_lake_that_takes_no_document_stops_no_join(world: World, monkeypatch: 
 
     world.queries("q")
     world.clicks(("c", "q"))
-    monkeypatch.setattr("photon.completeness.telling.publish", is_full)
+    monkeypatch.setattr("photon.state.completeness.telling.publish", is_full)
     world.join()
     assert world.joined_ids() == ["c"]
     monkeypatch.undo()

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from photon.dispatcher import conflicts
-from photon.faults import FAULT_POINTS
+from photon.dispatcher.shift.status import status_of
 from photon.health.headline import sentences
 from photon.health.memory import Memory
 from photon.health.verdicts import judge
@@ -18,8 +18,8 @@ from photon.health.vitals import look
 from photon.join import comparing
 from photon.join.adapting import RawRecords
 from photon.join.comparing import Compared, compared
-from photon.join.outcomes import Counts
-from photon.shift.status import status_of
+from photon.process.faults import FAULT_POINTS
+from photon.state.outcomes import Counts
 from photon.tokens import Occurrence
 from photon.verification.scope import open_scope
 from tests.simulation.reading import asking

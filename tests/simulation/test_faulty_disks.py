@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from photon.dispatcher.retrying import Callbacks
-from photon.faults import FAULT_POINTS
+from photon.process.faults import FAULT_POINTS
 from photon.storage import sync
-from photon.testing.faulty_disk import BROKEN, FULL, DiskPoint, FaultyDisk
 from tests.simulation.world import World
+from tests.support.faulty_disk import BROKEN, FULL, DiskPoint, FaultyDisk
 
 IDS = [f"c{number}" for number in range(6)]
 

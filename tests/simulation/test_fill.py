@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from photon.backfill import fill, windowed
-from photon.backfill.windowed import Windowed
-from photon.recovery.orders import waiting_orders
+from photon.dispatcher.recovery.orders import waiting_orders
+from photon.upkeep.backfill import fill, windowed
+from photon.upkeep.backfill.windowed import Windowed
 from photon.verification import recovery
 from tests.simulation import fill_stories as stories
 from tests.simulation.catching import caught_by_story

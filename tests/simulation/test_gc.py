@@ -10,14 +10,14 @@ from unittest import mock
 
 import pytest
 
-from photon.clock import MICROSECONDS
-from photon.faults import GC_FAULT_POINTS, ROLL_FAULT_POINTS, arm, disarm
+from photon.process.clock import MICROSECONDS
+from photon.process.faults import GC_FAULT_POINTS, ROLL_FAULT_POINTS, arm, disarm
 from photon.registry.entry import LedgerId
-from photon.testing.crashes import SimulatedCrash, raise_simulated_crash
 from photon.upkeep.gc import GcResult, run_gc, would_gc
 from photon.verification.stored_reports import StoredReport
 from tests.simulation.verifying import verify
 from tests.simulation.world import NOON_US, World
+from tests.support.crashes import SimulatedCrash, raise_simulated_crash
 
 DAY_US = 86_400 * MICROSECONDS
 KEEPS_A_DAY = "registry: {keep_days: 1}"

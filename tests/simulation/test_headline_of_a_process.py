@@ -6,18 +6,18 @@ from pathlib import Path
 from unittest import mock
 
 from photon.dispatcher.retrying import Callbacks
-from photon.faults import arm, disarm
+from photon.dispatcher.shift.people import decisions_of
+from photon.dispatcher.shift.status import status_of
 from photon.health.headline import headline
-from photon.shift.people import decisions_of
-from photon.shift.status import status_of
-from photon.testing.faulty_disk import FULL, FaultyDisk
+from photon.process.faults import arm, disarm
 from tests.simulation import hold_stories as stories
 from tests.simulation.world import World
+from tests.support.faulty_disk import FULL, FaultyDisk
 
 
 def said_of(world: World, datacenter: str) -> str:
     register = world.ledgers.register
-    with mock.patch("photon.shift.people.register_of", return_value=register):
+    with mock.patch("photon.dispatcher.shift.people.register_of", return_value=register):
         decisions = decisions_of(world.pipeline)
     one = status_of(world.pipeline, datacenter, world.clock, decisions)
     return headline(datacenter, one, world.clock.now_us(), "p.yaml")

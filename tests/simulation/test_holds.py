@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from photon.dispatcher.batch import BatchExecution
-from photon.faults import RECOVERY_FAULT_POINTS
+from photon.dispatcher.shift.status import status_of
+from photon.process.faults import RECOVERY_FAULT_POINTS
 from photon.registry.closing import Closing
 from photon.registry.epochs import begin_epoch
-from photon.shift.status import status_of
 from photon.storage.delta import LakeUnavailable
 from photon.storage.tables import CommitConflict, OutputTable
 from tests.simulation import hold_stories as stories

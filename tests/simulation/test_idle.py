@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from photon.clock import MICROSECONDS
 from photon.dispatcher.dispatcher import MOST_REST_SECONDS
 from photon.dispatcher.log_reader import LogReader
 from photon.dispatcher.retrying import Callbacks
 from photon.logs.discovery import Scan
 from photon.logs.files import TrackedFile
 from photon.logs.folders import LocalWatch
+from photon.process.clock import MICROSECONDS
 from tests.simulation.world import World
 
 SECONDS = 20

@@ -10,7 +10,7 @@ import pytest
 
 from photon.dispatcher.completion import Superseded
 from photon.dispatcher.retrying import BatchReport, Callbacks
-from photon.faults import watched
+from photon.process.faults import watched
 from photon.registry.epochs import begin_epoch
 from tests.simulation.put_back_stories import Copied, with_copies_of_one_click
 

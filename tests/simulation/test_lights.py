@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 
 from photon.dispatcher.dispatcher import Mode
+from photon.dispatcher.shift.people import Decisions
+from photon.dispatcher.shift.status import status_of
 from photon.health.headline import headline
 from photon.health.levels import Level
 from photon.health.memory import Memory
+from photon.health.metrics.judging import Judging
 from photon.health.overall import Verdicts, judge_now, overall
 from photon.health.verdicts import judge
 from photon.health.vitals import look
-from photon.metrics.judging import Judging
-from photon.shift.people import Decisions
-from photon.shift.status import status_of
 from photon.state.losses import acknowledge_here
 from tests.simulation.world import World
 

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from photon.dead_letters.mending import exported, lines_of, load_mend, mend_letters, read_edits
-from photon.dead_letters.open_letters import open_letters
-from photon.dead_letters.trial_join import NO_PRIMARY, SKIPPED, try_joins
+from photon.dispatcher.recovery.orders import waiting_orders
 from photon.errors import UserError
-from photon.faults import ORDER_FAULT_POINTS
-from photon.recovery.orders import waiting_orders
+from photon.process.faults import ORDER_FAULT_POINTS
 from photon.storage.delta import LakeUnavailable
 from photon.storage.mended_letters import mended_letters
+from photon.upkeep.dead_letters.mending import exported, lines_of, load_mend, mend_letters, read_edits
+from photon.upkeep.dead_letters.open_letters import open_letters
+from photon.upkeep.dead_letters.trial_join import NO_PRIMARY, SKIPPED, try_joins
 from tests.simulation import failing_adapter
 from tests.simulation import mending_stories as stories
 from tests.simulation.mending_stories import BAD, assert_agreed, click, mend, world_with_a_bad_line

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from photon.waiting import segments
+from photon.state.waiting import segments
 from tests.simulation.old_state import make_it_of_0_1_0, make_it_of_format_2
 from tests.simulation.world import World, counts_of
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from photon.clock import MICROSECONDS
 from photon.dispatcher.other_settings import SettingsChanged
+from photon.dispatcher.shift import run as shift_run
 from photon.dispatcher.waiting import MIN_ATTEMPTS
 from photon.pipeline.file import load_pipeline
-from photon.shift import run as shift_run
+from photon.process.clock import MICROSECONDS
 from photon.state.database import STATE_FILE
 from tests.simulation.world import NOON_US, World, counts_of
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from photon.faults import arm, disarm
+from photon.process.faults import arm, disarm
+from photon.state.waiting import segments
 from photon.storage.store import UNFINISHED
-from photon.waiting import segments
 from tests.simulation.world import World
 
 TABLES = ("joined_events", "dead_letters", "unjoined")

@@ -12,10 +12,10 @@ import pytest
 from photon.dispatcher.batch import Callbacks
 from photon.event_store.compaction import SEGMENTS_A_TIER
 from photon.event_store.segments import SUFFIX
-from photon.faults import INDEX_FAULT_POINTS
 from photon.join import tasks
 from photon.join.messages import IndexResult, ReindexTask, TaskContext
 from photon.logs.source import LogsUnavailable
+from photon.process.faults import INDEX_FAULT_POINTS
 from photon.state.database import StateUnavailable
 from photon.state.dispatcher_state import DispatcherState
 from tests.simulation.old_state import make_it_of_0_1_0

@@ -11,18 +11,17 @@ import pytest
 
 from photon.dispatcher.refusing import PlaceTaken
 from photon.dispatcher.retrying import BatchReport, Callbacks
-from photon.faults import REFILL_FAULT_POINTS, arm, disarm, watched
+from photon.dispatcher.shift.lakes import second_rows
+from photon.dispatcher.shift.lease import DatacenterLock, Lease
+from photon.dispatcher.shift.run import run_shift
+from photon.dispatcher.shift.status import status_of
+from photon.process.faults import REFILL_FAULT_POINTS, arm, disarm, watched
 from photon.registry.collecting import drop, raise_boundary
 from photon.registry.entry import Claimant, Epoch, LedgerId
 from photon.registry.errors import RegistryMismatch
 from photon.registry.form import decode
 from photon.registry.rolling import roll
-from photon.shift.lakes import second_rows
-from photon.shift.lease import DatacenterLock, Lease
-from photon.shift.run import run_shift
-from photon.shift.status import status_of
 from photon.storage.tables import OutputTable
-from photon.testing.crashes import SimulatedCrash, raise_simulated_crash
 from photon.upkeep.refill import NotRefilled, refill
 from tests.simulation.put_back_stories import (
     PARTS,
@@ -31,6 +30,7 @@ from tests.simulation.put_back_stories import (
     a_process_works_while_the_registry_is_filled,
 )
 from tests.simulation.world import NOON_US
+from tests.support.crashes import SimulatedCrash, raise_simulated_crash
 
 SETS: list[tuple[Part, ...]] = [each for size in (1, 2, 3) for each in combinations(PARTS, size)]
 
@@ -266,7 +266,7 @@ def test_a_copy_of_a_datacenter_that_has_joined_with_its_registry_is_told_as_tha
 def test_an_event_that_has_two_rows_is_told_and_neither_is_touched(world: Copied) -> None:
     world.put_back(["registry", "state"])
     with pytest.MonkeyPatch.context() as blind:
-        blind.setattr("photon.recovery.registry_watch.RegistryWatch.check", lambda self: None)
+        blind.setattr("photon.dispatcher.recovery.registry_watch.RegistryWatch.check", lambda self: None)
         world.join()
     twice = [event for event in world.joined_ids() if event[0] == "d"]
     assert len(twice) == 10

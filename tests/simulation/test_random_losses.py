@@ -13,9 +13,9 @@ from typing import get_args
 
 import pytest
 
-from photon.faults import FAULT_POINTS
-from photon.waiting import segments
-from photon.waiting.segments import INDEX, RECORDS
+from photon.process.faults import FAULT_POINTS
+from photon.state.waiting import segments
+from photon.state.waiting.segments import INDEX, RECORDS
 from tests.simulation import random_steps
 from tests.simulation.ahead_stories import SMALL_BATCHES
 from tests.simulation.batch_stories import Harm, harm_waiting

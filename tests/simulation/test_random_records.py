@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from photon.faults import FAULT_POINTS
 from photon.join.deciding import Decisions
+from photon.process.faults import FAULT_POINTS
 from tests.simulation import random_steps
 from tests.simulation.ahead_stories import SMALL_BATCHES
 from tests.simulation.catching import search

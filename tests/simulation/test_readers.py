@@ -12,14 +12,14 @@ import pyarrow.dataset as ds
 import pytest
 
 from photon import read
-from photon.clock import MICROSECONDS
-from photon.faults import watched
+from photon.dispatcher.shift.people import Decisions
+from photon.dispatcher.shift.status import status_of
 from photon.pipeline.file import load_pipeline
+from photon.process.clock import MICROSECONDS
+from photon.process.faults import watched
 from photon.read import joined, joined_tables, newest_watermark, watermark
 from photon.registry.errors import RegistryMissing, RegistryUnavailable
 from photon.registry.known_tables import known_tables
-from photon.shift.people import Decisions
-from photon.shift.status import status_of
 from photon.storage.delta import LakeMismatch, LakeUnavailable
 from photon.storage.tables import OutputTable
 from photon.upkeep.retire import retire

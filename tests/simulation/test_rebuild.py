@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable, WriterProperties, write_deltalake
 
-from photon.backfill.messages import Remade
-from photon.backfill.progress import BackfillRunning, only_one
-from photon.backfill.rebuild import FILE_SECONDS, CannotRebuild
-from photon.backfill.remaking import _Remaking
-from photon.backfill.removed import removed_rows
-from photon.faults import BACKFILL_FAULT_POINTS
+from photon.process.faults import BACKFILL_FAULT_POINTS
+from photon.upkeep.backfill.messages import Remade
+from photon.upkeep.backfill.progress import BackfillRunning, only_one
+from photon.upkeep.backfill.rebuild import FILE_SECONDS, CannotRebuild
+from photon.upkeep.backfill.remaking import _Remaking
+from photon.upkeep.backfill.removed import removed_rows
 from photon.verification.days import Window
 from tests.simulation.rebuilding import DAY, HereProgram, rebuild, rebuild_with_a_crash, set_adapter
 from tests.simulation.world import NOON_US, World

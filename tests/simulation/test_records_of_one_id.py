@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from photon.dispatcher.dispatcher import Mode
-from photon.faults import FAULT_POINTS
 from photon.join.tasks import LocalRunner
+from photon.process.faults import FAULT_POINTS
 from photon.storage.tables import OutputTable
 from tests.simulation import picky_adapter
 from tests.simulation.rebuilding import rebuild

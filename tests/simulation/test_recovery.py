@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from photon import faults
-from photon.dead_letters.open_letters import recover_dead_letters
 from photon.dispatcher.dispatcher import Mode
-from photon.faults import FAULT_POINTS, ORDER_FAULT_POINTS
-from photon.recovery.orders import OrderedRecord, waiting_orders, write_order
-from photon.testing.crashes import SimulatedCrash, raise_simulated_crash
+from photon.dispatcher.recovery.orders import OrderedRecord, waiting_orders, write_order
+from photon.process import faults
+from photon.process.faults import FAULT_POINTS, ORDER_FAULT_POINTS
 from photon.tokens import Occurrence
+from photon.upkeep.dead_letters.open_letters import recover_dead_letters
 from tests.simulation import failing_adapter
 from tests.simulation import recovery_stories as stories
 from tests.simulation.verifying import recover_all, recover_from, verify
 from tests.simulation.world import World, counts_of
+from tests.support.crashes import SimulatedCrash, raise_simulated_crash
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from photon.recovery.orders import waiting_orders
+from photon.dispatcher.recovery.orders import waiting_orders
 from photon.storage.tables import OutputTable
 from photon.verification import case_pages, recovery
 from tests.simulation.verifying import recover_all, recover_from, verify

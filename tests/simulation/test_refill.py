@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from photon.clock import SystemClock
-from photon.faults import arm, disarm
+from photon.process.clock import SystemClock
+from photon.process.faults import arm, disarm
 from photon.registry.entry import Claimant, Epoch
 from photon.registry.epochs import begin_epoch
 from photon.registry.errors import RegistryMismatch, RegistryUnavailable

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from photon.faults import watched
+from photon.process.faults import watched
 from tests.simulation import hold_stories as stories
 from tests.simulation.put_back_stories import Copied
 

@@ -7,24 +7,24 @@ from pathlib import Path
 
 import pytest
 
-from photon.clock import MICROSECONDS
+from photon.dispatcher.recovery.orders import waiting_orders
 from photon.dispatcher.retrying import Callbacks
 from photon.dispatcher.startup import OnHold
-from photon.faults import RETIRE_FAULT_POINTS, arm, disarm
 from photon.pipeline.file import load_pipeline
+from photon.process.clock import MICROSECONDS
+from photon.process.faults import RETIRE_FAULT_POINTS, arm, disarm
 from photon.read import joined
-from photon.recovery.orders import waiting_orders
 from photon.registry.claiming import EpochOver
 from photon.registry.entry import Claimant, Epoch
 from photon.registry.errors import RegistryMismatch, RetiredDatacenter
 from photon.registry.register import with_hold
-from photon.testing.crashes import SimulatedCrash, raise_simulated_crash
 from photon.upkeep.retirable import NotRetired
 from photon.upkeep.retire import Retired, retire, would_retire
 from tests.simulation import hold_stories as stories
 from tests.simulation.recovery_stories import a_row_is_removed
 from tests.simulation.verifying import recover_all, recover_from, verify
 from tests.simulation.world import World, counts_of
+from tests.support.crashes import SimulatedCrash, raise_simulated_crash
 
 
 @pytest.fixture

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from photon.dispatcher.batch import BatchExecution
+from photon.dispatcher.shift.status import status_of
 from photon.logs import look, tail, unseen
 from photon.logs.rotation import Beginnings
 from photon.logs.unknown_ends import Ends
 from photon.pipeline.values import Format
-from photon.shift.status import status_of
 from photon.state import dispatcher_state as state
 from tests.simulation import rotation_stories as stories
 from tests.simulation.catching import caught_by_story
@@ -101,7 +101,7 @@ def test_a_trace_says_that_a_log_was_written_to_in_its_place(world: World, line:
 def test_a_log_that_is_not_held_open_is_lost_when_it_leaves_its_folder(
     world: World, monkeypatch: Patch, leave: stories.Leave
 ) -> None:  # D8
-    monkeypatch.setattr("photon.shift.run._held_files", lambda place, state: None)
+    monkeypatch.setattr("photon.dispatcher.shift.run._held_files", lambda place, state: None)
     story = partial(stories.what_moves_out_of_sight_under_a_join_is_joined, world, leave)
     caught_by_story(story, because="what left its folder is lost")
 
@@ -117,7 +117,7 @@ def test_a_batch_that_does_not_look_where_its_logs_went_loses_them(
 
 
 def test_a_log_that_is_not_looked_at_before_spark_starts_is_lost(world: World, monkeypatch: Patch) -> None:
-    monkeypatch.setattr("photon.shift.run.note_files", lambda *known: None)  # D6
+    monkeypatch.setattr("photon.dispatcher.shift.run.note_files", lambda *known: None)  # D6
     story = partial(stories.what_is_rotated_while_spark_starts_is_joined, world)
     caught_by_story(story, because="what was there at the start is lost")
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from photon.clock import MICROSECONDS
-from photon.shift.status import status_of
+from photon.dispatcher.shift.status import status_of
+from photon.process.clock import MICROSECONDS
 from photon.state.database import STATE_FILE
-from photon.testing.manual_clock import ManualClock
 from tests.simulation.world import NOON_US, World
+from tests.support.manual_clock import ManualClock
 
 DAY_SECONDS = 86_400
 WRONG_DAYS = [-400, -2, 2, 400]

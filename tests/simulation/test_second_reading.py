@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from photon.adapters import ROW_COLUMNS
-from photon.clock import MICROSECONDS
 from photon.dispatcher.retrying import Callbacks
+from photon.process.clock import MICROSECONDS
 from photon.state.dispatcher_state import DispatcherState
-from photon.testing.crashes import SimulatedCrash, raise_simulated_crash
 from tests.simulation.runners import LosesTheRegistry, PoisonedRunner
 from tests.simulation.world import NOON_US, World, counts_of
+from tests.support.crashes import SimulatedCrash, raise_simulated_crash
 
 
 @pytest.mark.parametrize("side", ["clicks", "queries"])

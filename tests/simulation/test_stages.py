@@ -9,10 +9,10 @@ import pytest
 from click.testing import CliRunner
 
 from photon.cli.main import main
-from photon.dead_letters.open_letters import recover_dead_letters
+from photon.dispatcher.shift import people
+from photon.dispatcher.shift.status import DatacenterStatus, status_of
 from photon.health.headline import headline
-from photon.shift import people
-from photon.shift.status import DatacenterStatus, status_of
+from photon.upkeep.dead_letters.open_letters import recover_dead_letters
 from tests.simulation import failing_adapter
 from tests.simulation.mending_stories import mend, world_with_a_bad_line
 from tests.simulation.world import World

@@ -12,15 +12,15 @@ import pytest
 from photon.dispatcher import startup
 from photon.dispatcher.refusing import PlaceTaken
 from photon.dispatcher.retrying import Callbacks, StoppedWaiting
-from photon.faults import START_FAULT_POINTS, arm, disarm
+from photon.dispatcher.shift.lease import AlreadyRunning, DatacenterLock, Lease, lease_status_of
+from photon.dispatcher.shift.run import ForTests, run_shift
+from photon.dispatcher.shift.status import status_of
 from photon.join.tasks import LocalRunner
 from photon.pipeline.file import Pipeline
+from photon.process.faults import START_FAULT_POINTS, arm, disarm
 from photon.registry.epochs import unfinished
 from photon.registry.errors import RegistryMismatch
 from photon.registry.register import encode_register
-from photon.shift.lease import AlreadyRunning, DatacenterLock, Lease, lease_status_of
-from photon.shift.run import ForTests, run_shift
-from photon.shift.status import status_of
 from photon.state.damage import StateDamaged
 from photon.state.database import STATE_FILE, StateUnavailable
 from photon.storage.delta import LakeMismatch, LakeUnavailable

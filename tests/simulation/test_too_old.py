@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from photon.faults import FAULT_POINTS
+from photon.process.faults import FAULT_POINTS
 from photon.registry.collecting import drop, raise_boundary
 from photon.registry.rolling import roll
 from photon.verification.classes import Evidence

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from photon.clock import MICROSECONDS
-from photon.completeness.published import published
 from photon.dispatcher.log_reader import LogReader
 from photon.logs.files import Side
+from photon.process.clock import MICROSECONDS
+from photon.state.completeness.published import published
 from tests.simulation.world import NOON_US, World, counts_of
 
 LIMITS = "retry: {unjoinable_after: 1s, allowed_lateness: 1us}"

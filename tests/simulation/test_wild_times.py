@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from photon.clock import MICROSECONDS
 from photon.dispatcher import completion
 from photon.event_store.indexing import EVER, PlausibleTimes
+from photon.process.clock import MICROSECONDS
 from tests.simulation.catching import caught_by_story
 from tests.simulation.world import NOON_US, World, counts_of
 

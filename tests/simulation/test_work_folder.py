@@ -9,8 +9,8 @@ import pytest
 
 from photon.event_store.interface import index_folder
 from photon.pipeline.location import Location
+from photon.state.waiting import segments
 from photon.storage.store import store_of
-from photon.waiting import segments
 from tests.simulation.world import World
 
 

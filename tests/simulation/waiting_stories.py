@@ -13,10 +13,10 @@ from datetime import timedelta
 from typing import Any
 from unittest import mock
 
-from photon.clock import MICROSECONDS
 from photon.dispatcher.retrying import BatchReport, Callbacks
-from photon.shift import run
-from photon.waiting import merging
+from photon.dispatcher.shift import run
+from photon.process.clock import MICROSECONDS
+from photon.state.waiting import merging
 from tests.simulation.world import NOON_US, World, counts_of
 
 

@@ -17,15 +17,15 @@ import numpy as np
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from photon import faults
 from photon.dispatcher.dispatcher import Mode
 from photon.dispatcher.retrying import Callbacks
+from photon.dispatcher.shift.run import Engine, ForTests, ShiftLimits, ShiftResult, run_shift
 from photon.event_store import opened
 from photon.join.messages import BatchRunner
-from photon.join.outcomes import Counts
 from photon.join.tasks import LocalRunner
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.pipeline.values import Format
+from photon.process import faults
 from photon.registry.closing import Closing
 from photon.registry.entry import Claimant, Claims, Epoch, Hashes
 from photon.registry.epochs import begin_epoch
@@ -34,17 +34,17 @@ from photon.registry.hashing import hashes_of
 from photon.registry.id_registry import IdRegistry
 from photon.registry.opening import first_register
 from photon.registry.register import Members
-from photon.shift.run import Engine, ForTests, ShiftLimits, ShiftResult, run_shift
 from photon.state.database import StateReader
+from photon.state.outcomes import Counts
 from photon.storage.columns import TableName
 from photon.storage.tables import OutputTable
-from photon.testing.crashes import SimulatedCrash, raise_simulated_crash
-from photon.testing.manual_clock import ManualClock
-from photon.testing.memory_ledgers import MemoryLedgers, memory_registry
 from photon.tracing.report import Trace
 from photon.tracing.trace import trace
 from tests.simulation import log_lines
 from tests.simulation.reading import asking
+from tests.support.crashes import SimulatedCrash, raise_simulated_crash
+from tests.support.manual_clock import ManualClock
+from tests.support.memory_ledgers import MemoryLedgers, memory_registry
 
 NOON_US = 1_700_000_000_000_000
 

@@ -8,11 +8,11 @@ from typing import Any, Literal
 import pytest
 
 from jobs.batch_job import SparkRunner
+from orchestration.demo.traffic import Traffic
 from photon.dispatcher.retrying import Callbacks
+from photon.dispatcher.shift.run import prepare, run_shift
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.pipeline.location import S3Folder
-from photon.shift.run import prepare, run_shift
-from photon.testing.traffic import Traffic
 
 
 def joined_on_s3(

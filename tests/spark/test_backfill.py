@@ -15,13 +15,13 @@ import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from photon.backfill.rebuild import Rebuilt
-from photon.backfill.removed import removed_rows
-from photon.faults import CRASH_AT
+from orchestration.demo.stories import ILLS
+from orchestration.demo.traffic import START_US, Traffic
+from photon.dispatcher.shift.run import prepare, run_shift
 from photon.pipeline.file import Pipeline, load_pipeline
-from photon.shift.run import prepare, run_shift
-from photon.testing.stories import ILLS
-from photon.testing.traffic import START_US, Traffic
+from photon.process.faults import CRASH_AT
+from photon.upkeep.backfill.rebuild import Rebuilt
+from photon.upkeep.backfill.removed import removed_rows
 from photon.verification.days import utc_day
 from photon.verification.report import VerificationReport
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from photon.dispatcher.shift.run import prepare, run_shift
 from photon.pipeline.file import Pipeline, load_pipeline
-from photon.shift.run import prepare, run_shift
 from photon.storage.delta import LakeUnavailable, open_table
 from photon.storage.replacing import data_files
 from photon.verification.recovery import recover

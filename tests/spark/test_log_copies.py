@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from photon.log_copies.comparing import ComparedCopies
+from photon.verification.log_copies.comparing import ComparedCopies
 from photon.verification.report import DatacenterReport, Finding, VerificationReport
 from tests.simulation.world import NOON_US, World
 
@@ -51,7 +51,7 @@ class Copies:
 
     def compare(self, selected: tuple[str, ...] = ("east", "west"), keep: bool = True) -> ComparedCopies:
         from jobs.log_copies import Reading
-        from photon.log_copies.comparing import compare_copies
+        from photon.verification.log_copies.comparing import compare_copies
 
         def count(text: str) -> None:
             self.reads += 1

@@ -12,12 +12,12 @@ import pytest
 from jobs.backfill import rebuild
 from jobs.log_copies import compare
 from jobs.verification import verify
+from orchestration.demo.traffic import START_US, Traffic
 from photon.pipeline.file import Pipeline
 from photon.pipeline.location import S3Folder
 from photon.registry.opening import close_registries
 from photon.storage.delta import open_table
 from photon.storage.s3 import S3Store
-from photon.testing.traffic import START_US, Traffic
 from photon.tracing.trace import trace
 from photon.verification.days import utc_day
 from tests.spark.on_s3 import joined_on_s3

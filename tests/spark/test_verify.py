@@ -14,14 +14,14 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from photon.join.outcomes import Counts
+from orchestration.demo.stories import ILLS
+from orchestration.demo.traffic import Traffic
+from photon.dispatcher.shift.run import prepare, run_shift
 from photon.pipeline.file import Pipeline, load_pipeline
-from photon.shift.run import prepare, run_shift
+from photon.state.outcomes import Counts
 from photon.state.view import ReadOffsets, read_offsets
 from photon.storage.delta import LakeUnavailable
 from photon.storage.tables import OutputTable
-from photon.testing.stories import ILLS
-from photon.testing.traffic import Traffic
 from photon.upkeep.retire import retire
 from photon.verification import case_pages
 from photon.verification.recovery import recover

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from photon.dispatcher.shift.run import prepare, run_shift
 from photon.pipeline.file import Pipeline, load_pipeline
-from photon.shift.run import prepare, run_shift
 from photon.storage.tables import OutputTable
 from photon.verification.report import DatacenterReport
 

@@ -18,8 +18,8 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from photon.cli.verify import report_text
+from photon.dispatcher.shift.run import prepare, run_shift
 from photon.pipeline.file import Pipeline, load_pipeline
-from photon.shift.run import prepare, run_shift
 from photon.storage.tables import OutputTable
 from photon.verification.days import HOUR_US, Window
 from photon.verification.kept import kept_folder

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from photon.dead_letters.mending import mend_letters
-from photon.dead_letters.open_letters import recover_dead_letters
-from photon.join.outcomes import Counts
+from photon.dispatcher.shift.run import prepare, run_shift
 from photon.pipeline.file import Pipeline, load_pipeline
-from photon.shift.run import prepare, run_shift
+from photon.state.outcomes import Counts
 from photon.storage.tables import OutputTable
+from photon.upkeep.dead_letters.mending import mend_letters
+from photon.upkeep.dead_letters.open_letters import recover_dead_letters
 from photon.verification.report import TERMS, DatacenterReport
 
 pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.timeout(900)]

@@ -27,11 +27,11 @@ from photon.registry.hashing import hashes_of
 from photon.registry.lookups import Found, Hold, Lookups, ViewSnapshot
 from photon.registry.register import Generation, Members, Register
 from photon.registry.view import Places
-from photon.testing.manual_clock import ManualClock
+from photon.state.waiting.reasons import CODE_OF, REASONS
+from photon.state.waiting.retries import Retries
+from photon.state.waiting.segments import FOLDER, read_all_records, write_segment
 from photon.tokens import Occurrence, PlanKey
-from photon.waiting.reasons import CODE_OF, REASONS
-from photon.waiting.retries import Retries
-from photon.waiting.segments import FOLDER, read_all_records, write_segment
+from tests.support.manual_clock import ManualClock
 
 NOON_US = 1_700_000_000_000_000
 PLAN = PlanKey("east", "1", 7, "this")

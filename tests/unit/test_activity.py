@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from photon.clock import MICROSECONDS
+from orchestration.demo.traffic import Traffic
+from photon.dispatcher.shift.growth import LIVE_BYTES
+from photon.dispatcher.shift.lease import LeaseStatus
 from photon.health.activity import Activity, Facts, activity_of, facts_of
 from photon.health.memory import Memory
+from photon.health.metrics.families import is_up
 from photon.health.verdicts import judge
-from photon.metrics.families import is_up
 from photon.pipeline.file import load_pipeline
-from photon.shift.growth import LIVE_BYTES
-from photon.shift.lease import LeaseStatus
-from photon.testing.traffic import Traffic
+from photon.process.clock import MICROSECONDS
 from tests.unit import test_headline, test_health
 from tests.unit.test_headline import status
 from tests.unit.test_health import SEEN, vitals

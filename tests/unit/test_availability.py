@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from photon.availability.budget import (
+from photon.pipeline.sections import Availability
+from photon.process.clock import MICROSECONDS
+from photon.verification.availability.budget import (
     BUDGET_DAYS,
     HOUR_US,
     MINUTE_US,
@@ -20,8 +22,6 @@ from photon.availability.budget import (
     sentence,
     together,
 )
-from photon.clock import MICROSECONDS
-from photon.pipeline.sections import Availability
 
 SECOND = MICROSECONDS
 BEGIN_US = 1_767_607_200 * SECOND // MINUTE_US * MINUTE_US

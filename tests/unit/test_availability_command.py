@@ -10,12 +10,12 @@ from click.testing import CliRunner, Result
 from dagster import AssetCheckSeverity
 
 from assets.availability import availability_check, availability_metadata
-from photon.availability.budget import MINUTE_US, Minute
-from photon.availability.report import AvailabilityReport, judge_all, report_of
+from orchestration.demo.traffic import Traffic
 from photon.cli.main import main
 from photon.pipeline.file import load_pipeline
 from photon.pipeline.sections import Availability
-from photon.testing.traffic import Traffic
+from photon.verification.availability.budget import MINUTE_US, Minute
+from photon.verification.availability.report import AvailabilityReport, judge_all, report_of
 from tests.simulation.test_availability import SECOND, START_US, Live, make
 from tests.simulation.world import World
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from photon.backfill import yielding
-from photon.backfill.yielding import in_line, yield_to_joins
-from photon.clock import SystemClock
+from orchestration.demo.traffic import Traffic
+from photon.dispatcher.shift.growth import LIVE_BYTES, Growth, LogSize
+from photon.dispatcher.shift.lease import LeaseStatus
 from photon.pipeline.file import Pipeline, load_pipeline
-from photon.shift.growth import LIVE_BYTES, Growth, LogSize
-from photon.shift.lease import LeaseStatus
-from photon.testing.traffic import Traffic
+from photon.process.clock import SystemClock
+from photon.upkeep.backfill import yielding
+from photon.upkeep.backfill.yielding import in_line, yield_to_joins
 
 NOTHING = LogSize(0, 0, 0)
 BEHIND = Growth(NOTHING, LogSize(1, 0, LIVE_BYTES + 1), "", lag_seconds=31.0)

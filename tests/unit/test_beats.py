@@ -8,13 +8,13 @@ from datetime import timedelta
 
 import pytest
 
-from photon.clock import SystemClock
-from photon.recovery.announcing import BEATS_IN_SILENCE, Announcer
-from photon.recovery.holders import EpochState, SilenceWatch, epoch_state_of
+from photon.dispatcher.recovery.announcing import BEATS_IN_SILENCE, Announcer
+from photon.dispatcher.recovery.holders import EpochState, SilenceWatch, epoch_state_of
+from photon.process.clock import SystemClock
 from photon.registry.entry import Epoch
 from photon.registry.register import Members, Register
-from photon.testing.manual_clock import ManualClock
-from photon.testing.memory_ledgers import MemoryLedgers, memory_registry
+from tests.support.manual_clock import ManualClock
+from tests.support.memory_ledgers import MemoryLedgers, memory_registry
 
 SECOND_US = 1_000_000
 SILENT_AFTER = timedelta(seconds=30)

@@ -20,7 +20,7 @@ from photon.cli.children import (
     pause_before_restart,
 )
 from photon.errors import ADAPTER_FAILED, DEFECT, NOT_DONE, NOT_MEANT, WRONG_USAGE
-from photon.faults import CRASH_AT
+from photon.process.faults import CRASH_AT
 
 DIES = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
 # Ends well from the second start on.
@@ -109,7 +109,9 @@ def test_a_process_that_died_at_the_fault_point_of_its_environment_goes_on_when_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv(CRASH_AT, f"plan.before_store:2 {tmp_path / 'died'}")
-    passes = "from photon.faults import fault_point\nfor _ in range(3): fault_point('plan.before_store')\n"
+    passes = (
+        "from photon.process.faults import fault_point\nfor _ in range(3): fault_point('plan.before_store')\n"
+    )
     assert Children({"east": python(passes + "print('passed')")}).wait() == {"east": Ended(0, "passed\n")}
     assert "ended by SIGKILL" in capfd.readouterr().err
     assert (tmp_path / "died").exists()

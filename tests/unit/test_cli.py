@@ -21,11 +21,11 @@ from photon.cli.join import worst_status
 from photon.cli.main import main
 from photon.cli.registry import registry
 from photon.cli.status import status
-from photon.clock import SystemClock
+from photon.dispatcher.shift import people
 from photon.pipeline.file import load_pipeline
+from photon.process.clock import SystemClock
 from photon.registry.errors import RegistryUnavailable
 from photon.registry.register import Members, Register
-from photon.shift import people
 from photon.verification.report import DatacenterReport, Finding, VerificationReport
 from photon.verification.stored_reports import append
 
@@ -536,7 +536,7 @@ def test_a_status_does_without_the_modules_that_take_long_to_import(pipeline: Pa
     ended = subprocess.run(command, capture_output=True, timeout=60, text=True)
     assert ended.stdout.startswith("2 of 2 datacenters need somebody: east has never run; west has never run")
     imported = {line.rpartition("|")[2].strip() for line in ended.stderr.splitlines()}
-    assert "photon.shift.status" in imported
+    assert "photon.dispatcher.shift.status" in imported
     assert not imported.intersection(NOT_FOR_A_STATUS)
 
 

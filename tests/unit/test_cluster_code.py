@@ -12,8 +12,8 @@ import pytest
 
 from jobs import worker_daemon
 from jobs.cluster import code_archive
+from orchestration.demo.traffic import Traffic
 from photon.pipeline.file import Pipeline, load_pipeline
-from photon.testing.traffic import Traffic
 
 ADAPTER = "from photon.adapters import Adapter\nfrom sent_pkg.words import WORD\nown = Adapter()\n"
 

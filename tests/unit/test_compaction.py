@@ -16,7 +16,7 @@ import pytest
 from deltalake import DeltaTable
 
 from photon.adapters import ROW_COLUMNS
-from photon.faults import watched
+from photon.process.faults import watched
 from photon.storage import archived_log, compaction, table_log
 from photon.storage.archived_log import ArchivedLog, Bundle, BundleDamaged, LogEntries, runs_of
 from photon.storage.changes import ChangedFiles, Commit, changed_since, commit_at

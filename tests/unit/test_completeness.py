@@ -8,10 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from photon.clock import MICROSECONDS
-from photon.completeness.arrivals import MINUTE_US, Arrivals, by_minute
-from photon.completeness.estimate import complete_up_to_us, mostly_up_to_us, read_up_to_us
 from photon.logs.files import LogFile, TrackedFile
+from photon.process.clock import MICROSECONDS
+from photon.state.completeness.arrivals import MINUTE_US, Arrivals, by_minute
+from photon.state.completeness.estimate import complete_up_to_us, mostly_up_to_us, read_up_to_us
 
 NOON_US = 1_767_607_200_000_000
 NOON = NOON_US // MINUTE_US

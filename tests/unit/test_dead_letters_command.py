@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from photon.cli.main import main
-from photon.recovery.orders import waiting_orders
+from photon.dispatcher.recovery.orders import waiting_orders
 from tests.simulation.mending_stories import BAD, world_with_a_bad_line
 from tests.simulation.world import World
 

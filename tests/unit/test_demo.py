@@ -18,9 +18,9 @@ from orchestration.demo.plot import draw, percentiles_over_time, rows_per_second
 from orchestration.demo.scenario import Facts, Kill, phases
 from orchestration.demo.summary import Course, Summary
 from orchestration.demo.view import as_line, doing, recent_p90_seconds
-from photon.clock import MICROSECONDS
+from photon.dispatcher.shift.status import DatacenterStatus, LogStatus
 from photon.pipeline.file import load_pipeline
-from photon.shift.status import DatacenterStatus, LogStatus
+from photon.process.clock import MICROSECONDS
 from photon.verification.report import TERMS
 from photon.verification.stored_reports import StoredReport
 

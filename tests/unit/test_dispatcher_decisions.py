@@ -49,11 +49,11 @@ from photon.join.messages import (
     TimedOut,
     Unavailable,
 )
-from photon.join.outcomes import Counts, HeldRecord
 from photon.logs.files import ByteRange, LogFile, TrackedFile
 from photon.pipeline.sections import Limits, Retry
 from photon.registry.entry import Claimant, Epoch
 from photon.registry.register import Generation, Members, Register
+from photon.state.outcomes import Counts, HeldRecord
 from photon.state.plan import (
     Advance,
     Lineage,
@@ -65,13 +65,13 @@ from photon.state.plan import (
     content_from_json,
     content_to_json,
 )
+from photon.state.waiting import retries as retrying
+from photon.state.waiting.reasons import backoff_us, together_us
+from photon.state.waiting.retries import Retries
+from photon.state.waiting.segments import WaitingDamaged
 from photon.storage.delta import LakeUnavailable
 from photon.storage.tables import LastCommit
 from photon.tokens import Occurrence, PlanKey
-from photon.waiting import retries as retrying
-from photon.waiting.reasons import backoff_us, together_us
-from photon.waiting.retries import Retries
-from photon.waiting.segments import WaitingDamaged
 
 SECOND = 1_000_000
 HOUR = 3600 * SECOND

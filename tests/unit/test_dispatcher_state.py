@@ -21,12 +21,12 @@ from photon.state.lifecycle import Attempts
 from photon.state.plan import Advance, Plan, PlanContent
 from photon.state.schema import STATE_FORMAT
 from photon.state.view import StateView, open_view, read_offsets, view_state
+from photon.state.waiting.reasons import CODE_OF, NEVER_US, PRIMARY, UNJOINABLE
+from photon.state.waiting.retries import Retries
+from photon.state.waiting.segments import RECORD_COLUMNS, SegmentInfo, write_segment
+from photon.state.waiting.states import PAGE_ROWS
 from photon.state.waiting_list import WaitingList
 from photon.tokens import Occurrence, PlanKey, new_id
-from photon.waiting.reasons import CODE_OF, NEVER_US, PRIMARY, UNJOINABLE
-from photon.waiting.retries import Retries
-from photon.waiting.segments import RECORD_COLUMNS, SegmentInfo, write_segment
-from photon.waiting.states import PAGE_ROWS
 from tests.simulation.old_state import make_it_of_0_1_0
 
 NEW = TrackedFile(LogFile(3, "foreign", "a.csv", 77, True, b"a,b", 4, 20, b"h"), 4, b"", False, 90, 5, None)

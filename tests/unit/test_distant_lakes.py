@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from photon.recovery.distant_lakes import DistantLakes
+from photon.dispatcher.recovery.distant_lakes import DistantLakes
 from photon.storage.delta import LakeUnavailable
 from photon.storage.tables import CommitConflict
 from tests.e2e.process_marks import soon

@@ -18,10 +18,10 @@ from pydantic import BaseModel
 
 from photon import errors
 from photon.cli.commands import COMMANDS
-from photon.faults import ALL_FAULT_POINTS
 from photon.pipeline.document import fields_by_key
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.pipeline.values import parse_duration, parse_size
+from photon.process.faults import ALL_FAULT_POINTS
 from photon.verification.report import MEANINGS
 from tests.documents import DOCUMENTS, ROOT, wrong_in
 

@@ -6,9 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from photon.clock import NO_TIME_US
 from photon.pipeline.event_key import event_time_us, event_times_us
 from photon.pipeline.sections import ForeignLog
+from photon.process.clock import NO_TIME_US
 
 PLAIN = ForeignLog(files="*.jsonl", format="jsonl", id=("id",), time="time", key=("query",))
 TIMED = PLAIN.model_copy(update={"id_codec": "server_process_timestamp", "id_time_unit": "ms"})

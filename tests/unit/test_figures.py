@@ -8,7 +8,7 @@ from bench import figure_batching, figure_resharding
 from bench.figure_batching import Load, Served, Tally, drive, served
 from bench.figure_resharding import Sizes, Story, sizes_over_time
 from photon.registry.entry import Epoch
-from photon.testing.memory_ledgers import memory_registry
+from tests.support.memory_ledgers import memory_registry
 
 # -- figure 10
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from photon.formats import LineFormat
+from photon.adapters.line_format import LineFormat
 from photon.join.adapting import check_modules, fingerprint
 from photon.logs.columns import parse_columns
 from photon.logs.files import ByteRange, LogFile
@@ -115,8 +115,8 @@ def test_a_line_that_the_class_does_not_understand_is_a_dead_letter_and_the_othe
     ("form", "said"),
     [
         ("nowhere:Pairs", "format: no module 'nowhere' among the installed ones nor in"),
-        (f"{NAME}:Missing", "expected a subclass of photon.formats.LineFormat in module"),
-        (f"{NAME}:NoFormat", "expected a subclass of photon.formats.LineFormat in module"),
+        (f"{NAME}:Missing", "expected a subclass of photon.adapters.line_format.LineFormat in module"),
+        (f"{NAME}:NoFormat", "expected a subclass of photon.adapters.line_format.LineFormat in module"),
         (f"{NAME}:Needs", "Needs() raised TypeError"),
     ],
 )

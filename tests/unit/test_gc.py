@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from photon.clock import MICROSECONDS, in_utc
+from photon.process.clock import MICROSECONDS, in_utc
 from photon.registry.register import Generation, Members, Register
 from photon.upkeep.gc import BoundaryLimit, boundary_limit, datacenters_to_verify
 from photon.verification.classes import verified_until_us

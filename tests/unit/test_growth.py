@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from photon.shift.growth import Growth, LogSize, growth_of
-from photon.shift.status import status_of
+from photon.dispatcher.shift.growth import Growth, LogSize, growth_of
+from photon.dispatcher.shift.status import status_of
 from photon.state.database import STATE_FILE, StateReader
 from photon.state.dispatcher_state import DispatcherState
 from tests.simulation.world import NOON_US, World

@@ -1,16 +1,16 @@
 import pytest
 
-from photon.clock import MICROSECONDS
-from photon.completeness.estimate import Completeness
+from photon.dispatcher.shift.deletable import deletable, files_of
+from photon.dispatcher.shift.stages import Orders, PlannedWork, Stages
+from photon.dispatcher.shift.status import DatacenterStatus, LogStatus
 from photon.health.headline import headline, sentences
 from photon.logs.files import ByteRange, LogFile, Side, TrackedFile
-from photon.pace import size
-from photon.shift.deletable import deletable, files_of
-from photon.shift.stages import Orders, PlannedWork, Stages
-from photon.shift.status import DatacenterStatus, LogStatus
+from photon.process.clock import MICROSECONDS
+from photon.process.pace import size
+from photon.state.completeness.estimate import Completeness
 from photon.state.losses import Losses
 from photon.state.plan import PlanContent
-from photon.waiting.reasons import REASONS, WHY
+from photon.state.waiting.reasons import REASONS, WHY
 
 NOW_US = 1_700_000_000 * MICROSECONDS
 START = "photon join p.yaml -d east"

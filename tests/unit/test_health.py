@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from photon.clock import MICROSECONDS
+from orchestration.demo.traffic import Traffic
+from photon.dispatcher.shift.growth import Growth, LogSize
+from photon.dispatcher.shift.lease import START_SECONDS, Lease, LeaseStatus
 from photon.health.levels import Verdict
 from photon.health.memory import Memory
 from photon.health.newest_verification import Verified
@@ -16,13 +18,11 @@ from photon.health.verdicts import PROMISES, WITHOUT_STATE, judge
 from photon.health.vitals import Vitals
 from photon.health.vitals import look as look_at
 from photon.health.watched import FRESH_SECONDS, Told, Watched, as_text, from_text, memory_beside
-from photon.join.outcomes import Counts
 from photon.pipeline.file import Pipeline, load_pipeline
-from photon.shift.growth import Growth, LogSize
-from photon.shift.lease import START_SECONDS, Lease, LeaseStatus
+from photon.process.clock import MICROSECONDS
 from photon.state.losses import Losses
+from photon.state.outcomes import Counts
 from photon.state.view import StateView
-from photon.testing.traffic import Traffic
 from tests.simulation.world import World
 
 NOW_US = 1_800_000_000 * MICROSECONDS

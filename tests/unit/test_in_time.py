@@ -12,17 +12,17 @@ from pathlib import Path
 
 import pytest
 
-from photon import in_time
-from photon.clock import Clock, SystemClock
+from orchestration.demo.traffic import Traffic
+from photon.dispatcher.shift import people
+from photon.dispatcher.shift.people import Decisions, decisions_in_time
+from photon.dispatcher.shift.status import DatacenterStatus, status_of
 from photon.health import overall
 from photon.health.overall import look_at_all
-from photon.in_time import NotInTime, Question
 from photon.pipeline.file import Pipeline, load_pipeline
-from photon.processes import is_stopped, state_of, what_ends
-from photon.shift import people
-from photon.shift.people import Decisions, decisions_in_time
-from photon.shift.status import DatacenterStatus, status_of
-from photon.testing.traffic import Traffic
+from photon.process import in_time
+from photon.process.clock import Clock, SystemClock
+from photon.process.in_time import NotInTime, Question
+from photon.process.operating_system import is_stopped, state_of, what_ends
 
 
 @pytest.fixture

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from photon.clock import CLOCK_TOLERANCE_US, MICROSECONDS
-from photon.join.outcomes import HeldRecord
+from photon.process.clock import CLOCK_TOLERANCE_US, MICROSECONDS
 from photon.registry.entry import Claimant, Epoch
 from photon.registry.lookups import Hold, claimant_of
+from photon.state.outcomes import HeldRecord
 from tests.unit.join_world import NOON_US, OTHER_PLAN, PLAN, WEST, JoinWorld, claimed, ids_at_home
 
 DAY_US = 24 * 3600 * MICROSECONDS

@@ -13,7 +13,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from bench.live_measurement import MeasurementFailed, PhaseTimeouts, clicks_written, measure_live
 from orchestration.demo.latency import SeenRow, TableReader, TimeSpan, percentile, summarize
-from photon.testing.manual_clock import ManualClock
+from tests.support.manual_clock import ManualClock
 
 ALWAYS = TimeSpan(0, 10**15)
 

@@ -14,10 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from photon.clock import MICROSECONDS, SystemClock
 from photon.dispatcher.retrying import Callbacks, StoppedWaiting
-from photon.shift import lease as lease_module
-from photon.shift.lease import (
+from photon.dispatcher.shift import lease as lease_module
+from photon.dispatcher.shift.lease import (
     AlreadyRunning,
     DatacenterLock,
     Heartbeat,
@@ -26,13 +25,14 @@ from photon.shift.lease import (
     holder_of,
     lease_status_of,
 )
-from photon.testing.manual_clock import ManualClock
+from photon.process.clock import MICROSECONDS, SystemClock
+from tests.support.manual_clock import ManualClock
 
 LEASE = Lease.of_this_process("run-1", began_us=5, length_us=60)
 HOLDS_UNTIL_KILLED = """
 import sys, time
 from pathlib import Path
-from photon.shift.lease import DatacenterLock, Lease
+from photon.dispatcher.shift.lease import DatacenterLock, Lease
 lock = DatacenterLock(Path(sys.argv[1]), "east", Lease.of_this_process("run-of-another", 0, None))
 print("has it", flush=True)
 time.sleep(600)
@@ -246,7 +246,7 @@ def test_a_main_loop_that_hangs_has_no_heartbeat_until_it_goes_on(
 ENDS_IF_ASKED = """
 import sys
 from pathlib import Path
-from photon.shift.lease import DatacenterLock, Lease
+from photon.dispatcher.shift.lease import DatacenterLock, Lease
 parent = int(sys.argv[2]) or None
 lock = DatacenterLock(Path(sys.argv[1]), "east", Lease.of_this_process("", 0, None, parent))
 if sys.argv[3]:

@@ -9,8 +9,8 @@ import pytest
 
 from photon.join.left_out import leave_out
 from photon.join.messages import JoinResult
-from photon.join.outcomes import HeldRecord
 from photon.registry.lookups import claimant_of
+from photon.state.outcomes import HeldRecord
 from photon.storage.delta import LakeUnavailable
 from photon.tokens import Occurrence
 from tests.unit.join_world import NOON_US, PLAN, JoinWorld, claimed, ids_at_home

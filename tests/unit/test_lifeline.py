@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from photon.lifeline import is_gone
+from photon.process.lifeline import is_gone
 from tests.e2e.process_marks import MARK, marked, soon
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the kernel kills nobody")
@@ -28,7 +28,7 @@ POOL = """
 import os, time
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
-from photon.lifeline import end_with
+from photon.process.lifeline import end_with
 if __name__ == "__main__":
     pool = ProcessPoolExecutor(
         2, mp_context=get_context("spawn"), initializer=end_with, initargs=(os.getpid(),)
@@ -37,10 +37,12 @@ if __name__ == "__main__":
     print("both work", flush=True)
     time.sleep(60)
 """
-BINDS_LATE = "import sys; from photon.lifeline import end_with; end_with(int(sys.argv[1])); print('lives')"
+BINDS_LATE = (
+    "import sys; from photon.process.lifeline import end_with; end_with(int(sys.argv[1])); print('lives')"
+)
 OF_A_THREAD = """
 import subprocess, sys, threading, time
-from photon.lifeline import bound_to_this_thread
+from photon.process.lifeline import bound_to_this_thread
 started = []
 def start():
     started.append(subprocess.Popen(["sleep", "60"], preexec_fn=bound_to_this_thread()))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from bench.latency_plot import draw_live, first_seen, shares_within
 from orchestration.demo.latency import SeenRow, TimeSpan
-from photon.clock import MICROSECONDS
+from photon.process.clock import MICROSECONDS
 
 WINDOW = TimeSpan(0, 100 * MICROSECONDS)
 

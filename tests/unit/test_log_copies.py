@@ -12,9 +12,11 @@ import numpy as np
 import pytest
 
 from photon.event_store.hashing import hash_ids
-from photon.log_copies import comparing
-from photon.log_copies.comparing import compare_copies
-from photon.log_copies.lacks import (
+from photon.logs.ranges import Stretch
+from photon.state.view import read_offsets
+from photon.verification.log_copies import comparing
+from photon.verification.log_copies.comparing import compare_copies
+from photon.verification.log_copies.lacks import (
     COMPARED_DAYS,
     HOUR_US,
     Copy,
@@ -25,9 +27,7 @@ from photon.log_copies.lacks import (
     short_copy,
     suspicions,
 )
-from photon.log_copies.tasks import Part, digest_parts, digests_of, ids_of_parts
-from photon.logs.ranges import Stretch
-from photon.state.view import read_offsets
+from photon.verification.log_copies.tasks import Part, digest_parts, digests_of, ids_of_parts
 from photon.verification.report import DatacenterReport, Finding, VerificationReport
 from tests.simulation.catching import caught_by_story
 from tests.simulation.world import NOON_US, World
@@ -206,7 +206,7 @@ def test_what_is_not_kept_is_read_again(world: World) -> None:
 
 
 def test_two_comparisons_at_once_count_an_event_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    module = "photon.log_copies.comparing._stored_copy"
+    module = "photon.verification.log_copies.comparing._stored_copy"
     for later_us in (0, 1):  # neither knows what the other one keeps of east
         with monkeypatch.context() as patched:
             patched.setattr(module, lambda pipeline, name, *_: Copy(name))
@@ -371,7 +371,7 @@ def test_what_was_told_is_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_any_truncated_log_is_taken_for_one_that_was_cut_short(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("photon.log_copies.cut_short.has_head", lambda source, file: True)
+    monkeypatch.setattr("photon.verification.log_copies.cut_short.has_head", lambda source, file: True)
     caught_by_story(
         partial(test_a_log_that_was_copied_elsewhere_and_truncated_lacks_nothing, tmp_path), because="is None"
     )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from photon.clock import MICROSECONDS
 from photon.logs.set_aside import AWAITED_US, FIRST_PAUSE_US, MOST_PAUSE_US, SetAside
 from photon.logs.source import LogsUnavailable
+from photon.process.clock import MICROSECONDS
 
 REFUSED = LogsUnavailable("AccessDenied")
 

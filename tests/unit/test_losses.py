@@ -12,19 +12,19 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from orchestration.demo.traffic import Traffic
 from photon.cli.main import main
-from photon.clock import SystemClock
-from photon.join.outcomes import Counts
+from photon.dispatcher.shift.status import status_of
+from photon.health.metrics.families import families
 from photon.logs.files import LogFile, TrackedFile
-from photon.metrics.families import families
 from photon.pipeline.file import Pipeline, load_pipeline
+from photon.process.clock import SystemClock
 from photon.registry.opening import close_registries
-from photon.shift.status import status_of
 from photon.state.database import STATE_FILE
 from photon.state.dispatcher_state import DispatcherState
 from photon.state.losses import ACKNOWLEDGED_FILE, Losses, acknowledge, open_losses
+from photon.state.outcomes import Counts
 from photon.state.view import StateView
-from photon.testing.traffic import Traffic
 
 FIRST = TrackedFile(
     LogFile(1, "foreign", "clicks/a.log", 7, False, b"", 0, 20, b"h"), 40, b"", False, 100, 5, None

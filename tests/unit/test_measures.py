@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from prometheus_client.core import Metric
 
-from photon.clock import MICROSECONDS
-from photon.measures import BOUNDS_SECONDS, Measures, Meter
-from photon.metrics.shift_families import HISTOGRAMS, SUMS, shift_families
-from photon.quantiles import Sample
-from photon.shift.measured import EVERY_SECONDS, MEASURED_FILE, MeasuredFile, measured_in
-from photon.testing.manual_clock import ManualClock
+from photon.dispatcher.shift.measured import EVERY_SECONDS, MEASURED_FILE, MeasuredFile, measured_in
+from photon.health.metrics.shift_families import HISTOGRAMS, SUMS, shift_families
+from photon.process.clock import MICROSECONDS
+from photon.process.measures import BOUNDS_SECONDS, Measures, Meter
+from photon.process.quantiles import Sample
+from tests.support.manual_clock import ManualClock
 
 NOW_US = 1_767_607_200 * MICROSECONDS
 

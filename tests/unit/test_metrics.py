@@ -14,28 +14,28 @@ from click.testing import CliRunner
 from prometheus_client.core import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from photon.availability.budget import Budget
 from photon.cli.main import main
-from photon.clock import MICROSECONDS, SystemClock
-from photon.completeness.estimate import Completeness
+from photon.dispatcher.shift.measured import Measured
+from photon.dispatcher.shift.people import Decisions
+from photon.dispatcher.shift.stages import Orders, PlannedWork, Stages
+from photon.dispatcher.shift.status import DatacenterStatus, LogStatus
 from photon.errors import FormatTooNew, WrongUsage
+from photon.health.metrics.families import families
+from photon.health.metrics.judged_families import judged_families
+from photon.health.metrics.judging import EVERY_SECONDS, Judged, Judging
+from photon.health.metrics.serving import page_of, serving
+from photon.health.metrics.shift_families import shift_families
 from photon.health.newest_verification import Verified
-from photon.measures import Measures
-from photon.metrics.families import families
-from photon.metrics.judged_families import judged_families
-from photon.metrics.judging import EVERY_SECONDS, Judged, Judging
-from photon.metrics.serving import page_of, serving
-from photon.metrics.shift_families import shift_families
 from photon.pipeline.file import Pipeline, load_pipeline
+from photon.process.clock import MICROSECONDS, SystemClock
+from photon.process.measures import Measures
 from photon.registry.errors import RegistryMismatch
-from photon.shift.measured import Measured
-from photon.shift.people import Decisions
-from photon.shift.stages import Orders, PlannedWork, Stages
-from photon.shift.status import DatacenterStatus, LogStatus
+from photon.state.completeness.estimate import Completeness
 from photon.state.database import STATE_FILE
 from photon.state.dispatcher_state import DispatcherState
 from photon.state.losses import Losses
 from photon.storage.delta import LakeUnavailable
+from photon.verification.availability.budget import Budget
 from tests.simulation.world import World
 from tests.unit.test_headline import NOW_US, status
 
@@ -178,7 +178,7 @@ def test_a_lake_that_can_not_be_read_leaves_the_checks(
     def is_away(*_: object) -> NoReturn:
         raise LakeUnavailable("cannot read")
 
-    monkeypatch.setattr("photon.metrics.judging.stored_minutes", is_away)
+    monkeypatch.setattr("photon.health.metrics.judging.stored_minutes", is_away)
     monkeypatch.setattr("photon.health.vitals.newest_verification", is_away)
     found = Judging(pipeline, SystemClock()).judged(["east"])["east"]
     assert (found.levels["verified"], found.verified, found.budget) == ("warn", None, None)
@@ -209,7 +209,7 @@ def test_a_file_that_lacks_a_datacenter_is_a_number_and_not_an_error(
     def refuses(_: Pipeline) -> Decisions:
         raise RegistryMismatch("the file lacks datacenter north")
 
-    monkeypatch.setattr("photon.metrics.serving.decisions_of", refuses)
+    monkeypatch.setattr("photon.health.metrics.serving.decisions_of", refuses)
     found = samples(list(text_string_to_metric_families(page_of(pipeline, SystemClock()))))
     assert found == {("photon_readable", "east"): 0, ("photon_readable", "west"): 0}
     assert "lacks datacenter north" in caplog.text

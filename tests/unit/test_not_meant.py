@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from photon.clock import MICROSECONDS
-from photon.join.outcomes import OUTCOME_CLASSES
+from photon.dispatcher.shift.meant import LogSeen, Seen, look_at_logs, not_meant, told_of
 from photon.pipeline.file import Pipeline, load_pipeline
-from photon.shift.meant import LogSeen, Seen, look_at_logs, not_meant, told_of
+from photon.process.clock import MICROSECONDS
+from photon.state.outcomes import OUTCOME_CLASSES
 from photon.state.view import view_state
 from tests.simulation.world import NOON_US, World
 

@@ -11,7 +11,7 @@ import pytest
 from deltalake import DeltaTable
 
 from photon.adapters import ROW_COLUMNS
-from photon.faults import watched
+from photon.process.faults import watched
 from photon.storage.columns import fit
 from photon.storage.delta import LakeUnavailable
 from photon.storage.output_files import OutputFile, write_rows
@@ -146,8 +146,8 @@ def test_only_the_dispatcher_commits_rows_and_claims_ids() -> None:
     replacing = {"photon/storage/replacing.py"}
     reports = {"photon/storage/append_table.py"}  # not rows
     assert calls["create_write_transaction"] == {"photon/storage/tables.py"} | replacing | reports
-    assert calls["replace_files"] == {"photon/backfill/rebuild.py", "photon/storage/compaction.py"}
-    assert calls["append_rows"] == reports | {"photon/backfill/removed.py"}
+    assert calls["replace_files"] == {"photon/upkeep/backfill/rebuild.py", "photon/storage/compaction.py"}
+    assert calls["append_rows"] == reports | {"photon/upkeep/backfill/removed.py"}
     assert not calls["write_deltalake"]  # it panics at some paths
     assert calls["Joiner"] == {"photon/join/tasks.py"}
-    assert calls["BatchExecution"] == {"photon/shift/run.py"}
+    assert calls["BatchExecution"] == {"photon/dispatcher/shift/run.py"}

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from photon.pace import pace, seldom
-from photon.shift.growth import Growth, LogSize
-from photon.shift.logs_read import LogsRead
+from photon.dispatcher.shift.growth import Growth, LogSize
+from photon.dispatcher.shift.logs_read import LogsRead
+from photon.process.pace import pace, seldom
 from photon.state.view import StateView
-from photon.testing.manual_clock import ManualClock
+from tests.support.manual_clock import ManualClock
 
 MIB, GIB = 2**20, 2**30
 KNOWS_NOTHING = LogSize(0, 0, 0)

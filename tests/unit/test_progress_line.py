@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from photon.cli.backlog_line import look, telling_how_far
+from photon.dispatcher.shift.logs_read import LogsRead
 from photon.pipeline.file import load_pipeline
-from photon.shift.logs_read import LogsRead
 from tests.terminals import shown_on_terminal
 
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from photon.quantiles import MOST_VALUES, Sample, merge, percentiles
+from photon.process.quantiles import MOST_VALUES, Sample, merge, percentiles
 
 
 def test_few_measurements_are_kept_exactly():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from photon.readable import readable
+from photon.process.readable import readable
 
 
 @pytest.mark.parametrize("text", ["clicks/a.log", "caf\u00e9 \u691c\u7d22", "a\tb", "C:\\logs", ""])

@@ -8,9 +8,7 @@ from typing import Any
 import pytest
 
 from photon.cli.recover import recovery_text
-from photon.errors import FormatTooNew
-from photon.join.outcomes import Counts, OutcomeClass
-from photon.recovery.orders import (
+from photon.dispatcher.recovery.orders import (
     ORDER_FORMAT,
     Order,
     OrderedRecord,
@@ -20,6 +18,8 @@ from photon.recovery.orders import (
     still_open,
     with_parts,
 )
+from photon.errors import FormatTooNew
+from photon.state.outcomes import Counts, OutcomeClass
 from photon.tokens import Occurrence
 from photon.verification.classes import Evidence
 from photon.verification.recovery import Recovered, acts_on, counted_as, unknown_to

@@ -8,7 +8,7 @@ import pytest
 
 from photon.registry.stores.breaker import SAID_AFTER_SECONDS, Breaker
 from photon.registry.stores.copies import NoReply
-from photon.testing.manual_clock import ManualClock
+from tests.support.manual_clock import ManualClock
 
 GONE, BUSY = NoReply("timed out", "unreachable"), NoReply("slow down", "throttled")
 ERROR = NoReply("InternalServerError")

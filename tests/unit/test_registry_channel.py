@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from photon.clock import SystemClock
+from photon.process.clock import SystemClock
 from photon.registry.register import Members
 from photon.registry.stores.asking import ASIDE_AT_ONCE, Stores
 from photon.registry.stores.channel import Threads

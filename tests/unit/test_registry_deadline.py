@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from photon.clock import MICROSECONDS
+from photon.process.clock import MICROSECONDS
 from photon.registry.stores.deadline import FIRST_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS, Deadline
-from photon.testing.manual_clock import ManualClock
+from tests.support.manual_clock import ManualClock
 
 
 def test_a_deadline_of_days_has_pauses_of_a_second_at_most() -> None:

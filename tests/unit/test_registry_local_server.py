@@ -23,9 +23,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from photon.clock import SystemClock
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Datacenter, ForeignLog, PrimaryLog, Registry
+from photon.process.clock import SystemClock
 from photon.registry.errors import RegistryUnavailable
 from photon.registry.opening import (
     close_registries,

@@ -28,8 +28,8 @@ from photon.registry.form import MOST_ENTRY_BYTES
 from photon.registry.id_registry import IdRegistry
 from photon.registry.segments import HOLD_BYTES
 from photon.registry.view import View
-from photon.testing.memory_ledgers import MemoryLedgers, memory_registry
 from tests.documents import ROOT
+from tests.support.memory_ledgers import MemoryLedgers, memory_registry
 
 
 def test_all_that_is_claimed_is_closed_in_the_end() -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from photon.measures import Measures
+from photon.process.measures import Measures
 from photon.registry.stores.copies import NoReply
 from photon.registry.stores.health import Health
-from photon.testing.manual_clock import ManualClock
+from tests.support.manual_clock import ManualClock
 
 
 def measured(answer: object) -> Measures:

@@ -9,10 +9,10 @@ import pytest
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Registry
 from photon.registry.register import MOST_LEDGERS, Generation
-from photon.testing.memory_ledgers import MemoryLedgers, memory_registry
 from photon.upkeep.registry_state import RANGE_BYTES_PER_SECOND
 from photon.upkeep.reshard import advise, follow_policy, homes_of, reshard, would_reshard
 from tests.registry.store_backends import pipeline_over
+from tests.support.memory_ledgers import MemoryLedgers, memory_registry
 
 HALF = RANGE_BYTES_PER_SECOND / 2
 AWS = ["https://dynamodb.eu-west-1.amazonaws.com"]

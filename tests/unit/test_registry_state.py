@@ -14,9 +14,9 @@ from photon.registry.epochs import begin_epoch
 from photon.registry.form import encode
 from photon.registry.id_registry import IdRegistry
 from photon.registry.rolling import roll
-from photon.testing.memory_ledgers import MemoryLedgers, memory_registry
 from photon.upkeep.registry_state import bytes_per_second, epoch_rows, ledger_rows, size_of
 from tests.simulation.world import hashed
+from tests.support.memory_ledgers import MemoryLedgers, memory_registry
 
 EAST, WEST = Epoch("east", 1), Epoch("west", 1)
 

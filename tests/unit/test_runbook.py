@@ -23,7 +23,11 @@ from tests.documents import ROOT, wrong_in
 
 RUNBOOK = (ROOT / "docs" / "runbook.md").read_text()
 ORCHESTRATED = json.loads((ROOT / "tests" / "orchestration" / "definitions.json").read_text())
-SAYS_STATUS = ("photon/health/headline.py", "photon/cli/status.py", "photon/availability/budget.py")
+SAYS_STATUS = (
+    "photon/health/headline.py",
+    "photon/cli/status.py",
+    "photon/verification/availability/budget.py",
+)
 SIGNALED = {"143"}  # a shell's own: 128 + SIGTERM
 
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from orchestration.demo.traffic import Traffic
 from photon.health.levels import Verdict
-from photon.join.outcomes import Counts
 from photon.pipeline.file import Pipeline, load_pipeline
+from photon.state.outcomes import Counts
 from photon.state.window import begin_window, window_from_json, window_to_json
-from photon.testing.traffic import Traffic
 from tests.unit.test_health import verdicts, vitals
 
 

@@ -17,9 +17,9 @@ from orchestration.shift_decision import (
     Snapshot,
     decide,
 )
+from photon.dispatcher.shift.growth import Growth, LogSize
+from photon.dispatcher.shift.lease import LEASE_SECONDS, START_SECONDS, Lease, LeaseStatus
 from photon.pipeline.sections import Shift
-from photon.shift.growth import Growth, LogSize
-from photon.shift.lease import LEASE_SECONDS, START_SECONDS, Lease, LeaseStatus
 from photon.state.view import StateView
 
 SECOND = 1_000_000

@@ -7,8 +7,8 @@ from collections import Counter
 import pytest
 
 from photon.dispatcher.retrying import BatchReport
-from photon.quantiles import Sample
-from photon.shift.report import MOST_REMEMBERED, MOST_SAMPLES, ShiftLog
+from photon.dispatcher.shift.report import MOST_REMEMBERED, MOST_SAMPLES, ShiftLog
+from photon.process.quantiles import Sample
 
 SECOND = 1_000_000
 

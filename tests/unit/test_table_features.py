@@ -11,7 +11,7 @@ import pytest
 from deltalake import DeltaTable, Field, write_deltalake
 
 from photon.adapters import ROW_COLUMNS
-from photon.faults import watched
+from photon.process.faults import watched
 from photon.storage.delta import UnsupportedTable
 from photon.storage.output_files import OutputFile, write_rows
 from photon.storage.table_features import describe, unkept

@@ -11,9 +11,7 @@ from typing import Literal, get_args
 
 import pytest
 
-from photon.backfill.messages import Gone
 from photon.cli.trace import trace_text
-from photon.dead_letters.open_letters import recover_dead_letters
 from photon.registry.epochs import begin_epoch
 from photon.storage.tables import OutputTable
 from photon.tracing.advice import what_to_do
@@ -26,6 +24,8 @@ from photon.tracing.report import (
     Trace,
     WaitingRecord,
 )
+from photon.upkeep.backfill.messages import Gone
+from photon.upkeep.dead_letters.open_letters import recover_dead_letters
 from photon.upkeep.retire import retire
 from tests.simulation import failing_adapter, hold_stories
 from tests.simulation.mending_stories import mend, world_with_a_bad_line

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from photon.backfill.messages import REMOVED
 from photon.cli.trace import trace_text
 from photon.storage.delta import LOG_FOLDER
 from photon.tracing.report import Trace
+from photon.upkeep.backfill.messages import REMOVED
 from tests.simulation import failing_adapter, hold_stories
 from tests.simulation.rebuilding import rebuild
 from tests.simulation.world import World

@@ -8,7 +8,7 @@ import pytest
 from deltalake import write_deltalake
 
 from photon.cli.trace import trace_text
-from photon.readable import typed
+from photon.process.readable import typed
 from photon.storage.tables import OutputTable
 from photon.verification.report import Example, Finding
 from tests.simulation import hold_stories

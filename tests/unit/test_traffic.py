@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from orchestration.demo.live_traffic import LiveTraffic
-from photon.clock import MICROSECONDS
-from photon.testing.manual_clock import ManualClock
-from photon.testing.stories import ILLS
-from photon.testing.traffic import Traffic
+from orchestration.demo.stories import ILLS
+from orchestration.demo.traffic import Traffic
+from photon.process.clock import MICROSECONDS
+from tests.support.manual_clock import ManualClock
 
 SEED = 20260105
 FORMATS = [("jsonl", "jsonl"), ("csv", "csv"), ("tsv", "jsonl"), ("jsonl", "tsv")]

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from orchestration.demo.traffic import Traffic
 from photon.pipeline.file import load_pipeline
-from photon.testing.traffic import Traffic
 
 ROOT = Path(__file__).parents[2]
 ROOMS = ("photon", "assets", "orchestration", "resources", "jobs")

@@ -11,15 +11,14 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from photon.clock import SystemClock
 from photon.errors import FormatTooNew
-from photon.faults import arm, disarm
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.pipeline.location import Location
+from photon.process.clock import SystemClock
+from photon.process.faults import arm, disarm
 from photon.storage import append_table
 from photon.storage.append_table import FORMAT_PROPERTY, AppendTable, compact_report_table
 from photon.storage.delta import LakeUnavailable
-from photon.testing.crashes import SimulatedCrash, raise_simulated_crash
 from photon.upkeep.compact import compact_tables
 from photon.verification.report import (
     TERMS,
@@ -37,6 +36,7 @@ from photon.verification.stored_reports import (
     newest,
     read_verified_offsets,
 )
+from tests.support.crashes import SimulatedCrash, raise_simulated_crash
 
 PIPELINE = """
 name: clicks

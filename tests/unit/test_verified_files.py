@@ -10,7 +10,6 @@ import pytest
 from photon.logs.files import LogFile, TrackedFile
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.state.view import ReadOffsets
-from photon.testing.memory_ledgers import MemoryLedgers, memory_registry
 from photon.verification.report import Unverified, VerifiedEarlier
 from photon.verification.scope import Scope
 from photon.verification.stored_reports import (
@@ -20,6 +19,7 @@ from photon.verification.stored_reports import (
     store_verified_offsets,
     summarize_unreadable,
 )
+from tests.support.memory_ledgers import MemoryLedgers, memory_registry
 
 PIPELINE = """
 name: clicks

@@ -11,11 +11,11 @@ import pytest
 
 from photon.errors import FormatTooNew
 from photon.pipeline.file import load_pipeline
-from photon.waiting import merging, segments, states
-from photon.waiting.merging import Size, merge, next_merge
-from photon.waiting.reasons import CODE_OF, NEVER_US, PRIMARY, REASONS, UNJOINABLE, due_us
-from photon.waiting.retries import Retries
-from photon.waiting.segments import (
+from photon.state.waiting import merging, segments, states
+from photon.state.waiting.merging import Size, merge, next_merge
+from photon.state.waiting.reasons import CODE_OF, NEVER_US, PRIMARY, REASONS, UNJOINABLE, due_us
+from photon.state.waiting.retries import Retries
+from photon.state.waiting.segments import (
     GROUP_ROWS,
     INDEX,
     RECORD_COLUMNS,
@@ -27,7 +27,7 @@ from photon.waiting.segments import (
     write_index,
     write_segment,
 )
-from photon.waiting.states import PAGE_ROWS, State
+from photon.state.waiting.states import PAGE_ROWS, State
 
 
 def some_records(count: int, **columns: Any) -> pa.Table:

@@ -10,7 +10,7 @@ import pytest
 from photon.dispatcher.retrying import BackoffRetry, Callbacks
 from photon.storage.delta import LakeUnavailable, lake_errors
 from photon.storage.store_errors import StoreUnavailable
-from photon.testing.manual_clock import ManualClock
+from tests.support.manual_clock import ManualClock
 
 
 class Told:

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import IO
 
 from photon.errors import UserError
-from photon.processes import is_stopped, state_of, what_ends
+from photon.process.operating_system import is_stopped, state_of, what_ends
 from photon.registry.errors import RegistryUnavailable
 from photon.registry.servers.local_supervisor import (
     CANNOT_EXECUTE,

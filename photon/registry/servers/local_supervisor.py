@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Literal, cast
 
-from photon.lifeline import bound_to_this_thread
+from photon.process.lifeline import bound_to_this_thread
 from photon.toolchain.dynoxide import dynoxide_command
 from photon.toolchain.java import java_command
 from photon.toolchain.maven import dynamodb_local_jars

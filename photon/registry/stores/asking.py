@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar, cast
 
-from photon.clock import Clock
+from photon.process.clock import Clock
 from photon.registry.register import Members
 from photon.registry.stores.channel import Channel
 from photon.registry.stores.copies import REGISTER_KEY, NoReply, Store

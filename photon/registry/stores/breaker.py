@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from typing import Literal
 
-from photon.clock import MICROSECONDS, Clock
+from photon.process.clock import MICROSECONDS, Clock
 from photon.registry.stores.copies import NoReply, NoReplyKind
 from photon.registry.stores.decisions import majority
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from operator import eq
 
-from photon.faults import fault_point
+from photon.process.faults import fault_point
 from photon.registry.entry import LedgerId
 from photon.registry.errors import RegistryUnavailable
 from photon.registry.fold import LedgerState

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from datetime import timedelta
 
-from photon.clock import MICROSECONDS, Clock
 from photon.pipeline.sections import Registry
+from photon.process.clock import MICROSECONDS, Clock
 
 FIRST_BACKOFF_SECONDS = 0.02
 MAX_BACKOFF_SECONDS = 1.0

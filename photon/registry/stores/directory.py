@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-from photon.clock import Clock
+from photon.process.clock import Clock
 from photon.registry.address import EndpointAddress, table_name
 from photon.registry.errors import RegistryUnavailable
 from photon.registry.stores.answers import ERRORS, error_code, no_reply

@@ -8,9 +8,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
-from photon.clock import SystemClock
-from photon.in_time import NotInTime, Question
 from photon.pipeline.file import Pipeline
+from photon.process.clock import SystemClock
+from photon.process.in_time import NotInTime, Question
 from photon.registry.address import EndpointAddress, table_name, tables_of
 from photon.registry.errors import RegistryMismatch, RegistryUnavailable
 from photon.registry.register import Members, Register, decode_register

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection
 
-from photon.clock import Clock
-from photon.measures import Meter
+from photon.process.clock import Clock
+from photon.process.measures import Meter
 from photon.registry.stores.breaker import Breaker
 from photon.registry.stores.copies import NoReply, NoReplyKind
 from photon.registry.stores.decisions import majority

@@ -12,7 +12,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
-from photon.clock import Clock, SystemClock
+from photon.process.clock import Clock, SystemClock
 from photon.registry.address import LOCAL_REGION, EndpointAddress, LedgersAddress, table_name
 from photon.registry.servers.local_server import LocalServer, kind_of
 from photon.registry.stores.channel import CONCURRENT_REQUESTS

@@ -8,9 +8,9 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from photon.clock import Clock
-from photon.measures import Meter
 from photon.pipeline.sections import Registry
+from photon.process.clock import Clock
+from photon.process.measures import Meter
 from photon.registry.entry import Epoch, LedgerId
 from photon.registry.errors import RegistryUnavailable
 from photon.registry.form import EntryDamaged, checksum, predecessor

@@ -8,9 +8,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from photon import faults
 from photon.cli.main import main
-from photon.lifeline import end_with
+from photon.process import faults
+from photon.process.lifeline import end_with
 from photon.upkeep import gc
 from tests.e2e.outages.world import FORKS, PATIENCE_SECONDS, Failed
 

@@ -20,8 +20,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from photon.faults import REFILL_FAULT_POINTS
-from photon.testing.traffic import Traffic
+from orchestration.demo.traffic import Traffic
+from photon.process.faults import REFILL_FAULT_POINTS
 from tests.e2e.outages.checker import faults_in, read_logs, rows_of
 from tests.e2e.outages.commands import DONE, KILLED, NOT_DONE, VIOLATION, command
 from tests.e2e.outages.plan import Fault, Operation, faults_of, operations_of, repair_of

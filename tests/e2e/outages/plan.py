@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from photon.faults import (
+from photon.process.faults import (
     COMPACTION_FAULT_POINTS,
     FAULT_POINTS,
     GC_FAULT_POINTS,

@@ -28,7 +28,7 @@ TEXT = "x" * 400  # what makes a query as long as a real one
 CATCH_UP = """
 import resource, sys
 from photon.pipeline.file import load_pipeline
-from photon.shift.run import run_shift
+from photon.dispatcher.shift.run import run_shift
 
 result = run_shift(load_pipeline(sys.argv[1]), sys.argv[2], "until_idle")
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, result.seconds)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from photon.testing.traffic import Traffic
+from orchestration.demo.traffic import Traffic
 from tests.e2e.outages.cable import Cable
 from tests.e2e.outages.checker import TERMS, faults_in, read_logs, rows_of
 from tests.e2e.outages.drive import SETTINGS

@@ -11,8 +11,8 @@ import pytest
 from dagster import DagsterRunStatus
 
 from orchestration.demo.process_tree import MARK, ProcessTree
+from orchestration.demo.traffic import Traffic
 from photon.pipeline.file import load_pipeline
-from photon.testing.traffic import Traffic
 from tests.e2e.outages.checker import rows_of
 from tests.e2e.outages.test_outages import complete_and_check, wait_for_all_that_is_logged
 from tests.e2e.outages.world import until, world

@@ -23,16 +23,16 @@ import psutil
 
 from bench.store_servers import StoreServer, fastest_kind, store_servers
 from orchestration.demo.live_traffic import LiveTraffic
-from photon import faults
-from photon.clock import SystemClock
+from orchestration.demo.traffic import Traffic
 from photon.dispatcher.dispatcher import Mode
 from photon.dispatcher.retrying import Callbacks, StoppedWaiting
+from photon.dispatcher.shift.run import run_shift
 from photon.errors import UserError
-from photon.lifeline import end_with
 from photon.pipeline.file import load_pipeline
+from photon.process import faults
+from photon.process.clock import SystemClock
+from photon.process.lifeline import end_with
 from photon.registry.opening import close_registries, init_registry
-from photon.shift.run import run_shift
-from photon.testing.traffic import Traffic
 
 ENDPOINTS = 3
 PATIENCE_SECONDS = 240.0

@@ -14,7 +14,6 @@ from pathlib import Path
 from unittest import mock
 
 from photon.state.database import STATE_FILE
-from photon.testing.memory_ledgers import Decided
 from photon.upkeep.refill import refill
 from photon.upkeep.retirable import NotRetired
 from tests.simulation.rules import must
@@ -22,6 +21,7 @@ from tests.simulation.whole.invariants import JOINED, Invariants
 from tests.simulation.whole.processes import Worker
 from tests.simulation.whole.shifts import Shifts
 from tests.simulation.whole.site import Site
+from tests.support.memory_ledgers import Decided
 
 # What befalls datacenters whose stores are put back, and little else.
 RESTORED = (

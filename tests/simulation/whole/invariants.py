@@ -26,12 +26,12 @@ from photon.registry.view import View
 from photon.state.database import STATE_FILE, StateReader
 from photon.storage.columns import TABLE_COLUMNS, TableName
 from photon.storage.tables import FENCE_VERSION
-from photon.testing.memory_ledgers import MemoryLedgers
 from photon.tokens import Occurrence, PlanKey
 from tests.simulation.rules import must
 from tests.simulation.whole.processes import this_process
 from tests.simulation.whole.site import Site
 from tests.simulation.world import hashed
+from tests.support.memory_ledgers import MemoryLedgers
 
 JOINED = "joined_events"
 AFTER_A_COMMIT = ("lake.after_commit",)

@@ -16,13 +16,13 @@ from uuid import UUID
 from photon.dispatcher.completion import Superseded
 from photon.dispatcher.dispatcher import Mode
 from photon.dispatcher.retrying import Callbacks, StoppedWaiting
+from photon.dispatcher.shift.lease import AlreadyRunning
+from photon.dispatcher.shift.run import ForTests, ShiftResult, run_shift
 from photon.dispatcher.startup import OnHold
 from photon.event_store import opened
 from photon.join.tasks import LocalRunner
 from photon.pipeline.file import Pipeline
 from photon.registry.errors import RegistryMismatch, RegistryUnavailable, RetiredDatacenter
-from photon.shift.lease import AlreadyRunning
-from photon.shift.run import ForTests, ShiftResult, run_shift
 from photon.storage.delta import LakeMismatch, LakeUnavailable
 from tests.simulation.whole.processes import EVEN, Pace, Worker
 from tests.simulation.whole.site import Site
@@ -83,9 +83,9 @@ def without_threads(site: Site) -> Iterator[None]:
     """What the product leaves to threads and to the machine's chance is done in turn, as the seed has it."""
     with ExitStack() as patches:
         for name, replacement in {
-            "photon.shift.run.ThreadPoolExecutor": AtOnce,
-            "photon.shift.run.Heartbeat": NoHeartbeat,
-            "photon.shift.lease.LOCK_TRIES": 1,
+            "photon.dispatcher.shift.run.ThreadPoolExecutor": AtOnce,
+            "photon.dispatcher.shift.run.Heartbeat": NoHeartbeat,
+            "photon.dispatcher.shift.lease.LOCK_TRIES": 1,
             "photon.tokens.secrets.token_hex": lambda count: site.ids.randbytes(count).hex(),
             "photon.storage.output_files.uuid.uuid4": lambda: UUID(bytes=site.ids.randbytes(16)),
             "photon.storage.tables.open_table": lent_tables(),

@@ -22,9 +22,9 @@ from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 
-from photon.faults import disarm, watched
-from photon.join.outcomes import Counts
+from photon.process.faults import disarm, watched
 from photon.state.losses import losses_of
+from photon.state.outcomes import Counts
 from photon.state.view import view_state
 from photon.upkeep.retire import NotRetired
 from tests.simulation.rules import must

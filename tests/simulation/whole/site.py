@@ -10,10 +10,10 @@ from photon.pipeline.file import Pipeline, load_pipeline
 from photon.pipeline.values import Format
 from photon.registry.opening import first_register
 from photon.registry.register import Members
-from photon.testing.memory_ledgers import MemoryLedgers
 from tests.simulation.log_lines import FORMATS
 from tests.simulation.whole.network import StoppedByRules, Weather
 from tests.simulation.world import NOON_US, PIPELINE
+from tests.support.memory_ledgers import MemoryLedgers
 
 NAMES = ("east", "west", "north")
 MORE = """

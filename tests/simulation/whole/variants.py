@@ -23,12 +23,12 @@ from photon.dispatcher.committing import Committing
 from photon.dispatcher.dispatcher import Dispatcher
 from photon.join import deciding
 from photon.join.deciding import Decisions
-from photon.join.outcomes import Verdict
 from photon.registry.errors import RegistryUnavailable
 from photon.registry.lookups import Hold
 from photon.registry.opening import open_registry
 from photon.registry.view_store import VIEW_FILE
 from photon.state.lifecycle import Event
+from photon.state.outcomes import Verdict
 from photon.storage.output_files import OutputFile
 from photon.storage.tables import OutputTable
 from tests.simulation.whole.copies import RESTORED
@@ -58,7 +58,7 @@ class Variant:
 
 TABLE, COMMITTING = "photon.storage.tables.OutputTable", "photon.dispatcher.committing.Committing"
 DECISIONS = "photon.join.deciding.Decisions"
-WATCH = "photon.recovery.registry_watch.RegistryWatch"
+WATCH = "photon.dispatcher.recovery.registry_watch.RegistryWatch"
 _open_registry = open_registry
 _commit, _write = OutputTable.commit, OutputTable._write
 _undecided = Decisions.undecided
@@ -232,8 +232,8 @@ VARIANTS: dict[str, Variant] = {
     "nobody sees to what a silent one holds": Variant(
         "E6",
         {
-            "photon.recovery.holders.Holders.tend": lambda self, count_held: False,
-            "photon.recovery.holders.Holders.wait_for_others": property(lambda self: True),
+            "photon.dispatcher.recovery.holders.Holders.tend": lambda self, count_held: False,
+            "photon.dispatcher.recovery.holders.Holders.wait_for_others": property(lambda self: True),
         },
         "F13",
         ("kill",),
@@ -248,7 +248,7 @@ VARIANTS: dict[str, Variant] = {
         "A23",
         {
             f"{WATCH}.check": lambda self: self.registry.catch_up(),
-            "photon.shift.run.open_registry": _with_no_view,
+            "photon.dispatcher.shift.run.open_registry": _with_no_view,
         },
         "F1",
         RESTORED,

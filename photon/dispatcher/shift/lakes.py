@@ -1,0 +1,149 @@
+"""Find what is wrong with a datacenter's lake: tables that are missing, others' or that Photon can't keep.
+
+Asked aside, and not for long: a store that hangs is a sentence too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from photon.dispatcher.recovery.distant_lakes import DistantLakes
+from photon.dispatcher.recovery.doubled import doubled_in
+from photon.dispatcher.refusing import PlaceTaken, refuse_place_of_another
+from photon.errors import UserError
+from photon.pipeline.file import Pipeline
+from photon.process.readable import readable
+from photon.storage.columns import TABLE_COLUMNS
+from photon.storage.delta import LakeUnavailable, UnsupportedTable, is_table
+
+if TYPE_CHECKING:
+    from photon.storage.tables import OutputTable
+
+ANSWERS_WITHIN = timedelta(seconds=2)  # `photon status` asks each lake in turn, and is to answer within 5 s
+
+
+def lake_problems(pipeline: Pipeline, datacenter: str, has_run: bool, table_id: str | None) -> list[str]:
+    """Name what keeps a datacenter's tables from being read or written, and what to do.
+
+    `table_id`: of its joined rows, as the registry knows it; None: it knows none, or was not asked.
+    """
+    lake = pipeline.datacenters[datacenter].lake
+    if not has_run and table_id is None and isinstance(lake, Path) and not lake.exists():
+        return []  # nothing was ever made
+    question = partial(_problems, pipeline, datacenter, has_run, table_id)
+    try:
+        return DistantLakes(ANSWERS_WITHIN).ask(datacenter, question)
+    except (UserError, OSError) as error:
+        return [str(error)]
+
+
+def is_fenced(pipeline: Pipeline, datacenter: str, epoch: str | None) -> bool:
+    """Whether others have ended this epoch, as the table says (E1); False where it can't be read."""
+    if epoch is None:
+        return False
+    question = partial(_is_fenced, pipeline, datacenter, epoch)
+    with suppress(UserError, OSError):
+        return DistantLakes(ANSWERS_WITHIN).ask(datacenter, question)
+    return False
+
+
+def _is_fenced(pipeline: Pipeline, datacenter: str, epoch: str) -> bool:
+    from photon.storage.tables import FENCE_VERSION, OutputTable, app_id
+
+    table = OutputTable(pipeline.datacenters[datacenter].lake, "joined_events")
+    return table.exists() and table.version_of(app_id(datacenter, epoch)) == FENCE_VERSION
+
+
+def has_rows_without_state(pipeline: Pipeline, datacenter: str, has_state: bool) -> bool:
+    """Whether a datacenter has joined, and its state is gone: its lake, on a disk, has the table."""
+    lake = pipeline.datacenters[datacenter].lake
+    if has_state or not isinstance(lake, Path):
+        return False
+    with suppress(OSError):
+        return is_table(lake / "joined_events")
+    return False
+
+
+def _problems(pipeline: Pipeline, datacenter: str, has_run: bool, table_id: str | None) -> list[str]:
+    from photon.storage.tables import OutputTable  # which takes long to import, for a status of nothing
+
+    found: list[str] = []
+    lake = pipeline.datacenters[datacenter].lake
+    for name in TABLE_COLUMNS:
+        table = OutputTable(lake, name)
+        try:
+            handle = table.load() if table.exists() else None
+        except UnsupportedTable as error:
+            found.append(str(error))
+            continue
+        except LakeUnavailable as error:
+            return [*found, str(error)]
+        if handle is not None and (why := table.why_not_written(handle)):
+            found.append(why)
+        if name == "joined_events":
+            if handle is not None:
+                found += _of_another_pipeline(pipeline, datacenter, table)
+            here = None if handle is None else str(handle.metadata().id)
+            found += _not_its_own(pipeline, datacenter, here, has_run, table_id)
+    return found
+
+
+def second_rows(pipeline: Pipeline, datacenter: str) -> list[str]:
+    """Rows that a join or a refill of this datacenter found to be second ones, and that are there still."""
+    noted = doubled_in(pipeline.datacenters[datacenter].state)
+    if not noted:
+        return []
+    try:
+        return DistantLakes(ANSWERS_WITHIN).ask(datacenter, partial(_second_rows, pipeline, noted))
+    except (UserError, OSError):
+        return []  # that the lake can't be read is told
+
+
+def _second_rows(pipeline: Pipeline, noted: Mapping[str, str]) -> list[str]:
+    from photon.storage.tables import OutputTable
+    from photon.tokens import Token
+
+    there: list[str] = []
+    for name, place in pipeline.datacenters.items():
+        own = [token for token in map(Token.parse, noted) if token.plan.datacenter == name]
+        table = OutputTable(place.lake, "joined_events")
+        if own and table.exists():
+            there += [noted[str(t)] for t, status in table.row_status_of(own).items() if status == "row"]
+    if not there:
+        return []
+    return [
+        f"{len(there):,} events or more have two rows, such as {readable(there[0])}: photon verify "
+        f"{pipeline.typed} names them and their days, and says how one row of each is left"
+    ]
+
+
+def _of_another_pipeline(pipeline: Pipeline, datacenter: str, table: OutputTable) -> list[str]:
+    try:
+        refuse_place_of_another(f"the table {table.folder}", table.pipeline(), pipeline, datacenter)
+    except PlaceTaken as error:
+        return [str(error)]
+    return []
+
+
+def _not_its_own(
+    pipeline: Pipeline, datacenter: str, here: str | None, has_run: bool, table_id: str | None
+) -> list[str]:
+    """That the table of joined rows is not there, or is another one, if so."""
+    folder = pipeline.datacenters[datacenter].lake / "joined_events"
+    if here is None and (has_run or table_id is not None):
+        return [
+            f"there is no table {folder}, and datacenter {datacenter} has joined: mount the lake or put it "
+            "back, for its rows are missing and no join goes on. If it is lost for good: "
+            f"photon retire {pipeline.typed} {datacenter} --lake-is-gone"
+        ]
+    if here is not None and table_id not in (None, here):
+        return [
+            f"the table {folder} (id {here}) is not the one that the registry knows of datacenter "
+            f"{datacenter} (id {table_id}): rows are missing, and no join goes on; put the lake folder back"
+        ]
+    return []

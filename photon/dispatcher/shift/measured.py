@@ -1,0 +1,79 @@
+"""What a datacenter's shifts have measured, in a small file of its state that others may read at any time.
+
+A shift adds to what those before it in the same epoch have written, the killed ones too. A new epoch begins
+at 0. The file is for monitoring alone: one that can't be read or written stops nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from photon.process.clock import MICROSECONDS, Clock
+from photon.process.measures import Measures, Meter
+
+MEASURED_FILE = "measured.json"
+FORMAT = 1
+EVERY_SECONDS = 5  # Prometheus asks every 15 s
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What the shifts of an epoch have measured so far."""
+
+    epoch: str
+    written_us: int
+    measures: Measures
+
+
+def measured_in(state: Path) -> Measured | None:
+    """What the file in a state folder says; None if there is none, or none that this Photon reads."""
+    try:
+        stored = json.loads((state / MEASURED_FILE).read_text())
+        if stored["format"] != FORMAT:
+            return None
+        return Measured(stored["epoch"], stored["written_us"], Measures.from_json(stored))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+class MeasuredFile:
+    """Takes measures from meters, and writes them every few seconds."""
+
+    def __init__(self, state: Path, epoch: str, meters: tuple[Meter, ...], clock: Clock) -> None:
+        self._path, self._epoch, self._meters, self._clock = state / MEASURED_FILE, epoch, meters, clock
+        before = measured_in(state)
+        self._measures = before.measures if before is not None and before.epoch == epoch else Measures()
+        self._due_us = 0
+        self._is_told = False
+
+    def write_if_due(self) -> None:
+        """Write it, if it was last written a few seconds ago."""
+        if self._clock.now_us() >= self._due_us:
+            self.write()
+
+    def write(self) -> None:
+        """Write it now, as one that is whole at any moment; a disk that does not take it is told once."""
+        now_us = self._clock.now_us()
+        self._due_us = now_us + EVERY_SECONDS * MICROSECONDS
+        for meter in self._meters:
+            self._measures.add(meter.take())
+        text = json.dumps({
+            "format": FORMAT, "epoch": self._epoch, "written_us": now_us, **self._measures.as_json(),
+        })  # fmt: skip
+        beside = self._path.with_suffix(".new")
+        try:
+            beside.write_text(text)  # not synced: what a power cut takes is missing from a graph
+            os.replace(beside, self._path)
+        except OSError as error:
+            if not self._is_told:
+                log.warning("what was measured is not stored, and metrics lack it: %s", error)
+            self._is_told = True
+            with suppress(OSError):
+                beside.unlink()

@@ -1,0 +1,159 @@
+"""What people have decided on datacenters, as the registry has it, for those who only tell it.
+
+Who refuses to run a datacenter because of it is `photon.dispatcher.startup`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Literal, TypeVar
+
+from photon.dispatcher.recovery.lacking import refuse_lacking
+from photon.errors import UserError
+from photon.pipeline.file import Pipeline
+from photon.process.in_time import NotInTime, Question
+from photon.registry.errors import RegistryMismatch, RegistryMissing
+from photon.registry.known_tables import known_tables
+from photon.registry.opening import endpoints_of, find_registry_soon, positions_at, read_register
+from photon.registry.register import Register
+from photon.registry.servers.local_server import content_of, hanging, is_starting
+from photon.registry.servers.local_supervisor import START_SECONDS
+from photon.state.database import STATE_FILE
+
+T = TypeVar("T")
+Decision = Literal["on hold", "retired"]
+ASK_SECONDS = 2.5  # who only tells waits so long for the registry, of the five in which people get an answer
+
+
+@dataclass(frozen=True)
+class Decisions:
+    """Which datacenters people keep from running; `unknown_because`: the registry could not be asked."""
+
+    on_hold: frozenset[str] = frozenset()
+    retired: frozenset[str] = frozenset()
+    unknown_because: str | None = None
+    refused_because: str = ""  # that the registry is not there, or another one: each start ends so
+    tables: Mapping[str, str] = field(default_factory=dict)  # the ids of tables that are to be there
+
+    def on(self, datacenter: str) -> Decision | None:
+        """What people have decided on one; a retirement goes before a hold, for it is for good."""
+        if datacenter in self.retired:
+            return "retired"
+        return "on hold" if datacenter in self.on_hold else None
+
+
+def how_to_start(
+    pipeline: Pipeline, datacenter: str, on_hold: Collection[str], retired: Collection[str] = ()
+) -> str:
+    """How a datacenter that does not run is to run again; `on_hold`: those that people keep from running.
+
+    A retired one never does: its lake is looked for.
+    """
+    if datacenter in retired:
+        return f"put the lake of datacenter {datacenter} back, which is retired, and whose rows count"
+    if datacenter in on_hold:
+        return f"let datacenter {datacenter} run again: photon resume {pipeline.typed} {datacenter}"
+    return f"start datacenter {datacenter} again: photon join {pipeline.typed} -d {datacenter}"
+
+
+def decisions_of(pipeline: Pipeline) -> Decisions:
+    """What people have decided; a registry that can't be asked is named in it, not an error.
+
+    RegistryMismatch if the pipeline file lacks a datacenter of the registry: so commands refuse such a file.
+    """
+    try:
+        register = register_of(pipeline)
+    except (RegistryMissing, RegistryMismatch) as error:
+        return Decisions(unknown_because=str(error), refused_because=str(error))
+    except (UserError, OSError) as error:
+        return Decisions(unknown_because=str(error))
+    if register is None:
+        return Decisions()
+    refuse_lacking(pipeline, register)
+    on_hold, retired = frozenset(register.on_hold), frozenset(register.given_up)
+    return Decisions(on_hold, retired, tables=known_tables(register))
+
+
+def asked_in_time(pipeline: Pipeline, ask: Callable[[], T], seconds: float, while_working: bool = False) -> T:
+    """What `ask` finds in the registry, or raises; NotInTime if that hangs, with the command that ends it.
+
+    A local server that is only just starting has its time.
+    """
+    question = Question(ask)
+    try:
+        return question.answer(seconds, while_working)
+    except NotInTime as error:
+        if pipeline.registry.endpoints == "local" and is_starting(pipeline.registry_folder):
+            with suppress(NotInTime):
+                return question.answer(START_SECONDS)
+        raise NotInTime(silent_registry(pipeline, str(error))) from error
+
+
+def decisions_in_time(pipeline: Pipeline, seconds: float = ASK_SECONDS) -> Decisions:
+    """As `decisions_of`; a registry that hangs is one that could not be asked. RegistryMismatch."""
+    try:
+        return asked_in_time(pipeline, lambda: decisions_of(pipeline), seconds)
+    except NotInTime as error:
+        return Decisions(unknown_because=str(error))
+
+
+def beside_states(pipeline: Pipeline, decisions: Decisions) -> Decisions:
+    """The decisions where a local registry is gone, though a datacenter has begun: each start ends so."""
+    registry, places = pipeline.registry_folder, pipeline.datacenters.values()
+    is_there = pipeline.registry.endpoints != "local" or registry.exists()
+    if is_there or not any((place.state / STATE_FILE).exists() for place in places):
+        return decisions
+    gone = (
+        f"there is no registry any more: put {registry} back; if it is lost for good, make an empty one and "
+        f"put the ids of all rows into it: photon registry init {pipeline.typed}, then "
+        f"photon registry refill {pipeline.typed}"
+    )
+    return replace(decisions, unknown_because=gone, refused_because=gone)
+
+
+# The decisions that were last known, by pipeline file, and for which content of a local registry.
+_seen: dict[Path, tuple[object, Decisions]] = {}
+
+
+def decisions_seen(pipeline: Pipeline) -> Decisions:
+    """Return people's decisions, for a process that looks all the time.
+
+    A local registry is not started for a look while it holds what it held at the last one. While a registry
+    can't be asked, what was known last counts.
+    """
+    is_local = pipeline.registry.endpoints == "local"
+    content = content_of(pipeline.registry_folder) if is_local else None
+    before = _seen.get(pipeline.file)
+    if before is not None and content is not None and before[0] == content:
+        return before[1]
+    try:
+        found = decisions_in_time(pipeline)
+    except RegistryMismatch:  # its shift says why it can't run
+        return Decisions()
+    if found.unknown_because is not None:
+        return before[1] if before is not None else found
+    _seen[pipeline.file] = (content, found)
+    return found
+
+
+def silent_registry(pipeline: Pipeline, said: str) -> str:
+    """Why a registry has not answered, as far as that can be seen from here, and what to do."""
+    if pipeline.registry.endpoints == "local":
+        folder = pipeline.registry_folder
+        return f"the local registry in {folder}: {said}; {hanging(folder)}"
+    places = ", ".join(str(one) for one in endpoints_of(pipeline))
+    return f"the registry at {places}: {said}; look at these servers, and at the network between"
+
+
+def register_of(pipeline: Pipeline) -> Register | None:
+    """The register now; None where a local registry was never made.
+
+    RegistryMissing, RegistryMismatch, RegistryUnavailable, FormatTooNew.
+    """
+    # A local registry that was never made would be started for nothing.
+    if pipeline.registry.endpoints == "local" and not pipeline.registry_folder.exists():
+        return None
+    return read_register(pipeline, positions_at(find_registry_soon(pipeline)))

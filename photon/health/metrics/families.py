@@ -1,0 +1,228 @@
+"""The metrics of a pipeline, made of what `photon status` reads. Pure.
+
+A datacenter that can't be asked has `photon_readable` 0 and no other metric: its numbers are not known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TypeVar
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from photon.dispatcher.shift.status import DatacenterStatus
+from photon.health.activity import activity_of, facts_of
+from photon.process.clock import MICROSECONDS
+from photon.state.outcomes import OUTCOME_CLASSES
+
+# The classes that only grow within an epoch. The other one is of records of now.
+FINAL = tuple(name for name in OUTCOME_CLASSES if name != "pending")
+Status = DatacenterStatus | Exception
+Family = TypeVar("Family", GaugeMetricFamily, CounterMetricFamily)
+Samples = Iterable[tuple[tuple[str, ...], float]]  # the values of labels, and the number
+
+
+def families(found: Mapping[str, Status], now_us: int) -> list[Metric]:
+    """Every metric, with a sample or several for each datacenter."""
+    known = {name: one for name, one in found.items() if isinstance(one, DatacenterStatus)}
+    readable = [((name,), float(name in known)) for name in found]
+    return [
+        gauge("readable", "Whether the state and the logs of the datacenter can be read.", readable),
+        *_progress(known, now_us),
+        *_records(known),
+        *_logs(known),
+        *_work(known),
+    ]
+
+
+def _progress(known: Mapping[str, DatacenterStatus], now_us: int) -> Iterator[Metric]:
+    yield gauge(
+        "up",
+        "Whether a process joins: it gives signs of life, and the others have not ended its epoch.",
+        _of_each(known, lambda one: float(is_up(one, now_us))),
+    )
+    yield gauge(
+        "decided",
+        "Whether people have put the datacenter on hold, or retired it.",
+        [
+            ((name, state), float(one.decision == state))
+            for name, one in known.items()
+            for state in ("on hold", "retired")
+        ],
+        "decision",
+    )
+    yield gauge(
+        "unavailable",
+        "Whether its process waits for something that is not there: a lake, logs, a disk, the registry.",
+        _of_each(known, lambda one: float(bool(one.waits_for))),
+    )
+    yield gauge(
+        "problems",
+        "Problems that need somebody; a status names them.",
+        _of_each(known, lambda one: len(one.problems)),
+    )
+    lags = [(name, one.watermark_lag_seconds) for name, one in known.items()]
+    yield gauge(
+        "lag_seconds",
+        "How far the event times that are read are behind the clock.",
+        [((name,), lag) for name, lag in lags if lag is not None],
+    )
+    for what, text in (("complete", "no earlier event waits"), ("mostly_complete", "few earlier ones wait")):
+        yield gauge(
+            f"{what}_up_to_timestamp_seconds",
+            f"The event time up to which rows are there: {text}.",
+            _completeness(known, what),
+        )
+    yield gauge(
+        "completeness_records",
+        "Records of the latest day: in time, or late, with logs read beyond them.",
+        [
+            ((name, came), float(records))
+            for name, one in known.items()
+            if (said := one.completeness) is not None
+            for came, records in (("in_time", said.came - said.came_late), ("late", said.came_late))
+        ],
+        "came",
+    )
+
+
+def _completeness(known: Mapping[str, DatacenterStatus], what: str) -> Samples:
+    for name, one in known.items():
+        said = one.completeness
+        if said is not None:
+            up_to_us = said.complete_up_to_us if what == "complete" else said.mostly_up_to_us
+            if up_to_us is not None:
+                yield (name,), up_to_us / MICROSECONDS
+
+
+def is_up(one: DatacenterStatus, now_us: int) -> bool:
+    """Whether a process of the datacenter is at work, as far as its lease tells."""
+    return activity_of(facts_of(one, now_us)) in ("waiting", "catching up", "live")
+
+
+def _records(known: Mapping[str, DatacenterStatus]) -> Iterator[Metric]:
+    yield _counter(
+        "foreign_records",
+        "Foreign records by what became of them. A new epoch of the datacenter begins at 0.",
+        [((n, kind), one.counts.get(kind, 0)) for n, one in known.items() for kind in FINAL],
+        "outcome",
+    )
+    yield _counter(
+        "primary_records",
+        "Primary records that were read.",
+        _of_counts(known, "primary"),
+    )
+    yield _counter(
+        "lost_bytes",
+        "Bytes of logs that went away before they were read.",
+        _of_counts(known, "lost_bytes"),
+    )
+    yield _counter(
+        "conflicting_records",
+        "Duplicates whose content is another than that of the record of their id that joined.",
+        _of_counts(known, "conflicting"),
+    )
+    yield _counter(
+        "not_compared_records",
+        "Duplicates of which nobody knows whether their content is another one.",
+        _of_counts(known, "not_compared"),
+    )
+    yield gauge(
+        "open_loss_bytes",
+        "Bytes of logs that went away before they were read, and nobody has acknowledged it.",
+        _of_each(known, lambda one: one.lost.bytes),
+    )
+    yield gauge(
+        "open_loss_records",
+        "Records that were lost while they waited, and nobody has acknowledged it.",
+        _of_each(known, lambda one: one.lost.records),
+    )
+    yield gauge(
+        "may_be_lost_bytes",
+        "Of files that may have grown so, the bytes that are lost for sure; how many more, nobody knows.",
+        _of_each(known, lambda one: one.lost.may_be_lost_bytes),
+    )
+    yield gauge(
+        "may_be_lost_files",
+        "Log files that may have grown before they were truncated or went, and nobody has acknowledged it.",
+        _of_each(known, lambda one: len(one.lost.may_be_lost)),
+    )
+    yield gauge(
+        "waiting_records",
+        "Records that wait, by what they wait for.",
+        [((name, why), count) for name, one in known.items() for why, count in one.waiting.items()],
+        "reason",
+    )
+    yield gauge(
+        "oldest_waiting_seconds",
+        "How long ago the oldest record that waits was first seen.",
+        [
+            ((name, why), age)
+            for name, one in known.items()
+            for why, age in one.stages.oldest_waiting_seconds.items()
+        ],
+        "reason",
+    )
+
+
+def _logs(known: Mapping[str, DatacenterStatus]) -> Iterator[Metric]:
+    logs = [
+        ((name, side), log)
+        for name, one in known.items()
+        for side, log in (("primary", one.primary), ("foreign", one.foreign))
+    ]
+    read = [(labels, float(log.read_bytes)) for labels, log in logs]
+    backlog = [(labels, float(log.backlog_bytes)) for labels, log in logs]
+    files = [(labels, float(log.files)) for labels, log in logs]
+    yield gauge("log_read_bytes", "Bytes that were read of the log's files.", read, "log")
+    yield gauge("log_backlog_bytes", "Bytes that were not read yet.", backlog, "log")
+    yield gauge("log_files", "Files that are known.", files, "log")
+    gone = [(labels, float(log.gone_files)) for labels, log in logs]
+    yield gauge("log_gone_files", "Of these, files that are gone, or were replaced.", gone, "log")
+
+
+def _work(known: Mapping[str, DatacenterStatus]) -> Iterator[Metric]:
+    yield _counter(
+        "batches",
+        "Batches that were completed. A new epoch begins at 0.",
+        _of_each(known, lambda one: one.batch),
+    )
+    yield gauge(
+        "batch_attempt",
+        "How often the open batch was tried; 0: there is none.",
+        _of_each(known, lambda one: one.stages.uncommitted.attempt),
+    )
+    yield gauge(
+        "requeued_plans",
+        "Plans that are taken up again before anything new.",
+        _of_each(known, lambda one: one.stages.requeued.plans),
+    )
+    orders = [(name, one.stages.orders) for name, one in known.items()]
+    waiting = [((name, "waiting"), float(each.waiting)) for name, each in orders]
+    refused = [((name, "refused"), float(each.refused)) for name, each in orders]
+    text = "Work orders that wait to be taken up, and files that hold none."
+    yield gauge("work_orders", text, [*waiting, *refused], "state")
+
+
+def _of_counts(known: Mapping[str, DatacenterStatus], name: str) -> Samples:
+    return _of_each(known, lambda one: one.counts.get(name, 0))
+
+
+def _of_each(known: Mapping[str, DatacenterStatus], value: Callable[[DatacenterStatus], float]) -> Samples:
+    """One number of each datacenter."""
+    return [((name,), value(one)) for name, one in known.items()]
+
+
+def gauge(name: str, text: str, samples: Samples, *labels: str) -> GaugeMetricFamily:
+    """A metric with the label `datacenter` and others, whose values may fall."""
+    return _filled(GaugeMetricFamily(f"photon_{name}", text, labels=("datacenter", *labels)), samples)
+
+
+def _counter(name: str, text: str, samples: Samples, *labels: str) -> CounterMetricFamily:
+    return _filled(CounterMetricFamily(f"photon_{name}", text, labels=("datacenter", *labels)), samples)
+
+
+def _filled(family: Family, samples: Samples) -> Family:
+    for labels, value in samples:
+        family.add_metric(labels, value)
+    return family

@@ -1,0 +1,62 @@
+"""A backfill comes after live joins: it waits while they are behind, and for the backfill before it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from photon.dispatcher.shift.growth import LIVE_BYTES, growth_of
+from photon.dispatcher.shift.lease import lease_status_of
+from photon.pipeline.file import Pipeline
+from photon.process.clock import Clock, SystemClock
+
+FOLDER, LINE = "backfill", "line"  # in a datacenter's state folder
+PAUSE_SECONDS = 1.0
+# Joins that are further behind are left alone: half of what `health.lag` warns of.
+PAUSE_LAG_SECONDS = 30.0
+
+Progress = Callable[[str], None]
+
+
+def yield_to_joins(
+    pipeline: Pipeline, datacenter: str, progress: Progress, clock: Clock | None = None
+) -> None:
+    """Wait while the datacenter's joins are further behind than they may be (`PAUSE_LAG_SECONDS`)."""
+    clock = clock or SystemClock()
+    while lease_status_of(pipeline.datacenters[datacenter].state).is_locked:
+        growth = growth_of(pipeline, datacenter, clock.now_us())
+        unread_bytes = growth.primary.unread_bytes + growth.foreign.unread_bytes
+        if not is_behind(growth.lag_seconds, unread_bytes):
+            return
+        progress(f"waits: joins are {growth.lag_seconds:,.0f} s behind")
+        clock.sleep(PAUSE_SECONDS)
+
+
+def is_behind(lag_seconds: float | None, unread_bytes: int) -> bool:
+    """Whether joins are to be left alone. Where logs are silent, the lag grows and nothing waits."""
+    return unread_bytes > LIVE_BYTES and lag_seconds is not None and lag_seconds > PAUSE_LAG_SECONDS
+
+
+@contextmanager
+def in_line(state: Path, progress: Progress, clock: Clock | None = None) -> Iterator[None]:
+    """Wait for the backfills of this datacenter that stand in line before. OSError.
+
+    The kernel frees the place when its process ends.
+    """
+    clock, folder = clock or SystemClock(), state / FOLDER
+    folder.mkdir(parents=True, exist_ok=True)
+    with os.fdopen(os.open(folder / LINE, os.O_RDWR | os.O_CREAT, 0o644), "r+") as file:
+        is_first = True
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if is_first:
+                    progress("waits for another backfill of this datacenter")
+                is_first = False
+                clock.sleep(PAUSE_SECONDS)
+        yield

@@ -1,0 +1,52 @@
+"""The minutes that were judged, as the lake keeps them. Who only reads them imports nothing that judges."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from photon.pipeline.file import Pipeline
+from photon.storage.append_table import AppendTable
+from photon.verification.availability.budget import BUDGET_US, Minute
+
+_TIME = pa.timestamp("us", "UTC")
+MINUTES = AppendTable(
+    "availability_minutes",
+    pa.schema(
+        [
+            ("minute", _TIME),
+            ("joinable", pa.int64()),
+            ("readable", pa.int64()),
+            ("without_row", pa.int64()),
+            ("by_arrival", pa.int64()),
+            ("by_commit", pa.int64()),
+            ("slowest_us", pa.int64()),
+            ("within_us", pa.int64()),  # the settings that it was judged by
+            ("of_events", pa.float64()),
+            ("is_good", pa.bool_()),
+            ("at", _TIME),
+            ("run", pa.string()),
+        ]
+    ),
+)
+
+
+def stored_minutes(pipeline: Pipeline, datacenter: str, since_us: int | None = None) -> dict[int, Minute]:
+    """The minutes that were judged, by their beginning: of the budget's 28 days before the last one.
+
+    Of two judgements of a minute, by two at once, the earlier one counts. LakeUnavailable, FormatTooNew.
+    """
+    with MINUTES.reading(pipeline, datacenter) as dataset:
+        if dataset is None:
+            return {}
+        latest = pc.max(dataset.to_table(columns=["minute"])["minute"])
+        if not latest.is_valid:
+            return {}
+        first_us = latest.cast(pa.int64()).as_py() - BUDGET_US if since_us is None else since_us
+        wanted = ds.field("minute") >= pa.scalar(first_us, _TIME)
+        names = ["minute", "joinable", "readable", "without_row", "by_arrival", "by_commit", "slowest_us"]
+        table = dataset.to_table([*names, "at"], filter=wanted).sort_by([("at", "descending")])
+    columns = [table["minute"].cast(pa.int64()), *(table[name] for name in names[1:])]
+    rows = zip(*(column.to_pylist() for column in columns), strict=True)
+    return dict(sorted({row[0]: Minute(*row) for row in rows}.items()))

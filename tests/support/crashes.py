@@ -1,0 +1,41 @@
+"""Crashes at named points, in tests that stay within one process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from photon.process.faults import arm, disarm
+
+
+class SimulatedCrash(BaseException):
+    """A `BaseException`, so that no `except Exception` of the engine survives its own death."""
+
+
+@dataclass
+class Crash:
+    """Whether it came to the crash."""
+
+    has_happened: bool = False
+
+
+def raise_simulated_crash() -> None:
+    """Die, as far as one can without ending the process."""
+    raise SimulatedCrash
+
+
+@contextmanager
+def crash_at(point: str) -> Iterator[Crash]:
+    """Crash within this block at a point of `ALL_FAULT_POINTS`: `NAME`, or `NAME:COUNT` for a later passing.
+
+    The block ends there, and the test goes on behind it. One point at a time is armed in a process.
+    """
+    crash = Crash()
+    arm(point, raise_simulated_crash)
+    try:
+        yield crash
+    except SimulatedCrash:
+        crash.has_happened = True
+    finally:
+        disarm()
