@@ -136,11 +136,10 @@ def test_a_complete_join_that_starts_while_its_store_is_gone_waits_and_reads_all
             photon_json("join", pipeline, "-d", "west", "--engine", "local", "--complete")
         faulty.refuse()
         with running("join", pipeline, "-d", "east", "--engine", "local", "--complete") as process:
-            assert process.stderr is not None
-            says = process.stderr.readline()
+            says = line_with("waits:", process)
             faulty.listen()
             assert f"Connection refused, at {faulty.url}" in says, says
-            assert "waits:" in says, says
+            assert process.stderr is not None
             assert process.wait(PATIENCE_SECONDS) == 0, process.stderr.read()
             assert "goes on" in process.stderr.read()
         counts = photon_json("join", pipeline, "--engine", "local", "--complete")

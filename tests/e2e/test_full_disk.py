@@ -98,9 +98,7 @@ def test_a_lake_that_is_read_only_is_named_and_the_join_resumes_when_it_can_be_w
     except (subprocess.CalledProcessError, FileNotFoundError):
         pytest.skip("file systems can't be mounted here: a read-only one can't be had")
     with running("join", pipeline, "--until-idle", "--engine", "local") as process:
-        assert process.stderr is not None
-        said = process.stderr.readline()
-        assert "waits:" in said, said
+        said = line_with("waits:", process)
         assert "/lake/east" in said, said
         disks[0].write_protect(False)
         assert process.wait(PATIENCE_SECONDS) == 0

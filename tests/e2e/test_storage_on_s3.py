@@ -19,6 +19,7 @@ from tests.conftest import BUCKET
 from tests.e2e.photon_process import (
     PATIENCE_SECONDS,
     joined_rows,
+    line_with,
     photon,
     photon_json,
     running,
@@ -99,13 +100,12 @@ def test_a_join_waits_for_a_store_that_is_away_says_so_once_and_goes_on(
     ):
         wait_for_rows(pipeline, "east", 1)
         minio.kill()
-        assert process.stderr is not None
-        said = process.stderr.readline()
+        said = line_with("waits:", process)
         minio.start()
-        assert "waits:" in said, said
         assert f"s3://{BUCKET}/{tmp_path.name}/east" in said, said
         assert said.rstrip().endswith((f"at {minio.url}", "it is tried again")), said
         assert process.wait(PATIENCE_SECONDS) == 0
+        assert process.stderr is not None
         assert "waits:" not in process.stderr.read()
         counts = photon_json("join", pipeline, "--engine", "local", "--complete")
         assert traffic.expected_outcomes().disagreements(counts) == []
