@@ -7,15 +7,16 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 from unittest import mock
 
+from photon import read
+from photon.tracing import trace
+from photon.upkeep.backfill import doubled, strays
+from photon.verification import recovery, scope
+
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
-ASK_LEDGERS = ("verification.scope", "tracing.trace", "backfill.doubled", "backfill.strays")
-ASK_THE_REGISTER = (
-    "read.read_register",
-    "verification.recovery.read_register",
-    "tracing.trace._register_soon",
-)
+ASK_LEDGERS = (scope, trace, doubled, strays)
+ASK_THE_REGISTER = ((read, "read_register"), (recovery, "read_register"), (trace, "_register_soon"))
 
 
 @contextmanager
@@ -23,9 +24,9 @@ def asking(world: World) -> Iterator[None]:
     """Have all readers in this block open a view of their own of the world's ledgers."""
     with ExitStack() as stack:
         for module in ASK_LEDGERS:
-            opens = mock.patch(f"photon.{module}.open_reader", side_effect=lambda *_: world.reader())
+            opens = mock.patch.object(module, "open_reader", side_effect=lambda *_: world.reader())
             stack.enter_context(opens)
-        for name in ASK_THE_REGISTER:
-            reads = mock.patch(f"photon.{name}", side_effect=lambda *_: world.reader().register)
+        for owner, name in ASK_THE_REGISTER:
+            reads = mock.patch.object(owner, name, side_effect=lambda *_: world.reader().register)
             stack.enter_context(reads)
         yield
