@@ -23,9 +23,9 @@ from photon.dispatcher.retrying import StoppedWaiting
 from photon.dispatcher.taking_orders import OrderTaking
 from photon.dispatcher.waiting import due_retries
 from photon.join.messages import RunnerDied
-from photon.logs.held import HeldFiles
-from photon.logs.news import News
+from photon.logs.announcements import Announcements
 from photon.logs.source import LogsUnavailable
+from photon.logs.tailing.open_files import OpenFiles
 from photon.process.clock import MICROSECONDS
 from photon.process.faults import fault_point
 from photon.registry.errors import RegistryUnavailable
@@ -52,11 +52,11 @@ class Dispatcher:
     """Runs one datacenter's pipeline. One instance, one thread, one open plan at a time."""
 
     def __init__(
-        self, execution: BatchExecution, news: News | None = None, held: HeldFiles | None = None
+        self, execution: BatchExecution, news: Announcements | None = None, held: OpenFiles | None = None
     ) -> None:
         """`news`: what is told of new log files. `held`: the files that are held open."""
         self.execution = execution
-        self._news, self._held = news or News(), held
+        self._news, self._held = news or Announcements(), held
         self.pipeline, self.datacenter = execution.pipeline, execution.datacenter
         self.state, self.clock = execution.state, execution.clock
         self.index, self.ahead = execution.index, execution.ahead

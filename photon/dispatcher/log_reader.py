@@ -7,15 +7,15 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from heapq import nlargest
 
+from photon.logs.announcements import Announcements
 from photon.logs.discovery import FileProblem, signature_of
 from photon.logs.files import ByteRange, LogFile, Side, TrackedFile
-from photon.logs.held import MOST_HELD, HeldFiles
-from photon.logs.look import Observation
-from photon.logs.news import News
+from photon.logs.formats.records import RecordRules, record_rules
 from photon.logs.ranges import RangeGone, read_at
-from photon.logs.records import RecordRules, record_rules
 from photon.logs.shares import next_to_serve, shares_of
-from photon.logs.tail import LogTail
+from photon.logs.tailing.observation import Observation
+from photon.logs.tailing.open_files import MOST_HELD, OpenFiles
+from photon.logs.tailing.tail import LogTail
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Log
 from photon.process.clock import MICROSECONDS
@@ -50,8 +50,8 @@ class LogReader:
         datacenter: str,
         files: Mapping[int, TrackedFile],
         store: DispatcherState | None = None,
-        news: News | None = None,
-        held: HeldFiles | None = None,
+        news: Announcements | None = None,
+        held: OpenFiles | None = None,
     ) -> None:
         """Continue from `files`. Without `store`, nothing that is seen is stored or logged.
 
@@ -59,7 +59,7 @@ class LogReader:
         """
         self.limits = pipeline.limits
         self._store = store
-        self._news = news or News()
+        self._news = news or Announcements()
         self._held = held
         self._told: dict[Side, list[str]] = {"primary": [], "foreign": []}  # since the side's last look
         self._logs = logs = pipeline.datacenters[datacenter].logs
@@ -318,7 +318,7 @@ def note_files(
     datacenter: str,
     state: DispatcherState,
     now_us: int,
-    held: HeldFiles | None = None,
+    held: OpenFiles | None = None,
 ) -> None:
     """Note the files that are there, before anything that takes long: they may be rotated meanwhile.
 

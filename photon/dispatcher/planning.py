@@ -7,8 +7,8 @@ from dataclasses import replace
 from zlib import crc32
 
 from photon.logs.files import ByteRange, LogFile, TrackedFile
+from photon.logs.formats.records import RecordRules
 from photon.logs.ranges import RangeGone, read_range
-from photon.logs.records import RecordRules
 from photon.pipeline.location import Location
 from photon.pipeline.sections import Limits
 from photon.state.plan import Plan, PlanContent

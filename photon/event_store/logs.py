@@ -18,8 +18,8 @@ from photon.event_store.interface import IndexSnapshot, Ints, Primaries, TimeWin
 from photon.event_store.log_files import LogFiles, write_log_files
 from photon.event_store.opened import open_log_files, open_segments
 from photon.event_store.segments import Places, concat
-from photon.logs.dialect import dialect_of
 from photon.logs.files import LogFile
+from photon.logs.formats.dialect import dialect_of
 from photon.logs.later_headers import in_first_order
 from photon.logs.parse import PRIMARY_EVENTS, parse_ids
 from photon.logs.scattered import Lines, read_lines

@@ -21,7 +21,7 @@ from photon.adapters.user_modules import load_module
 from photon.errors import WrongUsage
 from photon.join.deadline import call_deadline
 from photon.logs.columns import ParsedColumns, parse_columns
-from photon.logs.line_formats import REASON_CHARACTERS, format_of, reader_of
+from photon.logs.formats.line_formats import REASON_CHARACTERS, format_of, reader_of
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import ForeignLog, Log, PrimaryLog
 from photon.state.failing import Tally

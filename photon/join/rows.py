@@ -13,8 +13,8 @@ from photon.adapters import ROW_COLUMNS
 from photon.join.messages import TaskContext
 from photon.join.records import Ints, Records, occurrence_texts
 from photon.logs.files import LogFile
+from photon.logs.formats.utf16 import narrow
 from photon.logs.parse import DEAD_LETTER_RAW_BYTES, DEAD_LETTERS
-from photon.logs.utf16 import narrow
 from photon.process.clock import Clock
 from photon.state.outcomes import Verdict, Verdicts
 from photon.storage.columns import DEAD_LETTER_COLUMNS, UNJOINED_COLUMNS

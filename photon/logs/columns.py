@@ -9,14 +9,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from photon.adapters import distinct_names, rows_without_columns, same_column
-from photon.logs.csv_lines import read_csv_lines
-from photon.logs.dialect import dialect_of, header_names, utf8
+from photon.logs.file_kinds import no_text
 from photon.logs.folders import log_folder
-from photon.logs.line_formats import reader_of
-from photon.logs.line_reader import LineReader
-from photon.logs.odd_files import no_text
+from photon.logs.formats.csv_lines import read_csv_lines
+from photon.logs.formats.dialect import dialect_of, header_names, utf8
+from photon.logs.formats.line_formats import reader_of
+from photon.logs.formats.lines import LineReader
+from photon.logs.formats.times import TimeStyle, parse_event_times, style_of
 from photon.logs.source import UNREADABLE, read_header
-from photon.logs.times import TimeStyle, parse_event_times, style_of
 from photon.pipeline.document import KeyPath, read_document
 from photon.pipeline.file import Pipeline
 from photon.pipeline.location import Location

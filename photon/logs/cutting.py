@@ -9,9 +9,9 @@ import zlib
 from dataclasses import dataclass, replace
 
 from photon.logs.files import ByteRange, TrackedFile
+from photon.logs.formats.records import RecordRules
 from photon.logs.later_headers import changes_of, with_later_headers
 from photon.logs.record_ranges import cut_records
-from photon.logs.records import RecordRules
 from photon.logs.source import TAIL_BYTES, Source, hash_bytes
 
 # A longer range is cut and known again by its last bytes: no byte before them is read to plan it. Other bytes

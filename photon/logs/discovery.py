@@ -1,9 +1,9 @@
 """Find log files below a datacenter's logs folder, and recognise known ones (protocol D1, D2, D3).
 
 `files` of the pipeline file is a glob: `*`, `?` and `[..]` stay within one name, `**` is any number of
-folders. Every pattern also matches its names with `.gz` behind them; names that begin with a dot only if it
-does so too. An unknown file whose name the glob does not match is not read. A known one that was renamed to
-such a name (access.log -> access.log.1) is followed there, through `Scan.others`.
+folders. Every pattern also matches its names with `.gz` behind them; names that begin with a dot only if
+it does so too. An unknown file whose name the glob does not match is not read. A known one that was
+renamed to such a name (access.log -> access.log.1) is followed there, through `Scan.others`.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from photon.logs.utf16 import mark_of, stored_bytes
+from photon.logs.formats.utf16 import mark_of, stored_bytes
 
 Side = Literal["primary", "foreign"]
 Stretches = Sequence[tuple[int, int]]  # bytes from the first number to before the second

@@ -1,7 +1,7 @@
 """A datacenter's folder of logs, on this machine or on S3: one small interface for all that reads logs.
 
-Files of this machine grow, are renamed and replaced, and are known by what they hold. Objects are immutable:
-`photon.logs.on_s3.objects` has them.
+Files of this machine grow, are renamed and replaced, and are known by what they hold. Objects are
+immutable: `photon.logs.on_s3.objects` has them.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Protocol
 
+from photon.logs.announcements import Announcements
 from photon.logs.discovery import FoundFile, Scan, is_text, scan, stat_file
 from photon.logs.files import LogFile, Stretches, TrackedFile
-from photon.logs.news import News
-from photon.logs.rotation import may_be_rotated
 from photon.logs.source import Source, StoredBytes, open_bytes, open_source
+from photon.logs.tailing.rotation import may_be_rotated
 from photon.pipeline.location import Location
 from photon.pipeline.values import Encoding
 
@@ -46,7 +46,7 @@ class LogFolder(Protocol):
     def watch(self, pattern: str) -> Watch:
         """Follow the files that a glob of the pipeline file matches."""
 
-    def listening(self) -> AbstractContextManager[News]:
+    def listening(self) -> AbstractContextManager[Announcements]:
         """What is told of new files until the end."""
 
     def why_not_there(self) -> str | None:
@@ -97,8 +97,8 @@ class LocalLogs:
     def watch(self, pattern: str) -> Watch:
         return LocalWatch(self._folder, pattern)
 
-    def listening(self) -> AbstractContextManager[News]:
-        return nullcontext(News())
+    def listening(self) -> AbstractContextManager[Announcements]:
+        return nullcontext(Announcements())
 
     def why_not_there(self) -> str | None:
         return None if self._folder.is_dir() else "not a folder that can be read"

@@ -1,7 +1,7 @@
 """Read gzip files at any offset without beginning anew: copies of decompressors are kept as access points.
 
-To read 256 KiB at 194 MB took 0.7 s when each read began at the start. A process keeps what it needs to go on
-for the files that it read last.
+To read 256 KiB at 194 MB took 0.7 s when each read began at the start. A process keeps what it needs to
+go on for the files that it read last.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Header lines within a file that name its columns in another order, and records in the order of the first.
 
-Files that were put together have some. Each parser of a record goes by the header that its file begins with.
-So a record behind another one is brought into that order, with as many bytes.
+Files that were put together have some. Each parser of a record goes by the header that its file begins
+with. So a record behind another one is brought into that order, with as many bytes.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from photon.logs.dialect import BYTE_ORDER_MARK, Dialect, header_names, own_names
 from photon.logs.files import LogFile
-from photon.logs.utf16 import line_end_of, narrow, widen
+from photon.logs.formats.dialect import BYTE_ORDER_MARK, Dialect, header_names, own_names
+from photon.logs.formats.utf16 import line_end_of, narrow, widen
 
 Ints = npt.NDArray[np.int64]
 Headers = Sequence[tuple[int, bytes]]  # where each begins in the file, in their order

@@ -15,11 +15,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from photon.logs.dialect import dialect_of
 from photon.logs.files import TrackedFile
+from photon.logs.formats.dialect import dialect_of
+from photon.logs.formats.lines import cut
+from photon.logs.formats.records import record_rules
 from photon.logs.later_headers import in_first_order
-from photon.logs.lines import cut
-from photon.logs.records import record_rules
 from photon.logs.scattered import NEIGHBOUR_BYTES, read_stretches_in_order
 from photon.pipeline.location import Location
 from photon.pipeline.sections import Log

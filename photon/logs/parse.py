@@ -1,6 +1,7 @@
 """Events from bytes: the lines of a range, those that are events and those that are dead letters.
 
-Only what every record needs is parsed here: id, key and time. `columns` parses all, for records that join.
+Only what every record needs is parsed here: id, key and time. `columns` parses all, for records that
+join.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from photon.logs.csv_lines import GoesOn, read_csv_lines
-from photon.logs.dialect import Dialect, dialect_of, header_names, narrowed, own_names, utf8
 from photon.logs.files import ByteRange, LogFile
+from photon.logs.formats.csv_lines import GoesOn, read_csv_lines
+from photon.logs.formats.dialect import Dialect, dialect_of, header_names, narrowed, own_names, utf8
+from photon.logs.formats.line_formats import reader_of
+from photon.logs.formats.lines import BLANK, Lines, LineTexts, cut, split_lines
+from photon.logs.formats.records import RecordRules, record_rules
+from photon.logs.formats.times import event_time_problem, parse_event_times, style_of
 from photon.logs.later_headers import in_first_order, later_headers
-from photon.logs.line_formats import reader_of
-from photon.logs.lines import BLANK, Lines, LineTexts, cut, split_lines
-from photon.logs.records import RecordRules, record_rules
-from photon.logs.times import event_time_problem, parse_event_times, style_of
 from photon.pipeline.sections import ForeignLog, Limits, Log, PrimaryLog
 from photon.pipeline.values import ONE_BYTE_ENCODINGS
 

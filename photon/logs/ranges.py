@@ -10,8 +10,8 @@ from pathlib import PurePath
 
 from photon.logs.files import ByteRange, LogFile, TrackedFile
 from photon.logs.folders import log_folder
+from photon.logs.formats.records import RecordRules, record_rules
 from photon.logs.record_ranges import cut_records, first_record
-from photon.logs.records import RecordRules, record_rules
 from photon.logs.source import UNREADABLE, LogsUnavailable, Source, has_head, has_tail
 from photon.pipeline.location import Location
 from photon.pipeline.sections import Log

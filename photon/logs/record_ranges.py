@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from photon.logs.lines import cut
-from photon.logs.records import Cuts, RecordRules
+from photon.logs.formats.lines import cut
+from photon.logs.formats.records import Cuts, RecordRules
 
 Read = Callable[[int, int], bytes]  # from an offset on so many bytes; fewer where the file ends
 STEP_BYTES = 2**22

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from photon.logs.files import LogFile
 from photon.logs.folders import log_folder
-from photon.logs.lines import cut
+from photon.logs.formats.lines import cut
 from photon.logs.ranges import RangeGone, read_stretches
 from photon.pipeline.location import Location
 

@@ -1,43 +1,35 @@
 """Read one log file, plain or compressed, and the bytes by which it is recognised.
 
-Offsets are of decompressed bytes throughout (protocol D3). A gzip file is a log file once it is whole:
-`WholeGzips` finds out which are.
+Offsets are those of decompressed bytes throughout (protocol D3).
 """
 
 from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from hashlib import blake2b
 from pathlib import Path
 from typing import Literal, Protocol
 
+import numpy as np
+
 from photon.errors import UserError
-from photon.logs.dialect import BYTE_ORDER_MARK, Dialect, is_zeek_header
-from photon.logs.discovery import FileProblem, FoundFile, reason_of
+from photon.logs.discovery import FileProblem, reason_of
+from photon.logs.file_kinds import Odd, may_be_utf16, no_text
 from photon.logs.files import LogFile, TrackedFile
-from photon.logs.gzips import CompressedBytes, CorruptGzip, GzipStream, NotClosedYet, index_of
-from photon.logs.odd_files import Odd, may_be_utf16, no_text
-from photon.logs.utf16 import MARK_BYTES, Utf16Text, utf16_text
+from photon.logs.formats.dialect import BYTE_ORDER_MARK, Dialect, is_zeek_header
+from photon.logs.formats.utf16 import MARK_BYTES, MARKS, STORED_BYTES, TEXT_BYTES, widened
+from photon.logs.gzips import CompressedBytes, CorruptGzip, NotClosedYet, index_of
 from photon.pipeline.values import Encoding
-from photon.process.clock import microseconds
 
 TAIL_BYTES = 256  # protocol D2
 HEAD_BYTES = 1024  # whole lines: more than one record, for first records are often alike
 _FIRST_READ_BYTES = 4096
-_STEP_BYTES = 2**20
 LEAST_RETURNS = 2  # without a line feed: lines that end with CR alone; one may be the first half of CR LF
-# Decompressed in one look, to see which gzip files are whole. No batch begins during a look: it is short.
-GZIP_LOOK_BYTES = 32 * 2**20
 
-
-ENDS_EARLY = (
-    "this gzip file ends early: it is read once it is whole; if nobody writes it any more, compress it again"
-)
 NO_UTF16_MARK = Odd(
     "does not begin with UTF-16's byte order mark, as `encoding: utf-16` expects",
     "convert it by `iconv -t UTF-16`, with -f and its own encoding, or leave `encoding` out if it is UTF-8",
@@ -115,6 +107,27 @@ class _GzipSource:
 
     def read(self, start_bytes: int, length_bytes: int) -> bytes:
         return self._index.read(self._stored, start_bytes, length_bytes)
+
+
+class Utf16Text:
+    """The text of an open file."""
+
+    def __init__(self, source: Source, mark: bytes) -> None:
+        self._source, self.mark = source, mark
+        self.is_certain = source.is_certain
+
+    def read(self, start_bytes: int, length_bytes: int) -> bytes:
+        first, skipped = divmod(start_bytes, TEXT_BYTES)
+        after = -(-(start_bytes + length_bytes) // TEXT_BYTES)
+        data = self._source.read(first * STORED_BYTES, (after - first) * STORED_BYTES)
+        units = np.frombuffer(data, MARKS[self.mark], len(data) // STORED_BYTES)
+        return widened(units)[skipped : skipped + length_bytes]
+
+
+def utf16_text(source: Source) -> Source:
+    """The text of a file that begins with a byte order mark; another file is as it is stored."""
+    mark = source.read(0, MARK_BYTES)
+    return Utf16Text(source, mark) if mark in MARKS else source
 
 
 def source_of(
@@ -285,97 +298,6 @@ def end_hash(source: Source, size_bytes: int) -> bytes:
     """The hash of the last bytes of a file of this size."""
     start = max(0, size_bytes - TAIL_BYTES)
     return hash_bytes(source.read(start, size_bytes - start))
-
-
-_Verdict = int | FileProblem | None  # decompressed size; what is wrong with it; not closed yet
-
-
-class WholeGzips:
-    """Which gzip files are whole: only those are log files (protocol D3).
-
-    One that ends early is still being written, or was left behind half done: reading it now would lose its
-    rest. To find out, decompress it once, a bounded piece at each look. Between looks this remembers what it
-    found of each gzip file that is no log file yet.
-    """
-
-    def __init__(
-        self,
-        open_stored: Callable[[FoundFile], AbstractContextManager[StoredBytes]],
-        idle_after: timedelta | None,
-    ) -> None:
-        """`idle_after`: then a file that ends early is not waited for; None: it never grows."""
-        self._open = open_stored
-        self._idle_us = -1 if idle_after is None else microseconds(idle_after)
-        self._verdicts: dict[FoundFile, _Verdict] = {}
-        self._checks: dict[FoundFile, GzipStream] = {}  # read to their ends, look by look
-        self._seen_us: dict[FoundFile, int] = {}  # when each that ends early was seen first
-        self._budget_bytes = 0
-        self._asked: set[FoundFile] = set()
-        self.pending = False  # a check is under way: the next look will know more
-
-    def begin_look(self, unbounded: bool) -> None:
-        """Forget the files that the last look did not ask for; start with a fresh budget."""
-        for file in self._checks.keys() - self._asked:
-            del self._checks[file]
-        self._verdicts = {file: verdict for file, verdict in self._verdicts.items() if file in self._asked}
-        self._seen_us = {file: seen_us for file, seen_us in self._seen_us.items() if file in self._asked}
-        self._asked = set()
-        self._budget_bytes = 2**62 if unbounded else GZIP_LOOK_BYTES
-        self.pending = False
-
-    def size_bytes(self, file: FoundFile) -> _Verdict:
-        """The decompressed size of a whole gzip file, or what is wrong with it, or None: ask again.
-
-        LogsUnavailable.
-        """
-        self._asked.add(file)
-        if file not in self._verdicts and not self._check(file):
-            self.pending = True
-            return None
-        verdict = self._verdicts[file]
-        return FileProblem(file.path, ENDS_EARLY) if verdict is None else verdict
-
-    def is_unfinished(self, file: FoundFile, now_us: int, final: bool) -> bool:
-        """Whether a file that ends early may still be written: it was, within the time that counts as idle.
-
-        It was written when it says so, or when it was seen first: clocks may be wrong.
-        """
-        if final or self._verdicts.get(file, 0) is not None:
-            return False
-        since_us = min(file.modified_ns // 1000, self._seen_us.setdefault(file, now_us))
-        return now_us - since_us <= self._idle_us
-
-    def _check(self, file: FoundFile) -> bool:
-        """Decompress on within the budget; whether the check has ended."""
-        if self._budget_bytes <= 0:
-            return False
-        verdict: _Verdict = None
-        try:
-            stream = self._checks.setdefault(file, GzipStream())
-            verdict = self._advance(file, stream)
-            if verdict is None:
-                return False
-        except NotClosedYet:
-            pass
-        except LogsUnavailable:
-            raise
-        except (OSError, CorruptGzip) as error:
-            verdict = problem_of(file.path, error)
-            if isinstance(error, OSError):
-                self._asked.discard(file)  # permission may be given later: look again
-        self._verdicts[file] = verdict
-        self._checks.pop(file, None)
-        return True
-
-    def _advance(self, file: FoundFile, stream: GzipStream) -> int | None:
-        """Read on within the budget: the decompressed size, or None if the budget was too small."""
-        with self._open(file) as stored:
-            while self._budget_bytes > 0:
-                step_bytes = len(stream.read(stored, _STEP_BYTES))
-                if step_bytes == 0:
-                    return stream.at_bytes
-                self._budget_bytes -= step_bytes
-        return None
 
 
 def problem_of(path: str, error: Exception) -> FileProblem:

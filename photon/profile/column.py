@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from photon.logs.times import parse_times
+from photon.logs.formats.times import parse_times
 from photon.pipeline.values import TimeUnit
 from photon.profile.time_formats import formats_of
 

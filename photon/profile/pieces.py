@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from photon.logs.discovery import FoundFile
-from photon.logs.lines import split_lines
-from photon.logs.records import RecordRules
+from photon.logs.formats.lines import split_lines
+from photon.logs.formats.records import RecordRules
 from photon.logs.source import Source
 
 # A longer file gives so much of its share from its beginning, the rest from its middle and its end.

@@ -17,15 +17,15 @@ import pyarrow.compute as pc
 
 from photon.errors import WrongUsage
 from photon.logs.columns import ONE_NAME_EACH
-from photon.logs.dialect import dialect_of, header_names, narrowed
 from photon.logs.discovery import FoundFile, reason_of, scan, strip_gz
+from photon.logs.file_kinds import Odd
 from photon.logs.files import LogFile, Side
+from photon.logs.formats.dialect import dialect_of, header_names, narrowed
+from photon.logs.formats.records import record_rules
+from photon.logs.formats.utf16 import text_bytes
 from photon.logs.gzips import CorruptGzip, NotClosedYet
-from photon.logs.odd_files import Odd
 from photon.logs.parse import parse_combined
-from photon.logs.records import record_rules
-from photon.logs.source import Head, head_of, open_source
-from photon.logs.utf16 import Utf16Text, text_bytes
+from photon.logs.source import Head, Utf16Text, head_of, open_source
 from photon.pipeline.sections import PrimaryLog
 from photon.profile.pieces import Piece, pieces_of, raws_of, whole_records
 from photon.profile.written import Written, together, written_as

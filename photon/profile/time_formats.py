@@ -6,7 +6,7 @@ import itertools
 import re
 from collections.abc import Sequence
 
-from photon.logs.time_texts import format_us
+from photon.logs.formats.time_texts import format_us
 
 LEAST_WRITTEN = 0.9  # share of the values in a column of times
 _TRIED = 20  # values that tell whether a format is worth trying on all

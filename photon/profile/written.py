@@ -13,10 +13,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from photon.logs.dialect import BYTE_ORDER_MARK, ZEEK_FIELDS
-from photon.logs.json_lines import decode_record
-from photon.logs.odd_files import LOOKED_AT_BYTES, Odd, no_json_lines, no_text
-from photon.logs.utf16 import narrow
+from photon.logs.file_kinds import LOOKED_AT_BYTES, Odd, no_json_lines, no_text
+from photon.logs.formats.dialect import BYTE_ORDER_MARK, ZEEK_FIELDS
+from photon.logs.formats.json_lines import decode_record
+from photon.logs.formats.utf16 import narrow
 from photon.pipeline.values import Encoding, OwnFormat
 from photon.profile.names import numbered
 
@@ -61,7 +61,7 @@ class Written:
 def written_as(data: bytes, is_cut: bool, is_utf16: bool = False) -> Written | Odd:
     """How a file that begins so is written; else what it is instead. `is_cut`: it goes on.
 
-    `is_utf16`: these bytes are the text of a UTF-16 file, as `photon.logs.utf16` has it.
+    `is_utf16`: these bytes are the text of a UTF-16 file, as `photon.logs.formats.utf16` has it.
     """
     if is_utf16:
         return _in_utf16(written_as(b"\n".join(map(narrow, data.split(b"\n"))), is_cut))

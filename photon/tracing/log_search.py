@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from photon.logs.files import Side, TrackedFile
-from photon.logs.line_formats import format_of
+from photon.logs.formats.line_formats import format_of
 from photon.logs.parse import read_events
 from photon.logs.ranges import PIECE_BYTES, RangeGone, Stretch, read_pieces
-from photon.logs.tail import LogTail
+from photon.logs.tailing.tail import LogTail
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import ForeignLog, Log, PrimaryLog
 from photon.process.clock import SystemClock, in_utc

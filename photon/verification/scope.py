@@ -17,8 +17,8 @@ from deltalake import DeltaTable
 from photon.dispatcher.recovery.lacking import refuse_lacking
 from photon.join.adapting import fingerprint
 from photon.logs.files import Side, TrackedFile
+from photon.logs.formats.utf16 import text_bytes
 from photon.logs.ranges import PIECE_BYTES, Stretch, stretches_of
-from photon.logs.utf16 import text_bytes
 from photon.pipeline.file import Pipeline
 from photon.pipeline.location import Location
 from photon.process.clock import MICROSECONDS, SystemClock

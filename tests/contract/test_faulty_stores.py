@@ -15,9 +15,9 @@ import pytest
 
 from photon.adapters import ROW_COLUMNS
 from photon.logs.on_s3 import objects
-from photon.logs.set_aside import FIRST_PAUSE_US
 from photon.logs.source import LogsUnavailable
-from photon.logs.tail import LogTail
+from photon.logs.tailing.tail import LogTail
+from photon.logs.tailing.unreadable_objects import FIRST_PAUSE_US
 from photon.pipeline.location import S3Folder
 from photon.pipeline.sections import Limits, PrimaryLog, Tailing
 from photon.storage import s3

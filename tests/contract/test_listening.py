@@ -16,7 +16,7 @@ from typing import BinaryIO
 import pytest
 
 from bench.minio_server import CREDENTIALS, minio_server
-from photon.logs.news import News
+from photon.logs.announcements import Announcements
 from photon.logs.on_s3 import listening as module
 from photon.logs.on_s3.listening import Lateness, listening
 from photon.pipeline.location import S3Folder
@@ -44,7 +44,7 @@ def put(folder: S3Folder, name: str) -> None:
     S3Store(folder).put(name, write)
 
 
-def told_after(news: News, put_all: Callable[[], None]) -> set[str]:
+def told_after(news: Announcements, put_all: Callable[[], None]) -> set[str]:
     """What is told of once somebody listens and objects were put."""
     until(lambda: news.take() is not None)
     put_all()

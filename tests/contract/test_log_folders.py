@@ -17,14 +17,14 @@ import pytest
 from bench.minio_server import CREDENTIALS, MinioServer, minio_server
 from photon.logs.files import ByteRange, TrackedFile
 from photon.logs.folders import log_folder
+from photon.logs.formats.utf16 import narrow
 from photon.logs.on_s3 import objects
 from photon.logs.parse import read_events
 from photon.logs.ranges import RangeGone, read_at, read_pieces, read_range, read_stretches, stretches_of
 from photon.logs.scattered import read_stretches_in_order
-from photon.logs.set_aside import FIRST_PAUSE_US, MOST_OBJECTS
 from photon.logs.source import LogsUnavailable
-from photon.logs.tail import LISTED_ONLY, LogTail
-from photon.logs.utf16 import narrow
+from photon.logs.tailing.tail import LISTED_ONLY, LogTail
+from photon.logs.tailing.unreadable_objects import FIRST_PAUSE_US, MOST_OBJECTS
 from photon.pipeline.location import Location, S3Folder
 from photon.pipeline.sections import Limits, PrimaryLog, Tailing
 from photon.storage import s3

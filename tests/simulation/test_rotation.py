@@ -10,9 +10,9 @@ import pytest
 
 from photon.dispatcher.batch import BatchExecution
 from photon.dispatcher.shift.status import status_of
-from photon.logs import look, tail, unseen
-from photon.logs.rotation import Beginnings
-from photon.logs.unknown_ends import Ends
+from photon.logs.tailing import contents, tail, unseen_rotations
+from photon.logs.tailing.rotation import Beginnings
+from photon.logs.tailing.unknown_ends import Ends
 from photon.pipeline.values import Format
 from photon.state import dispatcher_state as state
 from tests.simulation import rotation_stories as stories
@@ -135,7 +135,7 @@ def test_a_rotated_log_that_is_not_looked_for_by_content_is_lost(
 def test_rotations_that_nobody_saw_as_logs_are_lost_if_files_alone_decides(
     world: World, monkeypatch: Patch
 ) -> None:  # D6
-    monkeypatch.setattr(unseen, "unseen_rotations", lambda *known: [])
+    monkeypatch.setattr(unseen_rotations, "unseen_rotations", lambda *known: [])
     ways = [stories.rename] * 4
     story = partial(stories.no_event_is_lost_or_joined_twice, world, ways, turns_a_join=3)
     caught_by_story(story, because="events were lost or joined twice")
@@ -159,6 +159,6 @@ def test_sizes_that_are_not_stored_leave_lost_bytes_uncounted(world: World, monk
 def test_a_copy_that_is_read_as_a_file_of_its_own_is_read_twice(
     world: World, monkeypatch: Patch
 ) -> None:  # D6
-    monkeypatch.setattr(look, "is_beginning_of", lambda copy, copy_bytes, whole: False)
+    monkeypatch.setattr(contents, "is_beginning_of", lambda copy, copy_bytes, whole: False)
     story = partial(stories.a_copy_beside_its_log_is_not_read, world)
     caught_by_story(story, because="bytes were read twice")

@@ -83,7 +83,7 @@ def test_a_compressed_log_that_takes_several_looks_is_passed_over_as_a_whole(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Broken variant: what the first look has not yet checked counts as new."""
-    monkeypatch.setattr("photon.logs.source.GZIP_LOOK_BYTES", 10)
+    monkeypatch.setattr("photon.logs.tailing.whole_gzips.GZIP_LOOK_BYTES", 10)
     lines = "".join(f'{{"click": "old{n}", "query": "q2", "at": 1700000000000000}}\n' for n in range(50))
     for name in ("b", "c"):
         path = world.folder / "logs" / "east" / "clicks" / f"{name}.jsonl.gz"

@@ -20,8 +20,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from photon.logs.held import LINGERS_US
-from photon.logs.rotation import TELLING_BYTES
+from photon.logs.tailing.open_files import LINGERS_US
+from photon.logs.tailing.rotation import TELLING_BYTES
 from photon.pipeline.sections import Limits, Tailing
 from photon.process.clock import MICROSECONDS, microseconds
 from tests.unit.tailing_world import World

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from photon.logs.files import TrackedFile
-from photon.logs.held import HeldFiles
-from photon.logs.look import Observation
 from photon.logs.ranges import read_range
-from photon.logs.tail import LogTail
+from photon.logs.tailing.observation import Observation
+from photon.logs.tailing.open_files import OpenFiles
+from photon.logs.tailing.tail import LogTail
 from photon.pipeline.sections import Limits, PrimaryLog, Tailing
 
 
@@ -27,7 +27,7 @@ class World:
         self.tracked: dict[int, TrackedFile] = {}
         self.next_number = 1
         self.now_us = 0
-        self.held: HeldFiles | None = None
+        self.held: OpenFiles | None = None
         self.restart()
 
     def restart(self) -> None:
@@ -40,7 +40,7 @@ class World:
         """Hold files open from now on, as a new process does."""
         if self.held is not None:
             self.held.close()
-        self.held = HeldFiles(self.folder, self.folder.parent / "work", "epoch")
+        self.held = OpenFiles(self.folder, self.folder.parent / "work", "epoch")
         self.tail = LogTail(self.folder, "primary", self.log, self.limits, Tailing(), self.held)
 
     def write(self, name: str, data: bytes) -> None:

@@ -12,7 +12,7 @@ from photon.adapters.line_format import LineFormat
 from photon.join.adapting import check_modules, fingerprint
 from photon.logs.columns import parse_columns
 from photon.logs.files import ByteRange, LogFile
-from photon.logs.line_formats import FormatNotFound
+from photon.logs.formats.line_formats import FormatNotFound
 from photon.logs.parse import parse_ids, read_events
 from photon.pipeline.file import Pipeline, PipelineError, load_pipeline
 from photon.tracing.log_search import may_contain

@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from photon.cli.main import main
-from photon.logs.odd_files import Odd
-from photon.logs.times import parse_times
+from photon.logs.file_kinds import Odd
+from photon.logs.formats.times import parse_times
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.profile.time_formats import formats_of
 from photon.profile.written import Written, together, written_as

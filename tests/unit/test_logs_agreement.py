@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from photon.logs.columns import parse_columns
-from photon.logs.json_lines import decode_record
-from photon.logs.lines import split_lines
+from photon.logs.formats.json_lines import decode_record
+from photon.logs.formats.lines import split_lines
 from photon.pipeline.sections import ForeignLog
 from tests.unit.test_logs_parse import parse
 

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 from photon.logs.columns import ParsedColumns, parse_columns
-from photon.logs.json_lines import read_whole_json_lines
+from photon.logs.formats.json_lines import read_whole_json_lines
 from photon.pipeline.sections import ForeignLog
 
 

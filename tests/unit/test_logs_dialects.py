@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 
 from photon.logs.columns import parse_columns
-from photon.logs.dialect import dialect_of
 from photon.logs.files import ByteRange, LogFile
+from photon.logs.formats.dialect import dialect_of
 from photon.logs.parse import read_events, read_events_of
 from photon.logs.source import Head, head_of
 from photon.pipeline.file import PipelineError, load_pipeline

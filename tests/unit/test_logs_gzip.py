@@ -156,7 +156,7 @@ def test_half_a_copy_is_waited_for_as_long_as_it_may_be_written(world, written_u
 
 
 def test_big_gzip_files_are_checked_in_several_looks_of_a_mebibyte_together(world, monkeypatch):
-    monkeypatch.setattr("photon.logs.source.GZIP_LOOK_BYTES", 2**20)
+    monkeypatch.setattr("photon.logs.tailing.whole_gzips.GZIP_LOOK_BYTES", 2**20)
     for name in ("a.log.gz", "b.log.gz"):
         world.write(name, gzip.compress(b"x" * 999 + b"\n", 1) * 2000)
     looks = 1

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from photon.logs import held
-from photon.logs.held import KEPT_US, LINGERS_US, HeldFiles, kept_bytes
 from photon.logs.ranges import RangeGone, read_range
+from photon.logs.tailing import open_files
+from photon.logs.tailing.open_files import KEPT_US, LINGERS_US, OpenFiles, kept_bytes
 from tests.unit.tailing_world import World, named
 
 OLD = b"".join(b"old %d\n" % number for number in range(3))
@@ -172,7 +172,7 @@ def open_files_of(descriptor: int) -> int:
 def test_beyond_the_limit_the_files_that_grew_longest_ago_are_let_go(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(held, "MOST_HELD", 2)
+    monkeypatch.setattr(open_files, "MOST_HELD", 2)
     for name in ("a", "b", "d"):
         world.write(f"c/{name}.log", name.encode() + OLD)
         world.read()
@@ -195,7 +195,7 @@ def test_a_copy_that_the_disk_does_not_take_is_tried_again_and_told(
         def no_room(*given: object) -> None:
             raise OSError(28, "No space left on device")
 
-        full.setattr(HeldFiles, "_copy", no_room)
+        full.setattr(OpenFiles, "_copy", no_room)
         deletes(world)
         for _ in range(4):
             assert 1 not in world.read()
@@ -361,9 +361,9 @@ def test_copies_are_counted_on_the_disk_and_removed_after_a_week(world: World) -
 
 
 def test_copies_of_another_epoch_are_removed(tmp_path: Path) -> None:
-    folder = tmp_path / "work" / held.KEPT_FOLDER
+    folder = tmp_path / "work" / open_files.KEPT_FOLDER
     folder.mkdir(parents=True)
     for name in ("epoch-1", "older-1", "epoch-2.unfinished"):
         (folder / name).write_bytes(b"x")
-    HeldFiles(tmp_path / "logs", tmp_path / "work", "epoch").close()
+    OpenFiles(tmp_path / "logs", tmp_path / "work", "epoch").close()
     assert [path.name for path in folder.iterdir()] == ["epoch-1"]

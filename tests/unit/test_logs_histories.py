@@ -64,7 +64,7 @@ class Histories(RuleBasedStateMachine):
         logs = Path(self.home.name) / "logs"
         self.world = World(logs, "**/*.log", "jsonl", Limits())
         self.patch = pytest.MonkeyPatch()
-        self.patch.setattr("photon.logs.source.GZIP_LOOK_BYTES", GZIP_LOOK_BYTES)
+        self.patch.setattr("photon.logs.tailing.whole_gzips.GZIP_LOOK_BYTES", GZIP_LOOK_BYTES)
         self.away = Path(self.home.name) / "away"
         self.world.folder.mkdir()
         self.files: list[ModelFile] = []

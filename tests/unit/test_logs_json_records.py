@@ -5,9 +5,9 @@ import json
 import pyarrow as pa
 import pytest
 
-from photon.logs.json_lines import JsonLines, decode_record, value_of
-from photon.logs.json_records import read_records, ways_to
-from photon.logs.lines import join_lines
+from photon.logs.formats.json_blocks import read_records, ways_to
+from photon.logs.formats.json_lines import JsonLines, decode_record, value_of
+from photon.logs.formats.lines import join_lines
 
 LINES = 200
 BLOCKS = {

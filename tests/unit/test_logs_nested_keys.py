@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from photon.logs.json_lines import JsonLines, decode_record, value_of
+from photon.logs.formats.json_lines import JsonLines, decode_record, value_of
 
 MANY = 500  # lines: read in one block
 ORDINARY = '{"user":{"id":"u1","n":7},"at":{"t":{"us":1.5}}}'

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from photon.logs.columns import parse_columns
 from photon.logs.cutting import cut_range
 from photon.logs.files import ByteRange, LogFile, TrackedFile
+from photon.logs.formats.records import RecordRules, record_rules
 from photon.logs.lines_at import read_records_at
 from photon.logs.one_record import read_records
 from photon.logs.parse import read_events, read_events_of
 from photon.logs.ranges import Stretch, read_pieces
 from photon.logs.record_ranges import first_record
-from photon.logs.records import RecordRules, record_rules
 from photon.logs.source import hash_bytes
 from photon.pipeline.sections import ForeignLog, Limits
 from tests.unit.test_logs_ranges import Bytes

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from photon.logs import tail, unseen
-from photon.logs.held import HeldFiles
-from photon.logs.unknown_ends import Ends
+from photon.logs.tailing import tail, unseen_rotations
+from photon.logs.tailing.open_files import OpenFiles
+from photon.logs.tailing.unknown_ends import Ends
 from tests.unit.odd_history import OddHistory
 from tests.unit.rotating_history import History, problem_of
 
@@ -54,18 +54,23 @@ def never(*given: object, **more: object) -> bool:
 SELDOM = "what else begins as a deleted log is taken for it"  # some hundred seeds are searched
 # The broken variants of protocol D6, D8 and D9, and what tells them.
 VARIANTS: dict[str, tuple[object, str, Callable[..., object], str]] = {
-    "logs are not held open": (HeldFiles, "_open", nothing, NOT_READ),
+    "logs are not held open": (OpenFiles, "_open", nothing, NOT_READ),
     "what lost its name is not copied": (tail, "kept_of", lambda *_: {}, NOT_READ),
     SELDOM: (
-        HeldFiles,
+        OpenFiles,
         "as_it_ended",
         lambda _, file: file,
         NOT_READ,
     ),
-    "rotations that nobody saw are not looked for": (unseen, "unseen_rotations", lambda *_: [], NOT_FOUND),
+    "rotations that nobody saw are not looked for": (
+        unseen_rotations,
+        "unseen_rotations",
+        lambda *_: [],
+        NOT_FOUND,
+    ),
     "files that went in use are at their ends": (Ends, "went_in_use", never, NOT_TOLD),
     "files that were truncated are at their ends": (Ends, "was_copied", never, NOT_TOLD),
-    "only what is in the folder was truncated": (HeldFiles, "was_truncated", never, NOT_TOLD),
+    "only what is in the folder was truncated": (OpenFiles, "was_truncated", never, NOT_TOLD),
 }
 
 

@@ -12,7 +12,7 @@ import pytest
 from photon.logs import folders
 from photon.logs.discovery import Scan
 from photon.logs.ranges import read_range
-from photon.logs.rotation import Rotations, rotated_from
+from photon.logs.tailing.rotation import Rotations, rotated_from
 from tests.unit.tailing_world import Player, World, named
 
 GLOBS = ["access.log", "access.log*", "access*"]

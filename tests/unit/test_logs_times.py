@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from photon.logs.times import (
+from photon.logs.formats.times import (
     EARLIEST_US,
     LATEST_US,
     TimeStyle,

@@ -12,17 +12,17 @@ from hypothesis import strategies as st
 
 from photon.logs.columns import parse_columns
 from photon.logs.cutting import cut_range
-from photon.logs.dialect import dialect_of
 from photon.logs.files import ByteRange, LogFile, TrackedFile
+from photon.logs.formats.dialect import dialect_of
+from photon.logs.formats.records import record_rules
+from photon.logs.formats.utf16 import MARKS, narrow, widen
 from photon.logs.lines_at import read_records_at
 from photon.logs.one_record import read_records
 from photon.logs.parse import read_events
 from photon.logs.ranges import read_pieces, stretches_of
-from photon.logs.records import record_rules
 from photon.logs.scattered import Lines, read_lines
-from photon.logs.source import Head, head_of, read_head
-from photon.logs.tail import LogTail
-from photon.logs.utf16 import MARKS, Utf16Text, narrow, widen
+from photon.logs.source import Head, Utf16Text, head_of, read_head
+from photon.logs.tailing.tail import LogTail
 from photon.pipeline.sections import ForeignLog, Limits, PrimaryLog, Tailing
 from tests.unit.tailing_world import World
 from tests.unit.test_logs_ranges import Bytes

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from photon.join.adapting import adapter_of, may_skip
+from photon.logs.file_kinds import LOOKED_AT_BYTES, no_json_lines
 from photon.logs.files import Side
 from photon.logs.folders import log_folder, watch_of
-from photon.logs.odd_files import LOOKED_AT_BYTES, no_json_lines
 from photon.logs.source import UNREADABLE
 from photon.pipeline.file import Pipeline
 from photon.pipeline.location import Location

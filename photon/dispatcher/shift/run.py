@@ -31,10 +31,10 @@ from photon.errors import FormatTooNew, UserError
 from photon.join.adapting import check_modules
 from photon.join.messages import BatchRunner
 from photon.join.tasks import LocalRunner
+from photon.logs.announcements import Announcements
 from photon.logs.columns import check_columns
 from photon.logs.folders import log_folder
-from photon.logs.held import HeldFiles
-from photon.logs.news import News
+from photon.logs.tailing.open_files import OpenFiles
 from photon.pipeline.file import Pipeline, PipelineError
 from photon.pipeline.sections import Datacenter
 from photon.process.clock import MICROSECONDS, Clock, SystemClock, microseconds
@@ -374,15 +374,15 @@ def _close_view(registry: IdRegistry) -> None:
         log.warning("%s; the next start reads on from what is stored", error)
 
 
-def _held_files(place: Datacenter, state: DispatcherState) -> HeldFiles | None:
+def _held_files(place: Datacenter, state: DispatcherState) -> OpenFiles | None:
     """Return the holder of open log files; None for objects on S3, which stay as they are."""
     if not isinstance(place.logs, Path):
         return None
     work = state.work if isinstance(state.work, Path) else state.folder
-    return HeldFiles(place.logs, work, state.epoch or "")
+    return OpenFiles(place.logs, work, state.epoch or "")
 
 
-def _news_of(place: Datacenter) -> AbstractContextManager[News]:
+def _news_of(place: Datacenter) -> AbstractContextManager[Announcements]:
     return log_folder(place.logs).listening()
 
 

@@ -18,7 +18,7 @@ from photon.dispatcher.shift.stages import Stages, stages_of, stored_plans
 from photon.errors import UserError
 from photon.logs.files import Side, TrackedFile
 from photon.logs.folders import log_folder
-from photon.logs.held import kept_bytes
+from photon.logs.tailing.open_files import kept_bytes
 from photon.pipeline.file import Pipeline
 from photon.process.clock import MICROSECONDS, Clock, microseconds
 from photon.process.operating_system import is_stopped, what_ends

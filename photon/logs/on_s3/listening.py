@@ -1,7 +1,8 @@
 """Listen to what a MinIO tells of new objects, in a thread of its own.
 
-Its stream has an event a line, and a space every half second in between. A store that tells nothing, refuses,
-or holds its events back is told of once; then listing alone finds new objects, as it does on AWS.
+Its stream has an event a line, and a space every half second in between. A store that tells nothing,
+refuses, or holds its events back is told of once; then listing alone finds new objects, as it does on
+AWS.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from urllib3 import PoolManager, Timeout
 from urllib3.exceptions import HTTPError, ReadTimeoutError
 from urllib3.response import BaseHTTPResponse
 
-from photon.logs.news import News
+from photon.logs.announcements import Announcements
 from photon.pipeline.location import S3Folder
 from photon.storage.s3 import endpoint_url_of, region_of, session_with_credentials
 
@@ -66,10 +67,10 @@ class Lateness:
 
 
 @contextlib.contextmanager
-def listening(folder: S3Folder) -> Iterator[News]:
+def listening(folder: S3Folder) -> Iterator[Announcements]:
     """Listen to what is told of new objects below a folder, until the end; nothing waits for the store."""
     endpoint_url, ended = endpoint_url_of(folder), threading.Event()
-    news = News(may_come=endpoint_url is not None)
+    news = Announcements(may_come=endpoint_url is not None)
     if endpoint_url is not None:  # AWS tells nobody
         listener = _Listener(folder, endpoint_url, news, ended)
         threading.Thread(target=listener.run, name=f"news of {folder}", daemon=True).start()
@@ -80,7 +81,9 @@ def listening(folder: S3Folder) -> Iterator[News]:
 
 
 class _Listener:
-    def __init__(self, folder: S3Folder, endpoint_url: str, news: News, ended: threading.Event) -> None:
+    def __init__(
+        self, folder: S3Folder, endpoint_url: str, news: Announcements, ended: threading.Event
+    ) -> None:
         self._folder, self._news, self._ended = folder, news, ended
         self._endpoint_url = endpoint_url
         self._below = f"{folder.key}/" if folder.key else ""

@@ -1,7 +1,7 @@
 """Log files that are objects of an S3 bucket: found by listing, read by ranges, known by key and etag.
 
-An object never grows: growth is new objects. One that is put again under its key with other bytes is a new
-file, and what was not read of the old one is counted as lost (protocol D1).
+An object never grows: growth is new objects. One that is put again under its key with other bytes is a
+new file, and what was not read of the old one is counted as lost (protocol D1).
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
 
+from photon.logs.announcements import Announcements
 from photon.logs.discovery import FoundFile
 from photon.logs.files import LogFile, Stretches, TrackedFile
-from photon.logs.news import News
 from photon.logs.on_s3.listening import listening
 from photon.logs.on_s3.listing import ListedWatch
 from photon.logs.source import LogsUnavailable, Source, source_of
@@ -188,7 +188,7 @@ class ObjectLogs:
     def watch(self, pattern: str) -> ListedWatch:
         return ListedWatch(S3Store(self._folder), found_object, pattern)
 
-    def listening(self) -> AbstractContextManager[News]:
+    def listening(self) -> AbstractContextManager[Announcements]:
         return listening(self._folder)
 
     def why_not_there(self) -> str | None:

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from photon.adapters import ROW_COLUMNS
 from photon.join.adapting import RawRecords, adapt_pairs, skip_records
 from photon.logs.files import Side
-from photon.logs.times import parse_event_times, style_of
+from photon.logs.formats.times import parse_event_times, style_of
 from photon.process.faults import fault_point
 from photon.storage.columns import by_date
 from photon.storage.delta import lake_errors

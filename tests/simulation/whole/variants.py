@@ -216,7 +216,7 @@ VARIANTS: dict[str, Variant] = {
     "logs are known by their names alone": Variant(
         "D1",
         {
-            "photon.logs.look.Contents.same_content": lambda self, look, found, file: (
+            "photon.logs.tailing.contents.Contents.same_content": lambda self, look, found, file: (
                 found.path == file.file.path
             )
         },
@@ -225,7 +225,7 @@ VARIANTS: dict[str, Variant] = {
     ),
     "what nobody saw of a log that went counts as nothing": Variant(
         "D9",
-        {"photon.logs.unknown_ends.Ends.went_in_use": lambda *known: False},
+        {"photon.logs.tailing.unknown_ends.Ends.went_in_use": lambda *known: False},
         "records",
         ("move_log_away",),
     ),

@@ -1,7 +1,7 @@
 """Times as text: the ways to write one that can be told from each other, and formats that a user gives.
 
-Text without a zone is of the zone that is given, else UTC. Where clocks were set back, the first of the two
-moments counts; where they were set forward, a time that never was counts on from before the change.
+Text without a zone is of the zone that is given, else UTC. Where clocks were set back, the first of the
+two moments counts; where they were set forward, a time that never was counts on from before the change.
 """
 
 from __future__ import annotations

@@ -1,19 +1,14 @@
-"""One look at a log under way: what it has noticed so far, and whether files hold what was read of them."""
+"""Whether files hold what was read and seen of log files: what tells a file from all others."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
-
-from photon.logs.discovery import FileProblem, FoundFile, strip_gz
+from photon.logs.discovery import FoundFile, strip_gz
 from photon.logs.files import TrackedFile
 from photon.logs.folders import LogFolder
+from photon.logs.formats.utf16 import text_bytes
 from photon.logs.gzips import NotClosedYet
-from photon.logs.rotation import Beginnings, is_beginning_of
 from photon.logs.source import (
     UNREADABLE,
-    WholeGzips,
     end_hash,
     has_head,
     has_header,
@@ -21,62 +16,10 @@ from photon.logs.source import (
     has_tail,
     problem_of,
 )
-from photon.logs.utf16 import text_bytes
+from photon.logs.tailing.observation import Look
+from photon.logs.tailing.rotation import Beginnings, is_beginning_of
+from photon.logs.tailing.whole_gzips import WholeGzips
 from photon.pipeline.values import Encoding
-
-
-@dataclass
-class Look:
-    """One look under way: the known files as they become, and what it has noticed."""
-
-    files: dict[int, TrackedFile]
-    next_number: int
-    now_us: int
-    final: bool
-    problems: list[FileProblem]
-    matched: frozenset[str] = frozenset()  # paths that the pattern matches
-    shown: frozenset[str] = frozenset()  # these, and those of the other files in the same folders
-    before: Mapping[int, TrackedFile] = field(default_factory=dict)  # as the look before has left them
-    changed: set[int] = field(default_factory=set)
-    present: set[int] = field(default_factory=set)  # numbers of the files that were found again
-    altered: set[int] = field(default_factory=set)  # inodes of files that changed and did not grow
-    withheld: list[FoundFile] = field(default_factory=list)  # they can't be read, or are no whole gzip file
-    sizes: dict[str, int] = field(default_factory=dict)  # decompressed, by path
-    ends: dict[str, bytes] = field(default_factory=dict)  # `seen_hash` of a file of that size, by path
-    cut_off: set[str] = field(default_factory=set)  # paths of copies whose logs were written anew in place
-    # Paths of possible rotations that can't be opened, or read to their ends, and may be later.
-    unfinished: set[str] = field(default_factory=set)
-    awaited: set[int] = field(default_factory=set)  # numbers of files that are being compressed
-    missing: set[int] = field(default_factory=set)
-    vanished: list[TrackedFile] = field(default_factory=list)
-
-    @cached_property
-    def gzips(self) -> dict[int, TrackedFile]:
-        """The compressed files that are known, by inode."""
-        return {file.file.inode: file for file in self.files.values() if file.file.compressed}
-
-    def put(self, file: TrackedFile) -> None:
-        if self.files.get(file.file.number) != file:
-            self.files[file.file.number] = file
-            self.changed.add(file.file.number)
-
-    def withhold(self, found: FoundFile, problem: FileProblem | None) -> None:
-        self.withheld.append(found)
-        if problem is not None and problem not in self.problems:
-            self.problems.append(problem)
-
-
-@dataclass(frozen=True, slots=True)
-class Observation:
-    """The result of one look at a log."""
-
-    changed: Mapping[int, TrackedFile]  # new and changed files, by number
-    backlog_bytes: Mapping[int, int]  # file number -> bytes that wait to be cut; no entry: nothing to do
-    problems: tuple[FileProblem, ...]  # files that can't be read now
-    vanished: tuple[TrackedFile, ...]  # gone or replaced since the last look; an alarm if unread
-    checks_pending: bool = False  # the next look will know more: not idle, though the backlog may be empty
-    is_away: bool = False  # the store of the logs can't be asked now: nothing is known of them
-    listed_us: int | None = None  # files that were there at this time are found; None: a listing is under way
 
 
 class Contents:

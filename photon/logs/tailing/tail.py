@@ -10,30 +10,15 @@ from contextlib import suppress
 from dataclasses import replace
 
 from photon.logs.cutting import cut_range, cut_to_end
-from photon.logs.dialect import dialect_of
 from photon.logs.discovery import FileProblem, FoundFile, Scan, match
 from photon.logs.files import ByteRange, LogFile, Side, TrackedFile
 from photon.logs.folders import log_folder
-from photon.logs.gone import miss, vanished_folders
-from photon.logs.held import HeldFiles
-from photon.logs.look import Contents, Look, Observation
-from photon.logs.out_of_sight import ends_of_nameless, kept_of, paths_elsewhere
-from photon.logs.records import record_rules
-from photon.logs.rotated import (
-    copies_among,
-    copies_among_new,
-    damaged_in_place,
-    find_back,
-    find_elsewhere,
-    find_moved,
-    find_rotated,
-)
-from photon.logs.set_aside import SetAside
+from photon.logs.formats.dialect import dialect_of
+from photon.logs.formats.records import record_rules
 from photon.logs.source import (
     UNREADABLE,
     Head,
     LogsUnavailable,
-    WholeGzips,
     end_hash,
     has_head,
     has_seen_end,
@@ -43,8 +28,29 @@ from photon.logs.source import (
     read_head,
     why_not_read,
 )
-from photon.logs.unknown_ends import Ends, latest_growth_us, was_written
-from photon.logs.unseen import UnseenRotations, others_beside
+from photon.logs.tailing.contents import Contents
+from photon.logs.tailing.missing_files import (
+    ends_of_nameless,
+    kept_of,
+    miss,
+    paths_elsewhere,
+    vanished_folders,
+)
+from photon.logs.tailing.observation import Look, Observation
+from photon.logs.tailing.open_files import OpenFiles
+from photon.logs.tailing.rotated_files import (
+    copies_among,
+    copies_among_new,
+    damaged_in_place,
+    find_back,
+    find_elsewhere,
+    find_moved,
+    find_rotated,
+)
+from photon.logs.tailing.unknown_ends import Ends, latest_growth_us, was_written
+from photon.logs.tailing.unreadable_objects import UnreadableObjects
+from photon.logs.tailing.unseen_rotations import UnseenRotations, others_beside
+from photon.logs.tailing.whole_gzips import WholeGzips
 from photon.pipeline.location import Location
 from photon.pipeline.sections import Limits, Log, Tailing
 from photon.process.clock import MICROSECONDS, microseconds
@@ -65,7 +71,7 @@ class LogTail:
         log: Log,
         limits: Limits,
         tailing: Tailing,
-        held: HeldFiles | None = None,
+        held: OpenFiles | None = None,
     ) -> None:
         """A tail of the files that `log.files` names below `logs`. No I/O yet.
 
@@ -81,7 +87,7 @@ class LogTail:
         idle_after = None if self._folder.is_immutable else tailing.idle_after
         self._gzips = WholeGzips(self._folder.open_stored, idle_after)
         self._contents = Contents(self._folder, self._gzips, log.encoding)
-        self.set_aside = SetAside()
+        self.set_aside = UnreadableObjects()
         self.seen = Scan()  # by the last look
         self._known: dict[str, tuple[FoundFile, int]] = {}  # path -> as it was last seen, file number
         self._copies: dict[FoundFile, int] = {}  # the other form of a known file (`discovery.match`)

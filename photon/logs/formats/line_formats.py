@@ -1,7 +1,7 @@
 """The formats whose lines name their own values: Photon's, and users' (`photon.adapters.line_format`).
 
-CSV and TSV are none of them: there a header names the values (`photon.logs.dialect`). A new format of
-Photon's own is one more `LineReader` in `OWN`.
+CSV and TSV are none of them: there a header names the values (`photon.logs.formats.dialect`). A new
+format of Photon's own is one more `LineReader` in `OWN`.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ from pathlib import Path
 from photon.adapters.line_format import LineFormat
 from photon.adapters.user_modules import load_module
 from photon.errors import WrongUsage
-from photon.logs.json_lines import JsonLines
-from photon.logs.line_reader import LineReader
-from photon.logs.lines import BLANK
+from photon.logs.formats.json_lines import JsonLines
+from photon.logs.formats.lines import BLANK, LineReader
 from photon.pipeline.sections import Log
 
 OWN: Mapping[str, LineReader] = {"jsonl": JsonLines()}

@@ -1,7 +1,8 @@
-"""The values of a few keys in many JSON lines at once, by msgspec: it reads all else only to know it is JSON.
+"""The values of a few keys in many JSON lines at once, by msgspec: it reads all else only to know it is
+JSON.
 
-It takes what Python's parser takes, and sees the same in it, but for NaN and Infinity, which it refuses. So
-it needs three times less time than pyarrow's parser, and fewer looks at a block before it may be used.
+It takes what Python's parser takes, and sees the same in it, but for NaN and Infinity, which it refuses.
+So it needs three times less time than pyarrow's parser, and fewer looks at a block before it may be used.
 """
 
 from __future__ import annotations

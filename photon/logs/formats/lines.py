@@ -1,12 +1,14 @@
 """Lines of a stretch of bytes. Their values are read by `csv_lines` and `json_lines`.
 
-A record is one line, or several (`records`), ended by LF; a CR before it is dropped. It means what a parser
-makes of it by itself: reading many at once is only quicker, and is done where it is sure to say the same.
+A record is one line, or several (`records`), ended by LF; a CR before it is dropped. It means what a
+parser makes of it by itself: reading many at once is only quicker, and is done where it is sure to say
+the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,6 +39,42 @@ class LineTexts:
 
     columns: tuple[pa.Array, ...]
     failures: Mapping[int, str]  # line -> reason; BLANK: it holds nothing at all
+
+
+class LineReader(ABC):
+    """The lines of one format. Each line means what `record` makes of it; the rest is only quicker."""
+
+    @abstractmethod
+    def record(self, raw: bytes) -> Mapping[str, str | None]:
+        """The values of one line by key, as text; ValueError says why it is no record."""
+
+    def value(self, record: Mapping[str, str | None], name: str) -> str | None:
+        """A record's value of this name; None where it has none."""
+        return record.get(name)
+
+    def texts(
+        self, raws: pa.Array, names: Sequence[str], valued: Collection[str] = (), data: bytes | None = None
+    ) -> LineTexts:
+        """The values of `names` in lines that are UTF-8, as strings.
+
+        `valued`: of these only a number's value matters, not how it is written, and whole ones may come as
+        int64. `data`: the lines joined, if they are at hand.
+        """
+        failures: dict[int, str] = {}
+        values: list[list[str | None]] = [[] for _ in names]
+        for row, raw in enumerate(raws.to_pylist()):
+            try:
+                record = self.record(raw)
+            except ValueError as error:
+                failures[row] = str(error)
+                record = {}
+            for name, column in zip(names, values, strict=True):
+                column.append(self.value(record, name))
+        return LineTexts(tuple(pa.array(column, pa.string()) for column in values), failures)
+
+    def all_texts(self, raws: pa.Array) -> dict[str, pa.Array] | None:
+        """All values of lines that are UTF-8, by key; None where they are to be read one by one."""
+        return None
 
 
 def split_lines(data: bytes) -> Lines:

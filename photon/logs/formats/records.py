@@ -1,9 +1,9 @@
 """Where records of CSV begin whose quoted values hold line ends (protocol D10).
 
 What follows a line alone says whether the record that begins with it ends there: it goes on over the next
-lines only if that makes a whole record of all columns, of at most so many lines and bytes. Else the line is a
-record by itself, most likely a bad one. So a quote that is not closed costs one line, and a reader who begins
-at a record finds the same records behind it, however the bytes were divided before.
+lines only if that makes a whole record of all columns, of at most so many lines and bytes. Else the line
+is a record by itself, most likely a bad one. So a quote that is not closed costs one line, and a reader
+who begins at a record finds the same records behind it, however the bytes were divided before.
 """
 
 from __future__ import annotations
@@ -17,8 +17,15 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from photon.logs.dialect import BYTE_ORDER_MARK, Dialect, dialect_of, header_names, narrowed, own_names
-from photon.logs.utf16 import PAD, TEXT_BYTES
+from photon.logs.formats.dialect import (
+    BYTE_ORDER_MARK,
+    Dialect,
+    dialect_of,
+    header_names,
+    narrowed,
+    own_names,
+)
+from photon.logs.formats.utf16 import PAD, TEXT_BYTES
 from photon.pipeline.sections import Log
 
 Ints = npt.NDArray[np.int64]

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from photon.logs.discovery import FoundFile
 from photon.logs.files import TrackedFile
-from photon.logs.held import HeldFiles
-from photon.logs.rotation import TELLING_BYTES
+from photon.logs.tailing.open_files import OpenFiles
+from photon.logs.tailing.rotation import TELLING_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class Ends:
     inodes: Collection[int]  # inodes of all files that the look saw
     latest_us: int  # when a file of this log had grown last, as far as anybody had seen before
     idle_us: int  # a file that did not grow for so long before is at rest
-    held: HeldFiles | None = None
+    held: OpenFiles | None = None
 
     @classmethod
     def of(
@@ -26,7 +26,7 @@ class Ends:
         before: Iterable[TrackedFile],
         inodes: Collection[int],
         idle_us: int,
-        held: HeldFiles | None = None,
+        held: OpenFiles | None = None,
     ) -> Ends:
         """`before`: the files as they were known before the look."""
         return cls(inodes, latest_growth_us(before), idle_us, held)

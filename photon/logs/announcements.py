@@ -1,7 +1,7 @@
-"""News of new files before a look finds them.
+"""New files are announced before a look finds them.
 
-Whoever tells makes a look come sooner, and cheaper, and no more: what is told may be lost, doubled or late.
-Only looks say what is there.
+An announcement makes the next look come sooner, and cheaper, and no more: it may be lost, doubled or
+late. Only looks say which files are there.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ MOST_TOLD = 10_000  # kept for the next look; a look finds older ones by itself
 GATHERING_SECONDS = 0.02  # news right behind is for the same look
 
 
-class News:
+class Announcements:
     """Paths below the logs folder that were told of and not yet taken. Thread-safe."""
 
     def __init__(self, may_come: bool = False) -> None:

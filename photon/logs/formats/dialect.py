@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from photon.logs.utf16 import mark_of, narrow, widen
+from photon.logs.formats.utf16 import mark_of, narrow, widen
 from photon.pipeline.sections import Log
 from photon.pipeline.values import ONE_BYTE_ENCODINGS, Encoding
 
@@ -139,7 +139,7 @@ def utf8(raws: pa.Array, dialect: Dialect | None) -> pa.Array:
 
 
 def narrowed(raws: pa.Array, dialect: Dialect | None) -> pa.Array:
-    """The records of UTF-16 in UTF-8 (`photon.logs.utf16`); others, and nulls, as they are."""
+    """The records of UTF-16 in UTF-8 (`photon.logs.formats.utf16`); others, and nulls, as they are."""
     if dialect is None or dialect.encoding != "utf-16":
         return raws
     return pa.array([raw if raw is None else narrow(raw) for raw in raws.to_pylist()], pa.binary())

@@ -1,19 +1,15 @@
 """UTF-16 as text whose bytes can be searched: each unit of two bytes takes three, in UTF-8 behind padding.
 
-The padding is a byte that UTF-8 never has. So a newline byte is a line's end and nothing else, at whatever
-offset a reader begins, and a place in the text is known from the place in the file without reading. Offsets
-and lengths of records are those of this text. `narrow` makes UTF-8 of a record once it is cut.
+The padding is a byte that UTF-8 never has. So a newline byte is a line's end and nothing else, at
+whatever offset a reader begins, and a place in the text is known from the place in the file without
+reading. Offsets and lengths of records are those of this text. `narrow` makes UTF-8 of a record once it
+is cut.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import numpy.typing as npt
-
-if TYPE_CHECKING:
-    from photon.logs.source import Source
 
 MARKS = {b"\xff\xfe": "<u2", b"\xfe\xff": ">u2"}  # byte order marks; how NumPy calls the order
 MARK_BYTES = 2
@@ -40,7 +36,7 @@ def mark_of(header: bytes) -> bytes:
 
 def widen(text: str) -> bytes:
     """A text as it is in a file's text."""
-    return _widened(np.frombuffer(text.encode("utf-16-le", "surrogatepass"), "<u2"))
+    return widened(np.frombuffer(text.encode("utf-16-le", "surrogatepass"), "<u2"))
 
 
 def narrow(raw: bytes) -> bytes:
@@ -66,28 +62,7 @@ def line_end_of(raw: bytes) -> bytes:
     return b""
 
 
-class Utf16Text:
-    """The text of an open file."""
-
-    def __init__(self, source: Source, mark: bytes) -> None:
-        self._source, self.mark = source, mark
-        self.is_certain = source.is_certain
-
-    def read(self, start_bytes: int, length_bytes: int) -> bytes:
-        first, skipped = divmod(start_bytes, TEXT_BYTES)
-        after = -(-(start_bytes + length_bytes) // TEXT_BYTES)
-        data = self._source.read(first * STORED_BYTES, (after - first) * STORED_BYTES)
-        units = np.frombuffer(data, MARKS[self.mark], len(data) // STORED_BYTES)
-        return _widened(units)[skipped : skipped + length_bytes]
-
-
-def utf16_text(source: Source) -> Source:
-    """The text of a file that begins with a byte order mark; another file is as it is stored."""
-    mark = source.read(0, MARK_BYTES)
-    return Utf16Text(source, mark) if mark in MARKS else source
-
-
-def _widened(units: npt.NDArray[np.uint16]) -> bytes:
+def widened(units: npt.NDArray[np.uint16]) -> bytes:
     """As UTF-8 has each unit, surrogates too, with padding before it."""
     text = np.full((len(units), TEXT_BYTES), PAD[0], np.uint8)
     text[:, 2] = np.where(units < 0x80, units, 0x80 | units & 0x3F)

@@ -1,7 +1,8 @@
 """Hold growing log files of this machine open, to read them to their ends wherever they go (protocol D8).
 
-A file that is open keeps its bytes, whatever becomes of its name. The system says what it is called now, and
-tasks read it by that name. Where it has no name any more, its bytes are copied, and tasks read the copy.
+A file that is open keeps its bytes, whatever becomes of its name. The system says what it is called now,
+and tasks read it by that name. Where it has no name any more, its bytes are copied, and tasks read the
+copy.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from pathlib import Path
 
 from photon.logs.discovery import FoundFile, is_text, stat_file, strip_gz
 from photon.logs.files import LogFile, TrackedFile
+from photon.logs.formats.utf16 import text_bytes
 from photon.logs.source import FileBytes, Source, end_hash, has_head, has_seen_end, source_of
-from photon.logs.utf16 import text_bytes
 from photon.process.clock import MICROSECONDS
 
 MOST_HELD = 256  # files held; a process may have 1,024 open where nobody has changed that
@@ -46,7 +47,7 @@ class _Held:
         return source, text_bytes(self.size_bytes) if mark else self.size_bytes
 
 
-class HeldFiles:
+class OpenFiles:
     """The open files of one datacenter, by file number. Used by the dispatcher's thread alone."""
 
     def __init__(self, logs: Path, work: Path, epoch: str) -> None:

@@ -6,9 +6,10 @@ from collections.abc import Container, Iterable, Mapping
 
 from photon.logs.discovery import FoundFile, Scan
 from photon.logs.files import TrackedFile
-from photon.logs.held import HeldFiles
-from photon.logs.look import Contents, Look
-from photon.logs.rotation import SHORT_BYTES, Beginnings, rotated_from
+from photon.logs.tailing.contents import Contents
+from photon.logs.tailing.observation import Look
+from photon.logs.tailing.open_files import OpenFiles
+from photon.logs.tailing.rotation import SHORT_BYTES, Beginnings, rotated_from
 
 
 class UnseenRotations:
@@ -19,7 +20,7 @@ class UnseenRotations:
         self._begun: list[FoundFile] = []  # those without a record yet
 
     def find(
-        self, look: Look, contents: Contents, found: Scan, held: HeldFiles | None, missing: Iterable[int]
+        self, look: Look, contents: Contents, found: Scan, held: OpenFiles | None, missing: Iterable[int]
     ) -> list[FoundFile]:
         """The new ones. While a file is `missing` any of them may be that file."""
         others = others_beside(look, contents, found, held)
@@ -40,7 +41,7 @@ class UnseenRotations:
         self._begun = [file for file in self._begun if not (file in copies or file.path in known)]
 
 
-def others_beside(look: Look, contents: Contents, found: Scan, held: HeldFiles | None) -> dict[str, int]:
+def others_beside(look: Look, contents: Contents, found: Scan, held: OpenFiles | None) -> dict[str, int]:
     """The files, with their inodes, among which rotations that nobody saw may be."""
     near: dict[str, str] = {}  # a file each of other folders
     for number, tracked in look.files.items():

@@ -24,7 +24,7 @@ class _Entry:
     again_us: int
 
 
-class SetAside:
+class UnreadableObjects:
     """The objects of one log that can't be read now, by their numbers, at most so many."""
 
     def __init__(self, most: int = MOST_OBJECTS) -> None:

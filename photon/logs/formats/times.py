@@ -1,7 +1,7 @@
 """Times of day from text: exact integer microseconds, without a float anywhere (protocol C4).
 
-A time that can't be told is a null, and what that means is for the caller to say. Text without a zone
-is UTC, unless the log has a zone. Digits beyond microseconds are floored, so that before and after 1970 the
+A time that can't be told is a null, and what that means is for the caller to say. Text without a zone is
+UTC, unless the log has a zone. Digits beyond microseconds are floored, so that before and after 1970 the
 order is kept.
 """
 
@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from photon.logs.time_texts import format_us, is_day_or_month_first, text_us
+from photon.logs.formats.time_texts import format_us, is_day_or_month_first, text_us
 from photon.pipeline.sections import Log
 from photon.pipeline.values import UNITS_PER_SECOND, TimeUnit
 from photon.process.clock import MICROSECONDS

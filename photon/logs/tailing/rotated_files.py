@@ -7,9 +7,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from photon.logs.discovery import FoundFile, Matches, Scan
 from photon.logs.files import TrackedFile
-from photon.logs.look import Contents, Look
-from photon.logs.rotation import SHORT_BYTES, TELLING_BYTES, Beginnings, Rotations, stem_of
 from photon.logs.source import HEAD_BYTES
+from photon.logs.tailing.contents import Contents
+from photon.logs.tailing.observation import Look
+from photon.logs.tailing.rotation import SHORT_BYTES, TELLING_BYTES, Beginnings, Rotations, stem_of
 
 SECOND_NS = 10**9
 MOST_GONE = 1_000  # files that went, the latest ones, with which new files are compared

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pyarrow_csv
 
-from photon.logs.dialect import Dialect
-from photon.logs.lines import LineTexts, in_halves, join_lines, one_array
-from photon.logs.records import is_whole_record
+from photon.logs.formats.dialect import Dialect
+from photon.logs.formats.lines import LineTexts, in_halves, join_lines, one_array
+from photon.logs.formats.records import is_whole_record
 
 
 class GoesOn(Exception):

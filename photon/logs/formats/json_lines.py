@@ -1,8 +1,8 @@
 """The values in JSON lines, as text columns: those of some keys, or of all.
 
 Strings stay as they are; null and what is missing are null; numbers and true/false keep their own text;
-arrays and objects are compact JSON. Of a key that occurs twice the last counts. A name such as `user.id` is
-the key of that name, else `id` in the object `user` (`value_of`).
+arrays and objects are compact JSON. Of a key that occurs twice the last counts. A name such as `user.id`
+is the key of that name, else `id` in the object `user` (`value_of`).
 """
 
 from __future__ import annotations
@@ -16,9 +16,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pyarrow_json
 
-from photon.logs.json_records import DEEPEST, Way, is_flat, is_in_braces, read_records, ways_to
-from photon.logs.line_reader import LineReader
-from photon.logs.lines import BLANK, SMALLEST_BLOCK, LineTexts, in_halves, join_lines, one_array
+from photon.logs.formats.json_blocks import DEEPEST, Way, is_flat, is_in_braces, read_records, ways_to
+from photon.logs.formats.lines import (
+    BLANK,
+    SMALLEST_BLOCK,
+    LineReader,
+    LineTexts,
+    in_halves,
+    join_lines,
+    one_array,
+)
 
 _TOO_DEEP = f"not valid JSON: nested more than {DEEPEST} levels deep"
 _OVER_SEVERAL_LINES = "not valid JSON: a value over several lines; write each object on a line"
