@@ -10,7 +10,7 @@ UV_VERSION := 0.13.8
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
-.PHONY: help setup prerequisites minio dynoxide dynamodb-local check docs test test-fast test-long test-browser test-services screenshots soak soak-outages demo dev example bench bench-quick bench-live bench-backfill bench-tables bench-scaling bench-verification flink figures lock clean
+.PHONY: help setup prerequisites minio dynamodb-local check docs test test-fast test-all test-long screenshots soak soak-outages demo dev example bench bench-quick bench-live bench-backfill bench-tables bench-scaling bench-verification flink figures lock clean
 
 help:
 	@echo "make setup      .venv with photon and all it needs, Delta's JARs and dynoxide, the local registry"
@@ -18,11 +18,10 @@ help:
 	@echo "make dynamodb-local  fetch DynamoDB Local, a second server for the registry; make test does it"
 	@echo "make check      ruff, mypy and the import contracts"
 	@echo "make docs       the documents as a site, into site/"
-	@echo "make test       the tests: every rule, some forty minutes"
-	@echo "make test-long  more of them: many seeds, long histories, variants of the demo"
-	@echo "make test-browser  Dagster's UI on live traffic, driven in Chromium"
+	@echo "make test       the tests: every rule once, some twelve minutes"
+	@echo "make test-all   the rest: processes and datacenters that die, browsers, PostgreSQL; half an hour"
+	@echo "make test-long  more of them, by hand: many seeds, long histories, variants of the demo"
 	@echo "make screenshots  the pictures of Dagster's UI in the documents, into docs/images"
-	@echo "make test-services  Dagster on PostgreSQL, metrics in Prometheus"
 	@echo "make soak       100,000 seeds of whole datacenters (some eight hours of two cores), 20,000 of ledgers (an hour), and soak-outages"
 	@echo "make soak-outages  200 kills with -9 of real processes: datacenters, endpoints, commands (a quarter of an hour)"
 	@echo "make test-fast  the tests without Spark and servers"
@@ -92,28 +91,34 @@ docs: setup
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "site/index.html is made"
 
+# What needs minutes, or programs that Debian has (chromium, postgresql, prometheus); a test without its program fails.
+REST = slow or browser or services
 # Two processes, each with whole files: their tests share servers, joins and Spark sessions. Folders with long
-# files come first, so that both processes end at about the same time. Outages take both cores by themselves.
-test: test-fast dynamodb-local
-	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "(server or spark or slow) and not (long or browser or services)" \
-	  --ignore tests/e2e/outages tests/spark tests/orchestration tests/e2e tests/contract tests/registry tests/simulation tests/unit
-	$(BIN)/pytest -m "(server or slow) and not long" tests/e2e/outages
+# files come first, so that both processes end at about the same time.
+BY_FILE = $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder --ignore tests/e2e/outages tests/spark \
+  tests/orchestration tests/e2e tests/contract tests/registry tests/simulation tests/unit
 
-# Whole demos and real logs under Spark take both cores.
+# Every rule once.
+test: test-fast dynamodb-local
+	$(BY_FILE) -m "(server or spark) and not ($(REST) or long)"
+	@echo "Left out here, by folder; make test-all has the rest, make test-long many more seeds and histories:"
+	@$(BIN)/pytest --collect-only -q -m "$(REST) or long" | awk -F/ '/::/ {n[$$2]++} END {for (f in n) print n[f], "tests/" f}'
+
+# The rest: whole processes and datacenters that die, browsers, servers of Debian. Outages take both cores alone.
+test-all: setup dynamodb-local
+	$(BY_FILE) -m "slow and not (long or browser or services)"
+	$(BIN)/pytest -m "(server or slow) and not long" tests/e2e/outages
+	$(BIN)/pytest -m "services and not long"
+	$(BIN)/pytest -m "browser and not long"
+
+# By hand: what a shorter test holds too. Whole demos and real logs under Spark take both cores.
 test-long: setup dynamodb-local
 	$(BIN)/pytest -n 2 -m "long and not (spark or slow)"
 	$(BIN)/pytest -m "long and (spark or slow)"
 
-# Each needs programs that Debian has: chromium; postgresql and prometheus. A test without its program fails.
-test-browser: setup
-	$(BIN)/pytest -m browser
-
 # tests/browser/screenshots.py says which. A look at each before it is committed does no harm.
 screenshots: setup
 	$(BIN)/python -m tests.browser.screenshots docs/images
-
-test-services: setup
-	$(BIN)/pytest -m services
 
 # One that fails is printed, with how to run it again.
 soak: setup
@@ -126,7 +131,7 @@ soak-outages: setup
 	$(BIN)/python -m tests.e2e.outages.drive --kills 200
 
 test-fast: setup
-	$(BIN)/pytest -n 2 -m "not (spark or server or slow or long or browser or services)"
+	$(BIN)/pytest -n 2 -m "not (spark or server or long or $(REST))"
 
 LAKE ?= local
 demo: setup

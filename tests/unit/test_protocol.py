@@ -27,6 +27,7 @@ SOURCES = sorted(
     if source != Path(__file__)
 )
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+LEFT_OUT_MARKS = re.compile(r"pytest\.mark\.(?:long|slow|browser|services)\b")
 CODE = re.compile(r"\b[A-FL]\d{1,2}\b")
 TEXT_TOKENS = {tokenize.COMMENT, tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING)}
 NOT_KEPT = "not kept yet"
@@ -78,12 +79,15 @@ def cited_in(source: Path) -> set[str]:
 
 @cache
 def functions_of(file: str) -> dict[str, bool]:
-    """By the names that pytest may find in a file: whether `make test` leaves it to `make test-long`."""
+    """By the names that pytest may find in a file: whether `make test` leaves it out."""
     path = ROOT / file
     found: dict[str, bool] = {}
-    for node in ast.walk(ast.parse(path.read_text())) if path.is_file() else ():
+    text = path.read_text() if path.is_file() else ""
+    marks_all = re.findall(r"^pytestmark = .*", text, re.MULTILINE)
+    for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.FunctionDef):
-            found[node.name] = any(ast.unparse(mark) == "pytest.mark.long" for mark in node.decorator_list)
+            marks = " ".join([*map(ast.unparse, node.decorator_list), *marks_all])
+            found[node.name] = bool(LEFT_OUT_MARKS.search(marks))
         elif isinstance(node, ast.Assign):  # a state machine of hypothesis: TestX = X.TestCase
             found.update(dict.fromkeys((ast.unparse(target) for target in node.targets), False))
         elif isinstance(node, ast.Dict):  # a table of stories by their names
