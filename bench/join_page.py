@@ -44,7 +44,7 @@ def write_page(page: Path, found: Found, command: str) -> None:
     page.with_suffix(".json").write_text(json.dumps(found, indent=2) + "\n")
     for what in ("throughput.svg", "curves.svg"):
         beside(what).unlink(missing_ok=True)  # of an earlier run
-    links = [f"- [All numbers]({page.with_suffix('.json').name})"]
+    links = [f"- [All numbers, and settings beyond the defaults]({page.with_suffix('.json').name})"]
     if found["runs"]:
         draw_throughput(found, TITLES, beside("throughput.svg"))
     if found["curves"]:
@@ -86,8 +86,6 @@ def page_of(found: Found, command: str) -> str:
         *([_left_out(found["left_out"])] if found["left_out"] else []),
         "## Where and with what",
         _table(list(_circumstances(found))),
-        "Settings beyond the defaults:",
-        f"```json\n{json.dumps(found['settings'], indent=2)}\n```",
     ]
     return "\n\n".join(parts) + "\n"
 
