@@ -172,7 +172,6 @@ flink: setup
 
 figures: setup
 	$(BIN)/python -m bench.figures figures
-	$(BIN)/python -m bench.outage_figures figures
 
 # Keeps the versions that still fit; to take newer ones, remove requirements.lock first.
 lock:

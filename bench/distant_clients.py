@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 
 from bench.ledger_rates import all_have_rows, claims_of
-from bench.virtual_network import Send, VirtualClient, VirtualTime
 from photon.pipeline.sections import Registry
 from photon.process.clock import MICROSECONDS
 from photon.registry.closing import Closing
@@ -25,23 +24,13 @@ from photon.registry.entry import Claimant, Claims, Epoch, Hashes
 from photon.registry.errors import RegistryUnavailable
 from photon.registry.id_registry import IdRegistry
 from photon.registry.register import Generation, Members, Register
-from photon.registry.stores.copies import (
-    ABSENT,
-    Accept,
-    Copy,
-    Done,
-    Insert,
-    Key,
-    NoReply,
-    Page,
-    Prepare,
-    Promised,
-    Refused,
-)
+from photon.registry.stores.copies import Copy, Key, NoReply, Page
 from photon.registry.stores.deadline import request_timeout
 from photon.registry.stores.decisions import majority
 from photon.registry.stores.positions import StorePositions
 from photon.registry.view import View, current_register
+from tests.support.memory_store import MemoryStore
+from tests.support.virtual_network import Send, VirtualClient, VirtualTime
 
 NEAREST_SECONDS, FARTHEST_SECONDS = 0.02, 0.3  # of one way
 JITTER = 0.2  # a message takes up to this part longer
@@ -77,67 +66,24 @@ class Distances:
         return 2 * max(self._seconds) * (1.0 + JITTER)
 
 
-class DistantStore:
+class DistantStore(MemoryStore):
     """The store in a slot, in memory."""
 
     def __init__(self, slot: int) -> None:
+        super().__init__(f"store-{slot}")
         self.slot = slot
         self.is_down = False
-        self.items: dict[Key, Copy] = {}
-        self._beats: dict[Key, int] = {}
-
-    def insert(self, insert: Insert) -> Done | Refused:
-        """Store a value where there is no item."""
-        if insert.key in self.items:
-            return Refused(self.items[insert.key])
-        self.items[insert.key] = Copy(insert.value)
-        return Done()
-
-    def prepare(self, prepare: Prepare) -> Promised | Refused:
-        """Promise a ballot above the one promised, and say what was there before."""
-        now = self.items.get(prepare.key, ABSENT)
-        if now.promised >= prepare.ballot:
-            return Refused(now)
-        self.items[prepare.key] = Copy(now.value, now.accepted, prepare.ballot)
-        return Promised(now)
-
-    def accept(self, accept: Accept) -> Done | Refused:
-        """Store a value at a ballot not below the one promised."""
-        now = self.items.get(accept.key, ABSENT)
-        if now.promised > accept.ballot:
-            return Refused(now)
-        self.items[accept.key] = Copy(accept.value, accept.ballot, accept.ballot)
-        return Done()
-
-    def get(self, key: Key) -> Copy | NoReply:
-        """What is there; a probe asks it too."""
-        return _SILENCE if self.is_down else self.items.get(key, ABSENT)
-
-    def ending(self, key: Key) -> bytes:
-        """The last bytes of the value there."""
-        return (self.items.get(key, ABSENT).value or b"")[-16:]
+        # Only probes find out: `DistantClient` lets no other answer come back.
+        self.fault = lambda request: "no answer in time" if self.is_down and request == "get" else None
 
     def page(self, first: Key) -> Page:
-        """Some items of a ledger from a position on."""
+        """Some values in a row: nobody leaves a gap here."""
         copies: dict[int, Copy] = {}
         while (key := Key(first.ledger, first.position + len(copies))) in self.items:
             copies[key.position] = self.items[key]
             if len(copies) == PAGE_ITEMS:
                 return Page(first.position, key.position, copies)
         return Page(first.position, None, copies)
-
-    def forget(self, ledger: str) -> int:
-        """Nothing is dropped here."""
-        return 0
-
-    def beat(self, key: Key, number: int) -> Done:
-        """Keep a number."""
-        self._beats[key] = max(number, self._beats.get(key, 0))
-        return Done()
-
-    def last_beat(self, key: Key) -> int:
-        """The number that is kept."""
-        return self._beats.get(key, 0)
 
 
 class DistantClient(VirtualClient):

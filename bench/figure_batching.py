@@ -12,17 +12,16 @@ from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
-from typing import Any
 
-from bench.ledger_rates import all_have_rows, claims_of, new_hashes
-from photon.process.clock import SystemClock
+from matplotlib.figure import Figure
+
+from bench.ledger_rates import all_have_rows, claims_of, new_hashes, new_registry, positions_over
+from bench.plots import panels
 from photon.process.lifeline import end_with
 from photon.registry.address import LedgersAddress
 from photon.registry.closing import Closing
 from photon.registry.entry import Claimant, Claims, Epoch, LedgerId
 from photon.registry.id_registry import IdRegistry
-from photon.registry.stores.opening import open_positions
-from photon.registry.view import View, current_register
 
 WORK_SECONDS = 0.1  # what else a live batch does: it looks, plans, runs tasks, commits
 
@@ -89,13 +88,8 @@ def served(load: Load, tallies: Sequence[Tally]) -> Served:
 
 
 def _drive(address: LedgersAddress, load: Load, epoch: Epoch, home: int) -> Tally:
-    positions = open_positions(address, SystemClock())
-    try:
-        registry = IdRegistry(positions, View(current_register(positions), str(epoch)))
-        registry.catch_up()
-        return drive(registry, load, epoch, home)
-    finally:
-        positions.close()
+    with positions_over(address) as positions:
+        return drive(new_registry(positions, str(epoch)), load, epoch, home)
 
 
 def drive(registry: IdRegistry, load: Load, epoch: Epoch, home: int) -> Tally:
@@ -123,20 +117,14 @@ def _claims(claimant: Claimant, count: int, home: int, ledgers: int) -> Claims:
     return claims_of(claimant, hashes)
 
 
-def draw(points: Sequence[Served], store: str) -> Any:
+def draw(points: Sequence[Served], store: str) -> Figure:
     """The figure: per second, ids and entries against what is offered."""
-    from matplotlib.figure import Figure
-
     rows = [point.as_dict() for point in points]
     offered = [row["offered_ids_per_second"] for row in rows]
-    figure = Figure((6.4, 4.0), layout="constrained")
-    axes = figure.add_subplot()
+    figure, (axes,) = panels(6.4, 4.0)
     axes.plot(offered, [row["ids_per_second"] for row in rows], "o-", label="ids claimed")
     axes.plot(offered, [row["entries_per_second"] for row in rows], "s-", label="entries appended")
-    axes.set_xlabel("ids offered a second")
-    axes.set_ylabel("a second")
-    axes.set_xscale("log")
-    axes.set_yscale("log")
+    axes.set(xlabel="ids offered a second", ylabel="a second", xscale="log", yscale="log")
     axes.set_title(f"Batching: two datacenters, {store}", fontsize=10)
     axes.grid(alpha=0.3)
     axes.legend(frameon=False)

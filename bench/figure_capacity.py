@@ -12,7 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from matplotlib.figure import Figure
+
 from bench.outage_run import DatacenterProcesses, MeasurementFailed, endpoints_and_processes
+from bench.plots import panels
 from orchestration.demo.traffic import Traffic
 
 DATACENTERS = ("east", "west", "north")
@@ -103,12 +106,9 @@ def numbers_of(runs: Sequence[Run]) -> dict[str, Any]:
     }
 
 
-def draw(numbers: Mapping[str, Any]) -> Any:
+def draw(numbers: Mapping[str, Any]) -> Figure:
     """A bar for each run, of the parts of its datacenters."""
-    from matplotlib.figure import Figure
-
-    figure = Figure((6.4, 4.0), layout="constrained")
-    axes = figure.subplots()
+    figure, (axes,) = panels(6.4, 4.0)
     names = [run["datacenters"] for run in numbers["runs"]]
     bottom = [0.0] * len(names)
     for datacenter, color in zip(DATACENTERS, ("#3b6fb6", "#e08a2c", "#6f9d5c"), strict=True):
@@ -119,6 +119,5 @@ def draw(numbers: Mapping[str, Any]) -> Any:
         axes.annotate(f"{run['percent_of_one']:.0f} %", (place, bottom[place]), ha="center", va="bottom")
     axes.set(ylabel="processor seconds", xlabel="datacenters at work", title="The same logs, joined once")
     axes.margins(y=0.1)
-    axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False)
     return figure

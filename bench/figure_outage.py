@@ -11,8 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from bench.latency_plot import first_seen
+from matplotlib.figure import Figure
+
 from bench.outage_run import BatchSeen, Seen
+from bench.plots import first_seen, panels
 from orchestration.demo.latency import SeenRow, percentile
 from orchestration.demo.plot import COLORS, SHARES
 from photon.process.clock import MICROSECONDS
@@ -118,45 +120,42 @@ def _bins(seen: Seen) -> list[tuple[float, tuple[int, int]]]:
     return [((at - seen.begins_us) / MICROSECONDS + BIN_SECONDS / 2, (at, at + step_us)) for at in starts]
 
 
-def draw(seen: Seen) -> Any:
+def draw(seen: Seen) -> Figure:
     """Four panels over time: who joins, how long it takes, what the west has not read, what is in vain."""
-    from matplotlib.figure import Figure
-
     rows, bins = first_seen(seen.rows), _bins(seen)
     middles = [middle for middle, _ in bins]
-    figure = Figure((9.5, 10.0), layout="constrained")
-    panels = figure.subplots(4, 1, sharex=True)
+    figure, every_axes = panels(9.5, 10.0, rows=4)
+    joined_by, delay, unread, vain = every_axes
     rates = [_joined_by(rows, span) for _, span in bins]
-    panels[0].stackplot(
+    joined_by.stackplot(
         middles, *([rate[name] for rate in rates] for name in COLORS), labels=list(COLORS),
         colors=list(COLORS.values()), step="mid",
     )  # fmt: skip
-    panels[0].set(ylabel="rows a second", title="Joined by")
+    joined_by.set(ylabel="rows a second", title="Joined by")
     latencies = [latencies_of(rows, span) for _, span in bins]
     for share, color in SHARES.items():
         name = f"p{share * 100:.0f}"
-        panels[1].plot(middles, [each[name] for each in latencies], color=color, label=name)
-    panels[1].set(yscale="log", ylabel="seconds", title="From the later of two lines to the row readable")
+        delay.plot(middles, [each[name] for each in latencies], color=color, label=name)
+    delay.set(yscale="log", ylabel="seconds", title="From the later of two lines to the row readable")
     looks = [(at - seen.begins_us) / MICROSECONDS for at, _ in seen.unread]
-    panels[2].plot(looks, [size / 1e6 for _, size in seen.unread], color=COLORS["west"], label="west")
-    panels[2].set(ylabel="MB unread", title="Not yet read by the datacenter that died")
+    unread.plot(looks, [size / 1e6 for _, size in seen.unread], color=COLORS["west"], label="west")
+    unread.set(ylabel="MB unread", title="Not yet read by the datacenter that died")
     shares = [100 * in_vain(seen.batches, span) for _, span in bins]
-    panels[3].plot(middles, shares, color="#17345e", label="both")
-    panels[3].set(ylabel="percent", ylim=(0, None), title="Joined in vain: the other one was faster")
-    panels[3].set(xlabel="seconds", xlim=(0, (seen.ends_us - seen.begins_us) / MICROSECONDS))
-    _mark(panels, seen)
+    vain.plot(middles, shares, color="#17345e", label="both")
+    vain.set(ylabel="percent", ylim=(0, None), title="Joined in vain: the other one was faster")
+    vain.set(xlabel="seconds", xlim=(0, (seen.ends_us - seen.begins_us) / MICROSECONDS))
+    _mark(every_axes, seen)
     return figure
 
 
-def _mark(panels: Iterable[Any], seen: Seen) -> None:
+def _mark(every_axes: Iterable[Any], seen: Seen) -> None:
     killed, back, caught_up = (
         (at - seen.begins_us) / MICROSECONDS for at in (seen.killed_us, seen.back_us, seen.caught_up_us)
     )
-    for axes in panels:
+    for axes in every_axes:
         axes.axvspan(killed, back, color="#f6ecdf", zorder=0)
         axes.axvspan(back, caught_up, color="#e9f0e4", zorder=0)
         axes.title.set_fontsize(10)
-        axes.spines[["top", "right"]].set_visible(False)
         axes.legend(frameon=False, fontsize=8, loc="upper right")
 
 

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+
+from matplotlib.figure import Figure
 
 from bench.ledger_rates import all_have_rows, claims_of, new_hashes
+from bench.plots import panels
 from photon.process.clock import MICROSECONDS
 from photon.registry.closing import Closing
 from photon.registry.collecting import drop, raise_boundary
@@ -105,20 +107,16 @@ def _bytes_in(positions: Positions, ledgers: Sequence[LedgerId]) -> int:
     return total
 
 
-def draw(points: Sequence[Sizes], story: Story, store: str) -> Any:
+def draw(points: Sequence[Sizes], story: Story, store: str) -> Figure:
     """The figure: kilobytes of old and new ledgers, all together and of one on average."""
-    from matplotlib.figure import Figure
-
     days = [point.day for point in points]
-    figure = Figure((6.4, 5.0), layout="constrained")
-    together, single = figure.subplots(2, 1, sharex=True)
+    figure, (together, single) = panels(6.4, 5.0, rows=2)
     together.plot(days, [point.old_bytes / 1_000 for point in points], label=f"generations of {story.before}")
     together.plot(days, [point.new_bytes / 1_000 for point in points], label=f"generations of {story.after}")
     single.plot(days, [point.as_dict()["bytes_of_an_old_ledger"] / 1_000 for point in points])
     single.plot(days, [point.as_dict()["bytes_of_a_new_ledger"] / 1_000 for point in points])
-    together.set_ylabel("kB, together")
-    single.set_ylabel("kB, of one ledger")
-    single.set_xlabel("days")
+    together.set(ylabel="kB, together")
+    single.set(ylabel="kB, of one ledger", xlabel="days")
     for axes in (together, single):
         axes.axvline(story.reshard_on_day, color="#999999", linestyle=":", linewidth=1)
         axes.grid(alpha=0.3)

@@ -1,81 +1,117 @@
-"""The paper's Figures 10 and 11 again, each as a picture with its numbers beside it.
+"""Figures of the Photon papers, measured here: pictures with their numbers beside them.
 
-    make figures                 # into figures/, on dynoxide where it is installed, else on DynamoDB Local
+    make figures                                    # all, into figures/: some ten minutes on two cores
+    python -m bench.figures figures fig10           # one of them
 
-What is measured, and how it is drawn, is in `bench.figure_batching` and `bench.figure_resharding`.
+Stores are dynoxide where it is installed, else DynamoDB Local. A module for each says what is measured:
+`figure_batching` and `figure_resharding` (Figures 10 and 11), `figure_outage` and `figure_capacity`, which
+start real datacenters.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import platform
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from bench import figure_batching, figure_resharding
+import psutil
+from matplotlib.figure import Figure
+
+from bench import figure_batching, figure_capacity, figure_outage, figure_resharding
 from bench.figure_batching import Load
-from bench.figure_resharding import Story
-from bench.ledger_rates import new_registry
-from bench.store_servers import StoreServer, fastest_kind, registry_pipeline, store_servers
+from bench.ledger_rates import new_ledgers, new_registry, positions_over
+from bench.outage_run import run_outage
+from bench.plots import save
+from infra.servers.stores import fastest_kind, store_servers
 from photon.pipeline.sections import Registry
-from photon.process.clock import SystemClock
-from photon.registry.address import LedgersAddress
-from photon.registry.opening import init_registry
-from photon.registry.stores.opening import open_positions
 
 SECONDS = 5.0
 LOADS = (50, 100, 200, 400, 800, 1_600, 3_200, 6_400, 12_800, 25_600, 51_200)
-STORY = Story()
+SEED = 1
+DATACENTERS = ("east", "west")
+Drawn = tuple[Figure, Mapping[str, Any]]
 
 
-def main(folder: Path) -> None:
-    """Make both figures in `folder`."""
-    folder.mkdir(parents=True, exist_ok=True)
-    kind = fastest_kind()
-    print(f"on {kind}", flush=True)
-    with tempfile.TemporaryDirectory() as data, store_servers(kind, Path(data), 1) as (server,):
-        batching(_new_registry("batching", server), kind, folder)
-        resharding(_new_registry("resharding", server), kind, folder)
-
-
-def _new_registry(name: str, server: StoreServer) -> LedgersAddress:
-    pipeline = registry_pipeline(name, [server.url], Registry(), ("east", "west"))
-    return init_registry(pipeline, SystemClock())
-
-
-def batching(address: LedgersAddress, kind: str, folder: Path) -> None:
+def batching(folder: Path) -> Drawn:
     """Figure 10."""
     points = []
-    for number, load in enumerate(LOADS, start=1):
-        points.append(figure_batching.measure(address, Load(load, SECONDS), number))
-        print(f"figure 10: {points[-1].as_dict()}", flush=True)
-    numbers = {"store": kind, "seconds": SECONDS, "loads": [point.as_dict() for point in points]}
-    _store(folder / "fig10", figure_batching.draw(points, kind), numbers)
+    with store_servers(fastest_kind(), folder, 1) as servers:
+        address = new_ledgers(servers, Registry(), DATACENTERS)
+        for number, load in enumerate(LOADS, start=1):
+            points.append(figure_batching.measure(address, Load(load, SECONDS), number))
+            _say(f"figure 10: {points[-1].as_dict()}")
+    numbers = {"seconds": SECONDS, "loads": [point.as_dict() for point in points]}
+    return figure_batching.draw(points, fastest_kind()), numbers
 
 
-def resharding(address: LedgersAddress, kind: str, folder: Path) -> None:
+def resharding(folder: Path) -> Drawn:
     """Figure 11."""
-    points = []
-    positions = open_positions(address, SystemClock())
-    try:
-        for sizes in figure_resharding.sizes_over_time(new_registry(positions), STORY):
-            points.append(sizes)
-            if sizes.day == int(sizes.day):
-                print(f"figure 11: {sizes.as_dict()}", flush=True)
-    finally:
-        positions.close()
-    numbers = {"store": kind, "keep_days": STORY.keep_days, "reshard_on_day": STORY.reshard_on_day}
-    looks = [point.as_dict() for point in points]
-    _store(folder / "fig11", figure_resharding.draw(points, STORY, kind), {**numbers, "looks": looks})
+    story = figure_resharding.Story()
+    with (
+        store_servers(fastest_kind(), folder, 1) as servers,
+        positions_over(new_ledgers(servers, Registry(), DATACENTERS)) as positions,
+    ):
+        points = list(figure_resharding.sizes_over_time(new_registry(positions), story))
+    numbers = {"keep_days": story.keep_days, "reshard_on_day": story.reshard_on_day}
+    figure = figure_resharding.draw(points, story, fastest_kind())
+    return figure, {**numbers, "looks": [point.as_dict() for point in points]}
 
 
-def _store(path: Path, figure: Any, numbers: Mapping[str, Any]) -> None:
-    figure.savefig(path.with_suffix(".png"), dpi=120)
-    path.with_suffix(".json").write_text(json.dumps(numbers, indent=1) + "\n")
-    print(f"{path}.png and {path}.json", flush=True)
+def outage(folder: Path) -> Drawn:
+    """A datacenter that dies and comes back."""
+    seen = run_outage(folder, SEED, _say)
+    numbers = figure_outage.numbers_of(seen)
+    _say(figure_outage.summary_of(numbers))
+    return figure_outage.draw(seen), numbers
+
+
+def capacity(folder: Path) -> Drawn:
+    """What datacenters cost that join the same logs."""
+    numbers = figure_capacity.numbers_of(figure_capacity.measure(folder, SEED))
+    return figure_capacity.draw(numbers), numbers
+
+
+FIGURES: dict[str, Callable[[Path], Drawn]] = {
+    "fig10": batching,
+    "fig11": resharding,
+    "outage": outage,
+    "capacity": capacity,
+}
+
+
+def main(folder: Path, names: list[str]) -> None:
+    """Make the figures of these names in `folder`."""
+    machine = _machine()
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        with tempfile.TemporaryDirectory(prefix="photon-figures-") as work:
+            figure, numbers = FIGURES[name](Path(work) / name)
+        save(figure, folder / f"{name}.svg")
+        text = json.dumps({"machine": machine, "seed": SEED, **numbers}, indent=1)
+        (folder / f"{name}.json").write_text(text + "\n")
+        _say(f"{folder / name}.svg and {name}.json")
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)
+
+
+def _machine() -> dict[str, Any]:
+    """Tell what it is measured on, before the measurement is a load itself."""
+    return {
+        "cores": os.cpu_count(),
+        "memory_gb": round(psutil.virtual_memory().total / 2**30),
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+        "store": fastest_kind(),
+        "load_average_before": round(os.getloadavg()[0], 2),
+    }
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1] if len(sys.argv) > 1 else "figures"))
+    main(Path(sys.argv[1] if len(sys.argv) > 1 else "figures"), sys.argv[2:] or list(FIGURES))

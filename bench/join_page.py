@@ -149,7 +149,7 @@ def _hurt_rows(found: Found) -> Iterator[Sequence[str]]:
 
 
 def _circumstances(found: Found) -> Iterator[Sequence[str]]:
-    machine, loads = found["machine"], [run["load_average"] for run in _all_runs(found)]
+    machine, loads = found["machine"], [run["load_average"] for run in all_runs(found)]
     yield "", ""
     yield "when", f"{found['measured_at']}, {found['took_seconds'] / 60:.0f} minutes"
     yield (
@@ -161,7 +161,8 @@ def _circumstances(found: Found) -> Iterator[Sequence[str]]:
     yield "versions", ", ".join(f"{name} {text}" for name, text in found["versions"].items())
 
 
-def _all_runs(found: Found) -> list[Found]:
+def all_runs(found: Found) -> list[Found]:
+    """All runs of a comparison."""
     return [*found["runs"], *found["hurts"], *(one["run"] for one in found["curves"])]
 
 

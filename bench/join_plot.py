@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from statistics import mean
 from typing import Any
+
+from bench.plots import panels, save
 
 Found = Mapping[str, Any]
 OURS, THEIRS = "#3b6fb6", "#b8bfc9"
@@ -47,23 +49,21 @@ def cpu_us(found: Found, run: Found) -> float | None:
 
 def draw_throughput(found: Found, titles: Mapping[str, str], path: Path) -> None:
     """Write a bar for each join."""
-    pyplot = _pyplot()
     rates = throughput(found)
-    figure, axes = pyplot.subplots(figsize=(9, 0.5 * len(rates) + 1.2), layout="constrained")
+    figure, (axes,) = panels(9, 0.5 * len(rates) + 1.2)
     colors = [OURS if name.startswith("photon") else THEIRS for name in rates]
     bars = axes.barh([titles[name] for name in rates], list(rates.values()), color=colors)
     axes.bar_label(bars, [f"{rate:,.0f}" for rate in rates.values()], padding=4, fontsize=9)
     axes.invert_yaxis()  # in the order of the table
     axes.margins(x=0.12)
     axes.set(xlabel="events a second, from the files being there to the last row's commit")
-    _save(figure, [axes], path)
+    save(figure, path)
 
 
 def draw_curves(found: Found, path: Path) -> None:
     """Write a panel for each axis: seconds, and CPU for each primary event."""
-    pyplot = _pyplot()
-    figure, panels = pyplot.subplots(1, len(AXES), figsize=(11, 3.6), layout="constrained")
-    for axes, (axis, words) in zip(panels, AXES.items(), strict=True):
+    figure, every_axes = panels(11, 3.6, columns=len(AXES))
+    for axes, (axis, words) in zip(every_axes, AXES.items(), strict=True):
         line = cost_curve(found, axis)
         places = range(len(line))  # each as far from the next: values grow by factors
         axes.plot(places, [run["seconds"] for _, run in line], "o-", color=OURS, label="seconds")
@@ -75,22 +75,5 @@ def draw_curves(found: Found, path: Path) -> None:
                     f"{cost:.0f} us", (place, run["seconds"]), xytext=(0, -14),
                     textcoords="offset points", fontsize=8, ha="center",
                 )  # fmt: skip
-    panels[0].set(ylabel="seconds (below: CPU a primary event)")
-    _save(figure, panels, path)
-
-
-def _pyplot() -> Any:
-    import matplotlib
-
-    matplotlib.use("Agg")  # no display is needed
-    from matplotlib import pyplot
-
-    return pyplot
-
-
-def _save(figure: Any, panels: Sequence[Any], path: Path) -> None:
-    for axes in panels:
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.set_axisbelow(True)
-    figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
-    _pyplot().close(figure)
+    every_axes[0].set(ylabel="seconds (below: CPU a primary event)")
+    save(figure, path)

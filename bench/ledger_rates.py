@@ -15,9 +15,11 @@ from pathlib import Path
 import numpy as np
 import psutil
 
-from bench.store_servers import StoreServer, registry_pipeline, store_servers
-from photon.pipeline.sections import Registry
+from infra.servers.stores import StoreServer, store_servers
+from photon.pipeline.file import Pipeline
+from photon.pipeline.sections import Datacenter, Endpoint, ForeignLog, PrimaryLog, Registry
 from photon.process.clock import SystemClock
+from photon.registry.address import LedgersAddress
 from photon.registry.closing import Closing, Rowless
 from photon.registry.entry import Claimant, Claims, Epoch, Hashes, Mask
 from photon.registry.fold import ClaimsAt, Unclosed
@@ -57,7 +59,10 @@ def measure_ledgers(
     settings: Registry,
 ) -> LedgerRates:
     """Claims and closes over so many stores, of which `down` are killed once the ledgers are made."""
-    with store_servers(kind, folder, count) as servers, positions_over(servers, settings) as positions:
+    with (
+        store_servers(kind, folder, count) as servers,
+        positions_over(new_ledgers(servers, settings)) as positions,
+    ):
         registry = new_registry(positions)
         join(registry, batches_of(1, ids_per_batch, 0))  # connections are made
         for server in servers[count - down :]:
@@ -66,14 +71,36 @@ def measure_ledgers(
         return _measure(registry, positions, servers[: count - down], ids_per_batch, batches)
 
 
+def registry_pipeline(
+    servers: Sequence[StoreServer], settings: Registry, datacenters: Sequence[str] = ("east",)
+) -> Pipeline:
+    """A pipeline that is nothing but its registry, over these servers."""
+    nowhere = Path("/nowhere")
+    endpoints = tuple(Endpoint(url=server.url) for server in servers)
+    return Pipeline(
+        name="bench",
+        file=nowhere / "events.yaml",
+        datacenters={
+            one: Datacenter(logs=nowhere / one, lake=nowhere / f"{one}-lake", state=nowhere / f"{one}-state")
+            for one in datacenters
+        },
+        primary=PrimaryLog(files="*", format="csv", id=("id",), time="t"),
+        foreign=ForeignLog(files="*", format="csv", id=("id",), key=("key",), time="t"),
+        registry=settings.model_copy(update={"endpoints": endpoints}),
+    )
+
+
+def new_ledgers(
+    servers: Sequence[StoreServer], settings: Registry, datacenters: Sequence[str] = ("east",)
+) -> LedgersAddress:
+    """The address of a new registry over these servers."""
+    return init_registry(registry_pipeline(servers, settings, datacenters), SystemClock())
+
+
 @contextmanager
-def positions_over(
-    servers: Sequence[StoreServer], settings: Registry, name: str = "bench"
-) -> Iterator[StorePositions]:
-    """The positions of a new registry over these servers."""
-    clock = SystemClock()
-    pipeline = registry_pipeline(name, [server.url for server in servers], settings)
-    positions = open_positions(init_registry(pipeline, clock), clock)
+def positions_over(address: LedgersAddress) -> Iterator[StorePositions]:
+    """The positions of a registry, until the end of the block."""
+    positions = open_positions(address, SystemClock())
     try:
         yield positions
     finally:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.live_measurement import clicks_written
-from bench.store_servers import StoreServer, fastest_kind, store_servers
+from infra.servers.stores import StoreServer, fastest_kind, store_servers
 from orchestration.demo.latency import SeenRow, TableReader
 from orchestration.demo.traffic import Traffic
 from orchestration.demo.traffic_process import generating
@@ -186,7 +186,7 @@ def endpoints_and_processes(
 
 
 def run_outage(
-    folder: Path, load: Load, story: Story, seed: int, say: Callable[[str], None] = lambda text: None
+    folder: Path, seed: int, say: Callable[[str], None], load: Load = Load(), story: Story = Story()
 ) -> Seen:
     """Kill the west with its endpoint under load, bring both back, and watch the tables."""
     longest = sum((story.warm_up, story.normal, story.outage, story.recovered, story.most_catch_up))

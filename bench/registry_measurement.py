@@ -15,7 +15,7 @@ from typing import Any
 
 from bench import distant_clients, ledger_costs, small_entries, view_sizes
 from bench.ledger_rates import LedgerRates, measure_ledgers
-from bench.store_servers import is_available
+from infra.servers.stores import is_available
 from photon.pipeline.sections import Registry
 from photon.registry.servers.local_supervisor import ServerKind
 

@@ -1,35 +1,35 @@
 """Measures a join on a standalone cluster: two workers beside two local cores, and simulated cores.
 
-A simulated core has a tenth of a real one (`bench.slow_cores`). So eight workers, the driver and the registry
-fit into one core of this machine, and stand to each other as they would on ten. Waiting, disk and network are
-not slowed down. The figures are those of full cores.
+A simulated core has a tenth of a real one (`infra.servers.slow_cores`). So eight workers, the driver and
+the registry fit into one core of this machine, and stand to each other as they would on ten. Waiting, disk
+and network are not slowed down. The figures are those of full cores.
 """
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from statistics import mean
 from typing import Any
 
 import psutil
 import pyarrow as pa
 
-from bench.cluster_join import PhotonElsewhere, workers_cpu_seconds
-from bench.join_contenders import JoinFailed
+from bench.join_contenders import PHOTON, JoinFailed, Photon, Place
 from bench.join_logs import JoinLogs, place
 from bench.join_measurement import machine, versions
 from bench.join_rows import CommitWatch, Found, compare, read_rows
 from bench.process_family import cpu_seconds_of, family_of
 from bench.scaling import Costs
-from bench.server_process import ServerProcess
-from bench.slow_cores import SlowCore, slow_cores
-from bench.spark_cluster import SparkCluster, spark_cluster
-from bench.store_servers import StoreServer, fastest_kind
+from infra.servers.process import ServerProcess
+from infra.servers.slow_cores import SlowCore, slow_cores
+from infra.servers.spark_cluster import SparkCluster, spark_cluster
+from infra.servers.stores import StoreServer, fastest_kind
 
 SHARE = 0.1  # of a real core
 CORES = (1, 2, 4, 8)
@@ -64,6 +64,39 @@ class _Registry(StoreServer):
     def command(self) -> Sequence[str]:
         words = super().command()
         return words if self._core is None else self._core.command(words)
+
+
+class PhotonElsewhere(Photon):
+    """`photon join` of one datacenter with a registry that is no part of it, on a Spark master or here."""
+
+    def __init__(
+        self, name: str, folder: Path, registry_url: str, master: str | None, bound: Sequence[str] = ()
+    ) -> None:
+        """`master`: of a cluster; None: the cores of this machine. `bound`: words before its command."""
+        super().__init__(name, folder, ["one"])
+        self._registry_url, self._master, self._bound = registry_url, master, list(bound)
+
+    def begin(self, warm_up: JoinLogs, place_warm_up: Place, place_logs: Place) -> float:
+        self.folder.mkdir(parents=True)
+        self._write_pipeline()
+        made = subprocess.run(
+            [*PHOTON, "registry", "init", str(self.pipeline)], capture_output=True, text=True, check=False
+        )
+        if made.returncode:
+            raise JoinFailed(f"{self.name}: no registry: {made.stderr}")
+        return super().begin(warm_up, place_warm_up, place_logs)
+
+    def _pipeline(self) -> dict[str, Any]:
+        spark: dict[str, Any] = {}
+        if self._master is not None:
+            settings = {"spark.driver.host": "127.0.0.1", "spark.pyspark.python": sys.executable}
+            spark = {"spark": {"master": self._master, "settings": settings}}
+        return {**super()._pipeline(), "registry": {"endpoints": [{"url": self._registry_url}]}, **spark}
+
+
+def workers_cpu_seconds(cluster: SparkCluster) -> float:
+    """What the workers of a cluster and their executors have used."""
+    return sum(cpu_seconds_of(family_of(worker.pid)) for worker in cluster.workers)
 
 
 class ScalingBench:
@@ -232,14 +265,3 @@ def _registry(folder: Path, core: SlowCore | None) -> Iterator[_Registry]:
         yield store
     finally:
         store.kill()
-
-
-def ratio_to_local(found: Mapping[str, Any]) -> float | None:
-    """The throughput of two workers, as a share of that of two local cores; the mean of the rounds."""
-    rates = {
-        kind: [run["events_per_second"] for run in found["pairs"] if run["name"].startswith(kind)]
-        for kind in ("local", "cluster")
-    }
-    if not all(rates.values()):
-        return None
-    return round(float(mean(rates["cluster"]) / mean(rates["local"])), 2)

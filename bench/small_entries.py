@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from bench.ledger_rates import EPOCH, claims_of, cpu_seconds, new_hashes, new_registry
-from bench.store_servers import StoreServer, registry_pipeline, store_servers
+from bench.ledger_rates import EPOCH, claims_of, cpu_seconds, new_hashes, new_registry, registry_pipeline
+from infra.servers.stores import StoreServer, store_servers
 from photon.dispatcher.recovery.registry_watch import LOOK_US
 from photon.pipeline.sections import Registry
 from photon.process.clock import MICROSECONDS, SystemClock
@@ -50,7 +50,7 @@ class SmallEntries:
 def measure_small_entries(folder: Path, settings: Registry, count: int = ENTRIES) -> SmallEntries:
     """Put the entries of a day into stores, and do what is done with them."""
     with store_servers("dynoxide", folder, STORES) as servers:
-        pipeline = registry_pipeline("bench", [server.url for server in servers], settings)
+        pipeline = registry_pipeline(servers, settings)
         address = init_registry(pipeline, SystemClock())
         _fill(address, entries(count))
         positions = positions_at(address)

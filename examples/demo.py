@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import click
 
-from bench.minio_server import places_on_minio
+from infra.servers.minio import places_on_minio
 from orchestration.demo.demo import run_demo, run_live
 from orchestration.demo.folder import DemoFolder
 from photon.cli.demo import folder_option, port_option, seconds_option

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from bench.minio_server import CREDENTIALS, MinioServer, has_minio, minio_server
+from infra.servers.minio import CREDENTIALS, MinioServer, has_minio, minio_server
 from photon.pipeline.location import Location, S3Folder
 from tests.faulty_s3 import FaultyS3
 

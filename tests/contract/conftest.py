@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.store_servers import StoreServer, fastest_kind, store_servers
+from infra.servers.stores import StoreServer, fastest_kind, store_servers
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Registry
 from photon.registry.opening import close_registries

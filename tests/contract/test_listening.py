@@ -15,7 +15,7 @@ from typing import BinaryIO
 
 import pytest
 
-from bench.minio_server import CREDENTIALS, minio_server
+from infra.servers.minio import CREDENTIALS, minio_server
 from photon.logs.announcements import Announcements
 from photon.logs.on_s3 import listening as module
 from photon.logs.on_s3.listening import Lateness, listening

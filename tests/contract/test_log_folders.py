@@ -14,7 +14,7 @@ import boto3
 import numpy as np
 import pytest
 
-from bench.minio_server import CREDENTIALS, MinioServer, minio_server
+from infra.servers.minio import CREDENTIALS, MinioServer, minio_server
 from photon.logs.files import ByteRange, TrackedFile
 from photon.logs.folders import log_folder
 from photon.logs.formats.utf16 import narrow

@@ -14,8 +14,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from bench.server_process import START_SECONDS, free_steady_port
-from bench.store_servers import dynamodb_client, is_available
+from infra.servers.process import START_SECONDS, free_steady_port
+from infra.servers.stores import dynamodb_client, is_available
 from photon.registry.address import LOCAL_REGION
 from photon.registry.servers.local_supervisor import ServerKind, answers, server_command
 from photon.registry.stores.copies import Done, Insert, Key

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from bench.store_servers import StoreServer
+from infra.servers.stores import StoreServer
 from photon.pipeline.file import Pipeline
 from photon.process.clock import SystemClock
 from photon.registry.entry import Claimant, Claims, Epoch, LedgerId

@@ -10,7 +10,7 @@ import pytest
 from minio import MinioAdmin
 from minio.credentials import StaticProvider
 
-from bench.minio_server import CREDENTIALS, PASSWORD, USER, MinioServer
+from infra.servers.minio import CREDENTIALS, PASSWORD, USER, MinioServer
 from photon.pipeline.location import S3Folder
 from photon.storage import s3
 from photon.storage.delta import LakeForbidden, LakeUnavailable

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench.store_servers import StoreServer
+from infra.servers.stores import StoreServer
 from photon.pipeline.file import Pipeline
 from photon.process.clock import SystemClock
 from photon.process.faults import REPAIR_FAULT_POINTS, arm, disarm

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from bench.minio_server import CREDENTIALS
+from infra.servers.minio import CREDENTIALS
 from photon.pipeline.location import Location, S3Folder
 from photon.storage import s3
 from photon.storage.s3 import S3Store

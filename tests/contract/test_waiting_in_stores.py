@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from bench.minio_server import MinioServer
+from infra.servers.minio import MinioServer
 from photon.pipeline.location import Location, S3Folder
 from photon.state.waiting.merging import merge
 from photon.state.waiting.retries import Retries

@@ -12,9 +12,9 @@ from pathlib import Path
 import pyarrow.compute as pc
 import pytest
 
-from bench.minio_server import CREDENTIALS, MinioServer
-from bench.spark_cluster import SparkCluster, can_hide, spark_cluster
-from bench.store_servers import fastest_kind, store_servers
+from infra.servers.minio import CREDENTIALS, MinioServer
+from infra.servers.spark_cluster import SparkCluster, can_hide, spark_cluster
+from infra.servers.stores import fastest_kind, store_servers
 from orchestration.demo.traffic import Traffic
 from photon.pipeline.file import load_pipeline
 from photon.process.clock import SystemClock

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.minio_server import has_minio
+from infra.servers.minio import has_minio
 from tests.e2e.photon_process import PATIENCE_SECONDS
 from tests.e2e.process_marks import marked
 

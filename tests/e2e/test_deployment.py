@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from bench.minio_server import has_minio
-from bench.server_process import free_steady_port
 from examples.make_logs import TRAFFIC
+from infra.servers.minio import has_minio
+from infra.servers.process import free_steady_port
 from tests.e2e.photon_process import joined_rows
 
 pytestmark = [

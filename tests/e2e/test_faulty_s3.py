@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.minio_server import PASSWORD
+from infra.servers.minio import PASSWORD
 from orchestration.demo.traffic import Traffic
 from photon.pipeline.file import load_pipeline
 from photon.pipeline.location import S3Folder

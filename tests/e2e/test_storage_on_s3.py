@@ -9,7 +9,7 @@ from typing import IO, BinaryIO, Literal
 
 import pytest
 
-from bench.minio_server import PASSWORD, MinioServer
+from infra.servers.minio import PASSWORD, MinioServer
 from orchestration.demo.traffic import Traffic
 from photon.pipeline.file import load_pipeline
 from photon.pipeline.location import S3Folder

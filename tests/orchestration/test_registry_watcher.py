@@ -10,7 +10,7 @@ from dagster import AssetCheckEvaluation, DagsterInstance, build_sensor_context
 from dagster._core.definitions.sensor_definition import SensorExecutionData
 from dagster_shared.record import replace
 
-from bench.store_servers import StoreServer, fastest_kind, store_servers
+from infra.servers.stores import StoreServer, fastest_kind, store_servers
 from orchestration.registry_watcher import registry_sensor
 from photon.process.clock import SystemClock
 from photon.registry.opening import init_registry

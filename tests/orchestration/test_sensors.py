@@ -14,7 +14,7 @@ from dagster import AssetKey, AssetObservation, DagsterInstance, DagsterRunStatu
 from dagster._core.definitions.sensor_definition import SensorExecutionData
 
 from assets.logs import OBSERVED_EVERY_SECONDS
-from bench.store_servers import fastest_kind, store_servers
+from infra.servers.stores import fastest_kind, store_servers
 from orchestration.sensors import REASON_TAG, TICK_SECONDS
 from photon.dispatcher.shift.growth import growth_of
 from photon.dispatcher.shift.lease import LEASE_SECONDS, START_SECONDS, DatacenterLock, Lease

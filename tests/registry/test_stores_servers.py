@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.store_servers import StoreServer, dynamodb_client, fastest_kind, is_available, store_servers
+from infra.servers.stores import StoreServer, dynamodb_client, fastest_kind, is_available, store_servers
 from photon.errors import UserError
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Registry

@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from bench.server_process import free_steady_port
+from infra.servers.process import free_steady_port
 from tests.e2e.process_marks import soon
 from tests.programs import end_without
 

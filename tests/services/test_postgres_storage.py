@@ -19,7 +19,7 @@ from dagster import (
 )
 
 from assets.run_history import DAY_US, prune_history
-from bench.server_process import free_steady_port
+from infra.servers.process import free_steady_port
 from photon.process.clock import SystemClock
 from tests.orchestration.location import Location, launched
 from tests.services.postgres import Postgres, postgres

@@ -12,7 +12,7 @@ import pytest
 from dagster import DagsterInstance, DagsterRunStatus
 from dagster_graphql import DagsterGraphQLClient
 
-from bench.server_process import free_steady_port
+from infra.servers.process import free_steady_port
 from orchestration.demo.live_traffic import LiveTraffic
 from orchestration.demo.process_tree import ProcessTree
 from orchestration.demo.traffic import Traffic

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bench.minio_server import MinioServer
+from infra.servers.minio import MinioServer
 from photon.join.messages import BatchTasks, TaskOutcome
 from photon.join.tasks import LocalRunner
 from photon.pipeline.location import S3Folder

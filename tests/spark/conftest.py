@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bench.minio_server import CREDENTIALS
+from infra.servers.minio import CREDENTIALS
 from photon.registry.opening import close_registries
 
 

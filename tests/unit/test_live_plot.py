@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bench.latency_plot import draw_live, first_seen, shares_within
+from bench.plots import draw_live, first_seen, shares_within
 from orchestration.demo.latency import SeenRow, TimeSpan
 from photon.process.clock import MICROSECONDS
 

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from bench.scaling import Costs
-from bench.scaling_lines import draw, lines_of
+from bench.scaling import Costs, draw, lines_of
 
 COSTS = Costs(task_us=10.0, driver_us=0.5, registry_us=2.5, bytes=500.0)
 

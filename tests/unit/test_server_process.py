@@ -5,7 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
-from bench import server_process
+from infra.servers import process as server_process
 
 FEW_PORTS = range(19_000, 19_010)
 PROCESSES = 2

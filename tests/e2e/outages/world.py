@@ -21,7 +21,7 @@ from typing import Any
 
 import psutil
 
-from bench.store_servers import StoreServer, fastest_kind, store_servers
+from infra.servers.stores import StoreServer, fastest_kind, store_servers
 from orchestration.demo.live_traffic import LiveTraffic
 from orchestration.demo.traffic import Traffic
 from photon.dispatcher.dispatcher import Mode

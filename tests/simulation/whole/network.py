@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from bench.virtual_network import VirtualTime
 from tests.simulation.rules import RuleBroken
+from tests.support.virtual_network import VirtualTime
 
 MOST_SECONDS = 900.0  # of virtual time, until all that was begun has ended
 

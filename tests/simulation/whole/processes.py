@@ -12,13 +12,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.virtual_network import Strand, VirtualClient
 from photon.registry.id_registry import IdRegistry
 from photon.registry.view import View
 from photon.tokens import new_id
 from tests.simulation.whole.site import Site
 from tests.support.crashes import SimulatedCrash
 from tests.support.memory_ledgers import MemoryLedgers, memory_registry
+from tests.support.virtual_network import Strand, VirtualClient
 
 STEP_SECONDS = 0.02  # what a step takes on average
 

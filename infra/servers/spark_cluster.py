@@ -18,8 +18,8 @@ from typing import Any
 
 import pyspark
 
-from bench.server_process import ServerProcess, free_steady_port
-from bench.slow_cores import SlowCore
+from infra.servers.process import ServerProcess, free_steady_port
+from infra.servers.slow_cores import SlowCore
 from photon.process.lifeline import bound_to_this_thread
 
 SPARK_HOME = Path(pyspark.__file__).parent

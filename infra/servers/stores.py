@@ -15,10 +15,8 @@ from typing import Any
 import boto3
 from botocore.config import Config
 
-from bench.server_process import ServerProcess
+from infra.servers.process import ServerProcess
 from photon.errors import UserError
-from photon.pipeline.file import Pipeline
-from photon.pipeline.sections import Datacenter, Endpoint, ForeignLog, PrimaryLog, Registry
 from photon.registry.address import LOCAL_REGION
 from photon.registry.servers.local_supervisor import ServerKind, answers, server_command, use_write_ahead_log
 
@@ -91,22 +89,3 @@ def is_available(kind: ServerKind) -> bool:
 def fastest_kind() -> ServerKind:
     """dynoxide where it is installed, else DynamoDB Local."""
     return "dynoxide" if is_available("dynoxide") else "dynamodb-local"
-
-
-def registry_pipeline(
-    name: str, urls: Sequence[str], settings: Registry, datacenters: Sequence[str] = ("east",)
-) -> Pipeline:
-    """A pipeline that is nothing but its registry, over these endpoints."""
-    nowhere = Path("/nowhere")
-    endpoints = tuple(Endpoint(url=url) for url in urls)
-    return Pipeline(
-        name=name,
-        file=nowhere / "events.yaml",
-        datacenters={
-            one: Datacenter(logs=nowhere / one, lake=nowhere / f"{one}-lake", state=nowhere / f"{one}-state")
-            for one in datacenters
-        },
-        primary=PrimaryLog(files="*", format="csv", id=("id",), time="t"),
-        foreign=ForeignLog(files="*", format="csv", id=("id",), key=("key",), time="t"),
-        registry=settings.model_copy(update={"endpoints": endpoints}),
-    )

@@ -1,14 +1,31 @@
-"""A plot of a live measurement: how the delay of its rows is distributed, and its course."""
+"""How pictures of measurements are drawn, and that of a live one: how its delay is spread, and its course."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
+from matplotlib.figure import Figure
 
 from orchestration.demo.latency import SeenRow, TimeSpan
 from orchestration.demo.plot import COLORS, LEGEND, SHARES, binned, percentiles_over_time
+
+
+def panels(width: float, height: float, rows: int = 1, columns: int = 1) -> tuple[Figure, list[Any]]:
+    """Make a picture of so many inches, with its panels from left to right and from top to bottom."""
+    figure = Figure((width, height), layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False, sharex=columns == 1)
+    return figure, list(axes.flat)
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Write a picture, in the format that the ending says. An SVG says nothing of when it was drawn."""
+    for axes in figure.axes:
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.set_axisbelow(True)
+    figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
 
 
 def first_seen(rows: Sequence[SeenRow]) -> list[SeenRow]:
@@ -26,14 +43,9 @@ def shares_within(rows: Sequence[SeenRow], window: TimeSpan) -> pd.Series:
 
 
 def draw_live(rows: Sequence[SeenRow], window: TimeSpan, path: Path) -> None:
-    """Write the plot of a live measurement: the distribution of the delay, and its course."""
-    import matplotlib
-
-    matplotlib.use("Agg")  # no display is needed
-    from matplotlib import pyplot
-
+    """Write the picture of a live measurement: the distribution of the delay, and its course."""
     once = first_seen(rows)
-    figure, (left, right) = pyplot.subplots(1, 2, figsize=(11, 4), layout="constrained")
+    figure, (left, right) = panels(11, 4, columns=2)
     shares = shares_within(once, window)
     left.plot(shares.index, shares * 100, color=COLORS["east"], linewidth=1.8)
     left.set(xlabel="seconds", ylabel="percent of rows readable within", xlim=(0, None), ylim=(0, 100))
@@ -43,7 +55,5 @@ def draw_live(rows: Sequence[SeenRow], window: TimeSpan, path: Path) -> None:
     right.legend(**LEGEND)
     for axes in (left, right):
         axes.grid(axis="y", color="#e4e4e4", linewidth=0.8)
-        axes.spines[["top", "right"]].set_visible(False)
     figure.suptitle("From the later of two lines written to the joined row readable", fontsize=11)
-    figure.savefig(path)
-    pyplot.close(figure)
+    save(figure, path)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from bench.server_process import ServerProcess
+from infra.servers.process import ServerProcess
 from photon.errors import UserError
 from photon.toolchain.minio import minio_command
 
