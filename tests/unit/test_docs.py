@@ -306,7 +306,7 @@ def test_every_number_of_a_decision_record_is_listed_once_with_the_record_that_h
 
 
 def test_decision_records_have_all_parts() -> None:
-    parts = ("## Decision", "## Reasons", "## Rejected", "## Consequences")
+    parts = ("## Decision", "## Reasons", "## Rejected")
     for record in RECORDS:
         text = record.read_text()
         assert [part for part in parts if part not in text] == [], record.name
