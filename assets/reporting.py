@@ -15,7 +15,7 @@ from assets.runs import Metadata, markdown_table
 from assets.side_tables import joined_now, rows_now
 from photon.dispatcher.retrying import BatchReport
 from photon.dispatcher.shift.growth import Growth, growth_of
-from photon.dispatcher.shift.meant import told_of
+from photon.dispatcher.shift.misconfigured import signs_of_misconfiguration
 from photon.dispatcher.shift.report import ShiftLog, ShiftReport
 from photon.dispatcher.shift.run import ShiftResult
 from photon.errors import UserError
@@ -148,7 +148,7 @@ class Reporter:
 
     def _what_nobody_meant(self, counts: Counts) -> Metadata:
         """Signs that this join can't be meant, and what to look at; a run warns of it once."""
-        told = told_of(self._pipeline, self._datacenter, counts.as_dict())
+        told = signs_of_misconfiguration(self._pipeline, self._datacenter, counts.as_dict())
         if not told:
             return {}
         if not self._is_warned:

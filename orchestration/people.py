@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from photon.dispatcher.refusals import OnHold, check_datacenters
 from photon.dispatcher.shift.people import register_of
-from photon.dispatcher.startup import OnHold, check_datacenters
 from photon.errors import UserError
 from photon.pipeline.file import Pipeline
 from photon.registry.errors import RegistryUnavailable, RetiredDatacenter

@@ -197,10 +197,10 @@ def _engine(name: str) -> Any:
 
 def _warned(pipeline: Any, name: str, counts: Any, complete: bool) -> int:
     """Tell what nobody can have meant. It is no success of a complete join; else logs may still come."""
-    from photon.dispatcher.shift.meant import told_of
+    from photon.dispatcher.shift.misconfigured import signs_of_misconfiguration
 
     with expected_errors():
-        told = told_of(pipeline, name, counts, complete)
+        told = signs_of_misconfiguration(pipeline, name, counts, complete)
     for each in told:
         log.warning("%s: %s", name, each)
     return NOT_MEANT if told and complete else DONE

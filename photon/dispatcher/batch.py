@@ -19,7 +19,6 @@ from photon.dispatcher.ahead import IndexAhead, IndexedAhead
 from photon.dispatcher.claiming_rounds import ClaimingRounds, Settled
 from photon.dispatcher.closing_batches import BatchCloses
 from photon.dispatcher.committing import Committing
-from photon.dispatcher.completeness_watch import CompletenessWatch
 from photon.dispatcher.completion import (
     AdapterFails,
     CannotEnd,
@@ -29,14 +28,14 @@ from photon.dispatcher.completion import (
     collect_results,
 )
 from photon.dispatcher.conflicts import Conflicts
-from photon.dispatcher.home_watch import HomeWatch
 from photon.dispatcher.leftovers import Leftovers
 from photon.dispatcher.log_reader import LogReader
+from photon.dispatcher.observing import BatchObserver
 from photon.dispatcher.planning import split
 from photon.dispatcher.primary_index import PrimaryIndex
 from photon.dispatcher.recovery.announcing import Announcer
 from photon.dispatcher.recovery.holders import Holders
-from photon.dispatcher.retrying import BackoffRetry, BatchReport, Callbacks
+from photon.dispatcher.retrying import BackoffRetry, Callbacks
 from photon.dispatcher.table_answers import TableAnswers
 from photon.dispatcher.task_splitter import index_tasks, join_tasks, reindex_tasks
 from photon.dispatcher.waiting_repair import WaitingRepair
@@ -48,7 +47,6 @@ from photon.pipeline.file import Pipeline
 from photon.process.clock import MICROSECONDS, Clock
 from photon.process.faults import fault_point
 from photon.process.measures import Meter
-from photon.process.quantiles import Sample, merge
 from photon.process.readable import readable
 from photon.registry.entry import Epoch
 from photon.registry.errors import RegistryUnavailable
@@ -61,7 +59,6 @@ from photon.state.dispatcher_state import Completion, DispatcherState
 from photon.state.failing import calls_from_json
 from photon.state.lifecycle import FAILURES, FINAL, Event, Life, State
 from photon.state.plan import Plan, PlanContent
-from photon.state.timeline import Timeline
 from photon.state.waiting.segments import WaitingDamaged
 from photon.storage.columns import TableName
 from photon.storage.delta import LakeUnavailable
@@ -100,11 +97,11 @@ class BatchExecution:
         self.closes = BatchCloses(self.registry, self._own_epoch, self._joined, self.clock, self.meter)
         self._rounds = ClaimingRounds(self.registry, self.runner, self.closes, self.clock, self.meter)
         self._conflicts = Conflicts(self.pipeline, self.datacenter, self.state, self.tables)
-        self._homes = HomeWatch.begin(self.pipeline.datacenters, self.clock.now_us())
         self.limits = self.pipeline.limits  # of the next batch, as the dispatcher has it planned
         self.ahead = IndexAhead(self.pipeline, self.index, self.runner)
-        self.timeline = Timeline(self.state.folder, self.epoch, self.state.files())
-        self.completeness = CompletenessWatch(self.pipeline, self.datacenter, self.state)
+        self.observer = BatchObserver(
+            self.pipeline, self.datacenter, self.state, self.clock, self.meter, self.callbacks.on_batch
+        )
         self._quarantined_in_a_row = 0
         # Of the last batches in a row in which the adapter failed on more than its share (A21).
         self._adapter_calls = calls_from_json(self.state.meta("adapter_calls"))
@@ -246,9 +243,10 @@ class BatchExecution:
         candidates = {*stored, *results.unneeded_files}
         self._leftovers.drop_uncommitted(candidates, settled.replaced, results.all_files)
         if not life.ran_before:  # what was claimed before an outage says nothing of what others did in it
-            were_free = [result.fresh_were_free for result in first.join]
-            self._homes.note_fresh([*were_free, *([False] if settled.rounds else [])])
-        self._after_completion(plan, results, counts, began_us, readable_us)
+            self.observer.first_answers(first, some_lost=bool(settled.rounds))
+        if not plan.content.lineage.quarantine:
+            self._quarantined_in_a_row = 0
+        self.observer.completed(plan.key.batch, results, counts, began_us, readable_us)
 
     def _check(self, plan: Plan, reader: LogReader, results: Results) -> None:
         """Refuse to claim for results that must not be committed. OSError, AdapterFails."""
@@ -292,7 +290,7 @@ class BatchExecution:
             follows_an_epoch=self.state.follows_an_epoch,
             view=self.registry.snapshot(claimant_of(plan.key)),
             row_schema=self._joined.schema(),
-            unresponsive_datacenters=self.holders.absent | self._homes.unresponsive(self.clock.now_us()),
+            unresponsive_datacenters=self.holders.absent | self.observer.unresponsive_datacenters(),
             given_up=self.holders.given_up,
             already_recorded=self._committing.already_recorded(plan, ran_before),
             careful=life.is_suspect,
@@ -358,29 +356,6 @@ class BatchExecution:
     def _finish(self, plan: Plan, completion: Completion) -> None:
         self.state.complete(plan, completion)
         self.announcer.completed()
-
-    def _after_completion(
-        self, plan: Plan, results: Results, counts: Counter[str], began_us: int, readable_us: int
-    ) -> None:
-        now_us = self.clock.now_us()
-        taken_over = sum((Counter(result.taken_over) for result in results.join), Counter[str]())
-        registered = frozenset[str]().union(*(result.registered_elsewhere for result in results.join))
-        self._homes.note(registered, taken_over, now_us)
-        if not plan.content.lineage.quarantine:
-            self._quarantined_in_a_row = 0
-        seconds = (now_us - began_us) / MICROSECONDS
-        since = merge([result.joinable_since_us for result in results.join])
-        latencies = Sample(since.count, ((readable_us - since.values) / MICROSECONDS)[::-1])
-        self.meter.times("join_latency_seconds", seconds=latencies)
-        self.meter.time("batch_seconds", seconds=seconds)
-        self.timeline.committed(plan.key.batch, readable_us)
-        self.completeness.completed(results)
-        self.callbacks.on_batch(BatchReport(plan.key.batch, counts, seconds, latencies))
-
-    @property
-    def is_behind_others(self) -> bool:
-        """Whether another datacenter has joined fresh events of the own home half, as far as is known."""
-        return len(self.pipeline.datacenters) > 1 and not self._homes.nobody_had_fresh
 
     # -- batches that can't be completed as they are
 

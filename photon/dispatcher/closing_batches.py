@@ -10,7 +10,7 @@ import logging
 from dataclasses import dataclass, field
 from functools import cache
 
-from photon.dispatcher.recovery.rowless import RowsOfPlans
+from photon.dispatcher.recovery.rows_of_plans import RowsOfPlans
 from photon.process.clock import MICROSECONDS, Clock
 from photon.process.faults import fault_point
 from photon.process.measures import Meter

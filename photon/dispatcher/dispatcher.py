@@ -13,6 +13,7 @@ from photon.dispatcher.completion import IndexLost
 from photon.dispatcher.log_reader import LogReader
 from photon.dispatcher.planning import (
     budget,
+    due_retries,
     foreign_share_bytes,
     most_primary_lines,
     paced,
@@ -21,7 +22,6 @@ from photon.dispatcher.planning import (
 from photon.dispatcher.recovery.orders import waiting_orders
 from photon.dispatcher.retrying import StoppedWaiting
 from photon.dispatcher.taking_orders import OrderTaking
-from photon.dispatcher.waiting import due_retries
 from photon.join.messages import RunnerDied
 from photon.logs.announcements import Announcements
 from photon.logs.source import LogsUnavailable
@@ -124,7 +124,7 @@ class Dispatcher:
         self.ahead.discard()
         self.execution.closes.finish()
         now_us = self.clock.now_us()
-        self.execution.timeline.flush(now_us)
+        self.execution.observer.timeline.flush(now_us)
         with suppress(StateUnavailable, sqlite3.OperationalError):  # nothing depends on it
             self._tell_completeness(mode, now_us, ends=True)
         with suppress(StateUnavailable, WaitingDamaged):  # the next start merges again
@@ -160,7 +160,7 @@ class Dispatcher:
         complete = mode == "complete"
         self._look(now_us, final=complete)
         if (seen_until_us := self.reader.seen_until_us) is not None:
-            self.execution.timeline.looked(self.reader.files, now_us, seen_until_us)
+            self.execution.observer.timeline.looked(self.reader.files, now_us, seen_until_us)
         self._tell_completeness(mode, now_us)
         # Between two orders new events have their turn: recovery may order many.
         if not self._had_order and not self.state.count_requeued():
@@ -200,7 +200,7 @@ class Dispatcher:
         if self.reader.lacks_objects("foreign"):
             return  # what is in them may have come before all others
         foreign = self.reader.of("foreign").values()
-        self.execution.completeness.tend(foreign, now_us, mode == "complete", ends)
+        self.execution.observer.completeness.tend(foreign, now_us, mode == "complete", ends)
 
     def _follow_clock(self, now_us: int) -> None:
         """Have nothing wait for a time that a wrong clock has named."""
@@ -273,7 +273,7 @@ class Dispatcher:
         for requeue_id, content in self.state.requeued(most=1):
             # This run says whether the inputs are complete, not the one that left the plan.
             return self._store(replace(content, final=final), (), requeue_id, new_id())
-        limits = paced(self.pipeline.limits, self.execution.is_behind_others, complete)
+        limits = paced(self.pipeline.limits, self.execution.observer.is_behind_others, complete)
         self.execution.limits, state = limits, self.state
         due = 0 if primaries_first else state.waiting.count_due(now_us)
         foreign_bytes, retries = budget(limits, due, state.waiting.count(), hold_foreign=primaries_first)

@@ -1,4 +1,4 @@
-"""How much the next batch holds, and how work that kept its batch from ending is split (protocol A11)."""
+"""Plan batches: how much each holds, which waiting records, how work that can't end is split (A11)."""
 
 from __future__ import annotations
 
@@ -6,13 +6,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from zlib import crc32
 
+import numpy as np
+import numpy.typing as npt
+
 from photon.logs.files import ByteRange, LogFile, TrackedFile
 from photon.logs.formats.records import RecordRules
 from photon.logs.ranges import RangeGone, read_range
 from photon.pipeline.location import Location
-from photon.pipeline.sections import Limits
+from photon.pipeline.sections import Limits, Retry
+from photon.process.clock import microseconds
 from photon.state.plan import Plan, PlanContent
 from photon.state.waiting import retries as retrying
+from photon.state.waiting.retries import Retries
+from photon.state.waiting_view import WaitingView
 
 LEAST_PRIMARY_BYTES = 64 * 2**20  # a core indexes them in 0.6 s
 LEAST_FOREIGN_BYTES = 2**18  # some hundred events, so that live ones come through while primaries are behind
@@ -25,6 +31,10 @@ CATCH_UP_EVENT_BYTES = 2**8  # a longer one counts as several: files are cut by 
 # the time that a foreign one takes, and nothing of it is held but 32 bytes.
 PRIMARY_BYTES_PER_FOREIGN = 16
 BACKLOG_SHARE = 4  # a batch takes this part of the primary logs that wait, within bounds
+# Lookups before a record may be given up, without the last one. Where joins run, waits of an eighth of
+# `retry.unjoinable_after` see to more; after a long stop it is looked for again before the last lookup. More
+# would add half a minute then, for waits double from a quarter of a second.
+MIN_ATTEMPTS = 2
 
 
 def primary_budget_bytes(limits: Limits, backlog_bytes: int) -> int:
@@ -156,3 +166,40 @@ def _middle_of_records(data: bytes, rules: RecordRules) -> int:
 
 def _lines(data: bytes) -> int:
     return data.count(b"\n") + (not data.endswith(b"\n"))
+
+
+def due_retries(
+    waiting: WaitingView, now_us: int, most: int, watermark_us: int | None, retry: Retry
+) -> tuple[Retries, ...]:
+    """At most so many of the records that are due, and for which of them it is the last lookup."""
+    chosen = []
+    for index, rows in waiting.due(now_us, most):
+        records = index.records.take(rows)
+        names = ("attempts", "first_seen_us", "primary_time_us", "_file", "_offset")
+        attempts, first_seen_us, primary_us, files, offsets_bytes = (
+            records[name].to_numpy() for name in names
+        )
+        finals = may_be_given_up(attempts, first_seen_us, primary_us, now_us, watermark_us, retry)
+        chosen.append(Retries.of(index.name, rows, files, offsets_bytes, finals))
+    return tuple(chosen)
+
+
+def may_be_given_up(
+    attempts: npt.NDArray[np.integer],
+    first_seen_us: npt.NDArray[np.int64],
+    primary_time_us: npt.NDArray[np.int64],
+    now_us: int,
+    watermark_us: int | None,
+    retry: Retry,
+) -> npt.NDArray[np.bool_]:
+    """Whether one last lookup may decide that each event is unjoinable (protocol C5).
+
+    Tried often enough, first *seen* long enough ago (its own time may be last year's), and this
+    datacenter has read its primary logs past the primary's time by the allowed lateness.
+    """
+    if watermark_us is None:
+        return np.zeros(len(attempts), bool)
+    tried: npt.NDArray[np.bool_] = attempts >= MIN_ATTEMPTS
+    waited = now_us - first_seen_us >= microseconds(retry.unjoinable_after)
+    passed = watermark_us >= primary_time_us + microseconds(retry.allowed_lateness)
+    return tried & waited & passed

@@ -15,20 +15,18 @@ from functools import partial
 from pathlib import Path
 
 from photon.dispatcher.other_settings import refuse_other_ids, was_begun_otherwise, why_begun_anew
-from photon.dispatcher.recovery.lacking import refuse_lacking
 from photon.dispatcher.recovery.registry_watch import RegistryWatch, lake_is_ahead
-from photon.dispatcher.recovery.rowless import RowsOfPlans
-from photon.dispatcher.refusing import refuse_place_of_another
+from photon.dispatcher.recovery.rows_of_plans import RowsOfPlans
+from photon.dispatcher.refusals import check_datacenters, refuse_place_of_another
 from photon.dispatcher.shared_places import note_place, why_copy
 from photon.dispatcher.work_folder import remove_work, settle_work
-from photon.errors import UserError
 from photon.pipeline.file import Pipeline
 from photon.pipeline.remembered import remembered_settings
 from photon.process.clock import Clock
 from photon.process.faults import fault_point
 from photon.registry.entry import Epoch
 from photon.registry.epochs import begin_epoch, end_epochs, is_live
-from photon.registry.errors import OtherTable, RegistryMismatch, RetiredDatacenter
+from photon.registry.errors import OtherTable
 from photon.registry.id_registry import IdRegistry
 from photon.registry.register import Register
 from photon.state.database import STATE_FILE, StateUnavailable
@@ -40,10 +38,6 @@ from photon.storage.tables import FENCE_VERSION, CommitConflict, LastCommit, Out
 log = logging.getLogger(__name__)
 
 SET_ASIDE_FILE = f"{Path(STATE_FILE).stem}-set-aside.sqlite"
-
-
-class OnHold(UserError):
-    """A person has stopped this datacenter until it is resumed."""
 
 
 def why_new_epoch(
@@ -164,31 +158,6 @@ def _state_commits(state: DispatcherState) -> tuple[LastCommit, LastCommit | Non
     plan = state.open_plan()
     open_plan = LastCommit(plan.key.batch, plan.key.plan_id) if plan else None
     return LastCommit(state.completed, state.meta("completed_plan")), open_plan
-
-
-def check_datacenters(pipeline: Pipeline, datacenter: str, register: Register) -> None:
-    """Refuse to run a datacenter that people have stopped, or one beside others that the file lacks.
-
-    RetiredDatacenter, OnHold, RegistryMismatch.
-    """
-    if datacenter in register.given_up:
-        is_gone = datacenter in register.lakes_gone
-        file = "take it out of" if is_gone else "leave it, with its lake, as long as its rows are read, in"
-        raise RetiredDatacenter(
-            f"datacenter {datacenter} is retired in the registry: it was given up as lost; "
-            f"{file} the pipeline file, or give it a new name"
-        )
-    if datacenter in register.on_hold:
-        raise OnHold(
-            f"datacenter {datacenter} is on hold; to let it run again: "
-            f"photon resume {pipeline.typed} {datacenter}"
-        )
-    if register.is_refilling:
-        raise RegistryMismatch(
-            f"the ids of all rows are being put back into the registry of {pipeline.name}, or that was cut "
-            f"short: let it end, or do it again: photon registry refill {pipeline.typed}"
-        )
-    refuse_lacking(pipeline, register)
 
 
 def _check_lake(pipeline: Pipeline, datacenter: str, register: Register, table: OutputTable) -> None:

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from photon.dispatcher.reading_again import SecondReading
 from photon.dispatcher.recovery.orders import Order, OrderedRecord, leaves, read_order, still_open, with_parts
-from photon.join.coming_again import as_waiting
+from photon.join.waiting_records import as_waiting
 from photon.logs.files import TrackedFile
 from photon.pipeline.file import Pipeline
 from photon.process.faults import fault_point

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from photon.dispatcher.log_reader import LogReader
-from photon.dispatcher.refusing import why_refused
+from photon.dispatcher.refusals import why_refused
 from photon.dispatcher.shift.growth import Growth, growth_of
 from photon.dispatcher.shift.lakes import has_rows_without_state, is_fenced, lake_problems, second_rows
 from photon.dispatcher.shift.lease import LeaseStatus, lease_status_of

@@ -5,6 +5,7 @@ The steps that ask are the joiner's (`photon.join.joiner`).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
@@ -14,10 +15,13 @@ import numpy.typing as npt
 from photon.join.messages import TaskContext
 from photon.join.records import Events, Ints, Mask, Records
 from photon.process.clock import CLOCK_TOLERANCE_US, NO_TIME_US, Clock, microseconds
-from photon.registry.entry import Claimant
+from photon.registry.entry import Claimant, Hashes, ledger_numbers
 from photon.registry.lookups import Found, Hold
+from photon.registry.register import Register
 from photon.state.outcomes import HeldRecord, Verdict, Verdicts
 from photon.tokens import Occurrence
+
+NOBODYS = ""  # the home of ids whose ledger has none
 
 # Which of these ids earlier epochs of the datacenter have joined.
 JoinedEarlier = Callable[[Collection[str]], Collection[str]]
@@ -207,3 +211,26 @@ class Decisions:
 
     def _holder(self, event: int) -> Claimant | None:
         return self.holders[self._holder_of[event]] if self._holder_of[event] >= 0 else None
+
+
+def at_home(hashes: Hashes, register: Register, among: frozenset[str]) -> Mask:
+    """Whether the home of each id is one of these datacenters."""
+    homes, of_id = _homes(hashes, register)
+    is_there: Mask = np.array([home in among for home in homes], bool)[of_id]
+    return is_there
+
+
+def count_by_home(hashes: Hashes, register: Register) -> Counter[str]:
+    """How many of the ids each datacenter is the home of."""
+    homes, of_id = _homes(hashes, register)
+    counts: Counter[str] = Counter()
+    for home, count in zip(homes, np.bincount(of_id, minlength=len(homes)).tolist(), strict=True):
+        counts[home] += count
+    del counts[NOBODYS]
+    return +counts
+
+
+def _homes(hashes: Hashes, register: Register) -> tuple[tuple[str, ...], npt.NDArray[np.int64]]:
+    """The homes of the newest ledgers, and for each id the place of its own among them."""
+    newest = register.generations[-1]
+    return newest.homes or (NOBODYS,) * newest.ledgers, ledger_numbers(hashes, newest.ledgers)

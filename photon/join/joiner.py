@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import cached_property
 from typing import Protocol
 
@@ -19,15 +20,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from photon.adapters import Adapter
-from photon.event_store.interface import EventStore, Primaries
+from photon.event_store.interface import EventStore, Primaries, TimeWindows
 from photon.join.adapting import adapt_pairs, may_skip, skip_records
-from photon.join.deciding import Decisions, JoinedEarlier
-from photon.join.home import at_home, count_by_home
+from photon.join.deciding import Decisions, JoinedEarlier, at_home, count_by_home
 from photon.join.messages import TaskContext
-from photon.join.primaries import look_up_primaries
 from photon.join.records import Events, Ints, Mask, Records, raw_records
 from photon.join.rows import joined_rows
-from photon.process.clock import Clock
+from photon.pipeline.event_key import primary_time_us
+from photon.pipeline.file import Pipeline
+from photon.process.clock import Clock, microseconds
 from photon.process.faults import fault_point
 from photon.process.measures import Measures
 from photon.registry.entry import Claims
@@ -36,6 +37,8 @@ from photon.registry.register import Register
 from photon.state.failing import AdapterCalls, Tally, TooManyFail
 from photon.state.outcomes import VERDICT_OF_CLASS, Verdict, Verdicts
 from photon.tokens import Occurrence
+
+EARLIEST_US, LATEST_US = -(2**63), 2**63 - 1
 
 
 class CandidateRows(Protocol):
@@ -260,3 +263,33 @@ class Joiner:
             self.records.file_numbers[leaders].astype(np.uint32),
             self.records.offsets_bytes[leaders],
         )
+
+
+def look_up_primaries(
+    store: EventStore, records: Records, rows: Ints, is_last: Mask, pipeline: Pipeline
+) -> Primaries:
+    """The primaries of the records `rows`. `is_last`: for which of them it is the last lookup.
+
+    Without a window, which is the default, the first lookup is the last one too (protocol C7).
+    """
+    ids, window = records.of("_key", rows), pipeline.retry.lookup_window
+    if window is None:
+        return store.lookup(ids)
+    windows = _windows(ids, records.times_us[rows], window, pipeline)
+    found = store.lookup(ids, windows)
+    last_chance = is_last & (found.rows < 0)
+    if not last_chance.any():
+        return found
+    # What the window hides is looked for once more, with what it shows, so that there is one answer.
+    windows.first_us[last_chance], windows.last_us[last_chance] = EARLIEST_US, LATEST_US
+    return store.lookup(ids, windows)
+
+
+def _windows(ids: pa.Array, times_us: Ints, window: timedelta, pipeline: Pipeline) -> TimeWindows:
+    """The times around the expected one of each record's primary."""
+    window_us, each = microseconds(window), zip(ids.to_pylist(), times_us.tolist(), strict=True)
+    expected_us = [primary_time_us(key, at_us, pipeline.primary) for key, at_us in each]
+    return TimeWindows(
+        np.array([max(at_us - window_us, EARLIEST_US) for at_us in expected_us], np.int64),
+        np.array([min(at_us + window_us, LATEST_US) for at_us in expected_us], np.int64),
+    )

@@ -23,7 +23,6 @@ from photon.event_store.logs import LogsEventStore
 from photon.event_store.segments import SegmentDamaged
 from photon.join.adapting import CAREFUL_SHARE, Careful, adapter_of
 from photon.join.candidates import Candidates
-from photon.join.coming_again import store_waiting
 from photon.join.comparing import compare_in_task
 from photon.join.deadline import TaskTimedOut, deadline
 from photon.join.joiner import Joiner
@@ -53,6 +52,7 @@ from photon.join.rows import (
     too_old_rows,
     unjoined_rows,
 )
+from photon.join.waiting_records import store_waiting
 from photon.logs.files import ByteRange, LogFile
 from photon.logs.parse import DEAD_LETTERS, FOREIGN_EVENTS, Piece, read_events_of
 from photon.logs.ranges import RangeGone, read_pieces, read_ranges

@@ -10,8 +10,8 @@ from typing import Any
 
 from deltalake.exceptions import DeltaError
 
-from photon.dispatcher.recovery.lacking import lacking_datacenters
 from photon.dispatcher.recovery.orders import orders_in
+from photon.dispatcher.refusals import datacenters_missing_in_file
 from photon.dispatcher.shift.people import ASK_SECONDS, asked_in_time
 from photon.errors import UserError
 from photon.logs.one_record import read_records_of
@@ -91,7 +91,7 @@ def _note_what_the_register_says(pipeline: Pipeline, register: Register, found: 
     for name, here in found.datacenters.items():
         here.decision = decision_on(name, register)
         here.never_joined = name not in register.epochs
-    for name in lacking_datacenters(pipeline, register):
+    for name in datacenters_missing_in_file(pipeline, register):
         unread = Unread(
             f"{pipeline.file} does not name it",
             f"put datacenter {name} back into the pipeline file; if it was renamed, under its old name",

@@ -16,11 +16,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from photon.dispatcher.recovery.doubled import note_doubled
-from photon.dispatcher.recovery.lacking import refuse_lacking
 from photon.dispatcher.recovery.registry_watch import RowClaims, claims_of_rows
-from photon.dispatcher.recovery.rowless import RowsOfPlans
-from photon.dispatcher.refusing import refuse_place_of_another
+from photon.dispatcher.recovery.rows_of_plans import RowsOfPlans
+from photon.dispatcher.recovery.second_rows import note_second_rows
+from photon.dispatcher.refusals import refuse_missing_datacenters, refuse_place_of_another
 from photon.dispatcher.shift.lease import lease_status_of
 from photon.errors import UserError
 from photon.pipeline.file import Pipeline
@@ -94,7 +93,7 @@ def refill(
     """
     registry = registry or open_reader(pipeline, from_stored=False)
     register = registry.read_register()
-    refuse_lacking(pipeline, register)
+    refuse_missing_datacenters(pipeline, register)
     _refuse_rows_of_nobody(pipeline, register)
     tables = _tables(pipeline, register)
     _refuse_beside_joins(pipeline)
@@ -125,7 +124,7 @@ def _note_doubled(pipeline: Pipeline, doubled: Mapping[str, Mapping[str, str]]) 
     for name, place in pipeline.datacenters.items():
         if doubled.get(name) and place.state.is_dir():
             with suppress(OSError):  # the command says it too
-                note_doubled(place.state, doubled[name])
+                note_second_rows(place.state, doubled[name])
 
 
 def _tables(pipeline: Pipeline, register: Register) -> dict[str, OutputTable]:

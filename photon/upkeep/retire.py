@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from photon.dispatcher.recovery.rowless import RowsOfPlans
+from photon.dispatcher.recovery.rows_of_plans import RowsOfPlans
 from photon.pipeline.file import Pipeline
 from photon.process.faults import fault_point
 from photon.registry.closing import Rowless

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from photon.dispatcher.recovery.lacking import refuse_lacking
+from photon.dispatcher.refusals import refuse_missing_datacenters
 from photon.join.adapting import fingerprint
 from photon.logs.files import Side, TrackedFile
 from photon.logs.formats.utf16 import text_bytes
@@ -239,7 +239,7 @@ def open_scope(
     offsets = {name: read_offsets(place.state) for name, place in pipeline.datacenters.items()}
     reader = open_reader(pipeline)
     register, view = reader.register, reader.snapshot(NO_PLAN)
-    refuse_lacking(pipeline, register)
+    refuse_missing_datacenters(pipeline, register)
     tables: dict[tuple[str, TableName], TableSnapshot] = {}
     not_written: dict[str, list[str]] = {name: [] for name in pipeline.datacenters}
     for datacenter, place in pipeline.datacenters.items():

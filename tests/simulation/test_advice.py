@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 
 from photon.dispatcher.completion import AdapterFails
 from photon.dispatcher.other_settings import SettingsChanged
-from photon.dispatcher.refusing import PlaceTaken
+from photon.dispatcher.refusals import PlaceTaken
 from photon.dispatcher.shift.people import Decisions, beside_states
 from photon.dispatcher.shift.status import status_of
 from photon.health.headline import headline, sentences

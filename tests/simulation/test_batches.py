@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from photon.dispatcher.completion import Superseded
-from photon.dispatcher.home_watch import QUIET_AFTER_US
-from photon.dispatcher.recovery.rowless import RowsOfPlans
+from photon.dispatcher.observing import QUIET_AFTER_US
+from photon.dispatcher.recovery.rows_of_plans import RowsOfPlans
 from photon.dispatcher.retrying import BatchReport, Callbacks
 from photon.join.messages import BatchTasks, TaskOutcome
 from photon.join.tasks import LocalRunner

@@ -15,7 +15,7 @@ from photon.dispatcher.batch import BatchExecution
 from photon.dispatcher.claiming_rounds import ClaimingRounds
 from photon.dispatcher.closing_batches import BatchCloses
 from photon.dispatcher.completion import AdapterFails
-from photon.dispatcher.recovery.rowless import RowsOfPlans
+from photon.dispatcher.recovery.rows_of_plans import RowsOfPlans
 from photon.dispatcher.waiting_repair import WaitingRepair
 from photon.join import candidates, joiner
 from photon.join.joiner import Joiner

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from photon.dispatcher.completeness_watch import CompletenessWatch
 from photon.dispatcher.completion import Results
+from photon.dispatcher.observing import CompletenessWatch
 from photon.errors import FormatTooNew
 from photon.join.messages import JoinResult
 from photon.process.clock import MICROSECONDS

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from photon.dispatcher.other_settings import SettingsChanged
+from photon.dispatcher.planning import MIN_ATTEMPTS
 from photon.dispatcher.shift import run as shift_run
-from photon.dispatcher.waiting import MIN_ATTEMPTS
 from photon.pipeline.file import load_pipeline
 from photon.process.clock import MICROSECONDS
 from photon.state.database import STATE_FILE

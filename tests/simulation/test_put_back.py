@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from photon.dispatcher.refusing import PlaceTaken
+from photon.dispatcher.refusals import PlaceTaken
 from photon.dispatcher.retrying import BatchReport, Callbacks
 from photon.dispatcher.shift.lakes import second_rows
 from photon.dispatcher.shift.lease import DatacenterLock, Lease

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from photon.dispatcher.recovery.orders import waiting_orders
+from photon.dispatcher.refusals import OnHold
 from photon.dispatcher.retrying import Callbacks
-from photon.dispatcher.startup import OnHold
 from photon.pipeline.file import load_pipeline
 from photon.process.clock import MICROSECONDS
 from photon.process.faults import RETIRE_FAULT_POINTS, arm, disarm

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from photon.dispatcher import startup
-from photon.dispatcher.refusing import PlaceTaken
+from photon.dispatcher.refusals import PlaceTaken
 from photon.dispatcher.retrying import Callbacks, StoppedWaiting
 from photon.dispatcher.shift.lease import AlreadyRunning, DatacenterLock, Lease, lease_status_of
 from photon.dispatcher.shift.run import ForTests, run_shift

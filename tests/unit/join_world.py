@@ -16,14 +16,14 @@ import pyarrow.parquet as pq
 
 from photon.event_store.interface import IndexSnapshot
 from photon.event_store.log_files import write_log_files
-from photon.join.home import home_of
+from photon.join.deciding import count_by_home
 from photon.join.messages import IndexResult, IndexTask, JoinResult, JoinTask, TaskContext
 from photon.join.tasks import run_task
 from photon.logs.files import ByteRange, LogFile
 from photon.logs.source import hash_bytes
 from photon.pipeline.file import load_pipeline
 from photon.registry.entry import Claimant, Claims, Epoch, Hashes, Times
-from photon.registry.hashing import hashes_of
+from photon.registry.hashing import hashes_of, hashes_of_texts
 from photon.registry.lookups import Found, Hold, Lookups, ViewSnapshot
 from photon.registry.register import Generation, Members, Register
 from photon.registry.view import Places
@@ -48,6 +48,11 @@ datacenters:
 primary: {files: "queries/*.jsonl", format: jsonl, id: query, time: at, time_unit: us}
 foreign: {files: "clicks/*.jsonl", format: jsonl, id: click, key: query, time: at, time_unit: us}
 """
+
+
+def home_of(event_id: str, register: Register) -> str:
+    """The home datacenter of one event; empty if it has none."""
+    return "".join(count_by_home(hashes_of_texts([event_id]), register))
 
 
 def ids_at_home(datacenter: str, count: int) -> list[str]:

@@ -23,23 +23,23 @@ from photon.dispatcher.completion import (
     resolve,
     watermark_us,
 )
-from photon.dispatcher.home_watch import HomeWatch
+from photon.dispatcher.observing import HomeWatch
 from photon.dispatcher.planning import (
     CATCH_UP_EVENTS,
     LEAST_FOREIGN_BYTES,
+    MIN_ATTEMPTS,
     PRIMARY_BYTES_PER_FOREIGN,
     budget,
     foreign_share_bytes,
     halves,
+    may_be_given_up,
     paced,
     primary_budget_bytes,
     split,
 )
 from photon.dispatcher.startup import why_new_epoch
 from photon.dispatcher.task_splitter import join_tasks, most_join_tasks, spread
-from photon.dispatcher.waiting import MIN_ATTEMPTS, may_be_given_up
 from photon.errors import FormatTooNew
-from photon.join.home import home_of
 from photon.join.messages import (
     DamagedWaiting,
     Failed,
@@ -72,6 +72,7 @@ from photon.state.waiting.segments import WaitingDamaged
 from photon.storage.delta import LakeUnavailable
 from photon.storage.tables import LastCommit
 from photon.tokens import Occurrence, PlanKey
+from tests.unit.join_world import home_of
 
 SECOND = 1_000_000
 HOUR = 3600 * SECOND

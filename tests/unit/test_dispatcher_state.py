@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from photon.dispatcher.waiting import due_retries
+from photon.dispatcher.planning import due_retries
 from photon.logs.files import ByteRange, LogFile, TrackedFile
 from photon.pipeline.sections import Retry
 from photon.state.database import StateUnavailable

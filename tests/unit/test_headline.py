@@ -1,6 +1,6 @@
 import pytest
 
-from photon.dispatcher.shift.deletable import deletable, files_of
+from photon.dispatcher.shift.deletable_files import deletable, files_of
 from photon.dispatcher.shift.stages import Orders, PlannedWork, Stages
 from photon.dispatcher.shift.status import DatacenterStatus, LogStatus
 from photon.health.headline import headline, sentences

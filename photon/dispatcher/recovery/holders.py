@@ -17,7 +17,7 @@ import numpy as np
 
 from photon.dispatcher.recovery.distant_lakes import DistantLakes
 from photon.dispatcher.recovery.registry_watch import RegistryWatch
-from photon.dispatcher.recovery.rowless import RowsOfPlans
+from photon.dispatcher.recovery.rows_of_plans import RowsOfPlans
 from photon.pipeline.file import Pipeline
 from photon.process.clock import MICROSECONDS, Clock, microseconds
 from photon.process.faults import fault_point

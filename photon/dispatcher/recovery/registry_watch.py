@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from photon.dispatcher.recovery.distant_lakes import DistantLakes
-from photon.dispatcher.recovery.doubled import MOST_NOTED, note_doubled
-from photon.dispatcher.recovery.rowless import RowsOfPlans
+from photon.dispatcher.recovery.rows_of_plans import RowsOfPlans
+from photon.dispatcher.recovery.second_rows import MOST_NOTED, note_second_rows
 from photon.pipeline.event_key import event_times_us
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import ForeignLog
@@ -227,7 +227,7 @@ class RegistryWatch:
         some = range(min(len(lacking.hashes), MOST_NOTED))
         with suppress(OSError):  # where the disk is full, the next look notes them
             state = self.pipeline.datacenters[self.datacenter].state
-            note_doubled(state, {lacking.token(index): lacking.event_id(index) for index in some})
+            note_second_rows(state, {lacking.token(index): lacking.event_id(index) for index in some})
 
     def _have_rows(self, holder: Claimant | None, hashes: Hashes) -> Mask:
         """Which events have a row of the plan that holds them: these have two, and get no third one."""

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from photon.dispatcher.recovery.distant_lakes import DistantLakes
-from photon.dispatcher.recovery.doubled import doubled_in
-from photon.dispatcher.refusing import PlaceTaken, refuse_place_of_another
+from photon.dispatcher.recovery.second_rows import second_rows_noted
+from photon.dispatcher.refusals import PlaceTaken, refuse_place_of_another
 from photon.errors import UserError
 from photon.pipeline.file import Pipeline
 from photon.process.readable import readable
@@ -95,7 +95,7 @@ def _problems(pipeline: Pipeline, datacenter: str, has_run: bool, table_id: str 
 
 def second_rows(pipeline: Pipeline, datacenter: str) -> list[str]:
     """Rows that a join or a refill of this datacenter found to be second ones, and that are there still."""
-    noted = doubled_in(pipeline.datacenters[datacenter].state)
+    noted = second_rows_noted(pipeline.datacenters[datacenter].state)
     if not noted:
         return []
     try:

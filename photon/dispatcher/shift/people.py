@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from photon.dispatcher.recovery.lacking import refuse_lacking
+from photon.dispatcher.refusals import refuse_missing_datacenters
 from photon.errors import UserError
 from photon.pipeline.file import Pipeline
 from photon.process.in_time import NotInTime, Question
@@ -72,7 +72,7 @@ def decisions_of(pipeline: Pipeline) -> Decisions:
         return Decisions(unknown_because=str(error))
     if register is None:
         return Decisions()
-    refuse_lacking(pipeline, register)
+    refuse_missing_datacenters(pipeline, register)
     on_hold, retired = frozenset(register.on_hold), frozenset(register.given_up)
     return Decisions(on_hold, retired, tables=known_tables(register))
 

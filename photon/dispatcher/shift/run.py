@@ -21,11 +21,11 @@ from photon.dispatcher.other_settings import refuse_other_ids
 from photon.dispatcher.primary_index import PrimaryIndex
 from photon.dispatcher.recovery.announcing import Announcer
 from photon.dispatcher.recovery.holders import Holders
-from photon.dispatcher.refusing import refuse_place_of_another
+from photon.dispatcher.refusals import OnHold, check_datacenters, refuse_place_of_another
 from photon.dispatcher.retrying import BackoffRetry, Callbacks
 from photon.dispatcher.shift.lease import LEASE_SECONDS, DatacenterLock, Heartbeat, Lease, stuck_seconds
 from photon.dispatcher.shift.measured import MeasuredFile
-from photon.dispatcher.startup import OnHold, check_datacenters, start
+from photon.dispatcher.startup import start
 from photon.dispatcher.waiting_upkeep import WaitingUpkeep
 from photon.errors import FormatTooNew, UserError
 from photon.join.adapting import check_modules

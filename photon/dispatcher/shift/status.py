@@ -7,12 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from photon.dispatcher.log_reader import LogReader
-from photon.dispatcher.refusing import why_refused
+from photon.dispatcher.refusals import why_refused
 from photon.dispatcher.shared_places import shared_logs, why_copy
-from photon.dispatcher.shift.deletable import deletable, files_of
+from photon.dispatcher.shift.deletable_files import deletable, files_of, needed_by_waiting
 from photon.dispatcher.shift.lakes import has_rows_without_state, is_fenced, lake_problems, second_rows
 from photon.dispatcher.shift.lease import lease_status_of
-from photon.dispatcher.shift.needed_files import needed_by_waiting
 from photon.dispatcher.shift.people import Decision, Decisions, how_to_start
 from photon.dispatcher.shift.stages import Stages, stages_of, stored_plans
 from photon.errors import UserError

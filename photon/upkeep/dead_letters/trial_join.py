@@ -12,7 +12,7 @@ from photon.event_store.interface import EventStore, Primaries, index_folder
 from photon.event_store.logs import Index, store_for_a_look
 from photon.event_store.segments import SegmentDamaged
 from photon.join.adapting import adapt_pairs, adapter_of, skip_records
-from photon.join.primaries import look_up_primaries
+from photon.join.joiner import look_up_primaries
 from photon.join.records import Ints, Records, fresh_records, raw_records
 from photon.logs.files import TrackedFile
 from photon.pipeline.file import Pipeline

@@ -15,10 +15,10 @@ from uuid import UUID
 
 from photon.dispatcher.completion import Superseded
 from photon.dispatcher.dispatcher import Mode
+from photon.dispatcher.refusals import OnHold
 from photon.dispatcher.retrying import Callbacks, StoppedWaiting
 from photon.dispatcher.shift.lease import AlreadyRunning
 from photon.dispatcher.shift.run import ForTests, ShiftResult, run_shift
-from photon.dispatcher.startup import OnHold
 from photon.event_store import opened
 from photon.join.tasks import LocalRunner
 from photon.pipeline.file import Pipeline

@@ -28,7 +28,7 @@ MET = ("joined", "joined_elsewhere", "duplicates", "filtered")
 
 
 @dataclass(frozen=True, slots=True)
-class LogSeen:
+class LogFound:
     """What there is of one log."""
 
     side: Side
@@ -45,13 +45,13 @@ class LogSeen:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class JoinFindings:
     """What a datacenter's join met, beside its counts.
 
     `overdue`: records that wait for a primary event although primary logs are read beyond them.
     """
 
-    logs: tuple[LogSeen, ...]
+    logs: tuple[LogFound, ...]
     overdue: int = 0
     adapter_skips: bool = False  # whether it may pass over events that have a key
     is_complete: bool = False  # whether no line may come any more
@@ -59,7 +59,7 @@ class Seen:
     odd_files: Mapping[Side, str] = field(default_factory=dict)
 
 
-def told_of(
+def signs_of_misconfiguration(
     pipeline: Pipeline, datacenter: str, counts: Mapping[str, float], is_complete: bool = False
 ) -> list[str]:
     """What a datacenter's join can't have been meant to do, of its counts and its logs as they are now.
@@ -69,10 +69,10 @@ def told_of(
     overdue = 0 if _has_met(counts) else _overdue(pipeline, datacenter)
     logs, adapter_skips = look_at_logs(pipeline, datacenter), may_skip(adapter_of(pipeline))
     odd_files = _odd_files(pipeline, datacenter, counts)
-    return not_meant(pipeline, counts, Seen(logs, overdue, adapter_skips, is_complete, odd_files))
+    return signs_in(pipeline, counts, JoinFindings(logs, overdue, adapter_skips, is_complete, odd_files))
 
 
-def look_at_logs(pipeline: Pipeline, datacenter: str) -> tuple[LogSeen, ...]:
+def look_at_logs(pipeline: Pipeline, datacenter: str) -> tuple[LogFound, ...]:
     """Both logs of a datacenter as they are now. StateUnavailable, FormatTooNew."""
     place = pipeline.datacenters[datacenter]
     globs: dict[Side, str] = {"primary": pipeline.primary.files, "foreign": pipeline.foreign.files}
@@ -81,15 +81,15 @@ def look_at_logs(pipeline: Pipeline, datacenter: str) -> tuple[LogSeen, ...]:
     return tuple(_look_at(place.logs, side, glob, side in read) for side, glob in globs.items())
 
 
-def _look_at(place: Location, side: Side, glob: str, is_read: bool) -> LogSeen:
+def _look_at(place: Location, side: Side, glob: str, is_read: bool) -> LogFound:
     problem = log_folder(place).why_not_there()
     if problem is not None:
-        return LogSeen(side, str(place), glob, 0, problem)
+        return LogFound(side, str(place), glob, 0, problem)
     files = watch_of(place, glob).scan().files
     others = () if files else log_folder(place).watch(EVERYTHING).scan().files
     shown = tuple(file.path for file in others[:SHOWN_OTHERS])
     unread = 0 if is_read else sum(file.size_bytes > 0 for file in files)
-    return LogSeen(side, str(place), glob, len(files), None, shown, unread)
+    return LogFound(side, str(place), glob, len(files), None, shown, unread)
 
 
 def _odd_files(pipeline: Pipeline, datacenter: str, counts: Mapping[str, float]) -> dict[Side, str]:
@@ -123,18 +123,18 @@ def _overdue(pipeline: Pipeline, datacenter: str) -> int:
         return state.waiting.count_for_primary(state.watermark_us - lateness_us)
 
 
-def not_meant(pipeline: Pipeline, counts: Mapping[str, float], seen: Seen) -> list[str]:
-    """What can't have been meant, each with what was seen and what to look at; none if all is well."""
+def signs_in(pipeline: Pipeline, counts: Mapping[str, float], found: JoinFindings) -> list[str]:
+    """What can't have been meant, each with what was found and what to look at; none if all is well."""
     return [
-        *_nothing_to_read(pipeline, seen.logs),
-        *(_nothing_read(pipeline, counts, seen.logs) if seen.is_complete else ()),
-        *_nothing_understood(pipeline, counts, seen.odd_files),
-        *_nothing_with_a_key(pipeline, counts, seen),
-        *_nothing_met(pipeline, counts, seen),
+        *_nothing_to_read(pipeline, found.logs),
+        *(_nothing_read(pipeline, counts, found.logs) if found.is_complete else ()),
+        *_nothing_understood(pipeline, counts, found.odd_files),
+        *_nothing_with_a_key(pipeline, counts, found),
+        *_nothing_met(pipeline, counts, found),
     ]
 
 
-def _nothing_to_read(pipeline: Pipeline, logs: tuple[LogSeen, ...]) -> list[str]:
+def _nothing_to_read(pipeline: Pipeline, logs: tuple[LogFound, ...]) -> list[str]:
     file = pipeline.file
     told = [
         f"the folder of logs {log.folder} is {log.problem}; look at `logs` of its datacenter in {file}"
@@ -153,7 +153,7 @@ def _nothing_to_read(pipeline: Pipeline, logs: tuple[LogSeen, ...]) -> list[str]
     return list(dict.fromkeys(told))  # both logs are in one folder
 
 
-def _nothing_read(pipeline: Pipeline, counts: Mapping[str, float], logs: tuple[LogSeen, ...]) -> list[str]:
+def _nothing_read(pipeline: Pipeline, counts: Mapping[str, float], logs: tuple[LogFound, ...]) -> list[str]:
     if pipeline.new_epoch_reads_from == "now":  # what is there may have been passed over
         return []
     lines = {
@@ -189,40 +189,40 @@ def _nothing_understood(
     return told
 
 
-def _nothing_with_a_key(pipeline: Pipeline, counts: Mapping[str, float], seen: Seen) -> list[str]:
+def _nothing_with_a_key(pipeline: Pipeline, counts: Mapping[str, float], found: JoinFindings) -> list[str]:
     skipped, dead_letters = counts["skipped"], counts["dead_letters"]
     if not skipped or skipped + dead_letters != counts["foreign"]:
         return []
     columns = ", ".join(pipeline.foreign.key)
     none_has = f"none has the key `{columns}` (`foreign.key`)"
-    because = f"{none_has}, or the adapter {pipeline.adapter} skips it" if seen.adapter_skips else none_has
+    because = f"{none_has}, or the adapter {pipeline.adapter} skips it" if found.adapter_skips else none_has
     other = f", the other {dead_letters:,} are dead letters" if dead_letters else ""
-    mend = "`foreign.key` or the adapter" if seen.adapter_skips else "`foreign.key`"
-    again = _again(pipeline) if seen.adapter_skips else JOIN_AGAIN
+    mend = "`foreign.key` or the adapter" if found.adapter_skips else "`foreign.key`"
+    again = _again(pipeline) if found.adapter_skips else JOIN_AGAIN
     return [
         f"all {skipped:,} foreign lines that could be read were skipped{other}: {because}; "
-        f"{_which_match(seen.logs)}. Mend {mend} in {pipeline.file}, {again}"
+        f"{_which_match(found.logs)}. Mend {mend} in {pipeline.file}, {again}"
     ]
 
 
-def _nothing_met(pipeline: Pipeline, counts: Mapping[str, float], seen: Seen) -> list[str]:
-    if _has_met(counts) or not (counts["unjoinable"] + seen.overdue and counts["primary"]):
+def _nothing_met(pipeline: Pipeline, counts: Mapping[str, float], found: JoinFindings) -> list[str]:
+    if _has_met(counts) or not (counts["unjoinable"] + found.overdue and counts["primary"]):
         return []
     unmet = [
         f"{count:,} foreign events {what}"
         for count, what in (
             (counts["unjoinable"], "were given up"),
-            (seen.overdue, "wait, though primary logs are read beyond them"),
+            (found.overdue, "wait, though primary logs are read beyond them"),
         )
         if count
     ]
     return [
         f"no key matches: {' and '.join(unmet)}, and {counts['primary']:,} primary events were read; "
-        f"{_which_match(seen.logs)}. Mend `primary.id` and `foreign.key` in {pipeline.file}, {JOIN_AGAIN}"
+        f"{_which_match(found.logs)}. Mend `primary.id` and `foreign.key` in {pipeline.file}, {JOIN_AGAIN}"
     ]
 
 
-def _which_match(logs: tuple[LogSeen, ...]) -> str:
+def _which_match(logs: tuple[LogFound, ...]) -> str:
     places = " ".join(shlex.quote(log.place) for log in logs)
     return f"photon init --dry-run {places} says which columns match"
 

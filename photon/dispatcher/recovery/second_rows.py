@@ -11,25 +11,25 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-DOUBLED_FILE = "doubled.json"
+SECOND_ROWS_FILE = "second-rows.json"
 MOST_NOTED = 100  # `photon verify` finds the others; status looks each of these up
 
 
-def note_doubled(folder: Path, found: Mapping[str, str]) -> None:
+def note_second_rows(folder: Path, found: Mapping[str, str]) -> None:
     """Remember these rows, by token, with their events' ids. OSError."""
-    known = doubled_in(folder)
+    known = second_rows_noted(folder)
     if found.keys() <= known.keys() or len(known) >= MOST_NOTED:
         return
     noted = dict(list({**known, **found}.items())[:MOST_NOTED])
-    unfinished = folder / (DOUBLED_FILE + ".unfinished")
+    unfinished = folder / (SECOND_ROWS_FILE + ".unfinished")
     unfinished.write_text(json.dumps(noted))
-    unfinished.replace(folder / DOUBLED_FILE)
+    unfinished.replace(folder / SECOND_ROWS_FILE)
 
 
-def doubled_in(folder: Path) -> dict[str, str]:
+def second_rows_noted(folder: Path) -> dict[str, str]:
     """Return the event ids that were noted, by token; nothing where the file can't be read."""
     try:
-        stored = json.loads((folder / DOUBLED_FILE).read_text())
+        stored = json.loads((folder / SECOND_ROWS_FILE).read_text())
         return {str(token): str(event_id) for token, event_id in stored.items()}
     except (OSError, ValueError, AttributeError):
         return {}

@@ -7,14 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from photon.dispatcher.shift.meant import LogSeen, Seen, look_at_logs, not_meant, told_of
+from photon.dispatcher.shift.misconfigured import (
+    JoinFindings,
+    LogFound,
+    look_at_logs,
+    signs_in,
+    signs_of_misconfiguration,
+)
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.process.clock import MICROSECONDS
 from photon.state.outcomes import OUTCOME_CLASSES
 from photon.state.view import view_state
 from tests.simulation.world import NOON_US, World
 
-LOGS = (LogSeen("primary", "logs", "q/*.csv", 3, None), LogSeen("foreign", "logs", "c/*.csv", 2, None))
+LOGS = (LogFound("primary", "logs", "q/*.csv", 3, None), LogFound("foreign", "logs", "c/*.csv", 2, None))
 
 CSV = {"format": "csv", "time": "at"}
 PIPELINE = Pipeline(
@@ -30,7 +36,7 @@ PIPELINE = Pipeline(
 
 
 def told(
-    logs: tuple[LogSeen, ...] = LOGS,
+    logs: tuple[LogFound, ...] = LOGS,
     overdue: int = 0,
     pipeline: Pipeline = PIPELINE,
     adapter_skips: bool = False,
@@ -38,7 +44,7 @@ def told(
     **counts: int,
 ) -> list[str]:
     none = dict.fromkeys([*OUTCOME_CLASSES, "foreign", "primary", "primary_dead_letters"], 0)
-    return not_meant(pipeline, {**none, **counts}, Seen(logs, overdue, adapter_skips, is_complete))
+    return signs_in(pipeline, {**none, **counts}, JoinFindings(logs, overdue, adapter_skips, is_complete))
 
 
 @pytest.mark.parametrize(
@@ -99,7 +105,7 @@ def test_a_click_waits_in_vain_only_where_queries_are_read_beyond_it(
     world.join()
     counts = view_state(world.pipeline.datacenters["east"].state, NOON_US).counts
     assert counts.of("pending") == 1
-    assert bool(told_of(world.pipeline, "east", counts.as_dict())) is is_told
+    assert bool(signs_of_misconfiguration(world.pipeline, "east", counts.as_dict())) is is_told
 
 
 def test_a_glob_that_matches_nothing_and_a_folder_that_is_missing_are_named(tmp_path: Path) -> None:
