@@ -24,7 +24,8 @@ from assets.runs import (
 from assets.side_tables import table_kinds, table_metadata
 from jobs.batch_job import SparkRunner
 from photon.dispatcher.retrying import Callbacks, StoppedWaiting
-from photon.dispatcher.shift.run import ShiftLimits, prepare, run_shift
+from photon.dispatcher.shift.ending import ShiftLimits
+from photon.dispatcher.shift.run import prepare, run_shift
 from resources.environment import ServedPipeline
 from resources.spark import SparkResource
 

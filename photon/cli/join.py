@@ -158,7 +158,8 @@ def _join_one(
     signals: StopSignals,
 ) -> Any:
     from photon.dispatcher.retrying import BatchReport, StoppedWaiting
-    from photon.dispatcher.shift.run import ShiftLimits, run_shift
+    from photon.dispatcher.shift.ending import ShiftLimits
+    from photon.dispatcher.shift.run import run_shift
 
     done: Counter[str] = Counter()
     tells_how_far = mode != "stop" and signals.parent is None and shows_line()

@@ -6,7 +6,6 @@ What is done in which state, and what follows, is in `photon.state.lifecycle`.
 from __future__ import annotations
 
 import logging
-import random
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -44,8 +43,9 @@ from photon.event_store.segments import SegmentInfo
 from photon.join.messages import BatchRunner, BatchTasks, RunnerDied, TaskContext, WorkerDied
 from photon.logs.files import TrackedFile
 from photon.pipeline.file import Pipeline
-from photon.process.clock import MICROSECONDS, Clock
+from photon.process.clock import MICROSECONDS
 from photon.process.faults import fault_point
+from photon.process.machine import Machine
 from photon.process.measures import Meter
 from photon.process.readable import readable
 from photon.registry.entry import Epoch
@@ -78,8 +78,7 @@ class BatchExecution:
     tables: Mapping[TableName, OutputTable]
     registry: IdRegistry
     runner: BatchRunner
-    clock: Clock
-    rng: random.Random
+    machine: Machine
     callbacks: Callbacks
     index: PrimaryIndex
     waiting: WaitingUpkeep
@@ -89,10 +88,12 @@ class BatchExecution:
 
     def __post_init__(self) -> None:
         self.epoch = self.state.epoch or ""
+        self.clock = self.machine.clock
         self._joined = self.tables["joined_events"]
         self._table = TableAnswers(self.state, self.datacenter, self._joined, self.registry)
         self._committing = Committing(self.tables, self.datacenter, self.epoch)
-        self.retry = BackoffRetry(self.callbacks, self.clock, self.rng)  # one, so that a wait is told once
+        # One, so that a wait is told once.
+        self.retry = BackoffRetry(self.callbacks, self.clock, self.machine.rng)
         self._leftovers = Leftovers(self._joined)
         self.closes = BatchCloses(self.registry, self._own_epoch, self._joined, self.clock, self.meter)
         self._rounds = ClaimingRounds(self.registry, self.runner, self.closes, self.clock, self.meter)

@@ -24,6 +24,7 @@ from photon.pipeline.file import Pipeline
 from photon.pipeline.remembered import remembered_settings
 from photon.process.clock import Clock
 from photon.process.faults import fault_point
+from photon.process.machine import Machine
 from photon.registry.entry import Epoch
 from photon.registry.epochs import begin_epoch, end_epochs, is_live
 from photon.registry.errors import OtherTable
@@ -90,8 +91,7 @@ def start(
     datacenter: str,
     registry: IdRegistry,
     table: OutputTable,
-    clock: Clock,
-    asks_aside: bool = True,
+    machine: Machine,
 ) -> Started:
     """Open the datacenter's state, if table and registry agree with it; else begin a new epoch.
 
@@ -101,7 +101,7 @@ def start(
     check_datacenters(pipeline, datacenter, register)
     refuse_place_of_another(f"the table {table.folder}", table.pipeline(), pipeline, datacenter)
     _check_lake(pipeline, datacenter, register, table)
-    watch = RegistryWatch(pipeline, datacenter, registry, table, clock, asks_aside)
+    watch = RegistryWatch(pipeline, datacenter, registry, table, machine)
     watch.check()  # the lake is not ahead of the registry unnoticed (A23, L10)
     table.create(pipeline.name, datacenter)
     folder = pipeline.datacenters[datacenter].state
@@ -127,7 +127,7 @@ def start(
         raise
     if state is not None:
         state.close()
-    begun = _NewEpoch(pipeline, datacenter, registry, table, clock)
+    begun = _NewEpoch(pipeline, datacenter, registry, table, machine.clock)
     # First starts that failed may leave epochs that read nothing: count this one as first.
     follows = has_run or begun.has_run_before(register)
     state = begun.begin(_number_of(epoch), follows=follows, reads_all=reads_all)

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from photon.dispatcher.retrying import BatchReport, Callbacks
+from photon.dispatcher.shift.ending import ShiftLimits
 from photon.dispatcher.shift.growth import growth_of
 from photon.dispatcher.shift.lease import AlreadyRunning, DatacenterLock, Lease, lease_status_of
-from photon.dispatcher.shift.run import ShiftLimits, ShiftResult
+from photon.dispatcher.shift.run import ShiftResult
 from photon.process.quantiles import merge, percentiles
 from tests.simulation.world import NOON_US, World
 

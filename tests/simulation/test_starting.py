@@ -13,9 +13,7 @@ from photon.dispatcher import startup
 from photon.dispatcher.refusals import PlaceTaken
 from photon.dispatcher.retrying import Callbacks, StoppedWaiting
 from photon.dispatcher.shift.lease import AlreadyRunning, DatacenterLock, Lease, lease_status_of
-from photon.dispatcher.shift.run import ForTests, run_shift
 from photon.dispatcher.shift.status import status_of
-from photon.join.tasks import LocalRunner
 from photon.pipeline.file import Pipeline
 from photon.process.faults import START_FAULT_POINTS, arm, disarm
 from photon.registry.epochs import unfinished
@@ -26,6 +24,7 @@ from photon.state.database import STATE_FILE, StateUnavailable
 from photon.storage.delta import LakeMismatch, LakeUnavailable
 from photon.storage.tables import LastCommit, OutputTable
 from tests.simulation.world import World, counts_of
+from tests.support.shifts import shift_in_turn
 
 
 @pytest.mark.parametrize("lost", ["deleted", "older copy"])
@@ -259,8 +258,7 @@ def place_of_its_own(world: World) -> Pipeline:
 
 def begins(world: World, pipeline: Pipeline) -> None:
     """A first start, of this pipeline file."""
-    for_tests = ForTests(world.clock, world.ledgers, announces_at_once=True)
-    run_shift(pipeline, "east", "until_idle", LocalRunner(world.clock), for_tests=for_tests)
+    shift_in_turn(pipeline, "east", world.clock, world.ledgers).run("until_idle")
 
 
 @pytest.mark.parametrize("point", ["lake.after_load:1", "lake.after_load:2"])

@@ -19,7 +19,8 @@ from deltalake import DeltaTable
 
 from photon.dispatcher.dispatcher import Mode
 from photon.dispatcher.retrying import Callbacks
-from photon.dispatcher.shift.run import Engine, ForTests, ShiftLimits, ShiftResult, run_shift
+from photon.dispatcher.shift.ending import NO_LIMITS, ShiftLimits
+from photon.dispatcher.shift.run import Engine, ShiftResult
 from photon.event_store import opened
 from photon.join.messages import BatchRunner
 from photon.join.tasks import LocalRunner
@@ -45,6 +46,7 @@ from tests.simulation.reading import asking
 from tests.support.crashes import SimulatedCrash, raise_simulated_crash
 from tests.support.manual_clock import ManualClock
 from tests.support.memory_ledgers import MemoryLedgers, memory_registry
+from tests.support.shifts import shift_in_turn
 
 NOON_US = 1_700_000_000_000_000
 
@@ -149,15 +151,9 @@ class World:
         limits: ShiftLimits | None = None,
     ) -> ShiftResult:
         """One shift in this process."""
-        return run_shift(
-            self.pipeline,
-            datacenter,
-            mode,
-            runner or LocalRunner(self.clock),
-            limits or ShiftLimits(),
-            callbacks,
-            ForTests(self.clock, self.ledgers, announces_at_once=True),
-        )
+        runner, limits = runner or LocalRunner(self.clock), limits or NO_LIMITS
+        shift = shift_in_turn(self.pipeline, datacenter, self.clock, self.ledgers, callbacks, runner, limits)
+        return shift.run(mode)
 
     def join_with_a_crash(self, spec: str, datacenter: str = "east", mode: Mode = "until_idle") -> bool:
         """One shift that dies at a fault point; whether it came to that."""

@@ -11,10 +11,12 @@ import pytest
 from photon.dispatcher.recovery.announcing import BEATS_IN_SILENCE, Announcer
 from photon.dispatcher.recovery.holders import EpochState, SilenceWatch, epoch_state_of
 from photon.process.clock import SystemClock
+from photon.process.machine import Machine
 from photon.registry.entry import Epoch
 from photon.registry.register import Members, Register
 from tests.support.manual_clock import ManualClock
 from tests.support.memory_ledgers import MemoryLedgers, memory_registry
+from tests.support.one_thread import OneThread
 
 SECOND_US = 1_000_000
 SILENT_AFTER = timedelta(seconds=30)
@@ -61,7 +63,7 @@ def test_many_short_batches_cost_one_write_in_a_sixth_of_a_silence(process: Proc
 
 
 def test_an_idle_epoch_asks_nobody(process: Process) -> None:
-    with process.announcer.working(is_open=False, in_thread=False):
+    with process.announcer.working(is_open=False, machine=OneThread()):
         process.clock.advance(3_600)
     assert process.ledgers.calls["beat"] == process.ledgers.calls["beats"] == 0
 
@@ -74,7 +76,7 @@ def test_a_next_process_goes_on_from_the_beats_of_the_one_before(process: Proces
 
 
 def test_a_process_that_finds_a_batch_open_gives_a_sign_of_life_before_it_runs_it(process: Process) -> None:
-    with process.announcer.working(is_open=True, in_thread=False):
+    with process.announcer.working(is_open=True, machine=OneThread()):
         assert process.beats == 1
 
 
@@ -99,7 +101,7 @@ def test_a_process_that_hangs_in_a_batch_gives_no_signs_of_life(process: Process
 
 def test_the_end_of_a_process_does_not_wait_for_a_registry_that_does_not_answer(process: Process) -> None:
     process.ledgers.is_away = True
-    with process.announcer.working(is_open=True, in_thread=False):
+    with process.announcer.working(is_open=True, machine=OneThread()):
         calls = process.ledgers.calls.total()
     assert process.ledgers.calls.total() == calls
 
@@ -107,7 +109,7 @@ def test_the_end_of_a_process_does_not_wait_for_a_registry_that_does_not_answer(
 def test_a_batch_that_takes_longer_than_a_silence_goes_on_giving_signs_of_life() -> None:
     ledgers, silent_after = MemoryLedgers(), timedelta(seconds=0.06)
     announcer = Announcer(memory_registry(ledgers), EPOCH, silent_after, SystemClock())
-    with announcer.working(is_open=False, in_thread=True):
+    with announcer.working(is_open=False, machine=Machine()):
         announcer.begun()  # and nobody calls it again before the batch is completed
         until = time.monotonic() + LONGEST_WAIT_SECONDS
         while ledgers.decided.beats.get(EPOCH, 0) < 2 * BEATS_IN_SILENCE and time.monotonic() < until:
@@ -118,7 +120,7 @@ def test_a_batch_that_takes_longer_than_a_silence_goes_on_giving_signs_of_life()
 def test_a_thread_gives_no_sign_of_life_after_the_batch_is_completed() -> None:
     ledgers, silent_after = MemoryLedgers(), timedelta(seconds=0.006)
     announcer = Announcer(memory_registry(ledgers), EPOCH, silent_after, SystemClock())
-    with announcer.working(is_open=True, in_thread=True):
+    with announcer.working(is_open=True, machine=Machine()):
         announcer.completed()
         time.sleep(0.01)  # one that was just being given
         beats = dict(ledgers.decided.beats)

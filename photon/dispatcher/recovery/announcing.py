@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 
 from photon.process.clock import MICROSECONDS, Clock
+from photon.process.machine import Machine
 from photon.registry.entry import Epoch
 from photon.registry.errors import RegistryUnavailable
 from photon.registry.id_registry import IdRegistry
@@ -51,24 +52,18 @@ class Announcer:
         self._thread: threading.Thread | None = None
 
     @contextmanager
-    def working(self, is_open: bool, in_thread: bool) -> Iterator[None]:
+    def working(self, is_open: bool, machine: Machine) -> Iterator[None]:
         """Give beats while this process works: before it opens a session, which may take long.
 
         `is_open`: an earlier process has left a batch open.
         """
-        if in_thread:
-            self.start()
+        self._thread = machine.keep_running(f"beats of {self._epoch}", self._run)
         if is_open:
             self.begun()
         try:
             yield
         finally:
             self.close()
-
-    def start(self) -> None:
-        """Give beats from a thread of its own from now on."""
-        self._thread = threading.Thread(target=self._run, name=f"beats of {self._epoch}", daemon=True)
-        self._thread.start()
 
     def begun(self) -> None:
         """A batch is open from now on."""

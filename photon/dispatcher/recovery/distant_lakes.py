@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from datetime import timedelta
 from typing import TypeVar, cast
 
+from photon.process.machine import Machine
 from photon.storage.delta import LakeUnavailable
 
 T = TypeVar("T")
@@ -17,14 +17,11 @@ LAKE_TIMEOUT = timedelta(seconds=10)
 
 
 class DistantLakes:
-    """Waits for an answer for so long at most: the joins of this datacenter wait as long.
+    """Waits for an answer for so long at most: the joins of this datacenter wait as long."""
 
-    `aside` False: ask in the caller's thread, for tests whose time is not the machine's.
-    """
-
-    def __init__(self, timeout: timedelta = LAKE_TIMEOUT, aside: bool = True) -> None:
+    def __init__(self, timeout: timedelta = LAKE_TIMEOUT, machine: Machine | None = None) -> None:
         self._timeout_seconds = timeout.total_seconds()
-        self._aside = aside
+        self._machine = machine or Machine()
         self._unanswered: dict[str, Future[object]] = {}
         self._polled: dict[str, Future[object]] = {}
 
@@ -33,12 +30,10 @@ class DistantLakes:
 
         Then it goes on aside, and nobody asks that lake again before it has ended.
         """
-        if not self._aside:
-            return question()
         last = self._unanswered.get(datacenter)
         if last is not None and not last.done():
             raise LakeUnavailable(f"the lake of datacenter {datacenter} still does not answer")
-        answer = _begin(datacenter, question)
+        answer = self._machine.ask(f"lake of {datacenter}", question)
         try:
             return answer.result(self._timeout_seconds)
         except TimeoutError:
@@ -51,28 +46,10 @@ class DistantLakes:
 
     def poll(self, datacenter: str, question: Callable[[], T]) -> T | None:
         """Return or raise as `question` of the call that began it has done; None until then."""
-        if not self._aside:
-            return question()
-        answer = self._polled.get(datacenter)
-        if answer is None:
-            self._polled[datacenter] = _begin(datacenter, question)
-        if answer is None or not answer.done():
+        if datacenter not in self._polled:
+            self._polled[datacenter] = self._machine.ask(f"lake of {datacenter}", question)
+        answer = self._polled[datacenter]
+        if not answer.done():
             return None
         del self._polled[datacenter]
         return cast(T, answer.result())
-
-
-def _begin(datacenter: str, question: Callable[[], T]) -> Future[T]:
-    answer: Future[T] = Future()
-    thread = threading.Thread(
-        target=_answer, args=(question, answer), name=f"lake of {datacenter}", daemon=True
-    )
-    thread.start()
-    return answer
-
-
-def _answer(question: Callable[[], T], answer: Future[T]) -> None:
-    try:
-        answer.set_result(question())
-    except BaseException as error:  # handed to who asked
-        answer.set_exception(error)

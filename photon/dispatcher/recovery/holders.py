@@ -19,8 +19,9 @@ from photon.dispatcher.recovery.distant_lakes import DistantLakes
 from photon.dispatcher.recovery.registry_watch import RegistryWatch
 from photon.dispatcher.recovery.rows_of_plans import RowsOfPlans
 from photon.pipeline.file import Pipeline
-from photon.process.clock import MICROSECONDS, Clock, microseconds
+from photon.process.clock import MICROSECONDS, microseconds
 from photon.process.faults import fault_point
+from photon.process.machine import Machine
 from photon.registry.closing import Rowless
 from photon.registry.entry import Claimant, Epoch, Hashes, Mask
 from photon.registry.epochs import end_epochs, give_up_epochs, is_live
@@ -87,16 +88,15 @@ class Holders:
         pipeline: Pipeline,
         datacenter: str,
         registry: IdRegistry,
-        clock: Clock,
-        asks_aside: bool = True,
+        machine: Machine,
         watch: RegistryWatch | None = None,
     ) -> None:
         """`watch`: looks at the registry now and then, also where no batch does."""
         self._pipeline = pipeline
-        self._lakes = DistantLakes(aside=asks_aside)
+        self._lakes = DistantLakes(machine=machine)
         self._datacenter = datacenter
         self._registry = registry
-        self._clock = clock
+        self._clock = machine.clock
         self._watch = watch
         self._silence = SilenceWatch(microseconds(pipeline.recovery.silent_after))
         self._tended_us: int | None = None

@@ -23,7 +23,8 @@ from photon.dispatcher.recovery.second_rows import MOST_NOTED, note_second_rows
 from photon.pipeline.event_key import event_times_us
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import ForeignLog
-from photon.process.clock import MICROSECONDS, Clock
+from photon.process.clock import MICROSECONDS
+from photon.process.machine import Machine
 from photon.registry.entry import Claimant, Epoch, Hashes, Mask, Times
 from photon.registry.errors import RegistryMismatch
 from photon.registry.hashing import hashes_of
@@ -109,21 +110,20 @@ def lacking_of(claims: RowClaims, registry: IdRegistry) -> dict[Claimant | None,
 class RegistryWatch:
     """Compares a registry with the newest rows of all tables that can be read, for one datacenter's join.
 
-    `table`: the datacenter's own. `asks_aside` False: for tests whose time is not the machine's.
+    `table`: the datacenter's own.
     """
 
     pipeline: Pipeline
     datacenter: str
     registry: IdRegistry
     table: OutputTable
-    clock: Clock
-    asks_aside: bool = True
+    machine: Machine
     unread: dict[str, str] = field(default_factory=dict)  # by datacenter: why its rows are not compared
     _lakes: DistantLakes = field(init=False)
     _looked_us: int = 0
 
     def __post_init__(self) -> None:
-        self._lakes = DistantLakes(aside=self.asks_aside)
+        self._lakes = DistantLakes(machine=self.machine)
 
     def check(self) -> None:
         """At a start: refuse a registry that lacks rows of a newest batch; the view is read to its tail.
@@ -143,7 +143,7 @@ class RegistryWatch:
 
         RegistryMismatch, RegistryUnavailable.
         """
-        now_us = self.clock.elapsed_us()
+        now_us = self.machine.clock.elapsed_us()
         if now_us - self._looked_us < LOOK_US:
             return
         self._looked_us = now_us

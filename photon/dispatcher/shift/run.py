@@ -5,13 +5,10 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
-from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Literal
 
 from photon.dispatcher.batch import BatchExecution
 from photon.dispatcher.completion import Superseded
@@ -23,6 +20,14 @@ from photon.dispatcher.recovery.announcing import Announcer
 from photon.dispatcher.recovery.holders import Holders
 from photon.dispatcher.refusals import OnHold, check_datacenters, refuse_place_of_another
 from photon.dispatcher.retrying import BackoffRetry, Callbacks
+from photon.dispatcher.shift.ending import (
+    NO_LIMITS,
+    Ended,
+    ShiftLimits,
+    StopCondition,
+    ending_on_decisions,
+    telling_waits,
+)
 from photon.dispatcher.shift.lease import LEASE_SECONDS, DatacenterLock, Heartbeat, Lease, stuck_seconds
 from photon.dispatcher.shift.measured import MeasuredFile
 from photon.dispatcher.startup import start
@@ -31,20 +36,21 @@ from photon.errors import FormatTooNew, UserError
 from photon.join.adapting import check_modules
 from photon.join.messages import BatchRunner
 from photon.join.tasks import LocalRunner
-from photon.logs.announcements import Announcements
 from photon.logs.columns import check_columns
 from photon.logs.folders import log_folder
 from photon.logs.tailing.open_files import OpenFiles
 from photon.pipeline.file import Pipeline, PipelineError
 from photon.pipeline.sections import Datacenter
-from photon.process.clock import MICROSECONDS, Clock, SystemClock, microseconds
+from photon.process.clock import MICROSECONDS, SystemClock, microseconds
+from photon.process.machine import Machine
 from photon.process.measures import Meter
 from photon.registry.entry import Epoch
 from photon.registry.errors import RegistryMismatch, RegistryUnavailable, RetiredDatacenter
 from photon.registry.id_registry import IdRegistry
-from photon.registry.opening import init_registry, open_registry, read_register
+from photon.registry.opening import find_registry, init_registry, open_registry, positions_at
 from photon.registry.positions import Positions
 from photon.registry.stores.positions import StorePositions
+from photon.registry.view import current_register
 from photon.registry.view_store import ViewUnavailable
 from photon.state.damage import damage_is_named
 from photon.state.database import STATE_FILE, StateUnavailable
@@ -62,31 +68,6 @@ Engine = Callable[[Pipeline, str], BatchRunner]
 
 # Ends of a join that others tell of: the registry, where people have decided so; or whoever took over.
 KNOWN_OTHERWISE = (OnHold, RetiredDatacenter, Superseded)
-
-# A stop was requested; nothing to do for `idle`; a successor took over; the length is over; all is done.
-Ended = Literal["asked", "idle", "relieved", "over", "done"]
-
-
-@dataclass(frozen=True)
-class ShiftLimits:
-    """How a shift begins and ends, besides its mode."""
-
-    run: str = ""  # of Dagster; empty: a command
-    parent: int | None = None  # the process with which it ends
-    takes_turns: bool = False  # wait for the process that runs the datacenter, and hand over to the next
-    length: timedelta | None = None  # None: no end
-    relief: timedelta = timedelta()  # how much longer it waits for a successor
-    idle: timedelta | None = None  # end after this long without work
-
-
-@dataclass(frozen=True)
-class ForTests:
-    """What tests replace."""
-
-    clock: Clock = field(default_factory=SystemClock)
-    positions: Positions | None = None  # instead of the pipeline file's registry
-    announces_at_once: bool = False  # the thread that runs batches beats, and asks distant lakes
-    rng: random.Random = field(default_factory=random.Random)
 
 
 @dataclass(frozen=True)
@@ -149,211 +130,181 @@ def open_runner(engine: Engine | BatchRunner, pipeline: Pipeline, datacenter: st
         yield runner
 
 
-@dataclass
-class StopCondition:
-    """Notices when a shift is to end, and why."""
-
-    lock: DatacenterLock
-    limits: ShiftLimits
-    stop_requested: Callable[[], bool]
-    heartbeat: Heartbeat
-    clock: Clock
-    why: Ended | None = None
-
-    def has_come(self) -> bool:
-        """Tell whether to end; each call also counts as progress for the heartbeat."""
-        self.heartbeat.progress()
-        if self.why is None:
-            self.why = self._reason()
-            if self.why is not None:
-                self.lock.announce_end()
-        return self.why is not None
-
-    def _reason(self) -> Ended | None:
-        if self.stop_requested():
-            return "asked"
-        if not self.limits.takes_turns:
-            return None
-        if self.lock.has_successor():
-            return "relieved"
-        ends_us = self.lock.lease.ends_us
-        if ends_us is not None and self.clock.now_us() > ends_us + microseconds(self.limits.relief):
-            return "over"
-        return None
-
-
 def run_shift(
     pipeline: Pipeline,
     datacenter: str,
     mode: Mode,
     engine: Engine | BatchRunner = without_spark,
-    limits: ShiftLimits = ShiftLimits(),
+    limits: ShiftLimits = NO_LIMITS,
     callbacks: Callbacks | None = None,
-    for_tests: ForTests | None = None,
 ) -> ShiftResult:
-    """Join one datacenter's logs until the end that `mode` and `limits` name, or until a stop is requested.
-
-    Raises AlreadyRunning, StoppedWaiting, AdapterNotFound, FormatNotFound, PlaceTaken, RegistryMissing,
-    RegistryMismatch, LakeMismatch, RetiredDatacenter, FormatTooNew, StateDamaged, and what is unavailable
-    before the first batch.
-    """
-    callbacks, for_tests = callbacks or Callbacks(), for_tests or ForTests()
-    clock = for_tests.clock
-    check_modules(pipeline)
-    _refuse_before_anything_is_made(pipeline, datacenter, for_tests)
-    lock = _take_lock(pipeline.datacenters[datacenter].state, datacenter, limits, clock, callbacks)
-    heartbeat = Heartbeat(lock, LEASE_SECONDS, stuck_seconds(pipeline.limits), clock)
-    began_us, idle_seen = clock.now_us(), None
-    try:
-        end = StopCondition(lock, limits, callbacks.should_stop, heartbeat, clock)
-        callbacks = replace(_telling_waits(callbacks, lock, clock), should_stop=end.has_come)
-        while True:
-            with (
-                damage_is_named(pipeline.datacenters[datacenter].state),
-                _open_dispatcher(pipeline, datacenter, engine, callbacks, heartbeat, for_tests) as dispatcher,
-            ):
-                before = dispatcher.state.counts()
-                try:
-                    dispatcher.run(mode, 0.0 if limits.idle is None else limits.idle.total_seconds())
-                except Superseded as error:
-                    retry = BackoffRetry(callbacks, clock, for_tests.rng)
-                    if not retry.until_available(dispatcher.execution.may_begin_anew):
-                        raise
-                    log.warning("%s; this process goes on in a new epoch", error)
-                    continue
-                if end.why is None and mode == "until_idle":
-                    idle_seen = dispatcher.reader.signature
-                ended = end.why or ("idle" if limits.idle is not None else "done")
-                seconds = (clock.now_us() - began_us) / MICROSECONDS
-                counts, events_before = dispatcher.state.counts(), before.foreign + before.primary
-                return ShiftResult(counts, seconds, events_before, ended)
-    except RegistryMismatch as error:
-        lock.tell_end(refused=str(error))
-        raise
-    except KNOWN_OTHERWISE:
-        raise
-    except UserError as error:
-        lock.tell_end(ended_by=str(error))
-        raise
-    finally:
-        heartbeat.stop()
-        lock.release(clock.now_us(), idle_seen)
+    """Join one datacenter's logs on this machine, with the registry that the pipeline file names."""
+    find_positions = partial(_positions_of, pipeline)
+    shift = Shift(pipeline, datacenter, engine, limits, callbacks or Callbacks(), Machine(), find_positions)
+    return shift.run(mode)
 
 
-def _telling_waits(callbacks: Callbacks, lock: DatacenterLock, clock: Clock) -> Callbacks:
-    """The callbacks, which also write into the lease what the shift waits for, for `photon status`."""
-
-    def on_wait(reason: str) -> None:
-        lock.tell_wait(reason, clock.now_us())
-        callbacks.on_wait(reason)
-
-    def on_cause(reason: str) -> None:
-        lock.tell_wait(reason, lock.lease.waits_since_us)
-        callbacks.on_cause(reason)
-
-    def on_resume(reason: str, seconds: float) -> None:
-        lock.tell_wait("", clock.now_us())
-        callbacks.on_resume(reason, seconds)
-
-    return replace(callbacks, on_wait=on_wait, on_cause=on_cause, on_resume=on_resume)
+def _positions_of(pipeline: Pipeline) -> Positions:
+    return positions_at(find_registry(pipeline))
 
 
-def _refuse_before_anything_is_made(pipeline: Pipeline, datacenter: str, for_tests: ForTests) -> None:
-    """Refuse a state of another pipeline or of other ids; before there is one, by what the registry says.
+@dataclass(frozen=True)
+class Shift:
+    """One bounded run of a datacenter's join, and all that it works with."""
 
-    PlaceTaken, SettingsChanged, RetiredDatacenter, OnHold, RegistryMismatch, RegistryMissing. Who does not
-    answer is waited for later.
-    """
-    folder = pipeline.datacenters[datacenter].state
-    if folder.exists():
-        with suppress(StateUnavailable, FormatTooNew), open_view(folder) as state:
-            owner = None if state is None else state.meta("pipeline")
-            refuse_place_of_another(f"the state {folder}", owner, pipeline, datacenter)
-            if state is not None:
-                refuse_other_ids(state.settings, folder, pipeline)
-        return
-    joined = OutputTable(pipeline.datacenters[datacenter].lake, "joined_events")
-    with suppress(LakeUnavailable):
-        refuse_place_of_another(f"the table {joined.folder}", joined.pipeline(), pipeline, datacenter)
-    with suppress(RegistryUnavailable):
-        check_datacenters(pipeline, datacenter, read_register(pipeline, for_tests.positions))
+    pipeline: Pipeline
+    datacenter: str
+    engine: Engine | BatchRunner
+    limits: ShiftLimits
+    callbacks: Callbacks
+    machine: Machine
+    find_positions: Callable[[], Positions]  # those of the registry
 
+    def run(self, mode: Mode) -> ShiftResult:
+        """Join until the end that `mode` and the limits name, or until a stop is requested.
 
-def _take_lock(
-    state: Path, datacenter: str, limits: ShiftLimits, clock: Clock, callbacks: Callbacks
-) -> DatacenterLock:
-    def lease() -> Lease:
-        length_us = None if limits.length is None else microseconds(limits.length)
-        return Lease.of_this_process(limits.run, clock.now_us(), length_us, limits.parent)
+        Raises AlreadyRunning, StoppedWaiting, AdapterNotFound, FormatNotFound, PlaceTaken, RegistryMissing,
+        RegistryMismatch, LakeMismatch, RetiredDatacenter, FormatTooNew, StateDamaged, and what is unavailable
+        before the first batch.
+        """
+        check_modules(self.pipeline)
+        self._refuse_before_anything_is_made()
+        lock, clock = self._take_lock(), self.machine.clock
+        heartbeat = Heartbeat(lock, LEASE_SECONDS, stuck_seconds(self.pipeline.limits), clock)
+        end = StopCondition(lock, self.limits, self.callbacks.should_stop, heartbeat, clock)
+        callbacks = replace(telling_waits(self.callbacks, lock, clock), should_stop=end.has_come)
+        began_us, idle_signature = clock.now_us(), None
+        try:
+            while True:
+                with (
+                    damage_is_named(self._place.state),
+                    self._open_dispatcher(callbacks, heartbeat) as dispatcher,
+                ):
+                    before = dispatcher.state.counts()
+                    try:
+                        dispatcher.run(mode, self._idle_seconds)
+                    except Superseded as error:
+                        retry = BackoffRetry(callbacks, clock, self.machine.rng)
+                        if not retry.until_available(dispatcher.execution.may_begin_anew):
+                            raise
+                        log.warning("%s; this process goes on in a new epoch", error)
+                        continue
+                    if end.why is None and mode == "until_idle":
+                        idle_signature = dispatcher.reader.signature
+                    ended = end.why or ("idle" if self.limits.idle is not None else "done")
+                    seconds = (clock.now_us() - began_us) / MICROSECONDS
+                    counts, events_before = dispatcher.state.counts(), before.foreign + before.primary
+                    return ShiftResult(counts, seconds, events_before, ended)
+        except RegistryMismatch as error:
+            lock.tell_end(refused=str(error))
+            raise
+        except KNOWN_OTHERWISE:
+            raise
+        except UserError as error:
+            lock.tell_end(ended_by=str(error))
+            raise
+        finally:
+            heartbeat.stop()
+            lock.release(clock.now_us(), idle_signature)
 
-    if limits.takes_turns:
-        return DatacenterLock.take_over(state, datacenter, lease, callbacks.should_stop)
-    return DatacenterLock.wait_for(state, datacenter, lease, callbacks, clock)
+    @property
+    def _place(self) -> Datacenter:
+        return self.pipeline.datacenters[self.datacenter]
 
+    @property
+    def _idle_seconds(self) -> float:
+        return 0.0 if self.limits.idle is None else self.limits.idle.total_seconds()
 
-@contextmanager
-def _open_dispatcher(
-    pipeline: Pipeline,
-    datacenter: str,
-    engine: Engine | BatchRunner,
-    callbacks: Callbacks,
-    heartbeat: Heartbeat,
-    for_tests: ForTests,
-) -> Iterator[Dispatcher]:
-    """A dispatcher with all that it works with; closed at the end."""
-    rng, clock = for_tests.rng, for_tests.clock
-    retry = BackoffRetry(callbacks, clock, rng)
-    in_thread = not for_tests.announces_at_once
-    lake = pipeline.datacenters[datacenter].lake
-    tables: dict[TableName, OutputTable] = {name: OutputTable(lake, name) for name in TABLE_COLUMNS}
-    with ExitStack() as stack:
-        registry = retry.until_available(lambda: open_registry(pipeline, datacenter, for_tests.positions))
-        stack.enter_context(_view_of(registry))
-        started = retry.until_available(
-            lambda: start(pipeline, datacenter, registry, tables["joined_events"], clock, in_thread)
-        )
-        state = stack.enter_context(closing(started.state))
-        held = _held_files(pipeline.datacenters[datacenter], state)
-        if held is not None:
-            stack.enter_context(closing(held))
-        for table in tables.values():
-            retry.until_available(partial(table.create, pipeline.name, datacenter))
-        if started.new_epoch_because is not None:
-            log.warning("datacenter %s begins a new epoch: %s", datacenter, started.new_epoch_because)
-        with suppress(StateUnavailable):  # the loop meets it too, and waits
-            note_files(pipeline, datacenter, state, clock.now_us(), held)
-        epoch = Epoch(datacenter, int(state.epoch or 0))
-        silent_after = pipeline.recovery.silent_after
-        announcer = Announcer(registry, epoch, silent_after, clock, lambda: heartbeat.is_stuck)
-        stack.enter_context(announcer.working(state.open_plan() is not None, in_thread))
-        runner = stack.enter_context(open_runner(engine, pipeline, datacenter))
-        background = stack.enter_context(ThreadPoolExecutor(1, "merge"))
-        news = stack.enter_context(_news_of(pipeline.datacenters[datacenter]))
-        holders = Holders(pipeline, datacenter, registry, clock, in_thread, watch=started.watch)
-        meter, positions = Meter(), registry.positions
-        of_stores = (positions.meter,) if isinstance(positions, StorePositions) else ()
-        measured = MeasuredFile(state.folder, state.epoch or "", (meter, *of_stores), clock)
-        stack.callback(measured.write)
-        execution = BatchExecution(
-            pipeline,
-            datacenter,
-            state,
-            tables,
-            registry,
-            runner,
-            clock,
-            rng,
-            _measured(callbacks, holders, measured),
-            PrimaryIndex(state, background),
-            WaitingUpkeep(state, background),
-            announcer,
-            holders,
-            meter,
-        )
-        dispatcher = Dispatcher(execution, news, held)
-        if state.skips_backlog:
-            retry.until_available(dispatcher.skip_foreign_backlog)
-        yield dispatcher
+    def _refuse_before_anything_is_made(self) -> None:
+        """Refuse a state of another pipeline or of other ids; before there is one, by what the registry says.
+
+        PlaceTaken, SettingsChanged, RetiredDatacenter, OnHold, RegistryMismatch, RegistryMissing. What does
+        not answer is waited for later.
+        """
+        folder, pipeline, datacenter = self._place.state, self.pipeline, self.datacenter
+        if folder.exists():
+            with suppress(StateUnavailable, FormatTooNew), open_view(folder) as state:
+                owner = None if state is None else state.meta("pipeline")
+                refuse_place_of_another(f"the state {folder}", owner, pipeline, datacenter)
+                if state is not None:
+                    refuse_other_ids(state.settings, folder, pipeline)
+            return
+        joined = OutputTable(self._place.lake, "joined_events")
+        with suppress(LakeUnavailable):
+            refuse_place_of_another(f"the table {joined.folder}", joined.pipeline(), pipeline, datacenter)
+        with suppress(RegistryUnavailable):
+            check_datacenters(pipeline, datacenter, current_register(self.find_positions()))
+
+    def _take_lock(self) -> DatacenterLock:
+        limits, clock = self.limits, self.machine.clock
+
+        def lease() -> Lease:
+            length_us = None if limits.length is None else microseconds(limits.length)
+            return Lease.of_this_process(limits.run, clock.now_us(), length_us, limits.parent)
+
+        state, callbacks = self._place.state, self.callbacks
+        if limits.takes_turns:
+            return DatacenterLock.take_over(state, self.datacenter, lease, callbacks.should_stop)
+        return DatacenterLock.wait_for(state, self.datacenter, lease, callbacks, clock)
+
+    def _open_registry(self) -> IdRegistry:
+        return open_registry(self.pipeline, self.datacenter, self.find_positions())
+
+    @contextmanager
+    def _open_dispatcher(self, callbacks: Callbacks, heartbeat: Heartbeat) -> Iterator[Dispatcher]:
+        """Open a dispatcher with all that it works with; closed at the end."""
+        pipeline, datacenter, machine = self.pipeline, self.datacenter, self.machine
+        clock, retry = machine.clock, BackoffRetry(callbacks, machine.clock, machine.rng)
+        tables: dict[TableName, OutputTable] = {
+            name: OutputTable(self._place.lake, name) for name in TABLE_COLUMNS
+        }
+        with ExitStack() as stack:
+            registry = retry.until_available(self._open_registry)
+            stack.enter_context(_view_of(registry))
+            started = retry.until_available(
+                lambda: start(pipeline, datacenter, registry, tables["joined_events"], machine)
+            )
+            state = stack.enter_context(closing(started.state))
+            held = _held_files(self._place, state)
+            if held is not None:
+                stack.enter_context(closing(held))
+            for table in tables.values():
+                retry.until_available(partial(table.create, pipeline.name, datacenter))
+            if started.new_epoch_because is not None:
+                log.warning("datacenter %s begins a new epoch: %s", datacenter, started.new_epoch_because)
+            with suppress(StateUnavailable):  # the loop meets it too, and waits
+                note_files(pipeline, datacenter, state, clock.now_us(), held)
+            epoch = Epoch(datacenter, int(state.epoch or 0))
+            silent_after = pipeline.recovery.silent_after
+            announcer = Announcer(registry, epoch, silent_after, clock, lambda: heartbeat.is_stuck)
+            stack.enter_context(announcer.working(state.open_plan() is not None, machine))
+            runner = stack.enter_context(open_runner(self.engine, pipeline, datacenter))
+            merger = stack.enter_context(machine.worker("merge"))
+            news = stack.enter_context(log_folder(self._place.logs).listening())
+            holders = Holders(pipeline, datacenter, registry, machine, started.watch)
+            meter, positions = Meter(), registry.positions
+            of_stores = (positions.meter,) if isinstance(positions, StorePositions) else ()
+            measured = MeasuredFile(state.folder, state.epoch or "", (meter, *of_stores), clock)
+            stack.callback(measured.write)
+            execution = BatchExecution(
+                pipeline,
+                datacenter,
+                state,
+                tables,
+                registry,
+                runner,
+                machine,
+                ending_on_decisions(callbacks, holders, measured),
+                PrimaryIndex(state, merger),
+                WaitingUpkeep(state, merger),
+                announcer,
+                holders,
+                meter,
+            )
+            dispatcher = Dispatcher(execution, news, held)
+            if state.skips_backlog:
+                retry.until_available(dispatcher.skip_foreign_backlog)
+            yield dispatcher
 
 
 @contextmanager
@@ -380,18 +331,3 @@ def _held_files(place: Datacenter, state: DispatcherState) -> OpenFiles | None:
         return None
     work = state.work if isinstance(state.work, Path) else state.folder
     return OpenFiles(place.logs, work, state.epoch or "")
-
-
-def _news_of(place: Datacenter) -> AbstractContextManager[Announcements]:
-    return log_folder(place.logs).listening()
-
-
-def _measured(callbacks: Callbacks, holders: Holders, measured: MeasuredFile) -> Callbacks:
-    """The callbacks, which also stop for people's decisions, and have written what is measured."""
-    stop = callbacks.should_stop
-
-    def should_stop() -> bool:
-        measured.write_if_due()  # the shift asks all the time, also while it waits
-        return stop() or holders.is_stopped
-
-    return replace(callbacks, should_stop=should_stop)

@@ -7,9 +7,7 @@ import logging
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
-from typing import Any
 from unittest import mock
 from uuid import UUID
 
@@ -17,8 +15,9 @@ from photon.dispatcher.completion import Superseded
 from photon.dispatcher.dispatcher import Mode
 from photon.dispatcher.refusals import OnHold
 from photon.dispatcher.retrying import Callbacks, StoppedWaiting
+from photon.dispatcher.shift.ending import ShiftLimits
 from photon.dispatcher.shift.lease import AlreadyRunning
-from photon.dispatcher.shift.run import ForTests, ShiftResult, run_shift
+from photon.dispatcher.shift.run import Shift, ShiftResult
 from photon.event_store import opened
 from photon.join.tasks import LocalRunner
 from photon.pipeline.file import Pipeline
@@ -28,6 +27,7 @@ from tests.simulation.whole.processes import EVEN, Pace, Worker
 from tests.simulation.whole.site import Site
 from tests.simulation.whole.tables import is_table, lent_tables
 from tests.simulation.world import NOON_US
+from tests.support.one_thread import OneThread
 
 log = logging.getLogger(__name__)
 
@@ -39,28 +39,6 @@ ENDINGS += (RegistryMismatch,)  # only where copies are put back
 CLAIMING = ("claim.after",)
 CLAIMED = ("claim.after", "side_tables.after_too_old", "commit.before_main")
 UNAVAILABLE = (RegistryUnavailable, LakeUnavailable)
-
-
-class AtOnce:
-    """An executor for what the product does on a thread beside the batches: it does it at once."""
-
-    def __init__(self, *_: object) -> None:
-        """Like `ThreadPoolExecutor`."""
-
-    def __enter__(self) -> AtOnce:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Nothing is left."""
-
-    def submit(self, work: Callable[..., Any], *arguments: Any) -> Future[Any]:
-        """Do it now."""
-        future: Future[Any] = Future()
-        try:
-            future.set_result(work(*arguments))
-        except Exception as error:
-            future.set_exception(error)
-        return future
 
 
 class NoHeartbeat:
@@ -83,7 +61,6 @@ def without_threads(site: Site) -> Iterator[None]:
     """What the product leaves to threads and to the machine's chance is done in turn, as the seed has it."""
     with ExitStack() as patches:
         for name, replacement in {
-            "photon.dispatcher.shift.run.ThreadPoolExecutor": AtOnce,
             "photon.dispatcher.shift.run.Heartbeat": NoHeartbeat,
             "photon.dispatcher.shift.lease.LOCK_TRIES": 1,
             "photon.tokens.secrets.token_hex": lambda count: site.ids.randbytes(count).hex(),
@@ -216,6 +193,7 @@ class Shifts:
     def _run(
         self, worker: Worker, datacenter: str, mode: Mode, stop: Callable[[], bool], pipeline: Pipeline
     ) -> ShiftResult:
-        for_tests = ForTests(worker, worker.ledgers, announces_at_once=True, rng=self.site.chance)
         runner, callbacks = LocalRunner(worker), Callbacks(should_stop=stop)
-        return run_shift(pipeline, datacenter, mode, runner, callbacks=callbacks, for_tests=for_tests)
+        machine = OneThread(worker, self.site.chance)
+        shift = Shift(pipeline, datacenter, runner, ShiftLimits(), callbacks, machine, lambda: worker.ledgers)
+        return shift.run(mode)

@@ -1,0 +1,94 @@
+"""When a shift ends, and what its callbacks do beside: tell what it waits for, and write what is measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Literal
+
+from photon.dispatcher.recovery.holders import Holders
+from photon.dispatcher.retrying import Callbacks
+from photon.dispatcher.shift.lease import DatacenterLock, Heartbeat
+from photon.dispatcher.shift.measured import MeasuredFile
+from photon.process.clock import Clock, microseconds
+
+# A stop was requested; nothing to do for `idle`; a successor took over; the length is over; all is done.
+Ended = Literal["asked", "idle", "relieved", "over", "done"]
+
+
+@dataclass(frozen=True)
+class ShiftLimits:
+    """How a shift begins and ends, besides its mode."""
+
+    run: str = ""  # of Dagster; empty: a command
+    parent: int | None = None  # the process with which it ends
+    takes_turns: bool = False  # wait for the process that runs the datacenter, and hand over to the next
+    length: timedelta | None = None  # None: no end
+    relief: timedelta = timedelta()  # how much longer it waits for a successor
+    idle: timedelta | None = None  # end after this long without work
+
+
+NO_LIMITS = ShiftLimits()
+
+
+@dataclass
+class StopCondition:
+    """Notices when a shift is to end, and why."""
+
+    lock: DatacenterLock
+    limits: ShiftLimits
+    stop_requested: Callable[[], bool]
+    heartbeat: Heartbeat
+    clock: Clock
+    why: Ended | None = None
+
+    def has_come(self) -> bool:
+        """Tell whether to end; each call also counts as progress for the heartbeat."""
+        self.heartbeat.progress()
+        if self.why is None:
+            self.why = self._reason()
+            if self.why is not None:
+                self.lock.announce_end()
+        return self.why is not None
+
+    def _reason(self) -> Ended | None:
+        if self.stop_requested():
+            return "asked"
+        if not self.limits.takes_turns:
+            return None
+        if self.lock.has_successor():
+            return "relieved"
+        ends_us = self.lock.lease.ends_us
+        if ends_us is not None and self.clock.now_us() > ends_us + microseconds(self.limits.relief):
+            return "over"
+        return None
+
+
+def telling_waits(callbacks: Callbacks, lock: DatacenterLock, clock: Clock) -> Callbacks:
+    """Have the callbacks also write into the lease what the shift waits for, for `photon status`."""
+
+    def on_wait(reason: str) -> None:
+        lock.tell_wait(reason, clock.now_us())
+        callbacks.on_wait(reason)
+
+    def on_cause(reason: str) -> None:
+        lock.tell_wait(reason, lock.lease.waits_since_us)
+        callbacks.on_cause(reason)
+
+    def on_resume(reason: str, seconds: float) -> None:
+        lock.tell_wait("", clock.now_us())
+        callbacks.on_resume(reason, seconds)
+
+    return replace(callbacks, on_wait=on_wait, on_cause=on_cause, on_resume=on_resume)
+
+
+def ending_on_decisions(callbacks: Callbacks, holders: Holders, measured: MeasuredFile) -> Callbacks:
+    """Have the callbacks also stop for people's decisions, and write what is measured."""
+    stop = callbacks.should_stop
+
+    def should_stop() -> bool:
+        measured.write_if_due()  # the shift asks all the time, also while it waits
+        return stop() or holders.is_stopped
+
+    return replace(callbacks, should_stop=should_stop)
