@@ -1,7 +1,9 @@
 """Adapters: how a foreign and its primary event become one row (paper, section 3.5).
 
 An adapter is a function of the pair alone: no clock, no network, no randomness, nothing of the other pairs of
-its batch (protocol A20). A rebuild must give the same row, and every datacenter must decide alike.
+its batch (protocol A20). A rebuild must give the same row, and every datacenter must decide alike. This file
+has the adapters themselves and the names of columns; `line_format` has the class of a user's own log format,
+and `user_modules` imports what a user wrote.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ ROW_COLUMNS = pa.schema(
         ("_datacenter", pa.string()),
         ("_epoch", pa.string()),
         ("_batch", pa.int64()),
-        ("_plan", pa.string()),  # null in rows that Photon 0.1.0 wrote
+        ("_plan", pa.string()),  # the plan that claimed the row's id
         ("_occurrence", pa.string()),
         ("_joined_at", pa.timestamp("us", "UTC")),
         ("_event_id", pa.string()),
@@ -67,7 +69,7 @@ class Adapter:
         return type(self).combine in (Adapter.combine, PerEventAdapter.combine)
 
     def skip(self, foreign: pa.Table) -> pa.BooleanArray | None:
-        """Which foreign events to pass over before any lookup: true for those; None: none of them."""
+        """Say by true which foreign events to pass over before any lookup; None: none of them."""
         return None
 
     def combine(self, foreign: pa.Table, primary: pa.Table) -> pa.Table | Adapted:
@@ -151,7 +153,7 @@ def _of_one_type(name: str, values: list[Any]) -> list[Any]:
 
 
 def rows_without_columns(count: int) -> pa.Table:
-    """So many rows without a column: a table knows its length without any."""
+    """A table of so many rows and no column."""
     return pa.table({"": pa.nulls(count)}).select([])
 
 

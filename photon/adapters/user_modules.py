@@ -40,7 +40,7 @@ def load_module(
 
 
 def _another_of_its_name(module: ModuleType, name: str, folder: Path | None) -> str:
-    """Say it where a library, or another pipeline's module, stands in for the one in `folder`; else empty.
+    """Say that a library, or another pipeline's module, stands in for the one in `folder`; empty: none does.
 
     A copy of it, such as one that was packed for Spark, may.
     """
@@ -49,7 +49,7 @@ def _another_of_its_name(module: ModuleType, name: str, folder: Path | None) -> 
         return ""
     try:
         is_a_copy = inspect.getsource(module) == own.read_text(encoding="utf-8")
-    except (OSError, TypeError):  # without a source nobody can tell
+    except (OSError, TypeError):  # a module without a source: nobody can tell
         return ""
     return (
         ""

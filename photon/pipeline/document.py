@@ -27,7 +27,7 @@ class Document:
     problems: list[Problem] = field(default_factory=list)
 
     def problem(self, path: KeyPath, what: str) -> Problem:
-        """What is wrong with a key, in a message with the key: `foreign.columns.amount: expected ...`."""
+        """Say what is wrong with a key, by line: `foreign.columns.amount: expected ...`."""
         place = path
         while place and place not in self.lines:  # a key that is missing: the line of what should hold it
             place = place[:-1]
@@ -35,7 +35,7 @@ class Document:
 
 
 def read_document(text: str) -> Document:
-    """The document in `text`; what can't be read is among its problems."""
+    """Read the document in `text`; its problems name the parts that can't be read."""
     document = Document()
     try:
         loader = yaml.SafeLoader(text)
@@ -92,7 +92,7 @@ def _mapping(
     return values
 
 
-# What a key holds, where its type alone does not say it.
+# These keys expect more than their type alone says.
 _EXPECTED = {
     "name": "lower-case letters, digits, _ and -, a letter first, 63 at most",
     "datacenters": "a mapping such as {east: {logs: logs/east}}",
@@ -129,12 +129,12 @@ _BY_TYPE = {
 
 
 def describe(error: ValidationError, document: Document, root: type[BaseModel]) -> list[Problem]:
-    """What the models refuse, in words."""
+    """Say in words what the models refuse."""
     paths = [(detail, _key_path(detail, document.value)) for detail in error.errors()]
     return [document.problem(path, _message(detail, path, root)) for detail, path in paths]
 
 
-# Keys that there were, and what says now what each of them said.
+# Keys that are gone, and the setting that each follows now.
 _FOLLOWS = {
     "limits.batch_primary": "it is sixteen times limits.batch_foreign",
     "registry.request_timeout": "it is a fifth of registry.deadline",
@@ -145,7 +145,7 @@ _FOLLOWS = {
     "shift.report": "it is half of shift.idle, and a minute at most",
     "completeness": "availability.of_events says of which share",
 }
-# Others that are constants in the code: nobody had a reason to set them.
+# Keys that became constants in the code, by section.
 _CONSTANTS = {
     "storage": "notifications",
     "registry": "concurrency generation",
@@ -177,7 +177,7 @@ def unknown_key(path: KeyPath, known: list[str]) -> str:
 
 
 def fields_by_key(model: type[BaseModel]) -> dict[str, FieldInfo]:
-    """What may be in a mapping of the file: its keys, which need not be the names of the fields."""
+    """The fields of a model by their keys in the file, which need not be the names of the fields."""
     fields = model.model_fields.items()
     return {str(field.validation_alias or name): field for name, field in fields if not field.exclude}
 

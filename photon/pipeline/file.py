@@ -76,7 +76,7 @@ class Pipeline(Strict):
     spark: Spark = Spark()
     owners: tuple[Owner, ...] = ()  # whom to ask, as Dagster shows it
     links: dict[str, Url] = Field(default_factory=dict)  # runbooks and such, shown there too
-    # After the state was lost: foreign logs from the start (what is registered loses), or from now on.
+    # After the state was lost, foreign logs are read from the start (ids that are held lose), or from now on.
     new_epoch_reads_from: Literal["start", "now"] = "start"
 
     def on_spark(self, master: str | None, settings: Mapping[str, str]) -> Pipeline:
@@ -86,7 +86,7 @@ class Pipeline(Strict):
 
     @property
     def typed(self) -> str:
-        """Its file as it is typed in a command: whatever is in its path."""
+        """The path of its file, quoted so that it can be typed in a command."""
         return shlex.quote(str(self.file))
 
     @property
@@ -139,7 +139,7 @@ def pipelines_beside(file: Path) -> list[Pipeline]:
     """The pipelines of other files in the folder of `file`, which may share its local registry."""
     file, found = file.absolute(), list[Pipeline]()
     for other in sorted({*file.parent.glob("*.yaml"), *file.parent.glob("*.yml")} - {file}):
-        with suppress(PipelineError):  # it is something else
+        with suppress(PipelineError):  # another kind of YAML file
             found.append(load_pipeline(other))
     return found
 

@@ -59,7 +59,7 @@ def _endpoint_count(value: object) -> object:
 
 
 def _keyed(key: str, default: Any, **bounds: int) -> Any:
-    """A field whose name says more than its key in the file."""
+    """Make a field whose name says more than its key in the file."""
     return Field(default=default, validation_alias=key, **bounds)  # type: ignore[call-overload]
 
 
@@ -79,7 +79,7 @@ class Storage(Strict):
 class Datacenter(Strict):
     """Where one datacenter has its full copy of the logs, its tables and its dispatcher's state."""
 
-    storage: Storage = Storage()  # before those that it says how to reach
+    storage: Storage = Storage()  # before logs and lake, which are read with it
     logs: Place
     lake: Place
     state: Folder
@@ -88,13 +88,13 @@ class Datacenter(Strict):
 
     @property
     def work_place(self) -> Location:
-        """Where tasks find what they need beside logs and tables: of all epochs, and below it of each."""
+        """The folder of index segments and waiting records; each epoch has a folder in it."""
         if self.work is not None:
             return self.work
         return self.lake / WORK_IN_LAKE if isinstance(self.lake, S3Folder) else self.state
 
     def work_of(self, epoch: str) -> Location:
-        """Where tasks find what an epoch needs beside logs and tables."""
+        """The folder of index segments and waiting records of one epoch."""
         is_shared = self.work is None and not isinstance(self.lake, S3Folder)
         return self.state if is_shared else self.work_place / epoch
 
@@ -107,26 +107,26 @@ class Spark(Strict):
 
 
 class Log(Strict):
-    """What both kinds of log have in common."""
+    """The keys that both kinds of log have."""
 
     files: Glob
     format: Format
     id: Columns
     time: str
     time_unit: TimeUnit = "s"
-    time_format: TimeFormats = ()  # of strptime; then nothing else is a time
-    time_zone: ZoneName | None = None  # of times that name none; None: UTC
+    time_format: TimeFormats = ()  # strptime takes them; no other text is a time then
+    time_zone: ZoneName | None = None  # counts where a time names no zone; None: UTC
     columns: dict[str, ColumnType] = Field(default_factory=dict)  # undeclared columns are text
     id_codec: IdCodec | None = None  # ids that carry their time
     id_time_unit: IdTimeUnit = "us"
-    # Of CSV and TSV alone.
+    # The keys from here on are for CSV and TSV alone.
     delimiter: Delimiter | None = None  # None: a comma, or a tab
     quote: Quote | None = None  # None: double quotes in CSV, none in TSV
     escape: Delimiter | None = None
     header: Header = ()  # the columns, for files without a header line
-    comment: Comment | None = None  # what lines that are no records begin with
+    comment: Comment | None = None  # lines that begin with it are no records
     encoding: Encoding = "utf-8"
-    record_lines: Whole = Field(default=100, ge=1)  # of one record, at most; 1: no value holds a line end
+    record_lines: Whole = Field(default=100, ge=1)  # most of one record; 1: no value holds a line end
     _folder: Path | None = None
 
     def model_post_init(self, context: Any) -> None:
@@ -147,7 +147,7 @@ class Log(Strict):
 class PrimaryLog(Log):
     """The log that is waited for: queries, impressions, requests."""
 
-    prefix: ColumnPrefix = PRIMARY_PREFIX  # of its columns in joined rows
+    prefix: ColumnPrefix = PRIMARY_PREFIX  # stands before the names of primary columns in rows
 
 
 class ForeignLog(Log):
@@ -161,7 +161,7 @@ class Endpoint(Strict):
 
     url: StoreUrl
     region: str = "local"
-    profile: str | None = Field(default=None, min_length=1)  # of AWS's configuration files
+    profile: str | None = Field(default=None, min_length=1)  # named in AWS's configuration files
     role: str | None = Field(default=None, pattern=r"^arn:[^:]+:iam::\d{12}:role/.+$")  # to assume by STS
 
 
@@ -203,7 +203,7 @@ class Registry(Strict):
 
     endpoints: Endpoints = "local"
     keep_days: Whole | None = Field(default=None, ge=1, le=LONGEST.days)
-    # Without getting on, retries included; then the registry is unavailable.
+    # A call that does not get on for so long, retries included, finds the registry unavailable.
     total_timeout: PositiveDuration = _keyed("deadline", timedelta(seconds=10))
     state: StateReport = StateReport()
     collection: Gc = Gc()
@@ -227,7 +227,7 @@ class Home(Strict):
 class Recovery(Strict):
     """When what was registered and not joined, or went missing, is joined after all."""
 
-    # An open batch of it gives no sign of life for this long, while events of it are held.
+    # A datacenter counts as dead if it holds events and gives no sign of life for this long.
     silent_after: PositiveDuration = timedelta(seconds=30)
     cron: Cron = "25 * * * *"  # when Dagster recovers, in UTC: after verification, before gc
 
@@ -236,7 +236,7 @@ class Limits(Strict):
     """A bound on everything that could grow."""
 
     line_bytes: BatchSize = _keyed("line", 2**20)  # a longer line is a dead letter
-    # Of primary logs a batch takes sixteen times as much.
+    # A batch takes sixteen times as much of primary logs.
     batch_foreign_bytes: BatchSize = _keyed("batch_foreign", 16 * 2**20)
     batch_events: Whole = Field(default=200_000, ge=1)  # foreign events and retries of one batch
     pending_events: Whole = Field(default=2_000_000, ge=1)  # at the bound, tailing of foreign logs pauses
@@ -261,15 +261,15 @@ class Verification(Strict):
 class Availability(Strict):
     """The promise: of the events of a minute this share is readable so soon, in this share of the minutes."""
 
-    within: PositiveDuration = timedelta(seconds=5)  # of the moment when both events had come
+    within: PositiveDuration = timedelta(seconds=5)  # after the moment when both events had come
     of_events: Share = 0.999  # "99.9 % complete up to" goes by it too
-    of_minutes: Share = 0.99  # of 28 days: the others are the error budget
+    of_minutes: Share = 0.99  # counted over 28 days; the others are the error budget
 
 
 class Backfill(Strict):
     """How rows of some days are made again beside live joins."""
 
-    first_day: date = date(2026, 1, 1)  # of the partitions that Dagster shows of `daily_joins`, in UTC
+    first_day: date = date(2026, 1, 1)  # Dagster shows days of `daily_joins` from this one on, in UTC
     # So many days that closed before the sensor of closed days looks for the first time are verified too.
     first_look_days: Whole = Field(default=7, ge=0, le=366)
 
@@ -283,7 +283,7 @@ class Compaction(Strict):
 
 
 class Shares(Strict):
-    """The same, of all records."""
+    """The shares of all records from which on something is a warning, and an error."""
 
     warn: Share
     error: Share
@@ -293,7 +293,7 @@ class Health(Strict):
     """From when on a datacenter is not well: what Dagster's checks of `health` go by."""
 
     lag: Durations = Durations(warn=timedelta(minutes=1), error=timedelta(minutes=10))
-    dead_letters: Shares = Shares(warn=0.001, error=0.05)  # of the records of either log
+    dead_letters: Shares = Shares(warn=0.001, error=0.05)  # shares of the records of either log
     unjoinable: Shares = Shares(warn=0.2, error=0.9)
     # No shift has reported for so long, whatever the reason: Dagster's freshness policy.
     stale: Durations = Durations(warn=timedelta(hours=6), error=timedelta(days=1))
@@ -309,5 +309,5 @@ class Shift(Strict):
     """How Dagster's runs of one datacenter follow one another."""
 
     length: PositiveDuration = timedelta(minutes=30)  # then a successor may take over
-    # Nothing to do for this long: the shift ends.
+    # A shift that has nothing to do for this long ends.
     idle_timeout: PositiveDuration = _keyed("idle", timedelta(minutes=2))

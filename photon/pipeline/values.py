@@ -1,4 +1,4 @@
-"""What single values of the pipeline file may be: durations, sizes, globs, names, times of cron.
+"""The types of single values in the pipeline file: durations, sizes, globs, names, times of cron.
 
 A wrong value raises ValueError with what was expected.
 """
@@ -22,7 +22,7 @@ from photon.pipeline.location import Location, parse_s3_url
 PIPELINE_NAME = r"^[a-z][a-z0-9_-]{0,62}$"
 LONGEST = timedelta(days=36_500)  # taken from now it is within the calendar
 
-UNITS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}  # of a time in a log
+UNITS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}  # units that times in logs may have
 _DURATION_UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _SIZE_UNITS = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
@@ -211,7 +211,7 @@ StoreUrl = Annotated[
 Folder = Annotated[Path, BeforeValidator(_folder)]
 Place = Annotated[Location, BeforeValidator(_location)]
 Cron = Annotated[str, AfterValidator(parse_cron)]
-# Of another program, which takes all of them as text.
+# Settings of another program, which takes all of them as text.
 Settings = Annotated[dict[str, str], BeforeValidator(_texts)]
 OwnFormat = Literal["csv", "tsv", "jsonl"]
 OWN_FORMATS: tuple[OwnFormat, ...] = get_args(OwnFormat)

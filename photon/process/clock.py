@@ -14,7 +14,7 @@ MICROSECONDS = 1_000_000
 # A time further ahead of this machine's clock than this is wrong, or waits (protocol C6, L13): NTP keeps
 # clocks within a second, and one that is set by hand within a few minutes.
 CLOCK_TOLERANCE_US = 5 * 60 * MICROSECONDS
-NO_TIME_US = 2**63 - 1  # the time of an event without one: no boundary passes it
+NO_TIME_US = 2**63 - 1  # stands for the time of an event that has none: no boundary passes it
 
 
 class Clock(Protocol):

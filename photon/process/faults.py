@@ -63,7 +63,7 @@ ORDER_FAULT_POINTS: tuple[str, ...] = (
     "order.after_segment",
     "order.after_taken",
 )
-# Each of these in the process that runs the operation.
+# In the process that runs the command.
 RETIRE_FAULT_POINTS: tuple[str, ...] = ("retire.after_register", "retire.after_close", "retire.after_freed")
 REFILL_FAULT_POINTS: tuple[str, ...] = (
     "refill.after_begun",
@@ -82,7 +82,7 @@ REPAIR_FAULT_POINTS: tuple[str, ...] = (
     "repair.after_compared",
 )
 GC_FAULT_POINTS: tuple[str, ...] = ("gc.after_boundary", "gc.after_roll", "gc.after_drop")
-# In whichever process begins a generation of ledgers, or meets one that is only half begun.
+# In the process that begins a generation of ledgers, or meets one that is only half begun.
 ROLL_FAULT_POINTS: tuple[str, ...] = ("roll.after_register", "roll.after_seal", "roll.after_opened")
 
 # In the process of a backfill; the first one in a task of it.
@@ -106,7 +106,7 @@ COMPACTION_FAULT_POINTS: tuple[str, ...] = (
 
 INDEX_FAULT_POINTS: tuple[str, ...] = ("index.after_merge", "index.after_replace", "index.after_reindex")
 
-# In whichever process touches a file or a table; each says which one.
+# In the process that touches a file or a table; each says which one.
 DISK_FAULT_POINTS: tuple[str, ...] = ("disk.before_write", "disk.before_sync", "disk.after_sync")
 LAKE_FAULT_POINTS: tuple[str, ...] = ("lake.after_load", "lake.before_commit", "lake.after_commit")
 
@@ -169,8 +169,8 @@ def arm(spec: str, crash: Callable[[], None] = kill_this_process) -> None:
 def arm_by(environment: Mapping[str, str]) -> None:
     """Crash where `PHOTON_CRASH_AT` says: `NAME[:COUNT]`, or `NAME[:COUNT] MARKER` with a path.
 
-    Of all processes that have inherited it, only the first to get there dies: it makes the file MARKER. So a
-    process that is started again goes on. Without MARKER each dies.
+    With MARKER only the first process to get there dies, and makes that file: so one that is started again goes
+    on. Without MARKER each process that has inherited the variable dies there.
     """
     spec, _, marker = environment.get(CRASH_AT, "").partition(" ")
     if spec:
@@ -185,7 +185,7 @@ def disarm() -> None:
 
 @contextmanager
 def watched(watcher: Watcher) -> Iterator[None]:
-    """Tell `watcher` of every passing in this process. What it raises is raised there."""
+    """Tell `watcher` of every passing in this process. An error that it raises is raised at the point."""
     global _watchers
     _watchers += (watcher,)
     try:

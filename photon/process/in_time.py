@@ -21,7 +21,7 @@ LOOK_SECONDS = 0.02
 # A process that reads or computes uses more of its time than this, or stands in line for a processor. One
 # that waits for an answer does not.
 STANDSTILL_SHARE = 0.05
-_THREADS = Path("/proc/self/task")  # of Linux
+_THREADS = Path("/proc/self/task")  # where Linux lists the threads of this process
 
 
 class NotInTime(UserError):
@@ -66,19 +66,19 @@ class Question(Generic[T]):
 
 
 def _at_work_seconds() -> float:
-    """How long this process has used a processor, or stood in line for it: a busy machine is no hung disk."""
+    """Seconds that this process used a processor or stood in line for one: a busy machine is no hung disk."""
     return time.process_time() + _in_line_seconds()
 
 
 def _in_line_seconds() -> float:
-    """How long the other threads that live have stood in line for a processor; 0 where nobody counts that.
+    """Seconds that the other living threads have stood in line for a processor; 0 where nobody counts them.
 
-    Not the one that asks: it looks up so often that it stands in line on a busy machine, whatever hangs.
+    The thread that asks is left out: it looks so often that on a busy machine it always stands in line.
     """
     nanoseconds, own = 0, str(threading.get_native_id())
     threads = os.listdir(_THREADS) if _THREADS.is_dir() else []  # elsewhere than on Linux there are none
     for thread in threads:
-        with suppress(OSError, IndexError):  # it has just ended
+        with suppress(OSError, IndexError):  # the thread has just ended
             if thread != own:
                 nanoseconds += int((_THREADS / thread / "schedstat").read_text().split()[1])
     return nanoseconds / 1e9

@@ -26,13 +26,13 @@ BOUNDS_SECONDS = (
 
 @dataclass
 class Histogram:
-    """How many times were up to each bound and above the one before; the last number: above all."""
+    """Counts of the times up to each bound and above the one before; the last counts those above all bounds."""
 
     counts: list[int] = field(default_factory=lambda: [0] * (len(BOUNDS_SECONDS) + 1))
     sum_seconds: float = 0.0
 
     def add(self, counts: Sequence[int], sum_seconds: float) -> None:
-        self.counts = [mine + other for mine, other in zip(self.counts, counts, strict=True)]
+        self.counts = [count + added for count, added in zip(self.counts, counts, strict=True)]
         self.sum_seconds += sum_seconds
 
 
@@ -44,7 +44,7 @@ class Measures:
     histograms: dict[Key, Histogram] = field(default_factory=dict)
 
     def count(self, *key: str, by: int = 1) -> None:
-        """Add to a sum. By 0 it is made known: a rate needs the number before the first event."""
+        """Add to a sum. Adding 0 makes it known: a rate needs the number before the first event."""
         self.sums[key] += by
 
     def time(self, *key: str, seconds: float) -> None:
@@ -61,7 +61,7 @@ class Measures:
         self.histograms.setdefault(key, Histogram()).add(counts, mean * seconds.count)
 
     def add(self, other: Measures) -> None:
-        """Add all that another one has."""
+        """Add all sums and histograms of another process or task."""
         self.sums.update(other.sums)
         for key, histogram in other.histograms.items():
             self.histograms.setdefault(key, Histogram()).add(histogram.counts, histogram.sum_seconds)
@@ -74,7 +74,7 @@ class Measures:
 
     @classmethod
     def from_json(cls, stored: dict[str, Any]) -> Measures:
-        """As it was stored; ValueError for other bounds."""
+        """Read what `as_json` wrote; ValueError if its histograms have other bounds."""
         measures = cls(Counter({tuple(key): number for *key, number in stored["sums"]}))
         for *key, counts, sum_seconds in stored["histograms"]:
             measures.histograms.setdefault(tuple(key), Histogram()).add(counts, sum_seconds)
@@ -82,7 +82,7 @@ class Measures:
 
 
 class Meter:
-    """Measures that several threads add to, and that one takes away from time to time."""
+    """Measures that several threads add to, and that one thread takes from time to time."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -106,7 +106,7 @@ class Meter:
                 self._measures.add(each)
 
     def take(self) -> Measures:
-        """All since the last time."""
+        """Take all that was added since the last call."""
         with self._lock:
             taken, self._measures = self._measures, Measures()
             return taken

@@ -16,11 +16,11 @@ Handler = Callable[[int, FrameType | None], object] | signal.Handlers
 
 STOPPED = ("T", "t")  # stopped by a signal, or by a debugger
 ON_DISK = "D"
-NICENESS = 10  # of upkeep and rebuilds: joins go first
+NICENESS = 10  # upkeep and rebuilds have it, so that joins go first
 
 
 def state_of(process: int) -> str:
-    """The letter of its state; empty if there is none, or nobody can tell."""
+    """The letter that Linux has for the state of a process; empty if there is none, or nobody can tell."""
     try:
         # The program's name, in brackets before the letter, may have blanks and brackets itself.
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
@@ -29,7 +29,7 @@ def state_of(process: int) -> str:
 
 
 def is_stopped(process: int) -> bool:
-    """Whether it was stopped, and goes on only if somebody continues it."""
+    """Whether somebody stopped the process, so that it goes on only if somebody continues it."""
     return state_of(process) in STOPPED
 
 
@@ -50,7 +50,7 @@ def come_after_others() -> None:
 
 @contextmanager
 def handled_by(handler: Handler, *signals: signal.Signals) -> Iterator[None]:
-    """Have these signals handled so, in the main thread; afterwards as before."""
+    """Have `handler` handle these signals during the block, and the former handlers after it."""
     before = {number: signal.signal(number, handler) for number in signals}
     try:
         yield

@@ -35,14 +35,14 @@ def pace(
     unit. `grown`: how much of `total` was added meanwhile: as much is expected to come.
     """
     if total is not None and 100 * done < total:
-        # While a join of 48 MiB starts up, its first seconds would say "27 days left".
+        # The first seconds of a join of 48 MiB, while it starts up, would say "27 days left".
         return f"0 % of {in_words(total)}"
     rate = done / seconds if seconds > 0 else 0.0
     a_second = f"{in_words(round(rate))}/s" if round(rate) > 0 else ""
     if total is None:
         parts = [in_words(done), a_second]
     elif done >= total:
-        parts = [f"all of {in_words(total)}"]  # a rate would sink while what comes afterwards is done
+        parts = [f"all of {in_words(total)}"]  # no rate: it would sink while the work behind it is done
     else:
         # Rounded down: 100 % would say that it is done.
         share = f"{100 * done // total} % of {in_words(total)}"
@@ -51,7 +51,7 @@ def pace(
 
 
 def _left(left: int, nearer: int, seconds: float) -> str:
-    """When the end is reached that came nearer by so much in these seconds."""
+    """Say how long the rest takes, if the end came `nearer` by so much in these seconds."""
     if seconds <= 0:
         return ""
     return f"{span(left * seconds / nearer)} left" if nearer > 0 else "as much comes as is done"
@@ -60,7 +60,7 @@ def _left(left: int, nearer: int, seconds: float) -> str:
 def seldom(
     say: Callable[[str], None], every_seconds: float, clock: Clock | None = None
 ) -> Callable[[str], None]:
-    """`say`, but only once in so many seconds, and for the first time after as many. Thread-safe."""
+    """Return a `say` that passes one text in so many seconds on, and the first after as many. Thread-safe."""
     clock, lock = clock or SystemClock(), threading.Lock()
     said_us = clock.elapsed_us()
 

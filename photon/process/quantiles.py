@@ -51,7 +51,7 @@ def percentiles(samples: Sequence[Sample], percents: Sequence[float]) -> list[fl
 
 
 def up_to(sample: Sample, bounds: Sequence[float]) -> list[int]:
-    """How many of the measurements are up to each bound, to the nearest whole one."""
+    """Count the measurements up to each bound, to the nearest whole one."""
     if not sample.count:
         return [0] * len(bounds)
     share = np.searchsorted(sample.values, np.asarray(bounds), side="right") / len(sample.values)

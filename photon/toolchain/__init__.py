@@ -1,4 +1,6 @@
 """Programs that Photon needs beside its Python packages: Java, Delta's JARs, dynoxide, DynamoDB Local.
 
-Found and fetched here; started by the room that uses it.
+`fetch` is what `make setup` runs. Each program has a module that says where it is: `java`, `maven` (JARs and
+DynamoDB Local), `dynoxide`, `minio`. `npm` and `fetched` download a package, whole or not at all, and check
+its hash. Read `fetched` first. The room that uses a program starts it.
 """
