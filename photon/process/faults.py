@@ -169,8 +169,8 @@ def arm(spec: str, crash: Callable[[], None] = kill_this_process) -> None:
 def arm_by(environment: Mapping[str, str]) -> None:
     """Crash where `PHOTON_CRASH_AT` says: `NAME[:COUNT]`, or `NAME[:COUNT] MARKER` with a path.
 
-    With MARKER only the first process to get there dies, and makes that file: so one that is started again goes
-    on. Without MARKER each process that has inherited the variable dies there.
+    With MARKER only the first process to get there dies, and makes that file: so one that is started again
+    goes on. Without MARKER each process that has inherited the variable dies there.
     """
     spec, _, marker = environment.get(CRASH_AT, "").partition(" ")
     if spec:

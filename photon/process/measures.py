@@ -26,7 +26,7 @@ BOUNDS_SECONDS = (
 
 @dataclass
 class Histogram:
-    """Counts of the times up to each bound and above the one before; the last counts those above all bounds."""
+    """Counts of times up to each bound and above the one before; the last is of those above all bounds."""
 
     counts: list[int] = field(default_factory=lambda: [0] * (len(BOUNDS_SECONDS) + 1))
     sum_seconds: float = 0.0
