@@ -41,8 +41,8 @@ class Rule:
 
     @property
     def tests(self) -> list[tuple[str, str]]:
-        """File and function of each test that the rule names."""
-        named = self.text.partition("- Tests: ")[2].partition("\n- ")[0]
+        """File and function of each test that the rule names: of itself, or of a Photon without it."""
+        named = " ".join(re.findall(r"^- (?:Tests|Left out): (.*(?:\n  .*)*)", self.text, re.MULTILINE))
         found: list[tuple[str, str]] = []
         file = ""
         for word in re.findall(r"`(\S+?)`", named):
