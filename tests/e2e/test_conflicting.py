@@ -65,14 +65,3 @@ def test_requests_without_a_row_are_told_by_every_command(tmp_path: Path) -> Non
 
     photon("acknowledge", file, "here")
     assert "All is well" in photon("status", file).stdout
-
-
-def test_lines_that_are_copied_into_another_file_are_plain_duplicates(tmp_path: Path) -> None:
-    http = write_logs(tmp_path / "logs")
-    http.write_bytes(b"".join(http.read_bytes().splitlines(keepends=True)[:CONNECTIONS]))
-    (http.parent / "http-copy.jsonl").write_bytes(http.read_bytes())
-    file = tmp_path / "pipeline.yaml"
-    file.write_text(PIPELINE.replace("http.jsonl", "http*.jsonl"))
-    counts = photon_json("join", file, "--complete", "--engine", "local")["here"]
-    assert (counts["joined"], counts["duplicates"], counts["conflicting"]) == (20, 20, 0)
-    assert "All is well" in photon("status", file).stdout

@@ -68,52 +68,6 @@ def ids_of(told: dict[str, Any]) -> list[list[str]]:
     return [finding["columns"] for finding in told["findings"][:3]]
 
 
-def test_a_web_servers_log_as_json_and_what_browsers_reported(tmp_path: Path) -> None:
-    chance = random.Random(SEED)
-    requests, reports = [], []
-    for number in range(300):
-        moment = BEGIN + timedelta(seconds=number, milliseconds=chance.randrange(1000))
-        request_id = f"{chance.getrandbits(128):032x}"
-        requests.append(
-            {
-                "remote_addr": f"10.0.{chance.randrange(9)}.{chance.randrange(250)}", "remote_user": "-",
-                "time_iso8601": moment.isoformat(timespec="milliseconds"),
-                "request": f"GET /item/{number % 17} HTTP/1.1",
-                "status": chance.choice([200, 200, 304, 404]), "body_bytes_sent": chance.randrange(90_000),
-                "request_time": round(chance.random(), 3), "http_user_agent": 'Mozilla/5.0 (X11) "quoted"',
-                "request_id": request_id,
-            }
-        )  # fmt: skip
-        for nth in range(chance.choice([0, 1, 1, 2])):
-            seen = moment + timedelta(milliseconds=400 * (nth + 1))
-            reports.append(
-                {
-                    "report-id": f"r-{chance.getrandbits(48):012x}", "request_id": request_id,
-                    "ts": int(seen.timestamp() * 1000), "Page Load": round(chance.uniform(0.1, 9), 2),
-                    "ok": chance.random() < 0.9,
-                }
-            )  # fmt: skip
-    reports += [{**reports[0], "report-id": f"lost-{n}", "request_id": f"{n:032x}"} for n in range(5)]
-    write_json(tmp_path / "logs" / "access" / "access.jsonl", requests)
-    write_json(tmp_path / "logs" / "reports" / "a.jsonl", [*reports[:200], reports[3], *reports[200:]])
-    told, rows = described_and_joined(tmp_path, "access", "reports")
-    preview_is_a_row(told, rows)
-    same_rows(
-        rows,
-        f"""
-        with f as (select distinct on ("report-id") * from read_json('{tmp_path}/logs/reports/*.jsonl')),
-             p as (select * from read_json('{tmp_path}/logs/access/*.jsonl', columns = {{
-                 remote_addr: 'varchar', remote_user: 'varchar', time_iso8601: 'varchar', request: 'varchar',
-                 status: 'bigint', body_bytes_sent: 'bigint', request_time: 'double',
-                 http_user_agent: 'varchar', request_id: 'varchar'}}))
-        select f."report-id" as _event_id, f."report-id", f.request_id::varchar as request_id, f.ts,
-               f."Page Load" as "Page_Load", f.ok,
-               columns(p.*) as 'primary_\\0'
-        from f join p on f.request_id::varchar = p.request_id
-        """,
-    )
-
-
 def test_nested_json_with_integer_and_text_ids(tmp_path: Path) -> None:
     chance = random.Random(SEED)
     requests, errors = [], []
@@ -261,52 +215,6 @@ def test_connections_and_requests_of_zeek_with_its_comment_lines(tmp_path: Path)
 
 def zeek_time(us: int) -> str:
     return f"{us // 10**6}.{us % 10**6:06}"
-
-
-def test_a_spreadsheets_export_with_semicolons_and_line_ends_in_quotes(tmp_path: Path) -> None:
-    chance = random.Random(SEED)
-    orders = [["Bestell-Nr", "Datum", "Kunde", "Betrag", "Menge", "Notiz"]]
-    returns = [["Rücksende-Nr", "Bestell-Nr", "Datum", "Grund"]]
-    for number in range(150):
-        order, moment = f"B-{20_000 + number}", BEGIN + timedelta(minutes=7 * number)
-        note = chance.choice(
-            ["", "bitte; schnell", 'sagte "ja"\nund ging', "zwei\n\nAbsätze", "Größe prüfen"]
-        )
-        orders.append(
-            [
-                order, f"{moment:%d.%m.%Y %H:%M:%S}", f"Müller {number % 9}",
-                f"{chance.randrange(900)},{chance.randrange(100):02}", str(chance.randrange(1, 40)), note,
-            ]
-        )  # fmt: skip
-        if number % 3 == 0:
-            why = chance.choice(["zu groß", 'laut Brief:\n"kaputt"; sofort', "gefällt nicht"])
-            later = moment + timedelta(days=number % 20)
-            returns.append([f"R-{5_000 + number}", order, f"{later:%d.%m.%Y %H:%M:%S}", why])
-    for name, rows in (("Bestellungen", orders), ("Rücksendungen", returns)):
-        path = tmp_path / "logs" / f"{name}.csv"
-        path.parent.mkdir(exist_ok=True)
-        with path.open("w", newline="", encoding="latin-1") as file:
-            csv.writer(file, delimiter=";", lineterminator="\r\n").writerows(rows)
-    told, rows = described_and_joined(tmp_path, "Bestellungen.csv", "Rücksendungen.csv")
-    assert ids_of(told) == [["Bestell-Nr"], ["Bestell-Nr"], ["Rücksende-Nr"]]
-    assert told["trial"]["foreign"]["dead_letters"] == told["trial"]["primary"]["dead_letters"] == {}
-    preview_is_a_row(told, rows)
-    reader = (
-        "delim = ';', quote = '\"', header = true, all_varchar = true, encoding = 'latin-1', "
-        "new_line = '\\r\\n'"
-    )
-    returned, ordered = (tmp_path / "logs" / f"{name}.csv" for name in ("Rücksendungen", "Bestellungen"))
-    same_rows(
-        rows,
-        f"""
-        with f as (select coalesce(columns(*), '') from read_csv('{returned}', {reader})),
-             p as (select coalesce(columns(*), '') from read_csv('{ordered}', {reader}))
-        select f."Rücksende-Nr" as _event_id, f.*, p."Bestell-Nr" as "primary_Bestell-Nr",
-               p.Datum as primary_Datum, p.Kunde as primary_Kunde, p.Betrag as primary_Betrag,
-               p.Menge::bigint as primary_Menge, p.Notiz as primary_Notiz
-        from f join p on f."Bestell-Nr" = p."Bestell-Nr"
-        """,
-    )
 
 
 def test_unicode_text_of_a_spreadsheet_in_both_byte_orders(tmp_path: Path) -> None:

@@ -113,15 +113,6 @@ def test_two_pipelines_of_one_folder_join_and_one_begins_anew_without_the_other(
     assert load_pipeline(files[1]) == two
 
 
-def test_a_glob_that_matches_nothing_is_mended_in_the_file_that_the_message_names(folder: Path) -> None:
-    file = written(folder, foreign={"files": "klicks/*.csv"})
-    done = photon("join", file, "--complete", "--engine", "local")
-    assert done.exit_code == 5
-    assert f"no file matches {folder}/logs/klicks/*.csv; look at `foreign.files` in {file}" in done.stderr
-    written(folder)
-    assert joined(file) == 2
-
-
 def test_a_key_that_never_matches_is_found_by_the_command_that_the_message_names(folder: Path) -> None:
     file = written(folder, foreign={"key": "rank"})
     done = photon("join", file, "--complete", "--engine", "local")
@@ -134,23 +125,6 @@ def test_a_key_that_never_matches_is_found_by_the_command_that_the_message_names
     assert "key: query" in looked.stdout
     assert "all logs are read anew" in done.stderr
     written(folder)
-    assert joined(file) == 2
-
-
-def test_a_key_that_no_line_has_is_found_by_the_command_that_the_message_names(folder: Path) -> None:
-    clicks = [{"click": f"c{n}", "query": f"q{n}", "at": f"2026-01-31T10:00:0{n + 4}Z"} for n in (1, 2)]
-    logs = folder / "logs"
-    (logs / "clicks.jsonl").write_text("".join(f"{json.dumps(click)}\n" for click in clicks))
-    lines = {"files": "clicks.jsonl", "format": "jsonl"}
-    file = written(folder, foreign={**lines, "key": "qury"})
-    done = photon("join", file, "--complete", "--engine", "local")
-    assert done.exit_code == 5
-    assert "all 2 foreign lines that could be read were skipped" in done.stderr
-    assert f"photon init --dry-run {logs}/queries.csv {logs}/clicks.jsonl" in done.stderr
-    looked = photon("init", "--dry-run", logs / "queries.csv", logs / "clicks.jsonl")
-    assert "key: query" in looked.stdout
-    assert "all logs are read anew" in done.stderr
-    written(folder, foreign=lines)
     assert joined(file) == 2
 
 

@@ -60,37 +60,6 @@ def test_old_ids_go_and_are_never_joined_again_not_even_by_a_new_epoch(make: Mak
     assert len(world.rows()) == OLD + YOUNG
 
 
-def test_a_late_event_below_the_boundary_is_counted_as_too_old(make: MakeWorld) -> None:
-    world = make()
-    world.join()
-    world.verified(until_us=world.now_us)
-    told(photon("registry", "gc", world.file, "--json"))
-    late_us = world.now_us - 35 * DAY_US
-    world.write("queries", "query,at", [f"late,{late_us}"], "b")
-    world.write("clicks", "click,query,at", [f"late,late,{late_us}"], "b")
-    assert world.join()["too_old"] == 1
-    assert world.rows()["late"] == 0
-
-
-def test_the_boundary_stays_behind_what_was_verified_and_so_do_its_ids(make: MakeWorld) -> None:
-    world = make()
-    world.join()
-    world.verified(until_us=world.now_us - 40 * DAY_US + 15)
-    done = told(photon("registry", "gc", world.file, "--json"))
-    assert done["because"] == "east is verified up to there"
-    assert (done["rolled"], done["dropped"], done["after"]["ids"]) == (True, [], OLD)
-
-
-def test_a_dry_run_says_what_would_go_and_nothing_goes(make: MakeWorld) -> None:
-    world = make()
-    world.join()
-    world.verified(until_us=world.now_us)
-    told(photon("registry", "gc", world.file, "--dry-run", "--json"))
-    assert photon("registry", "gc", world.file, "--dry-run").output.startswith("dry run")
-    done = told(photon("registry", "gc", world.file, "--json"))
-    assert (done["boundary_before"], done["before"]["ids"], done["after"]["ids"]) == (None, OLD, 0)
-
-
 @pytest.mark.parametrize("keep_days", [30, None])
 def test_without_a_verification_or_a_number_of_days_nothing_goes(
     make: MakeWorld, keep_days: int | None
@@ -101,17 +70,6 @@ def test_without_a_verification_or_a_number_of_days_nothing_goes(
     assert (done["boundary"], done["dropped"]) == (None, [])
     assert ("never verified" if keep_days else "keep_days is null") in done["because"]
     assert photon("registry", "gc", world.file).output.startswith("boundary: none")
-
-
-def test_a_later_pass_goes_on_where_the_boundary_stands_already(make: MakeWorld) -> None:
-    world = make()
-    world.join()
-    world.verified(until_us=world.now_us)
-    first = told(photon("registry", "gc", world.file, "--json"))
-    world.verified(until_us=None)  # as if every log were unreadable: the boundary stays where it is
-    second = told(photon("registry", "gc", world.file, "--json"))
-    assert second["boundary"] == second["boundary_before"] == first["boundary"]
-    assert (second["rolled"], second["dropped"]) == (False, [])
 
 
 @pytest.mark.spark
@@ -153,22 +111,8 @@ def test_another_number_of_ledgers_counts_at_once_and_the_join_goes_on(make: Mak
     assert photon("registry", "reshard", world.file, "1").output.startswith("1 ledgers from now on")
 
 
-def test_a_new_epoch_knows_what_was_joined_before_a_reshard(make: MakeWorld) -> None:
-    world = make()
-    world.join()
-    told(photon("registry", "reshard", world.file, "2", "--json"))
-    shutil.move(world.pipeline.datacenters["east"].state, world.folder / "lost")
-    assert world.join()["joined"] == OLD
-    assert set(world.rows().values()) == {1}
-
-
 def test_without_a_number_the_policy_is_asked(make: MakeWorld) -> None:
     world = make()
     world.join()
     done = told(photon("registry", "reshard", world.file, "--json"))
     assert (done["ledgers_wanted"], done["applied"], done["is_due"]) == (1, False, False)
-
-
-@pytest.mark.parametrize("ledgers", ["0", "many", "65"])
-def test_a_number_that_no_registry_has_is_wrong_usage(tmp_path: Path, ledgers: str) -> None:
-    assert photon("registry", "reshard", tmp_path / "pipeline.yaml", ledgers).exit_code == 2

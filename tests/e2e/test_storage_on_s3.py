@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 from pathlib import Path
 from typing import IO, BinaryIO, Literal
@@ -29,7 +28,6 @@ from tests.e2e.written_pipeline import written
 
 pytestmark = [pytest.mark.server, pytest.mark.slow, pytest.mark.timeout(900)]
 
-Format = Literal["csv", "tsv"]
 Part = Literal["logs", "lake"]  # of a datacenter; the other is in a local folder
 DATACENTERS = ("east", "west")
 ILLS = dict.fromkeys(("click_before_query", "copies_apart", "click_twice_other_file", "broken_line"), 5)
@@ -161,36 +159,6 @@ def test_a_join_that_rests_is_woken_by_a_notice_of_a_new_object(tmp_path: Path, 
         line = json.loads(logs.read(click.name).splitlines()[0])
         put(logs, "clicks/0.jsonl", json.dumps(line | {"click_id": "new"}).encode())
         wait_for_rows(pipeline, "east", expected + 1)
-
-
-@pytest.mark.parametrize("format", ["csv", "tsv"])
-def test_objects_with_headers_are_joined_too(tmp_path: Path, minio: MinioServer, format: Format) -> None:
-    traffic = Traffic(11, DATACENTERS, 100, 20, 10, ILLS, primary_format=format, foreign_format=format)
-    pipeline = write(tmp_path, minio, traffic)
-    with local_server(tmp_path / "state" / "registry"):
-        counts = photon_json("join", pipeline, "--engine", "local", "--complete")
-    assert traffic.expected_outcomes().disagreements(counts) == []
-    assert is_joined_once(pipeline, traffic)
-
-
-def test_compressed_objects_are_read_and_one_that_is_cut_short_is_named(
-    tmp_path: Path, minio: MinioServer
-) -> None:
-    traffic = Traffic(12, DATACENTERS, 100, 20, 10)
-    pipeline = write(tmp_path, minio, traffic)
-    for place in load_pipeline(pipeline).datacenters.values():
-        assert isinstance(place.logs, S3Folder)
-        logs = S3Store(place.logs)
-        for name in [each.name for each in logs.objects()]:
-            put(logs, f"{name}.gz", gzip.compress(logs.read(name)))
-            logs.remove(name)
-        put(logs, "clicks/cut.jsonl.gz", gzip.compress(b"{}\n" * 100)[:-12])
-    with local_server(tmp_path / "state" / "registry"):
-        counts = photon_json("join", pipeline, "--engine", "local", "--complete")
-        status = photon("status", pipeline)
-    assert traffic.expected_outcomes().disagreements(counts) == []
-    assert is_joined_once(pipeline, traffic)
-    assert "clicks/cut.jsonl.gz: this gzip file ends early" in status.stdout
 
 
 def put(logs: S3Store, name: str, content: bytes) -> None:

@@ -125,14 +125,6 @@ def test_a_check_that_fails_is_told_once_and_when_it_passes_again(
     assert told(location)[0]["text"] == "nobody has run it"
 
 
-def test_a_warning_that_becomes_an_error_is_told(location: Location, instance: DagsterInstance) -> None:
-    cursor = None
-    for severity in ("WARN", "ERROR"):
-        evaluate(location, instance, False, severity)
-        cursor = tick(location, instance, cursor).cursor
-    assert [one["level"] for one in told(location)] == ["warn", "error"]
-
-
 def test_what_goes_on_is_told_again_and_says_so(location: Location, instance: DagsterInstance) -> None:
     evaluate(location, instance, passed=False)
     cursor = None
@@ -232,14 +224,6 @@ def test_ticks_that_fail_for_a_spoilt_file_are_told_as_the_file_alone(
     failed_ticks(instance, "clicks__watcher", 2)
     tick(location, instance, cursor)
     assert told(location) == []
-
-
-def test_a_run_that_prunes_history_and_fails_is_told(location: Location, instance: DagsterInstance) -> None:
-    cursor = tick(location, instance).cursor
-    run = instance.create_run_for_job(location.defs.resolve_job_def(PRUNING_JOB))
-    instance.report_run_failed(run, "the disk is full")
-    tick(location, instance, cursor)
-    assert [one["subject"] for one in told(location)] == [PRUNING_JOB]
 
 
 def test_a_run_that_fails_is_told_once_with_its_id(location: Location, instance: DagsterInstance) -> None:

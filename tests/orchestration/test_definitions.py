@@ -121,11 +121,6 @@ def test_the_definitions_are_those_of_the_snapshot(tmp_path: Path) -> None:
         pytest.fail("\n".join(message), pytrace=False)
 
 
-def test_the_same_settings_make_the_same_definitions(tmp_path: Path) -> None:
-    settings = served(tmp_path)
-    assert as_text(build_defs(settings)) == as_text(build_defs(settings))
-
-
 def test_a_location_of_one_datacenter_knows_no_other(tmp_path: Path) -> None:
     found = snapshot(build_defs(served(tmp_path, PHOTON_DATACENTERS="west")))
     of_datacenters = [name for name in found["sensors"] if name.count("__") == 2]
@@ -188,28 +183,6 @@ def test_what_lies_on_s3_says_so(tmp_path: Path) -> None:
     assert found["clicks/primary_log"]["kinds"] == ["json", "s3"]
     assert found["clicks/joined_events"]["kinds"] == ["deltalake", "pyspark", "s3"]
     assert found["clicks/unjoined"]["kinds"] == ["deltalake", "s3"]
-
-
-def test_every_asset_in_the_graph_is_a_thing_and_reads_from_logs_to_report(tmp_path: Path) -> None:
-    found = snapshot(build_defs(served(tmp_path)))["assets"]
-    groups = {
-        name.split("/")[-1]: one["group"] for name, one in found.items() if name.startswith("search_clicks/")
-    }
-    logs, side_tables = ("primary_log", "foreign_log"), ("dead_letters", "unjoined", "too_old", "conflicting")
-    data = (*logs, "joined_events", *side_tables, "health", "daily_joins", "verification_report")
-    assert groups == {
-        **dict.fromkeys(data, "search_clicks"),
-        **dict.fromkeys(("registry_state", "garbage_collection", "resharding"), "search_clicks__upkeep"),
-    }
-    assert found["pipeline_files/search_clicks"]["group"] == "photon"
-    parents = {
-        name: {key.split("/")[-1] for key in found[f"search_clicks/{name}"]["parents"]} for name in groups
-    }
-    assert parents["joined_events"] == parents["dead_letters"] == set(logs)
-    assert parents["daily_joins"] == parents["health"] == {"joined_events"}
-    assert parents["verification_report"] == {"joined_events", *side_tables, "daily_joins"}
-    assert parents["garbage_collection"] == {"verification_report"}, "it drops nothing that is not verified"
-    assert parents["registry_state"] == {"joined_events", "garbage_collection", "resharding"}
 
 
 def test_a_location_may_serve_nothing() -> None:

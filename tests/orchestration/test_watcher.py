@@ -171,18 +171,6 @@ def test_dead_letters_of_real_logs_are_told_with_the_command_that_names_them(
     assert "photon dead-letters" in (found.description or "")
 
 
-@pytest.mark.parametrize("promises", [tuple(PROMISES), ("lag",)])
-def test_people_may_have_all_or_one_of_the_checks_evaluated_now(
-    location: Location, instance: DagsterInstance, promises: tuple[str, ...]
-) -> None:
-    checks = health_checks(location.served, "east")
-    keys = [AssetCheckKey(health_key(location.served), f"east__{promise}") for promise in promises]
-    now = define_asset_job("now", AssetSelection.checks(*keys))
-    job = Definitions(asset_checks=[checks], jobs=[now]).resolve_job_def("now")
-    done = job.execute_in_process(instance=instance)
-    assert {one.asset_check_key for one in done.get_asset_check_evaluations()} == set(keys)
-
-
 def by_hand(location: Location, instance: DagsterInstance, check: str) -> AssetCheckEvaluation:
     """What a check of east says that a person has evaluated now."""
     keys = [AssetCheckKey(health_key(location.served), check)]
@@ -256,11 +244,6 @@ def test_a_look_that_fails_once_is_no_news(location: Location, instance: Dagster
     location.clock.advance(40)
     works = told(tick(location, instance, second.cursor))["east__works"]
     assert (works.passed, works.severity) == (False, ERROR)
-
-
-def test_a_cursor_of_another_format_is_forgotten(location: Location, instance: DagsterInstance) -> None:
-    first = tick(location, instance)
-    assert told(tick(location, instance, '{"format": 99}')).keys() == told(first).keys()
 
 
 def launch(location: Location, instance: DagsterInstance, name: str, **config: object) -> bool:

@@ -1,6 +1,6 @@
 """Histories in which a datacenter registers events and dies (protocol A16, E1, E6).
 
-Tests tell them of the product, and `test_broken_holds` of a product without the rule.
+They are told of the product by the tests of what is held.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Histories in which dead letters are mended and looked at again (protocol E4, docs/adr/0047).
 
-Tests tell them of the product, and `test_broken_mending` of a product without the rule.
+They are told of the product by the tests of mending.
 """
 
 from __future__ import annotations

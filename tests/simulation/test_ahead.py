@@ -15,7 +15,6 @@ from photon.join.tasks import LocalRunner
 from photon.process.faults import FAULT_POINTS
 from tests.simulation import ahead_stories as stories
 from tests.simulation.ahead_stories import SMALL_BATCHES, Recorded, all_is_joined_once, many_events
-from tests.simulation.catching import caught_by_story
 from tests.simulation.world import World
 
 
@@ -78,16 +77,6 @@ def test_what_fails_ahead_is_left_to_its_plan(catching_up: World, failure: Excep
 
 def test_a_log_that_goes_while_it_is_indexed_ahead_is_counted_once(catching_up: World):
     stories.a_log_that_goes_while_it_is_indexed_ahead_is_counted_once(catching_up)
-
-
-def test_ranges_of_a_log_that_is_gone_are_counted_twice_if_they_are_taken_all_the_same(
-    catching_up: World, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(ahead, "follows", lambda ranges, files: True)
-    caught_by_story(
-        lambda: stories.a_log_that_goes_while_it_is_indexed_ahead_is_counted_once(catching_up),
-        because="bytes are counted twice",
-    )
 
 
 def test_segments_that_no_plan_takes_are_removed(catching_up: World, monkeypatch: pytest.MonkeyPatch):

@@ -404,39 +404,7 @@ def test_an_id_held_by_another_plan_without_a_row_is_freed_and_joined(world: Wor
     assert counts.of("joined") == len(world.joined_ids())
 
 
-def test_an_id_that_another_datacenter_holds_is_joined_elsewhere(world: World) -> None:
-    world.registered_elsewhere("c1")
-    world.queries("q1")
-    world.clicks(("c1", "q1"))
-    counts = world.join().counts
-    assert world.joined_ids() == []
-    assert counts.of("joined_elsewhere") == 1
-
-
 # -- several records of one event (A9)
-
-
-def test_of_several_records_of_an_id_in_a_batch_the_first_one_joins(world: World) -> None:
-    world.queries("q1")
-    world.clicks(("x", "q1"), ("c1", "q1"), ("c1", "q1"))
-    world.clicks(("c1", "q1"), file="b.jsonl")
-    counts = world.join().counts
-    rows = {row["_event_id"]: row["_occurrence"] for row in world.rows()}
-    length = len('{"click": "x", "query": "q1", "at": 1700000000000000}\n')
-    number, offset = rows["c1"].split(":")
-    assert int(offset) == length
-    assert rows["x"] == f"{number}:0"
-    assert counts_of(counts, "joined", "duplicates") == {"joined": 2, "duplicates": 2}
-
-
-def test_the_same_event_in_a_later_batch_is_a_duplicate(world: World) -> None:
-    world.queries("q1")
-    world.clicks(("c1", "q1"))
-    world.join()
-    world.clicks(("c1", "q1"))
-    counts = world.join().counts
-    assert world.joined_ids() == ["c1"]
-    assert counts_of(counts, "joined", "duplicates") == {"joined": 1, "duplicates": 1}
 
 
 # -- what can't end (A11)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -11,27 +10,20 @@ import numpy as np
 import pytest
 
 from photon.dispatcher import completion, leftovers
-from photon.dispatcher.batch import BatchExecution
-from photon.dispatcher.claiming_rounds import ClaimingRounds
 from photon.dispatcher.closing_batches import BatchCloses
-from photon.dispatcher.completion import AdapterFails
-from photon.dispatcher.recovery.rows_of_plans import RowsOfPlans
 from photon.dispatcher.waiting_repair import WaitingRepair
-from photon.join import candidates, joiner
+from photon.join import candidates
 from photon.join.joiner import Joiner
-from photon.join.records import Events, Ints, Records
-from photon.registry.entry import Claims, Mask
-from photon.state.failing import AdapterCalls, Tally
+from photon.state.failing import AdapterCalls
 from photon.state.lifecycle import Attempts
-from photon.state.plan import Lineage
 from photon.state.waiting.segments import INDEX, RECORDS
 from photon.storage.output_files import OutputFile
 from photon.storage.tables import LastCommit, OutputTable, app_id
 from photon.tokens import PlanKey
-from tests.simulation import adapter_stories, failing_adapter, test_batches
+from tests.simulation import adapter_stories, failing_adapter
 from tests.simulation import batch_stories as stories
 from tests.simulation.catching import caught_by_story, search
-from tests.simulation.runners import DiesOnce, Hangs, KillsTheDriver, PoisonedRunner
+from tests.simulation.runners import Hangs, KillsTheDriver, PoisonedRunner
 from tests.simulation.test_random_losses import problem_of
 from tests.simulation.world import World
 
@@ -53,24 +45,6 @@ def test_rows_that_are_not_stored_before_they_are_registered_are_lost_with_their
     monkeypatch.setattr(candidates, "own_candidate_files", lambda *_: [])
     story = stories.what_is_claimed_is_joined_though_its_log_is_gone
     caught_by_story(partial(story, world, "clicks", "claim.after"), because="an id is claimed and has no row")
-
-
-def test_a_plan_that_is_abandoned_and_not_closed_keeps_its_ids(
-    world: World, monkeypatch: Patch
-) -> None:  # A7
-    monkeypatch.setattr(BatchExecution, "_close_now", lambda self, plan: None)
-    monkeypatch.setattr(BatchCloses, "finish", lambda self: None)
-    story = stories.what_an_abandoned_plan_claimed_is_free_though_its_log_is_gone
-    runner = DiesOnce(world, takes="clicks/a.jsonl")
-    caught_by_story(partial(story, world, runner), because="an id is claimed and has no row")
-
-
-def test_a_close_that_asks_for_no_rows_keeps_the_ids_of_a_late_process(
-    world: World, monkeypatch: Patch
-) -> None:  # A7
-    monkeypatch.setattr(RowsOfPlans, "__call__", lambda self, at, one: np.zeros(len(one.hashes), bool))
-    story = partial(stories.what_a_late_process_claimed_is_free, world, "")
-    caught_by_story(story, because="an id is claimed and has no row")
 
 
 @pytest.mark.parametrize("runner", [KillsTheDriver, Hangs])
@@ -95,16 +69,6 @@ def test_a_side_table_that_is_compared_by_its_version_alone_loses_what_the_secon
     caught_by_story(story, because="a dead letter is not recorded once")
 
 
-def test_pieces_that_do_not_know_what_their_plan_has_written_write_it_again(
-    world: World, monkeypatch: Patch
-) -> None:  # A12
-    monkeypatch.setattr(
-        Lineage, "after", lambda self, origin, abandoned="": replace(self, abandoned=abandoned)
-    )
-    story = partial(stories.a_dead_letter_of_an_abandoned_plan_is_recorded_once, world)
-    caught_by_story(story, because="a dead letter is not recorded once")
-
-
 @pytest.mark.parametrize("suffix", [RECORDS, INDEX])
 def test_a_bad_waiting_segment_that_is_not_made_again_stops_the_datacenter(
     world: World, monkeypatch: Patch, suffix: str
@@ -121,20 +85,6 @@ def test_random_losses_find_that_what_has_no_row_is_not_freed(
     monkeypatch.setattr(leftovers, "candidate_files", lambda *_: [])
     monkeypatch.setattr(BatchCloses, "_rowless", lambda self: lambda at, one: np.zeros(len(one.hashes), bool))
     search(partial(problem_of, tmp_path), range(8), "an id is claimed and has no row", "random losses")
-
-
-def test_an_event_that_any_of_its_records_stands_for_has_another_row_each_time(
-    world: World, monkeypatch: Patch
-) -> None:  # A9
-    begin = Events.__init__
-
-    def with_the_last_ones(self: Events, records: Records, rows: Ints) -> None:
-        begin(self, records, rows)
-        self.leaders = self.rows[np.append(np.flatnonzero(np.diff(self.event_of_row)), len(self.rows) - 1)]
-
-    monkeypatch.setattr(Events, "__init__", with_the_last_ones)
-    story = test_batches.test_of_several_records_of_an_id_in_a_batch_the_first_one_joins
-    caught_by_story(partial(story, world), because="assert 0 == ")
 
 
 # -- an adapter that fails on most of its pairs (A21)
@@ -154,39 +104,5 @@ def test_a_batch_that_goes_on_whatever_its_adapter_fails_on_is_noticed(
     caught_by_story(partial(story, failing_world, monkeypatch), because="leaves 60 dead letters")
 
 
-def test_an_adapter_that_is_judged_when_its_ids_are_claimed_is_noticed(
-    failing_world: World, monkeypatch: Patch
-) -> None:  # A21
-    monkeypatch.setattr(Joiner, "_count", count_alone)
-    claim = ClaimingRounds._claim
-
-    def check_late(self: ClaimingRounds, claims: Claims) -> Mask:
-        claim(self, claims)
-        raise AdapterFails("judged when all is claimed")
-
-    monkeypatch.setattr(BatchExecution, "_check", lambda *_: None)
-    monkeypatch.setattr(ClaimingRounds, "_claim", check_late)
-    story = adapter_stories.what_the_adapter_fails_on_is_joined_once_it_is_mended
-    caught_by_story(partial(story, failing_world, monkeypatch), because="an id is claimed")
-
-
 def count_alone(self: Joiner, calls: AdapterCalls) -> None:
     self.verdicts.adapter_calls += calls
-
-
-def test_pairs_whose_rows_are_stored_and_that_do_not_count_let_a_rerun_end_in_dead_letters(
-    failing_world: World, monkeypatch: Patch
-) -> None:  # A21
-    monkeypatch.setattr(joiner, "Tally", lambda asked: Tally())
-    story = adapter_stories.what_small_tasks_stored_is_joined_once_the_adapter_is_mended
-    caught_by_story(partial(story, failing_world, monkeypatch), because="leaves 72 dead letters")
-
-
-def test_a_stop_that_counts_as_a_lost_attempt_ends_in_dead_letters(
-    failing_world: World, monkeypatch: Patch
-) -> None:  # A21
-    monkeypatch.setattr(
-        Attempts, "ended", lambda self, died=0, timed_out=0: replace(self, died=self.died + 1)
-    )
-    story = adapter_stories.what_the_adapter_fails_on_is_joined_once_it_is_mended
-    caught_by_story(partial(story, failing_world, monkeypatch), because="leaves 60 dead letters")

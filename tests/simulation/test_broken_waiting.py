@@ -11,7 +11,6 @@ import pytest
 from photon.dispatcher import waiting
 from photon.pipeline.sections import Retry
 from photon.state.dispatcher_state import DispatcherState
-from photon.state.waiting.merging import Merged
 from photon.state.waiting.states import State
 from photon.state.waiting_list import WaitingList
 from tests.simulation import test_waiting
@@ -20,19 +19,6 @@ from tests.simulation.catching import caught_by_story
 from tests.simulation.world import World
 
 Patch = pytest.MonkeyPatch
-
-
-def test_a_merge_that_is_taken_over_as_it_began_brings_decided_records_back(
-    world: World, monkeypatch: Patch
-) -> None:  # A22
-    def as_it_began(self: WaitingList, merged: Merged) -> None:
-        self.add([merged.info])
-        for name, _ in merged.sources:
-            self._drop(name)
-
-    monkeypatch.setattr(WaitingList, "replace", as_it_began)
-    story = partial(stories.what_is_decided_during_a_merge_does_not_come_back, world)
-    caught_by_story(story, because="a record that was decided waits again")
 
 
 def test_retries_that_stay_in_their_segment_wait_twice(world: World, monkeypatch: Patch) -> None:  # A22
@@ -45,17 +31,6 @@ def test_retries_that_stay_in_their_segment_wait_twice(world: World, monkeypatch
     monkeypatch.setattr(WaitingList, "mark", keep)
     story = partial(stories.a_record_is_in_one_segment_at_a_time, world)
     caught_by_story(story, because="a record waits in two segments")
-
-
-def test_a_wake_up_outside_the_transaction_is_lost_with_the_process(
-    world: World, monkeypatch: Patch
-) -> None:  # A22
-    def later(self: WaitingList, new_hashes: list[np.ndarray]) -> int:
-        return 0
-
-    monkeypatch.setattr(WaitingList, "wake", later)
-    story = partial(stories.a_primary_wakes_in_the_transaction_that_completes_its_batch, world)
-    caught_by_story(story, because="a primary came, and its event sleeps on")
 
 
 def test_an_event_whose_age_is_that_of_its_time_is_given_up_at_once(

@@ -4,23 +4,15 @@ from __future__ import annotations
 
 import os
 import time
-from functools import partial
 from pathlib import Path
-from typing import Any
 
-import pyarrow as pa
 import pytest
 
-from photon.dispatcher.recovery.registry_watch import RegistryWatch
 from photon.dispatcher.shift import status
 from photon.dispatcher.shift.status import status_of
 from photon.process import faults
 from photon.process.faults import COMPACTION_FAULT_POINTS, FAULT_POINTS, watched
-from photon.storage import compaction
-from photon.storage.compaction import pages_of_rows
-from photon.upkeep import compact
 from photon.upkeep.compact import compact_tables
-from tests.simulation.catching import caught_by_story
 from tests.simulation.world import World, counts_of
 from tests.support.crashes import SimulatedCrash, raise_simulated_crash
 
@@ -64,20 +56,6 @@ def a_batch_is_read_back_after_a_compaction(world: World, point: str = "commit.a
 @pytest.mark.parametrize("point", FAULT_POINTS)
 def test_a_start_after_a_crash_reads_back_what_was_compacted_in_between(world: World, point: str) -> None:
     a_batch_is_read_back_after_a_compaction(world, point)
-
-
-def test_a_rows_batch_that_a_compaction_forgets_is_joined_again(world: World, monkeypatch: Patch) -> None:
-    """Without its columns of identity (A6) or regard for the open plan, and nobody looks (A23)."""
-
-    def forgetful(*of: Any) -> Any:
-        for page in pages_of_rows(*of):
-            place = page.schema.get_field_index("_batch")
-            yield page.set_column(place, "_batch", pa.array([1] * page.num_rows, pa.int64()))
-
-    monkeypatch.setattr(RegistryWatch, "check", lambda self: None)
-    monkeypatch.setattr(compaction, "pages_of_rows", forgetful)
-    monkeypatch.setattr(compaction, "_is_closed", lambda file, last_batches: True)
-    caught_by_story(partial(a_batch_is_read_back_after_a_compaction, world), "twice4")
 
 
 @pytest.mark.parametrize("point", COMPACTION_FAULT_POINTS[:3])
@@ -166,11 +144,6 @@ def stored_rows_whose_log_is_gone_are_committed_after_a_week(world: World) -> No
 
 def test_stored_rows_of_an_open_plan_outlast_a_vacuum(world: World) -> None:
     stored_rows_whose_log_is_gone_are_committed_after_a_week(world)
-
-
-def test_a_vacuum_that_knows_of_no_open_plan_loses_its_rows(world: World, monkeypatch: Patch) -> None:
-    monkeypatch.setattr(compact, "open_plan_of", lambda state: (True, None))
-    caught_by_story(partial(stored_rows_whose_log_is_gone_are_committed_after_a_week, world), "c4")
 
 
 # -- nobody compacts

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 
 import pytest
 
 from photon.dispatcher.recovery.orders import waiting_orders
-from photon.upkeep.backfill import fill, windowed
-from photon.upkeep.backfill.windowed import Windowed
-from photon.verification import recovery
 from tests.simulation import fill_stories as stories
-from tests.simulation.catching import caught_by_story
 from tests.simulation.recovery_stories import HOME
 from tests.simulation.world import World
 
-Patch = pytest.MonkeyPatch
 losses = pytest.mark.parametrize("loss", stories.LOSSES)
 
 
@@ -65,32 +59,3 @@ def test_what_can_not_be_read_again_is_counted_and_not_ordered(world: World) -> 
 
 
 # -- without a rule
-
-
-def test_a_fill_that_ignores_its_window_is_found(world: World, monkeypatch: Patch) -> None:
-    monkeypatch.setattr(fill, "in_window", lambda pipeline, name, report, window: Windowed(report))
-    story = partial(
-        stories.a_fill_of_a_day_joins_what_that_day_lacks_and_nothing_else, world, stories.registered
-    )
-    caught_by_story(story, because="a fill of a day joined")
-
-
-def test_a_window_that_takes_in_its_end_is_found(world: World, monkeypatch: Patch) -> None:
-    def with_its_end(report, window, times):  # type: ignore[no-untyped-def]
-        return whole(report, type(window)(window.start_us, window.end_us + 1), times)
-
-    whole = windowed.restricted
-    monkeypatch.setattr(windowed, "restricted", with_its_end)
-    story = partial(
-        stories.a_fill_of_a_day_joins_what_that_day_lacks_and_nothing_else, world, stories.registered
-    )
-    caught_by_story(story, because="a fill of a day joined")
-
-
-def test_a_datacenter_that_fills_what_another_has_registered_is_found(
-    tmp_path: Path, monkeypatch: Patch
-) -> None:
-    monkeypatch.setattr(recovery, "acts_on", lambda case, datacenter, retired: datacenter)
-    two = World(tmp_path, ["east", "west"], HOME)
-    story = partial(stories.fills_of_two_datacenters_at_once_join_once, two, stories.registered)
-    caught_by_story(story, because="were ordered")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +9,7 @@ import pytest
 
 from photon.registry.appending import append
 from photon.registry.entry import Claimant, Claims, Entry, Epoch
-from photon.verification import recovery, tasks
 from photon.verification.recovery import acts_on
-from tests.simulation.catching import caught_by_story
 from tests.simulation.rebuilding import set_adapter
 from tests.simulation.verifying import recover_all, verify
 from tests.simulation.world import NOON_US, World, hashed
@@ -117,15 +114,3 @@ def test_of_an_event_that_was_given_up_its_holder_joins_it_when_the_primary_come
 
 
 # -- rules left out
-
-DROPPED = test_of_an_event_that_was_dropped_it_is_told_with_its_holder_and_recovery_joins_it
-
-
-def test_an_id_that_somebody_holds_counts_as_joined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tasks, "classify", lambda *_: "joined_elsewhere")
-    caught_by_story(partial(DROPPED, tmp_path), "missing")
-
-
-def test_who_finds_it_acts_and_not_its_holder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recovery, "acts_on", lambda case, name, retired: name)
-    caught_by_story(partial(DROPPED, tmp_path), "Counter")

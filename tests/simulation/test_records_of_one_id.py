@@ -23,7 +23,6 @@ from tests.simulation.recovery_stories import (
     assert_sound,
 )
 from tests.simulation.runners import PoisonedRunner
-from tests.simulation.test_too_old import DAY_US, run_gc
 from tests.simulation.verifying import recover_all, verify
 from tests.simulation.world import NOON_US, World, counts_of
 
@@ -143,33 +142,6 @@ def test_without_one_that_can_join_each_record_ends_in_its_own_class(picky_world
     assert_counted_as_verified(picky_world)
 
 
-@pytest.mark.parametrize("order", [1, -1])
-def test_a_record_that_is_too_old_keeps_no_younger_one_from_joining(world: World, order: int) -> None:
-    world.queries("q0", at_us=NOON_US - 2 * DAY_US)
-    world.clicks(("before", "q0"), at_us=NOON_US - 2 * DAY_US)
-    world.join()
-    run_gc(world)
-    world.queries("a")
-    for at_us in (NOON_US - 2 * DAY_US, NOON_US - 2 * DAY_US + 1, NOON_US)[::order]:
-        world.clicks(("c1", "a"), at_us=at_us)
-    counts = world.join().counts
-    assert queries_of(world) == {"before": "q0", "c1": "a"}
-    assert counts.of("too_old") == 0
-    assert counts.of("duplicates") == 2
-
-
-def test_of_records_that_are_all_too_old_each_is_recorded(world: World) -> None:
-    world.queries("q0", at_us=NOON_US - 2 * DAY_US)
-    world.clicks(("before", "q0"), at_us=NOON_US - 2 * DAY_US)
-    world.join()
-    run_gc(world)
-    world.clicks(("c1", "q0"), ("c1", "nope"), at_us=NOON_US - 2 * DAY_US)
-    world.clicks(("c1", "q0"), at_us=NOON_US - 2 * DAY_US + 1)
-    counts = world.join(mode="complete").counts
-    assert counts_of(counts, "too_old", "unjoinable") == {"too_old": 3, "unjoinable": 0}
-    assert len(world.rows("too_old")) == 3
-
-
 # -- which of several
 
 
@@ -192,19 +164,6 @@ def test_of_several_the_first_by_time_and_path_joins_whatever_the_numbers_of_fil
     world.clicks(("c1", "of b"), datacenter=datacenter, file="b.jsonl")
     world.clicks(("c1", "of a"), datacenter=datacenter, file="a.jsonl")
     assert rows_query(world, datacenter) == "of a"
-
-
-def test_the_earlier_one_joins_whatever_its_path(world: World) -> None:
-    world.queries("late", "early")
-    world.clicks(("c1", "late"), at_us=NOON_US + 1, file="a.jsonl")
-    world.clicks(("c1", "early"), file="b.jsonl")
-    assert rows_query(world, "east") == "early"
-
-
-def test_of_those_with_a_primary_the_first_joins(world: World) -> None:
-    world.queries("second", "third")
-    world.clicks(("c1", "nope"), ("c1", "second"), ("c1", "third"))
-    assert rows_query(world, "east") == "second"
 
 
 # -- several tasks, batches and datacenters

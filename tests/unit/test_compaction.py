@@ -17,7 +17,7 @@ from deltalake import DeltaTable
 
 from photon.adapters import ROW_COLUMNS
 from photon.process.faults import watched
-from photon.storage import archived_log, compaction, table_log
+from photon.storage import archived_log, table_log
 from photon.storage.archived_log import ArchivedLog, Bundle, BundleDamaged, LogEntries, runs_of
 from photon.storage.changes import ChangedFiles, Commit, changed_since, commit_at
 from photon.storage.compaction import SMALL_BYTES, Group, RowsDiffer, compact, groups_of
@@ -247,31 +247,6 @@ def test_a_compaction_whose_file_a_rebuild_replaces_meanwhile_changes_nothing(ta
     assert not list(table.folder.glob("compacted-*"))
 
 
-def test_a_commit_that_does_not_look_whether_files_are_there_doubles_rows(
-    table: OutputTable, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Without the look at the handle that commits (E3), the test above is broken."""
-    from photon.storage import replacing
-
-    class Everything(dict[str, int]):
-        def __missing__(self, path: str) -> int:
-            return 1
-
-        def keys(self) -> Any:
-            return Any_()
-
-    class Any_:
-        def __ge__(self, other: object) -> bool:
-            return True
-
-    (group,) = groups(table)
-    before = len(rows(table))
-    compact(again(table), group, COMPACTION)
-    monkeypatch.setattr(replacing, "data_files", lambda handle: Everything())
-    compact(again(table), group, COMPACTION)
-    assert len(rows(again(table))) > before
-
-
 # -- changes
 
 
@@ -284,18 +259,6 @@ def test_a_compaction_is_no_change_and_rows_that_came_before_it_are(table: Outpu
     assert changed is not None
     assert len(changed.added) == BATCHES - 3
     assert changed.removed == ()
-
-
-def test_a_compaction_that_says_it_changes_rows_has_all_of_them_looked_at_again(
-    table: OutputTable, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    real = replace_files
-    monkeypatch.setattr(
-        compaction, "replace_files", lambda *args, changes_rows: real(*args, changes_rows=True)
-    )
-    since = commit_at(table.folder, table.load().version())
-    compact_all(table)
-    assert changed_since(table.folder, since, table.load().version()) != ChangedFiles()
 
 
 def test_what_a_rebuild_does_to_compacted_rows_is_a_change(table: OutputTable) -> None:
@@ -367,16 +330,6 @@ def test_no_entry_goes_before_the_checkpoint_that_stands_for_it_is_whole(table: 
     (table.folder / "_delta_log" / "_last_checkpoint").unlink()
     path.unlink()
     assert len(rows(again(table))) == 2 * BATCHES
-
-
-def test_without_that_look_a_table_is_lost(table: OutputTable, monkeypatch: pytest.MonkeyPatch) -> None:
-    version = checkpoint(table.folder)
-    path = table.folder / "_delta_log" / f"{version:020d}.checkpoint.parquet"
-    path.write_bytes(path.read_bytes()[:100])
-    monkeypatch.setattr(table_log, "_is_whole", lambda *of: True)
-    assert clean(table.folder, _now_us() + 1_000_000) > 0
-    with pytest.raises(Exception, match=r".+"):
-        rows(again(table))
 
 
 def test_a_crash_while_entries_go_leaves_a_table_that_is_read_as_before(
@@ -545,14 +498,6 @@ def test_readers_that_are_open_go_on_for_a_week(table: OutputTable) -> None:
     clean(table.folder, _now_us() + 1_000_000)
     assert vacuum(table, None, True, _now_us() + DAY_US) == 0
     assert reader.to_pyarrow_table().num_rows == 2 * BATCHES
-
-
-def test_without_the_archive_they_lose_their_files_at_once(
-    table: OutputTable, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("photon.storage.vacuum._left_lately", lambda table: set())
-    with pytest.raises(AssertionError):
-        test_readers_that_are_open_go_on_for_a_week(table)
 
 
 def test_files_that_left_the_table_a_week_ago_go_with_the_commits_that_say_so(table: OutputTable) -> None:

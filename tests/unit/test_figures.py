@@ -34,17 +34,6 @@ def test_a_driver_claims_in_its_home_ledger_alone() -> None:
     assert state.next_position == 1 + tally.entries  # its genesis, and the batches
 
 
-def test_rates_of_drivers_add_up() -> None:
-    tallies = [Tally(ids=100, entries=10, seconds=2.0), Tally(60, 6, 1.0)]
-    found = served(Load(110, 2.0), tallies)
-    assert found.as_dict() == {
-        "offered_ids_per_second": 110,
-        "ids_per_second": 110.0,
-        "entries_per_second": 11.0,
-        "ids_per_entry": 10.0,
-    }
-
-
 # -- figure 11
 
 
@@ -56,12 +45,6 @@ STORY = Story(
 @pytest.fixture(scope="module")
 def sizes() -> list[Sizes]:
     return list(sizes_over_time(memory_registry(), STORY))
-
-
-def test_before_the_resharding_there_are_only_old_ledgers(sizes: list[Sizes]) -> None:
-    before = [one for one in sizes if one.day <= STORY.reshard_on_day]
-    assert before
-    assert all(one.new_ledgers == 0 and one.new_bytes == 0 and one.old_bytes > 0 for one in before)
 
 
 def test_old_ledgers_fade_away_as_they_are_collected_and_new_ones_take_their_place(

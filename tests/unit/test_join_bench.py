@@ -10,20 +10,18 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import write_deltalake
 
-from bench.flink_environment import FlinkMissing, flink
+from bench.flink_environment import flink
 from bench.join_contenders import contender
-from bench.join_flink import STATES, WATERMARK_HOURS, statements
-from bench.join_logs import LATE_MS, PREFIX, SPAN_MS, START_MS, JoinLogs, place
+from bench.join_flink import STATES
+from bench.join_logs import PREFIX, JoinLogs
 from bench.join_measurement import (
     CONTENDERS,
     HURTS,
     KILL,
     Bench,
-    Run,
     Sizes,
-    curve_points,
     measure_joins,
     ratios,
 )
@@ -50,13 +48,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 # -- the logs
 
 
-@pytest.mark.parametrize("name", ["queries", "clicks"])
-def test_a_line_has_20_columns_and_about_500_bytes(name: str, folder: Path) -> None:
-    sizes = [len(line) for file in folder.glob(f"{name}-*") for line in file.read_text().splitlines()]
-    assert {len(record) for record in read(folder, name)} == {20}
-    assert 450 < sum(sizes) / len(sizes) < 550
-
-
 def test_the_truth_is_the_join_of_what_the_files_say(folder: Path) -> None:
     queries = {query["query_id"]: query for query in read(folder, "queries")}
     joined = {}
@@ -71,59 +62,6 @@ def test_one_click_in_100_is_logged_twice(folder: Path) -> None:
     logged = Counter(click["click_id"] for click in read(folder, "clicks"))
     assert Counter(logged.values()) == {1: LOGS.foreign - 3, 2: 3}
     assert LOGS.records == logged.total()
-
-
-def test_a_click_comes_after_its_query_and_at_most_five_minutes_later() -> None:
-    rows = LOGS.expected().to_pylist()
-    assert all(0 < row["time"] - row[f"{PREFIX}time"] <= 300_000 for row in rows)
-
-
-def test_files_follow_one_another_in_event_time(folder: Path) -> None:
-    times = [query["time"] for query in read(folder, "queries")]
-    assert times == sorted(times)
-
-
-def test_late_queries_are_in_the_last_file_and_an_hour_late_at_least(tmp_path: Path) -> None:
-    logs = JoinLogs(2_000, 300, files=5, some_late=True)
-    logs.write(tmp_path / "generated")
-    *others, last = sorted((tmp_path / "generated").glob("queries-*"))
-    late = [json.loads(line) for line in last.read_text().splitlines()]
-    assert len(others) == 5
-    assert late
-    assert all(query["time"] < START_MS + SPAN_MS - LATE_MS for query in late)
-    assert len(read(tmp_path / "generated", "queries")) == logs.primary
-
-
-def test_an_idle_file_has_some_of_the_first_queries_and_no_later_ones(tmp_path: Path) -> None:
-    logs = JoinLogs(2_000, 300, files=5, one_idle=True)
-    logs.write(tmp_path / "generated")
-    idle, *others = sorted((tmp_path / "generated").glob("queries-*"))
-    lines = idle.read_text().splitlines()
-    assert len(others) == 5
-    assert len(lines) == 10
-    assert all(json.loads(line)["time"] < START_MS + SPAN_MS // 10 for line in lines)
-    assert len({query["query_id"] for query in read(tmp_path / "generated", "queries")}) == logs.primary
-
-
-def test_logs_of_other_seeds_have_other_ids() -> None:
-    others = JoinLogs(2_000, 300, files=5, seed=2).expected()
-    for name in ("click_id", "query_id"):
-        assert not set(others[name].to_pylist()) & set(LOGS.expected()[name].to_pylist())
-
-
-def test_shuffled_files_hold_the_same_in_another_order(folder: Path, tmp_path: Path) -> None:
-    place(folder, tmp_path / "in_order")
-    place(folder, tmp_path / "shuffled", shuffle_seed=1)
-    for name in ("queries", "clicks"):
-        in_order, shuffled = (read(tmp_path / one, name) for one in ("in_order", "shuffled"))
-        assert in_order != shuffled
-        assert sorted(in_order, key=str) == sorted(shuffled, key=str)
-
-
-def test_a_file_of_a_later_name_is_younger(folder: Path, tmp_path: Path) -> None:
-    place(folder, tmp_path / "placed", shuffle_seed=1)
-    ages = [file.stat().st_mtime for file in sorted((tmp_path / "placed").glob("clicks-*"))]
-    assert ages == sorted(set(ages))
 
 
 # -- the rows
@@ -159,15 +97,6 @@ def test_a_row_of_no_event_is_wrong() -> None:
     assert compare(rows, EXPECTED) == Found(301, lost=0, doubled=0, wrong=1)
 
 
-def test_without_one_of_the_columns_every_row_is_wrong() -> None:
-    assert compare(EXPECTED.drop_columns(["page"]), EXPECTED) == Found(300, lost=0, doubled=0, wrong=300)
-
-
-def test_without_a_table_all_is_lost(tmp_path: Path) -> None:
-    rows = read_rows([tmp_path / "none"], EXPECTED.column_names)
-    assert compare(rows, EXPECTED) == Found(0, lost=300, doubled=0, wrong=0)
-
-
 def test_the_rows_of_all_tables_count_together(tmp_path: Path) -> None:
     tables = [tmp_path / "east", tmp_path / "west"]
     for table, rows in zip(tables, (EXPECTED.slice(0, 100), EXPECTED.slice(100)), strict=True):
@@ -185,17 +114,6 @@ def test_the_watch_counts_rows_as_they_are_committed(tmp_path: Path) -> None:
     assert counts == [100, 300]
 
 
-def test_a_commit_without_new_rows_does_not_count(tmp_path: Path) -> None:
-    watch = CommitWatch([tmp_path])
-    for rows in (EXPECTED.slice(0, 100), EXPECTED.slice(100)):
-        write_deltalake(tmp_path, rows, mode="append")
-    watch.look()
-    seen = (watch.rows, watch.last_seconds)
-    DeltaTable(tmp_path).optimize.compact()
-    watch.look()
-    assert (watch.rows, watch.last_seconds) == seen
-
-
 def test_the_watch_sees_a_file_of_flink_once_it_has_its_name(tmp_path: Path) -> None:
     watch = CommitWatch([tmp_path])
     hidden = tmp_path / ".part-1-0-0.inprogress.2"
@@ -208,39 +126,7 @@ def test_the_watch_sees_a_file_of_flink_once_it_has_its_name(tmp_path: Path) -> 
     assert compare(read_rows([tmp_path], EXPECTED.column_names), EXPECTED).is_right
 
 
-def test_the_files_of_a_delta_table_are_none_of_flinks(tmp_path: Path) -> None:
-    write_deltalake(tmp_path, EXPECTED)
-    watch = CommitWatch([tmp_path])
-    watch.look()
-    assert watch.rows == 300
-
-
 # -- Flink
-
-
-def test_flink_reads_every_column_of_both_logs_and_writes_it() -> None:
-    queries, clicks, joined, insert = statements(Path("/logs"), Path("/table"))
-    for name in EXPECTED.column_names:
-        kind = "BIGINT" if pa.types.is_integer(EXPECTED.schema.field(name).type) else "STRING"
-        assert f"`{name}` {kind}" in joined
-        log = queries if name.startswith(PREFIX) else clicks
-        assert f"`{name.removeprefix(PREFIX)}` {kind}" in log
-    assert insert.startswith("INSERT INTO joined SELECT ")
-
-
-def test_flinks_watermark_waits_for_longer_than_the_logs_span() -> None:
-    assert WATERMARK_HOURS * 3_600_000 > SPAN_MS
-
-
-def test_a_flink_that_cannot_be_had_is_left_out_with_its_reason(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def missing() -> Path:
-        raise FlinkMissing("Flink cannot be had: no network")
-
-    monkeypatch.setattr("bench.join_contenders.flink_python", missing)
-    found = measure_joins(tmp_path, Sizes(600, 200, 600, 200, rounds=1), ["flink_heap"], print)
-    assert found["left_out"] == {"plain flink_heap 1": "Flink cannot be had: no network"}
 
 
 # -- the figures
@@ -265,25 +151,6 @@ def test_a_run_that_would_begin_too_late_is_left_out_and_named(tmp_path: Path) -
     found = measure_joins(tmp_path, sizes, ["photon", "batch"], print)
     assert found["runs"] == found["hurts"] == []
     assert list(found["left_out"]) == ["plain photon 1", "plain batch 1"]
-
-
-def test_what_a_second_round_cannot_replace_is_measured_before_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    began: list[str] = []
-
-    def run(bench: Bench, name: str, turn: int, kill_after_seconds: float | None = None) -> Run:
-        what = KILL if kill_after_seconds else bench.scenario.name
-        began.append(f"{what} {turn}")
-        return Run(name, what, turn, 2.0, 1.0, 400.0, Found(200, 0, 0, 0), 0.5)
-
-    monkeypatch.setattr(Bench, "run", run)
-    measure_joins(tmp_path, Sizes(600, 200, 600, 200, curves=True), CONTENDERS, print)
-    order = list(dict.fromkeys(began))
-    curves = [f"{point.name} 1" for point in curve_points(600)]
-    hurts = [f"{scenario.name} 1" for scenario in HURTS]
-    assert order == ["plain 1", *hurts, *curves, "plain 2", f"{KILL} 1"]
-    assert began.count("plain 2") == len(CONTENDERS)
 
 
 @pytest.mark.slow

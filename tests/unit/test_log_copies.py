@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ import pytest
 from photon.event_store.hashing import hash_ids
 from photon.logs.ranges import Stretch
 from photon.state.view import read_offsets
-from photon.verification.log_copies import comparing
 from photon.verification.log_copies.comparing import compare_copies
 from photon.verification.log_copies.lacks import (
     COMPARED_DAYS,
@@ -29,7 +27,6 @@ from photon.verification.log_copies.lacks import (
 )
 from photon.verification.log_copies.tasks import Part, digest_parts, digests_of, ids_of_parts
 from photon.verification.report import DatacenterReport, Finding, VerificationReport
-from tests.simulation.catching import caught_by_story
 from tests.simulation.world import NOON_US, World
 
 AT_US = NOON_US // HOUR_US * HOUR_US
@@ -354,24 +351,3 @@ def test_a_log_that_was_copied_elsewhere_and_truncated_lacks_nothing(tmp_path: P
     log.write_bytes(b"")
     world.clicks(*((f"later{n}", "q") for n in range(99)), datacenter="west", at_us=NOON_US + 3 * HOUR_US)
     assert told(world) is None
-
-
-def test_digests_of_what_was_cut_off_are_counted_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(comparing, "cut_short", lambda files, logs: frozenset())
-    story = test_a_copy_that_is_cut_short_after_it_was_compared_is_told_once_until_it_is_restored
-    caught_by_story(partial(story, tmp_path), because=r"'foreign', ")
-
-
-def test_what_was_told_is_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(comparing, "_stored_verdicts", lambda *_: {})
-    story = test_a_copy_that_is_cut_short_after_it_was_compared_is_told_once_until_it_is_restored
-    caught_by_story(partial(story, tmp_path), because=r"told before")
-
-
-def test_any_truncated_log_is_taken_for_one_that_was_cut_short(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("photon.verification.log_copies.cut_short.has_head", lambda source, file: True)
-    caught_by_story(
-        partial(test_a_log_that_was_copied_elsewhere_and_truncated_lacks_nothing, tmp_path), because="is None"
-    )

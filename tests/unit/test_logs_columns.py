@@ -159,58 +159,6 @@ def test_there_is_a_row_for_each_line_even_without_any_column():
     assert parse([]).table.num_rows == 0
 
 
-def test_typed_columns_of_many_rows_keep_the_good_values_beside_the_bad():
-    raws = [str(i).encode() if i % 7 else b"bad" for i in range(500)]
-    parsed = parse(raws, b"i", columns={"i": "int64"})
-    assert set(parsed.failures) == set(range(0, 500, 7))
-    assert parsed.table["i"].to_pylist() == [i if i % 7 else None for i in range(500)]
-    assert parsed.table.schema.field("i").type == pa.int64()
-
-
-ODD_LINES = [
-    b'{"id": 1}',
-    b'{"id": -0}',
-    b'{"id":\t-0\t}',
-    b'{"n": -0 , "id": 0}',
-    b'{"id": 1.50}',
-    b'{"id": 12345678901234567890123}',
-    b'{"id": true, "b": null}',
-    b'{"id": "2020-01-01T00:00:00Z"}',
-    b'{"id": "x", "a b": "1"}',
-    b'{"id": "x", "a_b": "2"}',
-    b'{"id": "x", "A_B": "3", "a_b": "4"}',
-    b'{"id": [1, {"x": 2}]}',
-    b'{"id": "x", "id": "y"}',
-    b'{"id": "\\u00e9\\ud83d\\ude00"}',
-    b'{"id": "\\ud800"}',
-    b'{"id": 01}',
-    b'{"id": "tab\there"}',
-    b' {"id": "x"} ',
-    b"not json",
-    b"[1]",
-    b"",
-    b'{"id": NaN}',
-    b'{"\\u0069d": "x"}',
-    b'{"id": {}}',
-    b"{}",
-]
-
-
-@pytest.mark.parametrize("odd", ODD_LINES)
-@pytest.mark.parametrize("at", [0, 30, 63])
-def test_an_odd_line_among_many_is_read_as_it_is_alone(odd: bytes, at: int):
-    plain = [b'{"id": "%d", "n": %d, "when": "2020-01-01", "yes": true}' % (n, n) for n in range(64)]
-    lines = [*plain[:at], odd, *plain[at:]]
-    together = parse(lines)
-    alone = [parse([line]) for line in lines]
-    assert set(together.failures) == {row for row, each in enumerate(alone) if each.failures}
-    for row, each in zip(together.table.to_pylist(), alone, strict=True):
-        own = each.table.to_pylist()[0] if each.table.column_names else {}
-        assert {name: value for name, value in row.items() if value is not None} == {
-            name: value for name, value in own.items() if value is not None
-        }
-
-
 def test_a_zero_among_the_numbers_is_no_reason_to_read_lines_one_by_one():
     lines = [b'{"id": "%d", "n": %d, "text": "1-0 in 2020-01-01"}' % (n, n % 3) for n in range(64)]
     assert read_whole_json_lines(pa.array(lines)) is not None
@@ -221,9 +169,3 @@ def test_records_with_other_keys_are_read_at_once_and_alike():
     parsed = parse(lines)
     assert sorted(parsed.table.column_names) == sorted({"id", *(f"key{n}" for n in range(40))})
     assert [row[f"key{n % 40}"] for n, row in enumerate(parsed.table.to_pylist())] == ["x"] * 200
-
-
-@pytest.mark.parametrize("header", [b"", b"id,a", b"id"])
-def test_no_lines_have_no_values(header: bytes):
-    parsed = parse([], header)
-    assert (parsed.table.num_rows, parsed.failures) == (0, {})
