@@ -5,7 +5,8 @@ import pyarrow as pa
 import pytest
 
 from photon.logs.columns import ParsedColumns, parse_columns
-from photon.logs.formats.json_lines import read_whole_json_lines
+from photon.logs.formats import json_blocks
+from photon.logs.formats.json_blocks import read_all_values
 from photon.pipeline.sections import ForeignLog
 
 
@@ -159,9 +160,23 @@ def test_there_is_a_row_for_each_line_even_without_any_column():
     assert parse([]).table.num_rows == 0
 
 
-def test_a_zero_among_the_numbers_is_no_reason_to_read_lines_one_by_one():
-    lines = [b'{"id": "%d", "n": %d, "text": "1-0 in 2020-01-01"}' % (n, n % 3) for n in range(64)]
-    assert read_whole_json_lines(pa.array(lines)) is not None
+def test_values_keep_their_own_text_where_lines_are_read_at_once():
+    lines = [b'{"id": "%d", "n": -0, "share": 1.50, "big": 1e400, "text": "1,0"}' % n for n in range(64)]
+    values = read_all_values(pa.array(lines))
+    assert values is not None
+    assert {key: column[9].as_py() for key, column in values.items()} == {
+        "id": "9", "n": "-0", "share": "1.50", "big": "1e400", "text": "1,0",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("lines_at_once", [1, 7, 64])
+def test_lines_have_the_same_values_in_however_many_blocks_they_are_read(
+    monkeypatch: pytest.MonkeyPatch, lines_at_once: int
+):
+    lines = pa.array([b'{"id": "%d", "key%d": %d}' % (n, n % 5, n) for n in range(64)])
+    values = read_all_values(lines)
+    monkeypatch.setattr(json_blocks, "AT_ONCE_LINES", lines_at_once)
+    assert read_all_values(lines) == values
 
 
 def test_records_with_other_keys_are_read_at_once_and_alike():

@@ -19,12 +19,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-DEEPEST = 200  # levels of nesting; pyarrow's parser, which recurses, overflows the stack at some 10,000
+from photon.logs.formats.lines import join_lines, one_array
+
+DEEPEST = 200  # levels of nesting; parsers recurse, and overflow the stack at some thousands
 
 Way = tuple[str, ...]  # the keys from a record to a value in it
 # What a value is: a text, a number of which only the value matters, or a number as it is written.
 Kind = Literal["text", "whole", "number"]
 
+AT_ONCE_LINES = 4096  # all of whose values are held as objects; more of them outgrow a core's cache
+_NULL = b"null"
 _NUMBER_OR_NULL = frozenset("-0123456789n")  # what they begin with in JSON
 _WITH_AN_ESCAPE = re.compile(r'["\\/\x00-\x1f]')  # characters that JSON can write in two ways without \u
 
@@ -59,6 +63,49 @@ def read_records(
     kinds = _kinds(raws[0].as_py(), ways, only_value)
     reader = None if kinds is None else _reader(tuple(zip(ways, kinds, strict=True)))
     return None if reader is None else reader.read(data, len(raws))
+
+
+def read_all_values(raws: pa.Array) -> dict[str, pa.Array] | None:
+    """All values of lines that are UTF-8, as strings by key; null where a line has none.
+
+    None where a line is no flat record, or where a key has texts and other values.
+    """
+    blocks: list[pa.Table] = []
+    for at in range(0, len(raws), AT_ONCE_LINES):
+        values = _all_values(raws[at : at + AT_ONCE_LINES])
+        if not values:  # a table without columns would have no rows either
+            return None
+        blocks.append(pa.table(values))
+    if not blocks:
+        return None
+    table = pa.concat_tables(blocks, promote_options="default")
+    return {key: one_array(table[key]) for key in table.column_names}
+
+
+def _all_values(raws: pa.Array) -> dict[str, pa.Array] | None:
+    data = join_lines(raws)
+    if not is_in_braces(raws) or not is_flat(raws, data):
+        return None
+    try:
+        records = _ANY_KEYS.decode_lines(data)
+        if len(records) != len(raws):
+            return None
+        keys = dict.fromkeys(key for record in records for key in record)
+        return {key: _as_texts([record.get(key, _NULL) for record in records]) for key in keys}
+    except msgspec.DecodeError:
+        return None
+
+
+def _as_texts(values: Sequence[msgspec.Raw | bytes]) -> pa.Array:
+    """The values of one key, as they are in JSON. DecodeError if some are texts and others are not."""
+    joined = b",".join(values)
+    if b'"' in joined:
+        return pa.array(_TEXTS.decode(b"[" + joined + b"]"), pa.string())
+    return pa.array([None if text == "null" else text for text in joined.decode().split(",")], pa.string())
+
+
+_ANY_KEYS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_TEXTS = msgspec.json.Decoder(list[str | None])
 
 
 def is_in_braces(raws: pa.Array) -> bool:

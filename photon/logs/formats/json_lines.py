@@ -8,28 +8,15 @@ is the key of that name, else `id` in the object `user` (`value_of`).
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
 
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.json as pyarrow_json
 
-from photon.logs.formats.json_blocks import DEEPEST, Way, is_flat, is_in_braces, read_records, ways_to
-from photon.logs.formats.lines import (
-    BLANK,
-    SMALLEST_BLOCK,
-    LineReader,
-    LineTexts,
-    in_halves,
-    join_lines,
-    one_array,
-)
+from photon.logs.formats.json_blocks import DEEPEST, read_all_values, read_records, ways_to
+from photon.logs.formats.lines import BLANK, SMALLEST_BLOCK, LineReader, LineTexts, in_halves, join_lines
 
 _TOO_DEEP = f"not valid JSON: nested more than {DEEPEST} levels deep"
 _OVER_SEVERAL_LINES = "not valid JSON: a value over several lines; write each object on a line"
-_QUICK_DECIMAL = pa.decimal128(38, 9)
 
 
 class _Number(str):
@@ -144,7 +131,7 @@ class JsonLines(LineReader):
         return in_halves(raws, lambda half: self.texts(half, names, valued))
 
     def all_texts(self, raws: pa.Array) -> dict[str, pa.Array] | None:
-        return read_whole_json_lines(raws)
+        return read_all_values(raws)
 
 
 def _read_json_block(
@@ -155,163 +142,5 @@ def _read_json_block(
         return None
     data = join_lines(raws) if data is None else data
     ways = ways_to(names, raws, data)
-    if ways is None:
-        return None
-    columns = read_records(raws, data, ways, [name in valued for name in names])
-    columns = columns or _read_by_pyarrow(raws, data, dict(zip(names, ways, strict=True)), valued)
+    columns = None if ways is None else read_records(raws, data, ways, [name in valued for name in names])
     return None if columns is None else LineTexts(columns, {})
-
-
-def _read_by_pyarrow(
-    raws: pa.Array, data: bytes, ways: Mapping[str, Way], valued: Collection[str]
-) -> tuple[pa.Array, ...] | None:
-    """The values of lines that may hold NaN; None where pyarrow might see another thing than Python.
-
-    No object spans two lines (`json_records`), so as many objects as lines means one in each.
-    """
-    if not _is_plain(data):
-        return None
-    schema = _guess_schema(raws[0].as_py(), ways, valued)
-    if schema is None:
-        return None
-    try:
-        table = _read_json(data, schema, "ignore")
-    except pa.ArrowInvalid:
-        return None
-    if table.num_rows != len(raws):
-        return None
-    columns = [_at(table, way) for way in ways.values()]
-    return None if _may_have_minus_zero(columns, data) else tuple(map(_as_strings, columns))
-
-
-def _at(table: pa.Table, way: Way) -> pa.ChunkedArray:
-    """The values at the end of a way into objects."""
-    outermost, *inner = way
-    return pc.struct_field(table[outermost], inner) if inner else table[outermost]
-
-
-def _read_json(data: bytes, schema: pa.Schema, others: str) -> pa.Table:
-    # One thread and one block, so that the rows are in order and no line straddles two blocks.
-    return pyarrow_json.read_json(
-        pa.BufferReader(data),
-        pyarrow_json.ReadOptions(use_threads=False, block_size=len(data) + 1),
-        pyarrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior=others),
-    )
-
-
-def _is_plain(data: bytes) -> bool:
-    """Lines without what pyarrow and Python see differently."""
-    # The first is a number to pyarrow, to Python only as Infinity; the second ends the name of a key.
-    return not _holds(data, b"Inf") and not _holds(data, b"\\u0000")
-
-
-def _holds(data: bytes, part: bytes) -> bool:
-    """Whether bytes hold others; to look for the first of them alone takes a twentieth of the time."""
-    return part[:1] in data and part in data
-
-
-def _guess_schema(first: bytes, ways: Mapping[str, Way], valued: Collection[str]) -> pa.Schema | None:
-    """The types of a block, from its first line; a wrong guess only costs time."""
-    try:
-        record = json.loads(first)
-    except (ValueError, RecursionError):
-        return None
-    fields: dict[str, Any] = {}
-    for name, way in ways.items():
-        value, level = record, fields
-        for key in way:
-            value = value.get(key) if isinstance(value, dict) else None
-        kind = _guess_type(value, name in valued)
-        for key in way[:-1]:
-            level = level.setdefault(key, {})
-            if not isinstance(level, dict):
-                return None  # both an object and what is in it are wanted
-        if kind is None or level.setdefault(way[-1], kind) != kind:
-            return None
-    return pa.schema(_struct(fields))
-
-
-def _guess_type(value: object, only_value: bool) -> pa.DataType | None:
-    if isinstance(value, bool | list | dict) or (isinstance(value, float) and not only_value):
-        return None
-    number = _QUICK_DECIMAL if only_value else pa.int64()
-    return number if isinstance(value, int | float) else pa.string()
-
-
-def _struct(fields: Mapping[str, Any]) -> pa.StructType:
-    return pa.struct([(k, _struct(v) if isinstance(v, dict) else v) for k, v in fields.items()])
-
-
-_MINUS_ZERO = re.compile(rb"-0(?<=[:\s]-0)[\s,}]")  # also in a text, which only costs time
-
-
-def _may_have_minus_zero(columns: Iterable[pa.ChunkedArray], data: bytes) -> bool:
-    """Whether one of the integers may be written as -0, which pyarrow's parser reads as 0."""
-    has_zero = any(pa.types.is_integer(each.type) and pc.any(pc.equal(each, 0)).as_py() for each in columns)
-    return has_zero and _MINUS_ZERO.search(data) is not None
-
-
-def _as_strings(column: pa.ChunkedArray) -> pa.Array:
-    array = one_array(column)
-    return array if pa.types.is_string(array.type) else array.cast(pa.string())
-
-
-# -- all keys of JSON lines at once
-
-_SAMPLE_LINES = 16  # from which the keys and types of a block are guessed; a wrong guess only costs time
-_GUESSES = 3  # a guess finds what the one before it has missed
-
-
-def read_whole_json_lines(raws: pa.Array) -> dict[str, pa.Array] | None:
-    """All values of lines that are UTF-8, as `decode_record` has them, by key; null where a line has none.
-
-    None where pyarrow's parser might see another thing than Python's, or lose how a number is written.
-    """
-    data = join_lines(raws)
-    if not len(raws) or not _is_plain(data) or not is_in_braces(raws) or not is_flat(raws, data):
-        return None
-    types = _sampled_types(raws)
-    for _ in range(_GUESSES):
-        if types is None:
-            return None
-        try:
-            table = pyarrow_json.read_json(
-                pa.BufferReader(data),
-                pyarrow_json.ReadOptions(use_threads=False, block_size=len(data) + 1),
-                pyarrow_json.ParseOptions(
-                    explicit_schema=pa.schema(types), unexpected_field_behavior="infer"
-                ),
-            )
-        except pa.ArrowInvalid:
-            return None
-        if table.num_rows != len(raws):
-            return None
-        missed = {name: table[name].type for name in table.column_names if name not in types}
-        if not missed:
-            if _may_have_minus_zero(table.columns, data):
-                return None
-            return {name: _as_strings(table[name]) for name in table.column_names}
-        # What looks like a time is inferred to be one, and would lose its text.
-        types |= {name: kind if kind in _EXACT_TYPES else pa.string() for name, kind in missed.items()}
-    return None
-
-
-_EXACT_TYPES = (pa.int64(), pa.bool_())
-
-
-def _sampled_types(raws: pa.Array) -> dict[str, pa.DataType] | None:
-    types: dict[str, pa.DataType] = {}
-    step = -(-len(raws) // _SAMPLE_LINES)
-    for raw in raws.take(pa.array(range(0, len(raws), step))).to_pylist():
-        try:
-            record = json.loads(raw)
-        except (ValueError, RecursionError):
-            return None
-        for name, value in record.items():
-            if isinstance(value, float):
-                return None
-            if value is not None:
-                kind = {bool: pa.bool_(), int: pa.int64()}.get(type(value), pa.string())
-                if types.setdefault(name, kind) != kind:
-                    return None
-    return types
