@@ -17,7 +17,7 @@ import pytest
 from photon.registry.servers.local_server import is_starting, running_server
 from photon.registry.servers.local_supervisor import LOOPBACK, answers, free_port, server_command
 from tests.documents import Block, blocks
-from tests.e2e.photon_process import PATIENCE_SECONDS, joined_rows, photon, running, wait_for_rows
+from tests.e2e.photon_process import PATIENCE_SECONDS, joined_rows, photon
 from tests.e2e.process_marks import soon
 from tests.e2e.test_documents import follow
 
@@ -109,25 +109,6 @@ def test_the_page_says_how_to_back_up_and_restore_and_no_event_gets_a_second_row
     must_have(pipeline, 400)
 
 
-def test_two_datacenters_refuse_an_older_registry_and_go_on_once_it_is_filled(tmp_path: Path) -> None:
-    pipeline = made(tmp_path, "{east: {logs: logs}, west: {logs: logs}}")
-    click(pipeline, 0, 20)
-    photon("join", pipeline, *JOIN)
-    shutil.copytree(registry_at_rest(pipeline), tmp_path / "copy")
-    click(pipeline, 20, 40)
-    photon("join", pipeline, *JOIN)
-    shutil.rmtree(registry_at_rest(pipeline))
-    (tmp_path / "copy").rename(tmp_path / "state" / "registry")
-    click(pipeline, 20, 50)
-    refused = photon("join", pipeline, *JOIN, status=3)
-    assert f"photon registry refill {pipeline}" in refused.stderr
-    assert "state/registry" in refused.stderr
-    assert f"photon registry refill {pipeline}" in photon("status", pipeline, "--check", status=1).stdout
-    photon("registry", "refill", pipeline)
-    photon("join", pipeline, *JOIN)
-    must_have(pipeline, 50)
-
-
 def test_a_registry_that_is_deleted_is_made_anew_and_filled(tmp_path: Path) -> None:
     pipeline = made(tmp_path)
     click(pipeline, 0, 20)
@@ -150,31 +131,3 @@ def endpoint(tmp_path: Path) -> Iterator[Endpoint]:
     server.start()
     yield server
     server.stop()
-
-
-def test_a_registry_that_is_put_back_while_a_datacenter_runs_ends_it(
-    tmp_path: Path, endpoint: Endpoint
-) -> None:
-    more = f"registry: {{endpoints: [{{url: '{endpoint.url}'}}]}}\n"
-    pipeline = made(tmp_path, more=more)
-    click(pipeline, 0, 20)
-    photon("registry", "init", pipeline)
-    with running("join", pipeline, "--engine", "local") as process:
-        wait_for_rows(pipeline, "east", 20)
-        endpoint.stop()
-        shutil.copytree(endpoint.folder, tmp_path / "copy")
-        endpoint.start()
-        click(pipeline, 20, 40)
-        wait_for_rows(pipeline, "east", 40)
-        endpoint.stop()
-        shutil.rmtree(endpoint.folder)
-        (tmp_path / "copy").rename(endpoint.folder)
-        endpoint.start()
-        click(pipeline, 30, 50)
-        _, said = process.communicate(timeout=PATIENCE_SECONDS)
-    assert process.returncode == 3
-    assert f"photon registry refill {pipeline}" in said
-    assert endpoint.url in said
-    photon("registry", "refill", pipeline)
-    photon("join", pipeline, *JOIN)
-    must_have(pipeline, 50)

@@ -75,16 +75,6 @@ def test_a_start_right_after_a_kill_finds_no_process_left_and_joins_what_was_beg
     assert joined_rows(pipeline)["click"].to_pylist() == ["c"]
 
 
-def test_a_second_join_beside_a_live_one_is_refused(pipeline: Path) -> None:
-    (pipeline.parent / "go").touch()
-    click(pipeline, "c")
-    with running("join", pipeline, "--engine", "local") as first:
-        soon(lambda: (pipeline.parent / "begun").exists())
-        second = photon("join", pipeline, "--engine", "local", status=3)
-        assert "is already run by process" in second.stderr
-        assert stop(first) == 0
-
-
 def test_a_process_that_is_killed_is_started_again_and_joins_on(pipeline: Path) -> None:
     (pipeline.parent / "go").touch()
     states = [place.state for place in load_pipeline(pipeline).datacenters.values()]

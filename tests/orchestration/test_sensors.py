@@ -60,16 +60,6 @@ def test_a_datacenter_with_logs_and_nobody_to_join_them_gets_a_run_that_says_why
     assert tick.run_requests[0].tags[REASON_TAG] == "this datacenter was never run"
 
 
-def test_a_run_that_was_requested_is_not_requested_again(
-    location: Location, instance: DagsterInstance
-) -> None:
-    location.run(instance, status=DagsterRunStatus.STARTING)
-    tick = location.tick(instance)
-    assert launched(tick) == []
-    assert tick.skip_message is not None
-    assert "starting" in tick.skip_message
-
-
 def test_a_run_of_another_datacenter_is_not_in_the_way(location: Location, instance: DagsterInstance) -> None:
     location.run(instance, "west")
     assert launched(location.tick(instance)) == ["east"]
@@ -170,15 +160,6 @@ def test_a_process_that_got_the_number_of_a_dead_one_is_not_killed(
     assert status(instance, run_id) is DagsterRunStatus.STARTED
 
 
-def test_a_run_whose_process_never_reported_is_marked_failed_and_replaced(
-    location: Location, instance: DagsterInstance
-) -> None:
-    run_id = location.run(instance, status=DagsterRunStatus.STARTING)
-    location.clock.advance(START_SECONDS + 60)
-    assert launched(location.tick(instance)) == ["east"]
-    assert status(instance, run_id) is DagsterRunStatus.FAILURE
-
-
 def test_a_run_that_was_to_be_canceled_and_is_gone_is_marked_canceled(
     location: Location, instance: DagsterInstance
 ) -> None:
@@ -186,18 +167,6 @@ def test_a_run_that_was_to_be_canceled_and_is_gone_is_marked_canceled(
     location.clock.advance(START_SECONDS + 60)
     location.tick(instance)
     assert status(instance, run_id) is DagsterRunStatus.CANCELED
-
-
-def test_runs_that_fail_at_once_are_followed_at_growing_distance(
-    location: Location, instance: DagsterInstance
-) -> None:
-    for _ in range(3):
-        run = instance.get_run_by_id(location.run(instance, status=DagsterRunStatus.STARTING))
-        assert run is not None
-        instance.report_run_failed(run)
-    assert launched(location.tick(instance)) == []
-    location.clock.advance(60)
-    assert launched(location.tick(instance)) == ["east"]
 
 
 def test_a_datacenter_that_was_left_idle_rests_until_its_logs_grow(

@@ -86,18 +86,6 @@ def test_events_that_are_joined_at_once_are_readable_in_time(tmp_path: Path) -> 
     assert [each.by_commit for each in minutes] == [2, 1]
 
 
-def test_a_late_primary_counts_from_its_own_arrival(tmp_path: Path) -> None:
-    world = make(tmp_path)
-    live = Live(world)
-    live.click(10, "c", "q")
-    live.query(90, "q")
-    live.query(10, "other")
-    live.run(130)
-    minutes = judged(world)
-    assert counts(minutes) == [(0, 0, 0), (1, 1, 0)]
-    assert minutes[1].by_arrival == 1
-
-
 def test_an_outage_of_the_dispatcher_counts_from_the_events_own_time(tmp_path: Path) -> None:
     world = make(tmp_path)
     Live(world).run(5)
@@ -189,13 +177,6 @@ def test_an_event_that_waits_though_another_datacenter_has_its_row_counts_there(
     tables["west"].create(world.pipeline.name, "west")
     write_deltalake(tables["west"].load(), row, mode="append", schema_mode="merge")
     assert counts(judged(world)) == [(1, 1, 0)]
-
-
-def test_an_event_without_a_primary_is_not_joinable(tmp_path: Path) -> None:
-    live = Live(make(tmp_path))
-    live.click(11, "c", "nobody")
-    live.run(70)
-    assert counts(judged(live.world)) == [(0, 0, 0)]
 
 
 def test_an_event_that_verification_finds_missing_is_not_readable(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from contextlib import closing
-from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,9 +14,8 @@ import numpy as np
 import pytest
 
 from photon.dispatcher.completion import Superseded
-from photon.dispatcher.observing import QUIET_AFTER_US
 from photon.dispatcher.recovery.rows_of_plans import RowsOfPlans
-from photon.dispatcher.retrying import BatchReport, Callbacks
+from photon.dispatcher.retrying import Callbacks
 from photon.join.messages import BatchTasks, TaskOutcome
 from photon.join.tasks import LocalRunner
 from photon.process.clock import MICROSECONDS
@@ -444,38 +442,6 @@ def test_events_are_left_to_their_home_for_a_while_and_then_taken_up(tmp_path: P
     west = world.join("west").counts
     assert west.of("joined_elsewhere") == 50
     assert world.joined_ids() == sorted(ids)
-
-
-def test_a_quiet_datacenters_events_are_taken_up_at_once(tmp_path: Path) -> None:
-    world = World(tmp_path, ["east", "west"], "home: {takeover_delay: 1h}")
-    world.queries("q1")
-
-    def log_when_it_is_quiet(batch: BatchReport) -> None:
-        if not logged_us:
-            world.clock.advance(QUIET_AFTER_US // MICROSECONDS)
-            logged_us.append(world.clock.now_us())
-            world.clicks(*((f"c{number}", "q1") for number in range(50)))
-
-    logged_us: list[int] = []
-    world.join("east", callbacks=Callbacks(on_batch=log_when_it_is_quiet))
-    assert len(world.joined_ids()) == 50
-    assert timedelta(microseconds=world.clock.now_us() - logged_us[0]) < timedelta(minutes=1)
-
-
-def test_who_has_left_many_events_to_the_others_is_not_waited_for_any_more(tmp_path: Path) -> None:
-    world = World(tmp_path, ["east", "west"], "home: {takeover_delay: 5s}")
-    world.queries("q1")
-    world.clicks(*((f"first{number}", "q1") for number in range(60)))
-    logged_us: list[int] = []
-
-    def log_more(batch: BatchReport) -> None:
-        if len(world.joined_ids()) == 60 and not logged_us:
-            logged_us.append(world.clock.now_us())
-            world.clicks(*((f"more{number}", "q1") for number in range(60)))
-
-    world.join("east", callbacks=Callbacks(on_batch=log_more))
-    assert len(world.joined_ids()) == 120
-    assert world.clock.now_us() - logged_us[0] < MICROSECONDS
 
 
 # -- what may come back

@@ -52,46 +52,12 @@ def test_a_click_whose_query_is_not_there_yet_holds_the_time_back_until_it_is_jo
     assert (said(world).complete_up_to_us, said(world).waiting) == (NOON_US - 5 * SECOND, 0)
 
 
-def test_a_few_that_wait_do_not_hold_back_the_time_of_most(world: World) -> None:
-    world.queries("q")
-    world.clicks(("c", "later"), at_us=NOON_US - 3_600 * SECOND)
-    world.clicks(*((f"c{number}", "q") for number in range(1_500)), at_us=NOON_US - 120 * SECOND)
-    world.clicks(("d", "q"), at_us=NOON_US)
-    world.join()
-    now = watermark(world.pipeline, retired=())
-    assert now.complete_up_to == at(NOON_US - 3_600 * SECOND)
-    assert now.mostly_up_to == at(NOON_US)
-
-
 def test_clicks_that_were_given_up_hold_back_nothing(world: World) -> None:
     world.queries("q")
     world.clicks(("c1", "never"), at_us=NOON_US - 9 * SECOND)
     world.clicks(("c2", "q"), at_us=NOON_US - 5 * SECOND)
     world.join(mode="complete")
     assert said(world).complete_up_to_us == NOON_US - 5 * SECOND
-
-
-def test_of_two_that_waited_together_the_one_that_was_given_up_holds_back_nothing(tmp_path: Path) -> None:
-    retry = "retry: {unjoinable_after: 10m, allowed_lateness: 1m}"
-    world = World(tmp_path, more=retry)
-    world.queries("q")
-    world.clicks(("c1", "never"), at_us=NOON_US - 3_600 * SECOND)
-    world.clicks(("c2", "later"), at_us=NOON_US - SECOND)
-    world.clicks(("c3", "q"))
-    for _ in range(12):
-        world.join()
-        world.clock.advance(60)
-    assert world.read_state().counts().of("unjoinable") == 1
-    assert (said(world).complete_up_to_us, said(world).waiting) == (NOON_US - SECOND, 1)
-
-
-def test_a_click_that_comes_behind_what_is_read_is_counted_as_late(world: World) -> None:
-    world.queries("q")
-    world.clicks(("c1", "q"), at_us=NOON_US)
-    world.join()
-    world.clicks(("c2", "q"), at_us=NOON_US - 600 * SECOND)
-    world.join()
-    assert (said(world).came, said(world).came_late) == (2, 1)
 
 
 def test_a_wild_time_does_not_move_it(world: World) -> None:  # C6

@@ -16,7 +16,6 @@ from photon.health.metrics.judging import Judging
 from photon.health.overall import Verdicts, judge_now, overall
 from photon.health.verdicts import judge
 from photon.health.vitals import look
-from photon.state.losses import acknowledge_here
 from tests.simulation.world import World
 
 HOUR_SECONDS = 3_600
@@ -75,16 +74,6 @@ def test_a_join_that_ran_once_is_judged_by_what_it_has_read(
     assert level_everywhere(world, "dead_letters") == level
 
 
-@pytest.mark.parametrize(("good", "unmet", "level"), [(85, 15, "ok"), (70, 30, "warn"), (0, 100, "error")])
-def test_records_without_a_primary_are_told_by_their_threshold(
-    tmp_path: Path, good: int, unmet: int, level: Level
-) -> None:
-    world = World(tmp_path)
-    world.queries("one")
-    read(world, good, unmet=unmet)
-    assert level_everywhere(world, "unjoinable") == level
-
-
 def test_half_a_line_and_events_without_their_primary_are_no_work_that_nobody_does(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.queries("q1")
@@ -97,39 +86,6 @@ def test_half_a_line_and_events_without_their_primary_are_no_work_that_nobody_do
     world.log("east", "clicks", ', "query": "q1", "at": 1}\n')
     first, verdicts = status_and_verdicts(world)
     assert (verdicts["works"].level, first.endswith("east is not running")) == ("warn", True)
-
-
-def test_what_is_bad_stays_bad_when_its_window_is_over(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    read(world, 100, 100)
-    for _ in range(3):
-        world.clock.advance(HOUR_SECONDS + 1)
-        read(world, 100)
-    assert level_everywhere(world, "dead_letters") == "error"
-
-
-def test_the_latest_records_are_judged_although_there_are_many_good_ones_before(tmp_path: Path) -> None:
-    world = World(tmp_path, more="health: {dead_letters: {warn: 0.2, error: 0.5}}")
-    for _ in range(3):
-        read(world, 400)
-        world.clock.advance(HOUR_SECONDS + 1)
-    read(world, 20, 180)
-    first, verdicts = status_and_verdicts(world)
-    assert level_everywhere(world, "dead_letters") == "warn", "180 of 600, and 180 of 1,400 of all"
-    assert "180 of the latest 600" in verdicts["dead_letters"].says
-    assert "east has bad records (180 of the latest 600 foreign records are dead letters)" in first
-
-
-def test_what_people_know_of_is_well_until_more_comes(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    read(world, 100, 60, unmet=60)
-    assert level_everywhere(world, "dead_letters") == "error"
-    told = acknowledge_here(world.state(), world.clock.now_us(), dry_run=False)
-    assert told.counts == {"dead_letters": 60, "unjoinable": 60}
-    assert level_everywhere(world, "dead_letters") == level_everywhere(world, "unjoinable") == "ok"
-    assert not acknowledge_here(world.state(), world.clock.now_us(), dry_run=False)
-    read(world, 90, 10)
-    assert level_everywhere(world, "dead_letters") == "error"
 
 
 def test_primaries_that_come_late_mend_what_was_bad(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from photon.errors import UserError
 from photon.process.faults import ORDER_FAULT_POINTS
 from photon.storage.delta import LakeUnavailable
 from photon.storage.mended_letters import mended_letters
-from photon.upkeep.dead_letters.mending import exported, lines_of, load_mend, mend_letters, read_edits
+from photon.upkeep.dead_letters.mending import exported, lines_of, mend_letters, read_edits
 from photon.upkeep.dead_letters.open_letters import open_letters
 from photon.upkeep.dead_letters.trial_join import NO_PRIMARY, SKIPPED, try_joins
 from tests.simulation import failing_adapter
@@ -183,12 +183,6 @@ def test_a_file_that_can_not_be_read_is_refused_with_its_line(tmp_path: Path, te
     file.write_text(f"\n{text}\n")
     with pytest.raises(UserError, match="line 2: expected a JSON object"):
         read_edits(file, "east")
-
-
-@pytest.mark.parametrize("spec", ["nothing", "no_such_module:mend", "json:no_such_function"])
-def test_a_function_that_is_not_there_is_refused(tmp_path: Path, spec: str) -> None:
-    with pytest.raises(UserError, match="--mend: "):
-        load_mend(spec, tmp_path)
 
 
 def test_a_lake_that_can_not_be_written_leaves_the_order_for_the_next_start(

@@ -194,20 +194,6 @@ def test_of_two_ids_the_one_that_is_called_like_its_log_is_taken_and_else_it_ask
     assert question.choices == (("impression_id",), ("click_id",))
 
 
-def test_events_that_each_host_counts_have_an_id_of_host_and_number(tmp_path: Path) -> None:
-    rows = foreign(host=lambda i: f"web-{i % 3}", number=lambda i: 1_000 + i // 3, zone=lambda _: "eu")
-    found = told(tmp_path, queries(), rows)
-    assert isinstance(found, Guess), found
-    assert found.foreign_id == ("host", "number")
-
-
-def test_events_that_each_session_counts_have_an_id_of_session_and_number(tmp_path: Path) -> None:
-    rows = foreign(session_id=lambda i: f"s{i // 4}", n=lambda i: i % 4, zone=lambda _: "eu")
-    found = told(tmp_path, queries(), rows)
-    assert isinstance(found, Guess), found
-    assert found.foreign_id == ("session_id", "n")
-
-
 def test_messages_that_each_partition_counts_have_an_id_of_partition_and_offset(tmp_path: Path) -> None:
     rows = foreign(topic=lambda _: "acks", partition=lambda i: i % 4, offset=lambda i: 501 + i // 4)
     found = told(tmp_path, queries(), rows)
@@ -372,25 +358,6 @@ def test_the_same_names_in_both_logs_are_told_apart_by_their_values(tmp_path: Pa
     assert (found.primary_id, found.foreign_key, found.foreign_id) == (("id",), ("query",), ("id",))
 
 
-def test_ids_in_objects_are_told_apart(tmp_path: Path) -> None:
-    served = [
-        {"request": {"id": 5_000_000 + i, "path": f"/{i}"}, "@timestamp": BEGIN_S * 1000 + i}
-        for i in range(60)
-    ]
-    errors = [
-        {"error": {"id": f"e-{i}"}, "request": {"id": 5_000_000 + i % 60}, "@timestamp": BEGIN_S * 1000 + i}
-        for i in range(90)
-    ]
-    found = told(tmp_path, served, errors, ("access", "errors"))
-    assert isinstance(found, Guess), found
-    assert (found.primary_id, found.foreign_key) == (("request.id",), ("request.id",))
-    assert (found.foreign_id, found.foreign_time.column, found.foreign_time.unit) == (
-        ("error.id",),
-        "@timestamp",
-        "ms",
-    )
-
-
 def test_two_keys_that_both_fit_are_asked_for(tmp_path: Path) -> None:
     served = [{"request_id": f"r{i}", "trace_id": f"t{i}", "time": BEGIN_S + i} for i in range(60)]
     errors = [
@@ -451,15 +418,6 @@ def test_times_as_text_and_as_numbers_in_one_column_are_times(tmp_path: Path, wa
     assert (found.foreign_time.column, found.foreign_time.unit) == ("at", unit)
 
 
-@pytest.mark.parametrize("bits", [33, 53, 63])
-def test_large_integers_of_any_size_are_no_times(tmp_path: Path, bits: int) -> None:
-    number = random.Random(bits).getrandbits
-    rows = foreign(click_id=lambda i: f"c{i}", hash=lambda _: number(bits), at=lambda i: BEGIN_S + i)
-    found = told(tmp_path, queries(), rows)
-    assert isinstance(found, Guess), found
-    assert (found.foreign_time.column, found.foreign_time.unit) == ("at", "s")
-
-
 def test_a_unit_is_asked_for_only_where_a_unit_helps(tmp_path: Path) -> None:
     rows = foreign(click_id=lambda i: f"c{i}", when=lambda i: f"day {i}", n=lambda i: 40_000_000 + i)
     (question,) = asked(told(tmp_path, queries(), rows, foreign_time="when"))
@@ -475,17 +433,3 @@ def test_times_without_a_zone_are_told_to_count_as_utc(tmp_path: Path) -> None:
         found = told(tmp_path, queries(), rows, foreign_time="when")
         assert isinstance(found, Guess)
         assert ("count as UTC" in str(found.findings[-1])) == told_so
-
-
-def test_columns_that_are_always_empty_or_null_and_objects_and_booleans_do_no_harm(tmp_path: Path) -> None:
-    rows = foreign(
-        click_id=lambda i: f"c{i}",
-        nothing=lambda _: None,
-        blank=lambda _: "",
-        ok=lambda i: i % 2 == 0,
-        part=lambda i: {"n": i, "none": None} if i % 2 else {},
-        often=lambda i: [] if i % 2 else None,
-    )
-    found = told(tmp_path, queries(), rows)
-    assert isinstance(found, Guess), found
-    assert found.foreign_id == ("click_id",)

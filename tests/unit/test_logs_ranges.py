@@ -202,19 +202,6 @@ def test_a_range_is_read_again_as_it_was_planned(tmp_path, name):
     assert read_at(tmp_path, file.file, 21, 23) == b"c\n"
 
 
-def test_a_range_is_found_after_a_rotation_and_after_compression(tmp_path):
-    data = b"first line of many\nb\nc\n"
-    file = make(tmp_path, "a.log", data).file
-    os.rename(tmp_path / "a.log", tmp_path / "a.log.1")
-    (tmp_path / "a.log").write_bytes(b"another log, longer than before\n")
-    assert read_at(tmp_path, file, 19, 21) == b"b\n"
-    (tmp_path / "a.log").write_bytes(data)
-    os.rename(tmp_path / "a.log", tmp_path / "other")
-    (tmp_path / "a.log.gz").write_bytes(gzip.compress(data))
-    (tmp_path / "a.log.1").unlink()
-    assert read_at(tmp_path, file, 19, 21) == b"b\n"
-
-
 @pytest.mark.parametrize(
     ("now", "reason"),
     [

@@ -85,22 +85,6 @@ def test_a_file_of_which_nothing_was_read_has_no_stretch(tmp_path):
     assert stretches_of(replace(tracked, offset_bytes=0), 10) == []
 
 
-def test_a_file_that_is_gone_is_named_with_its_bytes(tmp_path):
-    logs, tracked = read_to_the_end(tmp_path, "a.log", b"one\n")
-    (logs / "a.log").unlink()
-    with pytest.raises(RangeGone, match=r"a\.log.*not there"):
-        lines_of(logs, stretches_of(tracked, 10), 10)
-
-
-def test_a_file_that_was_renamed_or_compressed_since_is_still_found(tmp_path):
-    logs, tracked = read_to_the_end(tmp_path, "a.log", b"one\n")
-    (logs / "a.log").rename(logs / "a.log.1")
-    assert lines_of(logs, stretches_of(tracked, 10), 10) == [(0, b"one\n")]
-    (logs / "a.log.1").unlink()
-    (logs / "a.log.gz").write_bytes(gzip.compress(b"one\n"))
-    assert lines_of(logs, stretches_of(tracked, 10), 10) == [(0, b"one\n")]
-
-
 def test_other_bytes_in_the_place_of_those_that_were_read_are_not_taken_for_them(tmp_path):
     data = b"one\n" * 1_000
     logs, tracked = read_to_the_end(tmp_path, "a.log", data)

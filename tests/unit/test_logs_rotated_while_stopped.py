@@ -455,29 +455,6 @@ def test_a_log_that_was_there_between_two_stays_of_another_one_is_read(tmp_path:
     assert sorted(read_until_nothing_comes(world)) == lines(3, 4, 5).splitlines()
 
 
-def test_a_log_that_is_rewritten_between_a_look_and_a_cut_is_not_cut(tmp_path: Path) -> None:
-    world = named(tmp_path, "c/app.log")
-    player = Player(world, restarts=False)
-    world.write("c/app.log", ALIKE)
-    world.look()
-    world.append("c/app.log", FIRST)
-    world.look()
-    player.overwrite("c/app.log", ALIKE + lines(5, 6, 7))
-    player.cuts_nothing(1)
-
-
-def test_a_log_that_is_rewritten_without_a_copy_counts_what_was_not_read(tmp_path: Path) -> None:
-    world = named(tmp_path, "c/app.log")
-    world.write("c/app.log", ALIKE)
-    world.look()
-    world.append("c/app.log", FIRST)
-    world.look()
-    Player(world, restarts=False).overwrite("c/app.log", ALIKE + lines(5, 6, 7, 8))
-    world.look()
-    (lost,) = world.look().vanished
-    assert (lost.state, lost.unread_bytes) == ("replaced", len(ALIKE + FIRST))
-
-
 # -- what can't be opened
 
 

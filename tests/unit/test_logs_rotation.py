@@ -173,20 +173,6 @@ def test_a_file_that_begins_like_another_is_read_from_its_first_line_of_its_own(
     assert world.read() == {2: b"start\ntwo\n"}
 
 
-def test_a_rotated_copy_that_is_not_whole_yet_is_waited_for(tmp_path: Path) -> None:
-    world = named(tmp_path, "access.log")
-    world.write("access.log", OLD)
-    world.look()
-    compressed = gzip.compress(OLD)
-    world.write("access.log.1.gz", compressed[: len(compressed) // 2])
-    (world.folder / "access.log").unlink()
-    for _ in range(3):
-        assert world.read() == {}
-        assert world.last_seen.vanished == ()
-    world.write("access.log.1.gz", compressed)
-    assert world.read() == {1: OLD}
-
-
 def test_a_rotated_log_whose_copy_is_gone_too_is_counted_as_it_was_last_seen(tmp_path: Path) -> None:
     world = named(tmp_path, "access.log")
     world.write("access.log", OLD)
