@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 from concurrent.futures import Executor, Future
 from contextlib import suppress
@@ -14,7 +13,6 @@ from photon.state.database import StateUnavailable
 from photon.state.dispatcher_state import DispatcherState
 from photon.state.waiting.merging import Merged, merge, next_merge
 from photon.state.waiting.segments import WaitingDamaged, WaitingIndex, remove_file
-from photon.state.waiting_migration import SPOOL_FOLDER
 from photon.storage.store import store_of
 from photon.tokens import new_id
 
@@ -42,7 +40,6 @@ class WaitingUpkeep:
             self._remove_unlisted()
         except OSError as error:
             raise StateUnavailable(str(error)) from error
-        shutil.rmtree(self._state.folder / SPOOL_FOLDER, ignore_errors=True)  # of an older Photon
         damaged = []
         for name in sorted(self._state.waiting.names):
             try:

@@ -52,12 +52,12 @@ class StateReader:
         try:
             self._db = self._open()
             self.waiting = WaitingView(self._db, lambda: self.work)
-            self._format = int(self.meta("format") or STATE_FORMAT)
+            stored_format = int(self.meta("format") or STATE_FORMAT)
         except (OSError, sqlite3.Error) as error:
             why = why_not(error, folder)
             raise StateUnavailable(f"cannot open the state {self.path}: {why}") from error
-        if self._format > STATE_FORMAT:
-            raise FormatTooNew(self.path, self._format, STATE_FORMAT)
+        if stored_format > STATE_FORMAT:
+            raise FormatTooNew(self.path, stored_format, STATE_FORMAT)
 
     def _open(self) -> sqlite3.Connection:
         address = self.path.absolute().as_uri()  # a # or ? in the path would end it there
@@ -94,11 +94,6 @@ class StateReader:
     @property
     def follows_an_epoch(self) -> bool:
         return self.meta("follows_an_epoch") == "1"
-
-    @property
-    def is_older(self) -> bool:
-        """Whether an older Photon wrote the state, and this one has only looked at it."""
-        return int(self.meta("format") or STATE_FORMAT) < STATE_FORMAT
 
     @property
     def skips_backlog(self) -> bool:
@@ -188,8 +183,6 @@ class StateReader:
 
     def lost_records(self, most: int, event_id: str | None = None) -> list[tuple[Occurrence, str]]:
         """Records that were lost while they waited, with the ids of their events: of one event, or of all."""
-        if not self._has("sqlite_master WHERE name = ?", "lost"):  # a state of Photon 0.1.0, not migrated
-            return []
         of_event = "WHERE event_id = coalesce(?, event_id) LIMIT ?"
         columns = "file_number, offset_bytes, event_id"
         rows = self._db.execute(f"SELECT {columns} FROM lost {of_event}", (event_id, most))

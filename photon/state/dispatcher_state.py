@@ -37,13 +37,12 @@ from photon.state.rows import (
     put_sizes,
     segment_values,
 )
-from photon.state.schema import MIGRATIONS, SCHEMA, STATE_FORMAT
+from photon.state.schema import SCHEMA, STATE_FORMAT
 from photon.state.waiting.merging import Merged
 from photon.state.waiting.retries import Retries
 from photon.state.waiting.segments import SegmentInfo as WaitingSegment
 from photon.state.waiting.states import State as WaitingState
 from photon.state.waiting_list import WaitingList
-from photon.state.waiting_migration import move_waiting_rows
 from photon.state.window import Window, window_to_json
 from photon.storage.sync import write_synced
 from photon.tokens import Occurrence
@@ -83,10 +82,9 @@ class DispatcherState(StateReader):
     waiting: WaitingList
 
     def __init__(self, folder: Path) -> None:
-        """Makes the folder, and brings what an older Photon wrote to the present format."""
+        """Make the folder, if it is not there. StateUnavailable, FormatTooNew."""
         super().__init__(folder)
         self.waiting = WaitingList(self._db, lambda: self.work)
-        self._migrate()
 
     def _open(self) -> sqlite3.Connection:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -111,17 +109,6 @@ class DispatcherState(StateReader):
                 self.waiting.forget()
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
-
-    def _migrate(self) -> None:
-        """Bring a state of an older Photon to the present format, step by step."""
-        for older in range(self._format, STATE_FORMAT):
-            with self._transaction() as db:
-                for statement in MIGRATIONS[older]:
-                    db.execute(statement)
-                if older == 2:
-                    move_waiting_rows(db, self.folder)
-                    self.waiting.forget()
-                put(db, "meta", [("format", str(older + 1))])
 
     def try_to_write(self) -> None:
         """Write as much as a batch may, and take it away again. OSError, StateUnavailable."""

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, fields, replace
-from itertools import groupby
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -18,9 +17,7 @@ from photon.logs.files import ByteRange
 from photon.state.waiting.retries import Retries
 from photon.tokens import PlanKey
 
-# 1, of Photon 0.1.0: no lineage, but a quarantine and origins without their plans.
-# 1 and 2: an item for each retry, with its spool file; the state's migration gives them their segments.
-PLAN_FORMAT = 3
+PLAN_FORMAT = 1
 _range_fields = attrgetter(*(field.name for field in fields(ByteRange)))
 
 
@@ -39,7 +36,7 @@ class Origin:
     """An earlier plan of the same work, which may have put some of it into the tables."""
 
     batch: int
-    plan_id: str | None  # None: Photon 0.1.0 stored the batch alone
+    plan_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,9 +110,11 @@ def content_from_json(text: str) -> PlanContent:
     return PlanContent(
         primary=tuple(ByteRange(*item) for item in data["primary"]),
         foreign=tuple(ByteRange(*item) for item in data["foreign"]),
-        retries=_retries(data),
+        retries=tuple(_retries_from_stored(*of_segment) for of_segment in data["retries"]),
         final=data["final"],
-        lineage=_lineage(data),
+        lineage=Lineage(
+            tuple(Origin(*item) for item in data["origins"]), data["abandoned"], data["is_one_record"]
+        ),
     )
 
 
@@ -125,26 +124,10 @@ def _retries_to_stored(retries: Retries) -> list[Any]:
     return [retries.segment, *(column.to_pylist() for column in columns), finals]
 
 
-def _retries(data: dict[str, Any]) -> tuple[Retries, ...]:
-    if data["format"] < 3:
-        items = sorted(data["retries"], key=itemgetter(2))
-        by_file = [(name, list(of_file)) for name, of_file in groupby(items, itemgetter(2))]
-        return tuple(
-            Retries.of(name, *([item[column] for item in of_file] for column in (3, 0, 1, 4)))
-            for name, of_file in by_file
-        )
-    return tuple(
-        Retries.of(segment, rows, files, offsets, np.isin(np.arange(len(rows)), finals))
-        for segment, rows, files, offsets, finals in data["retries"]
-    )
-
-
-def _lineage(data: dict[str, Any]) -> Lineage:
-    if data["format"] == 1:
-        origins = tuple(Origin(batch, None) for batch in data["origins"])
-        return Lineage(origins, data["quarantine"], bool(data["quarantine"]))
-    origins = tuple(Origin(*item) for item in data["origins"])
-    return Lineage(origins, data["abandoned"], data["is_one_record"])
+def _retries_from_stored(
+    segment: str, rows: list[int], files: list[int], offsets_bytes: list[int], finals: list[int]
+) -> Retries:
+    return Retries.of(segment, rows, files, offsets_bytes, np.isin(np.arange(len(rows)), finals))
 
 
 def advances_to_json(advances: tuple[Advance, ...]) -> str:

@@ -126,9 +126,6 @@ def read_offsets(folder: Path) -> ReadOffsets:
             if state is None:
                 problem = f"{folder}: no state, so nothing of this datacenter's logs is verified"
                 return ReadOffsets(problem=problem)
-            if state.is_older:
-                problem = f"{folder}: of an older Photon, whose waiting records the next start takes over"
-                return ReadOffsets(problem=problem)
             requeued = tuple(r for _, content in state.requeued() for r in content.foreign)
             return ReadOffsets(
                 state.epoch,

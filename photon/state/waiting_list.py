@@ -31,13 +31,6 @@ from photon.state.waiting.states import (
 from photon.state.waiting_view import WaitingView, rows_at
 from photon.tokens import Occurrence
 
-TABLES = (
-    "CREATE TABLE waiting_segments (name TEXT PRIMARY KEY, records INTEGER NOT NULL,"
-    " raw_bytes INTEGER NOT NULL, tally TEXT NOT NULL, next_due_us INTEGER NOT NULL,"
-    " least_primary_us INTEGER NOT NULL, is_given_up INTEGER NOT NULL) WITHOUT ROWID",
-    "CREATE TABLE waiting_pages (segment TEXT NOT NULL, page INTEGER NOT NULL, states BLOB NOT NULL,"
-    " PRIMARY KEY (segment, page))",
-)
 # A new primary takes these up again: records that wait for it, and records that were given up.
 _WAKEABLE = np.array([PRIMARY, UNJOINABLE], np.int8)
 

@@ -70,9 +70,6 @@ class WaitingView:
         return self._segments
 
     def _rows(self) -> Iterator[tuple[str, int, int, str, int, int, int]]:
-        tables = "SELECT 1 FROM sqlite_master WHERE name = 'waiting_segments'"
-        if self._db.execute(tables).fetchone() is None:  # a state of an older Photon, looked at from outside
-            return iter(())
         return iter(self._db.execute("SELECT * FROM waiting_segments ORDER BY name").fetchall())
 
     def _of_row(

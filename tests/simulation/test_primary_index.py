@@ -18,7 +18,6 @@ from photon.logs.source import LogsUnavailable
 from photon.process.faults import INDEX_FAULT_POINTS
 from photon.state.database import StateUnavailable
 from photon.state.dispatcher_state import DispatcherState
-from tests.simulation.old_state import make_it_of_0_1_0
 from tests.simulation.world import NOON_US, World, counts_of
 
 MONTH_US = 30 * 24 * 3600 * 1_000_000
@@ -139,23 +138,6 @@ def test_after_a_log_went_the_index_is_made_again_without_it(world: World) -> No
     world.join()
     assert world.joined_ids() == ["c2"]
     assert [segment.events for segment in world.read_state().segments()] == [1]
-
-
-def test_the_state_of_0_1_0_has_its_primary_logs_indexed_again(world: World) -> None:
-    world.queries("q1")
-    world.clicks(("c1", "q1"))
-    world.join()
-    epoch = world.read_state().epoch
-    for path in segments_of(world):
-        path.unlink()
-    make_it_of_0_1_0(world.state())
-    old_map = world.state() / f"event_store-{epoch}.sqlite"
-    old_map.touch()
-    world.clicks(("c2", "q1"))
-    world.join()
-    assert world.joined_ids() == ["c1", "c2"]
-    assert world.read_state().epoch == epoch
-    assert not old_map.exists()
 
 
 def test_a_click_a_month_after_its_query_joins_in_the_next_batch(world: World) -> None:

@@ -19,7 +19,6 @@ from photon.state.database import StateUnavailable
 from photon.state.dispatcher_state import Completion, DispatcherState
 from photon.state.lifecycle import Attempts
 from photon.state.plan import Advance, Plan, PlanContent
-from photon.state.schema import STATE_FORMAT
 from photon.state.view import StateView, open_view, read_offsets, view_state
 from photon.state.waiting.reasons import CODE_OF, NEVER_US, PRIMARY, UNJOINABLE
 from photon.state.waiting.retries import Retries
@@ -27,7 +26,6 @@ from photon.state.waiting.segments import RECORD_COLUMNS, SegmentInfo, write_seg
 from photon.state.waiting.states import PAGE_ROWS
 from photon.state.waiting_list import WaitingList
 from photon.tokens import Occurrence, PlanKey, new_id
-from tests.simulation.old_state import make_it_of_0_1_0
 
 NEW = TrackedFile(LogFile(3, "foreign", "a.csv", 77, True, b"a,b", 4, 20, b"h"), 4, b"", False, 90, 5, None)
 GONE = replace(NEW, file=replace(NEW.file, number=4), inside_oversized=True, max_time_us=8, state="gone")
@@ -78,18 +76,6 @@ def test_the_table_of_files_has_the_fields_of_the_records_in_their_order(state: 
     with closing(sqlite3.connect(state.path)) as db:
         columns = [row[1] for row in db.execute("PRAGMA table_info(files)")]
     assert columns == [f.name for f in fields(LogFile)] + [f.name for f in fields(TrackedFile)][1:]
-
-
-def test_a_state_of_photon_0_1_0_gets_what_it_lacks_and_its_open_plan_was_attempted(tmp_path: Path) -> None:
-    with closing(DispatcherState(tmp_path)) as state:
-        state.begin_epoch("searches", "east", "e1", 1, follows=False)
-        state.store_plan(plan(1, PlanContent()))
-    make_it_of_0_1_0(tmp_path)
-    for _ in range(2):
-        with closing(DispatcherState(tmp_path)) as state:
-            assert state.open_plan() == plan(1, PlanContent())
-            assert state.attempts() == Attempts(begun=1, under_way=True)
-            assert state.meta("format") == str(STATE_FORMAT)
 
 
 def test_attempts_read_back_as_they_were_noted(state: DispatcherState) -> None:

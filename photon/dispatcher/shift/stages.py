@@ -74,9 +74,8 @@ def stages_of(state: StateReader | None, plans: StoredPlans, folder: Path, now_u
         return Stages(orders=orders)
     plan, uncommitted = plans.open, PlannedWork()
     if plan is not None:
-        attempt = 1 if state.is_older else state.attempts().begun
-        uncommitted = planned_work([plan.content], plan.key.batch, attempt)
-    oldest = {} if state.is_older else state.waiting.oldest_seen_us()
+        uncommitted = planned_work([plan.content], plan.key.batch, state.attempts().begun)
+    oldest = state.waiting.oldest_seen_us()
     ages = {reason: max(0, now_us - seen_us) / MICROSECONDS for reason, seen_us in oldest.items()}
     return Stages(uncommitted, planned_work(plans.requeued), ages, orders)
 

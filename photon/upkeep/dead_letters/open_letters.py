@@ -121,8 +121,8 @@ def open_letters(pipeline: Pipeline, datacenter: str) -> OpenLetters:
     place = pipeline.datacenters[datacenter]
     table = OutputTable(place.lake, "dead_letters")
     with open_view(place.state) as state:
-        if state is None or state.is_older:
-            why = f"{place.state}: no state that this Photon has written: start the datacenter first"
+        if state is None:
+            why = f"{place.state}: no state of datacenter {datacenter} is here: start the datacenter first"
             return OpenLetters(table, problem=why)
         found = OpenLetters(table, state.epoch or "", state.completed, state.files(), _rows(table, state))
         taken_up = state.ordered()
