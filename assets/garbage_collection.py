@@ -16,9 +16,13 @@ _DAY_US = 86_400 * MICROSECONDS
 
 
 def _collect(run: WorkRun) -> Metadata:
-    from photon.upkeep.gc import run_gc, would_gc
+    from photon.registry.opening import open_reader
+    from photon.upkeep.gc import plan_gc
+    from photon.upkeep.plans import carry_out
 
-    done = (would_gc if run.is_dry else run_gc)(run.pipeline, run.clock, run.telling())
+    done = carry_out(
+        lambda: plan_gc(run.pipeline, open_reader(run.pipeline), run.clock), run.is_dry, run.telling()
+    )
     if done.problem:
         run.context.log.warning("%s; the next run takes what is left there", done.problem)
     return gc_metadata(done, run.clock.now_us())

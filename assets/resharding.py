@@ -28,13 +28,12 @@ class ReshardingConfig(DryRunConfig):
 
 
 def _reshard(run: WorkRun) -> Metadata:
-    from photon.upkeep.reshard import follow_policy, reshard, would_reshard
+    from photon.registry.opening import open_reader
+    from photon.upkeep.plans import carry_out
+    from photon.upkeep.reshard import plan_reshard
 
-    pipeline, wanted = run.pipeline, run.config.ledgers
-    if run.is_dry:
-        done = would_reshard(pipeline, wanted)
-    else:
-        done = follow_policy(pipeline) if wanted is None else reshard(pipeline, wanted)
+    pipeline = run.pipeline
+    done = carry_out(lambda: plan_reshard(pipeline, open_reader(pipeline), run.config.ledgers), run.is_dry)
     return resharding_metadata(done, pipeline)
 
 

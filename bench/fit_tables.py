@@ -30,7 +30,7 @@ from photon.storage.delta import log_entry, open_table
 from photon.storage.table_log import checkpoint
 from photon.storage.tables import APP_METADATA, BATCH_METADATA, PLAN_METADATA, OutputTable, app_id
 from photon.tokens import Occurrence, PlanKey, Token
-from photon.upkeep.compact import compact_tables
+from photon.upkeep.compact import plan_compaction
 
 DAY, ROWS = datetime(2026, 1, 5, 12, tzinfo=UTC), 20  # of a batch
 COMMITS_A_SECOND = 250_000 / 86_400
@@ -154,7 +154,7 @@ class ManyCommits:
         """A pass that takes checkpoints before this moment for old; how long it took."""
         began = time.perf_counter()
         keep_us = microseconds(self.pipeline.compaction.keep_log)
-        compact_tables(self.pipeline, "here", _At(cleaned_before_us + keep_us))
+        plan_compaction(self.pipeline, "here", _At(cleaned_before_us + keep_us)).apply()
         return time.perf_counter() - began
 
     def sizes(self) -> tuple[int, int]:

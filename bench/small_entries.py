@@ -25,7 +25,7 @@ from photon.registry.opening import init_registry, positions_at
 from photon.registry.rolling import roll
 from photon.registry.stores.copies import Copy, Key, NoReply, ledger_key
 from photon.registry.stores.store_upkeep import FILLED_AT_ONCE, upkeep_stores
-from photon.upkeep.repair import repair_endpoint
+from photon.upkeep.repair import plan_repair
 
 ENTRIES = 172_800  # two a second
 IDS_AN_ENTRY = 5
@@ -57,7 +57,7 @@ def measure_small_entries(folder: Path, settings: Registry, count: int = ENTRIES
         registry, view_seconds, view_cpu = _timed(servers, lambda: new_registry(positions))
         assert len(registry.view.claimants) == count, "the view lacks claims"
         _, _, looks_cpu = _timed(servers, lambda: _look(registry))
-        repaired, repair_seconds, _ = _timed(servers, lambda: repair_endpoint(pipeline, servers[-1].url))
+        repaired, repair_seconds, _ = _timed(servers, plan_repair(pipeline, servers[-1].url).apply)
         assert repaired.copied > count, "the repair has left entries out"
         roll(registry.view, registry.positions, 1)
         raise_boundary(registry.view, registry.positions, SystemClock().now_us() + DAY_US)

@@ -25,13 +25,16 @@ class RetirementConfig(DryRunConfig):
 
 
 def _retire(run: WorkRun) -> Metadata:
-    from photon.upkeep.retire import retire, would_retire
+    from photon.registry.opening import open_reader
+    from photon.upkeep.plans import carry_out
+    from photon.upkeep.retire import plan_retire
 
-    config = run.config
-    if run.is_dry:
-        done = would_retire(run.pipeline, config.datacenter, config.lake_is_gone)
-    else:
-        done = retire(run.pipeline, config.datacenter, config.lake_is_gone, say=run.telling())
+    pipeline, config = run.pipeline, run.config
+    done = carry_out(
+        lambda: plan_retire(pipeline, open_reader(pipeline), config.datacenter, config.lake_is_gone),
+        run.is_dry,
+        run.telling(),
+    )
     numbers = {name: value for name, value in asdict(done).items() if isinstance(value, int)}
     return {"datacenter": config.datacenter, "retired": not run.is_dry, **numbers}
 
@@ -57,13 +60,14 @@ class AcknowledgementConfig(DryRunConfig):
 
 
 def _acknowledge(run: WorkRun) -> Metadata:
-    from photon.state.losses import acknowledge_here
+    from photon.state.losses import plan_acknowledgement
+    from photon.upkeep.plans import carry_out
 
     place = run.pipeline.datacenters.get(run.config.datacenter)
     if place is None:
         known = ", ".join(run.pipeline.datacenters)
         raise WrongUsage(f"there is no datacenter {run.config.datacenter!r}; expected one of: {known}")
-    found = acknowledge_here(place.state, run.clock.now_us(), run.is_dry)
+    found = carry_out(lambda: plan_acknowledgement(place.state, run.clock.now_us()), run.is_dry)
     return {
         "datacenter": run.config.datacenter,
         "lost_bytes": found.losses.bytes,

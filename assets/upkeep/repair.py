@@ -17,11 +17,12 @@ class RepairConfig(DryRunConfig):
 
 
 def _repair(run: WorkRun) -> Metadata:
-    from photon.upkeep.repair import repair_endpoint, would_repair
+    from photon.upkeep.repair import plan_repair
 
+    plan = plan_repair(run.pipeline, run.config.endpoint, run.config.anew)
     if run.is_dry:
-        return {"says": "; ".join(would_repair(run.pipeline, run.config.endpoint).sentences())}
-    done = repair_endpoint(run.pipeline, run.config.endpoint, run.config.anew, run.telling())
+        return {"says": "; ".join(plan.sentences())}
+    done = plan.apply(run.telling())
     return {
         "endpoint": done.endpoint,
         "entries_copied": done.copied,

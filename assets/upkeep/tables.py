@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
 
 from assets.runs import Metadata, table
 from assets.upkeep.kinds import Upkeep
@@ -11,15 +12,14 @@ from assets.work import DryRunConfig, WorkRun
 
 def _compact(run: WorkRun) -> Metadata:
     from photon.process.operating_system import come_after_others
-    from photon.upkeep.compact import Compacted, compact_tables
-    from photon.upkeep.compact_dry_run import would_compact
+    from photon.upkeep.compact import Compacted, plan_compaction
+    from photon.upkeep.plans import carry_out
 
     come_after_others()
     pipeline, names, clock, say = run.pipeline, run.served.datacenters, run.clock, run.context.log.info
-    if run.is_dry:
-        done = {name: would_compact(pipeline, name, clock) for name in names}
-    else:
-        done = {name: compact_tables(pipeline, name, clock, say) for name in names}
+    done = {
+        name: carry_out(partial(plan_compaction, pipeline, name, clock), run.is_dry, say) for name in names
+    }
     rows = [
         {"datacenter": name, "table": table_name, **asdict(one)}
         for name, tables in done.items()

@@ -32,11 +32,12 @@ def acknowledge(pipeline_file: Path, datacenter: str, dry_run: bool, as_json: bo
     """
     with opened(pipeline_file) as pipeline:
         from photon.process.clock import SystemClock
-        from photon.state.losses import acknowledge_here
+        from photon.state.losses import plan_acknowledgement
+        from photon.upkeep.plans import carry_out
 
         chosen(pipeline, datacenter)
         folder = pipeline.datacenters[datacenter].state
-        found = acknowledge_here(folder, SystemClock().now_us(), dry_run)
+        found = carry_out(lambda: plan_acknowledgement(folder, SystemClock().now_us()), dry_run)
     lines = [f"{datacenter}: {one}" for one in found.names]
     if found:
         lines.insert(0, f"{NOTHING_CHANGED} would be acknowledged" if dry_run else "acknowledged:")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 import click
@@ -34,15 +35,14 @@ def compact(pipeline_file: Path, datacenter: str | None, dry_run: bool, as_json:
     with opened(pipeline_file) as pipeline, showing_progress(UPKEEP_LINE_SECONDS) as say:
         from photon.process.clock import SystemClock
         from photon.process.operating_system import come_after_others
-        from photon.upkeep.compact import compact_tables
-        from photon.upkeep.compact_dry_run import would_compact
+        from photon.upkeep.compact import plan_compaction
+        from photon.upkeep.plans import carry_out
 
         come_after_others()
-        names = chosen(pipeline, datacenter)
-        if dry_run:
-            done = {name: would_compact(pipeline, name, SystemClock()) for name in names}
-        else:
-            done = {name: compact_tables(pipeline, name, SystemClock(), say) for name in names}
+        done = {
+            name: carry_out(partial(plan_compaction, pipeline, name, SystemClock()), dry_run, say)
+            for name in chosen(pipeline, datacenter)
+        }
     files_are, removed = ("files would be", "to be removed") if dry_run else ("files are", "removed")
     lines = [NOTHING_CHANGED] if dry_run else []
     lines += [

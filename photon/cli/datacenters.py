@@ -72,16 +72,15 @@ def retire(pipeline_file: Path, datacenter: str, lake_is_gone: bool, dry_run: bo
     killed and run again.
     """
     with opened(pipeline_file) as pipeline, showing_progress(UPKEEP_LINE_SECONDS) as say:
-        from photon.upkeep.retire import retire as retire_datacenter
-        from photon.upkeep.retire import would_retire
+        from photon.registry.opening import open_reader
+        from photon.upkeep.plans import carry_out
+        from photon.upkeep.retire import plan_retire
 
-        if dry_run:
-            done = would_retire(pipeline, datacenter, lake_is_gone)
-            lines = _in_a_dry_run(datacenter, done)
-        else:
-            done = retire_datacenter(pipeline, datacenter, lake_is_gone, say=say)
-            lines = _retired(pipeline, datacenter, done, lake_is_gone)
-    print_result(asdict(done), "\n".join(lines), as_json)
+        done = carry_out(
+            lambda: plan_retire(pipeline, open_reader(pipeline), datacenter, lake_is_gone), dry_run, say
+        )
+    told = _in_a_dry_run(datacenter, done) if dry_run else _retired(pipeline, datacenter, done, lake_is_gone)
+    print_result(asdict(done), "\n".join(told), as_json)
 
 
 def _in_a_dry_run(datacenter: str, would: Retired) -> list[str]:

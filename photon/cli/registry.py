@@ -76,15 +76,15 @@ def repair(pipeline_file: Path, url: str, anew: bool, dry_run: bool, as_json: bo
     stopped.
     """
     with opened(pipeline_file) as pipeline:
-        from photon.upkeep.repair import repair_endpoint, would_repair
+        from photon.upkeep.repair import plan_repair
 
+        plan = plan_repair(pipeline, url, anew)
         if dry_run:
-            found = would_repair(pipeline, url)
-            value = {"dry_run": True, **found.as_dict()}
-            print_result(value, "\n".join([NOTHING_CHANGED, *found.sentences()]), as_json)
+            value = {"dry_run": True, **plan.as_dict()}
+            print_result(value, "\n".join([NOTHING_CHANGED, *plan.sentences()]), as_json)
             return
         with showing_progress(UPKEEP_LINE_SECONDS) as say:
-            done = repair_endpoint(pipeline, url, anew, say)
+            done = plan.apply(say)
     before = " (others by the run before)" if done.went_on else ""
     copied = f"{done.copied:,} entries copied{before}, {done.mended:,} mended afterwards"
     says = f"{done.endpoint} is repaired: {copied}"
@@ -103,9 +103,13 @@ def refill(pipeline_file: Path, dry_run: bool, as_json: bool) -> None:
     run again; until it has run to its end no datacenter joins. Exit status 1 if an event has two rows.
     """
     with opened(pipeline_file) as pipeline, showing_progress(UPKEEP_LINE_SECONDS) as say:
-        from photon.upkeep.refill import refill as put_back
+        from photon.registry.opening import open_reader
+        from photon.upkeep.plans import carry_out
+        from photon.upkeep.refill import plan_refill
 
-        done = put_back(pipeline, dry_run, say=say)
+        done = carry_out(
+            lambda: plan_refill(pipeline, open_reader(pipeline, from_stored=False), say=say), dry_run, say
+        )
     print_result({"dry_run": dry_run, **done.as_dict()}, _refill_text(done, dry_run, pipeline), as_json)
     sys.exit(VIOLATION if done.doubles else DONE)
 
@@ -213,15 +217,11 @@ def reshard(words: tuple[Path, int | None], dry_run: bool, as_json: bool) -> Non
     """
     pipeline_file, ledgers = words
     with opened(pipeline_file) as pipeline:
-        from photon.upkeep.reshard import follow_policy, would_reshard
-        from photon.upkeep.reshard import reshard as have_ledgers
+        from photon.registry.opening import open_reader
+        from photon.upkeep.plans import carry_out
+        from photon.upkeep.reshard import plan_reshard
 
-        if dry_run:
-            done = would_reshard(pipeline, ledgers)
-        elif ledgers is None:
-            done = follow_policy(pipeline)
-        else:
-            done = have_ledgers(pipeline, ledgers)
+        done = carry_out(lambda: plan_reshard(pipeline, open_reader(pipeline), ledgers), dry_run)
     print_result({"dry_run": dry_run, **done.as_dict()}, _reshard_text(done, dry_run, pipeline), as_json)
 
 
@@ -252,9 +252,11 @@ def gc(pipeline_file: Path, dry_run: bool, as_json: bool) -> None:
     """
     with opened(pipeline_file) as pipeline, showing_progress(UPKEEP_LINE_SECONDS) as say:
         from photon.process.clock import SystemClock
-        from photon.upkeep.gc import run_gc, would_gc
+        from photon.registry.opening import open_reader
+        from photon.upkeep.gc import plan_gc
+        from photon.upkeep.plans import carry_out
 
-        done = (would_gc if dry_run else run_gc)(pipeline, SystemClock(), say)
+        done = carry_out(lambda: plan_gc(pipeline, open_reader(pipeline), SystemClock()), dry_run, say)
     print_result({"dry_run": dry_run, **done.as_dict()}, _gc_text(done, dry_run), as_json)
     sys.exit(DONE if done.is_done else NOT_DONE)
 

@@ -9,7 +9,7 @@ there: the state itself is its dispatcher's alone.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -196,8 +196,10 @@ def _named(losses: Losses, counts: Mapping[str, int], view: StateView) -> list[s
 
 @dataclass(frozen=True)
 class Acknowledgement:
-    """The things that a person has acknowledged, or would in a dry run."""
+    """The things that a person may acknowledge, as they are now: all that a dry run tells."""
 
+    folder: Path
+    view: StateView
     losses: Losses
     counts: Mapping[str, int]  # records by bad class
     names: list[str]  # a line each, for people
@@ -208,18 +210,22 @@ class Acknowledgement:
     def as_dict(self) -> dict[str, Any]:
         return {**self.losses.as_dict(), "counts": dict(self.counts)}
 
+    @property
+    def expected(self) -> Acknowledgement:
+        return self
 
-def acknowledge_here(folder: Path, now_us: int, dry_run: bool) -> Acknowledgement:
-    """Acknowledge what is lost or of a bad class by now, and name it; a dry run only names it.
+    def apply(self, say: Callable[[str], None] = lambda text: None) -> Acknowledgement:
+        """Acknowledge just what is named here: what comes later is told. OSError."""
+        if self:
+            acknowledge(self.folder, self.view)
+        return self
 
-    StateUnavailable, StateDamaged, FormatTooNew, OSError.
-    """
+
+def plan_acknowledgement(folder: Path, now_us: int) -> Acknowledgement:
+    """Name what is lost or of a bad class by now. StateUnavailable, StateDamaged, FormatTooNew, OSError."""
     view = _state_here(folder, now_us)
     losses, counts = open_losses(folder, view), open_counts(folder, view)
-    found = Acknowledgement(losses, counts, _named(losses, counts, view))
-    if found and not dry_run:
-        acknowledge(folder, view)
-    return found
+    return Acknowledgement(folder, view, losses, counts, _named(losses, counts, view))
 
 
 def acknowledge(folder: Path, view: StateView) -> None:

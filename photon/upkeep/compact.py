@@ -6,24 +6,26 @@ needs leave the folder. Each step may be killed and run again. Where two run at 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from photon.pipeline.file import Pipeline
+from photon.pipeline.location import Location
 from photon.pipeline.sections import Compaction
 from photon.process.clock import MICROSECONDS, Clock, microseconds
 from photon.process.pace import pace
 from photon.state.view import open_view
-from photon.storage.append_table import REPORT_TABLES, compact_report_table
+from photon.storage.append_table import REPORT_TABLES, compact_report_table, would_compact_report_table
 from photon.storage.columns import TABLE_COLUMNS
 from photon.storage.compaction import LEAST_FILES, Group, compact, groups_of
 from photon.storage.data_files import DataFiles
 from photon.storage.table_features import kept_hours
-from photon.storage.table_log import checkpoint, clean
+from photon.storage.table_log import checkpoint, clean, would_clean
 from photon.storage.tables import OutputTable, app_id
-from photon.storage.vacuum import vacuum
+from photon.storage.vacuum import vacuum, would_remove
 from photon.tokens import PlanKey
+from photon.upkeep.plans import Say, silent
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,67 +44,99 @@ class Compacted:
         return Compacted(**{name: value + two[name] for name, value in one.items()})
 
 
-def compact_tables(
-    pipeline: Pipeline,
-    datacenter: str,
-    clock: Clock,
-    say: Callable[[str], None] = lambda text: None,
-    least_files: int = LEAST_FILES,
-) -> dict[str, Compacted]:
-    """Keep all tables of one datacenter fit, those of reports too; what was done to each.
+@dataclass(frozen=True)
+class TablePlan:
+    """The files of one table that are to be rewritten together, and what is expected of the whole pass."""
 
-    LakeUnavailable, StateUnavailable, NotReplaced, CommitConflict: what was done until then stays done.
-    """
-    place = pipeline.datacenters[datacenter]
-    found: dict[str, Compacted] = {}
+    table: OutputTable
+    groups: Sequence[Group]
+    expected: Compacted
+
+
+@dataclass(frozen=True)
+class CompactionPlan:
+    """A pass over the tables of one datacenter, those of reports too."""
+
+    pipeline: Pipeline
+    datacenter: str
+    clock: Clock
+    tables: Sequence[TablePlan]
+    expected: Mapping[str, Compacted]  # by table, those of reports too
+
+    def apply(self, say: Say = silent) -> Mapping[str, Compacted]:
+        """Keep the tables fit. A group is left out if one of its files is gone by its turn.
+
+        The open plan is read when old files are removed: a batch may have begun since the plan was made.
+        LakeUnavailable, StateUnavailable, NotReplaced, CommitConflict: what was done until then stays done.
+        """
+        lake = self.pipeline.datacenters[self.datacenter].lake
+        done: dict[str, Compacted] = {one.table.name: self._keep_fit(one, say) for one in self.tables}
+        return {**done, **_of_reports(lake, compact_report_table)}
+
+    def _keep_fit(self, plan: TablePlan, say: Say) -> Compacted:
+        table, now_us = plan.table, self.clock.now_us
+        rows, commits = self._rewrite(plan, say)
+        checkpoint(table.folder)
+        entries = clean(table.folder, log_kept_since_us(table, self.pipeline.compaction, now_us()))
+        knows_plans, open_plan = open_plan_of(self.pipeline.datacenters[self.datacenter].state)
+        data_files = vacuum(table, open_plan, knows_plans, now_us())
+        with table.reading():
+            files_after = len(DataFiles(table.load()))
+        return Compacted(plan.expected.files_before, files_after, commits, rows, entries, data_files)
+
+    def _rewrite(self, plan: TablePlan, say: Say) -> tuple[int, int]:
+        """Rewrite the groups of one table; how many rows in how many commits."""
+        rows = commits = done_bytes = 0
+        total_bytes, began_us = sum(group.size_bytes for group in plan.groups), self.clock.elapsed_us()
+        for number, group in enumerate(plan.groups, start=1):
+            far = pace(done_bytes, total_bytes, (self.clock.elapsed_us() - began_us) / MICROSECONDS)
+            of = f"group {number} of {len(plan.groups)}, {len(group.files):,} files"
+            say(f"{plan.table.folder}: {far}; {of}")
+            done_bytes += group.size_bytes
+            written = compact(plan.table, group, f"photon:{self.datacenter}:compaction")
+            if written is not None:
+                rows, commits = rows + written.rows, commits + 1
+        return rows, commits
+
+
+def plan_compaction(
+    pipeline: Pipeline, datacenter: str, clock: Clock, least_files: int = LEAST_FILES
+) -> CompactionPlan:
+    """Plan a pass over all tables of one datacenter. LakeUnavailable, StateUnavailable."""
+    place, now_us = pipeline.datacenters[datacenter], clock.now_us()
+    knows_plans, open_plan = open_plan_of(place.state)
+    tables = []
     for name in TABLE_COLUMNS:
         table = OutputTable(place.lake, name)
-        if table.exists():
-            found[name] = _Compaction(table, datacenter, pipeline.compaction, clock, say, least_files).run(
-                place.state
-            )
+        if not table.exists():
+            continue
+        files, groups = to_rewrite(table, datacenter, least_files)
+        expected = Compacted(
+            files_before=files,
+            files_after=files - sum(len(group.files) for group in groups) + len(groups),
+            commits=len(groups),
+            rows=sum(group.rows for group in groups),
+            log_files_removed=would_clean(
+                table.folder, log_kept_since_us(table, pipeline.compaction, now_us)
+            ),
+            data_files_removed=would_remove(table, open_plan, knows_plans, now_us),
+        )
+        tables.append(TablePlan(table, groups, expected))
+    expected_of: dict[str, Compacted] = {one.table.name: one.expected for one in tables}
+    reports = _of_reports(place.lake, would_compact_report_table)
+    return CompactionPlan(pipeline, datacenter, clock, tables, {**expected_of, **reports})
+
+
+def _of_reports(
+    lake: Location, compact_one: Callable[[Location], tuple[int, int, int] | None]
+) -> dict[str, Compacted]:
+    """Compact each table of reports by this function, or look what that would do."""
+    found: dict[str, Compacted] = {}
     for report in REPORT_TABLES:
-        if (done := compact_report_table(place.lake / report)) is not None:
+        if (done := compact_one(lake / report)) is not None:
             before, after, removed = done
             found[report] = Compacted(before, after, int(after < before), data_files_removed=removed)
     return found
-
-
-@dataclass
-class _Compaction:
-    """One pass over one table."""
-
-    table: OutputTable
-    datacenter: str
-    settings: Compaction
-    clock: Clock
-    say: Callable[[str], None]
-    least_files: int
-
-    def run(self, state: Path) -> Compacted:
-        files_before, rows, commits = self._rewrite()
-        checkpoint(self.table.folder)
-        entries = clean(self.table.folder, log_kept_since_us(self.table, self.settings, self.clock.now_us()))
-        knows_plans, open_plan = open_plan_of(state)
-        data_files = vacuum(self.table, open_plan, knows_plans, self.clock.now_us())
-        with self.table.reading():
-            files_after = len(DataFiles(self.table.load()))
-        return Compacted(files_before, files_after, commits, rows, entries, data_files)
-
-    def _rewrite(self) -> tuple[int, int, int]:
-        """How many files there were, and how many rows were rewritten in how many commits."""
-        files, groups = to_rewrite(self.table, self.datacenter, self.least_files)
-        rows = commits = done_bytes = 0
-        total_bytes, began_us = sum(group.size_bytes for group in groups), self.clock.elapsed_us()
-        for number, group in enumerate(groups, start=1):
-            far = pace(done_bytes, total_bytes, (self.clock.elapsed_us() - began_us) / MICROSECONDS)
-            of = f"group {number} of {len(groups)}, {len(group.files):,} files"
-            self.say(f"{self.table.folder}: {far}; {of}")
-            done_bytes += group.size_bytes
-            written = compact(self.table, group, f"photon:{self.datacenter}:compaction")
-            if written is not None:
-                rows, commits = rows + written.rows, commits + 1
-        return files, rows, commits
 
 
 def log_kept_since_us(table: OutputTable, settings: Compaction, now_us: int) -> int:

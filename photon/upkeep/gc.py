@@ -7,7 +7,7 @@ again: docs/adr/0020, and rules L5 and L12.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -18,10 +18,10 @@ from photon.registry.collecting import drop, droppable, raise_boundary
 from photon.registry.entry import LedgerId, told_boundary
 from photon.registry.errors import RegistryUnavailable
 from photon.registry.id_registry import IdRegistry
-from photon.registry.opening import open_reader
 from photon.registry.register import Register, with_boundary, with_dropped
 from photon.registry.rolling import roll
 from photon.registry.view import View
+from photon.upkeep.plans import Say, refuse_outdated, silent
 from photon.upkeep.registry_state import RegistrySize, size_of
 from photon.upkeep.reshard import homes_of
 from photon.verification.stored_reports import StoredReport, newest
@@ -75,84 +75,80 @@ class GcResult:
         }
 
 
-def run_gc(
-    pipeline: Pipeline,
-    clock: Clock,
-    say: Callable[[str], None] = lambda text: None,
-    registry: IdRegistry | None = None,
-) -> GcResult:
-    """Raise the boundary as far as it may go, begin the next generation if this one is full, drop old ones.
+@dataclass(frozen=True)
+class GcPlan:
+    """A pass to come: a new boundary, the generation that is full, and what is expected of the pass."""
 
-    `say` is told what is done. `registry`: that of a test. Joins and other passes may run at the same time,
-    and a pass that died is simply run again. RegistryUnavailable before anything was done, LakeUnavailable,
-    and what `find_registry` raises.
+    pipeline: Pipeline
+    registry: IdRegistry
+    register: Register  # when the plan was made
+    boundary_us: int | None  # None: it stays where it is
+    full_generation: int | None  # the next one begins behind it
+    expected: GcResult
+
+    def apply(self, say: Say = silent) -> GcResult:
+        """Raise the boundary, begin the next generation, and drop old ones; a pass that died is run again.
+
+        PlanOutdated, LakeUnavailable. If the registry does not answer, the result has the problem.
+        """
+        if self.pipeline.registry.keep_days is None:
+            return self.expected
+        view, positions, dropped = self.registry.view, self.registry.positions, tuple[int, ...]()
+        problem = None
+        try:
+            refuse_outdated(self.register, self.registry.read_register())
+            if self.boundary_us is not None:
+                say(f"the boundary goes to {in_utc(self.boundary_us)}")
+                raise_boundary(view, positions, self.boundary_us)
+            fault_point("gc.after_boundary")
+            if (full := self.full_generation) is not None:
+                size_bytes = self.expected.before.bytes
+                say(f"generation {full} has {size_bytes:,} bytes of entries: the next one begins")
+                ledgers = view.register.generations[full].ledgers
+                roll(view, positions, ledgers, homes_of(self.pipeline, ledgers), after=full)
+            fault_point("gc.after_roll")
+            dropped = tuple(drop(view, positions))
+        except RegistryUnavailable as error:
+            problem = str(error)
+        boundary_us, newest = told_boundary(view.register.boundary_us), len(view.register.generations) - 1
+        return replace(
+            self.expected,
+            boundary_us=boundary_us,
+            generation=newest,
+            rolled=newest > len(self.register.generations) - 1,
+            dropped=dropped,
+            after=size_of(view),
+            problem=problem,
+        )
+
+
+def plan_gc(pipeline: Pipeline, registry: IdRegistry, clock: Clock) -> GcPlan:
+    """Plan a pass: the boundary as far as it may go, a generation behind a full one, old ones dropped.
+
+    RegistryUnavailable, LakeUnavailable.
     """
-    registry = registry or open_reader(pipeline)
-    view, positions = registry.view, registry.positions
-    limit, before = may_go(pipeline, registry.register, clock), size_of(view)
-    told = _Told(limit.because, view.register, before)
+    view, register, before = registry.view, registry.register, size_of(registry.view)
+    limit = may_go(pipeline, register, clock)
+    boundary_us, newest = told_boundary(register.boundary_us), len(register.generations) - 1
+    unchanged = GcResult(limit.because, boundary_us, boundary_us, newest, False, (), before, before)
     if pipeline.registry.keep_days is None:
-        return told.result(view, before)
-    try:
-        if limit.boundary_us is not None and limit.boundary_us > view.register.boundary_us:
-            say(f"the boundary goes to {in_utc(limit.boundary_us)}")
-            raise_boundary(view, positions, limit.boundary_us)
-        fault_point("gc.after_boundary")
-        if (full := full_generation(view)) is not None:
-            say(f"generation {full} has {before.bytes:,} bytes of entries: the next one begins")
-            ledgers = view.register.generations[full].ledgers
-            roll(view, positions, ledgers, homes_of(pipeline, ledgers), after=full)
-        fault_point("gc.after_roll")
-        dropped = tuple(drop(view, positions))
-    except RegistryUnavailable as error:
-        return replace(told.result(view, size_of(view)), problem=str(error))
-    return replace(told.result(view, size_of(view)), dropped=dropped)
-
-
-def would_gc(
-    pipeline: Pipeline,
-    clock: Clock,
-    say: Callable[[str], None] = lambda text: None,
-    registry: IdRegistry | None = None,
-) -> GcResult:
-    """What `run_gc` would do now; changes nothing, and raises the same."""
-    registry = registry or open_reader(pipeline)
-    view = registry.view
-    limit, before = may_go(pipeline, registry.register, clock), size_of(view)
-    told = _Told(limit.because, view.register, before)
-    if pipeline.registry.keep_days is None:
-        return told.result(view, before)
+        return GcPlan(pipeline, registry, register, None, None, unchanged)
+    rises = limit.boundary_us is not None and limit.boundary_us > register.boundary_us
+    full = full_generation(view)
     after = _imagined(view, limit.boundary_us)
     dropped = []
     while (generation := droppable(after)) is not None:
         after.note(with_dropped(after.register, generation))
         dropped.append(generation)
-    result = told.result(after, size_of(after))
-    rolls = full_generation(view) is not None
-    return replace(result, dropped=tuple(dropped), rolled=rolls, generation=result.generation + rolls)
-
-
-@dataclass(frozen=True, slots=True)
-class _Told:
-    """The situation when a pass began."""
-
-    because: str
-    register: Register
-    before: RegistrySize
-
-    def result(self, view: View, after: RegistrySize) -> GcResult:
-        """The result of the pass."""
-        newest_generation = len(view.register.generations) - 1
-        return GcResult(
-            self.because,
-            told_boundary(self.register.boundary_us),
-            told_boundary(view.register.boundary_us),
-            newest_generation,
-            newest_generation > len(self.register.generations) - 1,
-            (),
-            self.before,
-            after,
-        )
+    expected = replace(
+        unchanged,
+        boundary_us=told_boundary(after.register.boundary_us),
+        generation=newest + (full is not None),
+        rolled=full is not None,
+        dropped=tuple(dropped),
+        after=size_of(after),
+    )
+    return GcPlan(pipeline, registry, register, limit.boundary_us if rises else None, full, expected)
 
 
 def _imagined(view: View, boundary_us: int | None) -> View:

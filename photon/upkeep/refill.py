@@ -10,7 +10,7 @@ Killed in between, joins stay refused until it has run to its end.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -29,7 +29,7 @@ from photon.registry.entry import Claimant, Claims, Epoch, LedgerId, Mask
 from photon.registry.errors import RegistryMismatch
 from photon.registry.id_registry import IdRegistry
 from photon.registry.known_tables import known_tables
-from photon.registry.opening import newest_incarnation, open_reader, stored_views
+from photon.registry.opening import newest_incarnation, stored_views
 from photon.registry.refilling import (
     FilledPositions,
     as_filled,
@@ -46,8 +46,9 @@ from photon.storage.delta import LakeUnavailable
 from photon.storage.joined_rows import CommittedRows
 from photon.storage.tables import CommitConflict, OutputTable, app_id
 from photon.tokens import Occurrence
+from photon.upkeep.plans import Say, refuse_outdated, silent
 
-PAGE_ROWS = 10_000  # looked at together: bounds memory
+PAGE_ROWS = 10_000  # compared together: bounds memory
 DOUBLES_TOLD = 10  # `--json` names no more either
 
 
@@ -57,10 +58,10 @@ class NotRefilled(UserError):
 
 @dataclass
 class Refilled:
-    """The result of a refill; with `dry_run`, the result that one would have."""
+    """The result of a refill."""
 
     rows: int = 0
-    put_back: int = 0  # ids that were lacking
+    put_back: int = 0  # ids that the registry did not have
     too_old: int = 0  # rows below the boundary, whose ids the registry need not have
     released: int = 0  # ids that were held by a claim without a row, and have their row's now
     doubles: list[str] = field(default_factory=list)  # ids whose holder has a row too: their event has two
@@ -79,34 +80,50 @@ class Refilled:
         }
 
 
-def refill(
-    pipeline: Pipeline,
-    dry_run: bool = False,
-    registry: IdRegistry | None = None,
-    page_rows: int = PAGE_ROWS,
-    say: Callable[[str], None] = lambda text: None,
-) -> Refilled:
-    """Put back what the registry lacks. May be killed and run again; nothing changes if it lacks nothing.
+@dataclass(frozen=True)
+class RefillPlan:
+    """A refill to come. Nothing is to be changed if the registry has the id of every row."""
 
-    `registry`: that of a test, with a view that has read nothing else. NotRefilled, PlaceTaken,
-    RegistryMismatch, LakeUnavailable, RegistryUnavailable.
+    register: Register  # when the plan was made
+    work: _Refill
+    second_rows: Mapping[str, Mapping[str, str]]  # ids of second rows by their tokens, by datacenter
+    expected: Refilled
+
+    def apply(self, say: Say = silent) -> Refilled:
+        """Put back what the registry does not have. May be killed and run again.
+
+        PlanOutdated, NotRefilled, RegistryMismatch, LakeUnavailable, RegistryUnavailable.
+        """
+        done, second_rows, work = self.expected, self.second_rows, self.work
+        if done.began:
+            _refuse_beside_joins(work.pipeline)
+            refuse_outdated(self.register, work.registry.read_register())
+            work.say = say
+            done = work.run(self.register, self.expected)
+            second_rows = work.second_rows
+        _note_second_rows(work.pipeline, second_rows)
+        return done
+
+
+def plan_refill(
+    pipeline: Pipeline, registry: IdRegistry, page_rows: int = PAGE_ROWS, say: Say = silent
+) -> RefillPlan:
+    """Compare the registry with all rows. Every datacenter has to be stopped, and every lake there.
+
+    `registry`: with a view that has read nothing (`open_reader(pipeline, from_stored=False)`). NotRefilled,
+    PlaceTaken, RegistryMismatch, LakeUnavailable, RegistryUnavailable.
     """
-    registry = registry or open_reader(pipeline, from_stored=False)
     register = registry.read_register()
     refuse_missing_datacenters(pipeline, register)
     _refuse_rows_of_nobody(pipeline, register)
     tables = _tables(pipeline, register)
     _refuse_beside_joins(pipeline)
     work = _Refill(pipeline, registry, tables, page_rows, say)
-    found = work.look()
+    expected = work.look()
     is_known = register.tables.keys() >= tables.keys()
-    lacks = bool(found.put_back or found.released) or _is_behind_a_view(pipeline, work.registry)
-    found.began = lacks or not is_known or register.is_refilling
-    if found.began and not dry_run:
-        found = work.run(register, found)
-    if not dry_run:
-        _note_doubled(pipeline, work.doubled)
-    return found
+    is_behind = bool(expected.put_back or expected.released) or _is_behind_a_view(pipeline, work.registry)
+    expected.began = is_behind or not is_known or register.is_refilling
+    return RefillPlan(register, work, dict(work.second_rows), expected)
 
 
 def _is_behind_a_view(pipeline: Pipeline, registry: IdRegistry) -> bool:
@@ -119,12 +136,12 @@ def _is_behind_a_view(pipeline: Pipeline, registry: IdRegistry) -> bool:
     return False
 
 
-def _note_doubled(pipeline: Pipeline, doubled: Mapping[str, Mapping[str, str]]) -> None:
+def _note_second_rows(pipeline: Pipeline, second_rows: Mapping[str, Mapping[str, str]]) -> None:
     """Have the status of each datacenter whose state is here tell of its second rows."""
     for name, place in pipeline.datacenters.items():
-        if doubled.get(name) and place.state.is_dir():
+        if second_rows.get(name) and place.state.is_dir():
             with suppress(OSError):  # the command says it too
-                note_second_rows(place.state, doubled[name])
+                note_second_rows(place.state, second_rows[name])
 
 
 def _tables(pipeline: Pipeline, register: Register) -> dict[str, OutputTable]:
@@ -190,14 +207,15 @@ def _refuse_beside_joins(pipeline: Pipeline) -> None:
 
 @dataclass
 class _Refill:
-    """One run over all tables."""
+    """One look at all tables, and the run that follows it."""
 
     pipeline: Pipeline
     registry: IdRegistry
     tables: dict[str, OutputTable]
     page_rows: int
-    say: Callable[[str], None]
-    doubled: dict[str, dict[str, str]] = field(default_factory=dict)  # ids of second rows, by datacenter
+    say: Say
+    # Ids of second rows by their tokens, by datacenter.
+    second_rows: dict[str, dict[str, str]] = field(default_factory=dict)
     _rows_of: dict[str, RowsOfPlans] = field(default_factory=dict)
 
     def look(self) -> Refilled:
@@ -222,7 +240,7 @@ class _Refill:
         return found
 
     def run(self, register: Register, found: Refilled) -> Refilled:
-        """Put it back."""
+        """Put back the ids of all rows, into ledgers of a new incarnation."""
         registry = self.registry
         # A clock that was set back since an earlier refill must not make this one older than its views.
         least = max(SystemClock().now_us(), newest_incarnation(self.pipeline))
@@ -236,7 +254,7 @@ class _Refill:
         view = View(as_filled(filled.attempt().confirm(), incarnation), registry.view.writer)
         begin_ledgers(view, filled, epochs)
         done = Refilled(put_back=found.put_back, released=found.released, too_old=found.too_old, began=True)
-        self.doubled.clear()
+        self.second_rows = {}
         for claims in self._claims(done, "in the registry"):
             put_back(view, filled, [_as_joins(claims)])
             self._note_second_rows(done, view, claims)
@@ -249,7 +267,7 @@ class _Refill:
         return done
 
     def _claims(self, done: Refilled, what: str) -> Iterator[RowClaims]:
-        """Those of all rows, page by page; the tables are read when each has its turn."""
+        """Read the claims of all rows page by page; each table when it has its turn."""
         for datacenter, table in self.tables.items():
             for page in CommittedRows(table).all_pages(self.page_rows):
                 yield from claims_of_rows(page, datacenter, self.pipeline.foreign)
@@ -316,7 +334,7 @@ class _Refill:
         name = second.claimant.epoch.datacenter
         for index in range(len(second.hashes)):
             id_, token = second.event_id(index), second.token(index)
-            self.doubled.setdefault(name, {})[token] = id_
+            self.second_rows.setdefault(name, {})[token] = id_
             done.doubles.append(f"{id_}: the row of {token}, and that of {holder}, which holds the id")
 
 

@@ -16,8 +16,7 @@ meets.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -39,6 +38,7 @@ from photon.registry.stores.directory import Directory, StoreSilent, new_incarna
 from photon.registry.stores.finding import ask_store
 from photon.registry.stores.positions import StorePositions
 from photon.registry.stores.store_upkeep import upkeep_stores
+from photon.upkeep.plans import Say, silent
 
 log = logging.getLogger(__name__)
 
@@ -64,20 +64,6 @@ class Repair:
     went_on: bool
 
 
-def repair_endpoint(
-    pipeline: Pipeline, url: str, anew: bool = False, say: Callable[[str], None] = lambda text: None
-) -> Repair:
-    """Fill a new table at the endpoint with this URL from a majority of the others.
-
-    First take the endpoint out of use, whether or not it answers: so an operator can start a store that was
-    restored from a copy after that. Can be run again after a failure: it goes on where it stopped, or with
-    `anew` begins with another table. RegistryMismatch if this endpoint can't be repaired, RegistryUnavailable
-    if it, or a majority of the others, does not answer, RepairSuperseded, and what `find_registry` raises.
-    """
-    address = find_registry(pipeline)
-    return _Repairing(pipeline, address, slot_of(address, url), say).run(url, anew)
-
-
 @dataclass
 class _Repairing:
     """The repair of one slot."""
@@ -85,7 +71,7 @@ class _Repairing:
     pipeline: Pipeline
     address: LedgersAddress
     slot: int
-    say: Callable[[str], None]
+    say: Say
 
     def __post_init__(self) -> None:
         self.positions: StorePositions = positions_at(self.address)
@@ -291,29 +277,45 @@ def _up_once(register: Register, members: Members, slot: int) -> Register:
     raise RepairSuperseded(SUPERSEDED)
 
 
-# -- a dry run
+# -- the plan
 
 
-@dataclass(frozen=True, slots=True)
-class RepairToCome:
-    """The findings of a repair's dry run, and its work."""
+@dataclass(frozen=True)
+class RepairPlan:
+    """A repair to come. Another one that begins meanwhile ends it (RepairSuperseded)."""
 
+    pipeline: Pipeline
+    address: LedgersAddress
+    slot: int
+    anew: bool
     endpoint: str
     is_out_of_use: bool  # an earlier repair did not end
     table: str | None  # that its store has now, and that another one takes the place of
     problem: str  # why the endpoint can't be filled now; empty: it answers
-    silent: tuple[str, ...]  # silent ones of the others, from whose majority entries are copied
+    silent_others: tuple[str, ...]  # of the others, from whose majority entries are copied
+
+    def apply(self, say: Say = silent) -> Repair:
+        """Fill a new table at the endpoint from a majority of the others.
+
+        First take the endpoint out of use, whether or not it answers: so an operator can start a store that
+        was restored from a copy after that. Can be run again after a failure: it goes on where it stopped,
+        or with `anew` begins with another table. RegistryMismatch if this endpoint can't be repaired,
+        RegistryUnavailable if it, or a majority of the others, does not answer, RepairSuperseded.
+        """
+        return _Repairing(self.pipeline, self.address, self.slot, say).run(self.endpoint, self.anew)
 
     def as_dict(self) -> dict[str, Any]:
         """For `--json`."""
-        return asdict(self)
+        told = ("endpoint", "is_out_of_use", "table", "problem")
+        return {name: getattr(self, name) for name in told} | {"silent": self.silent_others}
 
     def sentences(self) -> list[str]:
         """For people."""
+        others = [f"no answer from {one}, which a repair would do without" for one in self.silent_others]
         if self.problem:
             return [
                 f"{self.endpoint} {self.problem}: a repair would take it out of use and end; start its store",
-                *self._others(),
+                *others,
             ]
         begin = (
             "an earlier repair did not end: this one would go on where that stopped"
@@ -321,26 +323,26 @@ class RepairToCome:
             else f"{self.endpoint} would be taken out of use, and filled from a majority of the others"
         )
         there = "it has no table of this pipeline" if self.table is None else f"in the place of {self.table}"
-        return [f"{begin}; it would get a new table: {there}", *self._others()]
-
-    def _others(self) -> Sequence[str]:
-        return [f"no answer from {one}, which a repair would do without" for one in self.silent]
+        return [f"{begin}; it would get a new table: {there}", *others]
 
 
-def would_repair(pipeline: Pipeline, url: str) -> RepairToCome:
-    """The work that `repair_endpoint` would do. It refuses what that refuses, with the same errors."""
+def plan_repair(pipeline: Pipeline, url: str, anew: bool = False) -> RepairPlan:
+    """Plan the repair of the endpoint with this URL. It refuses what the repair would refuse.
+
+    `anew`: from the beginning, whatever an earlier run has done. Raises what `find_registry` raises, too.
+    """
     address = find_registry(pipeline)
     slot = slot_of(address, url)
     replies = [ask_store(pipeline.name, endpoint) for endpoint in address.endpoints]
-    silent = tuple(
+    silent_others = tuple(
         str(endpoint)
         for other, (endpoint, reply) in enumerate(zip(address.endpoints, replies, strict=True))
         if other != slot and isinstance(reply, NoReply)
     )
-    mine, is_down = replies[slot], slot in address.members.down
-    if isinstance(mine, NoReply):
-        return RepairToCome(url, is_down, None, f"{mine.problem} ({mine.reason})", silent)
-    refuse_other_stores(
-        pipeline, address, slot, Directory(address.endpoints[slot], SystemClock()), mine.table
-    )
-    return RepairToCome(url, is_down, mine.table, "", silent)
+    own, is_down = replies[slot], slot in address.members.down
+    if isinstance(own, NoReply):
+        table, problem = None, f"{own.problem} ({own.reason})"
+    else:
+        table, problem = own.table, ""
+        refuse_other_stores(pipeline, address, slot, Directory(address.endpoints[slot], SystemClock()), table)
+    return RepairPlan(pipeline, address, slot, anew, url, is_down, table, problem, silent_others)

@@ -10,9 +10,9 @@ from typing import Any
 
 from photon.pipeline.file import Pipeline
 from photon.registry.id_registry import IdRegistry
-from photon.registry.opening import open_reader
 from photon.registry.register import MOST_LEDGERS, Register
 from photon.registry.rolling import roll
+from photon.upkeep.plans import Say, refuse_outdated, silent
 from photon.upkeep.registry_state import RANGE_BYTES_PER_SECOND, busiest_bytes_per_second, size_of
 
 # A ledger is to take at most this share of what a key range bears: ballots, and a burst, need the rest.
@@ -53,36 +53,56 @@ class Advice:
     is_due: bool
 
 
-def reshard(pipeline: Pipeline, ledgers: int, registry: IdRegistry | None = None) -> Resharded:
-    """Have so many ledgers from now on. Asking for what is there changes nothing.
+@dataclass(frozen=True)
+class ReshardPlan:
+    """A generation to come. `begins_now`: it was asked for and is due, or the pipeline file has it so."""
 
-    `registry`: that of a test. RegistryUnavailable: it may have taken effect; ask again. And what
-    `find_registry` raises.
+    registry: IdRegistry
+    register: Register  # when the plan was made
+    homes: tuple[str, ...]
+    begins_now: bool
+    expected: Resharded
+
+    def apply(self, say: Say = silent) -> Resharded:
+        """Begin the generation, unless another one has begun since (L7). PlanOutdated, RegistryUnavailable.
+
+        RegistryUnavailable: it may have taken effect; ask again.
+        """
+        if not self.begins_now:
+            return self.expected
+        registry, wanted = self.registry, self.expected.ledgers_wanted
+        refuse_outdated(self.register, registry.read_register())
+        generation = roll(
+            registry.view, registry.positions, wanted, self.homes, after=self.expected.generation
+        )
+        ledgers = registry.register.generations[generation].ledgers
+        return replace(self.expected, generation=generation, ledgers=ledgers, applied=True)
+
+
+def plan_reshard(pipeline: Pipeline, registry: IdRegistry, ledgers: int | None = None) -> ReshardPlan:
+    """Plan so many ledgers from now on; without a number, what the policy of the pipeline file proposes.
+
+    Asking for what is there changes nothing. RegistryUnavailable.
     """
-    registry = registry or open_reader(pipeline)
-    advice = _asked_for(pipeline, registry.register, ledgers)
-    return _put_in_force(registry, advice, busiest_bytes_per_second(registry))
-
-
-def follow_policy(pipeline: Pipeline, registry: IdRegistry | None = None) -> Resharded:
-    """Ask the policy, and put in force what it proposes if the pipeline file says so. Raises as `reshard`."""
-    registry = registry or open_reader(pipeline)
-    rate = busiest_bytes_per_second(registry)
-    advice = _advice(pipeline, registry.register, rate)
-    if pipeline.registry.resharding.policy == "apply":
-        return _put_in_force(registry, advice, rate)
-    return _found(registry, advice, rate)
-
-
-def would_reshard(
-    pipeline: Pipeline, ledgers: int | None = None, registry: IdRegistry | None = None
-) -> Resharded:
-    """What `reshard`, or the policy where no number is asked for, would do now; changes nothing."""
-    registry = registry or open_reader(pipeline)
-    rate, register = busiest_bytes_per_second(registry), registry.register
+    register, rate, size = registry.register, busiest_bytes_per_second(registry), size_of(registry.view)
     if ledgers is None:
-        return _found(registry, _advice(pipeline, register, rate), rate)
-    return _found(registry, _asked_for(pipeline, register, ledgers), rate)
+        advice, is_wanted = _advice(pipeline, register, rate), pipeline.registry.resharding.policy == "apply"
+    else:
+        advice, is_wanted = _asked_for(pipeline, register, ledgers), True
+    before = register.generations[-1].ledgers
+    expected = Resharded(
+        advice.because,
+        len(register.generations) - 1,
+        before,
+        advice.ledgers,
+        before,
+        False,
+        size.ids,
+        size.bytes,
+        rate,
+        advice.is_due,
+    )
+    return ReshardPlan(registry, register, advice.homes, is_wanted and advice.is_due, expected)
 
 
 def homes_of(pipeline: Pipeline, ledgers: int) -> tuple[str, ...]:
@@ -127,30 +147,3 @@ def _asked_for(pipeline: Pipeline, register: Register, ledgers: int) -> Advice:
     is_due = (now.ledgers, now.homes) != (ledgers, homes)
     because = "they were asked for" if is_due else f"there are {ledgers} ledgers"
     return Advice(ledgers, homes, because, is_due)
-
-
-def _put_in_force(registry: IdRegistry, advice: Advice, bytes_per_second: float | None) -> Resharded:
-    """Begin the generation, unless another one has begun since (L7)."""
-    found = _found(registry, advice, bytes_per_second)
-    if not advice.is_due:
-        return found
-    newest = len(registry.register.generations) - 1
-    generation = roll(registry.view, registry.positions, advice.ledgers, advice.homes, after=newest)
-    ledgers = registry.register.generations[generation].ledgers
-    return replace(found, generation=generation, ledgers=ledgers, applied=True)
-
-
-def _found(registry: IdRegistry, advice: Advice, bytes_per_second: float | None) -> Resharded:
-    before, size = registry.register.generations[-1].ledgers, size_of(registry.view)
-    return Resharded(
-        advice.because,
-        len(registry.register.generations) - 1,
-        before,
-        advice.ledgers,
-        before,
-        False,
-        size.ids,
-        size.bytes,
-        bytes_per_second,
-        advice.is_due,
-    )

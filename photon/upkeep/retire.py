@@ -8,7 +8,6 @@ if the lake is gone: its joins are freed    -> the others may join them (L11)
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -20,10 +19,10 @@ from photon.registry.counting import ids_of
 from photon.registry.entry import Epoch
 from photon.registry.epochs import end_epochs, give_up_epochs
 from photon.registry.id_registry import IdRegistry
-from photon.registry.opening import open_reader
-from photon.registry.register import with_given_up
+from photon.registry.register import Register, with_given_up
 from photon.registry.view import newest_states
 from photon.storage.tables import CommitConflict, OutputTable, app_id
+from photon.upkeep.plans import Say, refuse_outdated, silent
 from photon.upkeep.retirable import NotRetired, table_that_counts
 
 
@@ -39,48 +38,50 @@ class Retired:
     rows: int | None
 
 
-def retire(
-    pipeline: Pipeline,
-    datacenter: str,
-    lake_is_gone: bool = False,
-    registry: IdRegistry | None = None,
-    say: Callable[[str], None] = lambda text: None,
-) -> Retired:
-    """Retire a datacenter; may be killed and run again. `say` is told how far. `registry`: that of a test.
+@dataclass(frozen=True)
+class RetirePlan:
+    """A retirement to come. `table`: its rows stay and count; None: its lake is gone."""
 
-    NotRetired, LakeUnavailable, RegistryUnavailable.
-    """
-    registry = registry or open_reader(pipeline)
-    register = registry.read_register()
-    table = table_that_counts(pipeline, datacenter, register, lake_is_gone)
-    register = registry.change(lambda now: with_given_up(now, datacenter, table is None))
-    fault_point("retire.after_register")
-    registry.read_on()
-    held = _count_ids(registry, datacenter)
-    say(f"ends {register.epochs[datacenter]} epochs of datacenter {datacenter}, which hold {held:,} ids")
-    if table is None:
-        give_up_epochs(registry, datacenter, register.epochs[datacenter])
-    else:
-        fence, snapshot = partial(_fence, table), partial(RowsOfPlans, table)
-        end_epochs(registry, datacenter, register.epochs[datacenter], fence, snapshot)
-    fault_point("retire.after_close")
-    if table is None:
-        _free_all(registry, datacenter, say)
-    kept = _count_ids(registry, datacenter)
-    return Retired(max(0, held - kept), kept, _count_rows(table))
+    registry: IdRegistry
+    register: Register  # when the plan was made
+    datacenter: str
+    table: OutputTable | None
+    expected: Retired  # as far as known: a batch that is just being committed would be fenced
+
+    def apply(self, say: Say = silent) -> Retired:
+        """Retire the datacenter; may be killed and run again.
+
+        PlanOutdated, NotRetired, LakeUnavailable, RegistryUnavailable.
+        """
+        registry, datacenter, table = self.registry, self.datacenter, self.table
+        refuse_outdated(self.register, registry.read_register())
+        register = registry.change(lambda now: with_given_up(now, datacenter, table is None))
+        fault_point("retire.after_register")
+        registry.read_on()
+        held, last_epoch = _count_ids(registry, datacenter), register.epochs[datacenter]
+        say(f"ends {last_epoch} epochs of datacenter {datacenter}, which hold {held:,} ids")
+        if table is None:
+            give_up_epochs(registry, datacenter, last_epoch)
+        else:
+            end_epochs(registry, datacenter, last_epoch, partial(_fence, table), partial(RowsOfPlans, table))
+        fault_point("retire.after_close")
+        if table is None:
+            _free_all(registry, datacenter, say)
+        kept = _count_ids(registry, datacenter)
+        return Retired(max(0, held - kept), kept, _count_rows(table))
 
 
-def would_retire(
-    pipeline: Pipeline, datacenter: str, lake_is_gone: bool = False, registry: IdRegistry | None = None
-) -> Retired:
-    """Dry run of `retire`; changes nothing. It would fence a batch that is not committed yet."""
-    registry = registry or open_reader(pipeline)
+def plan_retire(
+    pipeline: Pipeline, registry: IdRegistry, datacenter: str, lake_is_gone: bool = False
+) -> RetirePlan:
+    """Plan a retirement. NotRetired, LakeUnavailable, RegistryUnavailable."""
     register = registry.read_register()
     table = table_that_counts(pipeline, datacenter, register, lake_is_gone)
     registry.read_on()
     held = _count_ids(registry, datacenter)
     released = held if table is None else _count_rowless(registry, datacenter, RowsOfPlans(table))
-    return Retired(released, held - released, _count_rows(table))
+    expected = Retired(released, held - released, _count_rows(table))
+    return RetirePlan(registry, register, datacenter, table, expected)
 
 
 def _fence(table: OutputTable, epoch: Epoch) -> None:
@@ -91,7 +92,7 @@ def _fence(table: OutputTable, epoch: Epoch) -> None:
         raise NotRetired(f"its table was just written: {error}; run it again") from error
 
 
-def _free_all(registry: IdRegistry, datacenter: str, say: Callable[[str], None]) -> None:
+def _free_all(registry: IdRegistry, datacenter: str, say: Say) -> None:
     """Free what it has joined: its rows count no more."""
     freed = 0
     for hashes in list(ids_of(registry.view, datacenter)):  # before any of it is freed

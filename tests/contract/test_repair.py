@@ -20,7 +20,7 @@ from photon.registry.id_registry import IdRegistry
 from photon.registry.opening import close_registries, init_registry, open_reader
 from photon.registry.rolling import roll
 from photon.upkeep.registry_state import registry_state
-from photon.upkeep.repair import repair_endpoint, would_repair
+from photon.upkeep.repair import plan_repair
 from tests.simulation.world import hashed
 from tests.support.crashes import SimulatedCrash, raise_simulated_crash
 
@@ -72,8 +72,8 @@ def test_a_wiped_endpoint_is_filled_and_then_any_other_one_may_be_lost(
     with_some_claims(pipeline)
     servers[2].wipe()
     servers[2].start()
-    assert would_repair(pipeline, servers[2].url).sentences()[0].endswith("no table of this pipeline")
-    done = repair_endpoint(pipeline, servers[2].url)
+    assert plan_repair(pipeline, servers[2].url).sentences()[0].endswith("no table of this pipeline")
+    done = plan_repair(pipeline, servers[2].url).apply()
     assert done.copied >= 40
     assert behind(pipeline) == [0, 0, 0]
     for out in (0, 1):
@@ -93,7 +93,7 @@ def test_all_is_copied_before_the_endpoint_comes_up_also_behind_a_seal_that_nobo
         claim(registry, batch, f"{batch}-1", f"{batch}-2")
     servers[0].wipe()
     servers[0].start()
-    assert repair_endpoint(pipeline, servers[0].url).mended == 0
+    assert plan_repair(pipeline, servers[0].url).apply().mended == 0
 
 
 def test_joins_go_on_while_an_endpoint_is_repaired(pipeline: Pipeline, servers: list[StoreServer]) -> None:
@@ -111,7 +111,7 @@ def test_joins_go_on_while_an_endpoint_is_repaired(pipeline: Pipeline, servers: 
     servers[1].wipe()
     servers[1].start()
     try:
-        repair_endpoint(pipeline, servers[1].url)
+        plan_repair(pipeline, servers[1].url).apply()
     finally:
         ends.set()
         worker.join()
@@ -135,12 +135,12 @@ def test_a_repair_that_was_killed_is_run_again(
     arm(point, raise_simulated_crash)
     try:
         with pytest.raises(SimulatedCrash):
-            repair_endpoint(pipeline, servers[0].url)
+            plan_repair(pipeline, servers[0].url).apply()
     finally:
         disarm()
     close_registries()
     assert held(pipeline, "1-1") == [True]
-    repair_endpoint(pipeline, servers[0].url)
+    plan_repair(pipeline, servers[0].url).apply()
     assert behind(pipeline) == [0, 0, 0]
     servers[1].kill()
     close_registries()
@@ -161,12 +161,12 @@ def test_an_endpoint_put_back_to_an_older_copy_is_out_of_use_before_it_is_starte
     claim(open_reader(pipeline), 4, "4-1")
     servers[2].kill()
     with pytest.raises(RegistryUnavailable, match="does not answer"):
-        repair_endpoint(pipeline, servers[2].url, anew=True)
+        plan_repair(pipeline, servers[2].url, anew=True).apply()
     shutil.rmtree(servers[2].folder)
     shutil.copytree(tmp_path / "older", servers[2].folder)
     servers[2].start()
     assert [one.health for one in registry_state(pipeline).endpoints] == ["up", "up", "out of use"]
-    assert not repair_endpoint(pipeline, servers[2].url, anew=True).went_on
+    assert not plan_repair(pipeline, servers[2].url, anew=True).apply().went_on
     servers[0].kill()
     close_registries()
     assert held(pipeline, "1-1", "4-1") == [True, True]
@@ -179,7 +179,7 @@ def test_what_an_endpoint_missed_while_it_was_down_is_mended_when_another_one_is
     assert behind(pipeline)[0] > 0
     servers[2].wipe()
     servers[2].start()
-    assert repair_endpoint(pipeline, servers[2].url).mended > 0
+    assert plan_repair(pipeline, servers[2].url).apply().mended > 0
     assert behind(pipeline) == [0, 0, 0]
 
 
@@ -187,18 +187,18 @@ def test_an_endpoint_that_is_none_or_the_only_one_is_refused(
     pipeline: Pipeline, servers: list[StoreServer]
 ) -> None:
     with pytest.raises(RegistryMismatch, match="is no endpoint of"):
-        repair_endpoint(pipeline, "http://nowhere")
+        plan_repair(pipeline, "http://nowhere").apply()
     only = pipeline.registry.model_copy(update={"endpoints": pipeline.registry.endpoints[:1]})
     alone = pipeline.model_copy(update={"name": f"{pipeline.name}-alone", "registry": only})
     init_registry(alone, SystemClock())
     with pytest.raises(RegistryMismatch, match="is the only endpoint"):
-        repair_endpoint(alone, servers[0].url)
+        plan_repair(alone, servers[0].url).apply()
 
 
 def test_with_too_few_others_nothing_is_changed(pipeline: Pipeline, servers: list[StoreServer]) -> None:
     with_some_claims(pipeline, 2)
     servers[0].kill()
     with pytest.raises(RegistryUnavailable, match="nothing was changed"):
-        repair_endpoint(pipeline, servers[2].url)
+        plan_repair(pipeline, servers[2].url).apply()
     servers[0].start()
     assert held(pipeline, "1-1") == [True]

@@ -24,10 +24,10 @@ from assets.daily_joins import partition_key
 from examples.click_rates.definitions import RATES, read_joined, with_rates
 from examples.click_rates.make_logs import DATACENTERS, DAY, QUERIES, clicks, make_logs, queries
 from photon.dispatcher.shift.run import prepare, run_shift
-from photon.registry.opening import close_registries
+from photon.registry.opening import close_registries, open_reader
 from photon.storage.delta import LakeUnavailable
 from photon.upkeep.backfill.days import day_of
-from photon.upkeep.retire import retire
+from photon.upkeep.retire import plan_retire
 from resources.environment import LocationSettings, location_settings
 
 on_spark = [pytest.mark.spark, pytest.mark.server, pytest.mark.slow, pytest.mark.timeout(600)]
@@ -126,7 +126,7 @@ class TestOnSpark:
         lake.rename(lake.with_name("aside"))
         with pytest.raises(LakeUnavailable, match="datacenter east has joined"):
             read_joined(spark, pipeline)
-        retire(pipeline, "east", lake_is_gone=True)
+        plan_retire(pipeline, open_reader(pipeline), "east", lake_is_gone=True).apply()
         lake.with_name("aside").rename(lake)
         assert read_joined(spark, pipeline).count() == by_datacenter["west"]
 

@@ -163,16 +163,23 @@ class TestOnAServer:
         assert "is no endpoint of clicks" in str(failure.step_failure_data.user_failure_data)
 
 
+def planned_repair(pipeline: Any, url: str, anew: bool) -> repair.RepairPlan:
+    """A plan that needs no store."""
+    nowhere: Any = None
+    return repair.RepairPlan(pipeline, nowhere, 0, anew, url, False, None, "", ())
+
+
 def test_a_repair_repairs_the_endpoint_that_its_run_names(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = []
 
-    def repair_endpoint(pipeline: Any, url: str, anew: bool, say: Callable[[str], None]) -> repair.Repair:
-        asked.append((pipeline.name, url))
-        return repair.Repair(url, "photon-clicks-1", 5, 12, 1, anew)
+    def apply(plan: repair.RepairPlan, say: Callable[[str], None]) -> repair.Repair:
+        asked.append((plan.pipeline.name, plan.endpoint))
+        return repair.Repair(plan.endpoint, "photon-clicks-1", 5, 12, 1, plan.anew)
 
-    monkeypatch.setattr(repair, "repair_endpoint", repair_endpoint)
+    monkeypatch.setattr(repair, "plan_repair", planned_repair)
+    monkeypatch.setattr(repair.RepairPlan, "apply", apply)
     location = Location(tmp_path)
     metadata = metadata_of(run(location, "repair", endpoint="http://store:8000"))
     assert asked == [("clicks", "http://store:8000")]
@@ -182,11 +189,12 @@ def test_a_repair_repairs_the_endpoint_that_its_run_names(
 
 
 def test_a_run_tells_now_and_then_how_far_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def repair_endpoint(pipeline: Any, url: str, anew: bool, say: Callable[[str], None]) -> repair.Repair:
+    def apply(plan: repair.RepairPlan, say: Callable[[str], None]) -> repair.Repair:
         say("copies entries: 40 % of 12,800")
-        return repair.Repair(url, "photon-clicks-1", 5, 12, 1, anew)
+        return repair.Repair(plan.endpoint, "photon-clicks-1", 5, 12, 1, plan.anew)
 
-    monkeypatch.setattr(repair, "repair_endpoint", repair_endpoint)
+    monkeypatch.setattr(repair, "plan_repair", planned_repair)
+    monkeypatch.setattr(repair.RepairPlan, "apply", apply)
     location = Location(tmp_path)
     with DagsterInstance.ephemeral() as instance:
         for every_seconds in (3_600.0, 0.0):
@@ -199,9 +207,8 @@ def test_a_run_tells_now_and_then_how_far_it_is(tmp_path: Path, monkeypatch: pyt
 def test_a_dry_run_of_a_repair_says_what_it_would_do_and_repairs_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(repair, "repair_endpoint", None)  # whoever calls it fails
-    found = repair.RepairToCome("http://store:8000", False, None, "", ())
-    monkeypatch.setattr(repair, "would_repair", lambda pipeline, url: found)
+    monkeypatch.setattr(repair.RepairPlan, "apply", None)  # a call of it fails
+    monkeypatch.setattr(repair, "plan_repair", planned_repair)
     metadata = metadata_of(run(Location(tmp_path), "repair", endpoint="http://store:8000", dry_run=True))
     assert metadata["says"].startswith("http://store:8000 would be taken out of use")
 

@@ -9,7 +9,7 @@ from photon.dispatcher.completion import Superseded
 from photon.dispatcher.retrying import BatchReport, Callbacks
 from photon.process.faults import arm, disarm
 from photon.registry.errors import RetiredDatacenter
-from photon.upkeep.retire import retire
+from photon.upkeep.retire import plan_retire
 from tests.simulation.world import World, counts_of
 
 A_MINUTE_US = 60_000_000
@@ -109,7 +109,7 @@ def a_datacenter_that_is_retired_in_the_middle_of_a_batch_commits_no_more(world:
     both_have(world, "c1")
 
     def retire_and_join() -> None:
-        retire(world.pipeline, "west", registry=world.reader())
+        plan_retire(world.pipeline, world.reader(), "west").apply()
         world.join("east")
 
     arm("commit.before_main", retire_and_join)

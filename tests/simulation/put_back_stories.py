@@ -15,7 +15,8 @@ from photon.registry.opening import first_register
 from photon.registry.register import Members
 from photon.registry.view import View
 from photon.registry.view_store import VIEW_FILE
-from photon.upkeep.refill import Refilled, refill
+from photon.upkeep.plans import carry_out
+from photon.upkeep.refill import Refilled, plan_refill
 from tests.simulation.rules import must
 from tests.simulation.verifying import verify
 from tests.simulation.world import World
@@ -69,7 +70,7 @@ class Copied(World):
 
     def refill(self, dry_run: bool = False) -> Refilled:
         """As `photon registry refill` does."""
-        return refill(self.pipeline, dry_run, self.unread(), page_rows=3)
+        return carry_out(lambda: plan_refill(self.pipeline, self.unread(), page_rows=3), dry_run)
 
     def unread(self) -> IdRegistry:
         """The registry with a view that has read nothing."""

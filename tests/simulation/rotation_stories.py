@@ -16,7 +16,7 @@ from photon.dispatcher.retrying import Callbacks
 from photon.dispatcher.shift.status import status_of
 from photon.join.messages import BatchRunner, BatchTasks, TaskOutcome
 from photon.join.tasks import LocalRunner
-from photon.state.losses import acknowledge_here
+from photon.state.losses import plan_acknowledgement
 from tests.simulation.world import World, counts_of
 
 Way = Callable[[Path], None]  # takes the log's folder
@@ -190,7 +190,7 @@ def what_nobody_can_know_is_told_until_it_is_acknowledged(world: World, leave: L
     assert "may be lost" in told.problems[0]
     assert told.lost.may_be_lost == {1: 0}
     assert "at least 0 bytes, how many more nobody knows" in told.problems[0]
-    acknowledge_here(world.state(), world.clock.now_us(), dry_run=False)
+    plan_acknowledgement(world.state(), world.clock.now_us()).apply()
     assert status_of(world.pipeline, "east", world.clock).problems == []
 
 

@@ -22,7 +22,7 @@ from photon.storage.delta import UnsupportedTable
 from photon.storage.own_columns import columns_of_people, marked
 from photon.storage.table_features import kept_hours
 from photon.upkeep.backfill.rebuild import CannotRebuild
-from photon.upkeep.compact import compact_tables
+from photon.upkeep.compact import plan_compaction
 from photon.verification.scope import open_scope
 from tests.simulation.reading import asking
 from tests.simulation.rebuilding import rebuild, set_adapter
@@ -178,7 +178,7 @@ def test_a_compaction_writes_nothing_past_a_feature(world: World, name: str, tab
     CHANGES[name](folder(world, table))
     version = last_version(folder(world, table))
     with pytest.raises(UnsupportedTable, match=name):
-        compact_tables(world.pipeline, "east", world.clock)
+        plan_compaction(world.pipeline, "east", world.clock).apply()
     assert last_version(folder(world, table)) == version
 
 
@@ -193,7 +193,7 @@ def test_a_rebuild_takes_no_row_out_of_a_table_that_gives_none_back(world: World
     DeltaTable(folder(world)).alter.set_table_properties({"delta.appendOnly": "true"})
     with pytest.raises(CannotRebuild, match=r"'delta\.appendOnly' = 'false'"):
         rebuild(world)
-    compact_tables(world.pipeline, "east", world.clock)
+    plan_compaction(world.pipeline, "east", world.clock).apply()
 
 
 def labels(world: World) -> dict[str, Any]:
@@ -232,7 +232,7 @@ def test_a_compaction_keeps_what_a_person_wrote_into_their_own_column(world: Wor
         world.clicks((f"c{number}", "q2"))
         world.join()
         alter(world, f"c{number}", label=f"of {number}")
-    done = compact_tables(world.pipeline, "east", world.clock)["joined_events"]
+    done = plan_compaction(world.pipeline, "east", world.clock).apply()["joined_events"]
     assert done.commits > 0
     assert labels(world) == {"c1": None} | {f"c{number}": f"of {number}" for number in range(2, 14)}
 
@@ -331,6 +331,6 @@ def test_a_compaction_keeps_the_log_for_as_long_as_a_person_has_set(world: World
     world.clock.advance((datetime.now(UTC).timestamp() - world.clock.now_us() / 1e6) + 86_400)
     for _ in range(2):  # the first writes the checkpoint before which entries go
         world.clock.advance(3_600)
-        compact_tables(world.pipeline, "east", world.clock)
+        plan_compaction(world.pipeline, "east", world.clock).apply()
     there = (folder(world) / "_delta_log" / f"{0:020d}.json").exists()
     assert there == is_set

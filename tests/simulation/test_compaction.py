@@ -12,7 +12,7 @@ from photon.dispatcher.shift import status
 from photon.dispatcher.shift.status import status_of
 from photon.process import faults
 from photon.process.faults import COMPACTION_FAULT_POINTS, FAULT_POINTS, watched
-from photon.upkeep.compact import compact_tables
+from photon.upkeep.compact import plan_compaction
 from tests.simulation.world import World, counts_of
 from tests.support.crashes import SimulatedCrash, raise_simulated_crash
 
@@ -22,7 +22,7 @@ BATCHES = 4
 
 def fit(world: World) -> int:
     """Compact all tables; how many commits it took."""
-    done = compact_tables(world.pipeline, "east", world.clock, least_files=2)
+    done = plan_compaction(world.pipeline, "east", world.clock, least_files=2).apply()
     return sum(each.commits for each in done.values())
 
 

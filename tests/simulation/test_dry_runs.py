@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from photon.upkeep.compact import compact_tables
-from photon.upkeep.compact_dry_run import would_compact
+from photon.upkeep.compact import plan_compaction
 from tests.simulation.world import World
 
 BATCHES = 4
@@ -31,7 +30,7 @@ def files_of(world: World) -> set[str]:
 
 def test_a_compaction_says_what_it_would_rewrite(world: World) -> None:
     before = files_of(world)
-    would = would_compact(world.pipeline, "east", world.clock, least_files=2)
+    would = plan_compaction(world.pipeline, "east", world.clock, least_files=2).expected
     assert files_of(world) == before
-    assert compact_tables(world.pipeline, "east", world.clock, least_files=2) == would
+    assert plan_compaction(world.pipeline, "east", world.clock, least_files=2).apply() == would
     assert would["joined_events"].rows == BATCHES - 1, "the last batch stays, its plan may be open"

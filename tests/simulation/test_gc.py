@@ -13,7 +13,7 @@ import pytest
 from photon.process.clock import MICROSECONDS
 from photon.process.faults import GC_FAULT_POINTS, ROLL_FAULT_POINTS, arm, disarm
 from photon.registry.entry import LedgerId
-from photon.upkeep.gc import GcResult, run_gc, would_gc
+from photon.upkeep.gc import GcResult, plan_gc
 from photon.verification.stored_reports import StoredReport
 from tests.simulation.verifying import verify
 from tests.simulation.world import NOON_US, World
@@ -42,7 +42,8 @@ def collect(world: World, would: bool = False) -> GcResult:
         for name, one in verify(world).items()
     }
     with FULL, mock.patch("photon.upkeep.gc.newest", return_value=reports):
-        return (would_gc if would else run_gc)(world.pipeline, world.clock, registry=world.reader())
+        plan = plan_gc(world.pipeline, world.reader(), world.clock)
+        return plan.expected if would else plan.apply()
 
 
 def two_days_later(world: World) -> None:

@@ -22,7 +22,7 @@ from photon.registry.errors import RegistryMismatch
 from photon.registry.form import decode
 from photon.registry.rolling import roll
 from photon.storage.tables import OutputTable
-from photon.upkeep.refill import NotRefilled, refill
+from photon.upkeep.refill import NotRefilled, plan_refill
 from tests.simulation.put_back_stories import (
     PARTS,
     Copied,
@@ -513,7 +513,7 @@ def test_a_refill_leaves_a_table_alone_that_is_another_pipeline_s(world: Copied)
     other = world.pipeline.model_copy(update={"name": "views"})
     version = OutputTable(world.pipeline.datacenters["east"].lake, "joined_events").load().version()
     with pytest.raises(PlaceTaken, match="is that of the pipeline searches"):
-        refill(other, registry=world.unread())
+        plan_refill(other, world.unread())
     assert OutputTable(world.pipeline.datacenters["east"].lake, "joined_events").load().version() == version
 
 

@@ -22,7 +22,7 @@ from photon.registry.errors import RegistryMissing, RegistryUnavailable
 from photon.registry.known_tables import known_tables
 from photon.storage.delta import LakeMismatch, LakeUnavailable
 from photon.storage.tables import OutputTable
-from photon.upkeep.retire import retire
+from photon.upkeep.retire import plan_retire
 from tests.simulation.reading import asking
 from tests.simulation.world import NOON_US, World
 
@@ -146,7 +146,7 @@ def never_ran(world: World) -> None:
 
 
 def retire_with_rows(world: World) -> None:
-    retire(world.pipeline, "west", registry=world.reader())
+    plan_retire(world.pipeline, world.reader(), "west").apply()
 
 
 def retire_and_take_out(world: World) -> None:
@@ -159,7 +159,7 @@ def retire_and_take_out(world: World) -> None:
 def retire_without_lake(world: World) -> None:
     kept = lake(world).with_name("aside")
     lake(world).rename(kept)
-    retire(world.pipeline, "west", lake_is_gone=True, registry=world.reader())
+    plan_retire(world.pipeline, world.reader(), "west", lake_is_gone=True).apply()
 
 
 def retire_and_bring_back(world: World) -> None:

@@ -13,7 +13,7 @@ from photon.registry.epochs import begin_epoch
 from photon.registry.errors import RegistryMismatch, RegistryUnavailable
 from photon.registry.id_registry import IdRegistry
 from photon.registry.view import View, current_register
-from photon.upkeep.refill import Refilled, refill
+from photon.upkeep.refill import Refilled, plan_refill
 from tests.simulation.world import World
 
 
@@ -34,7 +34,7 @@ def world(tmp_path: Path) -> World:
 
 def put_back(world: World) -> Refilled:
     unread = IdRegistry(world.ledgers, View(current_register(world.ledgers), "refill"))
-    return refill(world.pipeline, registry=unread)
+    return plan_refill(world.pipeline, unread).apply()
 
 
 @pytest.mark.parametrize("point", ["refill.after_fence", "refill.after_page", "refill.before_switch"])

@@ -13,7 +13,7 @@ from photon.registry.errors import RegistryMismatch
 from photon.registry.register import with_given_up
 from photon.storage.tables import OutputTable
 from photon.upkeep.refill import NotRefilled
-from photon.upkeep.retire import retire
+from photon.upkeep.retire import plan_retire
 from tests.simulation import hold_stories as stories
 from tests.simulation.put_back_stories import Copied
 from tests.simulation.recovery_stories import a_row_is_removed
@@ -30,7 +30,7 @@ def world(tmp_path: Path) -> Copied:
     stories.both_have(world, "c1", "c2")
     world.join("west")
     world.join("east")
-    retire(world.pipeline, "west", registry=world.reader())
+    plan_retire(world.pipeline, world.reader(), "west").apply()
     return world
 
 
@@ -84,7 +84,7 @@ def test_a_refill_goes_on_without_a_datacenter_whose_lake_is_lost_for_good(world
     with_a_registry_that_lacks_x1(world)
     with pytest.raises(NotRefilled, match=r"photon retire .* west --lake-is-gone"):
         world.refill()
-    retire(world.pipeline, "west", True, world.reader())
+    plan_retire(world.pipeline, world.reader(), "west", True).apply()
     assert world.refill().put_back == 1
     world.clicks(("c1", "q1"), ("x1", "qx"))
     world.join()

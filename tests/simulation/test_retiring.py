@@ -19,7 +19,7 @@ from photon.registry.entry import Claimant, Epoch
 from photon.registry.errors import RegistryMismatch, RetiredDatacenter
 from photon.registry.register import with_hold
 from photon.upkeep.retirable import NotRetired
-from photon.upkeep.retire import Retired, retire, would_retire
+from photon.upkeep.retire import Retired, plan_retire
 from tests.simulation import hold_stories as stories
 from tests.simulation.recovery_stories import a_row_is_removed
 from tests.simulation.verifying import recover_all, recover_from, verify
@@ -37,7 +37,7 @@ def hold(world: World, datacenter: str, is_held: bool = True) -> None:
 
 
 def retired(world: World, datacenter: str, lake_is_gone: bool = False) -> Retired:
-    return retire(world.pipeline, datacenter, lake_is_gone, world.reader())
+    return plan_retire(world.pipeline, world.reader(), datacenter, lake_is_gone).apply()
 
 
 def lose_lake(world: World, datacenter: str) -> None:
@@ -239,7 +239,7 @@ def test_a_retirement_tells_what_it_does(world: World) -> None:
     stories.both_have(world, "c1")
     world.join("west")
     said: list[str] = []
-    retire(world.pipeline, "west", registry=world.reader(), say=said.append)
+    plan_retire(world.pipeline, world.reader(), "west").apply(said.append)
     assert said == ["ends 1 epochs of datacenter west, which hold 1 ids"]
 
 
@@ -249,10 +249,10 @@ def test_a_dry_run_says_what_would_become_of_rows_and_ids_and_changes_nothing(wo
     stories.both_have(world, "c3")
     assert world.join_with_a_crash("claim.after", "west")
     before = world.ledgers.copy()
-    with_rows = would_retire(world.pipeline, "west", registry=world.reader())
+    with_rows = plan_retire(world.pipeline, world.reader(), "west").expected
     assert with_rows == Retired(released=1, kept=2, rows=2)
     lose_lake(world, "west")
-    without = would_retire(world.pipeline, "west", lake_is_gone=True, registry=world.reader())
+    without = plan_retire(world.pipeline, world.reader(), "west", lake_is_gone=True).expected
     assert without == Retired(released=3, kept=0, rows=None)
     assert world.ledgers.copy().values == before.values
 
@@ -340,7 +340,7 @@ def test_a_pipeline_file_that_lacks_a_datacenter_of_the_registry_is_refused(worl
         with pytest.raises(RegistryMismatch, match=r"knows datacenter west, which .* lacks.*its old name"):
             world.join(name)
         assert not world.state(name).exists(), "what is refused leaves a folder"
-    retire(whole, "west", registry=world.reader())
+    plan_retire(whole, world.reader(), "west").apply()
     assert world.join("east").counts.of("joined_elsewhere") == 1
 
 

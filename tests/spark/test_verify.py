@@ -18,11 +18,12 @@ from orchestration.demo.stories import ILLS
 from orchestration.demo.traffic import Traffic
 from photon.dispatcher.shift.run import prepare, run_shift
 from photon.pipeline.file import Pipeline, load_pipeline
+from photon.registry.opening import open_reader
 from photon.state.outcomes import Counts
 from photon.state.view import ReadOffsets, read_offsets
 from photon.storage.delta import LakeUnavailable
 from photon.storage.tables import OutputTable
-from photon.upkeep.retire import retire
+from photon.upkeep.retire import plan_retire
 from photon.verification import case_pages
 from photon.verification.recovery import recover
 from photon.verification.report import TERMS, DatacenterReport, Finding, VerificationReport
@@ -434,7 +435,7 @@ def test_nothing_is_verified_of_a_retired_datacenter_and_what_was_its_is_told_on
     for name in ("west", "east"):
         run_shift(pipeline, name, "until_idle")
     shutil.rmtree(pipeline.datacenters["west"].lake)
-    retire(pipeline, "west", lake_is_gone=True)
+    plan_retire(pipeline, open_reader(pipeline), "west", lake_is_gone=True).apply()
     report = verify(pipeline, ["east", "west"], session=session)
     assert (list(report.datacenters), report.retired) == (["east"], ["west"])
     (found,) = report.datacenters["east"].violations

@@ -10,7 +10,7 @@ from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Registry
 from photon.registry.register import MOST_LEDGERS, Generation
 from photon.upkeep.registry_state import RANGE_BYTES_PER_SECOND
-from photon.upkeep.reshard import advise, follow_policy, homes_of, reshard, would_reshard
+from photon.upkeep.reshard import advise, homes_of, plan_reshard
 from tests.registry.store_backends import pipeline_over
 from tests.support.memory_ledgers import MemoryLedgers, memory_registry
 
@@ -68,26 +68,26 @@ def test_homes_that_are_no_datacenters_are_a_reason_of_their_own() -> None:
 
 def test_the_policy_is_put_in_force_once_and_then_nothing_is_due() -> None:
     ledgers = with_ledgers(1, ("a",))
-    done = follow_policy(pipeline(), memory_registry(ledgers, "one"))
+    done = plan_reshard(pipeline(), memory_registry(ledgers, "one")).apply()
     assert (done.applied, done.ledgers_before, done.ledgers, done.generation) == (True, 1, 2, 1)
     assert ledgers.register.generations[-1].homes == ("a", "b")
-    again = follow_policy(pipeline(), memory_registry(ledgers, "two"))
+    again = plan_reshard(pipeline(), memory_registry(ledgers, "two")).apply()
     assert (again.applied, again.is_due, again.generation) == (False, False, 1)
 
 
 @pytest.mark.parametrize("policy", ["off", "propose"])
 def test_without_the_word_of_the_pipeline_file_nothing_is_put_in_force(policy: str) -> None:
     ledgers = with_ledgers(1, ("a",))
-    done = follow_policy(pipeline(policy), memory_registry(ledgers))
+    done = plan_reshard(pipeline(policy), memory_registry(ledgers)).apply()
     assert (done.applied, done.is_due) == (False, policy == "propose")
     assert len(ledgers.register.generations) == 1
 
 
 def test_by_hand_any_number_is_had_and_asking_for_it_again_changes_nothing() -> None:
     ledgers = with_ledgers(2)
-    assert would_reshard(pipeline(), 5, memory_registry(ledgers, "asks")).is_due
+    assert plan_reshard(pipeline(), memory_registry(ledgers, "asks"), 5).expected.is_due
     assert len(ledgers.register.generations) == 1
     for applied in (True, False):
-        done = reshard(pipeline(), 5, memory_registry(ledgers, f"rolls {applied}"))
+        done = plan_reshard(pipeline(), memory_registry(ledgers, f"rolls {applied}"), 5).apply()
         assert (done.applied, done.ledgers, done.generation) == (applied, 5, 1)
-    assert reshard(pipeline(), 1, memory_registry(ledgers, "shrinks")).ledgers == 1
+    assert plan_reshard(pipeline(), memory_registry(ledgers, "shrinks"), 1).apply().ledgers == 1

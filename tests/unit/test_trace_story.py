@@ -26,7 +26,7 @@ from photon.tracing.report import (
 )
 from photon.upkeep.backfill.messages import Gone
 from photon.upkeep.dead_letters.open_letters import recover_dead_letters
-from photon.upkeep.retire import retire
+from photon.upkeep.retire import plan_retire
 from tests.simulation import failing_adapter, hold_stories
 from tests.simulation.mending_stories import mend, world_with_a_bad_line
 from tests.simulation.rebuilding import rebuild
@@ -232,7 +232,7 @@ def test_rows_of_a_datacenter_that_is_retired_with_its_lake_gone_do_not_count(wo
     lake = world.pipeline.datacenters["west"].lake
     lake.rename(world.folder / "aside")
     shutil.rmtree(world.state("west"))
-    retire(world.pipeline, "west", lake_is_gone=True, registry=world.reader())
+    plan_retire(world.pipeline, world.reader(), "west", lake_is_gone=True).apply()
     assert not [problem for problem in world.trace("c1").problems if "west" in problem]
     (world.folder / "aside").rename(lake)
     found = world.trace("c1")
@@ -250,7 +250,7 @@ def test_what_was_joined_in_a_lake_that_is_gone_is_joined_by_another(world: Worl
     world.join("east")
     shutil.rmtree(world.pipeline.datacenters["west"].lake)
     shutil.rmtree(world.state("west"))
-    retire(world.pipeline, "west", lake_is_gone=True, registry=world.reader())
+    plan_retire(world.pipeline, world.reader(), "west", lake_is_gone=True).apply()
     found = world.trace("c1")
     assert found.registry is not None
     assert found.registry.id_status == "free"
@@ -264,7 +264,7 @@ def test_a_retired_datacenter_is_not_asked_to_run(world: World) -> None:
     hold_stories.both_have(world, "c1")
     world.join("west")
     world.clicks(("late", "q1"), datacenter="west")
-    retire(world.pipeline, "west", registry=world.reader())
+    plan_retire(world.pipeline, world.reader(), "west").apply()
     assert world.trace("c1").verdict.startswith("Joined by datacenter west"), "its rows stay"
     assert world.trace("late").what_to_do == (
         "Put its log file below the logs folder of a datacenter that runs: west is retired."

@@ -19,7 +19,7 @@ from photon.process.faults import arm, disarm
 from photon.storage import append_table
 from photon.storage.append_table import FORMAT_PROPERTY, AppendTable, compact_report_table
 from photon.storage.delta import LakeUnavailable
-from photon.upkeep.compact import compact_tables
+from photon.upkeep.compact import plan_compaction
 from photon.verification.report import (
     TERMS,
     DatacenterReport,
@@ -255,7 +255,7 @@ def test_a_few_reports_stay_as_they_are(many: Pipeline, monkeypatch: pytest.Monk
 
 
 def test_a_pass_over_a_datacenters_tables_takes_those_of_reports_too(many: Pipeline) -> None:
-    done = compact_tables(many, "east", SystemClock())
+    done = plan_compaction(many, "east", SystemClock()).apply()
     assert {name: (one.files_before, one.files_after) for name, one in done.items()} == {
         "verification_reports": (4, 1),
         "verified_files": (4, 1),

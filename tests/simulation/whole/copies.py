@@ -14,7 +14,8 @@ from pathlib import Path
 from unittest import mock
 
 from photon.state.database import STATE_FILE
-from photon.upkeep.refill import refill
+from photon.upkeep.plans import carry_out
+from photon.upkeep.refill import plan_refill
 from photon.upkeep.retirable import NotRetired
 from tests.simulation.rules import must
 from tests.simulation.whole.invariants import JOINED, Invariants
@@ -92,7 +93,7 @@ class Copies:
             with suppress(NotRetired):
                 self.retire(name, worker)
         with mock.patch("photon.upkeep.refill._refuse_beside_joins"):  # who works does so elsewhere
-            done = refill(self._site.pipeline, registry=worker.unread(), page_rows=3)
+            done = carry_out(lambda: plan_refill(self._site.pipeline, worker.unread(), page_rows=3))
         with self._site.network.noting():
             must(not done.doubles, f"F1: two rows of one event: {done.doubles}")
 

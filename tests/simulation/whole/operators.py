@@ -21,10 +21,11 @@ from photon.state.database import STATE_FILE, StateUnavailable
 from photon.storage.columns import TableName
 from photon.storage.delta import LakeUnavailable
 from photon.storage.tables import OutputTable
+from photon.upkeep.plans import carry_out
 from photon.upkeep.refill import NotRefilled
 from photon.upkeep.reshard import homes_of
 from photon.upkeep.retirable import NotRetired
-from photon.upkeep.retire import retire
+from photon.upkeep.retire import plan_retire
 from tests.simulation.verifying import recover_from, verify
 from tests.simulation.whole.copies import Copies
 from tests.simulation.whole.invariants import Invariants
@@ -323,7 +324,8 @@ class People:
 
     def carry_out_retirement(self, name: str, worker: Worker) -> None:
         """Run `photon retire`. NotRetired where the registry does not know it: then it never ran."""
-        retire(self.site.pipeline, name, name in self.rows_gone, worker.reader())
+        lake_is_gone = name in self.rows_gone
+        carry_out(lambda: plan_retire(self.site.pipeline, worker.reader(), name, lake_is_gone))
 
     def recover(self) -> None:
         """Verify and order what is missing, while all goes on."""
