@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import reduce
+from functools import partial, reduce
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlparse
 
@@ -21,11 +21,12 @@ from jobs.verification import verify
 from photon.pipeline.file import Pipeline
 from photon.process.operating_system import come_after_others
 from photon.registry.errors import RetiredDatacenter
-from photon.upkeep.backfill.fill import Fill, Filled
+from photon.upkeep.backfill.fill import Filled, fill_until_whole, plan_fill
 from photon.upkeep.backfill.messages import TABLE, Remade, RemakeContext
 from photon.upkeep.backfill.plan import DoubledRow, Piece
 from photon.upkeep.backfill.rebuild import WORKERS, Rebuild, RebuildPlan, Rebuilt
 from photon.upkeep.backfill.remaking import remake
+from photon.upkeep.plans import carry_out
 from photon.verification.days import Window
 from photon.verification.report import DatacenterReport
 from photon.verification.scope import MOST_FILES_NAMED
@@ -81,7 +82,10 @@ def fill(
                 )
             return report.datacenters[datacenter]
 
-        return Fill(pipeline, datacenter, window, classify, dry_run, wait, progress).run()
+        plan = partial(plan_fill, pipeline, datacenter, window, classify, progress)
+        if wait and not dry_run:
+            return fill_until_whole(pipeline, plan, progress)
+        return carry_out(plan, dry_run, progress)
 
 
 @contextmanager

@@ -8,11 +8,13 @@ from assets.work import DryRunConfig, WorkRun
 
 
 def _recover(run: WorkRun) -> Metadata:
-    from photon.verification.recovery import recover
+    from photon.upkeep.plans import carry_out
+    from photon.verification.recovery import RecoveryPlan
     from photon.verification.stored_reports import newest
 
     stored = newest(run.pipeline, run.served.datacenters)
-    done = recover(run.pipeline, {name: one.report for name, one in stored.items()}, run.is_dry)
+    reports = {name: one.report for name, one in stored.items()}
+    done = carry_out(lambda: RecoveryPlan(run.pipeline, reports), run.is_dry)
     for name, one in done.items():
         if one.problem:
             run.context.log.warning(f"{name}: {one.problem}")

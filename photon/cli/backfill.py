@@ -61,7 +61,8 @@ def backfill(
 
             if fill:
                 filled = program.fill(pipeline, name, window, dry_run, wait, say)
-                value, text = filled.as_dict(), filled_text(name, filled)
+                value = {**filled.as_dict(), "dry_run": dry_run}
+                text = filled_text(name, filled, dry_run)
             else:
                 rebuilt = program.rebuild(pipeline, name, window, dry_run, say, telling(say))
                 value, text = rebuilt.as_dict(), rebuilt_text(rebuilt)
@@ -99,9 +100,9 @@ def rebuilt_text(done: Rebuilt) -> str:
     return "\n".join(lines)
 
 
-def filled_text(datacenter: str, done: Filled) -> str:
+def filled_text(datacenter: str, done: Filled, dry_run: bool) -> str:
     """What a fill has ordered, for people."""
-    verb = "would be" if done.dry_run else "are"
+    verb = "would be" if dry_run else "are"
     kinds = ", ".join(f"{count:,} {kind}" for kind, count in done.kinds.items())
     lines = [
         f"{datacenter}: {done.ordered:,} records {verb} looked at again" + (f" ({kinds})" if kinds else "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -192,11 +193,15 @@ def _mend(
     reason: str,
     dry_run: bool,
 ) -> dict[str, Mending]:
-    from photon.upkeep.dead_letters.mending import load_mend, mend_letters, read_edits
+    from photon.upkeep.dead_letters.mending import load_mend, plan_mending, read_edits
+    from photon.upkeep.plans import carry_out
 
     mend = load_mend(function, pipeline.file.parent) if function is not None else None
     edits = {name: read_edits(mend_file, name) for name in names} if mend_file is not None else {}
-    return {name: mend_letters(pipeline, name, mend or edits[name], reason, dry_run) for name in names}
+    return {
+        name: carry_out(partial(plan_mending, pipeline, name, mend or edits[name], reason), dry_run)
+        for name in names
+    }
 
 
 def _trials(pipeline: Pipeline, name: str, done: Mending, most: int) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,8 +51,9 @@ def recover(
     within a moment, another one at its next start. It may be run again, and beside joins.
     """
     with opened(pipeline_file) as pipeline:
-        from photon.upkeep.dead_letters.open_letters import recover_dead_letters
-        from photon.verification.recovery import recover as recover_findings
+        from photon.upkeep.dead_letters.open_letters import plan_recovery_of_letters
+        from photon.upkeep.plans import carry_out
+        from photon.verification.recovery import RecoveryPlan
 
         names, retired = _acting(pipeline, chosen(pipeline, datacenter))
         if reason and not dead_letters:
@@ -59,9 +61,13 @@ def recover(
         if recorded and dead_letters:
             raise WrongUsage("--recorded and --dead-letters: dead letters are in no report; leave one out")
         if dead_letters:
-            done = recover_dead_letters(pipeline, names, reason, dry_run)
+            done = {
+                name: carry_out(partial(plan_recovery_of_letters, pipeline, name, reason), dry_run)
+                for name in names
+            }
         else:
-            done = recover_findings(pipeline, _reports(pipeline, names, recorded), dry_run)
+            reports = _reports(pipeline, names, recorded)
+            done = carry_out(lambda: RecoveryPlan(pipeline, reports), dry_run)
     value = {name: one.as_dict() for name, one in done.items()}
     lines = [f"{name} is retired, and never joins again: the others join what was its" for name in retired]
     print_result(value, "\n".join([*lines, recovery_text(done, dry_run)]), as_json)

@@ -6,8 +6,9 @@ Decides which datacenter has to act, and leaves it a work order. Joins nothing, 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,7 @@ class Recovered:
     """Records that were ordered for one datacenter, and records that are left to others."""
 
     ordered: int = 0  # records
-    orders: list[str] = field(default_factory=list)  # their ids; none in a dry run
+    orders: list[str] = field(default_factory=list)  # their ids; none in a plan
     kinds: Counter[str] = field(default_factory=Counter)  # ordered records by kind of finding
     left_to: Counter[str] = field(default_factory=Counter)  # records by the datacenter that registered them
     unknown_to: Counter[str] = field(default_factory=Counter)  # those whose own report does not name them
@@ -51,21 +52,62 @@ class Recovered:
         }
 
 
-def recover(
-    pipeline: Pipeline, reports: Mapping[str, Mapping[str, Any]], dry_run: bool = False
-) -> dict[str, Recovered]:
-    """Leave orders for what these reports name (`DatacenterReport.as_dict`, by datacenter).
+Order = Callable[[Path, str, int, Sequence[OrderedRecord]], list[str]]
 
-    May be run again, and by several at once: a record that was taken up since its report is left alone.
-    RegistryUnavailable, RegistryMissing, RegistryMismatch, LakeUnavailable, StateUnavailable.
+
+@dataclass(frozen=True)
+class OrdersPlan:
+    """Orders to come for one datacenter, as of the batch that it had completed.
+
+    Its dispatcher takes up an order of its epoch alone, and no record that was taken up since that batch.
     """
+
+    state: Path
+    epoch: str
+    completed: int
+    records: Sequence[OrderedRecord]
+    expected: Recovered
+
+    def apply(self, say: Callable[[str], None] = lambda text: None) -> Recovered:
+        """Leave the orders. StateUnavailable."""
+        orders = write_orders(self.state, self.epoch, self.completed, self.records)
+        return replace(self.expected, orders=orders)
+
+
+@dataclass(frozen=True)
+class RecoveryPlan:
+    """Orders to come for what some reports name (`DatacenterReport.as_dict`, by datacenter).
+
+    May be applied again, and by several at once, as `OrdersPlan` may. The pages of a report are read when the
+    records in them are ordered, or told: all of them would fill the memory.
+    """
+
+    pipeline: Pipeline
+    reports: Mapping[str, Mapping[str, Any]]
+
+    @cached_property
+    def expected(self) -> dict[str, Recovered]:
+        """The result that leaving the orders would have. Raises as `apply`."""
+        return _recover(self.pipeline, self.reports, lambda *_: [])
+
+    def apply(self, say: Callable[[str], None] = lambda text: None) -> dict[str, Recovered]:
+        """Leave the orders.
+
+        RegistryUnavailable, RegistryMissing, RegistryMismatch, LakeUnavailable, StateUnavailable.
+        """
+        return _recover(self.pipeline, self.reports, write_orders)
+
+
+def _recover(
+    pipeline: Pipeline, reports: Mapping[str, Mapping[str, Any]], order: Order
+) -> dict[str, Recovered]:
     if not any(_with_cases(report) for report in reports.values()):
         return {name: Recovered() for name in reports}
     retired = set(read_register(pipeline).given_up)
     done = {name: Recovered() for name in reports if name in retired}  # the others' reports name what was its
     reports = {name: report for name, report in reports.items() if name not in retired}
     for name, report in reports.items():
-        done[name] = _recover_one(pipeline, name, report, retired, dry_run)
+        done[name] = _recover_one(pipeline, name, report, retired, order)
     for name, report in reports.items():
         done[name].unknown_to = unknown_to(name, report, reports, retired)
     return done
@@ -96,7 +138,7 @@ def _with_cases(report: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _recover_one(
-    pipeline: Pipeline, datacenter: str, report: Mapping[str, Any], retired: Collection[str], dry_run: bool
+    pipeline: Pipeline, datacenter: str, report: Mapping[str, Any], retired: Collection[str], order: Order
 ) -> Recovered:
     done, state = Recovered(), pipeline.datacenters[datacenter].state
     done.left_out = sum(finding["count"] for finding in _with_cases(report))
@@ -113,7 +155,8 @@ def _recover_one(
         if records and not (state / STATE_FILE).exists():
             done.problem = NOT_HERE.format(datacenter)
         else:
-            leave_orders(done, state, report["epoch"], report["completed"], records, dry_run)
+            done.ordered += len(records)
+            done.orders += order(state, report["epoch"], report["completed"], records)
     done.kinds = +done.kinds
     return done
 
@@ -130,21 +173,8 @@ def _pages(
             yield [(finding["kind"], read_page(pipeline, datacenter, name))]
 
 
-def leave_orders(
-    done: Recovered,
-    state: Path,
-    epoch: str,
-    completed: int,
-    records: Sequence[OrderedRecord],
-    dry_run: bool,
-) -> None:
-    """Leave orders for these records, and note it in `done`; a dry run leaves none. StateUnavailable."""
-    done.ordered += len(records)
-    if not dry_run:
-        done.orders += _write(state, epoch, completed, records)
-
-
-def _write(state: Path, epoch: str, completed: int, records: Sequence[OrderedRecord]) -> list[str]:
+def write_orders(state: Path, epoch: str, completed: int, records: Sequence[OrderedRecord]) -> list[str]:
+    """Leave orders for these records in a state folder; their ids. StateUnavailable."""
     try:
         return [
             write_order(state, epoch, completed, "photon recover", records[at : at + MOST_RECORDS]).order_id

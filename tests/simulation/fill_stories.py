@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from unittest import mock
 
 from photon.dispatcher.shift.lease import LeaseStatus
 from photon.process.clock import MICROSECONDS, SystemClock
 from photon.storage.tables import OutputTable
-from photon.upkeep.backfill.fill import Fill, Filled
+from photon.upkeep.backfill.fill import Filled, fill_until_whole, plan_fill
+from photon.upkeep.plans import carry_out
 from photon.verification.days import DAY_US, Window
 from photon.verification.report import DatacenterReport
 from tests.simulation.reading import asking
@@ -77,7 +79,10 @@ def fill(
         "photon.upkeep.backfill.fill.lease_status_of", return_value=LeaseStatus(is_locked=live)
     )
     with asking(world), locked:
-        return Fill(world.pipeline, datacenter, window, look, dry_run, live, clock=Shift()).run()
+        plan = partial(plan_fill, world.pipeline, datacenter, window, look, clock=Shift())
+        if live:
+            return fill_until_whole(world.pipeline, plan, clock=Shift())
+        return carry_out(plan, dry_run)
 
 
 def join_all(world: World) -> None:

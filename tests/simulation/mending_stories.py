@@ -6,12 +6,14 @@ They are told of the product by the tests of mending.
 from __future__ import annotations
 
 import json
+from functools import partial
 from unittest import mock
 
 from photon.dispatcher.recovery.orders import MOST_RECORDS
 from photon.state.waiting.segments import RECORDS
-from photon.upkeep.dead_letters.mending import Mending, mend_letters
-from photon.upkeep.dead_letters.open_letters import open_letters, recover_dead_letters
+from photon.upkeep.dead_letters.mending import Mending, plan_mending
+from photon.upkeep.dead_letters.open_letters import open_letters, plan_recovery_of_letters
+from photon.upkeep.plans import carry_out
 from tests.simulation import failing_adapter
 from tests.simulation.rebuilding import rebuild
 from tests.simulation.recovery_stories import a_row_is_removed
@@ -27,7 +29,7 @@ def mended(line: bytes, reason: str) -> bytes | None:
 
 
 def mend(world: World, dry_run: bool = False, datacenter: str = "east") -> Mending:
-    return mend_letters(world.pipeline, datacenter, mended, dry_run=dry_run)
+    return carry_out(partial(plan_mending, world.pipeline, datacenter, mended), dry_run)
 
 
 def world_with_a_bad_line(world: World) -> World:
@@ -116,7 +118,7 @@ def one_letter_counts_of_a_record_that_fails_twice(world: World, fails: list[str
     assert [(each.event_id, "KeyError" in each.reason) for each in letters] == [("c1", True)]
     assert_agreed(world)
     fails.clear()
-    recover_dead_letters(world.pipeline, ["east"])
+    plan_recovery_of_letters(world.pipeline, "east").apply()
     counts = world.join().counts
     assert counts_of(counts, "joined", "dead_letters") == {"joined": 2, "dead_letters": 0}
     assert not len(open_letters(world.pipeline, "east")), "a letter that was joined is still one"
@@ -132,7 +134,7 @@ def a_letter_that_is_looked_at_again_and_dropped_is_filtered(world: World, fails
     with mock.patch.object(failing_adapter, "drops", ()):
         assert world.join().counts.of("dead_letters") == 1
     fails.clear()
-    recover_dead_letters(world.pipeline, ["east"])
+    plan_recovery_of_letters(world.pipeline, "east").apply()
     assert counts_of(world.join().counts, "filtered", "dead_letters") == {"filtered": 1, "dead_letters": 0}
     assert_agreed(world)
 
@@ -143,7 +145,7 @@ def a_rebuild_makes_the_row_of_the_mended_line(world: World) -> None:
     world.clicks(("c1", "q1"))
     with mock.patch.object(failing_adapter, "fails_on", ["c1"]):
         world.join()
-    mend_letters(world.pipeline, "east", lambda line, reason: line.replace(b"}", b', "position": 7}'))
+    plan_mending(world.pipeline, "east", lambda line, reason: line.replace(b"}", b', "position": 7}')).apply()
     world.join()
     before = world.rows()
     assert [row["position"] for row in before] == ["7"]

@@ -77,7 +77,7 @@ def test_a_mended_letter_is_counted_as_what_becomes_of_it(
     world.clicks(("c9", "q1"), datacenter="west")
     world.join("west", "complete")
     world_with_a_bad_line(world)
-    mend_letters(world.pipeline, "east", lambda *_: line)
+    plan_mending(world.pipeline, "east", lambda *_: line).apply()
     counts = world.join("east", "complete").counts
     assert counts_of(counts, outcome, "dead_letters", "foreign") == {
         outcome: 1,
@@ -107,7 +107,7 @@ def test_the_log_keeps_its_line_and_the_lake_has_the_mended_one(world: World) ->
 
 def test_a_line_that_is_still_no_record_is_not_ordered(world: World) -> None:
     world_with_a_bad_line(world)
-    done = mend_letters(world.pipeline, "east", lambda line, reason: b"{}")
+    done = plan_mending(world.pipeline, "east", lambda line, reason: b"{}").apply()
     assert (done.ordered.ordered, waiting_orders(world.state())) == (0, [])
     assert list(done.problems) == ["still no record: no value for id column 'click'"]
 
@@ -122,7 +122,7 @@ def test_a_line_that_is_still_no_record_is_not_ordered(world: World) -> None:
 )
 def test_what_a_function_can_not_mend_is_told(world: World, function: object, problem: str) -> None:
     world_with_a_bad_line(world)
-    done = mend_letters(world.pipeline, "east", function)  # type: ignore[arg-type]
+    done = plan_mending(world.pipeline, "east", function).apply()  # type: ignore[arg-type]
     assert done.ordered.ordered == 0
     assert [why.startswith(problem) for why in done.problems] == [True], done.problems
 
@@ -150,7 +150,7 @@ def test_a_dry_run_tells_each_end(tmp_path: Path, monkeypatch: Patch, line: str,
     monkeypatch.setattr(failing_adapter, "drops", ["dropped"])
     monkeypatch.setattr(failing_adapter, "fails_on", ["fails"])
     world = world_with_a_bad_line(World(tmp_path, more=ADAPTER))
-    done = mend_letters(world.pipeline, "east", lambda *_: line, dry_run=True)
+    done = plan_mending(world.pipeline, "east", lambda *_: line).expected
     assert try_joins(world.pipeline, "east", done.events) == [said]
 
 
@@ -164,7 +164,7 @@ def test_letters_are_exported_edited_by_hand_and_given_back(world: World, tmp_pa
     assert [json.loads(line)["line"] for line in lines] == [BAD, "no record \udcff"]
     file = tmp_path / "mended.jsonl"
     file.write_text("\n".join(lines).replace('7 \\"at', '7, \\"at'))
-    done = mend_letters(world.pipeline, "east", read_edits(file, "east"))
+    done = plan_mending(world.pipeline, "east", read_edits(file, "east")).apply()
     assert (done.ordered.ordered, done.left) == (1, 1)
     assert counts_of(world.join().counts, "joined", "dead_letters") == {"joined": 2, "dead_letters": 1}
     assert read_edits(file, "west").of == {}

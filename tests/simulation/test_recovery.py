@@ -13,7 +13,7 @@ from photon.dispatcher.recovery.orders import OrderedRecord, waiting_orders, wri
 from photon.process import faults
 from photon.process.faults import FAULT_POINTS, ORDER_FAULT_POINTS
 from photon.tokens import Occurrence
-from photon.upkeep.dead_letters.open_letters import recover_dead_letters
+from photon.upkeep.dead_letters.open_letters import plan_recovery_of_letters
 from tests.simulation import failing_adapter
 from tests.simulation import recovery_stories as stories
 from tests.simulation.verifying import recover_all, recover_from, verify
@@ -142,9 +142,9 @@ def test_dead_letters_are_joined_once_the_adapter_is_mended(
     monkeypatch.setattr(failing_adapter, "fails_on", ["c1", "c2"])
     assert counts_of(world.join().counts, "joined", "dead_letters") == {"joined": 1, "dead_letters": 3}
     monkeypatch.setattr(failing_adapter, "fails_on", ["c2"])
-    assert recover_dead_letters(world.pipeline, ["east"], dry_run=True)["east"].ordered == 2
+    assert plan_recovery_of_letters(world.pipeline, "east").expected.ordered == 2
     for _ in range(2):  # the second is of the same batch, and finds them taken up
-        recover_dead_letters(world.pipeline, ["east"])
+        plan_recovery_of_letters(world.pipeline, "east").apply()
     counts = world.join().counts
     assert world.joined_ids() == ["c1", "c3"]
     assert counts_of(counts, "foreign", "joined", "dead_letters") == {
@@ -152,10 +152,8 @@ def test_dead_letters_are_joined_once_the_adapter_is_mended(
         "joined": 2,
         "dead_letters": 2,
     }
-    assert (
-        recover_dead_letters(world.pipeline, ["east"], reason="KeyError", dry_run=True)["east"].ordered == 1
-    )
-    assert recover_dead_letters(world.pipeline, ["east"], reason="clock")["east"].ordered == 0
+    assert plan_recovery_of_letters(world.pipeline, "east", reason="KeyError").expected.ordered == 1
+    assert plan_recovery_of_letters(world.pipeline, "east", reason="clock").apply().ordered == 0
     assert counts.adds_up
 
 

@@ -12,7 +12,7 @@ from photon.cli.main import main
 from photon.dispatcher.shift import people
 from photon.dispatcher.shift.status import DatacenterStatus, status_of
 from photon.health.headline import headline
-from photon.upkeep.dead_letters.open_letters import recover_dead_letters
+from photon.upkeep.dead_letters.open_letters import plan_recovery_of_letters
 from tests.simulation import failing_adapter
 from tests.simulation.mending_stories import mend, world_with_a_bad_line
 from tests.simulation.world import World
@@ -105,7 +105,7 @@ def test_people_read_first_how_it_stands_and_find_the_stages_below(
     world.queries("q1")
     world.clicks(("c1", "q1"), ("c2", "never"))
     world.join()
-    recover_dead_letters(world.pipeline, ["east"])
+    plan_recovery_of_letters(world.pipeline, "east").apply()
     monkeypatch.setattr(people, "beside_states", lambda _, known: known)  # the world's registry is in memory
     said = CliRunner().invoke(main, ["status", str(world.pipeline.file)]).output.splitlines()
     bad = "east has bad records (1 of all 2 foreign records are dead letters)"

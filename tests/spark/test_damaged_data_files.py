@@ -13,7 +13,7 @@ from photon.dispatcher.shift.run import prepare, run_shift
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.storage.delta import LakeUnavailable, open_table
 from photon.storage.replacing import data_files
-from photon.verification.recovery import recover
+from photon.verification.recovery import RecoveryPlan
 from photon.verification.report import VerificationReport
 
 pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.timeout(900)]
@@ -98,7 +98,7 @@ def test_without_a_copy_a_file_is_taken_out_and_its_events_are_joined_again(
     open_table(data_file.parent).repair()
     found = verify(pipeline, session).datacenters["east"]
     assert [finding.kind for finding in found.violations] == ["missing"]
-    recover(pipeline, {"east": found.as_dict()})
+    RecoveryPlan(pipeline, {"east": found.as_dict()}).apply()
     run_shift(pipeline, "east", "until_idle")
     mended = verify(pipeline, session)
     assert mended.ok, mended.as_dict()

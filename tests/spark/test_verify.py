@@ -25,7 +25,7 @@ from photon.storage.delta import LakeUnavailable
 from photon.storage.tables import OutputTable
 from photon.upkeep.retire import plan_retire
 from photon.verification import case_pages
-from photon.verification.recovery import recover
+from photon.verification.recovery import RecoveryPlan
 from photon.verification.report import TERMS, DatacenterReport, Finding, VerificationReport
 
 pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.timeout(900)]
@@ -180,7 +180,7 @@ def recovered(
     world.table("west").delete(f"_event_id = '{lost}'")
     found = world.verify()
     reports = {name: one.as_dict() for name, one in found.datacenters.items()}
-    done = recover(world.pipeline, reports)
+    done = RecoveryPlan(world.pipeline, reports).apply()
     assert done["west"].ordered > 0
     assert done["east"].left_to == {"west": done["east"].left_to.total()}
     world.join("until_idle")
@@ -414,7 +414,7 @@ def test_what_recovery_looks_at_is_written_page_by_page(
     report = verify(pipeline, ["east"], session=session, pages=True).datacenters["east"]
     found = finding(report, "missing")
     assert (found.count, len(found.cases), len(found.pages)) == (7, 3, 2)
-    done = recover(pipeline, {"east": report.as_dict()}, dry_run=True)["east"]
+    done = RecoveryPlan(pipeline, {"east": report.as_dict()}).expected["east"]
     assert (done.ordered, done.left_out) == (7, 0)
 
 

@@ -11,7 +11,7 @@ from photon.dispatcher.shift.run import prepare, run_shift
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.storage.tables import OutputTable
 from photon.verification.days import Window, utc_day
-from photon.verification.recovery import recover
+from photon.verification.recovery import RecoveryPlan
 from photon.verification.report import DatacenterReport
 
 pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.timeout(3600)]
@@ -88,7 +88,7 @@ def test_each_altered_row_is_told_with_its_day_and_mended_by_what_the_text_names
     assert days == {"1970-01-01", "2031-01-01"}
     for day in days:
         rebuild(pipeline, "east", utc_day(date.fromisoformat(day)), session=session)
-    recover(pipeline, {"east": found.as_dict()})
+    RecoveryPlan(pipeline, {"east": found.as_dict()}).apply()
     run_shift(pipeline, "east", "until_idle")
     after = rows(pipeline)
     assert after.keys() == before.keys()

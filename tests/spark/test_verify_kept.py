@@ -23,7 +23,7 @@ from photon.pipeline.file import Pipeline, load_pipeline
 from photon.storage.tables import OutputTable
 from photon.verification.days import HOUR_US, Window
 from photon.verification.kept import kept_folder
-from photon.verification.recovery import recover
+from photon.verification.recovery import RecoveryPlan
 from photon.verification.report import Finding, VerificationReport
 from photon.verification.scope import open_scope
 
@@ -137,7 +137,7 @@ class World:
         """What the texts of the findings name."""
         from jobs.backfill import rebuild
 
-        recover(self.pipeline, {name: one.as_dict() for name, one in found.datacenters.items()})
+        RecoveryPlan(self.pipeline, {name: one.as_dict() for name, one in found.datacenters.items()}).apply()
         self.join("complete")
         for name in sorted({fault.owner for kind, fault in faults.items() if kind != "missing"}):
             rebuild(self.pipeline, name, ALL_HOURS, session=self.session)

@@ -12,8 +12,8 @@ from photon.dispatcher.shift.run import prepare, run_shift
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.state.outcomes import Counts
 from photon.storage.tables import OutputTable
-from photon.upkeep.dead_letters.mending import mend_letters
-from photon.upkeep.dead_letters.open_letters import recover_dead_letters
+from photon.upkeep.dead_letters.mending import plan_mending
+from photon.upkeep.dead_letters.open_letters import plan_recovery_of_letters
 from photon.verification.report import TERMS, DatacenterReport
 
 pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.timeout(900)]
@@ -69,11 +69,11 @@ def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Pipeline:
     pipeline = load_pipeline(folder / "pipeline.yaml")
     prepare(pipeline)
     assert join(pipeline).of("dead_letters") == 4
-    done = mend_letters(pipeline, "east", lambda line, reason: MENDED.get(line))
+    done = plan_mending(pipeline, "east", lambda line, reason: MENDED.get(line)).apply()
     assert (done.ordered.ordered, done.left) == (2, 2)
     (folder / "mended").touch()
     join(pipeline)
-    assert recover_dead_letters(pipeline, ["east"])["east"].ordered == 1
+    assert plan_recovery_of_letters(pipeline, "east").apply().ordered == 1
     return pipeline
 
 

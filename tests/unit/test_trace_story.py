@@ -25,7 +25,7 @@ from photon.tracing.report import (
     WaitingRecord,
 )
 from photon.upkeep.backfill.messages import Gone
-from photon.upkeep.dead_letters.open_letters import recover_dead_letters
+from photon.upkeep.dead_letters.open_letters import plan_recovery_of_letters
 from photon.upkeep.retire import plan_retire
 from tests.simulation import failing_adapter, hold_stories
 from tests.simulation.mending_stories import mend, world_with_a_bad_line
@@ -160,7 +160,7 @@ def test_a_letter_that_was_dropped_at_the_second_look_is_told_as_dropped(
     assert "--dead-letters." in world.trace("c1").what_to_do
     monkeypatch.setattr(failing_adapter, "fails_on", [])
     monkeypatch.setattr(failing_adapter, "drops", ["c1"])
-    recover_dead_letters(world.pipeline, ["east"])
+    plan_recovery_of_letters(world.pipeline, "east").apply()
     world.join()
     assert "the adapter drops it" in world.trace("c1").verdict
 

@@ -5,18 +5,21 @@ Joins nothing: it leaves work orders, as recovery does, and may wait until they 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from photon.dispatcher.recovery.orders import waiting_orders
 from photon.dispatcher.shift.lease import lease_status_of
 from photon.pipeline.file import Pipeline
 from photon.process.clock import Clock, SystemClock
-from photon.upkeep.backfill.windowed import in_window
+from photon.upkeep.backfill.findings_in_window import FindingsInWindow, findings_in_window
 from photon.upkeep.backfill.yielding import PAUSE_SECONDS, yield_to_joins
+from photon.upkeep.plans import Say, silent
 from photon.verification.days import Window
-from photon.verification.recovery import Recovered, recover
+from photon.verification.recovery import Recovered, RecoveryPlan
 from photon.verification.report import DatacenterReport, Finding
 
 NOBODY_RUNS = "nobody runs datacenter {}: it takes the orders up at its next start"
@@ -29,7 +32,6 @@ class Filled:
     """The findings of a fill in its window, and its orders. `report` is of the last verification."""
 
     window: Window
-    dry_run: bool
     report: DatacenterReport
     rounds: int  # verifications: a report names so many cases, the next one the others
     ordered: int  # records
@@ -42,6 +44,7 @@ class Filled:
     untimed: int  # records whose lines can't be read again
     waits: str  # why the records that are not taken up wait
     problem: str
+    orders: tuple[str, ...] = ()  # of the last round
 
     @property
     def is_whole(self) -> bool:
@@ -54,75 +57,109 @@ class Filled:
         return [finding for finding in self.report.violations if not finding.cases]
 
     def as_dict(self) -> dict[str, Any]:
-        values = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "window"}
+        left_out = ("window", "orders")
+        values = {name: getattr(self, name) for name in self.__dataclass_fields__ if name not in left_out}
         return {**values, "report": self.report.as_dict()}
 
 
-@dataclass
-class Fill:
-    """One fill of a window in one datacenter. `verify` classifies its records anew.
+@dataclass(frozen=True)
+class FillPlan:
+    """The findings of one verification in a window, and orders to come for them."""
 
-    Whatever else `verify` finds is left alone.
-    """
-
-    pipeline: Pipeline
-    datacenter: str
     window: Window
-    verify: Verify
-    dry_run: bool = False
-    wait: bool = False
-    progress: Callable[[str], None] = lambda text: None
-    clock: Clock = field(default_factory=SystemClock)
+    datacenter: str
+    findings: FindingsInWindow
+    recovery: RecoveryPlan
 
-    def run(self) -> Filled:
-        """Order what is missing; with `wait` again and again, until nothing more is found.
+    @property
+    def expected(self) -> Filled:
+        """The result that leaving the orders would have. Raises as `apply`."""
+        return self._filled(self.recovery.expected)
+
+    def apply(self, say: Say = silent) -> Filled:
+        """Leave the orders.
 
         RegistryUnavailable, RegistryMissing, RegistryMismatch, LakeUnavailable, StateUnavailable.
         """
-        total, waits, rounds, before = Recovered(), "", 0, None
-        while True:
-            yield_to_joins(self.pipeline, self.datacenter, self.progress, self.clock)
-            seen, rounds = in_window(self.pipeline, self.datacenter, self.verify(), self.window), rounds + 1
-            found = sum(finding.count for finding in seen.report.findings if finding.cases)
-            goes = before is None or goes_on(found, before)
-            done = self._order(seen.report, self.dry_run or not goes)
-            if goes:
-                total.ordered += done.ordered
-                total.kinds += done.kinds
-            if not goes or not self.wait or not done.orders:
-                break
-            waits, before = self._wait_for(done.orders), found
-            if waits:
-                break
+        return self._filled(self.recovery.apply(say))
+
+    @property
+    def count(self) -> int:
+        """How many records of the window are to be looked at again, by whichever datacenter."""
+        return sum(finding.count for finding in self.findings.report.findings if finding.cases)
+
+    def _filled(self, recovered: Mapping[str, Recovered]) -> Filled:
+        done, findings = recovered[self.datacenter], self.findings
         return Filled(
             self.window,
-            self.dry_run,
-            seen.report,
-            rounds,
-            total.ordered,
+            findings.report,
+            1,
             done.ordered,
-            dict(seen.by_day),
-            dict(total.kinds),
+            done.ordered,
+            dict(findings.by_day),
+            dict(done.kinds),
             dict(done.left_to),
             done.left_out,
-            seen.outside,
-            seen.untimed,
-            waits,
+            findings.outside,
+            findings.untimed,
+            "",
             done.problem,
+            tuple(done.orders),
         )
 
-    def _order(self, report: DatacenterReport, dry_run: bool) -> Recovered:
-        return recover(self.pipeline, {self.datacenter: report.as_dict()}, dry_run)[self.datacenter]
 
-    def _wait_for(self, orders: list[str]) -> str:
-        """Wait until the dispatcher has taken up these orders; why it does not, if nobody runs it."""
-        state = self.pipeline.datacenters[self.datacenter].state
-        while any(order in path.name for path in waiting_orders(state) for order in orders):
-            if not lease_status_of(state).is_locked:
-                return NOBODY_RUNS.format(self.datacenter)
-            self.progress("waits until the dispatcher has taken up the orders")
-            self.clock.sleep(PAUSE_SECONDS)
-        return ""
+def plan_fill(
+    pipeline: Pipeline,
+    datacenter: str,
+    window: Window,
+    verify: Verify,
+    say: Say = silent,
+    clock: Clock | None = None,
+) -> FillPlan:
+    """Verify a datacenter once its joins keep up, and plan orders for what a window lacks.
+
+    `verify` classifies the datacenter's records anew; all that it finds outside the window is left alone.
+    LakeUnavailable, StateUnavailable, and what `verify` raises.
+    """
+    yield_to_joins(pipeline, datacenter, say, clock)
+    findings = findings_in_window(pipeline, datacenter, verify(), window)
+    recovery = RecoveryPlan(pipeline, {datacenter: findings.report.as_dict()})
+    return FillPlan(window, datacenter, findings, recovery)
+
+
+def fill_until_whole(
+    pipeline: Pipeline, plan: Callable[[], FillPlan], say: Say = silent, clock: Clock | None = None
+) -> Filled:
+    """Apply one plan after the other, each once the orders before it were taken up, until one finds no less.
+
+    Raises as `plan` and `FillPlan.apply`.
+    """
+    planned = plan()
+    state = pipeline.datacenters[planned.datacenter].state
+    done = planned.apply(say)
+    ordered, kinds, rounds, waits = done.ordered, Counter(done.kinds), 1, ""
+    while done.orders:
+        waits = _wait_for(done.orders, state, planned.datacenter, say, clock or SystemClock())
+        if waits:
+            break
+        found_before, planned = planned.count, plan()
+        rounds += 1
+        if not goes_on(planned.count, found_before):
+            done = planned.expected
+            break
+        done = planned.apply(say)
+        ordered, kinds = ordered + done.ordered, kinds + Counter(done.kinds)
+    return replace(done, rounds=rounds, ordered=ordered, kinds=dict(kinds), waits=waits)
+
+
+def _wait_for(orders: Sequence[str], state: Path, datacenter: str, say: Say, clock: Clock) -> str:
+    """Wait until the dispatcher has taken up these orders; why it does not, if nobody runs it."""
+    while any(order in path.name for path in waiting_orders(state) for order in orders):
+        if not lease_status_of(state).is_locked:
+            return NOBODY_RUNS.format(datacenter)
+        say("waits until the dispatcher has taken up the orders")
+        clock.sleep(PAUSE_SECONDS)
+    return ""
 
 
 def goes_on(found: int, before: int) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +25,9 @@ from photon.logs.scattered import Lines, read_lines
 from photon.pipeline.file import Pipeline
 from photon.storage.mended_letters import mended_letters
 from photon.tokens import Occurrence
-from photon.upkeep.dead_letters.open_letters import DeadLetter, OpenLetters, open_letters
-from photon.verification.recovery import Recovered, leave_orders
+from photon.upkeep.dead_letters.open_letters import DeadLetter, OpenLetters, open_letters, orders_plan
+from photon.upkeep.plans import Say, silent
+from photon.verification.recovery import OrdersPlan, Recovered
 
 # Gets a line and why it is a dead letter; returns the mended line, or None to leave it as it is.
 Mend = Callable[[bytes, str], bytes | str | None]
@@ -50,47 +51,50 @@ class MendedLine:
         return self.event_id is not None
 
 
-@dataclass
+@dataclass(frozen=True)
 class Mending:
     """The outcome of mending the dead letters of one datacenter."""
 
-    ordered: Recovered = field(default_factory=Recovered)
-    lines: list[MendedLine] = field(default_factory=list)  # lines that somebody has mended
-    left: int = 0  # as they are
-    events: pa.Table = field(default_factory=FOREIGN_EVENTS.empty_table)  # the records of these lines
+    ordered: Recovered
+    lines: Sequence[MendedLine]  # lines that somebody has mended
+    left: int  # as they are
+    events: pa.Table  # the records of these lines
 
     @property
     def problems(self) -> Counter[str]:
         return Counter(line.problem for line in self.lines if line.problem)
 
 
-def mend_letters(
-    pipeline: Pipeline, datacenter: str, mend: Mend | Edits, reason: str = "", dry_run: bool = False
-) -> Mending:
-    """Mend the dead letters whose reason has this text, and leave orders for those that are records now.
+@dataclass(frozen=True)
+class MendingPlan:
+    """Mended lines, and orders for those that are records now."""
 
-    At most `MOST_RECORDS` of them; a dry run orders nothing. StateUnavailable, LakeUnavailable, WrongUsage.
+    orders: OrdersPlan
+    expected: Mending
+
+    def apply(self, say: Say = silent) -> Mending:
+        """Leave the orders. StateUnavailable."""
+        return replace(self.expected, ordered=self.orders.apply(say))
+
+
+def plan_mending(pipeline: Pipeline, datacenter: str, mend: Mend | Edits, reason: str = "") -> MendingPlan:
+    """Mend the dead letters whose reason has this text, and plan orders for those that are records now.
+
+    At most `MOST_RECORDS` of them. StateUnavailable, LakeUnavailable, WrongUsage.
     """
-    found, done = open_letters(pipeline, datacenter), Mending()
-    if found.problem:
-        done.ordered.problem = found.problem
-        return done
-    found = found.with_reason(reason)
+    found = open_letters(pipeline, datacenter).with_reason(reason)
     lines = lines_of(pipeline, datacenter, found, found.first(MOST_RECORDS, with_raw=True))
-    done.ordered.left_out = len(found) - len(lines)
-    mended = mend.apply(lines) if isinstance(mend, Edits) else [_apply(mend, line) for line in lines]
-    done.lines = [line for line in mended if line.after is not None or line.problem]
-    done.left = len(mended) - len(done.lines)
-    done.lines, done.events = _parsed(pipeline, found, done.lines)
-    good = [line for line in done.lines if not line.problem]
-    done.ordered.kinds.update(line.letter.reason for line in good)
+    tried = mend.apply(lines) if isinstance(mend, Edits) else [_apply(mend, line) for line in lines]
+    mended = [line for line in tried if line.after is not None or line.problem]
+    parsed, events = _parsed(pipeline, found, mended)
+    good = [line for line in parsed if not line.problem]
     records = [
         OrderedRecord(line.letter.occurrence, line.event_id or "", "dead_letters", mended=line.after)
         for line in good
     ]
-    state = pipeline.datacenters[datacenter].state
-    leave_orders(done.ordered, state, found.epoch, found.completed, records, dry_run)
-    return done
+    letters, left_out = [line.letter for line in good], len(found) - len(lines)
+    orders = orders_plan(pipeline, datacenter, found, letters, records, left_out)
+    return MendingPlan(orders, Mending(orders.expected, parsed, len(tried) - len(mended), events))
 
 
 def lines_of(

@@ -23,7 +23,7 @@ from photon.state.view import open_view
 from photon.storage.columns import DEAD_LETTER_COLUMNS, text
 from photon.storage.tables import OutputTable
 from photon.tokens import Occurrence
-from photon.verification.recovery import Recovered, leave_orders
+from photon.verification.recovery import OrdersPlan, Recovered
 
 _PLACE = ["file", "offset"]
 # Columns that are read of each letter; its bytes are read only where they are asked for.
@@ -164,23 +164,32 @@ def _is_open(rows: pa.Table, taken_up: Mapping[Occurrence, int], again: Sequence
     return pa.array(is_open)
 
 
-def recover_dead_letters(
-    pipeline: Pipeline, datacenters: Sequence[str], reason: str = "", dry_run: bool = False
-) -> dict[str, Recovered]:
-    """Leave orders for dead letters whose reason has this text. StateUnavailable, LakeUnavailable."""
-    return {name: _recover_one(pipeline, name, reason, dry_run) for name in datacenters}
+def plan_recovery_of_letters(pipeline: Pipeline, datacenter: str, reason: str = "") -> OrdersPlan:
+    """Plan orders for dead letters whose reason has this text, as they are.
 
-
-def _recover_one(pipeline: Pipeline, datacenter: str, reason: str, dry_run: bool) -> Recovered:
-    found, done = open_letters(pipeline, datacenter), Recovered()
-    if found.problem:
-        done.problem = found.problem
-        return done
-    found = found.whole_records().with_reason(reason)
+    StateUnavailable, LakeUnavailable.
+    """
+    every = open_letters(pipeline, datacenter)
+    found = every.whole_records().with_reason(reason)
     letters = found.first(MOST_RECORDS)
-    done.left_out = len(found) - len(letters)
-    done.kinds.update(each.reason for each in letters)
     records = [OrderedRecord(each.occurrence, each.event_id or "", "dead_letters") for each in letters]
+    return orders_plan(pipeline, datacenter, found, letters, records)
+
+
+def orders_plan(
+    pipeline: Pipeline,
+    datacenter: str,
+    found: OpenLetters,
+    letters: Sequence[DeadLetter],
+    records: Sequence[OrderedRecord],
+    left_out: int | None = None,
+) -> OrdersPlan:
+    """The plan of orders for these records. `left_out`: letters for the next run; None: all but `letters`."""
+    expected = Recovered(
+        ordered=len(records),
+        kinds=Counter(each.reason for each in letters),
+        left_out=len(found) - len(letters) if left_out is None else left_out,
+        problem=found.problem,
+    )
     state = pipeline.datacenters[datacenter].state
-    leave_orders(done, state, found.epoch, found.completed, records, dry_run)
-    return done
+    return OrdersPlan(state, found.epoch, found.completed, records, expected)

@@ -21,7 +21,7 @@ Times = Mapping[Occurrence, int]
 
 
 @dataclass(frozen=True)
-class Windowed:
+class FindingsInWindow:
     """A report whose findings have the cases of a window alone, and how many records were left out."""
 
     report: DatacenterReport
@@ -30,7 +30,9 @@ class Windowed:
     by_day: Mapping[str, int] = field(default_factory=dict)  # the cases of the window, by UTC day
 
 
-def in_window(pipeline: Pipeline, datacenter: str, report: DatacenterReport, window: Window) -> Windowed:
+def findings_in_window(
+    pipeline: Pipeline, datacenter: str, report: DatacenterReport, window: Window
+) -> FindingsInWindow:
     """The report of a datacenter with what is in the window. Reads a line for each case.
 
     StateUnavailable, FormatTooNew, LakeUnavailable.
@@ -39,20 +41,20 @@ def in_window(pipeline: Pipeline, datacenter: str, report: DatacenterReport, win
     return restricted(report, window, _times_of(pipeline, datacenter, report.epoch or "", cases))
 
 
-def restricted(report: DatacenterReport, window: Window, times: Times) -> Windowed:
+def restricted(report: DatacenterReport, window: Window, times: Times) -> FindingsInWindow:
     """The report with the cases whose times are in the window; those that it does not name stay counted."""
     findings, outside, untimed = [], 0, 0
     by_day: Counter[str] = Counter()
     for finding in report.findings:
         timed = [(case, times.get(Occurrence.parse(case.occurrence))) for case in finding.cases]
-        mine = [(case, us) for case, us in timed if us is not None and us in window]
-        inside, unknown = tuple(case for case, _ in mine), sum(us is None for _, us in timed)
-        by_day.update(str(day_of(us)) for _, us in mine)
+        in_window = [(case, us) for case, us in timed if us is not None and us in window]
+        inside, unknown = tuple(case for case, _ in in_window), sum(us is None for _, us in timed)
+        by_day.update(str(day_of(us)) for _, us in in_window)
         outside += len(timed) - len(inside) - unknown
         untimed += unknown
         findings.append(_with_cases(finding, inside))
     left = [finding for finding in findings if finding.count]
-    return Windowed(replace(report, findings=tuple(left)), outside, untimed, by_day)
+    return FindingsInWindow(replace(report, findings=tuple(left)), outside, untimed, by_day)
 
 
 def _with_cases(finding: Finding, cases: tuple[Case, ...]) -> Finding:
