@@ -1,4 +1,4 @@
-"""Backfill as a Spark program: a rebuild's tasks and its search for doubled events, a fill's verification.
+"""Backfill with Spark: a rebuild's tasks, its search for events with several rows, a fill's verification.
 
 Rows stay in the tasks. What takes their place is committed by `photon.upkeep.backfill`.
 """
@@ -23,7 +23,7 @@ from photon.process.operating_system import come_after_others
 from photon.registry.errors import RetiredDatacenter
 from photon.upkeep.backfill.fill import Filled, fill_until_whole, plan_fill
 from photon.upkeep.backfill.messages import TABLE, Remade, RemakeContext
-from photon.upkeep.backfill.plan import DoubledRow, Piece
+from photon.upkeep.backfill.plan import CompetingRow, Piece
 from photon.upkeep.backfill.rebuild import WORKERS, Rebuild, RebuildPlan, Rebuilt
 from photon.upkeep.backfill.remaking import remake
 from photon.upkeep.plans import carry_out
@@ -34,7 +34,7 @@ from photon.verification.scope import MOST_FILES_NAMED
 if TYPE_CHECKING:
     from jobs.verification import SparkMaker
 
-MOST_DOUBLED = 100_000  # rows of doubled events that one rebuild takes; the next one takes the others
+MOST_COMPETING = 100_000  # rows of events with several that one rebuild takes; the next one takes the others
 _COLUMNS = StructType(
     [
         StructField("_event_id", StringType()),
@@ -131,7 +131,7 @@ class SparkProgram:
         parallel = self._session.sparkContext.parallelize(pieces, len(pieces))
         return list(parallel.map(lambda piece: remake(piece, context)).collect())
 
-    def doubled(self, pipeline: Pipeline, files: Mapping[str, Sequence[str]]) -> list[DoubledRow]:
+    def competing_rows(self, pipeline: Pipeline, files: Mapping[str, Sequence[str]]) -> list[CompetingRow]:
         """All rows of events with several rows in these files, by datacenter."""
         own = self._session.newSession()
         own.conf.set("spark.sql.sources.parallelPartitionDiscovery.threshold", str(MOST_FILES_NAMED))
@@ -140,11 +140,11 @@ class SparkProgram:
             return []
         rows = reduce(DataFrame.unionAll, frames).where("_event_id is not null and _event_time is not null")
         several = rows.groupBy("_event_id").count().where("count > 1").drop("count")
-        found = rows.join(several, "_event_id").orderBy("_event_id").limit(MOST_DOUBLED)
+        found = rows.join(several, "_event_id").orderBy("_event_id").limit(MOST_COMPETING)
         # A table knows a file by its path; one that others wrote may lie in the folder of a partition.
         known = {(name, path.rpartition("/")[2]): path for name, paths in files.items() for path in paths}
         return [
-            DoubledRow(
+            CompetingRow(
                 row["_event_id"],
                 row["datacenter"],
                 known[row["datacenter"], unquote(urlparse(row["path"]).path).rpartition("/")[2]],

@@ -19,7 +19,7 @@ from photon.adapters import ROW_COLUMNS
 from photon.logs.files import ByteRange, Side
 from photon.logs.ranges import PIECE_BYTES
 from photon.process.clock import microseconds
-from photon.state.waiting_view import WAITING_COLUMNS
+from photon.state.waiting.waiting_view import WAITING_COLUMNS
 from photon.storage.columns import TableName
 from photon.verification.classes import Evidence, class_table
 from photon.verification.reading import (

@@ -81,7 +81,7 @@ def plan_text(plan: RebuildPlan) -> str:
     return (
         f"{plan.datacenter}: {plan.rows:,} rows in {plan.files:,} files ({size(plan.bytes)}) are to be made "
         f"again, in {plan.pages:,} pages, in about {max(1, plan.estimated_seconds):,.0f} s on idle cores; "
-        f"{plan.doubled:,} rows are not the first of their event"
+        f"{plan.second_rows:,} rows are not the first of their event"
     )
 
 

@@ -14,7 +14,7 @@ from photon.process.clock import MICROSECONDS, Clock, microseconds
 from photon.process.measures import Meter
 from photon.process.quantiles import Sample, merge
 from photon.state.completeness.estimate import read_up_to_us
-from photon.state.completeness.telling import Teller
+from photon.state.completeness.publishing import Publisher
 from photon.state.database import StateReader
 from photon.state.timeline import Timeline
 from photon.state.waiting.segments import WaitingDamaged
@@ -70,13 +70,13 @@ class CompletenessWatch:
     def __init__(self, pipeline: Pipeline, datacenter: str, state: StateReader) -> None:
         self._state = state
         self._idle_after_us = microseconds(pipeline.tailing.idle_after)
-        self._teller = Teller(
+        self._publisher = Publisher(
             pipeline.datacenters[datacenter].lake, state.epoch or "", pipeline.availability.of_events
         )
 
     def completed(self, results: Results) -> None:
         """Take in what a completed batch has read for the first time."""
-        self._teller.came(sum((Counter(result.came) for result in results.join), Counter[int]()))
+        self._publisher.came(sum((Counter(result.came) for result in results.join), Counter[int]()))
 
     def tend(
         self, foreign: Collection[TrackedFile], now_us: int, no_more_comes: bool, ends: bool = False
@@ -85,7 +85,7 @@ class CompletenessWatch:
 
         Nothing is said while work is to be taken up again: what is in it is neither waiting nor decided.
         """
-        if not (self._teller.is_due(now_us) or (ends and self._teller.has_news)):
+        if not (self._publisher.is_due(now_us) or (ends and self._publisher.has_news)):
             return
         if self._state.has_open_plan or self._state.count_requeued():
             return
@@ -94,8 +94,8 @@ class CompletenessWatch:
         except (WaitingDamaged, OSError):
             return  # the next batch that needs these records has them mended
         idle_after_us = 0 if no_more_comes else self._idle_after_us
-        read_us = read_up_to_us(foreign, now_us, idle_after_us, self._teller.read_up_to_us)
-        self._teller.tell(read_us, waiting_us, self._state.completed, now_us)
+        read_us = read_up_to_us(foreign, now_us, idle_after_us, self._publisher.read_up_to_us)
+        self._publisher.say(read_us, waiting_us, self._state.completed, now_us)
 
 
 class BatchObserver:

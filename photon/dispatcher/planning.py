@@ -18,7 +18,7 @@ from photon.process.clock import microseconds
 from photon.state.plan import Plan, PlanContent
 from photon.state.waiting import retries as retrying
 from photon.state.waiting.retries import Retries
-from photon.state.waiting_view import WaitingView
+from photon.state.waiting.waiting_view import WaitingView
 
 LEAST_PRIMARY_BYTES = 64 * 2**20  # a core indexes them in 0.6 s
 LEAST_FOREIGN_BYTES = 2**18  # some hundred events, so that live ones come through while primaries are behind

@@ -31,7 +31,7 @@ from photon.state.rows import (
 )
 from photon.state.schema import STATE_FORMAT
 from photon.state.waiting.retries import Retries
-from photon.state.waiting_view import WaitingView
+from photon.state.waiting.waiting_view import WaitingView
 from photon.state.window import WINDOW_US, Window, begin_window, window_from_json
 from photon.tokens import Occurrence, PlanKey
 

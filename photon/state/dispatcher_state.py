@@ -42,7 +42,7 @@ from photon.state.waiting.merging import Merged
 from photon.state.waiting.retries import Retries
 from photon.state.waiting.segments import SegmentInfo as WaitingSegment
 from photon.state.waiting.states import State as WaitingState
-from photon.state.waiting_list import WaitingList
+from photon.state.waiting.waiting_list import WaitingList
 from photon.state.window import Window, window_to_json
 from photon.storage.sync import write_synced
 from photon.tokens import Occurrence

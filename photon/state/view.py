@@ -15,7 +15,7 @@ from photon.process.clock import MICROSECONDS
 from photon.state.database import STATE_FILE, StateReader, StateUnavailable
 from photon.state.outcomes import Counts
 from photon.state.waiting.segments import WaitingDamaged
-from photon.state.waiting_view import WAITING_COLUMNS
+from photon.state.waiting.waiting_view import WAITING_COLUMNS
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from photon.storage.delta import LOG_FOLDER, LakeUnavailable, UnsupportedTable
 from photon.storage.native_errors import reason_of
 from photon.storage.tables import OutputTable
 from photon.tracing.report import Unread
-from photon.upkeep.backfill.removed import removed_rows
+from photon.upkeep.backfill.removed_rows import removed_rows
 
 _BATCH = ["_epoch", "_batch", "_plan", "_occurrence"]
 SHOWN: dict[TableName, list[str]] = {

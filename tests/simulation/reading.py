@@ -9,13 +9,13 @@ from unittest import mock
 
 from photon import read
 from photon.tracing import trace
-from photon.upkeep.backfill import doubled, strays
+from photon.upkeep.backfill import rows_in_doubt
 from photon.verification import recovery, scope
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
-ASK_LEDGERS = (scope, trace, doubled, strays)
+ASK_LEDGERS = (scope, trace, rows_in_doubt)
 ASK_THE_REGISTER = ((read, "read_register"), (recovery, "read_register"), (trace, "_register_soon"))
 
 

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from photon.pipeline.file import Pipeline
 from photon.process import faults
 from photon.upkeep.backfill.messages import TABLE, Remade, RemakeContext
-from photon.upkeep.backfill.plan import DoubledRow, Piece
+from photon.upkeep.backfill.plan import CompetingRow, Piece
 from photon.upkeep.backfill.rebuild import PIECE_ROWS, Rebuild, Rebuilt
 from photon.upkeep.backfill.remaking import remake
 from photon.verification.days import Window, utc_day
@@ -39,14 +39,14 @@ class HereProgram:
             self.meanwhile.pop(0)()
         return made
 
-    def doubled(self, pipeline: Pipeline, files: Mapping[str, Sequence[str]]) -> list[DoubledRow]:
+    def competing_rows(self, pipeline: Pipeline, files: Mapping[str, Sequence[str]]) -> list[CompetingRow]:
         rows = []
         for name, paths in files.items():
             for path in paths:
                 table = pq.read_table(pipeline.datacenters[name].lake / TABLE / path)
                 values = table.select(["_event_id", "_epoch", "_batch", "_plan", "_occurrence"]).to_pylist()
                 rows += [
-                    DoubledRow(
+                    CompetingRow(
                         one["_event_id"],
                         name,
                         path,

@@ -10,7 +10,7 @@ from unittest import mock
 
 from photon.dispatcher.dispatcher import Mode
 from photon.join.tasks import LocalRunner
-from photon.state.waiting_list import WaitingList
+from photon.state.waiting.waiting_list import WaitingList
 from photon.storage.tables import OutputTable
 from tests.simulation.verifying import recover_all, verify
 from tests.simulation.world import World, counts_of

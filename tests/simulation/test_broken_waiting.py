@@ -12,7 +12,7 @@ from photon.dispatcher import waiting
 from photon.pipeline.sections import Retry
 from photon.state.dispatcher_state import DispatcherState
 from photon.state.waiting.states import State
-from photon.state.waiting_list import WaitingList
+from photon.state.waiting.waiting_list import WaitingList
 from tests.simulation import test_waiting
 from tests.simulation import waiting_stories as stories
 from tests.simulation.catching import caught_by_story

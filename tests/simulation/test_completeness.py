@@ -120,7 +120,7 @@ def test_a_lake_that_takes_no_document_stops_no_join(world: World, monkeypatch: 
 
     world.queries("q")
     world.clicks(("c", "q"))
-    monkeypatch.setattr("photon.state.completeness.telling.publish", is_full)
+    monkeypatch.setattr("photon.state.completeness.publishing.publish", is_full)
     world.join()
     assert world.joined_ids() == ["c"]
     monkeypatch.undo()

@@ -16,7 +16,7 @@ from photon.upkeep.backfill.messages import Remade
 from photon.upkeep.backfill.progress import BackfillRunning, only_one
 from photon.upkeep.backfill.rebuild import FILE_SECONDS, CannotRebuild
 from photon.upkeep.backfill.remaking import _Remaking
-from photon.upkeep.backfill.removed import removed_rows
+from photon.upkeep.backfill.removed_rows import removed_rows
 from photon.verification.days import Window
 from tests.simulation.rebuilding import DAY, HereProgram, rebuild, rebuild_with_a_crash, set_adapter
 from tests.simulation.world import NOON_US, World
@@ -164,9 +164,9 @@ def test_of_doubled_rows_one_is_left(tmp_path: Path) -> None:
     write_deltalake(table(world), rows.slice(1, 2), mode="append")
     write_deltalake(table(world), rows.slice(1, 1), mode="append")
     assert len(world.rows()) == 11
-    assert rebuild(world).tally.dropped == {"doubled": 3}
+    assert rebuild(world).tally.dropped == {"second row": 3}
     assert by_id(world) == before
-    assert set(removed_rows(world.pipeline.datacenters["east"].lake)["why"].to_pylist()) == {"doubled"}
+    assert set(removed_rows(world.pipeline.datacenters["east"].lake)["why"].to_pylist()) == {"second row"}
 
 
 def test_of_rows_in_two_datacenters_that_of_the_registrys_holder_is_left(tmp_path: Path) -> None:
@@ -176,7 +176,7 @@ def test_of_rows_in_two_datacenters_that_of_the_registrys_holder_is_left(tmp_pat
     stolen = table(world).to_pyarrow_table().slice(0, 2)
     write_deltalake(table(world, "west"), stolen, mode="append", schema_mode="merge")
     assert rebuild(world, "east").tally.dropped == {}
-    assert rebuild(world, "west").tally.dropped == {"doubled": 2}
+    assert rebuild(world, "west").tally.dropped == {"second row": 2}
     assert by_id(world) == before
 
 

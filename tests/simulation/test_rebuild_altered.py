@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from photon.registry.errors import RegistryUnavailable
-from photon.upkeep.backfill.removed import removed_rows
+from photon.upkeep.backfill.removed_rows import removed_rows
 from photon.verification.days import utc_day
 from tests.simulation.rebuilding import DAY, rebuild
 from tests.simulation.test_rebuild import by_id, joined_world, table

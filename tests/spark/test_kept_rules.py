@@ -19,7 +19,7 @@ from jobs.verification_queries import UNDECIDED, Queries
 from photon.logs.files import ByteRange
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.state.view import ReadOffsets
-from photon.state.waiting_view import WAITING_COLUMNS
+from photon.state.waiting.waiting_view import WAITING_COLUMNS
 from photon.storage.changes import ChangedFiles
 from photon.storage.columns import TABLE_COLUMNS
 from photon.tokens import Occurrence

@@ -24,7 +24,7 @@ from photon.state.waiting.reasons import CODE_OF, NEVER_US, PRIMARY, UNJOINABLE
 from photon.state.waiting.retries import Retries
 from photon.state.waiting.segments import RECORD_COLUMNS, SegmentInfo, write_segment
 from photon.state.waiting.states import PAGE_ROWS
-from photon.state.waiting_list import WaitingList
+from photon.state.waiting.waiting_list import WaitingList
 from photon.tokens import Occurrence, PlanKey, new_id
 
 NEW = TrackedFile(LogFile(3, "foreign", "a.csv", 77, True, b"a,b", 4, 20, b"h"), 4, b"", False, 90, 5, None)
@@ -238,7 +238,7 @@ def test_many_waiting_records_are_read_a_part_at_a_time_and_take_no_memory(
     infos = [segment(state, *(record(place + at) for at in range(3))) for place in (10, 20)]
     complete(state, 1, Completion(waiting=infos))
     few = read_offsets(state.folder).waiting
-    monkeypatch.setattr("photon.state.waiting_view.MOST_IN_MEMORY", 2)
+    monkeypatch.setattr("photon.state.waiting.waiting_view.MOST_IN_MEMORY", 2)
     before_bytes = pa.total_allocated_bytes()
     many = read_offsets(state.folder).waiting
     assert pa.total_allocated_bytes() == before_bytes

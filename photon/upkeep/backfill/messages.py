@@ -26,7 +26,7 @@ from photon.verification.days import Window
 TABLE: TableName = "joined_events"
 REMOVED: ReportTable = "removed_rows"
 # Why a row goes, and why one stays though it can't be made again.
-Gone = Literal["filtered", "skipped", "doubled", "altered id"]
+Gone = Literal["filtered", "skipped", "second row", "altered id"]
 Kept = Literal["foreign record gone", "primary record gone", "adapter fails", "earlier epoch"]
 KEPT: tuple[Kept, ...] = ("foreign record gone", "primary record gone", "adapter fails", "earlier epoch")
 MOST_EXAMPLES = 10  # rows of one piece that can't be made again

@@ -35,7 +35,7 @@ class Piece:
 
     parts: tuple[Part, ...]
     partial: tuple[int, ...] = ()  # the places of parts that are not all of their file
-    doubled: tuple[tuple[str, int], ...] = ()  # rows that go, as file and row: another row has their event
+    second_rows: tuple[tuple[str, int], ...] = ()  # as file and row; they go: another row has their event
 
 
 def pages_of(files: Iterable[TableFile], page_rows: int) -> list[list[TableFile]]:
@@ -52,7 +52,7 @@ def pages_of(files: Iterable[TableFile], page_rows: int) -> list[list[TableFile]
 
 
 def pieces_of(
-    files: Sequence[TableFile], piece_rows: int, doubled: Mapping[str, Sequence[int]]
+    files: Sequence[TableFile], piece_rows: int, second_rows: Mapping[str, Sequence[int]]
 ) -> list[Piece]:
     """The pieces of a page, of about so many rows: many small files, or row groups of a big one."""
     pieces: list[Piece] = []
@@ -60,7 +60,7 @@ def pieces_of(
     rows = 0
 
     def add(parts: Sequence[Part], partial: tuple[int, ...] = ()) -> None:
-        going = [(part.path, row) for part in parts for row in doubled.get(part.path, ())]
+        going = [(part.path, row) for part in parts for row in second_rows.get(part.path, ())]
         pieces.append(Piece(tuple(parts), partial, tuple(going)))
 
     for file in files:
@@ -90,11 +90,11 @@ def _runs(groups: Sequence[int], most_rows: int) -> list[range]:
     return [*found, range(start, len(groups))]
 
 
-# -- doubled events
+# -- events with several rows
 
 
 @dataclass(frozen=True, slots=True)
-class DoubledRow:
+class CompetingRow:
     """One of several rows of an event, over the tables of all datacenters."""
 
     event_id: str
@@ -116,14 +116,16 @@ class DoubledRow:
         return f"{self.datacenter}:{self.epoch}:{self.batch}#{self.plan}"
 
 
-def rows_to_drop(rows: Sequence[DoubledRow], datacenter: str, holder: Claimant | None) -> list[DoubledRow]:
+def rows_to_drop(
+    rows: Sequence[CompetingRow], datacenter: str, holder: Claimant | None
+) -> list[CompetingRow]:
     """Those of a datacenter's rows of one event that go, so that one row of it is left.
 
     `holder`: the plan that holds the event. Its row stays; else the earliest row of its datacenter. Where
     that has no row, the first row of all stays.
     """
 
-    def rank(row: DoubledRow) -> tuple[bool, bool, str, int, tuple[str, str, int]]:
+    def rank(row: CompetingRow) -> tuple[bool, bool, str, int, tuple[str, str, int]]:
         is_elsewhere = holder is None or row.datacenter != holder.epoch.datacenter
         return is_elsewhere, row.claimant != str(holder), row.datacenter, row.batch, row.place
 

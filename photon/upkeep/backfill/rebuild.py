@@ -33,9 +33,10 @@ from photon.storage.store import Store
 from photon.storage.table_features import is_append_only
 from photon.storage.tables import CommitConflict, OutputTable, SchemaConflict
 from photon.upkeep.backfill.messages import MOST_EXAMPLES, TABLE, Example, Remade, RemakeContext, Tally
-from photon.upkeep.backfill.plan import DoubledRow, Piece, TableFile, pages_of, pieces_of
+from photon.upkeep.backfill.plan import CompetingRow, Piece, TableFile, pages_of, pieces_of
 from photon.upkeep.backfill.progress import PageNote, Progress, only_one
-from photon.upkeep.backfill.removed import record_removed
+from photon.upkeep.backfill.removed_rows import record_removed
+from photon.upkeep.backfill.rows_in_doubt import second_rows_by_file
 from photon.upkeep.backfill.yielding import yield_to_joins
 from photon.verification.days import Window
 
@@ -63,7 +64,7 @@ class Program(Protocol):
         """`remaking.remake` of each piece."""
         ...
 
-    def doubled(self, pipeline: Pipeline, files: Mapping[str, Sequence[str]]) -> list[DoubledRow]:
+    def competing_rows(self, pipeline: Pipeline, files: Mapping[str, Sequence[str]]) -> list[CompetingRow]:
         """All rows of events with several rows in these files, by datacenter."""
         ...
 
@@ -78,7 +79,7 @@ class RebuildPlan:
     rows: int  # in these files
     bytes: int
     pages: int  # each is one commit at most
-    doubled: int  # rows that go for another row of their event
+    second_rows: int  # rows that go for another row of their event
     estimated_seconds: float
 
     def as_dict(self) -> dict[str, Any]:
@@ -130,11 +131,11 @@ class Rebuild:
             committed = self._table.version_of(self._app)
             made_by = fingerprint(self.pipeline)
             progress = Progress.open(folder, self.window, made_by, committed, self.dry_run)
-            plan, pages, doubled = self._plan(progress)
+            plan, pages, second_rows = self._plan(progress)
             self.on_plan(plan)
             self._examples: list[Example] = []
             self._commits = 0
-            tally = self._pages(pages, doubled, progress)
+            tally = self._pages(pages, second_rows, progress)
             if not self.dry_run:
                 fault_point("rebuild.before_end")
                 progress.end()
@@ -161,9 +162,9 @@ class Rebuild:
         self.progress("looking for files with rows of these days")
         files = files_in(self._table, self.window)
         self.progress("looking for events with more than one row")
-        doubled = self._doubled(files)
+        second_rows = self._second_rows(files)
         # A file that this run has written is not read again, unless one of its rows has to go.
-        left = [file for file in files if self._is_left(file.path, progress) or file.path in doubled]
+        left = [file for file in files if self._is_left(file.path, progress) or file.path in second_rows]
         pages = pages_of(left, self.page_rows)
         rows, workers = rows_in([left]), WORKERS
         plan = RebuildPlan(
@@ -173,29 +174,28 @@ class Rebuild:
             rows=rows,
             bytes=sum(file.size_bytes for file in left),
             pages=len(pages),
-            doubled=sum(map(len, doubled.values())),
+            second_rows=sum(map(len, second_rows.values())),
             estimated_seconds=round((rows / ROWS_A_SECOND + len(left) * FILE_SECONDS) / workers, 1),
         )
-        return plan, pages, doubled
+        return plan, pages, second_rows
 
     def _is_left(self, path: str, progress: Progress) -> bool:
         return path not in progress.done and not path.startswith(f"rebuild-{progress.run}-")
 
-    def _doubled(self, files: Sequence[TableFile]) -> dict[str, list[int]]:
+    def _second_rows(self, files: Sequence[TableFile]) -> dict[str, list[int]]:
         """Rows of this datacenter's files that go, because another row has their event."""
-        from photon.upkeep.backfill.doubled import drop_by_file
-
         paths = {self.datacenter: [file.path for file in files]}
         for name, place in self.pipeline.datacenters.items():
             other = OutputTable(place.lake, TABLE)
             if name != self.datacenter and other.exists():
                 paths[name] = [file.path for file in files_in(other, self.window)]
-        return drop_by_file(self.pipeline, self.datacenter, self.program.doubled(self.pipeline, paths))
+        competing = self.program.competing_rows(self.pipeline, paths)
+        return second_rows_by_file(self.pipeline, self.datacenter, competing)
 
     # -- the pages
 
     def _pages(
-        self, pages: list[list[TableFile]], doubled: Mapping[str, list[int]], progress: Progress
+        self, pages: list[list[TableFile]], second_rows: Mapping[str, list[int]], progress: Progress
     ) -> Tally:
         tally, tries, done = progress.tally, 0, 0
         began_us = self.clock.elapsed_us()
@@ -206,7 +206,7 @@ class Rebuild:
             far = pace(done, done + rows_in([page, *pages]), took_seconds, "{:,} rows".format)
             self.progress(f"makes rows again: {far}; {len(pages) + 1:,} pages to go")
             try:
-                tally += self._page(page, doubled, progress)
+                tally += self._page(page, second_rows, progress)
                 tries, done = 0, done + rows_in([page])
             except (FilesGone, SchemaConflict, CommitConflict) as error:
                 tries += 1
@@ -216,11 +216,13 @@ class Rebuild:
                         "stop that, and start the backfill again: it goes on"
                     ) from error
                 log.info("%s: another snapshot, for %s", self._table.folder, error)
-                _, pages, doubled = self._plan(progress)
+                _, pages, second_rows = self._plan(progress)
         return tally
 
-    def _page(self, page: Sequence[TableFile], doubled: Mapping[str, list[int]], progress: Progress) -> Tally:
-        pieces = pieces_of(page, self.piece_rows, doubled)
+    def _page(
+        self, page: Sequence[TableFile], second_rows: Mapping[str, list[int]], progress: Progress
+    ) -> Tally:
+        pieces = pieces_of(page, self.piece_rows, second_rows)
         handle = self._table.load()
         if not {file.path for file in page} <= data_files(handle).keys():
             raise FilesGone([file.path for file in page])

@@ -25,8 +25,6 @@ from photon.storage.delta import lake_errors
 from photon.storage.output_files import OutputFile, write_parquet
 from photon.storage.own_columns import columns_of_people
 from photon.storage.store import store_of
-from photon.upkeep.backfill.differing import differs
-from photon.upkeep.backfill.earlier_epochs import todays_numbers
 from photon.upkeep.backfill.messages import (
     IDENTITY,
     MOST_EXAMPLES,
@@ -39,10 +37,10 @@ from photon.upkeep.backfill.messages import (
     RemakeContext,
     Tally,
 )
+from photon.upkeep.backfill.places_today import places_of_primaries, todays_numbers
 from photon.upkeep.backfill.plan import Piece
-from photon.upkeep.backfill.primaries_again import occurrences_of
 from photon.upkeep.backfill.records_at import Ints, LogCopy, Mask, RecordsAt, are, places_of, take
-from photon.upkeep.backfill.strays import settle
+from photon.upkeep.backfill.rows_in_doubt import settle_misplaced
 
 
 @dataclass(frozen=True)
@@ -121,17 +119,17 @@ class _Remaking:
 
     def make(self) -> None:
         left = self.inside.copy()
-        doubled = self._doubled()
-        self.gone["doubled"] = np.flatnonzero(doubled & left)
-        left &= ~doubled
+        is_second = self._are_second_rows()
+        self.gone["second row"] = np.flatnonzero(is_second & left)
+        left &= ~is_second
         known = pc.is_valid(self.rows["_primary_occurrence"]).to_numpy() | self.is_current
         self._keep("earlier epoch", np.flatnonzero(left & ~known))
         self._join_again(np.flatnonzero(left & known))
 
-    def _doubled(self) -> Mask:
+    def _are_second_rows(self) -> Mask:
         found = np.zeros(self.rows.num_rows, bool)
-        if self.piece.doubled:
-            wanted = {(path, row) for path, row in self.piece.doubled}
+        if self.piece.second_rows:
+            wanted = {(path, row) for path, row in self.piece.second_rows}
             paths = [part.path for part in self.piece.parts]
             files, rows = self.rows["file"].to_numpy(), self.rows["row"].to_numpy()
             for number, path in enumerate(paths):
@@ -165,10 +163,10 @@ class _Remaking:
         return _Foreign(records, numbers, found, keys, times_us, is_there)
 
     def _settle(self, rows: Ints, at: Ints, foreign: _Foreign) -> Ints:
-        """Ask the registry whose the rows are at whose places others are; the rows that stay."""
-        strays = self.own.take(pa.array(rows[at]))
+        """Ask the registry about rows at whose places other records are; the rows that stay."""
+        misplaced = self.own.take(pa.array(rows[at]))
         there = foreign.ids.take(pa.array(at))
-        goes, moved = settle(strays, there, self.context.pipeline, self.context.datacenter)
+        goes, moved = settle_misplaced(misplaced, there, self.context.pipeline, self.context.datacenter)
         self.gone["altered id"] = rows[at[goes]]
         is_moved = pc.is_valid(moved)
         self._put("_occurrence", rows[at[is_moved.to_numpy(zero_copy_only=False)]], moved.filter(is_moved))
@@ -182,7 +180,7 @@ class _Remaking:
         self.gone["skipped"] = rows[skipped]
         wrong = np.flatnonzero(~skipped & ~is_there & primary.can_be_wrong & self.is_current[rows])
         if len(wrong):
-            places = occurrences_of(keys.take(pa.array(wrong)), self.context.primary, self.context.index)
+            places = places_of_primaries(keys.take(pa.array(wrong)), self.context.primary, self.context.index)
             found = pc.is_valid(places)
             self._put(
                 "_primary_occurrence", rows[wrong[found.to_numpy(zero_copy_only=False)]], places.filter(found)
@@ -318,3 +316,32 @@ def write_output(context: RemakeContext, name: str, rows: pa.Table) -> OutputFil
     with lake_errors(f"write {folder / path}"):
         store_of(folder).make()
         return OutputFile(name, path, write_parquet(folder, path, rows), rows.num_rows, rows.schema)
+
+
+# -- which rows are not as they were
+
+
+def differs(old: pa.Table, new: pa.Table) -> Mask:
+    """Which rows differ. A column that one of them lacks is null in it."""
+    found = np.zeros(old.num_rows, bool)
+    for name in dict.fromkeys([*old.column_names, *new.column_names]):
+        if name not in new.column_names or name not in old.column_names:
+            only = (old if name in old.column_names else new)[name]
+            found |= pc.is_valid(only).to_numpy(zero_copy_only=False)
+        elif not old[name].equals(new[name]):
+            found |= _values_differ(old[name].combine_chunks(), new[name].combine_chunks())
+    return found
+
+
+def _values_differ(old: pa.Array, new: pa.Array) -> Mask:
+    if pa.types.is_nested(old.type) or old.type != new.type:
+        pairs = zip(old.to_pylist(), new.to_pylist(), strict=True)
+        return np.array([a != b for a, b in pairs], bool)
+    unlike = pc.xor(pc.is_null(old), pc.is_null(new))
+    if pa.types.is_floating(old.type):  # NaN is as good as NaN
+        both = pc.and_(pc.fill_null(pc.is_nan(old), False), pc.fill_null(pc.is_nan(new), False))
+        unequal = pc.and_not(pc.fill_null(pc.not_equal(old, new), False), both)
+    else:
+        unequal = pc.fill_null(pc.not_equal(old, new), False)
+    mask: Mask = pc.or_(unlike, unequal).to_numpy(zero_copy_only=False)
+    return mask

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
 
-from photon.state.listed_segment import Listed
+from photon.state.waiting.listed_segment import Listed
 from photon.state.waiting.merging import Merged
 from photon.state.waiting.reasons import CODE_OF, PRIMARY, UNJOINABLE, Codes
 from photon.state.waiting.retries import Retries
@@ -28,7 +28,7 @@ from photon.state.waiting.states import (
     tally_of,
     tally_to_stored,
 )
-from photon.state.waiting_view import WaitingView, rows_at
+from photon.state.waiting.waiting_view import WaitingView, rows_at
 from photon.tokens import Occurrence
 
 # A new primary takes these up again: records that wait for it, and records that were given up.

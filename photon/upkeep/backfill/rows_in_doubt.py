@@ -1,12 +1,15 @@
-"""Rows at whose places their records are not: somebody altered the row, or the log.
+"""Rows in doubt, of which the registry decides: it knows which record of which plan holds an event.
 
-The registry knows which record registered an event, and no row tells it. A row is never given another event
-here: two rows of it might be the end. It goes, and the dispatcher joins its true event again (docs/adr/0045).
+Of several rows of one event one stays. A row whose record is not at its place was altered, or its log was. It
+is never given another event here: two rows of that might be the end. It goes, and the dispatcher joins its
+true event again (docs/adr/0045).
 """
 
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -19,6 +22,7 @@ from photon.registry.hashing import hashes_of_texts
 from photon.registry.opening import open_reader
 from photon.registry.origins import Origin, origins_of
 from photon.tokens import Occurrence
+from photon.upkeep.backfill.plan import CompetingRow, rows_to_drop
 from photon.upkeep.backfill.records_at import Mask
 
 Fate = Occurrence | Literal["goes", "stays"]
@@ -34,7 +38,9 @@ class Stamp:
     occurrence: str
 
 
-def settle(rows: pa.Table, ids_there: pa.Array, pipeline: Pipeline, datacenter: str) -> tuple[Mask, pa.Array]:
+def settle_misplaced(
+    rows: pa.Table, ids_there: pa.Array, pipeline: Pipeline, datacenter: str
+) -> tuple[Mask, pa.Array]:
     """Which of these rows go, and the true `_occurrence` of others, or null. All stay where nobody can tell.
 
     `rows`: Photon's own columns of rows of one datacenter. `ids_there`: the ids of the records at their
@@ -52,7 +58,7 @@ def settle(rows: pa.Table, ids_there: pa.Array, pipeline: Pipeline, datacenter: 
         log.warning("%d rows stay whose records are not at their places: %s", rows.num_rows, error)
         claims = {}
     asked = zip(stamped, own, there, strict=True)
-    fates = [fate_of(stamp, claims.get(mine), claims.get(other)) for stamp, mine, other in asked]
+    fates = [fate_of(stamp, claims.get(event_id), claims.get(other)) for stamp, event_id, other in asked]
     moved = [str(fate) if isinstance(fate, Occurrence) else None for fate in fates]
     return np.array([fate == "goes" for fate in fates], bool), pa.array(moved, pa.string())
 
@@ -86,3 +92,20 @@ def _claims_of(pipeline: Pipeline, ids: list[str]) -> dict[str | None, Origin | 
         return {}
     origins = origins_of(open_reader(pipeline), hashes_of_texts(distinct))
     return dict(zip(distinct, origins, strict=True))
+
+
+def second_rows_by_file(
+    pipeline: Pipeline, datacenter: str, rows: Sequence[CompetingRow]
+) -> dict[str, list[int]]:
+    """The rows of a datacenter that go, by file. RegistryUnavailable, RegistryMissing, RegistryMismatch."""
+    if not rows:
+        return {}
+    by_event: dict[str, list[CompetingRow]] = defaultdict(list)
+    for row in rows:
+        by_event[row.event_id].append(row)
+    holders = open_reader(pipeline).holders(hashes_of_texts(by_event))
+    going: dict[str, list[int]] = defaultdict(list)
+    for index, group in enumerate(by_event.values()):
+        for row in rows_to_drop(group, datacenter, holders.holder(index)):
+            going[row.file].append(row.row)
+    return dict(going)

@@ -23,7 +23,7 @@ RETRY_US = 60 * MICROSECONDS  # after the lake took nothing
 log = logging.getLogger(__name__)
 
 
-class Teller:
+class Publisher:
     """Publishes the completeness of one epoch. What it counted since it last published dies with the process.
 
     That makes the shares a little worse or better, and neither time too late: they go by what is stored.
@@ -57,7 +57,7 @@ class Teller:
             self._next_us = None  # the clock was set back
         return self.has_news and (self._next_us is None or now_us >= self._next_us)
 
-    def tell(self, read_up_to_us: int | None, waiting_us: Ints, batch: int, now_us: int) -> Completeness:
+    def say(self, read_up_to_us: int | None, waiting_us: Ints, batch: int, now_us: int) -> Completeness:
         """Publish what follows from how far the logs are read and from the event times of what waits.
 
         A lake that takes nothing stops no join: it is tried again later.

@@ -15,9 +15,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from photon.pipeline.location import Location
-from photon.state.listed_segment import Listed, WaitingRecord
 from photon.state.rows import reading_column
 from photon.state.waiting import segments
+from photon.state.waiting.listed_segment import Listed, WaitingRecord
 from photon.state.waiting.merging import Size
 from photon.state.waiting.reasons import CODE_OF, NEVER_US, PRIMARY, REASONS, UNJOINABLE
 from photon.state.waiting.segments import SegmentInfo, WaitingIndex
