@@ -7,13 +7,12 @@ from pathlib import Path
 import click
 
 from photon.cli.output import (
-    NOTHING_CHANGED,
     chosen,
     dry_run_option,
     json_option,
     opened,
     pipeline_argument,
-    print_result,
+    print_outcome,
 )
 
 
@@ -38,8 +37,8 @@ def acknowledge(pipeline_file: Path, datacenter: str, dry_run: bool, as_json: bo
         chosen(pipeline, datacenter)
         folder = pipeline.datacenters[datacenter].state
         found = carry_out(lambda: plan_acknowledgement(folder, SystemClock().now_us()), dry_run)
-    lines = [f"{datacenter}: {one}" for one in found.names]
+    lines = [f"{datacenter}: there is nothing that is not acknowledged yet"]
     if found:
-        lines.insert(0, f"{NOTHING_CHANGED} would be acknowledged" if dry_run else "acknowledged:")
-    nothing = f"{datacenter}: there is nothing that is not acknowledged yet"
-    print_result({"dry_run": dry_run, **found.as_dict()}, "\n".join(lines or [nothing]), as_json)
+        lines = ["would be acknowledged:" if dry_run else "acknowledged:"]
+        lines += [f"{datacenter}: {one}" for one in found.names]
+    print_outcome(found.as_dict(), lines, dry_run, as_json)

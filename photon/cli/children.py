@@ -1,19 +1,26 @@
-"""The processes of `photon join`, one a datacenter: one that dies by accident is started again."""
+"""The processes of `photon join`, one a datacenter, and the signals that stop them.
+
+A process that dies by accident is started again.
+"""
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from types import FrameType
 
 import click
 
+from photon.cli.ending import line_start
 from photon.errors import DEFECT, NOT_MEANT
-from photon.process.lifeline import bound_to_this_thread
+from photon.process.lifeline import bound_to_this_thread, is_gone
 
-RESTARTS = 5  # within so long: with more of them it is no accident
+RESTARTS = 5  # within RESTARTS_WITHIN_SECONDS: more of them are no accident
 RESTARTS_WITHIN_SECONDS = 600.0
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1.0, 30.0
 POLL_SECONDS = 0.1
@@ -102,13 +109,13 @@ class Children:
             child.process, child.starts_at = _started(child.command), None
 
     def _take_note(self, child: _Child) -> None:
-        """Of a process that has ended: whether it is started again."""
+        """Decide whether a process that has ended is started again."""
         code, output = child.process.returncode, child.process.stdout
         assert output is not None
         if code == 0:
             child.ended = Ended(code, output.read())
             return
-        # Its counts show what nobody can have meant.
+        # Its counts show how little was joined.
         printed = output.read() if code == NOT_MEANT else ""
         output.close()
         pause = None
@@ -127,8 +134,8 @@ class Children:
 
 
 def _started(command: Sequence[str]) -> subprocess.Popen[str]:
-    # In a session of its own, so that a terminal's Ctrl-C comes to the parent and is passed on, once. Until
-    # it listens to a signal, the signal is held back: else one that comes at its start would end it.
+    # The child has a session of its own: a terminal's Ctrl-C comes to the parent and is passed on, once. A
+    # signal is held back until the child listens to it: else one that comes at its start would end it.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
     try:
         return subprocess.Popen(
@@ -140,3 +147,41 @@ def _started(command: Sequence[str]) -> subprocess.Popen[str]:
         )
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+class StopSignals:
+    """SIGINT and SIGTERM: the first requests a stop after the current batch, the second ends the process."""
+
+    def __init__(self, parent: int | None) -> None:
+        """`parent`: the process that started this one to end with it, by the number that it gave itself."""
+        self._requested: int | None = None  # by this signal
+        self.parent = parent
+        self._listen(self._on_signal)
+
+    def stop_requested(self) -> bool:
+        """Whether there was a signal, or the parent is gone."""
+        return self._requested is not None or (self.parent is not None and is_gone(self.parent))
+
+    def pass_on_to(self, children: Children) -> None:
+        """Send each signal to `children` instead, also one that came before."""
+
+        def pass_on(number: int, _frame: FrameType | None) -> None:
+            children.pass_on(number)
+
+        self._listen(pass_on)
+        if self._requested is not None:
+            pass_on(self._requested, None)
+
+    def _listen(self, handler: Callable[[int, FrameType | None], None]) -> None:
+        for number in STOPPING:
+            signal.signal(number, handler)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)  # which a parent holds back until now
+
+    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
+        if self._requested is not None:
+            # Nothing is tidied up: the next start recovers, as after a crash. The JVM ends with its parent.
+            os._exit(128 + number)
+        self._requested = number
+        with suppress(OSError):  # nobody may read it; and the signal may come in the middle of another line
+            told = "photon: stopping after the current batch; once more to stop at once\n"
+            os.write(2, f"{line_start()}{told}".encode())

@@ -44,12 +44,11 @@ def compact(pipeline_file: Path, datacenter: str | None, dry_run: bool, as_json:
             for name in chosen(pipeline, datacenter)
         }
     files_are, removed = ("files would be", "to be removed") if dry_run else ("files are", "removed")
-    lines = [NOTHING_CHANGED] if dry_run else []
-    lines += [
+    lines = [
         f"{name}: {table}: {one.files_before:,} {files_are} {one.files_after:,}; {removed}:"
         f" {one.log_files_removed:,} files of its log, {one.data_files_removed:,} old data files"
         for name, tables in done.items()
         for table, one in tables.items()
     ]
     value = {name: {table: asdict(one) for table, one in tables.items()} for name, tables in done.items()}
-    print_result(value, "\n".join(lines), as_json)
+    print_result(value, "\n".join([NOTHING_CHANGED, *lines] if dry_run else lines), as_json)

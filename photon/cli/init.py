@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import sys
-from collections.abc import Iterable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,13 +13,12 @@ import click
 
 from photon.cli.ending import fail
 from photon.cli.output import counted, expected_errors, json_option, log_to_stderr, print_result
-from photon.errors import NOT_DONE, WRONG_USAGE
+from photon.errors import NOT_DONE
 
 if TYPE_CHECKING:
-    from photon.pipeline.file import Pipeline
     from photon.profile.findings import Question
     from photon.profile.guess import Answers, Guess
-    from photon.profile.sample import Sample, Where
+    from photon.profile.sample import Sample
     from photon.profile.trial import SideSeen, Trial
 
 UNITS = click.Choice(["s", "ms", "us", "ns", "iso8601"])
@@ -87,27 +84,21 @@ def init(
     """
     log_to_stderr()
     with expected_errors():
-        from photon.pipeline.file import pipelines_beside
+        from photon.profile.new_file import NewFile, places_of
         from photon.profile.proposal import logs_of, pipeline_text, proposed_name
         from photon.profile.sample import read_sample
         from photon.profile.trial import try_join
 
         name = name or proposed_name(primary, foreign)
-        is_careful = not (force or dry_run)
-        if is_careful:
-            _refuse_to_write_over(output, name)
-        folders, places = _places(primary, foreign, datacenters)
-        others = [] if dry_run else pipelines_beside(output)
-        _check_name(name, others)
-        before = _before_datacenters(name, output, folders, others)
-        if is_careful:
-            _refuse_tables_of_another(output, _tables(output, before, folders))
+        folders, places = places_of(primary, foreign, datacenters)
+        new_file = NewFile(output, name, tuple(folders))
+        before = new_file.checked(is_tried_only=dry_run, may_write_over=force)
         samples = read_sample("primary", places[0]), read_sample("foreign", places[1])
         found, answers = _guess(samples, _answers(said))
         logs = logs_of(found, *samples, places)
         relative = {one: os.path.relpath(folder, output.absolute().parent) for one, folder in folders.items()}
         text = pipeline_text(name, relative, before, *logs)
-        trial = try_join(*samples, _loaded(text, output))
+        trial = try_join(*samples, new_file.loaded(text))
     is_empty = not trial.joined
     is_written = not dry_run and (not is_empty or answers.foreign_key is not None)
     if is_written:
@@ -151,115 +142,6 @@ def _next_step(written: Path, problem: str | None) -> tuple[str | None, str]:
     return None, f"Next: {join}"
 
 
-def _places(
-    primary: str, foreign: str, datacenters: tuple[str, ...]
-) -> tuple[dict[str, Path], tuple[Where, Where]]:
-    """Each datacenter's folder of logs, and where the sample is taken: in the first."""
-    from photon.profile.sample import CannotPropose, Where, below, where_of
-
-    if not datacenters:
-        places = where_of(primary, foreign)
-        folders = {"here": places[0].logs}
-    else:
-        folders = {}
-        for each in datacenters:
-            name, equals, folder = each.partition("=")
-            if not (name and equals and folder):
-                raise CannotPropose(f"--datacenter {each}: expected NAME=LOGS, such as east=logs/east")
-            if not Path(folder).is_dir():
-                raise CannotPropose(f"--datacenter {each}: {folder} is no folder; expected that of its logs")
-            folders[name] = Path(folder)
-        logs = next(iter(folders.values()))
-        places = (
-            Where(logs, below(logs, str(logs / primary))),
-            Where(logs, below(logs, str(logs / foreign))),
-        )
-    if places[0].glob == places[1].glob:
-        raise CannotPropose(
-            f"PRIMARY and FOREIGN are both {places[0].logs / places[0].glob}; expected two folders, "
-            "or a glob for each"
-        )
-    return folders, places
-
-
-def _refuse_to_write_over(output: Path, name: str) -> None:
-    if output.exists():
-        other = output.with_name(f"{name}.yaml")
-        shown = other if other != output else output.with_name("FILE")
-        fail(
-            f"{output} is there already: --force writes over it, --output {shown} writes another beside it",
-            WRONG_USAGE,
-        )
-
-
-def _check_name(name: str, others: Iterable[Pipeline]) -> None:
-    """Refuse what is no name, and that of another: both would have one registry, and one place in Dagster."""
-    from photon.pipeline.values import PIPELINE_NAME
-
-    if not re.match(PIPELINE_NAME, name):
-        fail(
-            f"--name {name!r}: expected a small letter, then small letters, digits, - and _, 63 at most, "
-            "such as queries_clicks",
-            WRONG_USAGE,
-        )
-    for other in others:
-        if other.name.replace("-", "_") == name.replace("-", "_"):
-            fail(
-                f"the pipeline of {other.file} is called {other.name}; expected a name of its own for this "
-                "one: say --name NAME",
-                WRONG_USAGE,
-            )
-
-
-def _before_datacenters(
-    name: str, output: Path, datacenters: Iterable[str], others: Iterable[Pipeline]
-) -> str:
-    """What lake and state have before a datacenter's name: nothing, or `NAME/` beside another pipeline.
-
-    Two pipelines in the same folders would be one: each counts, and joins, what the other has read.
-    """
-    taken = {
-        place.resolve(): other.file
-        for other in others
-        for each in other.datacenters.values()
-        for place in (each.lake, each.state, other.registry_folder)
-        if isinstance(place, Path)
-    }
-    for before in ("", f"{name}/"):
-        own = _tables(output, before, datacenters)
-        near = [place for place in taken if any(_is_one_within_the_other(place, each) for each in own)]
-        if not near:
-            return before
-    fail(
-        f"{near[0]} is a folder of {taken[near[0]]}, and one of {', '.join(map(str, own))} is or lies in it; "
-        "expected folders of its own for this pipeline: say another --name",
-        WRONG_USAGE,
-    )
-
-
-def _tables(output: Path, before: str, datacenters: Iterable[str]) -> list[Path]:
-    """The folders of tables, and of states."""
-    from photon.profile.proposal import TABLES_AND_STATE
-
-    folder = output.parent.resolve()
-    return [folder / f"{kind}/{before}{each}" for each in datacenters for kind in TABLES_AND_STATE]
-
-
-def _is_one_within_the_other(one: Path, other: Path) -> bool:
-    return one.is_relative_to(other) or other.is_relative_to(one)
-
-
-def _refuse_tables_of_another(output: Path, tables: Iterable[Path]) -> None:
-    """What is in the folders of a pipeline whose file is not there was joined by another one."""
-    if there := [folder for folder in tables if folder.exists()]:
-        fail(
-            f"{min(there)} is there already, and {output} is not: it has what another pipeline has joined. "
-            f"Write this one into another folder, such as --output {output.stem}/{OUTPUT}, or remove what is "
-            "there; --force writes it all the same",
-            WRONG_USAGE,
-        )
-
-
 def _answers(said: dict[str, Any]) -> Answers:
     from photon.profile.guess import Answers
 
@@ -301,18 +183,6 @@ def _as_columns(said: dict[str, Any]) -> dict[str, Any]:
         else value
         for name, value in said.items()
     }
-
-
-def _loaded(text: str, output: Path) -> Pipeline:
-    """The pipeline of a text that is not written yet; PipelineError where it is none."""
-    import tempfile
-
-    from photon.pipeline.file import load_pipeline
-
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / output.name
-        path.write_text(text)
-        return load_pipeline(path)
 
 
 def _nothing_joins(trial: Trial, found: Guess) -> str:

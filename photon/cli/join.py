@@ -5,20 +5,18 @@ from __future__ import annotations
 import json
 import logging
 import os
-import signal
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable
-from contextlib import ExitStack, nullcontext, redirect_stdout, suppress
+from collections.abc import Iterable
+from contextlib import ExitStack, nullcontext, redirect_stdout
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import click
 
 from photon.cli.backlog_line import telling_how_far
-from photon.cli.children import STOPPING, Children
-from photon.cli.ending import fail, line_start
+from photon.cli.children import Children, StopSignals
+from photon.cli.ending import fail
 from photon.cli.output import (
     DONE,
     chosen,
@@ -31,7 +29,6 @@ from photon.cli.output import (
     shows_line,
 )
 from photon.errors import NOT_DONE, NOT_MEANT, WRONG_USAGE
-from photon.process.lifeline import is_gone
 
 log = logging.getLogger(__name__)
 
@@ -197,7 +194,7 @@ def _engine(name: str) -> Any:
 
 
 def _warned(pipeline: Any, name: str, counts: Any, complete: bool) -> int:
-    """Tell what nobody can have meant. It is no success of a complete join; else logs may still come."""
+    """Warn where hardly anything joined: a complete join has failed then; else logs may still come."""
     from photon.dispatcher.shift.misconfigured import signs_of_misconfiguration
 
     with expected_errors():
@@ -245,44 +242,6 @@ def _join_each(
 def worst_status(returncodes: Iterable[int]) -> int:
     """The largest exit status of children; one that a signal ended counts as 128 and its number."""
     return max((code if code >= 0 else 128 - code for code in returncodes), default=DONE)
-
-
-class StopSignals:
-    """SIGINT and SIGTERM: the first requests a stop after the current batch, the second ends the process."""
-
-    def __init__(self, parent: int | None) -> None:
-        """`parent`: the process that started this one to end with it, by the number that it gave itself."""
-        self._requested: int | None = None  # by this signal
-        self.parent = parent
-        self._listen(self._on_signal)
-
-    def stop_requested(self) -> bool:
-        """Whether there was a signal, or the parent is gone."""
-        return self._requested is not None or (self.parent is not None and is_gone(self.parent))
-
-    def pass_on_to(self, children: Children) -> None:
-        """Send each signal to `children` instead, also one that came before."""
-
-        def pass_on(number: int, _frame: FrameType | None) -> None:
-            children.pass_on(number)
-
-        self._listen(pass_on)
-        if self._requested is not None:
-            pass_on(self._requested, None)
-
-    def _listen(self, handler: Callable[[int, FrameType | None], None]) -> None:
-        for number in STOPPING:
-            signal.signal(number, handler)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)  # which a parent holds back until now
-
-    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
-        if self._requested is not None:
-            # Nothing is tidied up: the next start recovers, as after a crash. The JVM ends with its parent.
-            os._exit(128 + number)
-        self._requested = number
-        with suppress(OSError):  # nobody may read it; and the signal may come in the middle of another line
-            told = "photon: stopping after the current batch; once more to stop at once\n"
-            os.write(2, f"{line_start()}{told}".encode())
 
 
 def _results_text(results: dict[str, Any]) -> str:

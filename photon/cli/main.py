@@ -12,16 +12,22 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from photon.cli.beginning import let_interrupts_be_told, open_missing_streams
+from photon.cli.beginning import (
+    ASKING,
+    ENDING_AT_ONCE,
+    end_quickly,
+    let_interrupts_be_told,
+    open_missing_streams,
+    start_quickly,
+)
 from photon.cli.commands import COMMANDS, GROUPS, command_named
 from photon.cli.ending import InOrder
 from photon.cli.examples import epilog_of
-from photon.cli.quick_start import ASKING, ENDING_AT_ONCE, end_quickly, start_quickly
 
 EXIT_STATUSES = """\b
 Exit status: 0 done, 1 a violation, or somebody is needed (status --check),
 2 wrong usage or bad pipeline file, 3 could not be done, 4 the adapter fails,
-5 it joined nothing that anybody can have meant, 70 a defect in Photon,
+5 hardly anything was joined, as its warnings say, 70 a defect in Photon,
 130 and 143 interrupted, 141 nobody read what it printed."""
 
 

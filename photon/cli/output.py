@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -75,6 +75,12 @@ def print_result(value: object, text: str, as_json: bool) -> None:
     """The result of a command: `value` as its one JSON object, or `text` for people."""
     click.echo(json.dumps(value, indent=2, default=str) if as_json else text)
     current_ending().has_printed = True
+
+
+def print_outcome(value: Mapping[str, Any], lines: Iterable[str], dry_run: bool, as_json: bool) -> None:
+    """What a verb has done, or would do: as the first line says, and `dry_run` in the object."""
+    told = [NOTHING_CHANGED, *lines] if dry_run else lines
+    print_result({"dry_run": dry_run, **value}, "\n".join(told), as_json)
 
 
 def counted(count: int, thing: str) -> str:

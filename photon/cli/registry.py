@@ -13,7 +13,6 @@ import click
 from photon.cli.examples import epilog_of
 from photon.cli.output import (
     DONE,
-    NOTHING_CHANGED,
     UPKEEP_LINE_SECONDS,
     VIOLATION,
     dry_run_option,
@@ -21,6 +20,7 @@ from photon.cli.output import (
     opened,
     pipeline_argument,
     pipeline_file_of,
+    print_outcome,
     print_result,
     showing_progress,
     within_option,
@@ -80,8 +80,7 @@ def repair(pipeline_file: Path, url: str, anew: bool, dry_run: bool, as_json: bo
 
         plan = plan_repair(pipeline, url, anew)
         if dry_run:
-            value = {"dry_run": True, **plan.as_dict()}
-            print_result(value, "\n".join([NOTHING_CHANGED, *plan.sentences()]), as_json)
+            print_outcome(plan.as_dict(), plan.sentences(), dry_run, as_json)
             return
         with showing_progress(UPKEEP_LINE_SECONDS) as say:
             done = plan.apply(say)
@@ -110,12 +109,12 @@ def refill(pipeline_file: Path, dry_run: bool, as_json: bool) -> None:
         done = carry_out(
             lambda: plan_refill(pipeline, open_reader(pipeline, from_stored=False), say=say), dry_run, say
         )
-    print_result({"dry_run": dry_run, **done.as_dict()}, _refill_text(done, dry_run, pipeline), as_json)
+    print_outcome(done.as_dict(), _refill_lines(done, dry_run, pipeline), dry_run, as_json)
     sys.exit(VIOLATION if done.doubles else DONE)
 
 
-def _refill_text(done: Refilled, dry_run: bool, pipeline: Pipeline) -> str:
-    lines = [NOTHING_CHANGED] if dry_run else []
+def _refill_lines(done: Refilled, dry_run: bool, pipeline: Pipeline) -> list[str]:
+    lines = []
     would = "would be " if dry_run else ""
     if not done.began:
         lines.append(f"{done.rows:,} rows: the registry has the id of each")
@@ -131,7 +130,7 @@ def _refill_text(done: Refilled, dry_run: bool, pipeline: Pipeline) -> str:
         lines.append(f"PROBLEM {len(done.doubles):,} events have a second row, and stay as they are:")
         lines += [f"  {one}" for one in done.doubles[:DOUBLES_TOLD]]
         lines.append(f"  photon verify {pipeline.typed} names all, and what leaves one row of each")
-    return "\n".join(lines)
+    return lines
 
 
 @registry.command(epilog=epilog_of("registry state"))
@@ -222,21 +221,18 @@ def reshard(words: tuple[Path, int | None], dry_run: bool, as_json: bool) -> Non
         from photon.upkeep.reshard import plan_reshard
 
         done = carry_out(lambda: plan_reshard(pipeline, open_reader(pipeline), ledgers), dry_run)
-    print_result({"dry_run": dry_run, **done.as_dict()}, _reshard_text(done, dry_run, pipeline), as_json)
+    print_outcome(done.as_dict(), [_reshard_line(done, pipeline)], dry_run, as_json)
 
 
-def _reshard_text(done: Resharded, dry_run: bool, pipeline: Pipeline) -> str:
-    lines = [NOTHING_CHANGED] if dry_run else []
+def _reshard_line(done: Resharded, pipeline: Pipeline) -> str:
     if done.applied:
-        lines.append(f"{done.ledgers} ledgers from now on (before: {done.ledgers_before}): {done.because}")
-    elif not done.is_due:
-        lines.append(f"{done.ledgers_before} ledgers: {done.because}")
-    else:
-        lines.append(
-            f"{done.ledgers_wanted} ledgers would do better than {done.ledgers_before}: {done.because}."
-            f" To have them: photon registry reshard {pipeline.typed} {done.ledgers_wanted}"
-        )
-    return "\n".join(lines)
+        return f"{done.ledgers} ledgers from now on (before: {done.ledgers_before}): {done.because}"
+    if not done.is_due:
+        return f"{done.ledgers_before} ledgers: {done.because}"
+    return (
+        f"{done.ledgers_wanted} ledgers would do better than {done.ledgers_before}: {done.because}."
+        f" To have them: photon registry reshard {pipeline.typed} {done.ledgers_wanted}"
+    )
 
 
 @registry.command(epilog=epilog_of("registry gc"))
@@ -257,15 +253,14 @@ def gc(pipeline_file: Path, dry_run: bool, as_json: bool) -> None:
         from photon.upkeep.plans import carry_out
 
         done = carry_out(lambda: plan_gc(pipeline, open_reader(pipeline), SystemClock()), dry_run, say)
-    print_result({"dry_run": dry_run, **done.as_dict()}, _gc_text(done, dry_run), as_json)
+    print_outcome(done.as_dict(), _gc_lines(done, dry_run), dry_run, as_json)
     sys.exit(DONE if done.is_done else NOT_DONE)
 
 
-def _gc_text(done: GcResult, dry_run: bool) -> str:
+def _gc_lines(done: GcResult, dry_run: bool) -> list[str]:
     told = done.as_dict()
     boundary, before = told["boundary"] or "none", told["boundary_before"] or "none"
-    lines = [NOTHING_CHANGED] if dry_run else []
-    lines.append(f"boundary: {boundary} (before: {before}); {done.because}")
+    lines = [f"boundary: {boundary} (before: {before}); {done.because}"]
     if done.rolled:
         lines.append(f"generation {done.generation} of ledgers {'would begin' if dry_run else 'has begun'}")
     if done.dropped:
@@ -274,7 +269,7 @@ def _gc_text(done: GcResult, dry_run: bool) -> str:
     lines.append(f"before: {_size(done.before)}; afterwards: {_size(done.after)}")
     if done.problem:
         lines.append(f"NOT ALL: {done.problem}")
-    return "\n".join(lines)
+    return lines
 
 
 def _size(size: RegistrySize) -> str:

@@ -189,7 +189,7 @@ def test_a_lost_file_is_named_by_what_its_name_is_and_not_by_what_a_terminal_mak
 
 def test_a_dry_run_ends_no_alarm(pipeline: Pipeline) -> None:
     done = CliRunner().invoke(main, ["acknowledge", str(pipeline.file), "east", "--dry-run"])
-    assert done.stdout.startswith("dry run, nothing was changed: would be acknowledged\neast: clicks/a.log")
+    assert done.stdout.startswith("dry run, nothing was changed:\nwould be acknowledged:\neast: clicks/a.log")
     assert problems(pipeline) != []
 
 

@@ -1,4 +1,4 @@
-"""Dead letters that nobody has looked at again: list them, mend their lines, try the join, order another look.
+"""Dead letters that nobody has looked at again: list them, mend their lines, have them joined.
 
 `open_letters` finds them in the lake and plans orders for those that are whole records; `mending` puts a
 person's lines in their places; `trial_join` says what would come of them. A dispatcher that finds such an
