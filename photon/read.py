@@ -41,7 +41,7 @@ class Watermark:
     times is the union's: what one of them knows to be decided is decided for all.
     """
 
-    datacenters: Mapping[str, Completeness]  # those that have said anything
+    datacenters: Mapping[str, Completeness]  # datacenters that have said anything
 
     @property
     def complete_up_to(self) -> datetime | None:

@@ -64,18 +64,18 @@ def backfill(
                 value = {**filled.as_dict(), "dry_run": dry_run}
                 text = filled_text(name, filled, dry_run)
             else:
-                rebuilt = program.rebuild(pipeline, name, window, dry_run, say, telling(say))
+                rebuilt = program.rebuild(pipeline, name, window, dry_run, say, showing_plan(say))
                 value, text = rebuilt.as_dict(), rebuilt_text(rebuilt)
     print_result(value, text, as_json)
 
 
-def telling(say: Callable[[str], None]) -> Callable[[RebuildPlan], None]:
-    """What shows a plan before it is carried out."""
+def showing_plan(say: Callable[[str], None]) -> Callable[[RebuildPlan], None]:
+    """A function that shows a plan before it is carried out."""
     return lambda plan: say(plan_text(plan))
 
 
 def plan_text(plan: RebuildPlan) -> str:
-    """What a rebuild is about to read, in one line."""
+    """A rebuild's plan in one line, for people."""
     from photon.process.pace import size
 
     return (
@@ -86,7 +86,7 @@ def plan_text(plan: RebuildPlan) -> str:
 
 
 def rebuilt_text(done: Rebuilt) -> str:
-    """What a rebuild has done, for people."""
+    """A rebuild's outcome, for people."""
     tally, would = done.tally, "would be " if done.dry_run else ""
     lines = [plan_text(done.plan)]
     lines.append(f"{tally.rows:,} rows of these days: {tally.same:,} are the same")
@@ -101,7 +101,7 @@ def rebuilt_text(done: Rebuilt) -> str:
 
 
 def filled_text(datacenter: str, done: Filled, dry_run: bool) -> str:
-    """What a fill has ordered, for people."""
+    """The orders of a fill, for people."""
     verb = "would be" if dry_run else "are"
     kinds = ", ".join(f"{count:,} {kind}" for kind, count in done.kinds.items())
     lines = [

@@ -115,7 +115,7 @@ class Children:
         if code == 0:
             child.ended = Ended(code, output.read())
             return
-        # Its counts show how little was joined.
+        # A join that joined hardly anything prints its counts all the same.
         printed = output.read() if code == NOT_MEANT else ""
         output.close()
         pause = None
@@ -154,7 +154,7 @@ class StopSignals:
 
     def __init__(self, parent: int | None) -> None:
         """`parent`: the process that started this one to end with it, by the number that it gave itself."""
-        self._requested: int | None = None  # by this signal
+        self._requested: int | None = None  # the signal that asked for it
         self.parent = parent
         self._listen(self._on_signal)
 

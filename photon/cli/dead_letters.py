@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from photon.upkeep.dead_letters.mending import MendedLine, Mending
     from photon.upkeep.dead_letters.open_letters import OpenLetters
 
-MOST_REASONS = 20  # that are counted one by one
-SHOWN_BYTES = 160  # of a line
+MOST_REASONS = 20  # so many are counted one by one
+SHOWN_BYTES = 160  # a longer line is cut
 MOST_SHOWN = 20
 
 
@@ -248,7 +248,7 @@ def _with_trials(done: Mending, trials: Sequence[str], most: int) -> list[tuple[
 def mending_text(
     done: Mapping[str, Mending], trials: Mapping[str, Sequence[str]], most: int, dry_run: bool
 ) -> str:
-    """What was mended, for people."""
+    """The mended lines and their orders, for people."""
     lines: list[str] = []
     for name, one in done.items():
         if one.ordered.problem:

@@ -19,17 +19,17 @@ import click
 
 from photon.errors import DEFECT, NOT_DONE
 
-INTERRUPTED, NOBODY_READS = 130, 141  # what a shell makes of SIGINT and SIGPIPE
-# What a full disk or a lost terminal says to what is printed. Errors of files that are opened name them.
+INTERRUPTED, NOBODY_READS = 130, 141  # as a shell counts SIGINT and SIGPIPE
+# A full disk or a lost terminal fails a print with one of these. Errors of opened files have a file name.
 UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 
 
 @dataclass
 class Ending:
-    """What is known of a command while it runs (`ctx.obj`)."""
+    """The state of a command while it runs (`ctx.obj`)."""
 
     as_json: bool = False  # --json is among its words
-    has_printed: bool = False  # its one object is out
+    has_printed: bool = False  # the one object of --json is out
 
 
 class InOrder(click.Command):
@@ -80,7 +80,7 @@ def in_order(ending: Ending) -> Iterator[None]:
 
 
 def current_ending() -> Ending:
-    """That of the command under way."""
+    """The ending of the command under way."""
     context = click.get_current_context(silent=True)
     return context.obj if context is not None and isinstance(context.obj, Ending) else Ending()
 
@@ -91,7 +91,7 @@ def is_redrawn() -> bool:
 
 
 def line_start() -> str:
-    """What a line of standard error begins with: it clears progress, also what another process has drawn."""
+    """The beginning of a line of standard error: clear progress, also that of another process."""
     return "\r\x1b[K" if is_redrawn() else ""
 
 

@@ -161,7 +161,7 @@ def _join_one(
     done: Counter[str] = Counter()
     tells_how_far = mode != "stop" and signals.parent is None and shows_line()
     try:
-        # What an adapter prints is not the result.
+        # Text that an adapter prints is not the result.
         with (
             expected_errors(),
             showing_progress(LINE_EVERY_SECONDS, plain=signals.parent is not None) as say,

@@ -1,4 +1,4 @@
-"""What all commands share: errors and exit statuses, JSON on standard output, logs on standard error."""
+"""Shared by all commands: errors and exit statuses, JSON on standard output, logs on standard error."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def print_result(value: object, text: str, as_json: bool) -> None:
 
 
 def print_outcome(value: Mapping[str, Any], lines: Iterable[str], dry_run: bool, as_json: bool) -> None:
-    """What a verb has done, or would do: as the first line says, and `dry_run` in the object."""
+    """Print what a verb has done, or would do in a dry run, which the first line says."""
     told = [NOTHING_CHANGED, *lines] if dry_run else lines
     print_result({"dry_run": dry_run, **value}, "\n".join(told), as_json)
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from photon.verification.recovery import Recovered
 
 
-MOST_KINDS = 20  # that are told: dead letters may have many reasons
+MOST_KINDS = 20  # more are not told: dead letters may have many reasons
 
 
 @click.command()
@@ -102,7 +102,7 @@ def _reports(pipeline: Pipeline, names: list[str], recorded: bool) -> Mapping[st
 
 
 def recovery_text(done: Mapping[str, Recovered], dry_run: bool) -> str:
-    """What was ordered, for people."""
+    """The orders of a recovery, for people."""
     lines: list[str] = []
     for name, one in done.items():
         verb = "would be" if dry_run else "are"

@@ -63,7 +63,7 @@ class Completion:
     counts: Mapping[str, int] = field(default_factory=dict)  # increments, by the names of the table `counts`
     lost: Iterable[tuple[Occurrence, str]] = ()  # records whose bytes are gone, with their events
     waiting: Sequence[WaitingSegment] = ()  # with records that wait from now on, or longer
-    ended: Collection[Occurrence] = ()  # those of them that are decided by now (protocol A8)
+    ended: Collection[Occurrence] = ()  # waiting records that are decided by now (protocol A8)
     released: Collection[Occurrence] = ()  # and those whose id is free again: they are due at once
     new_hashes: Sequence[np.ndarray] = ()  # ids of primaries just read, each array sorted
     requeue: Sequence[PlanContent] = ()  # plans to be taken up again

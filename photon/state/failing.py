@@ -7,13 +7,13 @@ from dataclasses import asdict, dataclass
 
 # An adapter that fails on more than half is wrong itself; below that its events are, one by one.
 FAILING_SHARE = 0.5
-# Of fewer events a share says nothing: two bad ones in three are no broken adapter.
+# A share of fewer events says nothing: two bad ones in three are no broken adapter.
 LEAST_ASKED = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """Of one of an adapter's functions."""
+    """The calls of one of an adapter's functions."""
 
     asked: int = 0
     failed: int = 0
@@ -40,10 +40,10 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class AdapterCalls:
-    """Of both of an adapter's functions."""
+    """The calls of both of an adapter's functions."""
 
-    skip: Tally = Tally()  # of foreign events
-    combine: Tally = Tally()  # of pairs
+    skip: Tally = Tally()  # one call a foreign event
+    combine: Tally = Tally()  # one call a pair
 
     def __add__(self, other: AdapterCalls) -> AdapterCalls:
         return AdapterCalls(self.skip + other.skip, self.combine + other.combine)
@@ -53,7 +53,7 @@ class AdapterCalls:
         return AdapterCalls(self.skip.in_a_row(before.skip), self.combine.in_a_row(before.combine))
 
     def refusal(self) -> str:
-        """What failed on too many; empty: nothing did."""
+        """Say which function failed on too many; empty: none did."""
         for name, of, tally in (("skip", "events", self.skip), ("combine", "pairs", self.combine)):
             if tally.is_too_many:
                 failed = f"its {name} failed on {tally.failed:,} of {tally.asked:,} {of}"

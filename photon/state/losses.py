@@ -40,8 +40,8 @@ class Losses:
         default_factory=dict
     )  # unread, of each file that went, by its number
     other_bytes: int = 0  # ranges that went after they were planned
-    records: int = 0  # that waited
-    # By number of a file that may have grown before it was truncated or went: so many bytes are lost
+    records: int = 0  # waiting records
+    # A file may have grown before it was truncated or went. By its number: so many bytes are lost
     # at least, and how many more nobody knows (protocol D9).
     may_be_lost: Mapping[int, int] = field(default_factory=dict)
 

@@ -1,4 +1,4 @@
-"""What may become of a foreign record: its class, the joiner's verdict, and how the classes add up."""
+"""The outcomes of a foreign record: its class, the joiner's verdict, and how the classes add up."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OutcomeClass = Literal[
     "unjoinable",
     "too_old",
     "dead_letters",
-    "lost",  # it waited, and its bytes are gone from its waiting segment and from its log
+    "lost",  # the record waited, and its bytes are gone from its waiting segment and from its log
     "pending",
 ]
 OUTCOME_CLASSES: tuple[OutcomeClass, ...] = get_args(OutcomeClass)
@@ -38,8 +38,8 @@ class Counts:
     primary: int = 0
     primary_dead_letters: int = 0
     lost_bytes: int = 0  # unread bytes of files that went away or were replaced
-    conflicting: int = 0  # of the duplicates: their content is another than that of the record that joined
-    not_compared: int = 0  # of the duplicates: nobody knows whether it is
+    conflicting: int = 0  # duplicates whose content is another than that of the record that joined
+    not_compared: int = 0  # duplicates of which nobody knows it
     classes: Mapping[OutcomeClass, int] = field(default_factory=dict)
 
     def of(self, outcome: OutcomeClass) -> int:
@@ -82,18 +82,18 @@ class HeldRecord:
 
 
 class Verdict(IntEnum):
-    """What the joiner says of a record, as if all claims of its task were won."""
+    """The joiner's verdict on a record, as if all claims of its task were won."""
 
     OPEN = 0  # nothing yet
-    JOINED = 1  # it has the row
+    JOINED = 1  # the record has the row
     JOINED_ELSEWHERE = 2
     DUPLICATE = 3
     FILTERED = 4
     SKIPPED = 5
     UNJOINABLE = 6
     TOO_OLD = 7
-    RECORDED_DEAD_LETTER = 8  # by an earlier run
-    LOST = 9  # it waited, and its bytes are gone
+    RECORDED_DEAD_LETTER = 8  # an earlier run has recorded it
+    LOST = 9  # the record waited, and its bytes are gone
     DEAD_LETTER = 10  # for the reason in its note
     WAITS_FOR_PRIMARY = 11
     WAITS_FOR_HOME = 12
@@ -123,17 +123,17 @@ VERDICT_OF_CLASS: Mapping[str, Verdict] = {name: verdict for verdict, name in CL
 class Verdicts:
     """The verdict on each record of a task, and what the driver has to know besides."""
 
-    of: npt.NDArray[np.int8]  # by the record's row
-    notes: dict[int, str] = field(default_factory=dict)  # by the record's row: why it is a dead letter
-    claims: Claims | None = None  # of the events whose rows are stored
+    of: npt.NDArray[np.int8]  # each record's verdict, by its row
+    notes: dict[int, str] = field(default_factory=dict)  # why a record is a dead letter, by its row
+    claims: Claims | None = None  # for the events whose rows are stored
     # When each new row could be joined at the earliest: the later of its two events' own times.
     joinable_since_us: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     adapter_calls: AdapterCalls = field(default_factory=AdapterCalls)
     registered_here: list[HeldRecord] = field(default_factory=list)
-    held: Counter[Epoch] = field(default_factory=Counter)  # by holder: records that wait for it
+    held: Counter[Epoch] = field(default_factory=Counter)  # records that wait for each holder
     to_free: list[HeldRecord] = field(default_factory=list)  # ordered, and a given-up datacenter's joins
     registered_elsewhere: set[str] = field(default_factory=set)
-    taken_over: Counter[str] = field(default_factory=Counter)  # by home: joined here, which it did not do
+    taken_over: Counter[str] = field(default_factory=Counter)  # records joined here in place of each home
     fresh_were_free: bool | None = None  # nobody had fresh events of the own home half; None: no news of any
     # Duplicates of records that joined in this very task, and beside them those records.
     duplicates: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))

@@ -56,7 +56,7 @@ class StateView:
     left: Mapping[str, int] = field(default_factory=dict)  # how many records left each class again
     before: Mapping[str, int] = field(default_factory=dict)  # `gained` as the latest window began
     pipeline: str | None = None  # the name of the one that it belongs to
-    settings: Mapping[str, object] = field(default_factory=dict)  # that the epoch was begun with
+    settings: Mapping[str, object] = field(default_factory=dict)  # the ones that the epoch was begun with
 
     @property
     def gained(self) -> dict[str, int]:

@@ -61,7 +61,7 @@ class CompactionPlan:
     datacenter: str
     clock: Clock
     tables: Sequence[TablePlan]
-    expected: Mapping[str, Compacted]  # by table, those of reports too
+    expected: Mapping[str, Compacted]  # the outcome for each table, those of reports too
 
     def apply(self, say: Say = silent) -> Mapping[str, Compacted]:
         """Keep the tables fit. A group is left out if one of its files is gone by its turn.

@@ -235,6 +235,6 @@ def _verified_until_us(name: str, report: StoredReport | None, register: Registe
 
 
 def datacenters_to_verify(datacenters: Iterable[str], register: Register) -> list[str]:
-    """Those of the pipeline file and of the registry, but for the ones given up for good (protocol E2)."""
+    """All datacenters of the pipeline file and the registry but the retired ones (protocol E2)."""
     names: Collection[str] = dict.fromkeys([*datacenters, *register.epochs])
     return [name for name in names if name not in register.given_up]

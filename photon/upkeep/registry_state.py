@@ -94,7 +94,7 @@ class EndpointState:
     items: int | None = None
     bytes: int | None = None
     positions: int = 0  # positions that were looked at
-    behind: int = 0  # those of them that the endpoint lacks
+    behind: int = 0  # positions of these that the endpoint lacks
 
     @property
     def answers(self) -> bool:

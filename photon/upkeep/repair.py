@@ -290,9 +290,11 @@ class RepairPlan:
     anew: bool
     endpoint: str
     is_out_of_use: bool  # an earlier repair did not end
-    table: str | None  # that its store has now, and that another one takes the place of
+    table: str | None  # the one that its store has now; another one takes its place
     problem: str  # why the endpoint can't be filled now; empty: it answers
-    silent_others: tuple[str, ...]  # of the others, from whose majority entries are copied
+    silent_others: tuple[
+        str, ...
+    ]  # other endpoints without an answer; entries are copied from a majority of the rest
 
     def apply(self, say: Say = silent) -> Repair:
         """Fill a new table at the endpoint from a majority of the others.

@@ -12,7 +12,7 @@ from photon.errors import UserError
 from photon.process.faults import ORDER_FAULT_POINTS
 from photon.storage.delta import LakeUnavailable
 from photon.storage.mended_letters import mended_letters
-from photon.upkeep.dead_letters.mending import exported, lines_of, read_edits
+from photon.upkeep.dead_letters.mending import exported, lines_of, plan_mending, read_edits
 from photon.upkeep.dead_letters.open_letters import open_letters
 from photon.upkeep.dead_letters.trial_join import NO_PRIMARY, SKIPPED, try_joins
 from tests.simulation import failing_adapter

@@ -29,7 +29,7 @@ class Completeness:
     of_events: float
     waiting: int  # records
     came: int  # records of the time that is kept, a day by default
-    came_late: int  # those of them that came when the logs were read beyond their minute
+    came_late: int  # records that came when the logs were read beyond their minute
 
     @property
     def late_share(self) -> float:

@@ -44,7 +44,7 @@ class Retries:
         return len(self.rows)
 
     def part(self, start: int, end: int) -> Retries:
-        """Those from `start` to `end`."""
+        """The records from `start` to `end`."""
         columns = (self.rows, self.files, self.offsets_bytes, self.finals)
         return Retries(self.segment, *(column.slice(start, end - start) for column in columns))
 

@@ -44,7 +44,7 @@ class Filled:
     untimed: int  # records whose lines can't be read again
     waits: str  # why the records that are not taken up wait
     problem: str
-    orders: tuple[str, ...] = ()  # of the last round
+    orders: tuple[str, ...] = ()  # ids of the last round's orders
 
     @property
     def is_whole(self) -> bool:

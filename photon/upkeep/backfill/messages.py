@@ -53,14 +53,14 @@ class RemakeContext:
     datacenter: str
     run: str
     window: Window
-    epoch: str  # that numbers log files as `files` does
+    epoch: str  # the one in which `files` are numbered
     files: Mapping[int, TrackedFile]
     index: Index  # index of primary events
     row_schema: pa.Schema
     version: int  # version of the table
     at_us: int
     writes: bool  # not in a dry run
-    piece_rows: int  # that a task holds in memory at once, at most
+    piece_rows: int  # a task holds no more of them in memory at once
     mended: Mapping[Occurrence, bytes] = field(
         default_factory=dict
     )  # in the places of the log's lines (0047)
@@ -95,7 +95,7 @@ class Tally:
     same: int = 0
     replaced: int = 0
     dropped: dict[str, int] = field(default_factory=dict)  # rows by why they were dropped
-    kept: dict[str, int] = field(default_factory=dict)  # that can't be made again, by why
+    kept: dict[str, int] = field(default_factory=dict)  # rows that can't be made again, by why
 
     def __add__(self, other: Tally) -> Tally:
         return Tally(

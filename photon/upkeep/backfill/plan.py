@@ -119,7 +119,7 @@ class CompetingRow:
 def rows_to_drop(
     rows: Sequence[CompetingRow], datacenter: str, holder: Claimant | None
 ) -> list[CompetingRow]:
-    """Those of a datacenter's rows of one event that go, so that one row of it is left.
+    """Choose which of a datacenter's rows of one event go, so that one row of it is left.
 
     `holder`: the plan that holds the event. Its row stays; else the earliest row of its datacenter. Where
     that has no row, the first row of all stays.

@@ -63,11 +63,11 @@ class OpenLetters:
         return _counted(_of_side(self.table, "primary", self.epoch, self.completed, ["reason"]))
 
     def with_reason(self, reason: str) -> OpenLetters:
-        """Those whose reason has this text."""
+        """Keep the letters whose reason has this text."""
         return self.filter(pc.match_substring(self.rows["reason"], reason)) if reason else self
 
     def whole_records(self) -> OpenLetters:
-        """Those that are events."""
+        """Keep the letters that are events."""
         return self.filter(pc.is_valid(self.rows["event_id"]))
 
     def filter(self, mask: pa.Array | pa.ChunkedArray) -> OpenLetters:
