@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,10 +18,7 @@ from photon.process.readable import readable
 if TYPE_CHECKING:
     from photon.pipeline.file import Pipeline
     from photon.upkeep.dead_letters.mending import MendedLine, Mending
-    from photon.upkeep.dead_letters.open_letters import OpenLetters
 
-MOST_REASONS = 20  # so many are counted one by one
-SHOWN_BYTES = 160  # a longer line is cut
 MOST_SHOWN = 20
 
 
@@ -74,24 +71,20 @@ def dead_letters(
             print_result(*_list(pipeline, names, reason, most), as_json)
         else:
             done = _mend(pipeline, names, function, mend_file, reason, dry_run)
-            trials = {name: _trials(pipeline, name, one, most) for name, one in done.items() if dry_run}
-            value = {name: _as_dict(one, trials.get(name, []), most) for name, one in done.items()}
-            print_result(value, mending_text(done, trials, most, dry_run), as_json)
-
-
-# -- a list
+            if dry_run:
+                done = {name: one.tried(pipeline, name, most) for name, one in done.items()}
+            value = {name: one.as_dict(most) for name, one in done.items()}
+            print_result(value, "\n".join(_lines_of_mending(done, most, dry_run)), as_json)
 
 
 def _list(pipeline: Pipeline, names: Sequence[str], reason: str, most: int) -> tuple[dict[str, Any], str]:
-    from photon.upkeep.dead_letters.open_letters import open_letters
+    from photon.upkeep.dead_letters.open_letters import most_common, open_letters
 
     value, text = {}, []
     for name in names:
         found = open_letters(pipeline, name)
-        every = found.reasons_of_primary()
-        of_primary = dict(every.most_common(MOST_REASONS))
-        others = every.total() - sum(of_primary.values())
-        value[name] = _listed(found.with_reason(reason), most) | {
+        of_primary, others = most_common(found.reasons_of_primary())
+        value[name] = found.with_reason(reason).as_dict(most) | {
             "primary_reasons": of_primary,
             "other_primary_reasons": others,
         }
@@ -99,34 +92,11 @@ def _list(pipeline: Pipeline, names: Sequence[str], reason: str, most: int) -> t
     return value, "\n".join(text)
 
 
-def _listed(found: OpenLetters, most: int) -> dict[str, Any]:
-    reasons = found.reasons()
-    return {
-        "count": len(found),
-        "reasons": dict(reasons.most_common(MOST_REASONS)),
-        "other_reasons": sum(reasons.values()) - sum(dict(reasons.most_common(MOST_REASONS)).values()),
-        "letters": [
-            {
-                "event_id": one.event_id,
-                "file": one.path,
-                "offset": one.occurrence.offset_bytes,
-                "occurrence": str(one.occurrence),
-                "reason": one.reason,
-                "line": shown(one.raw),
-            }
-            for one in found.first(most, with_raw=True)
-        ],
-        "problem": found.problem,
-    }
-
-
 def _lines_of_list(name: str, value: Mapping[str, Any]) -> list[str]:
     if value["problem"]:
         return [f"{name}: {value['problem']}"]
     lines = [f"{name}: {counted(value['count'], 'dead letter')} of the foreign log"]
-    lines += [f"  {count:>9,}  {reason}" for reason, count in value["reasons"].items()]
-    if value["other_reasons"]:
-        lines.append(f"  {value['other_reasons']:>9,}  of other reasons")
+    lines += _counts(value["reasons"], value["other_reasons"])
     for one in value["letters"]:
         event = f", event {readable(one['event_id'])}" if one["event_id"] is not None else ""
         lines += [
@@ -140,28 +110,19 @@ def _lines_of_list(name: str, value: Mapping[str, Any]) -> list[str]:
             f"{name}: dead letters of the primary log, which are not mended: put corrected lines into a new "
             "file of that log. The table dead_letters has their places"
         )
-        lines += [f"  {count:>9,}  {reason}" for reason, count in of_primary.items()]
-        if others := value["other_primary_reasons"]:
-            lines.append(f"  {others:>9,}  of other reasons")
+        lines += _counts(of_primary, value["other_primary_reasons"])
     return lines
 
 
-def shown(line: bytes | None) -> str:
-    """The beginning of a line, for people."""
-    if line is None:
-        return ""
-    return readable(line[:SHOWN_BYTES]) + (" ..." if len(line) > SHOWN_BYTES else "")
-
-
-# -- a file to edit
+def _counts(reasons: Mapping[str, int], others: int) -> list[str]:
+    lines = [f"  {count:>9,}  {reason}" for reason, count in reasons.items()]
+    return lines + [f"  {others:>9,}  of other reasons"] * bool(others)
 
 
 def _export(
     pipeline: Pipeline, names: Sequence[str], reason: str, target: Path
 ) -> tuple[dict[str, Any], str]:
-    from photon.dispatcher.recovery.orders import MOST_RECORDS
-    from photon.upkeep.dead_letters.mending import exported, lines_of
-    from photon.upkeep.dead_letters.open_letters import open_letters
+    from photon.upkeep.dead_letters.mending import export_letters
 
     value, text = {}, []
     try:
@@ -170,19 +131,12 @@ def _export(
         fail(f"--export: {target} is there already; expected a new file", WRONG_USAGE)
     with sink:
         for name in names:
-            found = open_letters(pipeline, name).with_reason(reason)
-            letters = found.first(MOST_RECORDS, with_raw=True)
-            written = list(exported(name, lines_of(pipeline, name, found, letters)))
-            sink.writelines(f"{line}\n" for line in written)
-            left_out, gone = len(found) - len(letters), len(letters) - len(written)
-            value[name] = {"exported": len(written), "gone": gone, "left_out": left_out}
-            text.append(f"{name}: {len(written):,} dead letters are in {target}")
-            text += [f"{name}: the lines of {gone:,} are gone from their logs"] * bool(gone)
-            text += [f"{name}: {left_out:,} more: mend these, then export again"] * bool(left_out)
+            done = export_letters(pipeline, name, reason, sink)
+            value[name] = asdict(done)
+            text.append(f"{name}: {done.exported:,} dead letters are in {target}")
+            text += [f"{name}: the lines of {done.gone:,} are gone from their logs"] * bool(done.gone)
+            text += [f"{name}: {done.left_out:,} more: mend these, then export again"] * bool(done.left_out)
     return value, "\n".join(text)
-
-
-# -- mending
 
 
 def _mend(
@@ -204,78 +158,33 @@ def _mend(
     }
 
 
-def _trials(pipeline: Pipeline, name: str, done: Mending, most: int) -> list[str]:
-    from photon.upkeep.dead_letters.trial_join import try_joins
+def _lines_of_mending(done: Mapping[str, Mending], most: int, dry_run: bool) -> list[str]:
+    from photon.upkeep.dead_letters.open_letters import most_common
 
-    return try_joins(pipeline, name, done.events.slice(0, most))
-
-
-def _as_dict(done: Mending, trials: Sequence[str], most: int) -> dict[str, Any]:
-    return {
-        **done.ordered.as_dict(),
-        "left_as_they_are": done.left,
-        "problems": dict(done.problems.most_common(MOST_REASONS)),
-        "lines": [_line_as_dict(line, said) for line, said in _with_trials(done, trials, most)],
-    }
-
-
-def _line_as_dict(line: MendedLine, said: str) -> dict[str, Any]:
-    return {
-        "file": line.letter.path,
-        "offset": line.letter.occurrence.offset_bytes,
-        "reason": line.letter.reason,
-        "before": shown(line.before),
-        "after": shown(line.after),
-        "problem": line.problem,
-        "id": line.event_id,
-        "key": line.key,
-        "time_us": line.time_us,
-        "join": said,
-    }
-
-
-def _with_trials(done: Mending, trials: Sequence[str], most: int) -> list[tuple[MendedLine, str]]:
-    """The first lines, with what would come of each."""
-    places = zip(done.events["_file"].to_pylist(), done.events["_offset"].to_pylist(), strict=True)
-    said = dict(zip(places, trials, strict=False))
-    shown_lines = done.lines[:most]
-    return [
-        (line, said.get((line.letter.occurrence.file_number, line.letter.occurrence.offset_bytes), ""))
-        for line in shown_lines
-    ]
-
-
-def mending_text(
-    done: Mapping[str, Mending], trials: Mapping[str, Sequence[str]], most: int, dry_run: bool
-) -> str:
-    """The mended lines and their orders, for people."""
     lines: list[str] = []
+    verb = "would be" if dry_run else "are"
     for name, one in done.items():
         if one.ordered.problem:
             lines.append(f"{name}: PROBLEM {one.ordered.problem}")
             continue
-        verb = "would be" if dry_run else "are"
         lines.append(
             f"{name}: {one.ordered.ordered:,} mended lines {verb} looked at again, {one.left:,} dead letters "
             "are left as they are"
         )
-        lines += _problems(one.problems)
+        problems, others = most_common(one.problems)
+        lines += [f"  {count:,} not: {problem}" for problem, count in problems.items()]
+        lines += [f"  {others:,} not, for other reasons"] * bool(others)
         if one.ordered.left_out:
             lines.append(f"  {one.ordered.left_out:,} more than one run takes: run it again afterwards")
         if dry_run:
-            for line, said in _with_trials(one, trials.get(name, []), most):
-                lines += _before_and_after(line, said)
-    return "\n".join(lines)
+            for line in one.lines[:most]:
+                lines += _before_and_after(line)
+    return lines
 
 
-def _problems(problems: Counter[str]) -> list[str]:
-    lines = [f"  {count:,} not: {problem}" for problem, count in problems.most_common(MOST_REASONS)]
-    more = sum(problems.values()) - sum(count for _, count in problems.most_common(MOST_REASONS))
-    return lines + [f"  {more:,} not, for other reasons"] * bool(more)
-
-
-def _before_and_after(line: MendedLine, said: str) -> list[str]:
+def _before_and_after(line: MendedLine) -> list[str]:
     from photon.process.clock import in_utc
+    from photon.upkeep.dead_letters.open_letters import shown
 
     lines = [
         f"  {readable(line.letter.path)} at {line.letter.occurrence.offset_bytes}: {line.letter.reason}",
@@ -285,4 +194,4 @@ def _before_and_after(line: MendedLine, said: str) -> list[str]:
     if line.problem:
         return [*lines, f"    {line.problem}"]
     moment = in_utc(line.time_us or 0, "milliseconds")
-    return [*lines, f"    a record: id {line.event_id}, key {line.key}, time {moment}; {said}"]
+    return [*lines, f"    a record: id {line.event_id}, key {line.key}, time {moment}; {line.join}"]

@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +25,15 @@ from photon.logs.scattered import Lines, read_lines
 from photon.pipeline.file import Pipeline
 from photon.storage.mended_letters import mended_letters
 from photon.tokens import Occurrence
-from photon.upkeep.dead_letters.open_letters import DeadLetter, OpenLetters, open_letters, orders_plan
+from photon.upkeep.dead_letters.open_letters import (
+    DeadLetter,
+    OpenLetters,
+    most_common,
+    open_letters,
+    orders_plan,
+    shown,
+)
+from photon.upkeep.dead_letters.trial_join import try_joins
 from photon.upkeep.plans import Say, silent
 from photon.verification.recovery import OrdersPlan, Recovered
 
@@ -45,6 +53,22 @@ class MendedLine:
     event_id: str | None = None
     key: str | None = None
     time_us: int | None = None
+    join: str = ""  # the outcome if it were joined now, where that was tried
+
+    def as_dict(self) -> dict[str, Any]:
+        """For `--json`."""
+        return {
+            "file": self.letter.path,
+            "offset": self.letter.occurrence.offset_bytes,
+            "reason": self.letter.reason,
+            "before": shown(self.before),
+            "after": shown(self.after),
+            "problem": self.problem,
+            "id": self.event_id,
+            "key": self.key,
+            "time_us": self.time_us,
+            "join": self.join,
+        }
 
     @property
     def is_record(self) -> bool:
@@ -63,6 +87,27 @@ class Mending:
     @property
     def problems(self) -> Counter[str]:
         return Counter(line.problem for line in self.lines if line.problem)
+
+    def as_dict(self, most: int) -> dict[str, Any]:
+        """For `--json`, with at most so many lines."""
+        return {
+            **self.ordered.as_dict(),
+            "left_as_they_are": self.left,
+            "problems": most_common(self.problems)[0],
+            "lines": [line.as_dict() for line in self.lines[:most]],
+        }
+
+    def tried(self, pipeline: Pipeline, datacenter: str, most: int) -> Mending:
+        """Try to join the first records, and note at their lines what would come of it.
+
+        StateUnavailable, LakeUnavailable, AdapterNotFound.
+        """
+        events = self.events.slice(0, most)
+        places = zip(events["_file"].to_pylist(), events["_offset"].to_pylist(), strict=True)
+        outcomes = try_joins(pipeline, datacenter, events)
+        outcome_at = {Occurrence(*at): said for at, said in zip(places, outcomes, strict=True)}
+        lines = [replace(line, join=outcome_at.get(line.letter.occurrence, "")) for line in self.lines]
+        return replace(self, lines=lines)
 
 
 @dataclass(frozen=True)
@@ -218,6 +263,24 @@ def exported(datacenter: str, lines: Iterable[MendedLine]) -> Iterable[str]:
                     "line": line.before.decode(errors="surrogateescape"),
                 }
             )
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """Dead letters in a file. `gone`: their lines are gone from the logs; `left_out`: for the next export."""
+
+    exported: int
+    gone: int
+    left_out: int
+
+
+def export_letters(pipeline: Pipeline, datacenter: str, reason: str, sink: TextIO) -> Exported:
+    """Write the dead letters whose reason has this text to a file. StateUnavailable, LakeUnavailable."""
+    found = open_letters(pipeline, datacenter).with_reason(reason)
+    letters = found.first(MOST_RECORDS, with_raw=True)
+    written = list(exported(datacenter, lines_of(pipeline, datacenter, found, letters)))
+    sink.writelines(f"{line}\n" for line in written)
+    return Exported(len(written), len(letters) - len(written), len(found) - len(letters))
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +19,7 @@ import pyarrow.dataset as ds
 from photon.dispatcher.recovery.orders import MOST_RECORDS, OrderedRecord
 from photon.logs.files import ByteRange, Side, TrackedFile
 from photon.pipeline.file import Pipeline
+from photon.process.readable import readable
 from photon.state.database import StateReader
 from photon.state.view import open_view
 from photon.storage.columns import DEAD_LETTER_COLUMNS, text
@@ -25,11 +27,21 @@ from photon.storage.tables import OutputTable
 from photon.tokens import Occurrence
 from photon.verification.recovery import OrdersPlan, Recovered
 
+MOST_REASONS = 20  # so many are counted one by one
+SHOWN_BYTES = 160  # a longer line is cut
+
 _PLACE = ["file", "offset"]
 # Columns that are read of each letter; its bytes are read only where they are asked for.
 _COLUMNS = ["_batch", "_occurrence", "event_id", "reason", "path", "length_bytes"]
 _LISTED = pa.schema([*(DEAD_LETTER_COLUMNS.field(name) for name in _COLUMNS), ("file", pa.int32())])
 _LISTED = _LISTED.append(pa.field("offset", pa.int64()))
+
+
+def shown(line: bytes | None) -> str:
+    """The beginning of a line, for people."""
+    if line is None:
+        return ""
+    return readable(line[:SHOWN_BYTES]) + (" ..." if len(line) > SHOWN_BYTES else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +55,17 @@ class DeadLetter:
     length_bytes: int
     batch: int
     raw: bytes = b""  # the line's first 4 KiB, where they were asked for
+
+    def as_dict(self) -> dict[str, Any]:
+        """For `--json`."""
+        return {
+            "event_id": self.event_id,
+            "file": self.path,
+            "offset": self.occurrence.offset_bytes,
+            "occurrence": str(self.occurrence),
+            "reason": self.reason,
+            "line": shown(self.raw),
+        }
 
 
 @dataclass(frozen=True)
@@ -82,6 +105,17 @@ class OpenLetters:
         """How many there are, by reason."""
         return _counted(self.rows)
 
+    def as_dict(self, most: int) -> dict[str, Any]:
+        """For `--json`: how many there are by reason, and at most so many letters. LakeUnavailable."""
+        reasons, others = most_common(self.reasons())
+        return {
+            "count": len(self),
+            "reasons": reasons,
+            "other_reasons": others,
+            "letters": [one.as_dict() for one in self.first(most, with_raw=True)],
+            "problem": self.problem,
+        }
+
     def first(self, most: int, with_raw: bool = False) -> list[DeadLetter]:
         """The first of them, with the beginning of their bytes where that is asked for. LakeUnavailable."""
         rows = self.rows.slice(0, most).to_pylist()
@@ -111,6 +145,12 @@ class OpenLetters:
             for row in found.to_pylist()
             if row["side"] == "foreign"
         }
+
+
+def most_common(reasons: Counter[str]) -> tuple[dict[str, int], int]:
+    """The most common reasons, and how many letters have others."""
+    common = dict(reasons.most_common(MOST_REASONS))
+    return common, reasons.total() - sum(common.values())
 
 
 def open_letters(pipeline: Pipeline, datacenter: str) -> OpenLetters:
