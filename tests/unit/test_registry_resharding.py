@@ -9,6 +9,7 @@ import pytest
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Registry
 from photon.registry.register import MOST_LEDGERS, Generation
+from photon.upkeep.plans import PlanOutdated
 from photon.upkeep.registry_state import RANGE_BYTES_PER_SECOND
 from photon.upkeep.reshard import advise, homes_of, plan_reshard
 from tests.registry.store_backends import pipeline_over
@@ -91,3 +92,12 @@ def test_by_hand_any_number_is_had_and_asking_for_it_again_changes_nothing() -> 
         done = plan_reshard(pipeline(), memory_registry(ledgers, f"rolls {applied}"), 5).apply()
         assert (done.applied, done.ledgers, done.generation) == (applied, 5, 1)
     assert plan_reshard(pipeline(), memory_registry(ledgers, "shrinks"), 1).apply().ledgers == 1
+
+
+def test_a_plan_is_refused_once_another_generation_has_begun() -> None:
+    ledgers = with_ledgers(2)
+    plan = plan_reshard(pipeline(), memory_registry(ledgers, "plans"), 5)
+    plan_reshard(pipeline(), memory_registry(ledgers, "is earlier"), 3).apply()
+    with pytest.raises(PlanOutdated):
+        plan.apply()
+    assert [one.ledgers for one in ledgers.register.generations] == [2, 3]

@@ -1,7 +1,9 @@
 """Rebuild the rows of some days: read pages of files, have them made again, commit what takes their place.
 
-A page is read from one snapshot, and replaced in one commit under an app id of its own (protocol E3). Wires
-tables, progress and the program that runs the tasks.
+A page is read from one snapshot, and replaced in one commit under an app id of its own (protocol E3). The
+plan says how much there is to read. Only the tasks can tell which rows differ: so a dry run is the same
+run, under the same lock, whose tasks write nothing. A page whose files were replaced meanwhile is planned
+again.
 """
 
 from __future__ import annotations
