@@ -16,13 +16,6 @@ def pipeline_file(folder: Path, name: str = "clicks", datacenters: tuple[str, ..
     return str(Traffic(1, datacenters).write_pipeline(folder / name, name))
 
 
-def test_all_datacenters_of_the_pipelines_named_are_served(tmp_path: Path) -> None:
-    files = [pipeline_file(tmp_path), pipeline_file(tmp_path, "views", ("north",))]
-    settings = location_settings({"PHOTON_PIPELINES": ":".join(files)})
-    served = [(one.pipeline.name, one.datacenters) for one in settings.served]
-    assert served == [("clicks", ("east", "west")), ("views", ("north",))]
-
-
 def test_an_empty_variable_is_not_set(tmp_path: Path) -> None:
     empty = dict.fromkeys(["PHOTON_DATACENTERS", "PHOTON_KEEP_RUNS_DAYS", "PHOTON_SPARK_MASTER"], "")
     environ = {"PHOTON_PIPELINES": pipeline_file(tmp_path)}
@@ -99,11 +92,6 @@ def test_a_pipeline_file_named_twice_is_refused(tmp_path: Path) -> None:
         location_settings({"PHOTON_PIPELINES": f"{file}:{file}"})
 
 
-def test_a_missing_pipeline_file_is_left_out(tmp_path: Path) -> None:
-    (left_out,) = location_settings({"PHOTON_PIPELINES": str(tmp_path / "no.yaml")}).not_served
-    assert "no.yaml: cannot be read" in left_out.why
-
-
 def test_a_file_has_one_name_whether_it_can_be_read_or_not(tmp_path: Path) -> None:
     files = [pipeline_file(tmp_path / "a"), pipeline_file(tmp_path / "b"), str(tmp_path / "my-views.yaml")]
     environ = {"PHOTON_PIPELINES": ":".join(files)}
@@ -111,12 +99,6 @@ def test_a_file_has_one_name_whether_it_can_be_read_or_not(tmp_path: Path) -> No
     assert location_settings(environ).file_names() == names
     Path(files[0]).write_text("spoilt")
     assert location_settings(environ).file_names() == names
-
-
-def test_a_file_that_is_added_behind_the_others_leaves_them_their_names(tmp_path: Path) -> None:
-    older, newer = pipeline_file(tmp_path / "b"), pipeline_file(tmp_path / "a")
-    names = location_settings({"PHOTON_PIPELINES": f"{older}:{newer}"}).file_names()
-    assert names == {older: "clicks", newer: "clicks_2"}
 
 
 def test_of_pipelines_whose_names_dagster_cannot_tell_apart_the_first_is_served(tmp_path: Path) -> None:

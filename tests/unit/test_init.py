@@ -71,10 +71,6 @@ def test_the_pipeline_file_of_two_folders_names_their_ids_keys_times_and_units(l
     assert told["trial"]["example"]["primary_user"] == 0
 
 
-def test_the_next_step_is_named_where_a_join_would_go_on(logs: Path) -> None:
-    assert init().stdout.endswith("pipeline.yaml is written. Next: photon join pipeline.yaml --complete\n")
-
-
 def test_what_a_join_would_refuse_is_told_in_place_of_a_next_step(logs: Path) -> None:
     os.utime(logs / "clicks" / "a.csv", (1_767_607_200, 1_767_607_200))
     for number in range(3):  # the newest files have another name for it
@@ -171,11 +167,6 @@ def test_what_another_pipeline_has_joined_is_no_place_for_a_new_one(logs: Path) 
     assert f"{logs.parent}/state/here is there already" in refused.output
 
 
-def test_a_dry_run_writes_nothing(logs: Path) -> None:
-    assert init("--dry-run").exit_code == 0
-    assert not Path("pipeline.yaml").exists()
-
-
 def test_gzip_and_tabs_are_read_as_well(logs: Path) -> None:
     csv_lines(logs / "clicks" / "a.csv", CLICKS, "\t")
     plain = (logs / "clicks" / "a.csv").read_bytes()
@@ -212,11 +203,6 @@ def test_each_datacenter_is_named_with_its_folder(logs: Path) -> None:
     done = init("-d", "east=east", "-d", "west=west", primary="queries", foreign="clicks")
     assert done.exit_code == 0, done.output
     assert list(load_pipeline("pipeline.yaml").datacenters) == ["east", "west"]
-
-
-def test_a_column_that_is_named_is_taken(logs: Path) -> None:
-    assert init("--foreign-id", "click_id,ts").exit_code == 0
-    assert load_pipeline("pipeline.yaml").foreign.id == ("click_id", "ts")
 
 
 def test_the_real_logs_are_described_and_join_as_their_readme_says(
@@ -266,11 +252,6 @@ def cut_gzip(logs: Path) -> None:
 
 def several_formats(logs: Path) -> None:
     json_lines(logs / "clicks" / "b.jsonl", CLICKS)
-
-
-def no_header(logs: Path) -> None:
-    file = logs / "clicks" / "a.csv"
-    file.write_text("\n".join(file.read_text().splitlines()[1:]))
 
 
 def key_values(logs: Path) -> None:

@@ -17,6 +17,7 @@ import pytest
 from photon.dispatcher.retrying import Callbacks, StoppedWaiting
 from photon.dispatcher.shift import lease as lease_module
 from photon.dispatcher.shift.lease import (
+    ENDING_SECONDS,
     AlreadyRunning,
     DatacenterLock,
     Heartbeat,
@@ -25,7 +26,7 @@ from photon.dispatcher.shift.lease import (
     holder_of,
     lease_status_of,
 )
-from photon.process.clock import MICROSECONDS, SystemClock
+from photon.process.clock import MICROSECONDS, Clock, SystemClock
 from tests.support.manual_clock import ManualClock
 
 LEASE = Lease.of_this_process("run-1", began_us=5, length_us=60)
@@ -267,8 +268,8 @@ def a_holder(state: Path, parent: int = 0, is_ending: bool = False) -> Iterator[
         yield process
 
 
-def of_a_command(state: Path, callbacks: Callbacks) -> DatacenterLock:
-    return DatacenterLock.wait_for(state, "east", lambda: LEASE, callbacks, SystemClock())
+def of_a_command(state: Path, callbacks: Callbacks, clock: Clock | None = None) -> DatacenterLock:
+    return DatacenterLock.wait_for(state, "east", lambda: LEASE, callbacks, clock or SystemClock())
 
 
 GONE = 2**22 + 1  # no process has this number: it is beyond the kernel's greatest
@@ -293,18 +294,17 @@ def test_a_command_waits_for_a_process_that_is_about_to_end_and_says_so_once(
 
 @pytest.mark.parametrize("parent", [0, os.getpid()], ids=["of an older Photon", "alive"])
 def test_a_command_beside_a_live_process_is_refused_soon(tmp_path: Path, parent: int) -> None:
-    began = time.monotonic()
+    clock = ManualClock()
     with a_holder(tmp_path, parent) as holder, pytest.raises(AlreadyRunning, match=str(holder.pid)):
-        of_a_command(tmp_path, Callbacks(on_wait=pytest.fail))
-    assert time.monotonic() - began < lease_module.ENDING_SECONDS / 2
+        of_a_command(tmp_path, Callbacks(on_wait=pytest.fail), clock)
+    assert clock.elapsed_us() < ENDING_SECONDS * MICROSECONDS / 2
 
 
-def test_a_process_that_does_not_end_is_not_waited_for_any_longer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(lease_module, "ENDING_SECONDS", 0.1)
+def test_a_process_that_does_not_end_is_waited_for_so_long_and_no_longer(tmp_path: Path) -> None:
+    clock = ManualClock()
     with a_holder(tmp_path, is_ending=True), pytest.raises(AlreadyRunning):
-        of_a_command(tmp_path, Callbacks())
+        of_a_command(tmp_path, Callbacks(), clock)
+    assert clock.elapsed_us() >= ENDING_SECONDS * MICROSECONDS
 
 
 def test_a_command_that_is_asked_to_stop_waits_no_longer(tmp_path: Path) -> None:

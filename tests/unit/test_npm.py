@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from photon.toolchain import dynoxide, fetched
+from photon.toolchain import fetched
 from photon.toolchain.fetched import FetchFailed
 from photon.toolchain.npm import PUBLIC_REGISTRY, NpmProgram
 from tests.unit.npm_folder import NpmFolder
@@ -78,13 +78,3 @@ def test_npms_own_variable_names_the_registry_and_without_it_it_is_the_public_on
     assert program.url() == f"{PUBLIC_REGISTRY}/@maker/thing/-/thing-1.2.3.tgz"
     monkeypatch.setenv(variable, "https://npm.example/mirror/")
     assert program.url() == "https://npm.example/mirror/@maker/thing/-/thing-1.2.3.tgz"
-
-
-def test_dynoxide_is_made_for_linux_on_x64(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("platform.system", lambda: "Linux")
-    monkeypatch.setattr("platform.machine", lambda: "x86_64")
-    ready = dynoxide.prebuilt()
-    assert ready is not None
-    assert ready.package == "@dynoxide/linux-x64"
-    monkeypatch.setattr("platform.machine", lambda: "s390x")
-    assert dynoxide.prebuilt() is None

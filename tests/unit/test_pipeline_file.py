@@ -297,19 +297,6 @@ def test_of_a_key_that_is_gone_it_is_said_what_to_do(tmp_path, more, expected):
     assert found.partition(": ")[2].startswith(expected)
 
 
-def test_one_endpoint_is_accepted(tmp_path):
-    text = GOOD + "registry: {endpoints: [{url: 'http://127.0.0.1:8000', region: eu-1}]}\n"
-    (endpoint,) = load_pipeline(write(tmp_path, text)).registry.endpoints
-    assert endpoint.region == "eu-1"
-
-
-@pytest.mark.parametrize("n", [3, 5])
-def test_three_and_five_endpoints_are_accepted(tmp_path, n):
-    endpoints = ", ".join(f"{{url: 'http://store-{i}:8000'}}" for i in range(n))
-    pipeline = load_pipeline(write(tmp_path, GOOD + f"registry: {{endpoints: [{endpoints}]}}\n"))
-    assert [e.url for e in pipeline.registry.endpoints] == [f"http://store-{i}:8000" for i in range(n)]
-
-
 def test_all_problems_are_told_at_once_in_the_order_of_the_lines(tmp_path):
     found = problems(
         tmp_path, changed("format: csv", "format: xml") + "retry: {unjoinable_after: x, max: y}\nlast: 1\n"

@@ -1,4 +1,3 @@
-import json
 import shutil
 from dataclasses import replace
 
@@ -48,16 +47,6 @@ def test_a_joined_event_says_where_when_and_from_what(world):
     assert [record.was_read for record in found.datacenters["west"].records] == [False]
 
 
-def test_a_waiting_event_says_for_what_it_waits_and_since_when(world):
-    world.clicks(("c1", "q1"))
-    world.join("east")
-    found = traced(world, "c1")
-    (waiting,) = found.datacenters["east"].waiting
-    assert (waiting.reason, waiting.status) == ("primary", "open")
-    assert "east: it waits (primary)" in found.verdict
-    assert "No primary event with its key q1 is in this datacenter's logs." in found.verdict
-
-
 def test_a_primary_that_came_but_was_not_read_yet_is_named(world):
     world.clicks(("c1", "q1"))
     world.join("east")
@@ -103,15 +92,6 @@ def test_records_that_came_after_gc_are_told_from_duplicates():
     found = Trace("c1", True, datacenters={"east": DatacenterTrace([row], too_old=[{}], records=records)})
     assert "4 records of it: one that was joined, 1 too old" in found.verdict
     assert "2 duplicates" in found.verdict
-
-
-def test_an_id_that_nobody_knows_is_unknown(world):
-    world.join("east")
-    world.join("west")
-    found = traced(world, "nobody")
-    assert found.verdict.startswith(
-        "Unknown: no table, no waiting list, no log and no registry knows this id."
-    )
 
 
 def test_without_the_logs_an_unknown_id_may_still_be_in_them(world):
@@ -166,14 +146,6 @@ def test_a_datacenter_whose_lake_is_missing_is_named(world):
     found = traced(world, "c1")
     assert found.verdict.startswith("Joined by datacenter east")
     assert any("datacenter west: no table joined_events" in problem for problem in found.problems)
-
-
-def test_the_json_form_holds_the_verdict_and_all_that_it_rests_on(world):
-    world.clicks(("c1", "q1"))
-    world.join("east")
-    values = json.loads(json.dumps(traced(world, "c1").as_dict(), default=str))
-    assert values["datacenters"]["east"]["waiting"][0]["reason"] == "primary"
-    assert values["verdict"].startswith("Not joined.")
 
 
 def test_the_command_refuses_a_pipeline_file_that_is_not_there(tmp_path):

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable
 
 from photon.errors import FormatTooNew
 from photon.pipeline.file import Pipeline, load_pipeline
@@ -99,19 +97,6 @@ def test_reports_are_stored_and_compacted_whatever_the_folder_is_called(
     assert read_verified_offsets(pipeline, "east", "e") == {7: 102}
 
 
-def test_rows_of_a_table_that_has_bounds_of_every_column_are_found_beside_later_ones(
-    pipeline: Pipeline,
-) -> None:
-    """As an earlier Photon made it."""
-    folder = VERIFIED_FILES.folder(pipeline, "east")
-    earlier = {"epoch": "e", "file": 7, "offset_bytes": 100, "at": datetime.fromtimestamp(1, UTC)}
-    DeltaTable.create(str(folder), VERIFIED_FILES.columns)
-    write_deltalake(str(folder), pa.Table.from_pylist([earlier], VERIFIED_FILES.columns), mode="append")
-    store(pipeline, east=replace(SOUND, epoch="e", newly_verified_offsets={7: 101, 8: 1}))
-    assert read_verified_offsets(pipeline, "east", "e") == {7: 101, 8: 1}
-    assert read_verified_offsets(pipeline, "east", "another") == {}
-
-
 def test_the_newest_of_many_reports_is_found_also_within_a_millisecond(pipeline: Pipeline) -> None:
     for later_us, report in ((5, BROKEN), (9, SOUND), (0, BROKEN), (7, BROKEN)):
         store(pipeline, AT_US + later_us, east=report)
@@ -134,22 +119,6 @@ def test_the_columns_of_a_stored_report_say_the_same(pipeline: Pipeline, report:
     assert {term: row[term] for term in TERMS} == found.equation == report.equation()
     assert (row["run"], row["seconds"], row["rows"]) == ("a run", 12.5, report.rows)
     assert row["ok"] == found.ok == (report is SOUND)
-
-
-def test_each_datacenter_has_its_own_table(pipeline: Pipeline) -> None:
-    store(pipeline, east=SOUND, west=BROKEN)
-    assert {name: report.ok for name, report in newest(pipeline, ["east", "west"]).items()} == {
-        "east": True,
-        "west": False,
-    }
-
-
-def test_the_newest_is_that_of_the_latest_time_in_whatever_order_they_were_stored(
-    pipeline: Pipeline,
-) -> None:
-    store(pipeline, AT_US, east=SOUND)
-    store(pipeline, AT_US - 1, east=BROKEN)
-    assert newest(pipeline, ["east"])["east"].ok
 
 
 def test_a_datacenter_that_was_never_verified_is_left_out(pipeline: Pipeline) -> None:
