@@ -1,4 +1,11 @@
-"""Plan batches, carry each one through, and keep the index and the waiting records in order.
+"""Plan batches of one datacenter, and carry each one through until its rows are readable and it is closed.
 
-Tasks are in `photon.join`, what is stored in `photon.state`; `photon.dispatcher.shift` runs the dispatcher.
+`dispatcher.Dispatcher` is a loop: it tends what waits in the background, looks at the logs (`log_reader`),
+plans (`planning`) and runs the plan. `batch.BatchExecution` runs it, and its `_attempt` is the order of all
+steps: tasks (`task_splitter`), claims (`claiming_rounds`), commits (`committing`), the change of the state
+(`completion` decides, `table_answers` asks), and later the close (`closing_batches`). Waiting records are
+merged (`waiting_upkeep`), mended (`waiting_repair`) and ordered again (`taking_orders`) between batches.
+
+Read `dispatcher.py` first, then `batch.py`. Tasks run in `photon.join`, and what is stored is in
+`photon.state`. `recovery` deals with other datacenters, `shift` runs a dispatcher for a while.
 """

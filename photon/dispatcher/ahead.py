@@ -58,7 +58,7 @@ class IndexAhead:
     def begin(self, plan: Plan, reader: LogReader, limits: Limits) -> None:
         """Begin to index what `plan`, which runs now, leaves of the primary logs; nothing if it leaves none.
 
-        So it does in catch-up alone: a live batch takes all that is there.
+        It begins in catch-up alone: a live batch takes all that is there.
         """
         self.discard()
         backlog_bytes = sum(reader.backlog_after("primary", plan.advances).values())
@@ -81,7 +81,7 @@ class IndexAhead:
         self._under_way = _UnderWay(key, ranges, tasks, outcomes)
 
     def take(self, batch: int, reader: LogReader) -> IndexedAhead | None:
-        """What is indexed for `batch`, which is planned now; None: cut its ranges anew."""
+        """Take what is indexed for `batch`, which is planned now; None: cut its ranges anew."""
         ahead, self._taken = self._under_way, None
         if ahead is not None and ahead.key.batch == batch and follows(ahead.ranges, reader.files):
             results = _results(ahead)
@@ -94,7 +94,7 @@ class IndexAhead:
         return None
 
     def made_for(self, plan: PlanKey) -> IndexedAhead | None:
-        """What was taken for this plan."""
+        """Return what was taken for this plan."""
         return self._taken if self._taken is not None and self._taken.key == plan else None
 
     def discard(self) -> None:

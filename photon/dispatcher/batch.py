@@ -98,15 +98,15 @@ class BatchExecution:
         self.closes = BatchCloses(self.registry, self._own_epoch, self._joined, self.clock, self.meter)
         self._rounds = ClaimingRounds(self.registry, self.runner, self.closes, self.clock, self.meter)
         self._conflicts = Conflicts(self.pipeline, self.datacenter, self.state, self.tables)
-        self.limits = self.pipeline.limits  # of the next batch, as the dispatcher has it planned
+        self.limits = self.pipeline.limits  # the next batch keeps within them, as the dispatcher plans it
         self.ahead = IndexAhead(self.pipeline, self.index, self.runner)
         self.observer = BatchObserver(
             self.pipeline, self.datacenter, self.state, self.clock, self.meter, self.callbacks.on_batch
         )
         self._quarantined_in_a_row = 0
-        # Of the last batches in a row in which the adapter failed on more than its share (A21).
+        # Calls in the last batches in a row in which the adapter failed on more than its share (A21).
         self._adapter_calls = calls_from_json(self.state.meta("adapter_calls"))
-        self._last_plan_id = ""  # of the last plan that this very process has run
+        self._last_plan_id = ""  # the plan that this very process ran last
         self.closes.committed(self.state.completed)  # an earlier process may have left it unclosed
 
     @property
@@ -164,7 +164,7 @@ class BatchExecution:
         return life.state is State.COMPLETED
 
     def _act(self, life: Life, plan: Plan, reader: LogReader, began_us: int) -> tuple[Event, str]:
-        """Do what the plan's state asks for; what came of it, and why."""
+        """Do what the plan's state asks for; return what came of it, and why."""
         try:
             match life.state:
                 case State.UNSURE:
@@ -192,7 +192,7 @@ class BatchExecution:
         except (SchemaConflict, CannotEnd) as error:
             return Event.FAILED, str(error)
         except (RegistryUnavailable, ViewUnavailable, LakeUnavailable, CommitConflict, OSError) as error:
-            return Event.UNAVAILABLE, str(error)  # OSError: of logs, or of the work folder
+            return Event.UNAVAILABLE, str(error)  # OSError: logs or the work folder
 
     def _read_view_anew(self, error: RunDamaged) -> str:
         """Read the ledgers from their beginning, for the next attempt: tasks found no file of the view's."""
@@ -243,7 +243,7 @@ class BatchExecution:
             counts = self._complete(plan, reader, settled)
         candidates = {*stored, *results.unneeded_files}
         self._leftovers.drop_uncommitted(candidates, settled.replaced, results.all_files)
-        if not life.ran_before:  # what was claimed before an outage says nothing of what others did in it
+        if not life.ran_before:  # claims before an outage say nothing of what others did in it
             self.observer.first_answers(first, some_lost=bool(settled.rounds))
         if not plan.content.lineage.quarantine:
             self._quarantined_in_a_row = 0

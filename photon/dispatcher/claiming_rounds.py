@@ -54,15 +54,15 @@ class Settled:
 class LeftOut:
     """Claims of a task whose events another task of the batch joins."""
 
-    which: Mask  # of the task's claims
-    joined_at: list[Occurrence]  # for each of them
+    which: Mask  # among the task's claims
+    joined_at: list[Occurrence]  # the record that joins each one's event
 
 
 @dataclass(frozen=True)
 class Round:
-    """What is to be done about the tasks of a batch after a claim, by their indices."""
+    """The tasks of a batch that need another step after a claim, by their indices."""
 
-    again: list[int]  # another run, for somebody else was faster
+    again: list[int]  # these run again, for somebody else was faster
     left_out: dict[int, LeftOut]
 
 
@@ -156,9 +156,9 @@ def _leave_out(tasks: BatchTasks, settled: Settled, left_out: Mapping[int, LeftO
 
 
 def judge(lengths: Sequence[int], claims: Claims, won: Mask) -> Round:
-    """What becomes of the tasks of a batch. `lengths`: how many of the claims, in order, each task has.
+    """Decide what becomes of the tasks of a batch; `lengths`: how many of the claims each has, in order.
 
-    Of an event that another record of the batch has won, the row is left out. A task that lost to somebody
+    A task leaves out the row of an event that another record of the batch has won. One that lost to somebody
     else runs again.
     """
     winners = _winners(claims, won)

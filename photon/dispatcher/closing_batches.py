@@ -52,7 +52,7 @@ class BatchCloses:
 
     @property
     def due(self) -> Closing | None:
-        """What the next claims close."""
+        """The close that goes with the next claims."""
         if self._since_us is None:
             return None
         return Closing(self.epoch, self._through, self._rowless())
@@ -101,7 +101,7 @@ class BatchCloses:
             self._since_us = self.clock.elapsed_us()
 
     def _rowless(self) -> Rowless:
-        """By the rows that are known, and by the table as it is when others are first asked for."""
+        """Go by the rows that are known, and by the table as it is when others are first asked for."""
         known, of_table = dict(self._rows), cache(lambda: RowsOfPlans(self.table))
 
         def rowless(at: ClaimsAt, one: Unclosed) -> Mask:

@@ -1,4 +1,4 @@
-"""What a batch puts into the tables, and what they have of it (protocol A3, A4, A6, A12, A15).
+"""Put batches into the tables, and ask the tables what they have of a batch (protocol A3, A4, A6, A12, A15).
 
 Nothing is claimed or closed here: `claiming_rounds` and `closing_batches` do that.
 """
@@ -86,7 +86,7 @@ class Committing:
                 f"not by this process's {own.plan_id}: another copy of its state is in use; "
                 "this one ends, and begins a new epoch if it is started again"
             )
-        self._joined.sync()  # by a process that may have been killed right after the commit (A18)
+        self._joined.sync()  # the process that committed may have been killed right after (A18)
         return Event.HAS_COMMITTED, ""
 
     def is_at_its_end(self, completed: int) -> bool:

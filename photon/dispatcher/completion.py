@@ -178,7 +178,7 @@ def check_deaths(quarantined_in_a_row: int, reason: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class OwnHold:
-    """What an own claimant's hold of an event is worth, when a batch ends.
+    """An own claimant's hold of an event, as the table says when a batch ends.
 
     `joined_at`: the record that has the row, None: there is no row. `is_join`: the hold is closed (L9), so
     that no row comes any more. `is_own_epoch`: records are numbered as they are now.
@@ -216,7 +216,8 @@ class Resolved:
     released: set[Occurrence] = field(default_factory=set)  # nobody of ours holds their event: due at once
     to_free: dict[str, Claimant] = field(default_factory=dict)  # joins without a row, by event
     inherited: set[str] = field(default_factory=set)  # events joined by earlier epochs, now counted as joined
-    duplicates: list[Duplicate] = field(default_factory=list)  # of records of this epoch that joined
+    # Another record of this epoch joined their events.
+    duplicates: list[Duplicate] = field(default_factory=list)
     not_compared: int = 0  # other duplicates: nobody knows which record joined
 
     def count_inherited(self, event_id: str, before: Collection[str]) -> None:
@@ -337,7 +338,7 @@ def watermark_us(
 
 def watermark_of(reader: LogReader, pipeline: Pipeline, now_us: int, previous_us: int | None) -> int | None:
     """The watermark of the primary logs as far as they are read; while objects lack, the previous one."""
-    if reader.lacks_objects("primary"):  # what waits may have its primary there
+    if reader.lacks_objects("primary"):  # a waiting record may have its primary there
         return previous_us
     idle_after_us = microseconds(pipeline.tailing.idle_after)
     files = reader.of("primary").values()

@@ -30,11 +30,11 @@ from photon.tokens import Occurrence
 
 log = logging.getLogger(__name__)
 
-MOST_COMPARED = 500  # of one batch, which waits for it: some 20 ms where their lines are in memory
+MOST_COMPARED = 500  # records a batch: it waits for this, some 20 ms where their lines are in memory
 MOST_FILES = (
     16  # in which the records that joined are looked for; a compressed one is read to the last of them
 )
-MOST_SAMPLES = 1_000  # of one epoch: the table has examples, not all there are
+MOST_SAMPLES = 1_000  # rows an epoch: the table has examples, not all there are
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Conflicts:
         of_other_tasks = [
             Duplicate(one.event_id, one.occurrence, one.holds_at)
             for result in results.join
-            for one in result.doubled
+            for one in result.joined_by_another_task
             if one.holds_at is not None
         ]
         found += self._of_other_tasks([*resolved.duplicates, *of_other_tasks], files)

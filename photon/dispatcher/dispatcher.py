@@ -54,7 +54,7 @@ class Dispatcher:
     def __init__(
         self, execution: BatchExecution, news: Announcements | None = None, held: OpenFiles | None = None
     ) -> None:
-        """`news`: what is told of new log files. `held`: the files that are held open."""
+        """`news` tells of new log files. `held`: the log files that are held open."""
         self.execution = execution
         self._news, self._held = news or Announcements(), held
         self.pipeline, self.datacenter = execution.pipeline, execution.datacenter
@@ -92,13 +92,13 @@ class Dispatcher:
                     index_is_lost = False
                 if not begun:
                     self.ahead.discard()
-                    # What is in memory may be ahead of the disk: begin from what is stored.
+                    # Memory may be ahead of the disk: begin from what is stored.
                     self.reader = self._new_reader()
                     begun = self._finish_earlier_work(mode)
                 elif self._step(mode, idle_seconds):
                     break
                 elif retry.is_waiting:
-                    # To read the state again, or to find nothing to do, is not what failed.
+                    # Reading the state, or finding nothing to do, is no proof that the disk takes writes.
                     if room_is_doubted:
                         self.state.try_to_write()
                         room_is_doubted = False
@@ -198,7 +198,7 @@ class Dispatcher:
 
     def _tell_completeness(self, mode: Mode, now_us: int, ends: bool = False) -> None:
         if self.reader.lacks_objects("foreign"):
-            return  # what is in them may have come before all others
+            return  # their records may have come before all others
         foreign = self.reader.of("foreign").values()
         self.execution.observer.completeness.tend(foreign, now_us, mode == "complete", ends)
 
@@ -233,13 +233,13 @@ class Dispatcher:
                 taking = OrderTaking(self.pipeline, self.datacenter, self.state)
                 if taking.take(path, self.reader.files, now_us):
                     return True
-            except (OSError, LakeUnavailable) as error:  # it must not keep other events from being joined
+            except (OSError, LakeUnavailable) as error:  # other events are joined all the same
                 log.warning("the work order %s waits for the next start: %s", path, error)
                 self._unreadable_orders.add(path.name)
         return False
 
     def _mend_index(self) -> None:
-        """Index the primary logs again, as far as they were read, if the index is lost or of Photon 0.1.0.
+        """Index the primary logs again, as far as they were read, if the index is lost.
 
         IndexLost, WorkerDied.
         """
@@ -257,7 +257,7 @@ class Dispatcher:
         """Whether the run is over, when there is nothing to do at this moment."""
         if mode == "stop" or self.reader.checks_pending or self.reader.awaits_objects:
             return False
-        # What is held for good must not keep a run from ending: it stays pending.
+        # Records that are held for good must not keep a run from ending: they stay pending.
         left_to_others = self.execution.holders.wait_for_others
         if mode == "complete":
             held = self.state.waiting.count(("held",)) if left_to_others else 0

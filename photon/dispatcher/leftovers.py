@@ -34,7 +34,7 @@ class Leftovers:
         return candidate_files(self._lake, plan.key, most_join_tasks(plan))
 
     def not_committed(self, plan: Plan) -> list[str]:
-        """Those that can't be in the table, since not all of their rows are. LakeUnavailable."""
+        """The candidate files that the table can't have: not all of their rows are in it. LakeUnavailable."""
         names = self.candidates(plan)
         if not names:
             return []
@@ -63,5 +63,5 @@ class Leftovers:
             self._remove(table, some)
 
     def _remove(self, table: str, names: Collection[str]) -> None:
-        with contextlib.suppress(OSError):  # what can't be removed now is as invisible as it was
+        with contextlib.suppress(OSError):  # a file that stays is as invisible as it was
             store_of(self._lake / table).remove(*names)

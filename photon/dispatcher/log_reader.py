@@ -53,7 +53,7 @@ class LogReader:
         news: Announcements | None = None,
         held: OpenFiles | None = None,
     ) -> None:
-        """Continue from `files`. Without `store`, nothing that is seen is stored or logged.
+        """Continue from `files`. Without `store`, nothing of what a look finds is stored or logged.
 
         `news`: what is told of new files. `held`: those that this process holds open.
         """
@@ -77,7 +77,7 @@ class LogReader:
         self._checks_pending = False
         self._to_list: set[Side] = {"primary", "foreign"}  # each as a whole since a look found something new
         self._listed_us: dict[Side, int] = {}  # files that were there at this time are found
-        self._ends_bytes: dict[int, int] | None = None  # of declared-complete inputs: where each file ends
+        self._ends_bytes: dict[int, int] | None = None  # where each file of declared-complete inputs ends
         self._first: dict[Side, int] = {"primary": 0, "foreign": 0}
         self._grown: set[int] = set()  # numbers of the files whose size is not stored yet
         self._sizes_stored_us = 0
@@ -95,9 +95,9 @@ class LogReader:
         """
         sides: tuple[Side, Side] = ("foreign", "primary")
         observed = {side: self._observe(side, now_us, final) for side in sides}
-        self._checks_pending = any(seen.checks_pending for seen in observed.values())
+        self._checks_pending = any(each.checks_pending for each in observed.values())
         self._note_listings(observed)
-        away = [seen.problems[0].reason for seen in observed.values() if seen.is_away]
+        away = [each.problems[0].reason for each in observed.values() if each.is_away]
         self.away_because = away[0] if away else None
         if final and self.away_because is None:
             self._leave_later_growth()
@@ -142,12 +142,12 @@ class LogReader:
 
     def _note_listings(self, observed: Mapping[Side, Observation]) -> None:
         """On S3 a listing takes many looks, and those of the two logs need never end with the same one."""
-        if any(seen.changed for seen in observed.values()):
+        if any(each.changed for each in observed.values()):
             self._to_list.update(observed)
-        for side, seen in observed.items():
-            if seen.listed_us is not None:
+        for side, observation in observed.items():
+            if observation.listed_us is not None:
                 self._to_list.discard(side)
-                self._listed_us[side] = seen.listed_us
+                self._listed_us[side] = observation.listed_us
 
     @property
     def awaits_objects(self) -> bool:
@@ -167,7 +167,7 @@ class LogReader:
         try:
             data = read_at(self._logs, tracked.file, tracked.offset_bytes, end_bytes)
         except RangeGone:
-            return True  # it has just changed
+            return True  # the file has just changed
         rules = self.rules_of(tracked.file)
         return b"\n" in data if rules is None else rules.end_of_first(data, at_end=False) is not None
 
@@ -189,28 +189,31 @@ class LogReader:
 
     def _observe(self, side: Side, now_us: int, final: bool) -> Observation:
         next_number = max(self.files, default=0) + 1
-        seen = self._tails[side].observe(self.of(side), next_number, now_us, final, self._told_of(side))
+        observation = self._tails[side].observe(
+            self.of(side), next_number, now_us, final, self._told_of(side)
+        )
         changed = {
-            number: _restart_if_back(self.files.get(number), new) for number, new in seen.changed.items()
+            number: _restart_if_back(self.files.get(number), new)
+            for number, new in observation.changed.items()
         }
         store = [new for number, new in changed.items() if _is_worth_storing(self.files.get(number), new)]
-        lost_bytes = sum(lost.unread_bytes for lost in seen.vanished)
+        lost_bytes = sum(lost.unread_bytes for lost in observation.vanished)
         lost_bytes -= sum(self._counted_bytes(new) for new in changed.values())
         if (store or lost_bytes) and self._store is not None:
             self._store.put_files(store, lost_bytes)
-            _log_lost(side, seen.vanished)
+            _log_lost(side, observation.vanished)
             _log_unknown_ends(side, self.files, changed.values())
         self._grown = (self._grown | changed.keys()).difference(new.file.number for new in store)
         self.files.update(changed)
         self._to_hold |= changed.keys()
-        restarted = {n: new for n, new in changed.items() if new is not seen.changed[n]}
+        restarted = {n: new for n, new in changed.items() if new is not observation.changed[n]}
         restarted_bytes = {n: new.unread_bytes for n, new in restarted.items()}
-        self.backlog_bytes[side] = {**seen.backlog_bytes, **restarted_bytes}
-        for problem in seen.problems:
-            if problem not in self.problems[side] and self._store is not None and not seen.is_away:
+        self.backlog_bytes[side] = {**observation.backlog_bytes, **restarted_bytes}
+        for problem in observation.problems:
+            if problem not in self.problems[side] and self._store is not None and not observation.is_away:
                 log.warning("%s log: %s: %s", side, readable(problem.path), problem.reason)
-        self.problems[side] = seen.problems
-        return seen
+        self.problems[side] = observation.problems
+        return observation
 
     def _told_of(self, side: Side) -> list[str] | None:
         """The paths that were told of since this side was looked at; None: nobody tells."""
@@ -349,7 +352,7 @@ def _log_unknown_ends(side: Side, before: Mapping[int, TrackedFile], changed: It
 
 
 def _restart_if_back(before: TrackedFile | None, now: TrackedFile) -> TrackedFile:
-    """A primary file that was lost and is seen again is read from its start: the map has forgotten it."""
+    """A primary file that was lost and is there again is read from its start: the map has forgotten it."""
     if before is None or before.state == "open" or now.state != "open" or now.file.side == "foreign":
         return now
     return replace(now, offset_bytes=now.file.header_bytes, tail_hash=b"", inside_oversized=False)

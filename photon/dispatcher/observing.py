@@ -1,4 +1,4 @@
-"""What one process learns of its batches, and tells: times, completeness, and who joins its home half."""
+"""Follow completed batches: measure them, tell how complete rows are, see who joins its home half."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ QUIET_AFTER_EVENTS = 20
 
 @dataclass
 class HomeWatch:
-    """What this process has seen each datacenter claim, and what it had to join for it."""
+    """Knows when each datacenter last claimed, and how many of its events were joined here since."""
 
-    claimed_us: dict[str, int]  # at the start nothing is known: the time of that
-    taken_over: Counter[str] = field(default_factory=Counter)  # events since it was seen to claim one
+    claimed_us: dict[str, int]  # nothing is known at the start: its time
+    taken_over: Counter[str] = field(default_factory=Counter)  # events, since it was last seen to claim
     # Whether the last batch with fresh events found them free: others may have them after an outage.
     nobody_had_fresh: bool = False
 

@@ -27,7 +27,7 @@ PRIMARY_LINES_PER_EVENT = 10  # a primary event is indexed in a tenth of the tim
 # at once keeps that one's live events waiting.
 CATCH_UP_EVENTS = 5_000
 CATCH_UP_EVENT_BYTES = 2**8  # a longer one counts as several: files are cut by bytes
-# Of primary bytes a batch may take so many times `limits.batch_foreign`: a record is indexed in a tenth of
+# A batch may take so many times `limits.batch_foreign` of primary bytes: a record is indexed in a tenth of
 # the time that a foreign one takes, and nothing of it is held but 32 bytes.
 PRIMARY_BYTES_PER_FOREIGN = 16
 BACKLOG_SHARE = 4  # a batch takes this part of the primary logs that wait, within bounds

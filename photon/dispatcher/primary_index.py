@@ -119,7 +119,7 @@ class PrimaryIndex:
         self._merge = None
         try:
             self._replace(compaction, future.result())
-        except (SegmentDamaged, OSError) as error:  # of damage the next lookup will tell
+        except (SegmentDamaged, OSError) as error:  # the next lookup tells of damage
             log.warning("index segments could not be merged: %s", error)
 
     def _replace(self, compaction: Compaction, merged: SegmentInfo | None) -> None:
@@ -148,10 +148,7 @@ class PrimaryIndex:
         self.clean()
 
     def clean(self) -> None:
-        """Remove files that nobody refers to: of runs that ended early, of merges, of Photon 0.1.0."""
-        for path in self._state.folder.glob("event_store-*.sqlite*"):
-            with suppress(OSError):
-                path.unlink()
+        """Remove files that nobody refers to: of runs that ended early, and of merges."""
         kept = {file_name(each.name) for each in self._segments} | {self._log_files + log_files.SUFFIX}
         with suppress(OSError):
             for name in set(self._store.names()) - kept:
@@ -160,5 +157,5 @@ class PrimaryIndex:
 
     def _remove(self, file: str) -> None:
         local_copies.forget(self.folder, file)
-        with suppress(OSError):  # what can't be removed now goes at the next start
+        with suppress(OSError):  # a file that stays goes at the next start
             self._store.remove(file)

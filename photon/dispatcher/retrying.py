@@ -24,7 +24,7 @@ class StoppedWaiting(Exception):
 
 @dataclass(frozen=True)
 class BatchReport:
-    """What one batch did."""
+    """A completed batch, for those who follow a run."""
 
     batch: int
     counts: Counter[str]
@@ -40,7 +40,7 @@ class Callbacks:
     should_stop: Callable[[], bool] = lambda: False
     on_batch: Callable[[BatchReport], None] = lambda report: None
     on_wait: Callable[[str], None] = lambda reason: None  # something is unavailable; called once
-    on_resume: Callable[[str, float], None] = lambda reason, seconds: None  # it is there again; after so long
+    on_resume: Callable[[str, float], None] = lambda reason, seconds: None  # the wait is over
     on_cause: Callable[[str], None] = lambda reason: None  # the wait goes on, for another reason than before
 
 
@@ -62,7 +62,7 @@ class BackoffRetry:
 
     def _begin(self) -> None:
         self._wait_seconds = self.FIRST_SECONDS
-        self._reason, self._since_us = "", 0  # what was said, and when
+        self._reason, self._since_us = "", 0  # why it waits, as callbacks were told, and since when
 
     @property
     def is_waiting(self) -> bool:

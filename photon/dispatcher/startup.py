@@ -154,7 +154,7 @@ def _number_of(epoch: str | None) -> int:
 
 
 def _state_commits(state: DispatcherState) -> tuple[LastCommit, LastCommit | None]:
-    """What the state says of the table: its last completed batch, and its open plan's."""
+    """The commits that the state expects in the table: its last completed batch, and its open plan's."""
     plan = state.open_plan()
     open_plan = LastCommit(plan.key.batch, plan.key.plan_id) if plan else None
     return LastCommit(state.completed, state.meta("completed_plan")), open_plan

@@ -78,7 +78,7 @@ class TableAnswers:
     def _holds_of_given_up(
         self, records: Sequence[HeldRecord], holders: Holders
     ) -> dict[str, GivenUpHold | None]:
-        """By event what a datacenter holds that never runs again; None: its table can't be read now.
+        """The holds of datacenters that never run again, by event; None: the table can't be read now.
 
         Who holds them is looked up first: a join's row is in each snapshot that is taken after that, or gone.
         """

@@ -15,11 +15,10 @@ from photon.logs.ranges import stretches_of
 from photon.state.plan import Plan
 from photon.state.waiting.retries import count, part
 
-REINDEX_BYTES = 2**25  # of one task that indexes a log again: it holds the events of as much in memory
+REINDEX_BYTES = 2**25  # a task that indexes a log again holds the events of as much in memory
 TASK_BYTES = 2**20  # a task with less to do costs more to start than it saves
-RETRY_BYTES = 200  # what a waiting record weighs against ranges when work is spread over tasks
-TASKS_OF_OLDER_PLANS = 64  # an older Photon may have split the open plan otherwise
-PIECE_RETRIES = 1024  # that stay together then
+RETRY_BYTES = 200  # a waiting record weighs as much when work is spread over tasks
+PIECE_RETRIES = 1024  # so many waiting records stay together
 
 
 def index_tasks(
@@ -67,7 +66,7 @@ def most_join_tasks(plan: Plan) -> int:
     """No run of the plan has more join tasks, on however many workers."""
     ranges, retries = plan.content.foreign, plan.content.retries
     size_bytes = sum(r.end_bytes - r.start_bytes for r in ranges) + RETRY_BYTES * count(retries)
-    return max(size_bytes // TASK_BYTES + 1, TASKS_OF_OLDER_PLANS)
+    return size_bytes // TASK_BYTES + 1
 
 
 def _groups(weights: list[int], workers: int) -> list[list[int]]:

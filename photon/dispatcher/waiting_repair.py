@@ -34,7 +34,7 @@ from photon.tokens import Occurrence
 
 log = logging.getLogger(__name__)
 
-KEPT = ["_raw", "_key", "_time_us"]  # of a record's columns, beside those that the index has
+KEPT = ["_raw", "_key", "_time_us"]  # columns of a record that the index lacks
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ class WaitingRepair:
     def _found(
         self, index: WaitingIndex, rows: np.ndarray, files: Mapping[int, TrackedFile]
     ) -> dict[Occurrence, dict[str, object]]:
-        """What the logs still have of the records at these rows, or people have put in their places."""
+        """Find the records at these rows in the logs, or what people have put in their places."""
         known = index.records.select(["_file", "_offset", "_id"]).take(pa.array(rows)).to_pylist()
         wanted = ((Occurrence(each["_file"], each["_offset"]), each["_id"]) for each in known)
         reading = SecondReading(self.pipeline, self.datacenter, self.state.epoch or "")

@@ -88,5 +88,5 @@ class WaitingUpkeep:
     def _remove_unlisted(self) -> None:
         folder = self._state.waiting.folder
         for name in self._unlisted & self._find_unlisted():
-            with suppress(OSError):  # what can't be removed now goes with a later sweep
+            with suppress(OSError):  # a file that stays goes with a later sweep
                 remove_file(folder, name)

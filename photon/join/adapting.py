@@ -32,7 +32,7 @@ Ints = npt.NDArray[np.int64]
 # A careful call has this many records: seven halvings find the one that takes too long.
 CAREFUL_ROWS = 64
 # Seven calls that take too long leave a task time for the rest.
-CAREFUL_SHARE = 1 / 20  # of the task's own deadline
+CAREFUL_SHARE = 1 / 20  # a call's share of the task's own deadline
 
 
 class AdapterNotFound(WrongUsage):
@@ -54,13 +54,13 @@ class RawRecords:
 
 @dataclass(frozen=True)
 class Combined:
-    """What became of pairs; every row index is in exactly one of `kept`, `filtered` and `failures`."""
+    """The outcome of pairs; every row index is in exactly one of `kept`, `filtered` and `failures`."""
 
     table: pa.Table  # one row for each of `kept`, in order
     kept: Ints
     filtered: Ints
     failures: dict[int, str] = field(default_factory=dict)  # reason by row
-    tally: Tally = field(default_factory=Tally)  # of the pairs that the adapter was asked about
+    tally: Tally = field(default_factory=Tally)  # counts the pairs that the adapter was asked about
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Skipped:
 
     rows: list[int]
     failures: dict[int, str] = field(default_factory=dict)
-    tally: Tally = field(default_factory=Tally)  # of the events that the adapter was asked about
+    tally: Tally = field(default_factory=Tally)  # counts the events that the adapter was asked about
 
 
 def adapter_of(pipeline: Pipeline) -> Adapter:
@@ -77,7 +77,7 @@ def adapter_of(pipeline: Pipeline) -> Adapter:
     # On another machine the file has no folder, and its modules come with Photon's own (`jobs.cluster`).
     folder = pipeline.file.parent if pipeline.file.is_absolute() else None
     adapter = copy(load_adapter(pipeline.adapter, folder))
-    object.__setattr__(adapter, "primary_prefix", pipeline.primary.prefix)  # it may be frozen
+    object.__setattr__(adapter, "primary_prefix", pipeline.primary.prefix)  # the class may be frozen
     return adapter
 
 
@@ -266,7 +266,7 @@ def skip_isolating_failures(adapter: Adapter, foreign: pa.Table) -> Skipped:
 
 
 def tally_of(asked: int, failures: Mapping[int, str]) -> Tally:
-    """Of the failures by row; the first is that of the first row."""
+    """Count failures, which are by row; the one that is told is that of the first row."""
     return Tally(asked, len(failures), failures[min(failures)] if failures else "")
 
 
@@ -337,7 +337,7 @@ def check_names(names: Sequence[str]) -> None:
 
 
 def fingerprint(pipeline: Pipeline, *more: object) -> str:
-    """What a row depends on besides its two records: the adapter, how columns are read, and `more`.
+    """Hash all that a row depends on besides its two records: the adapter, how columns are read, and `more`.
 
     Adapter and formats of users count with the modules that name and define them. Modules that these import
     do not.

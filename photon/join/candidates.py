@@ -25,9 +25,9 @@ class Candidates:
 
     context: TaskContext
     task: JoinTask
-    rows: pa.Table = field(default_factory=lambda: pa.table({}))  # of earlier runs
+    rows: pa.Table = field(default_factory=lambda: pa.table({}))  # earlier runs stored them
     row_of: dict[Occurrence, int] = field(default_factory=dict)
-    stored: list[OutputFile] = field(default_factory=list)  # of this run
+    stored: list[OutputFile] = field(default_factory=list)  # this run's files
     unneeded: list[str] = field(default_factory=list)  # files of earlier runs: none is committed
 
     @classmethod
@@ -68,7 +68,7 @@ class Candidates:
             "final": [self.context.final] * count,
             "recorded": [False] * count,
             "is_retry": [occurrence in retries for occurrence in gone],
-            "is_ordered": [occurrence in retries for occurrence in gone],  # it may be, and then it counts
+            "is_ordered": [occurrence in retries for occurrence in gone],  # an order may ask for it
         }
         return pa.table(columns, schema=RECORD_COLUMNS)
 

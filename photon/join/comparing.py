@@ -20,9 +20,9 @@ from photon.join.records import Ints, Records
 from photon.pipeline.file import Pipeline
 from photon.tokens import Occurrence
 
-MOST_COMPARED = 10_000  # of one task; each costs two parsed lines
-MOST_KEPT = 20  # of the conflicts of one task, and of one batch: they are examples
-MOST_NAMES = 5  # of the columns that differ, in one example
+MOST_COMPARED = 10_000  # duplicates a task; each costs two parsed lines
+MOST_KEPT = 20  # examples of conflicts in a task, and in a batch
+MOST_NAMES = 5  # columns that differ, in one example
 NOT_PARSED = "a record that can't be parsed"
 
 

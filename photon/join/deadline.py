@@ -80,6 +80,6 @@ def _alarm(seconds: float, error: Callable[[str], BaseException]) -> Iterator[No
     finally:  # the alarm may have gone off on the way out
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, handler)
-        if left_of_another:  # whoever set a timer before goes on with what is left of it
+        if left_of_another:  # the timer that was set before goes on with its rest
             left = left_of_another - (time.monotonic() - began)
             signal.setitimer(signal.ITIMER_REAL, max(left, 0.001), its_interval)

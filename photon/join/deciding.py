@@ -1,4 +1,4 @@
-"""What is decided on the events of one task, by who holds them.
+"""Decide on the events of one task by who holds them, and say whose home they have (docs/adr/0009).
 
 The steps that ask are the joiner's (`photon.join.joiner`).
 """
@@ -47,11 +47,11 @@ class Decisions:
     context: TaskContext
     joined_earlier: JoinedEarlier
     clock: Clock
-    of: npt.NDArray[np.int8] = field(init=False)  # by event, of all its records
-    is_of_plan: Mask = field(init=False)  # by event: one of our records holds it for this very plan
+    of: npt.NDArray[np.int8] = field(init=False)  # on all records of each event
+    is_of_plan: Mask = field(init=False)  # whether one of our records holds an event for this very plan
     holders: list[Claimant] = field(default_factory=list)
-    _holder_of: npt.NDArray[np.int32] = field(init=False)  # by event, among `holders`; -1: nobody
-    _holds_at: dict[int, Occurrence] = field(default_factory=dict)  # by event: another task's record
+    _holder_of: npt.NDArray[np.int32] = field(init=False)  # each event's, among `holders`; -1: nobody
+    _holds_at: dict[int, Occurrence] = field(default_factory=dict)  # where another task's record holds one
     _orphans: set[int] = field(default_factory=set)  # events whose row nobody makes again
 
     def __post_init__(self) -> None:
@@ -128,13 +128,13 @@ class Decisions:
         self._orphans |= self._without_a_row(events[is_joined])
         is_orphan = np.isin(events, list(self._orphans))
         self.of[events[is_orphan]] = Verdict.HELD_ELSEWHERE
-        # Of what is held for long, it says nothing.
+        # Records that are held for long say nothing of who is at work now.
         lately = (is_joined & ~is_orphan) | ((codes == Hold.ELSEWHERE) & self.events.is_fresh[events])
-        seen = np.unique(self._holder_of[events[lately]]).tolist()
-        self.verdicts.registered_elsewhere |= {self.holders[one].epoch.datacenter for one in seen}
+        at_work = np.unique(self._holder_of[events[lately]]).tolist()
+        self.verdicts.registered_elsewhere |= {self.holders[one].epoch.datacenter for one in at_work}
 
     def _without_a_row(self, events: Ints) -> set[int]:
-        """Of events that are joined elsewhere those whose row recovery misses, and nobody makes again."""
+        """Pick the events joined elsewhere whose row recovery misses, and nobody makes again."""
         if not self.context.given_up:
             return set()
         holders = ((event, self._holder(event)) for event in events.tolist())

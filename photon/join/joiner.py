@@ -46,7 +46,7 @@ class CandidateRows(Protocol):
 
     @property
     def row_of(self) -> Mapping[Occurrence, int]:
-        """By record, of earlier runs of the plan."""
+        """The row of each record that earlier runs of the plan have stored."""
         ...
 
     def of_records(self, records: Records, rows: Ints) -> pa.Table: ...
@@ -65,7 +65,7 @@ class Joiner:
     records: Records
     context: TaskContext
     lookups: Lookups
-    register: Register  # whose homes count
+    register: Register  # says which home each event has
     store: EventStore
     adapter: Adapter
     candidates: CandidateRows
@@ -75,7 +75,7 @@ class Joiner:
     verdicts: Verdicts = field(init=False)
     decisions: Decisions = field(init=False)
     measures: Measures = field(default_factory=Measures)
-    _leaders: list[Ints] = field(default_factory=list)  # of the events that are proposed
+    _leaders: list[Ints] = field(default_factory=list)  # rows of records that are proposed
     _rows: list[pa.Table] = field(default_factory=list)  # theirs, in the same order
 
     def join(self) -> Verdicts:
@@ -280,7 +280,7 @@ def look_up_primaries(
     last_chance = is_last & (found.rows < 0)
     if not last_chance.any():
         return found
-    # What the window hides is looked for once more, with what it shows, so that there is one answer.
+    # Look once more for what the window hides, with what it shows, so that there is one answer.
     windows.first_us[last_chance], windows.last_us[last_chance] = EARLIEST_US, LATEST_US
     return store.lookup(ids, windows)
 

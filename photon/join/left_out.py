@@ -42,7 +42,7 @@ def leave_out(
     joined = dict(zip(places.to_pylist(), joined_at, strict=True))
     files: list[OutputFile] = []
     unneeded: list[str] = []
-    doubled: list[HeldRecord] = []
+    duplicates: list[HeldRecord] = []
     for file in result.files:
         rows = _rows_of(file, context) if file.table == TABLE else None
         is_left = pc.is_in(rows["_occurrence"], places) if rows is not None else None
@@ -51,21 +51,21 @@ def leave_out(
             continue
         gone = rows.filter(is_left).select(["_event_id", "_occurrence"])
         for event_id, place in zip(*(column.to_pylist() for column in gone.columns), strict=True):
-            doubled.append(HeldRecord(event_id, Occurrence.parse(place), claims.claimant, joined[place]))
+            duplicates.append(HeldRecord(event_id, Occurrence.parse(place), claims.claimant, joined[place]))
         kept = rows.filter(pc.invert(is_left))
         if kept.num_rows:
             files += write_rows_by_date(context.folders.lake, TABLE, context.plan.batch, kept)
         unneeded.append(file.path)
-    assert len(doubled) == len(left), f"{len(left)} rows to leave out, and {len(doubled)} found"
+    assert len(duplicates) == len(left), f"{len(left)} rows to leave out, and {len(duplicates)} found"
     classes = Counter(result.classes)
-    classes.update(joined=-len(doubled), duplicates=len(doubled))
+    classes.update(joined=-len(duplicates), duplicates=len(duplicates))
     return replace(
         result,
         claims=claims.take(~np.asarray(which)),
         classes={name: count for name, count in classes.items() if count},
         files=tuple(files),
         unneeded_files=(*result.unneeded_files, *unneeded),
-        doubled=(*result.doubled, *doubled),
+        joined_by_another_task=(*result.joined_by_another_task, *duplicates),
     )
 
 

@@ -1,4 +1,4 @@
-"""What the dispatcher hands to tasks and what comes back.
+"""The messages between the dispatcher and tasks: work goes out, results come back.
 
 Frozen and picklable, because tasks run in other processes. Records are in the files that results name,
 never in the results.
@@ -38,16 +38,16 @@ from photon.tokens import Occurrence, PlanKey
 
 @dataclass(frozen=True)
 class TaskContext:
-    """What every task of a batch knows."""
+    """All that every task of a batch knows."""
 
     pipeline: Pipeline
     plan: PlanKey
-    work: Location  # below which the waiting segments are
-    index: IndexSnapshot  # of the primary events, those of this batch too
+    work: Location  # the waiting segments are below it
+    index: IndexSnapshot  # finds primary events, those of this batch too
     final: bool  # the inputs are declared complete
     follows_an_epoch: bool  # an earlier epoch may have joined some of the events
     view: ViewSnapshot | None = None  # who holds what; None: there are no join tasks
-    # Of joined_events: new rows must fit.
+    # The columns of joined_events: new rows must fit.
     row_schema: pa.Schema = field(default_factory=lambda: pa.schema([]))
     unresponsive_datacenters: frozenset[str] = frozenset()  # their events are joined here at once
     given_up: frozenset[str] = frozenset()  # datacenters that never run again
@@ -55,7 +55,7 @@ class TaskContext:
     already_recorded: Mapping[Occurrence, OutcomeClass] = field(default_factory=dict)
     careful: bool = False  # an earlier run took too long, or died: each call of the adapter has a deadline
     quarantine: str = ""  # why the one record of the task is a dead letter without another look
-    candidate_files: tuple[str, ...] = ()  # of earlier runs of this plan (protocol A14)
+    candidate_files: tuple[str, ...] = ()  # earlier runs of this plan stored them (protocol A14)
 
     @property
     def folders(self) -> Datacenter:
@@ -157,19 +157,21 @@ class JoinResult:
     # One for each row in its files of `joined_events`; None: it has none.
     claims: Claims | None = None
     registered_here: tuple[HeldRecord, ...] = ()  # in none of `classes` yet: the tables decide
-    held: Mapping[Epoch, int] = field(default_factory=dict)  # by holder elsewhere: records that wait for it
-    doubled: tuple[HeldRecord, ...] = ()  # of `duplicates`: another task of the batch joins their events
+    held: Mapping[Epoch, int] = field(default_factory=dict)  # records that wait for each holder elsewhere
+    joined_by_another_task: tuple[HeldRecord, ...] = ()  # these are duplicates
     to_free: tuple[HeldRecord, ...] = ()  # these wait until the joins of a given-up datacenter are freed (E8)
     registered_elsewhere: frozenset[str] = frozenset()  # datacenters seen to hold ids: they are alive
-    taken_over: Mapping[str, int] = field(default_factory=dict)  # by home: left to it, and joined here
+    # Events of each home that were left to it, and are joined here.
+    taken_over: Mapping[str, int] = field(default_factory=dict)
     fresh_were_free: bool | None = None  # nobody had fresh events of the own home half; None: no news of any
     lost_bytes: int = 0
-    max_time_us: Mapping[int, int] = field(default_factory=dict)  # of what was read first, by file number
-    came: Mapping[int, int] = field(default_factory=dict)  # how much of it, by the minute of its event time
+    # Among records read for the first time, by file number.
+    max_time_us: Mapping[int, int] = field(default_factory=dict)
+    came: Mapping[int, int] = field(default_factory=dict)  # records read first, by the minute of their time
     adapter_calls: AdapterCalls = field(default_factory=AdapterCalls)
-    joinable_since_us: Sample = field(default_factory=Sample)  # of the rows: the later of both events' times
+    joinable_since_us: Sample = field(default_factory=Sample)  # for each row the later of both events' times
     files: tuple[OutputFile, ...] = ()
-    unneeded_files: tuple[str, ...] = ()  # of candidate rows of earlier runs
+    unneeded_files: tuple[str, ...] = ()  # candidate rows of earlier runs
     measures: Measures = field(default_factory=Measures)
 
 
@@ -241,7 +243,7 @@ class WorkerDied(Exception):
 
 
 class RunnerDied(Exception):
-    """What runs the tasks died under them (a Spark session whose JVM was killed). There is a new one."""
+    """The runner died under its tasks (a Spark session whose JVM was killed). There is a new one."""
 
 
 class BatchRunner(Protocol):

@@ -197,7 +197,7 @@ class Events:
         is_first = np.diff(ordered, prepend=-1) != 0
         starts = np.flatnonzero(is_first)
         self.records = records
-        self.rows = rows[order]  # of all records, event by event
+        self.rows = rows[order]  # all records, event by event
         self.event_of_row = np.cumsum(is_first) - 1  # beside `rows`
         self.leaders = self.rows[starts]
         self._starts = np.append(starts, len(rows))

@@ -1,4 +1,4 @@
-"""The records of a task that come again: store them in waiting segments.
+"""Store the records of a task that wait, or were given up, in waiting segments.
 
 A waiting record keeps its own bytes, because its log may be gone by the time its primary comes. A record that
 still waits after another look moves to a new segment, so an old one soon holds none, and goes.
@@ -96,7 +96,7 @@ def _reasons(records: Records, verdicts: Verdicts, context: TaskContext) -> Code
     reason_of = np.full(len(Verdict), _NOT_AGAIN, np.int8)
     for verdict, code in _REASON_OF.items():
         reason_of[verdict] = code
-    if context.final:  # what is unjoinable is kept where a later run may re-open it
+    if context.final:  # unjoinable records are kept where a later run may re-open them
         reason_of[Verdict.UNJOINABLE] = UNJOINABLE
     reasons: npt.NDArray[np.int8] = reason_of[verdicts.of]
     for row in records.rows_of(context.already_recorded).values():

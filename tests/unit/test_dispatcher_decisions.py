@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from photon.dispatcher import task_splitter
 from photon.dispatcher.completion import (
     CannotEnd,
     DeadlineExceeded,
@@ -505,10 +504,9 @@ def test_each_outcome_that_keeps_a_batch_from_ending_has_an_error_of_its_own(
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_plan_has_no_more_tasks_than_are_looked_for_after_a_crash_whatever_the_workers(
-    seed: int, monkeypatch: pytest.MonkeyPatch
+    seed: int,
 ) -> None:
     """Candidate files are found by their names (A14): those of a task beyond it would be nobody's."""
-    monkeypatch.setattr(task_splitter, "TASKS_OF_OLDER_PLANS", 1)
     rng, log = random.Random(seed), SimpleNamespace(file="of the test")
     foreign = tuple(ByteRange(n, 0, rng.randrange(1, 4 * MEBIBYTE), 7, 1) for n in range(rng.randrange(30)))
     retries = tuple(some_retries(*range(rng.randrange(1, 9_000))) for _ in range(rng.randrange(3)))

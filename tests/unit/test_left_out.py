@@ -47,7 +47,8 @@ def test_its_record_is_a_duplicate_of_the_one_that_joins(world: JoinWorld) -> No
     world.clicks((ONE, "q1"), (TWO, "q2"), (TWO, "q1"))
     result = left_out(world, world.run(), TWO)
     assert result.classes == {"joined": 1, "duplicates": 2}
-    assert result.doubled == (HeldRecord(TWO, world.places[TWO][0], claimant_of(PLAN), ELSEWHERE),)
+    held = HeldRecord(TWO, world.places[TWO][0], claimant_of(PLAN), ELSEWHERE)
+    assert result.joined_by_another_task == (held,)
 
 
 def test_the_file_with_its_row_is_needed_no_more_and_the_others_are(world: JoinWorld) -> None:

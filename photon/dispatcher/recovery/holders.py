@@ -52,19 +52,19 @@ class SilenceWatch:
 
     silent_after_us: int
     _looked_us: int | None = None
-    _seen: dict[Epoch, int] = field(default_factory=dict)
+    _beats: dict[Epoch, int] = field(default_factory=dict)
     _silence_us: dict[Epoch, int] = field(default_factory=dict)
 
     def look(self, beats: Mapping[Epoch, int], now_us: int) -> None:
         """Take note of the beats as they are now. An epoch that is not among them is watched anew later."""
         pause_us = 0 if self._looked_us is None else now_us - self._looked_us
         counted_us = min(pause_us, self.silent_after_us // SHARE_OF_A_PAUSE)
-        stood_us = dict(self._silence_us)
+        silence_us = dict(self._silence_us)
         self._silence_us = {
-            epoch: stood_us.get(epoch, 0) + counted_us if self._seen.get(epoch) == beat else 0
+            epoch: silence_us.get(epoch, 0) + counted_us if self._beats.get(epoch) == beat else 0
             for epoch, beat in beats.items()
         }
-        self._seen, self._looked_us = dict(beats), now_us
+        self._beats, self._looked_us = dict(beats), now_us
 
     def is_silent(self, epoch: Epoch) -> bool:
         """Whether its beats have stood still for long enough."""
@@ -72,7 +72,7 @@ class SilenceWatch:
 
 
 def epoch_state_of(epoch: Epoch, register: Register, is_live: bool, is_silent: bool) -> EpochState:
-    """How it stands with an epoch. `is_live`: no ledger calls it over, and it is its datacenter's newest."""
+    """Whether an epoch is at work. `is_live`: no ledger calls it over, and it is its datacenter's newest."""
     if epoch.datacenter in register.lakes_gone:
         return "given up"
     if epoch.datacenter in register.given_up or not is_live:
@@ -159,7 +159,7 @@ class Holders:
         epochs = _epochs(self._others_unclosed())
         self._silence.look(self._registry.beats(sorted(epochs)), self._clock.elapsed_us())
         for epoch in sorted(epochs):
-            self._see_to(epoch)
+            self._end_unless_at_work(epoch)
         return self._has_changed(count_held)
 
     def _has_changed(self, count_held: int) -> bool:
@@ -221,15 +221,15 @@ class Holders:
     # -- one epoch
 
     def _is_over(self, epoch: Epoch) -> bool:
-        return self._stands(epoch) in ("over", "given up")
+        return self._state_of(epoch) in ("over", "given up")
 
-    def _stands(self, epoch: Epoch) -> EpochState:
+    def _state_of(self, epoch: Epoch) -> EpochState:
         is_silent, live = self._silence.is_silent(epoch), is_live(self._registry, epoch)
         return epoch_state_of(epoch, self._registry.register, live, is_silent)
 
-    def _see_to(self, epoch: Epoch) -> None:
+    def _end_unless_at_work(self, epoch: Epoch) -> None:
         """End the epoch, unless it is at work; later, where its lake is out of reach."""
-        epoch_state = self._stands(epoch)
+        epoch_state = self._state_of(epoch)
         if epoch_state == "at work" or self._was_just_stuck(epoch):
             return
         try:

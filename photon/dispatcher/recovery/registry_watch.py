@@ -1,7 +1,7 @@
 """Notice a registry that is behind a lake: it was put back to an older copy of itself (protocol L10, A23).
 
 Ids are claimed before their rows are committed, batch after batch. So a registry that lacks any id of a row
-lacks those of the newest batch too. Who finds that joins nothing: each row whose id is lacking could be
+lacks those of the newest batch too. Who finds that joins nothing: each row whose id is missing could be
 joined a second time. While a process runs, each of its reads compares the last entry that it has read.
 """
 
@@ -90,20 +90,20 @@ def newest_claims(
     return []
 
 
-def lacking_of(claims: RowClaims, registry: IdRegistry) -> dict[Claimant | None, RowClaims]:
+def claims_missing_in(claims: RowClaims, registry: IdRegistry) -> dict[Claimant | None, RowClaims]:
     """The rows whose ids the registry does not have for them, by who holds these instead (None: nobody).
 
     Rows below the boundary may be missing (L5).
     """
     found = registry.holders(claims.hashes)
-    lacks = ~found.are_of(claims.claimant) & (claims.times_us >= registry.register.boundary_us)
-    lacking: dict[Claimant | None, RowClaims] = {}
-    if (lacks & ~found.are_held).any():
-        lacking[None] = claims.take(lacks & ~found.are_held)
+    is_missing = ~found.are_of(claims.claimant) & (claims.times_us >= registry.register.boundary_us)
+    missing: dict[Claimant | None, RowClaims] = {}
+    if (is_missing & ~found.are_held).any():
+        missing[None] = claims.take(is_missing & ~found.are_held)
     for claimant in {*found.claimants.values()} - {claims.claimant}:
-        if (held := lacks & found.are_of(claimant)).any():
-            lacking[claimant] = claims.take(held)
-    return lacking
+        if (held := is_missing & found.are_of(claimant)).any():
+            missing[claimant] = claims.take(held)
+    return missing
 
 
 @dataclass
@@ -118,7 +118,7 @@ class RegistryWatch:
     registry: IdRegistry
     table: OutputTable
     machine: Machine
-    unread: dict[str, str] = field(default_factory=dict)  # by datacenter: why its rows are not compared
+    unread: dict[str, str] = field(default_factory=dict)  # why the rows of a datacenter are not compared
     _lakes: DistantLakes = field(init=False)
     _looked_us: int = 0
 
@@ -194,40 +194,40 @@ class RegistryWatch:
         A row may be gone by then, with its id: look at both again.
         """
         self.registry.catch_up()
-        suspects = [name for name, claims in read.items() if self._lacking_in(claims)]
+        suspects = [name for name, claims in read.items() if self._missing_claims(claims)]
         if not suspects:
             return
         again = {name: self._lakes.ask(name, partial(self._newest_of, name)) for name in suspects}
         self.registry.catch_up()
         for claims in again.values():
-            for holder, lacking in self._lacking_in(claims):
-                self._judge(holder, lacking)
+            for holder, missing in self._missing_claims(claims):
+                self._judge(holder, missing)
 
-    def _lacking_in(self, claims: Sequence[RowClaims]) -> list[tuple[Claimant | None, RowClaims]]:
+    def _missing_claims(self, claims: Sequence[RowClaims]) -> list[tuple[Claimant | None, RowClaims]]:
         """The claims that the registry lacks, and who has the ids instead."""
-        return [each for one in claims for each in lacking_of(one, self.registry).items()]
+        return [each for one in claims for each in claims_missing_in(one, self.registry).items()]
 
-    def _judge(self, holder: Claimant | None, lacking: RowClaims) -> None:
+    def _judge(self, holder: Claimant | None, missing: RowClaims) -> None:
         """RegistryMismatch, unless all are second rows of their events: no event gets a third one."""
-        datacenter = lacking.claimant.epoch.datacenter
-        without = np.flatnonzero(~self._have_rows(holder, lacking.hashes)).tolist()
+        datacenter = missing.claimant.epoch.datacenter
+        without = np.flatnonzero(~self._have_rows(holder, missing.hashes)).tolist()
         if without:
             place = self.pipeline.datacenters[datacenter].lake / "joined_events"
             by = "nobody has" if holder is None else f"{holder} has"
-            row = f"the id {lacking.event_id(without[0])!r} of the row {lacking.token(without[0])}"
+            row = f"the id {missing.event_id(without[0])!r} of the row {missing.token(without[0])}"
             why = f"{by} {row} in the table {place}"
-            if holder is not None and _is_later(holder, lacking.claimant):
+            if holder is not None and _is_later(holder, missing.claimant):
                 raise lake_is_copied(self.pipeline, datacenter, why)
             raise lake_is_ahead(self.pipeline, why)
         log.warning(
             "%d of the newest rows of datacenter %s are second rows of their events, such as that of %r: "
             "photon verify %s says what to do",
-            len(lacking.hashes), datacenter, lacking.event_id(0), self.pipeline.typed,
+            len(missing.hashes), datacenter, missing.event_id(0), self.pipeline.typed,
         )  # fmt: skip
-        some = range(min(len(lacking.hashes), MOST_NOTED))
+        some = range(min(len(missing.hashes), MOST_NOTED))
         with suppress(OSError):  # where the disk is full, the next look notes them
             state = self.pipeline.datacenters[self.datacenter].state
-            note_second_rows(state, {lacking.token(index): lacking.event_id(index) for index in some})
+            note_second_rows(state, {missing.token(index): missing.event_id(index) for index in some})
 
     def _have_rows(self, holder: Claimant | None, hashes: Hashes) -> Mask:
         """Which events have a row of the plan that holds them: these have two, and get no third one."""

@@ -21,7 +21,7 @@ Ended = Literal["asked", "idle", "relieved", "over", "done"]
 class ShiftLimits:
     """How a shift begins and ends, besides its mode."""
 
-    run: str = ""  # of Dagster; empty: a command
+    run: str = ""  # Dagster's run; empty: a command
     parent: int | None = None  # the process with which it ends
     takes_turns: bool = False  # wait for the process that runs the datacenter, and hand over to the next
     length: timedelta | None = None  # None: no end

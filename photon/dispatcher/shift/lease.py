@@ -42,7 +42,7 @@ LEASE_SECONDS = 10.0
 # A run has this long to load the code, open its session and wait for the lock: it takes 15 s, or 60 s on a
 # busy machine.
 START_SECONDS = 120.0
-STAGES_OF_A_BATCH = 2  # of tasks, each of which may take `limits.task_timeout`
+STAGES_OF_A_BATCH = 2  # index and join; a task of each may take `limits.task_timeout`
 WAIT_PAUSE_SECONDS = 0.5
 MOST_REASON_CHARACTERS = 1_000  # the lease stays within one block, and can be written on a full disk
 HEARTBEATS_IN_A_LEASE = 4  # two may be late on a busy machine, and the lease still holds
@@ -63,14 +63,14 @@ class Lease:
 
     process: int
     host: str
-    run: str  # of Dagster; empty: a command
+    run: str  # Dagster's run; empty: a command
     began_us: int
     ends_us: int | None = None  # when a successor may take over; None: never
     released_us: int | None = None  # when it was released in order
     idle_seen: str | None = None  # the signature of the log files, if it left because nothing was to do
     parent: int | None = None  # the process with which it ends, of a command for all datacenters
-    is_ending: bool = False  # it has noticed that it is to end
-    waits_for: str = ""  # what is unavailable, in words
+    is_ending: bool = False  # the process has noticed that it is to end
+    waits_for: str = ""  # the cause, in words; empty: nothing
     waits_since_us: int = 0
     refused: str = ""  # why it ended without joining: the registry is not the one that the lakes belong to
     ended_by: str = ""  # the error that ended it, which the next one may meet too
@@ -96,9 +96,9 @@ class Lease:
 class LeaseStatus:
     """Who runs a datacenter, as its state folder says."""
 
-    lease: Lease | None = None  # of the process that has the lock, or had it last
+    lease: Lease | None = None  # the process that has the lock, or had it last
     is_locked: bool = False  # a living process has the lock
-    beat_us: int = 0  # its last heartbeat
+    beat_us: int = 0  # when its last heartbeat was
     successor: int | None = None  # the process that waits to take over
 
     @property

@@ -1,4 +1,4 @@
-"""What a datacenter's shifts have measured, in a small file of its state that others may read at any time.
+"""Keep what a datacenter's shifts measure in a small file of its state; others may read it at any time.
 
 A shift adds to what those before it in the same epoch have written, the killed ones too. A new epoch begins
 at 0. The file is for monitoring alone: one that can't be read or written stops nothing.
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Measured:
-    """What the shifts of an epoch have measured so far."""
+    """The measures of all shifts of an epoch so far."""
 
     epoch: str
     written_us: int
@@ -33,7 +33,7 @@ class Measured:
 
 
 def measured_in(state: Path) -> Measured | None:
-    """What the file in a state folder says; None if there is none, or none that this Photon reads."""
+    """Read the file in a state folder; None if there is none, or none that this Photon reads."""
     try:
         stored = json.loads((state / MEASURED_FILE).read_text())
         if stored["format"] != FORMAT:

@@ -1,4 +1,4 @@
-"""Whether a join did what anybody can have meant: it read logs, understood lines, and met keys. Else why not.
+"""Tell the signs of a wrong pipeline file: a join read no logs, understood no line, or matched no key.
 
 What is wrong while a datacenter runs is told by `photon.health`.
 """
@@ -23,13 +23,13 @@ from photon.state.view import open_view
 
 JOIN_AGAIN = "then join again: all logs are read anew"  # a new epoch begins (A24)
 EVERYTHING, SHOWN_OTHERS = "**/*", 3
-# What becomes of a record alone whose primary event was found, here or elsewhere.
+# Classes of records whose primary event was found, here or elsewhere.
 MET = ("joined", "joined_elsewhere", "duplicates", "filtered")
 
 
 @dataclass(frozen=True, slots=True)
 class LogFound:
-    """What there is of one log."""
+    """The files of one log, as a look found them."""
 
     side: Side
     folder: str
@@ -46,7 +46,7 @@ class LogFound:
 
 @dataclass(frozen=True, slots=True)
 class JoinFindings:
-    """What a datacenter's join met, beside its counts.
+    """What a look at a datacenter's logs and state adds to the counts of its join.
 
     `overdue`: records that wait for a primary event although primary logs are read beyond them.
     """
@@ -55,14 +55,14 @@ class JoinFindings:
     overdue: int = 0
     adapter_skips: bool = False  # whether it may pass over events that have a key
     is_complete: bool = False  # whether no line may come any more
-    # Of logs without an event: a file that holds something else than lines, and what to do with it.
+    # A file that holds something else than lines, and what to do with it, for each log without an event.
     odd_files: Mapping[Side, str] = field(default_factory=dict)
 
 
 def signs_of_misconfiguration(
     pipeline: Pipeline, datacenter: str, counts: Mapping[str, float], is_complete: bool = False
 ) -> list[str]:
-    """What a datacenter's join can't have been meant to do, of its counts and its logs as they are now.
+    """Look at a datacenter's logs as they are now, and name what is wrong with its join.
 
     AdapterNotFound, StateUnavailable, FormatTooNew.
     """
@@ -124,7 +124,7 @@ def _overdue(pipeline: Pipeline, datacenter: str) -> int:
 
 
 def signs_in(pipeline: Pipeline, counts: Mapping[str, float], found: JoinFindings) -> list[str]:
-    """What can't have been meant, each with what was found and what to look at; none if all is well."""
+    """Name each sign with what was found and what to look at; none if all is well."""
     return [
         *_nothing_to_read(pipeline, found.logs),
         *(_nothing_read(pipeline, counts, found.logs) if found.is_complete else ()),
@@ -154,7 +154,7 @@ def _nothing_to_read(pipeline: Pipeline, logs: tuple[LogFound, ...]) -> list[str
 
 
 def _nothing_read(pipeline: Pipeline, counts: Mapping[str, float], logs: tuple[LogFound, ...]) -> list[str]:
-    if pipeline.new_epoch_reads_from == "now":  # what is there may have been passed over
+    if pipeline.new_epoch_reads_from == "now":  # the lines that are there may have been passed over
         return []
     lines = {
         "primary": counts["primary"] + counts["primary_dead_letters"],

@@ -36,14 +36,14 @@ class Latency:
 
 @dataclass(frozen=True)
 class ShiftReport:
-    """What a shift did since its last report."""
+    """The work of a shift since its last report."""
 
     at_us: int
     seconds: float
     batches: int
     joined: int
     latency: Latency | None
-    classes: Mapping[str, int] = field(default_factory=dict)  # of the foreign records whose class it found
+    classes: Mapping[str, int] = field(default_factory=dict)  # foreign records by class
 
     @property
     def joined_per_second(self) -> float:
@@ -91,7 +91,7 @@ class ShiftLog:
         return now_us - self._since_us >= self._every_us
 
     def report(self, now_us: int) -> ShiftReport:
-        """What was done since the last report; the next begins now."""
+        """Report the work since the last report; the next begins now."""
         made = ShiftReport(
             now_us,
             0.0 if self._since_us is None else (now_us - self._since_us) / MICROSECONDS,

@@ -76,7 +76,7 @@ class ShiftResult:
 
     counts: Counts
     seconds: float
-    events_before: int  # of both kinds, that earlier shifts of the epoch had read
+    events_before: int  # primary and foreign ones that earlier shifts of the epoch had read
     ended: Ended
 
     def as_dict(self) -> dict[str, float]:
@@ -315,7 +315,7 @@ def _view_of(registry: IdRegistry) -> Iterator[None]:
     except Exception:
         _close_view(registry)
         raise
-    _close_view(registry)  # whoever is killed, or dies in a simulation, stores nothing
+    _close_view(registry)  # a process that is killed, or dies in a simulation, stores nothing
 
 
 def _close_view(registry: IdRegistry) -> None:

@@ -23,8 +23,8 @@ class PlannedWork:
     plans: int = 0
     primary_bytes: int = 0
     foreign_bytes: int = 0
-    records: int = 0  # that have waited
-    batch: int | None = None  # of the open plan
+    records: int = 0  # waiting records
+    batch: int | None = None  # the open plan's
     attempt: int = 0
 
 
@@ -39,11 +39,11 @@ class Orders:
 
 @dataclass(frozen=True)
 class Stages:
-    """What a datacenter has at hand. Nothing of it is in the table yet, as far as its state knows."""
+    """Work that a datacenter has at hand. Nothing of it is in the table yet, as far as its state knows."""
 
     uncommitted: PlannedWork = PlannedWork()  # the open plan
     requeued: PlannedWork = PlannedWork()  # plans that come before anything new
-    oldest_waiting_seconds: dict[str, float] = field(default_factory=dict)  # by reason
+    oldest_waiting_seconds: dict[str, float] = field(default_factory=dict)  # for each reason
     orders: Orders = Orders()
 
 
@@ -56,7 +56,7 @@ class StoredPlans:
 
     @property
     def contents(self) -> list[PlanContent]:
-        """What all of them are of."""
+        """The contents of all of them."""
         return [*self.requeued, *([self.open.content] if self.open is not None else [])]
 
 
@@ -99,7 +99,7 @@ def orders_of(folder: Path, now_us: int) -> Orders:
     for path in paths:
         try:
             written_us.append(path.stat().st_mtime_ns // 1_000)
-        except FileNotFoundError:  # it was just taken up
+        except FileNotFoundError:  # the dispatcher has just taken it up
             continue
     refused = sum(1 for _ in (folder / "orders").glob(f"*{REFUSED}"))
     oldest_us = now_us - min(written_us, default=now_us)
