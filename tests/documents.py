@@ -21,7 +21,7 @@ ASSIGNMENT = re.compile(r"\w+=\S*$")
 def wrong_in(
     names: Iterable[str], wrong_with: Callable[[str], Sequence[object]]
 ) -> dict[str, Sequence[object]]:
-    """What is wrong, by the name of the document, key or rule: one test looks at all of them."""
+    """Return what is wrong with each document, key or rule, by its name: one test looks at all of them."""
     return {name: found for name in names if (found := wrong_with(name))}
 
 
@@ -45,7 +45,7 @@ def blocks(document: str) -> list[Block]:
 
 
 def lines_of_shell(document: str) -> list[str]:
-    """What a document shows as code: in blocks of shell, indented, and within a line."""
+    """Return the code that a document shows: in blocks of shell, indented, and within a line."""
     shell = [block.text for block in blocks(document) if block.language == "bash"]
     rest = FENCED.sub("", (ROOT / document).read_text())
     shell += re.findall(r"^    (?! ).+$", rest, flags=re.MULTILINE)

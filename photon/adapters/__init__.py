@@ -55,7 +55,7 @@ class Adapted:
 
 
 class Adapter:
-    """Combines, filters or skips. Derive from it and override `combine`, and `skip` where needed.
+    """Combines, filters or skips events. Derive from it and override `combine`, and `skip` where needed.
 
     Called with batches of any size, also of one pair. An instance may be used for many batches. A column that
     is in no record of the batch is not in its tables, unless the pipeline file declares it.
@@ -82,7 +82,7 @@ class Adapter:
 
 
 def merge(foreign: pa.Table, primary: pa.Table, prefix: str = PRIMARY_PREFIX) -> pa.Table:
-    """All columns of both: foreign columns keep their names, primary ones get the prefix, always.
+    """Keeps all columns of both records: foreign ones under their names, primary ones behind the prefix.
 
     A foreign column with one of Photon's own names, or one that begins with the prefix, gets `foreign_`.
     """
@@ -105,7 +105,7 @@ merge_columns = Adapter()
 
 
 class EventColumns(dict[str, Any]):
-    """The values of one event by column, without nulls. A column that is not there reads as None."""
+    """Holds the values of one event by column, without nulls. A column that is not there reads as None."""
 
     def __missing__(self, name: str) -> None:
         return None
@@ -113,7 +113,7 @@ class EventColumns(dict[str, Any]):
 
 @dataclass(frozen=True)
 class PerEventAdapter(Adapter):
-    """An adapter from a function on one pair, as dicts by column; it returns a row or None (filter).
+    """Make an adapter of a function on one pair, as dicts by column; it returns a row or None (filter).
 
     Also as a decorator: `@per_event` before `def f(foreign: dict, primary: dict) -> dict | None`. What the
     dicts have is what the two records have: `EventColumns`.
@@ -141,7 +141,7 @@ def _checked(row: dict[str, Any] | None) -> dict[str, Any] | None:
 
 
 def _of_one_type(name: str, values: list[Any]) -> list[Any]:
-    """The values, if they have one Python type.
+    """Return the values, if they have one Python type.
 
     Else Arrow would change some of them for the others' sake: a time becomes a date, an integer a float. The
     pairs are asked about again, fewer at a time.
@@ -169,7 +169,7 @@ per_event = PerEventAdapter
 
 
 def stored_name(name: str) -> str:
-    """The name in a table, by the name alone: what tables refuse becomes `_`, and a long name is cut."""
+    """Return the name in a table: what tables refuse becomes `_`, and a long name is cut."""
     safe = _REFUSED.sub("_", name) or "column"
     if len(name) <= MOST_NAME_BYTES // 4 or len(safe.encode("utf-8", "surrogatepass")) <= MOST_NAME_BYTES:
         return safe
@@ -178,13 +178,13 @@ def stored_name(name: str) -> str:
 
 
 def same_column(name: str) -> str:
-    """A form that two names share if they are one column for a table."""
+    """Return a form that two names share if a table takes them for one column."""
     return stored_name(name).lower()
 
 
 @lru_cache(1024)
 def distinct_names(names: tuple[str, ...], declared: tuple[str, ...] = ()) -> Mapping[str, str]:
-    """Names for the different keys of one record, so that no two are one column.
+    """Name the different keys of one record so that no two are one column.
 
     One of those that would be keeps its name, as it is `declared`: the declared one, else one that a table
     bears as it is, else the first with lower case before upper case. Each other gets its hash behind it.

@@ -14,7 +14,7 @@ _FIRST_DAY, _DAYS = date(2024, 1, 1), 9 * 366
 
 
 def parse_cron(text: str) -> str:
-    """The text, if it is a time of cron; ValueError says what was expected."""
+    """Return the text, if it is a time of cron; ValueError says what was expected."""
     fields = _fields(text)
     if len(fields) != len(_RANGES) or not all(fields):
         raise ValueError(
@@ -30,7 +30,7 @@ def parse_cron(text: str) -> str:
 
 @lru_cache
 def longest_pause(text: str) -> timedelta:
-    """The longest time between two turns of a schedule."""
+    """Return the longest time between two turns of a schedule."""
     minutes, hours, *_ = _fields(text)
     at = sorted(60 * hour + minute for hour in hours for minute in minutes)
     days = [offset for offset in range(_DAYS) if _comes_on(_FIRST_DAY + timedelta(days=offset), text)]
@@ -40,7 +40,7 @@ def longest_pause(text: str) -> timedelta:
 
 
 def _comes_on(day: date, text: str) -> bool:
-    """Whether a day is one of them: where both kinds of days are named, either is enough."""
+    """Whether a schedule has a turn on this day: where both kinds of days are named, either is enough."""
     _, _, days, months, weekdays = _fields(text)
     if day.month not in months:
         return False
@@ -57,7 +57,7 @@ def _fields(text: str) -> tuple[frozenset[int], ...]:
 
 
 def _field(text: str, least: int, most: int) -> frozenset[int]:
-    """The numbers that a field means; none if it is not well formed."""
+    """Return the numbers that a field means; none if it is not well formed."""
     numbers: set[int] = set()
     for match in map(_PART.fullmatch, text.split(",")):
         if match is None:

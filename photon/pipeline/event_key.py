@@ -20,7 +20,7 @@ Times = npt.NDArray[np.int64]
 
 
 def id_time_us(codec: IdCodec | None, event_id: str, unit: IdTimeUnit = "us") -> int | None:
-    """The time that `event_id` carries, in microseconds since 1970-01-01 UTC, rounded down.
+    """Return the time that `event_id` carries, in microseconds since 1970-01-01 UTC, rounded down.
 
     None where there is no codec, or the id is not of its form. `unit` is that of the id's timestamp.
     """
@@ -42,7 +42,7 @@ def _is_number(text: str) -> bool:
 def event_times_us(
     ids: pa.Array | pa.ChunkedArray, times_us: Times | pa.Array | pa.ChunkedArray, log: ForeignLog
 ) -> Times:
-    """When each event was: the time that its id carries where the log has a codec, else its record's.
+    """Return when each event was: by its id where the log has a codec, else by its record.
 
     `times_us`: of the records, null or NO_TIME_US where there is none; then that is the event's time too.
     """
@@ -63,13 +63,13 @@ def event_times_us(
 
 
 def event_time_us(event_id: str, time_us: int | None, log: ForeignLog) -> int:
-    """The same of one event."""
+    """Return when one event was, as `event_times_us` does for many."""
     carried_us = id_time_us(log.id_codec, event_id, log.id_time_unit)
     own_us = NO_TIME_US if time_us is None else time_us
     return own_us if carried_us is None else carried_us
 
 
 def primary_time_us(key: str, time_us: int, log: PrimaryLog) -> int:
-    """About when the primary event was: from its id where that carries a time, else the record's own time."""
+    """Guess when the primary event was: by its id where that carries a time, else by `time_us`."""
     carried_us = id_time_us(log.id_codec, key, log.id_time_unit)
     return time_us if carried_us is None else carried_us

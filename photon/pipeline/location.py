@@ -41,7 +41,7 @@ Location = Path | S3Folder
 
 
 def parse_s3_url(url: str, endpoint_url: str | None, region: str | None) -> S3Folder:
-    """The folder that `s3://bucket/key` names; ValueError says what was expected."""
+    """Read the folder that `s3://bucket/key` names; ValueError says what was expected."""
     match = _S3_URL.fullmatch(url)
     if match is None:
         raise ValueError("a URL such as s3://bucket/folder, without ?, # and *")
@@ -50,11 +50,11 @@ def parse_s3_url(url: str, endpoint_url: str | None, region: str | None) -> S3Fo
 
 
 def location_to_json(location: Location) -> str:
-    """A location as text that `location_from_json` understands."""
+    """Write a location as text that `location_from_json` reads."""
     return json.dumps(str(location) if isinstance(location, Path) else asdict(location))
 
 
 def location_from_json(text: str) -> Location:
-    """The location that was stored."""
+    """Read a location that `location_to_json` wrote."""
     stored = json.loads(text)
     return Path(stored) if isinstance(stored, str) else S3Folder(**stored)

@@ -103,7 +103,7 @@ def remembered_settings(pipeline: Pipeline) -> Mapping[str, object]:
 
 
 def changed_settings(remembered: Mapping[str, object], pipeline: Pipeline) -> Sequence[ChangedSetting]:
-    """The settings that are not as the state remembers them; one that it does not know of is as it was."""
+    """Return the settings that are not as the state remembers; one that it does not know counts as the same."""
     now = remembered_settings(pipeline)
     return [
         ChangedSetting(key, remembered[key], value)

@@ -28,7 +28,7 @@ _SIZE_UNITS = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
 
 def parse_duration(value: object) -> timedelta:
-    """`250ms`, `1.5s`, `1m`, `24h`, `7d` as a timedelta; ValueError says what was expected."""
+    """Read `250ms`, `1.5s`, `1m`, `24h`, `7d`; ValueError says what was expected."""
     if isinstance(value, timedelta):
         return value
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(us|ms|s|m|h|d)\s*", str(value))
@@ -41,7 +41,7 @@ def parse_duration(value: object) -> timedelta:
 
 
 def parse_size(value: object) -> int:
-    """`64MiB`, `4KiB`, `100B` or a whole number of bytes; ValueError says what was expected."""
+    """Read `64MiB`, `4KiB`, `100B` or a whole number of bytes; ValueError says what was expected."""
     match = re.fullmatch(r"\s*(\d+)\s*(B|KiB|MiB|GiB|)\s*", str(value))
     if not match or isinstance(value, bool) or (isinstance(value, str) and not match[2]):
         raise ValueError("a size: a whole number and one of B, KiB, MiB, GiB, such as 64MiB")
@@ -76,7 +76,7 @@ def _is_address(value: str) -> bool:
 
 
 def _folder(value: object, info: ValidationInfo) -> object:
-    """A local folder, relative to that of the pipeline file, which is the context of the validation."""
+    """Read a local folder, relative to that of the pipeline file, which is the context of the validation."""
     if not isinstance(value, str):
         return value
     if scheme := _scheme(value):
@@ -85,7 +85,7 @@ def _folder(value: object, info: ValidationInfo) -> object:
 
 
 def _location(value: object, info: ValidationInfo) -> object:
-    """A local folder, or one on S3, which the datacenter's `storage` says how to reach."""
+    """Read a local folder, or one on S3, which the datacenter's `storage` says how to reach."""
     if not isinstance(value, str) or (scheme := _scheme(value)) is None:
         return _folder(value, info)
     if scheme != "s3":

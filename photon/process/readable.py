@@ -29,6 +29,6 @@ def typed(remedy: str, pipeline_file: Path | str, datacenter: str) -> str:
 
 
 def table_lines(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Rows of cells as lines, with numbers below the names of their columns."""
+    """Lay rows of cells out as lines, with numbers below the names of their columns."""
     width = max(14, *(len(cell) + 2 for row in rows for cell in row[1:]))
     return [f"{first:20}" + "".join(f"{cell:>{width}}" for cell in others) for first, *others in rows]

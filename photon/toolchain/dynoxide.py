@@ -30,7 +30,7 @@ class DynoxideMissing(UserError):
 
 
 def prebuilt() -> NpmProgram | None:
-    """The program that is ready for this machine, a static binary of 7.6 MB; None if there is none."""
+    """Return the program that is ready for this machine, a static binary of 7.6 MB; None if there is none."""
     found = _PREBUILT.get((platform.system(), platform.machine()))
     if found is None:
         return None
@@ -46,7 +46,7 @@ def prebuilt() -> NpmProgram | None:
 
 
 def dynoxide_command() -> str:
-    """The path of a dynoxide: fetched, else on PATH. Raises DynoxideMissing.
+    """Return the path of a dynoxide: fetched, else on PATH. Raises DynoxideMissing.
 
     Other versions serve the same files.
     """
@@ -61,7 +61,7 @@ def dynoxide_command() -> str:
 
 
 def main() -> int:
-    """Print the path of the one that is used: 1 if there is none."""
+    """Print the path of the dynoxide that is used; return 1 if there is none."""
     try:
         print(dynoxide_command())
     except DynoxideMissing as missing:

@@ -20,12 +20,12 @@ from photon.toolchain.maven import delta, dynamodb_local
 
 
 def needed() -> tuple[Fetched, ...]:
-    """Programs that set-up fetches. Without a dynoxide, DynamoDB Local serves the local registry."""
+    """Return what set-up fetches. Without a dynoxide, DynamoDB Local serves the local registry."""
     return (delta(), prebuilt() or dynamodb_local())
 
 
 def missing(wanted: Sequence[Fetched]) -> list[Fetched]:
-    """Those that are not fetched yet, or are there in another version."""
+    """Return the programs that are not fetched yet, or are there in another version."""
     return [each for each in wanted if not each.is_there()]
 
 
@@ -45,7 +45,7 @@ def _fetch_missing(wanted: Sequence[Fetched]) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Fetch what is missing: 0 when all is there, else 1. With `--check-java` only find Java."""
+    """Fetch what is missing; return 0 when all is there, else 1. With `--check-java` only find Java."""
     try:
         java_command()
         if "--check-java" not in arguments:

@@ -21,7 +21,7 @@ class FetchFailed(Exception):
 
 
 def share_dir() -> Path:
-    """The folder of the environment that Photon is installed in for what pip can't install."""
+    """Return the folder, in the environment that Photon is installed in, for what pip can't install."""
     return Path(sys.prefix) / "share" / "photon"
 
 

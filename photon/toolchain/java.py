@@ -23,7 +23,7 @@ class JavaMissing(UserError):
 
 @functools.cache
 def java_command() -> str:
-    """The path of a `java` that is new enough: the one in JAVA_HOME if that is set, else the one on PATH.
+    """Return the path of a `java` that is new enough: that of JAVA_HOME if it is set, else the one on PATH.
 
     Raises JavaMissing, with the remedy, where there is none.
     """
@@ -43,7 +43,7 @@ def java_command() -> str:
 
 
 def java_version(answer: str) -> int | None:
-    """The major version in what `java -version` says, or None if it says none."""
+    """Return the major version in what `java -version` says, or None if it says none."""
     # Up to Java 8 versions were called 1.8 and the like.
     match = re.search(r'version "(?:1\.)?(\d+)', answer)
     return int(match[1]) if match else None

@@ -142,12 +142,12 @@ class Jars(Fetched):
 
 
 def spark_jars_dir() -> Path:
-    """The folder of the JARs that Spark needs for Delta Lake and S3 beyond its own; may not exist yet."""
+    """Return the folder of JARs that Spark needs for Delta Lake and S3 beyond its own; it may not exist yet."""
     return share_dir() / "spark-jars"
 
 
 def dynamodb_local_jars() -> Path:
-    """The folder of DynamoDB Local: its JARs and the native libraries of its SQLite.
+    """Return the folder of DynamoDB Local: its JARs and the native libraries of its SQLite.
 
     Raises DynamoDBLocalMissing.
     """
@@ -188,7 +188,7 @@ def dynamodb_local() -> Jars:
 
 
 def artifact_names(file_names: Iterable[str]) -> tuple[str, ...]:
-    """The artifact names of JAR files, sorted, each once: `jackson-core-2.21.2.jar` is `jackson-core`."""
+    """Return the artifact names of JAR files, sorted: `jackson-core-2.21.2.jar` is `jackson-core`."""
     return tuple(sorted({re.sub(r"-\d[^_]*$", "", name.removesuffix(".jar")) for name in file_names}))
 
 
@@ -202,7 +202,7 @@ def _pyspark_jars_dir() -> Path:
 
 
 def _ivy_reason(output: str) -> str:
-    """The line of Ivy's output that says most, for it prints pages."""
+    """Return the line of Ivy's output that says most, for it prints pages."""
     lines = [line.strip(" \t:") for line in output.splitlines()]
     # The network's error first: it is why something was not found.
     for telling in ("server access error", "exception", "download failed", "not found", ""):

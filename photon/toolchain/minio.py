@@ -28,7 +28,7 @@ class MinioMissing(UserError):
 
 
 def minio_command() -> str:
-    """The path of the MinIO that was built here, else of one on PATH. Raises MinioMissing."""
+    """Return the path of the MinIO that was built here, else of one on PATH. Raises MinioMissing."""
     found = str(_built()) if _built().is_file() else shutil.which("minio")
     if found is None:
         raise MinioMissing(f"There is no minio. {REMEDY}")
@@ -40,7 +40,7 @@ def _built() -> Path:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Build it unless that is done: 1 if it fails, 0 without Go. With `--path` print where it is, or 1."""
+    """Build MinIO once: 1 if that fails, 0 without Go. With `--path` print where it is, or return 1."""
     if "--path" in arguments:
         try:
             print(minio_command())

@@ -21,8 +21,8 @@ from tests.documents import ROOT
 pytestmark = pytest.mark.server
 
 PAGES = ("README.md", "docs/operations.md", "docs/several-pipelines.md")
-DAY = "2026-01-31"  # of the documents' examples
-# What ends otherwise on one small pipeline, and why.
+DAY = "2026-01-31"  # the day that the documents' examples have
+# These lines end otherwise on one small pipeline; the second value says why.
 OTHERWISE = {
     "recover PIPELINE --recorded": (NOT_DONE, "no verification is stored yet"),
     "registry repair": (NOT_DONE, "there is one endpoint: tests/contract/test_three_servers.py repairs"),

@@ -63,7 +63,7 @@ def test_the_commands_of_the_readme_lead_to_a_joined_table(tmp_path: Path) -> No
 
 
 def test_the_tutorial_reads_the_rows_of_its_own_logs(tmp_path: Path) -> None:
-    """Its first commands, joined without Spark."""
+    """The first commands of the page, joined without Spark."""
     page = shell_of("docs/tutorial.md")
     first = [block for block in page if block.section in ("Logs", "A pipeline file")]
     join = Block("", "bash", "photon join tour/pipeline.yaml --complete --engine local\n")

@@ -18,14 +18,14 @@ RUN = {
     "docs/runbook.md": "tests/e2e/test_documents.py",
     "docs/tutorial.md": "tests/e2e/test_documents.py",
 }
-# By section: blocks that are run elsewhere, and those that need what a test has not.
+# These sections have blocks that another test runs, or that need something that no test has.
 RUN_IN_SECTIONS = {
     ("docs/operations.md", "Make a copy"): "tests/e2e/test_backups.py",
     ("docs/operations.md", "Put a copy of the state back"): "tests/e2e/test_backups.py",
     ("docs/operations.md", "Put a copy of all back"): "tests/e2e/test_backups.py",
     ("docs/deployment.md", "On a laptop"): "tests/e2e/test_deployment.py",
     ("docs/deployment.md", "On a laptop, with lakes on MinIO"): "tests/e2e/test_deployment.py",
-    # What is for several machines is left out there: it is the last part of the section.
+    # The last part of the section, for several machines, is left out there.
     ("docs/deployment.md", "On a cluster"): "tests/e2e/test_deployment.py",
 }
 ONLY_PARSED = {
@@ -55,7 +55,7 @@ def test_the_test_that_runs_a_page_names_it(page: str, test: str) -> None:
 def unknown_to(
     command: click.Command, arguments: list[str], above: click.Context | None = None
 ) -> str | None:
-    """What is wrong with a call, by the command's own parser; values are not looked at."""
+    """Say what is wrong with a call, by the command's own parser; values are not looked at."""
     context = click.Context(command, above, command.name)
     try:
         found, rest, _ = command.make_parser(context).parse_args(list(arguments))
@@ -67,7 +67,7 @@ def unknown_to(
         return f"too many arguments: {files}"
     if not isinstance(command, click.Group):
         return f"too many arguments: {rest}" if rest else None
-    if not rest or not re.match(r"[a-z]", rest[0]):  # of the group itself, or `photon COMMAND --help`
+    if not rest or not re.match(r"[a-z]", rest[0]):  # a call of the group itself, or `photon COMMAND --help`
         return None
     inner = command.get_command(context, rest[0])
     return f"no command {rest[0]}" if inner is None else unknown_to(inner, rest[1:], context)

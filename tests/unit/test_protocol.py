@@ -160,7 +160,7 @@ NOTICED = {
 
 
 def unnoticed(code: str) -> list[str]:
-    """What is wrong with what notices that a rule is left out."""
+    """Say what is wrong with the tests that notice that a rule is left out."""
     noticed = NOTICED.get(code, "")
     variants = re.findall(r"\*(.+?)\*", noticed)
     tests = re.findall(r"`(tests/\S+)`: `(\S+)`", noticed)

@@ -44,7 +44,7 @@ def checks_in_dagster(asset: str) -> set[str]:
 
 
 def in_capitals(sources: Iterable[str]) -> set[str]:
-    """What stands in capitals in texts of the code and asks for somebody: no place to be filled in."""
+    """The words in capitals by which texts of the code ask for somebody, without places to be filled in."""
     texts = [text for source in sources for text in re.findall(r'"[^"\n]*"', (ROOT / source).read_text())]
     words = {word for text in texts for word in re.findall(r"\b[A-Z]+(?: [A-Z]+)+\b|\b[A-Z]{4,}\b", text)}
     return words - {"PIPELINE"}
@@ -72,7 +72,9 @@ def test_every_other_kind_of_alert_has_a_section() -> None:
 
 def test_no_check_is_of_an_asset_that_the_runbook_does_not_know() -> None:
     headings = set(re.findall(r"^### (.+)$", RUNBOOK, flags=re.MULTILINE))
-    names = {asset.split("/")[-1] for asset in ORCHESTRATED["assets"]} - {"search_clicks"}  # of its file
+    names = {asset.split("/")[-1] for asset in ORCHESTRATED["assets"]} - {
+        "search_clicks"
+    }  # the asset that a pipeline file is
     assert {check for name in names for check in checks_in_dagster(name)} <= headings
     assert SERVED_CHECK in headings
 
