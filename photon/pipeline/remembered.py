@@ -103,7 +103,7 @@ def remembered_settings(pipeline: Pipeline) -> Mapping[str, object]:
 
 
 def changed_settings(remembered: Mapping[str, object], pipeline: Pipeline) -> Sequence[ChangedSetting]:
-    """Return the settings that are not as the state remembers; one that it does not know counts as the same."""
+    """Return the settings that are not as the state remembers; one that it does not know is as it was."""
     now = remembered_settings(pipeline)
     return [
         ChangedSetting(key, remembered[key], value)

@@ -142,7 +142,7 @@ class Jars(Fetched):
 
 
 def spark_jars_dir() -> Path:
-    """Return the folder of JARs that Spark needs for Delta Lake and S3 beyond its own; it may not exist yet."""
+    """Return the folder of JARs that Spark needs for Delta Lake and S3; it may not exist yet."""
     return share_dir() / "spark-jars"
 
 
