@@ -16,10 +16,10 @@ from photon.cli.output import counted, expected_errors, json_option, log_to_stde
 from photon.errors import NOT_DONE
 
 if TYPE_CHECKING:
+    from photon.profile.column_roles import Answers, Guess
     from photon.profile.findings import Question
-    from photon.profile.guess import Answers, Guess
     from photon.profile.sample import Sample
-    from photon.profile.trial import SideSeen, Trial
+    from photon.profile.trial_join import SideSeen, Trial
 
 UNITS = click.Choice(["s", "ms", "us", "ns", "iso8601"])
 NOT_SURE = 1  # nothing was written, and a person has to say what nobody can tell from the logs
@@ -87,7 +87,7 @@ def init(
         from photon.profile.new_file import NewFile, places_of
         from photon.profile.proposal import logs_of, pipeline_text, proposed_name
         from photon.profile.sample import read_sample
-        from photon.profile.trial import try_join
+        from photon.profile.trial_join import try_join
 
         name = name or proposed_name(primary, foreign)
         folders, places = places_of(primary, foreign, datacenters)
@@ -143,14 +143,14 @@ def _next_step(written: Path, problem: str | None) -> tuple[str | None, str]:
 
 
 def _answers(said: dict[str, Any]) -> Answers:
-    from photon.profile.guess import Answers
+    from photon.profile.column_roles import Answers
 
     return Answers(**_as_columns(said))
 
 
 def _guess(samples: tuple[Sample, Sample], answers: Answers) -> tuple[Guess, Answers]:
     """Return what was found out, with the answers of a person at a terminal to each open question."""
-    from photon.profile.guess import Guess, guess
+    from photon.profile.column_roles import Guess, guess
 
     while not isinstance(found := guess(*samples, answers), Guess):
         if not (sys.stdin.isatty() and sys.stderr.isatty()):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,8 +17,7 @@ import pyarrow.compute as pc
 from photon.event_store.hashing import Hashes, hash_ids
 from photon.event_store.interface import IndexSnapshot, Ints, Primaries, TimeWindows
 from photon.event_store.log_files import LogFiles, write_log_files
-from photon.event_store.opened import open_log_files, open_segments
-from photon.event_store.segments import Places, concat
+from photon.event_store.segments import Places, Segment, SegmentDamaged, concat, forget_copy, open_segment
 from photon.logs.files import LogFile
 from photon.logs.formats.dialect import dialect_of
 from photon.logs.later_headers import in_first_order
@@ -193,3 +193,35 @@ def store_for_a_look(
         write_log_files(Path(scratch), "files", files)
         snapshot = IndexSnapshot(index.folder, index.segments, "files", Path(scratch))
         yield LogsEventStore(logs, log, snapshot)
+
+
+# -- segments and log file maps, which never change, stay open in a process between tasks
+
+_lock = threading.Lock()
+_segments: dict[tuple[Location, str], Segment] = {}
+_log_files: tuple[Location, LogFiles] | None = None
+
+
+def open_segments(folder: Location, names: Sequence[str]) -> list[Segment]:
+    """These segments, and no others: those that a merge replaced are closed. SegmentDamaged, OSError."""
+    keys = [(folder, name) for name in names]
+    with _lock:
+        for key in _segments.keys() - set(keys):
+            del _segments[key]
+            forget_copy(*key)
+        for key in keys:
+            if key not in _segments:
+                _segments[key] = open_segment(*key)
+        return [_segments[key] for key in keys]
+
+
+def open_log_files(folder: Location, name: str) -> LogFiles:
+    """The log file map of this name. SegmentDamaged, OSError."""
+    global _log_files
+    with _lock:
+        if _log_files is None or _log_files[0] != folder / name:
+            try:
+                _log_files = folder / name, LogFiles(folder, name)
+            except (pa.ArrowInvalid, FileNotFoundError) as error:
+                raise SegmentDamaged(f"the map of log files {folder / name} can't be read: {error}") from None
+        return _log_files[1]

@@ -26,7 +26,7 @@ from photon.join.deciding import Decisions, JoinedEarlier, at_home, count_by_hom
 from photon.join.messages import TaskContext
 from photon.join.records import Events, Ints, Mask, Records, raw_records
 from photon.join.rows import joined_rows
-from photon.pipeline.event_key import primary_time_us
+from photon.pipeline.event_time import primary_time_us
 from photon.pipeline.file import Pipeline
 from photon.process.clock import Clock, microseconds
 from photon.process.faults import fault_point

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from photon.join.adapting import RawRecords
 from photon.logs.files import LogFile
 from photon.logs.parse import FOREIGN_EVENTS
-from photon.pipeline.event_key import event_times_us
+from photon.pipeline.event_time import event_times_us
 from photon.pipeline.sections import ForeignLog
 from photon.registry.entry import Hashes
 from photon.registry.hashing import hashes_of

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from photon.event_store.hashing import hash_ids
 from photon.join.messages import JoinTask, TaskContext
 from photon.join.records import Records
-from photon.pipeline.event_key import primary_time_us
+from photon.pipeline.event_time import primary_time_us
 from photon.pipeline.sections import PrimaryLog
 from photon.state.outcomes import Verdict, Verdicts
 from photon.state.waiting import segments

@@ -2,6 +2,6 @@
 
 `sections` has the keys of each section, `file` those of the file itself and how it is read; `values` has the
 types of single values, `cron` and `location` two that need more words. `document` keeps the line of each key
-for messages. `event_key` says what time an event has; `remembered` which keys may change while a datacenter
+for messages. `event_time` says what time an event has; `remembered` which keys may change while a datacenter
 has a state. Read `sections` first. What is done with a pipeline belongs in the other rooms.
 """

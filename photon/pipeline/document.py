@@ -134,44 +134,9 @@ def describe(error: ValidationError, document: Document, root: type[BaseModel]) 
     return [document.problem(path, _message(detail, path, root)) for detail, path in paths]
 
 
-# Keys that are gone, and the setting that each follows now.
-_FOLLOWS = {
-    "limits.batch_primary": "it is sixteen times limits.batch_foreign",
-    "registry.request_timeout": "it is a fifth of registry.deadline",
-    "registry.local_server": "the data in the folder says which server it is",
-    "registry.state.stale": "it follows registry.state.cron",
-    "health.unverified": "it follows verification.cron",
-    "shift.stuck": "it is twice limits.task_timeout",
-    "shift.report": "it is half of shift.idle, and a minute at most",
-    "completeness": "availability.of_events says of which share",
-}
-# Keys that became constants in the code, by section.
-_CONSTANTS = {
-    "storage": "notifications",
-    "registry": "concurrency generation",
-    "retry": "first_delay max_delay min_attempts clock_tolerance",
-    "home": "quiet_after quiet_after_events",
-    "recovery": "lake_timeout",
-    "limits": "catch_up_events columns failing_pairs failing_pairs_least",
-    "tailing": "unreadable_objects listed_folders",
-    "verification": "examples piece without_spark anew_after copies_after",
-    "availability": "keep_timeline",
-    "backfill": "page_rows piece_rows workers niceness pause_lag stale",
-    "compaction": "file least_files",
-    "health": "standing_still waiting backlog conflicting clock_skew ledger_load spare_endpoints window "
-    "least_records tell_again",
-    "alerts": "tell_again call_timeout",
-    "shift": "start lease",
-}
-
-
 def unknown_key(path: KeyPath, known: list[str]) -> str:
     """Say what is wrong with a key that means nothing."""
-    *_, section, key = ("", *map(str, path))
-    if follows := _FOLLOWS.get(".".join(map(str, path))):
-        return f"unknown key; take it out: {follows}"
-    if key in _CONSTANTS.get(section, "").split():
-        return "unknown key; take it out: its value is fixed"
+    key = str(path[-1])
     close = difflib.get_close_matches(key, known, 1)
     return f"unknown key; did you mean {close[0]}?" if close else f"unknown key; there are {', '.join(known)}"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -12,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from photon.logs.formats.time_texts import format_us
 from photon.logs.formats.times import parse_times
 from photon.pipeline.values import TimeUnit
-from photon.profile.time_formats import formats_of
 
 Kind = Literal["empty", "boolean", "integer", "decimal", "structure", "text"]
 
@@ -236,3 +237,53 @@ def _like(column: Column) -> str:
         return "times in " + " and ".join(column.units)
     like = [f"{column.distinct:.0%} distinct", column.form or column.why_no_id]
     return ", ".join(filter(None, like)) + (", a count" if column.is_count else "")
+
+
+# -- formats in which times may be written that Photon does not know by itself
+
+
+LEAST_WRITTEN = 0.9  # share of the values in a column of times
+_TRIED = 20  # values that tell whether a format is worth trying on all
+_DATES = (
+    "%d/%m/%Y", "%m/%d/%Y", "%d.%m.%Y", "%d-%m-%Y", "%m-%d-%Y", "%d/%m/%y", "%m/%d/%y", "%d.%m.%y",
+    "%b %d, %Y", "%B %d, %Y", "%d %B %Y", "%b %d %Y",
+)  # fmt: skip
+_CLOCKS = ("", "%H:%M:%S", "%H:%M:%S.%f", "%H:%M", "%I:%M:%S %p", "%I:%M %p", "%H:%M:%S,%f")
+_BETWEEN_DATE_AND_CLOCK = (" ", ", ", "T")
+_ZONES = ("", " %z", "%z")
+_WHOLE = (
+    "%a %b %d %H:%M:%S %Y",
+    "%Y%m%d%H%M%S",
+    "%Y.%m.%d %H:%M:%S",
+    "%a %b %d %Y %H:%M:%S",
+    "%Y/%m/%d %I:%M:%S %p",
+)
+# Only such texts are worth some hundred tries.
+_LOOKS_LIKE_ONE = re.compile(
+    r"\d{1,2}[/.-]\d{1,2}[/.-]\d{2,4}\b.*|\d{4}[./]\d\d[./]\d\d.*|\d{14}|.*\b[A-Z][a-z]{2,8}\b.*\d{4}.*",
+    re.DOTALL,
+)
+
+
+def _all_formats() -> tuple[str, ...]:
+    dated = (
+        date + (between + clock if clock else "") + (zone if clock else "")
+        for date, between, clock, zone in itertools.product(_DATES, _BETWEEN_DATE_AND_CLOCK, _CLOCKS, _ZONES)
+    )
+    return tuple(dict.fromkeys((*_WHOLE, *dated)))
+
+
+_FORMATS = _all_formats()
+
+
+def formats_of(texts: Sequence[str]) -> tuple[str, ...]:
+    """The formats in which nearly all texts are times; several if the day may be the month."""
+    some = texts[:: max(1, len(texts) // _TRIED)]
+    if not some or not all(map(_LOOKS_LIKE_ONE.fullmatch, some)):
+        return ()
+    likely = [form for form in _FORMATS if _share_of_format(some, form) >= LEAST_WRITTEN]
+    return tuple(form for form in likely if _share_of_format(texts, form) >= LEAST_WRITTEN)
+
+
+def _share_of_format(texts: Sequence[str], form: str) -> float:
+    return sum(format_us(text, form) is not None for text in texts) / len(texts)

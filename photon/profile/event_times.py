@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from photon.logs.files import Side
 from photon.pipeline.values import TimeUnit
 from photon.profile.column import Column, described, units_seen
+from photon.profile.column_names import id_name, is_time_name, is_time_of_event, is_time_of_others
 from photon.profile.findings import Finding, Question
-from photon.profile.names import id_name, is_time_name, is_time_of_event, is_time_of_others
 
 NEAR = 0.1  # two columns whose scores differ by less are both likely
 UNITS_OF_NUMBERS: tuple[TimeUnit, ...] = ("s", "ms", "us", "ns")

@@ -9,9 +9,9 @@ from typing import Any
 
 from photon.pipeline.sections import ForeignLog, Log, PrimaryLog
 from photon.pipeline.values import PIPELINE_NAME
+from photon.profile.column_roles import Guess
 from photon.profile.column_types import column_types
 from photon.profile.event_times import EventTime
-from photon.profile.guess import Guess
 from photon.profile.sample import Sample, Where, word_of
 
 TABLES_AND_STATE = ("lake", "state")  # a datacenter's folders, by their keys
@@ -37,7 +37,7 @@ def logs_of(
             files=places[0].glob,
             id=guess.primary_id,
             columns=column_types(primary),
-            **primary.written.settings(),
+            **primary.format.settings(),
             **_time(guess.primary_time),
         ),
         ForeignLog(
@@ -45,7 +45,7 @@ def logs_of(
             id=guess.foreign_id,
             key=guess.foreign_key,
             columns=column_types(foreign),
-            **foreign.written.settings(),
+            **foreign.format.settings(),
             **_time(guess.foreign_time),
         ),
     )

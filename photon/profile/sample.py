@@ -27,8 +27,8 @@ from photon.logs.gzips import CorruptGzip, NotClosedYet
 from photon.logs.parse import parse_combined
 from photon.logs.source import Head, Utf16Text, head_of, open_source
 from photon.pipeline.sections import PrimaryLog
+from photon.profile.file_format import FileFormat, format_of, format_of_both
 from photon.profile.pieces import Piece, pieces_of, raws_of, whole_records
-from photon.profile.written import Written, together, written_as
 
 SAMPLE_FILES, SAMPLE_BYTES = 16, 16 * 2**20  # that are read of each side
 LINE_LIMIT_BYTES = 2**20
@@ -67,7 +67,7 @@ class Sample:
 
     side: Side
     name: str  # a word for the log: that of its folder or file
-    written: Written
+    format: FileFormat
     files_found: int
     files: tuple[SampledFile, ...]
     # Text by record, null where it has none or an empty one. A record that was logged twice counts once.
@@ -135,23 +135,23 @@ def read_sample(side: Side, where: Where, sample_bytes: int = SAMPLE_BYTES) -> S
         why = "; ".join(passed_over) or "all of them are empty"
         raise CannotPropose(f"{side}: none of the {len(found)} files of {_shown(where)} can be used: {why}")
     seen = {
-        file.path: written_as(b"".join(piece.data for piece in pieces), not is_whole, bool(mark))
+        file.path: format_of(b"".join(piece.data for piece in pieces), not is_whole, bool(mark))
         for file, mark, pieces, is_whole in heads
     }
-    written = _one_of(side, where, seen)
-    files = [_sampled(number, side, *head, written) for number, head in enumerate(heads)]
+    file_format = _one_of(side, where, seen)
+    files = [_sampled(number, side, *head, file_format) for number, head in enumerate(heads)]
     used = tuple(file for file in files if file is not None)
     if not used:
         raise CannotPropose(f"{side}: {_shown(where)} has no whole line yet; expected a header and records")
-    repeated = _repeated(used, written)
+    repeated = _repeated(used, file_format)
     passed_over += [
         f"{path}: several of its columns are called {name!r}; {ONE_NAME_EACH}"
         for name, path in repeated.items()
     ]
-    names = _Names.of(used, written)
-    columns = _columns(used, written, [name for name in names.all if name and name not in repeated])
+    names = _Names.of(used, file_format)
+    columns = _columns(used, file_format, [name for name in names.all if name and name not in repeated])
     return Sample(
-        side, word_of(where.glob), written, len(found), used, columns,
+        side, word_of(where.glob), file_format, len(found), used, columns,
         {name: frozenset(seen) for name, seen in names.json_types.items()},
         tuple(name for name in names.outermost if name in columns), tuple(passed_over),
     )  # fmt: skip
@@ -186,9 +186,9 @@ def _files_of(side: Side, where: Where) -> Sequence[FoundFile]:
     return seen.files
 
 
-def _one_of(side: Side, where: Where, by_path: dict[str, Written | Odd]) -> Written:
-    """How all files are written; CannotPropose if they differ, or one is no log."""
-    all_of_them: Written | None = None
+def _one_of(side: Side, where: Where, by_path: dict[str, FileFormat | Odd]) -> FileFormat:
+    """The format of all files; CannotPropose if they differ, or one is no log."""
+    all_of_them: FileFormat | None = None
     for path, found in by_path.items():
         if isinstance(found, Odd):
             raise CannotPropose(
@@ -196,7 +196,7 @@ def _one_of(side: Side, where: Where, by_path: dict[str, Written | Odd]) -> Writ
                 f"Where it is not meant, give a glob that leaves it out, such as 'clicks/**/*.jsonl'; "
                 f"else {found.remedy}"
             )
-        both = found if all_of_them is None else together(all_of_them, found)
+        both = found if all_of_them is None else format_of_both(all_of_them, found)
         if both is None:
             seen = ", ".join(f"{each} is {what}" for each, what in by_path.items())
             raise CannotPropose(
@@ -208,13 +208,13 @@ def _one_of(side: Side, where: Where, by_path: dict[str, Written | Odd]) -> Writ
     return all_of_them
 
 
-def _log_of(written: Written, name: str) -> PrimaryLog:
-    """A log that is written so, to read it; which column is what matters to nobody here."""
-    return PrimaryLog(files="*", id=(name,), time=name, **written.settings())
+def _log_of(file_format: FileFormat, name: str) -> PrimaryLog:
+    """A log in this format, to read it; which column is which does not matter here."""
+    return PrimaryLog(files="*", id=(name,), time=name, **file_format.settings())
 
 
-def _header_of(file: LogFile, written: Written) -> list[str]:
-    dialect = dialect_of(_log_of(written, "-"))
+def _header_of(file: LogFile, file_format: FileFormat) -> list[str]:
+    dialect = dialect_of(_log_of(file_format, "-"))
     return [] if dialect is None else header_names(file.header, dialect)
 
 
@@ -225,9 +225,9 @@ def _sampled(
     utf16_mark: bytes,
     pieces: Sequence[Piece],
     is_whole: bool,
-    written: Written,
+    file_format: FileFormat,
 ) -> SampledFile | None:
-    head = head_of(pieces[0].data, dialect_of(_log_of(written, "-")), LINE_LIMIT_BYTES, final=True)
+    head = head_of(pieces[0].data, dialect_of(_log_of(file_format, "-")), LINE_LIMIT_BYTES, final=True)
     if not isinstance(head, Head):
         return None
     file = LogFile(
@@ -235,7 +235,7 @@ def _sampled(
         utf16_mark + head.header, head.header_bytes, head.head_bytes, head.head_hash,
     )  # fmt: skip
     first = Piece(head.header_bytes, pieces[0].data[head.header_bytes :])
-    rules = record_rules(_log_of(written, "-"), file.header, LINE_LIMIT_BYTES)
+    rules = record_rules(_log_of(file_format, "-"), file.header, LINE_LIMIT_BYTES)
     return SampledFile(file, whole_records([first, *pieces[1:]], rules, is_whole), is_whole)
 
 
@@ -248,11 +248,11 @@ class _Names:
     json_types: dict[str, set[JsonType]] = field(default_factory=lambda: defaultdict(set))
 
     @classmethod
-    def of(cls, files: Sequence[SampledFile], written: Written) -> _Names:
+    def of(cls, files: Sequence[SampledFile], file_format: FileFormat) -> _Names:
         found = cls()
         for each in files:
-            if written.format != "jsonl":
-                found.outermost.update(dict.fromkeys(_header_of(each.file, written)))
+            if file_format.format != "jsonl":
+                found.outermost.update(dict.fromkeys(_header_of(each.file, file_format)))
                 found.all.update(found.outermost)
                 continue
             for record in _records(each):
@@ -264,11 +264,13 @@ class _Names:
         return found
 
 
-def _columns(files: Sequence[SampledFile], written: Written, names: Sequence[str]) -> dict[str, pa.Array]:
+def _columns(
+    files: Sequence[SampledFile], file_format: FileFormat, names: Sequence[str]
+) -> dict[str, pa.Array]:
     """The columns of all files by name."""
     if not names:
         return {}
-    parts = [_texts(each, written, names) for each in files]
+    parts = [_texts(each, file_format, names) for each in files]
     joined = [pa.concat_arrays([part[i] for part in parts]) for i in range(len(names) + 1)]
     table = pa.table(joined, ["", *names])
     table = table.take(_first_records(table))
@@ -284,11 +286,11 @@ def _first_records(table: pa.Table) -> pa.Array:
     return rows.group_by("line").aggregate([("row", "min")])["row_min"].combine_chunks().sort()
 
 
-def _repeated(files: Sequence[SampledFile], written: Written) -> dict[str, str]:
+def _repeated(files: Sequence[SampledFile], file_format: FileFormat) -> dict[str, str]:
     """Columns that a header line names more than once, each with the path of such a file."""
     repeated: dict[str, str] = {}
-    for each in files if written.format != "jsonl" else ():
-        names = _header_of(each.file, written)
+    for each in files if file_format.format != "jsonl" else ():
+        names = _header_of(each.file, file_format)
         repeated.update((name, each.file.path) for name in names if name and names.count(name) > 1)
     return repeated
 
@@ -311,9 +313,9 @@ def _records(sampled: SampledFile) -> Iterable[dict[str, object]]:
             yield record
 
 
-def _texts(sampled: SampledFile, written: Written, names: Sequence[str]) -> list[pa.Array]:
+def _texts(sampled: SampledFile, file_format: FileFormat, names: Sequence[str]) -> list[pa.Array]:
     """The lines of a file, but for comments and repeated headers, and some columns of them."""
-    log = _log_of(written, names[0])
+    log = _log_of(file_format, names[0])
     rules = record_rules(log, sampled.file.header, LINE_LIMIT_BYTES)
     raws = pa.concat_arrays([raws_of(piece, rules) for piece in sampled.pieces])
     if sampled.file.first_header:
@@ -321,7 +323,7 @@ def _texts(sampled: SampledFile, written: Written, names: Sequence[str]) -> list
     raws = narrowed(raws, dialect_of(log))
     if log.comment:
         raws = raws.filter(pc.invert(pc.starts_with(raws, log.comment)))
-    header = _header_of(sampled.file, written) if written.format != "jsonl" else names
+    header = _header_of(sampled.file, file_format) if file_format.format != "jsonl" else names
     there = [name for name in names if header.count(name) == 1]
     parsed = parse_combined(raws, sampled.file, log, *[[name] for name in there]) if there else []
     texts = dict(zip(there, parsed, strict=True))

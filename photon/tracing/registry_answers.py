@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from photon.pipeline.event_key import event_times_us
+from photon.pipeline.event_time import event_times_us
 from photon.pipeline.file import Pipeline
 from photon.process.clock import MICROSECONDS
 from photon.registry.entry import Claimant, Times, told_boundary

@@ -15,7 +15,7 @@ from photon.logs.files import LogFile, TrackedFile
 from photon.logs.one_record import with_lines
 from photon.logs.parse import ParsedRange, read_events
 from photon.logs.ranges import PIECE_BYTES, RangeGone, Stretch, read_pieces
-from photon.pipeline.event_key import event_times_us, primary_time_us
+from photon.pipeline.event_time import event_times_us, primary_time_us
 from photon.pipeline.sections import ForeignLog, PrimaryLog
 from photon.process.clock import NO_TIME_US
 from photon.verification.classes import Evidence

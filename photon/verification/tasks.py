@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from photon.adapters import Adapter
 from photon.join.adapting import RawRecords, adapt_pairs, adapter_of, pair_by_pair
 from photon.logs.files import ByteRange, TrackedFile
-from photon.pipeline.event_key import event_times_us
+from photon.pipeline.event_time import event_times_us
 from photon.pipeline.file import Pipeline
 from photon.process.clock import in_utc
 from photon.registry.entry import Claimant, Epoch

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from photon.event_store.compaction import Compaction, compact
-from photon.event_store.opened import open_segments
+from photon.event_store.logs import open_segments
 from photon.event_store.segments import (
     Places,
     SegmentDamaged,

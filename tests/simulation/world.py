@@ -21,7 +21,7 @@ from photon.dispatcher.dispatcher import Mode
 from photon.dispatcher.retrying import Callbacks
 from photon.dispatcher.shift.ending import NO_LIMITS, ShiftLimits
 from photon.dispatcher.shift.run import Engine, ShiftResult
-from photon.event_store import opened
+from photon.event_store import logs as event_store
 from photon.join.messages import BatchRunner
 from photon.join.tasks import LocalRunner
 from photon.pipeline.file import Pipeline, load_pipeline
@@ -169,8 +169,8 @@ class World:
 
     def forget(self) -> None:
         """Lose what a process has in memory: it dies with the process."""
-        opened._segments.clear()
-        opened._log_files = None
+        event_store._segments.clear()
+        event_store._log_files = None
 
     # -- the registry
 

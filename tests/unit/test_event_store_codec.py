@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from photon.event_store.hashing import hash_ids
-from photon.pipeline.event_key import id_time_us
+from photon.pipeline.event_time import id_time_us
 from tests.unit.event_store_world import hash_id
 
 CODEC = "server_process_timestamp"

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from photon.pipeline.event_key import event_time_us, event_times_us
+from photon.pipeline.event_time import event_time_us, event_times_us
 from photon.pipeline.sections import ForeignLog
 from photon.process.clock import NO_TIME_US
 

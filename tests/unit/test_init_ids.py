@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from photon.profile.column_roles import Answers, Guess, guess
 from photon.profile.findings import Question
-from photon.profile.guess import Answers, Guess, guess
 from photon.profile.sample import read_sample, where_of
 
 Row = dict[str, Any]

@@ -12,8 +12,8 @@ from photon.cli.main import main
 from photon.logs.file_kinds import Odd
 from photon.logs.formats.times import parse_times
 from photon.pipeline.file import Pipeline, load_pipeline
-from photon.profile.time_formats import formats_of
-from photon.profile.written import Written, together, written_as
+from photon.profile.column import formats_of
+from photon.profile.file_format import FileFormat, format_of, format_of_both
 
 NAMES = ["click_id", "query_id", "at", "note"]
 ROWS = [[f"c{i}", f"q{i % 9}", str(1_767_607_200 + i), ("a", "b c", "")[i % 3]] for i in range(40)]
@@ -23,94 +23,94 @@ def lines(rows: Sequence[Sequence[str]], delimiter: str = ",") -> str:
     return "".join(delimiter.join(row) + "\n" for row in rows)
 
 
-def seen(text: str | bytes, is_cut: bool = False) -> Written | Odd:
-    return written_as(text.encode() if isinstance(text, str) else text, is_cut)
+def seen(text: str | bytes, is_cut: bool = False) -> FileFormat | Odd:
+    return format_of(text.encode() if isinstance(text, str) else text, is_cut)
 
 
 @pytest.mark.parametrize(
     ("delimiter", "expected"),
     [
-        (",", Written("csv")),
-        ("\t", Written("tsv")),
-        (";", Written("csv", delimiter=";")),
-        ("|", Written("csv", delimiter="|")),
-        ("\x01", Written("csv", delimiter="\x01")),
+        (",", FileFormat("csv")),
+        ("\t", FileFormat("tsv")),
+        (";", FileFormat("csv", delimiter=";")),
+        ("|", FileFormat("csv", delimiter="|")),
+        ("\x01", FileFormat("csv", delimiter="\x01")),
     ],
 )
-def test_delimiters_are_told_apart(delimiter: str, expected: Written) -> None:
+def test_delimiters_are_told_apart(delimiter: str, expected: FileFormat) -> None:
     assert seen(lines([NAMES, *ROWS], delimiter)) == expected
 
 
 def test_a_decimal_comma_is_no_delimiter_and_a_quoted_delimiter_is_none() -> None:
     rows = [[*row[:3], f"{i},5"] for i, row in enumerate(ROWS)]
-    assert seen(lines([NAMES, *rows], ";")) == Written("csv", delimiter=";")
+    assert seen(lines([NAMES, *rows], ";")) == FileFormat("csv", delimiter=";")
     rows = [[*row[:3], f'"a; b, c{i}"'] for i, row in enumerate(ROWS)]
-    assert seen(lines([NAMES, *rows], ";")) == Written("csv", delimiter=";")
+    assert seen(lines([NAMES, *rows], ";")) == FileFormat("csv", delimiter=";")
 
 
 def test_lines_that_are_cut_and_quoted_line_ends_do_not_matter() -> None:
     rows = [[*row[:3], f'"two\nlines {i}"'] for i, row in enumerate(ROWS)]
     text = lines([NAMES, *rows], ";")
-    assert seen(text) == Written("csv", delimiter=";")
-    assert seen(text[:-4], is_cut=True) == Written("csv", delimiter=";")
+    assert seen(text) == FileFormat("csv", delimiter=";")
+    assert seen(text[:-4], is_cut=True) == FileFormat("csv", delimiter=";")
 
 
 def test_a_bad_line_of_a_short_file_hides_no_delimiter() -> None:
-    assert seen(lines([NAMES, *ROWS[:2]], ";") + '"open;x\n') == Written("csv", delimiter=";")
-    assert seen(lines([NAMES, *ROWS[:2]], "\t") + "cut\tx\n") == Written("tsv")
+    assert seen(lines([NAMES, *ROWS[:2]], ";") + '"open;x\n') == FileFormat("csv", delimiter=";")
+    assert seen(lines([NAMES, *ROWS[:2]], "\t") + "cut\tx\n") == FileFormat("tsv")
 
 
 def test_quotes_and_escapes_of_other_programs_are_seen() -> None:
     quoted = lines([[f"'{value}'" for value in row] for row in [NAMES, *ROWS]])
-    assert seen(quoted) == Written("csv", quote="'")
+    assert seen(quoted) == FileFormat("csv", quote="'")
     in_tabs = lines([[f'"{value}"' for value in row] for row in [NAMES, *ROWS]], "\t")
-    assert seen(in_tabs) == Written("tsv", quote='"')
+    assert seen(in_tabs) == FileFormat("tsv", quote='"')
     escaped = [[*row[:3], r'"say \"hello, you\" now"'] for row in ROWS]
-    assert seen(lines([NAMES, *escaped])) == Written("csv", escape="\\")
+    assert seen(lines([NAMES, *escaped])) == FileFormat("csv", escape="\\")
     doubled = [[*row[:3], '"say ""hello, you"" now"'] for row in ROWS]
-    assert seen(lines([NAMES, *doubled])) == Written("csv")
+    assert seen(lines([NAMES, *doubled])) == FileFormat("csv")
 
 
 def test_a_header_that_is_nowhere_is_numbered_and_one_in_a_comment_is_taken() -> None:
     numbered = ("column_1", "column_2", "column_3", "column_4")
-    assert seen(lines(ROWS)) == Written("csv", header=numbered)
+    assert seen(lines(ROWS)) == FileFormat("csv", header=numbered)
     texts = [[f"c{i}", ("view", "buy")[i % 2], "de"] for i in range(40)]
-    assert seen(lines(texts)) == Written("csv", header=numbered[:3])
+    assert seen(lines(texts)) == FileFormat("csv", header=numbered[:3])
     commented = "# made by hand\n#" + lines([NAMES, *ROWS])
-    assert seen(commented) == Written("csv", header=tuple(NAMES), comment="#")
+    assert seen(commented) == FileFormat("csv", header=tuple(NAMES), comment="#")
 
 
 def test_the_names_of_a_web_caches_log_are_taken_from_its_comment() -> None:
     names = ["date", "time", "c-ip", "x-edge-request-id"]
     rows = [["2026-01-05", f"10:00:{i:02}", "10.0.0.1", f"r{i}=="] for i in range(40)]
     text = "#Version: 1.0\n#Fields: " + " ".join(names) + "\n" + lines(rows, "\t")
-    assert seen(text) == Written("tsv", header=tuple(names), comment="#")
+    assert seen(text) == FileFormat("tsv", header=tuple(names), comment="#")
 
 
 def test_comments_before_a_header_and_those_of_zeek_are_seen() -> None:
-    assert seen("# made by hand\n" + lines([NAMES, *ROWS])) == Written("csv", comment="#")
+    assert seen("# made by hand\n" + lines([NAMES, *ROWS])) == FileFormat("csv", comment="#")
     zeek = (
         "#separator \\x09\n#set_separator\t,\n#fields\t"
         + "\t".join(NAMES)
         + "\n#types\tstring\tstring\ttime\tstring\n"
     )
     text = zeek + lines(ROWS, "\t") + "#close\t2026-01-05-10-00-00\n"
-    assert seen(text) == Written("tsv", comment="#")
+    assert seen(text) == FileFormat("tsv", comment="#")
 
 
 def test_latin_1_is_told_from_utf_8_with_some_bad_lines() -> None:
     rows = [[*row[:3], "Größe"] for row in ROWS]
     text = lines([NAMES, *rows], ";")
-    assert seen(text.encode("latin-1")) == Written("csv", delimiter=";", encoding="latin-1")
-    assert seen(text.encode() + b"c99;q1;1767607200;Gr\xf6\xdfe\n") == Written("csv", delimiter=";")
+    assert seen(text.encode("latin-1")) == FileFormat("csv", delimiter=";", encoding="latin-1")
+    assert seen(text.encode() + b"c99;q1;1767607200;Gr\xf6\xdfe\n") == FileFormat("csv", delimiter=";")
 
 
 @pytest.mark.parametrize("note", [b"5 \x80", b"\x84so\x93", b"a \x96 b", b"it\x92s \x85"])
 def test_what_windows_writes_is_told_from_latin_1_by_its_signs(note: bytes) -> None:
     text = lines([NAMES, *([*row[:3], note.decode("cp1252")] for row in ROWS)], ";")
-    assert seen(text.encode("cp1252")) == Written("csv", delimiter=";", encoding="cp1252")
-    plain, windows = Written("csv", encoding="latin-1"), Written("csv", encoding="cp1252")
-    assert together(plain, windows) == together(windows, plain) == windows
+    assert seen(text.encode("cp1252")) == FileFormat("csv", delimiter=";", encoding="cp1252")
+    plain, windows = FileFormat("csv", encoding="latin-1"), FileFormat("csv", encoding="cp1252")
+    assert format_of_both(plain, windows) == format_of_both(windows, plain) == windows
 
 
 def test_text_of_one_column_and_json_that_is_not_utf_8_are_no_tables() -> None:

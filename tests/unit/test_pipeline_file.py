@@ -279,24 +279,6 @@ def test_what_is_no_whole_number_is_taken_for_none(tmp_path, key, value):
     assert f"{key}: expected a whole number, got" in found
 
 
-@pytest.mark.parametrize(
-    ("more", "expected"),
-    [
-        ("limits: {batch_primary: 64MiB}", "limits.batch_primary: unknown key; take it out: it is sixteen"),
-        (
-            "registry: {state: {stale: {warn: 3h}}}",
-            "registry.state.stale: unknown key; take it out",
-        ),
-        ("completeness: {of_events: 0.99}", "completeness: unknown key; take it out: availability.of_events"),
-        ("home: {quiet_after: 1m}", "home.quiet_after: unknown key; take it out: its value is fixed"),
-        ("health: {tell_again: 1m}", "health.tell_again: unknown key; take it out: its value is fixed"),
-    ],
-)
-def test_of_a_key_that_is_gone_it_is_said_what_to_do(tmp_path, more, expected):
-    (found,) = problems(tmp_path, GOOD + more + "\n")
-    assert found.partition(": ")[2].startswith(expected)
-
-
 def test_all_problems_are_told_at_once_in_the_order_of_the_lines(tmp_path):
     found = problems(
         tmp_path, changed("format: csv", "format: xml") + "retry: {unjoinable_after: x, max: y}\nlast: 1\n"

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from photon.dispatcher.recovery.distant_lakes import DistantLakes
 from photon.dispatcher.recovery.rows_of_plans import RowsOfPlans
 from photon.dispatcher.recovery.second_rows import MOST_NOTED, note_second_rows
-from photon.pipeline.event_key import event_times_us
+from photon.pipeline.event_time import event_times_us
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import ForeignLog
 from photon.process.clock import MICROSECONDS

@@ -18,7 +18,7 @@ from photon.dispatcher.retrying import Callbacks, StoppedWaiting
 from photon.dispatcher.shift.ending import ShiftLimits
 from photon.dispatcher.shift.lease import AlreadyRunning
 from photon.dispatcher.shift.run import Shift, ShiftResult
-from photon.event_store import opened
+from photon.event_store import logs as event_store
 from photon.join.tasks import LocalRunner
 from photon.pipeline.file import Pipeline
 from photon.registry.errors import RegistryMismatch, RegistryUnavailable, RetiredDatacenter
@@ -183,7 +183,7 @@ class Shifts:
                 self.running.pop(worker, None)
                 if worker.is_dead:
                     self.ended[f"killed at {worker.last_step}"] += 1
-                    opened._segments.clear()
+                    event_store._segments.clear()
                 then()
 
         self.running[worker] = datacenter

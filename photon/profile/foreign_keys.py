@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from photon.profile.column import LEAST_FILLED, Column, described
+from photon.profile.column_names import alikeness, id_name, is_time_name
+from photon.profile.event_ids import MOST_COLUMNS_OF_AN_ID, is_unique_together
 from photon.profile.findings import Finding, Question, Sureness
-from photon.profile.identity import MOST_COLUMNS_OF_AN_ID, is_unique_together
-from photon.profile.names import alikeness, id_name, is_time_name
 from photon.profile.sample import CannotPropose
 
 NEAR = 0.1  # two pairs whose scores differ by less are both likely

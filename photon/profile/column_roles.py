@@ -10,11 +10,11 @@ import pyarrow.compute as pc
 
 from photon.pipeline.values import TimeUnit
 from photon.profile.column import Column, column_of
+from photon.profile.column_names import is_time_of_others, log_words
+from photon.profile.event_ids import foreign_id
 from photon.profile.event_times import EventTime, TimeSaid, event_time
 from photon.profile.findings import Finding, Question
-from photon.profile.identity import foreign_id
-from photon.profile.keys import key_and_id
-from photon.profile.names import is_time_of_others, log_words
+from photon.profile.foreign_keys import key_and_id
 from photon.profile.sample import CannotPropose, Sample
 
 LEAST_OF_PRIMARY = 0.5  # share of a foreign column that a primary one has: it names the event

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from photon.profile.column import Column
+from photon.profile.column_names import id_name, is_word_of_log
 from photon.profile.findings import Finding, Question, Sureness
-from photon.profile.names import id_name, is_word_of_log
 
 # Among fewer records a column may be unique by chance. One that is called like the event's own id needs two.
 LEAST_RECORDS, LEAST_RECORDS_OF_OWN = 20, 2

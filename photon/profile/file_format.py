@@ -18,7 +18,7 @@ from photon.logs.formats.dialect import BYTE_ORDER_MARK, ZEEK_FIELDS
 from photon.logs.formats.json_lines import decode_record
 from photon.logs.formats.utf16 import narrow
 from photon.pipeline.values import Encoding, OwnFormat
-from photon.profile.names import numbered
+from photon.profile.column_names import numbered
 
 OTHER_TEXT = "docs/formats-and-adapters.md#text-of-another-kind says how Photon reads it by a class of yours"
 _LINES_FOR_FORMAT = 20
@@ -33,7 +33,7 @@ _SHAPE = re.compile(r"(\d+)|([A-Za-z]+)")
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class FileFormat:
     """The settings of a log that say how it is written; None and empty: as plain files of the format are."""
 
     format: OwnFormat
@@ -46,7 +46,7 @@ class Written:
 
     def settings(self) -> dict[str, Any]:
         """Those that are to be said, by their keys in the pipeline file."""
-        plain = Written(self.format)
+        plain = FileFormat(self.format)
         return {
             each.name: value
             for each in fields(self)
@@ -58,13 +58,13 @@ class Written:
         return " with ".join([self.format, *([", ".join(more)] if more else [])])
 
 
-def written_as(data: bytes, is_cut: bool, is_utf16: bool = False) -> Written | Odd:
+def format_of(data: bytes, is_cut: bool, is_utf16: bool = False) -> FileFormat | Odd:
     """How a file that begins so is written; else what it is instead. `is_cut`: it goes on.
 
     `is_utf16`: these bytes are the text of a UTF-16 file, as `photon.logs.formats.utf16` has it.
     """
     if is_utf16:
-        return _in_utf16(written_as(b"\n".join(map(narrow, data.split(b"\n"))), is_cut))
+        return _in_utf16(format_of(b"\n".join(map(narrow, data.split(b"\n"))), is_cut))
     encoding, head = _encoding_of(data), data[:LOOKED_AT_BYTES]
     is_cut = is_cut or len(head) < len(data)
     if odd := no_text(head):
@@ -76,7 +76,7 @@ def written_as(data: bytes, is_cut: bool, is_utf16: bool = False) -> Written | O
     lines = [line for line in head.removeprefix(BYTE_ORDER_MARK).split(b"\n") if line.strip()]
     looked_at = lines[:_LINES_FOR_FORMAT]
     if 2 * sum(map(_is_record, looked_at)) > len(looked_at):  # the first may be the rest of a line
-        return Written("jsonl")
+        return FileFormat("jsonl")
     if odd := no_json_lines(head):
         return odd
     if lines[0].lstrip().startswith(b"{"):
@@ -87,20 +87,20 @@ def written_as(data: bytes, is_cut: bool, is_utf16: bool = False) -> Written | O
     return _delimited(text, encoding)
 
 
-def together(some: Written, other: Written) -> Written | None:
+def format_of_both(some: FileFormat, other: FileFormat) -> FileFormat | None:
     """The settings that hold for both files; None: no settings do."""
     same = (some.format, some.delimiter, some.header) == (other.format, other.delimiter, other.header)
     is_either = "utf-16" in (some.encoding, other.encoding) and some.encoding != other.encoding
     if is_either or not same or (some.quote or '"') != (other.quote or '"'):
         return None
     encodings = {some.encoding, other.encoding} - {"utf-8"}
-    return Written(
+    return FileFormat(
         some.format, some.delimiter, some.quote or other.quote, some.escape or other.escape, some.header,
         some.comment or other.comment, min(encodings, default="utf-8"),
     )  # fmt: skip
 
 
-def _in_utf16(found: Written | Odd) -> Written | Odd:
+def _in_utf16(found: FileFormat | Odd) -> FileFormat | Odd:
     """Describe a UTF-16 file by its text."""
     if isinstance(found, Odd) or found.format != "jsonl":
         return found if isinstance(found, Odd) else replace(found, encoding="utf-16")
@@ -139,7 +139,7 @@ def _is_record(line: bytes) -> bool:
     return True
 
 
-def _no_record(first: bytes) -> Written | Odd:
+def _no_record(first: bytes) -> FileFormat | Odd:
     """JSON lines of which the first is one, and most others are not; else why it is none."""
     try:
         decode_record(first)
@@ -147,13 +147,13 @@ def _no_record(first: bytes) -> Written | Odd:
         return Odd("is JSON that is not UTF-8", "convert it, for example by `iconv -f LATIN1 -t UTF-8`")
     except ValueError as error:
         return Odd(f"begins with a line that is {error}", "mend the program that writes it")
-    return Written("jsonl")
+    return FileFormat("jsonl")
 
 
 # -- CSV and TSV
 
 
-def _delimited(text: str, encoding: Encoding) -> Written | Odd:
+def _delimited(text: str, encoding: Encoding) -> FileFormat | Odd:
     lines = text.split("\n")
     comments = 0
     while comments < len(lines) and lines[comments].startswith("#"):
@@ -173,7 +173,9 @@ def _delimited(text: str, encoding: Encoding) -> Written | Odd:
     if not zeek:
         rows = list(_rows(records, delimiter, shown_quote, escape))
         header = _names(begin, rows, delimiter)
-    return Written(form, None if delimiter in ",\t" else delimiter, quote, escape, header, comment, encoding)
+    return FileFormat(
+        form, None if delimiter in ",\t" else delimiter, quote, escape, header, comment, encoding
+    )
 
 
 def _no_table(first: str) -> Odd:
