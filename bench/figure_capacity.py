@@ -14,7 +14,8 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from bench.outage_run import DatacenterProcesses, MeasurementFailed, endpoints_and_processes
+from bench.live_measurement import MeasurementFailed
+from bench.outage_run import DatacenterProcesses, endpoints_and_processes
 from bench.plots import panels
 from orchestration.demo.traffic import Traffic
 

@@ -6,10 +6,8 @@ at once, and the tables are watched from outside.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -26,8 +24,7 @@ from bench.flink_environment import JVM_OPTIONS, FlinkMissing, flink_python, pro
 from bench.join_flink import STATES, configuration_of, plan_of, told
 from bench.join_logs import FOREIGN_INTEGERS, PRIMARY_INTEGERS, JoinLogs
 from bench.join_peers import READY, settings_of
-from bench.process_family import cpu_seconds_of, family_of
-from photon.process.lifeline import bound_to_this_thread
+from infra.servers.process import cpu_seconds_of, end_process, family_of, kill_all, start_process
 
 PHOTON = (sys.executable, "-m", "photon.cli.main")
 WARM_SECONDS = 240.0  # a session takes 18 s alone on a busy machine
@@ -46,7 +43,7 @@ class Contender(ABC):
 
     name: str
     folder: Path
-    process: subprocess.Popen[str] | None = None
+    process: subprocess.Popen[bytes] | None = None
     has_warm_up_in_tables: ClassVar[bool] = False
 
     @abstractmethod
@@ -83,21 +80,14 @@ class Contender(ABC):
 
     def kill(self) -> None:
         """kill -9 of all its processes, as when the machine goes down."""
-        for process in self._processes():
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.kill()
+        kill_all(self._processes())
         if self.process is not None:
             self.process.wait()
 
     def stop(self) -> None:
         """Have it end in order, or kill it."""
-        if self.process is None:
-            return
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(STOP_SECONDS)
-        self.kill()
+        if self.process is not None:
+            end_process(self.process, STOP_SECONDS)
 
     def _processes(self) -> list[psutil.Process]:
         if self.process is None or self.process.poll() is not None:
@@ -112,21 +102,9 @@ class Contender(ABC):
         lines = (self.folder / "log").read_text(errors="replace").splitlines()[-3:]
         return f"the end of its log: {' / '.join(lines)}"
 
-    def _start(self, command: Sequence[str | Path], **pipes: Any) -> subprocess.Popen[str]:
+    def _start(self, command: Sequence[str | Path], **pipes: Any) -> subprocess.Popen[bytes]:
         self.folder.mkdir(parents=True, exist_ok=True)
-        pipes.setdefault("stdin", subprocess.DEVNULL)
-        with (self.folder / "log").open("a") as log:
-            pipes.setdefault("stdout", log)
-            words = [str(word) for word in command]
-            return subprocess.Popen(
-                words,
-                stderr=log,
-                text=True,
-                start_new_session=True,
-                env=self._environment(),
-                preexec_fn=bound_to_this_thread(),
-                **pipes,
-            )
+        return start_process(command, self.folder / "log", env=self._environment(), **pipes)
 
 
 class Photon(Contender):
@@ -224,7 +202,7 @@ class Peer(Contender):
         assert said is not None
         self._wait_until_ready(said)
         seconds = time.time()
-        asked.write("go\n")
+        asked.write(b"go\n")
         asked.flush()
         return seconds
 
@@ -239,9 +217,9 @@ class Peer(Contender):
         arguments = [self.name, str(self.folder), str(self.files_per_trigger)]
         return [sys.executable, "-m", "bench.join_peers", *arguments]
 
-    def _wait_until_ready(self, said: IO[str]) -> None:
+    def _wait_until_ready(self, said: IO[bytes]) -> None:
         for line in said:
-            if line.strip() == READY:
+            if line.decode().strip() == READY:
                 return
         raise JoinFailed(f"{self.name} did not get ready; {self._last_words()}")
 

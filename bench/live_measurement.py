@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from infra.servers.process import end_process, start_process
 from orchestration.demo.latency import Latency, SeenRow, TableReader, TimeSpan, summarize
 from orchestration.demo.live_traffic import LiveRun
 from orchestration.demo.traffic import Traffic
@@ -23,7 +22,6 @@ from orchestration.demo.traffic_process import Generator, GeneratorFailed, gener
 from photon.pipeline.file import load_pipeline
 from photon.pipeline.location import Location
 from photon.process.clock import MICROSECONDS, Clock, SystemClock
-from photon.process.lifeline import bound_to_this_thread
 from photon.storage.s3 import S3Store
 
 PHOTON_JOIN = (str(Path(sys.executable).with_name("photon")), "join")
@@ -83,16 +81,19 @@ def measure_live(
         if isinstance(each, Path):
             each.mkdir(parents=True)
     tables = [place.lake / "joined_events" for place in datacenters.values()]
-    with _join(command, pipeline, timeouts) as join, generating(traffic, folder, logs) as generator:
-        watch = _Watch(tables, join, folder / "join.log", timeouts, progress)
-        window = watch.measure(seconds, len(traffic.datacenters))
+    with (
+        _joining(command, pipeline, timeouts, progress) as join,
+        generating(traffic, folder, logs) as generator,
+    ):
+        watch = TableWatch(tables, lambda: join.look(watch), timeouts.poll)
+        window = join.measure(watch, seconds, len(traffic.datacenters))
         run = _stopped(generator)
         written = clicks_written(logs[traffic.datacenters[0]] / "clicks")
         due = {click for click, time_us in written.items() if time_us in window}
-        watch.until(lambda: due <= watch.clicks, timeouts.drain, "reading the last rows")
+        watch.until(lambda: due <= watch.clicks, timeouts.drain)
     latency = summarize(watch.rows, written, window)
     rates = primary_per_second, foreign_per_second
-    return LiveResult(latency, *rates, run, join.returncode, watch.rows, window)
+    return LiveResult(latency, *rates, run, join.process.returncode, watch.rows, window)
 
 
 def _stopped(generator: Generator) -> LiveRun:
@@ -123,14 +124,12 @@ def _contents(folder: Location) -> Iterator[bytes]:
 
 
 @dataclass
-class _Watch:
-    """Reads the tables while time passes, and notices when the join ends too early."""
+class TableWatch:
+    """Reads tables while time passes. `look` is called each time; it raises where there is no more to see."""
 
     tables: Sequence[Location]
-    join: subprocess.Popen[bytes]
-    log: Path
-    timeouts: PhaseTimeouts
-    progress: Callable[[str], None]
+    look: Callable[[], None]
+    poll_seconds: float
     clock: Clock = field(default_factory=SystemClock)
     rows: list[SeenRow] = field(default_factory=list)
     clicks: set[str] = field(default_factory=set)
@@ -139,85 +138,82 @@ class _Watch:
     def __post_init__(self) -> None:
         self._reader = TableReader(self.tables, self.clock)
 
-    def measure(self, seconds: float, datacenters: int) -> TimeSpan:
-        """Wait for the join to run and to warm up, then for the window to pass."""
-        started = self.until(
-            lambda: len(self.datacenters) == datacenters, self.timeouts.start, "waiting for the first rows"
-        )
-        if not started:
-            raise MeasurementFailed(
-                f"after {self.timeouts.start:.0f} s only {sorted(self.datacenters) or 'no datacenter'} had "
-                f"written rows, expected {datacenters} datacenters; {self._last_words()}"
-            )
-        self.until(lambda: False, self.timeouts.warm_up, "warming up")
-        start_us = self.clock.now_us()
-        self.until(lambda: False, seconds, "measuring")
-        return TimeSpan(start_us, self.clock.now_us())
-
-    def until(self, done: Callable[[], bool], seconds: float, what: str) -> bool:
-        """Read until `done`, for `seconds` at most; tell whether it was done.
-
-        MeasurementFailed if the join ended.
-        """
-        begin_us = now_us = self.clock.now_us()
-        report_us = begin_us
+    def until(self, done: Callable[[], bool], seconds: float) -> bool:
+        """Read until `done`, for `seconds` at most; tell whether it was done."""
+        end_us = self.clock.now_us() + seconds * MICROSECONDS
         while not done():
-            if now_us - begin_us >= seconds * MICROSECONDS:
+            if self.clock.now_us() >= end_us:
                 return False
-            if now_us >= report_us:
-                self.progress(f"{what}: {(now_us - begin_us) / MICROSECONDS:.0f} s, {self._so_far(now_us)}")
-                report_us = now_us + round(self.timeouts.report * MICROSECONDS)
-            self._read()
-            self.clock.sleep(self.timeouts.poll)
-            now_us = self.clock.now_us()
+            self.look()
+            new = self._reader.poll()
+            self.rows.extend(new)
+            self.clicks.update(row.click_id for row in new)
+            self.datacenters.update(row.row[0] for row in new)
+            self.clock.sleep(self.poll_seconds)
         return True
 
-    def _read(self) -> None:
-        ended = self.join.poll()
+    def pass_by(self, seconds: float) -> None:
+        """Read for some time."""
+        self.until(lambda: False, seconds)
+
+
+@dataclass
+class _Join:
+    """The join that is measured, and what is told of it meanwhile."""
+
+    process: subprocess.Popen[bytes]
+    log: Path
+    timeouts: PhaseTimeouts
+    progress: Callable[[str], None]
+    phase: str = "waiting for the first rows"
+
+    def __post_init__(self) -> None:
+        self._told_us = 0
+
+    def look(self, watch: TableWatch) -> None:
+        """Tell now and then how far it is. MeasurementFailed if the join ended."""
+        ended = self.process.poll()
         if ended is not None:
             raise MeasurementFailed(f"the join ended by itself with status {ended}; {self._last_words()}")
-        new = self._reader.poll()
-        self.rows.extend(new)
-        self.clicks.update(row.click_id for row in new)
-        self.datacenters.update(row.row[0] for row in new)
+        now_us, report_us = watch.clock.now_us(), round(self.timeouts.report * MICROSECONDS)
+        if now_us - self._told_us >= report_us:
+            self._told_us = now_us
+            self.progress(f"{self.phase}: {_so_far(watch, now_us - report_us, now_us)}")
 
-    def _so_far(self, now_us: int) -> str:
-        since_us = now_us - round(self.timeouts.report * MICROSECONDS)
-        recent = {row.click_id: since_us for row in self.rows[-10_000:] if row.readable_us >= since_us}
-        latency = summarize(self.rows[-10_000:], recent, TimeSpan(since_us, now_us))
-        newest = f", of the last seconds p90 {latency.p90_seconds:.2f} s" if recent else ""
-        return f"{len(self.clicks)} rows{newest}"
+    def measure(self, watch: TableWatch, seconds: float, datacenters: int) -> TimeSpan:
+        """Wait for the join to run and to warm up, then for the window to pass."""
+        if not watch.until(lambda: len(watch.datacenters) == datacenters, self.timeouts.start):
+            raise MeasurementFailed(
+                f"after {self.timeouts.start:.0f} s only {sorted(watch.datacenters) or 'no datacenter'} had "
+                f"written rows, expected {datacenters} datacenters; {self._last_words()}"
+            )
+        self.phase = "warming up"
+        watch.pass_by(self.timeouts.warm_up)
+        self.phase, start_us = "measuring", watch.clock.now_us()
+        watch.pass_by(seconds)
+        self.phase = "reading the last rows"
+        return TimeSpan(start_us, watch.clock.now_us())
 
     def _last_words(self) -> str:
         lines = self.log.read_text(errors="replace").splitlines()[-15:]
         return f"the end of its log {self.log}:\n" + "\n".join(lines)
 
 
+def _so_far(watch: TableWatch, since_us: int, now_us: int) -> str:
+    rows = watch.rows[-10_000:]
+    recent = {row.click_id: since_us for row in rows if row.readable_us >= since_us}
+    latency = summarize(rows, recent, TimeSpan(since_us, now_us))
+    newest = f", of the last seconds p90 {latency.p90_seconds:.2f} s" if recent else ""
+    return f"{len(watch.clicks)} rows{newest}"
+
+
 @contextlib.contextmanager
-def _join(
-    command: Sequence[str], pipeline: Path, timeouts: PhaseTimeouts
-) -> Iterator[subprocess.Popen[bytes]]:
-    with (pipeline.parent / "join.log").open("wb") as log:
-        join = subprocess.Popen(
-            [*command, str(pipeline)], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-            start_new_session=True,  # so that what it leaves behind can be ended with it
-            preexec_fn=bound_to_this_thread(),
-        )  # fmt: skip
+def _joining(
+    command: Sequence[str], pipeline: Path, timeouts: PhaseTimeouts, progress: Callable[[str], None]
+) -> Iterator[_Join]:
+    log = pipeline.parent / "join.log"
+    process = start_process([*command, pipeline], log)
     try:
-        yield join
+        yield _Join(process, log, timeouts, progress)
     finally:
-        _stop_join(join, timeouts)
-
-
-def _stop_join(join: subprocess.Popen[bytes], timeouts: PhaseTimeouts) -> None:
-    """SIGTERM; then whatever is left of its process group is killed."""
-    if join.poll() is None:
-        join.send_signal(signal.SIGTERM)
-    try:
-        join.wait(timeouts.stop)
-    except subprocess.TimeoutExpired:
-        pass
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(join.pid, signal.SIGKILL)
-        join.wait()
+        end_process(process, timeouts.stop)

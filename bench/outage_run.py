@@ -9,21 +9,20 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench.live_measurement import clicks_written
+from bench.live_measurement import MeasurementFailed, TableWatch, clicks_written
+from infra.servers.process import start_process
 from infra.servers.stores import StoreServer, fastest_kind, store_servers
-from orchestration.demo.latency import SeenRow, TableReader
+from orchestration.demo.latency import SeenRow
 from orchestration.demo.traffic import Traffic
 from orchestration.demo.traffic_process import generating
 from photon.dispatcher.shift.growth import growth_of
 from photon.pipeline.file import load_pipeline
 from photon.process.clock import MICROSECONDS, SystemClock
-from photon.process.lifeline import bound_to_this_thread
 from photon.registry.opening import close_registries, init_registry
 
 ENDPOINTS = 3  # one of each datacenter, and a third
@@ -34,10 +33,6 @@ STOP_SECONDS = 60.0
 FILES = (
     12  # of each stream, one after the other: a backlog is in older files, and live lines are in newer ones
 )
-
-
-class MeasurementFailed(Exception):
-    """What was to be measured did not happen; the message says what."""
 
 
 @dataclass(frozen=True)
@@ -100,25 +95,12 @@ class DatacenterProcesses:
     def __init__(self, pipeline: Path, names: Sequence[str]) -> None:
         self.pipeline, self.names = pipeline, names
         self._running: dict[str, subprocess.Popen[bytes]] = {}
-        self._log = (pipeline.parent / "processes.log").open("ab")
+        self._log = pipeline.parent / "processes.log"
 
     def start(self, name: str, mode: str = "stop") -> None:
-        command = [
-            sys.executable,
-            "-m",
-            "bench.outage_process",
-            self.pipeline,
-            name,
-            self.reports(name),
-            mode,
-        ]
-        self._running[name] = subprocess.Popen(
-            [*map(str, command)],
-            stdout=self._log,
-            stderr=self._log,
-            start_new_session=True,
-            preexec_fn=bound_to_this_thread(),
-        )
+        reports = str(self.reports(name))
+        command = [sys.executable, "-m", "bench.outage_process", str(self.pipeline), name, reports, mode]
+        self._running[name] = start_process(command, self._log)
 
     def reports(self, name: str) -> Path:
         return self.pipeline.with_name(f"{name}.batches.jsonl")
@@ -150,7 +132,6 @@ class DatacenterProcesses:
         for process in self._running.values():
             process.kill()
             process.wait()
-        self._log.close()
 
     def batches(self) -> list[BatchSeen]:
         """All batches that were reported, whichever process did them."""
@@ -205,16 +186,16 @@ def run_outage(
             processes.start(name)
         watch = _Watch(processes, Seen(load), folder)
         seen = watch.seen
-        watch.until(lambda: watch.rows_of("west") > 0, story.warm_up * 3, "the first rows")
-        watch.pass_by(story.warm_up)
+        watch.until(lambda: "west" in watch.tables.datacenters, story.warm_up * 3, "the first rows")
+        watch.tables.pass_by(story.warm_up)
         seen.begins_us = watch.now_us
         say("both datacenters join")
-        watch.pass_by(story.normal)
+        watch.tables.pass_by(story.normal)
         seen.killed_us = watch.now_us
         processes.kill("west")
         servers[1].kill()
         say("the west is dead")
-        watch.pass_by(story.outage)
+        watch.tables.pass_by(story.outage)
         seen.back_us = watch.now_us
         servers[1].start()
         processes.start("west")
@@ -222,11 +203,11 @@ def run_outage(
         watch.until(watch.has_caught_up, story.most_catch_up, "the west to catch up")
         seen.caught_up_us = watch.now_us
         say("the west has caught up")
-        watch.pass_by(story.recovered)
+        watch.tables.pass_by(story.recovered)
         seen.ends_us = watch.now_us
         seen.behind_seconds = logs.stop().most_behind_seconds
         seen.written = clicks_written(folder / "logs" / "east" / "clicks")
-        watch.until(lambda: seen.written.keys() <= watch.clicks, story.most_catch_up, "the last rows")
+        watch.until(lambda: seen.written.keys() <= watch.tables.clicks, story.most_catch_up, "the last rows")
         processes.stop()
         seen.batches = processes.batches()
     return seen
@@ -237,51 +218,33 @@ class _Watch:
 
     def __init__(self, processes: DatacenterProcesses, seen: Seen, folder: Path) -> None:
         self.processes, self.seen = processes, seen
-        self.clicks: set[str] = set()
-        self._clock = SystemClock()
-        self._reader = TableReader([folder / "lake" / name / "joined_events" for name in processes.names])
+        tables = [folder / "lake" / name / "joined_events" for name in processes.names]
+        self.tables = TableWatch(tables, self._look, POLL_SECONDS, rows=seen.rows)
         self._pipeline = load_pipeline(processes.pipeline)
         self._looked_us = 0
 
     @property
     def now_us(self) -> int:
-        return self._clock.now_us()
-
-    def rows_of(self, name: str) -> int:
-        return sum(row.row[0] == name for row in self.seen.rows)
+        return self.tables.clock.now_us()
 
     def has_caught_up(self) -> bool:
         """Whether the west has read all but a moment's worth of its logs, since it came back."""
-        (first_us, first), (_, last) = self._since_back()
+        looks = [look for look in self.seen.unread if look[0] >= self.seen.back_us]
+        if not looks:
+            return False
+        (first_us, first), (_, last) = looks[0], looks[-1]
         seconds_down = (first_us - self.seen.killed_us) / MICROSECONDS
         return last < first * CAUGHT_UP_SECONDS / max(seconds_down, CAUGHT_UP_SECONDS)
 
-    def _since_back(self) -> tuple[tuple[int, int], tuple[int, int]]:
-        looks = [look for look in self.seen.unread if look[0] >= self.seen.back_us]
-        return (looks[0], looks[-1]) if looks else ((self.now_us, 1), (self.now_us, 1))
-
-    def pass_by(self, seconds: float) -> None:
-        """Watch for some time."""
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            self._look()
-
     def until(self, true: Callable[[], bool], seconds: float, what: str) -> None:
         """Watch until something is true. MeasurementFailed if it does not become so."""
-        end = time.monotonic() + seconds
-        while not true():
-            if time.monotonic() > end:
-                raise MeasurementFailed(f"not within {seconds:.0f} s: {what}")
-            self._look()
+        if not self.tables.until(true, seconds):
+            raise MeasurementFailed(f"not within {seconds:.0f} s: {what}")
 
     def _look(self) -> None:
         self.processes.check()
-        new = self._reader.poll()
-        self.seen.rows.extend(new)
-        self.clicks.update(row.click_id for row in new)
         if self.now_us - self._looked_us > LOOK_SECONDS * MICROSECONDS:
             growth = growth_of(self._pipeline, "west", self.now_us)
             unread_bytes = growth.primary.unread_bytes + growth.foreign.unread_bytes
             self.seen.unread.append((self.now_us, unread_bytes))
             self._looked_us = self.now_us
-        time.sleep(POLL_SECONDS)

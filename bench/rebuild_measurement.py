@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 
 from bench.join_logs import JoinLogs
-from bench.process_family import cpu_seconds_of, family_of
+from infra.servers.process import cpu_seconds_of, family_of
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.upkeep.backfill.rebuild import Rebuilt
 from photon.verification.days import window_of

@@ -24,9 +24,8 @@ from bench.join_contenders import PHOTON, JoinFailed, Photon, Place
 from bench.join_logs import JoinLogs, place
 from bench.join_measurement import machine, versions
 from bench.join_rows import CommitWatch, Found, compare, read_rows
-from bench.process_family import cpu_seconds_of, family_of
 from bench.scaling import Costs
-from infra.servers.process import ServerProcess
+from infra.servers.process import ServerProcess, cpu_seconds_of, family_of
 from infra.servers.slow_cores import SlowCore, slow_cores
 from infra.servers.spark_cluster import SparkCluster, spark_cluster
 from infra.servers.stores import StoreServer, fastest_kind

@@ -1,4 +1,7 @@
-"""A server of one machine in a process of its own: started, killed, stalled, and gone with who started it."""
+"""Processes that end with the thread that started them, and servers among them.
+
+A server keeps its folder and its port while it is killed, stalled and started again.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,12 @@ import socket
 import subprocess
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
+
+import psutil
 
 from photon.process.lifeline import bound_to_this_thread
 
@@ -63,15 +70,8 @@ class ServerProcess(ABC):
         if self.is_running:
             return
         self.folder.mkdir(parents=True, exist_ok=True)
-        with (self.folder / "server.log").open("ab") as log:
-            self._process = subprocess.Popen(
-                self.command(),
-                cwd=self.folder,
-                stdout=log,
-                stderr=log,
-                env={**os.environ, **self.environment()},
-                preexec_fn=bound_to_this_thread(),
-            )
+        own = {**os.environ, **self.environment()}
+        self._process = start_process(self.command(), self.folder / "server.log", cwd=self.folder, env=own)
         deadline = time.monotonic() + self.start_seconds
         while not self.answers():
             if self._process.poll() is not None or time.monotonic() > deadline:
@@ -94,6 +94,58 @@ class ServerProcess(ABC):
         """Let it go on, with all that was asked since it stopped."""
         assert self._process is not None
         self._process.send_signal(signal.SIGCONT)
+
+
+def start_process(command: Sequence[str | Path], log: Path, **more: Any) -> subprocess.Popen[bytes]:
+    """Start a command in a session of its own, which adds what it prints to `log`. `more`: as for `Popen`.
+
+    Its process ends with the thread that started it.
+    """
+    with log.open("ab") as file:
+        return subprocess.Popen(
+            [str(word) for word in command],
+            stdin=more.pop("stdin", subprocess.DEVNULL),
+            stdout=more.pop("stdout", file),
+            stderr=file,
+            start_new_session=True,
+            preexec_fn=bound_to_this_thread(),
+            **more,
+        )
+
+
+def end_process(process: subprocess.Popen[bytes], patience_seconds: float) -> None:
+    """Ask a process to end, with SIGTERM. After so long kill it, and whatever it has left behind."""
+    family = family_of(process.pid)
+    if process.poll() is None:
+        process.terminate()
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(patience_seconds)
+    kill_all([*family_of(process.pid), *family])
+    process.wait()
+
+
+def family_of(pid: int) -> list[psutil.Process]:
+    """A process and all below it, itself as the last; none if it is gone."""
+    with suppress(psutil.NoSuchProcess):
+        parent = psutil.Process(pid)
+        return [*parent.children(recursive=True), parent]
+    return []
+
+
+def kill_all(processes: Iterable[psutil.Process]) -> None:
+    """kill -9, as when a machine loses power."""
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+
+
+def cpu_seconds_of(processes: Iterable[psutil.Process]) -> float:
+    """What these processes, and those that ended below them, have used so far."""
+    used = 0.0
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            used += sum(process.cpu_times()[:4])
+    return used
 
 
 def free_steady_port() -> int:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import time
 import urllib.request
@@ -18,9 +17,8 @@ from typing import Any
 
 import pyspark
 
-from infra.servers.process import ServerProcess, free_steady_port
+from infra.servers.process import ServerProcess, family_of, free_steady_port, kill_all, start_process
 from infra.servers.slow_cores import SlowCore
-from photon.process.lifeline import bound_to_this_thread
 
 SPARK_HOME = Path(pyspark.__file__).parent
 REGISTRATION_SECONDS = 300.0  # two seconds on a machine that does nothing else
@@ -90,16 +88,7 @@ class Worker:
         if core is not None:
             command = core.command(command)
         environment = {**os.environ, **_environment(folder), **more, "HIDDEN": " ".join(map(str, hidden))}
-        with (folder / "worker.log").open("ab") as log:
-            self._process = subprocess.Popen(
-                command,
-                cwd=folder,
-                stdout=log,
-                stderr=log,
-                env=environment,
-                start_new_session=True,
-                preexec_fn=bound_to_this_thread(),
-            )
+        self._process = start_process(command, folder / "worker.log", cwd=folder, env=environment)
 
     @property
     def pid(self) -> int:
@@ -108,9 +97,7 @@ class Worker:
 
     def kill(self) -> None:
         """End it and all that it started at once, as when a machine loses power."""
-        for pid in [self._process.pid, *_descendants(self._process.pid)]:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        kill_all(reversed(family_of(self._process.pid)))
         self._process.wait()
 
 
@@ -179,13 +166,3 @@ def _environment(folder: Path) -> dict[str, str]:
         "TMPDIR": str(own),
         "PYTHONPATH": "",
     }
-
-
-def _descendants(pid: int) -> list[int]:
-    """All that a process started, and what these started."""
-    try:
-        threads = list(Path(f"/proc/{pid}/task").iterdir())
-        own = [int(each) for thread in threads for each in (thread / "children").read_text().split()]
-    except (FileNotFoundError, ProcessLookupError):
-        return []
-    return [each for child in own for each in (child, *_descendants(child))]
