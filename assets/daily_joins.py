@@ -28,7 +28,7 @@ from dagster import (
 )
 from pydantic import Field
 
-from assets.freshness import freshness
+from assets.attributes import freshness
 from assets.runs import Metadata, canceled_with_a_sentence, markdown_table, pipeline_of_run
 from assets.side_tables import table_kinds, table_metadata
 from assets.work import BACKFILL_POOL

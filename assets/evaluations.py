@@ -1,22 +1,29 @@
 """Verbs that find out by themselves what is due: assets, each materialization of which is one evaluation.
 
 Any of them may be materialized at any time, also by "Materialize all": where nothing is due, it says why.
+Garbage collection (gc) drops ids of old events with their generation of ledgers; resharding decides how many
+ledgers the registry has.
 """
 
 # Annotations must be types here, not strings: Dagster reads that of `context`.
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from dagster import AssetExecutionContext, AssetObservation, AssetsDefinition, MaterializeResult, asset
+from pydantic import Field
 
 from assets.runs import Metadata, canceled_with_a_sentence, pipeline_of_run
 from assets.work import AssetWork, DryRunConfig, WorkRun
-from photon.process.clock import SystemClock
+from photon.pipeline.file import Pipeline
+from photon.process.clock import MICROSECONDS, SystemClock, in_utc
+from photon.registry.register import MOST_LEDGERS
 from resources.environment import ServedPipeline
 
 if TYPE_CHECKING:
+    from photon.upkeep.gc import GcResult
     from photon.upkeep.registry_state import RegistrySize
+    from photon.upkeep.reshard import Resharded
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +41,7 @@ def evaluation_asset(kind: Evaluation, served: ServedPipeline) -> AssetsDefiniti
     @asset(
         key=key,
         group_name=served.group_name("upkeep"),
-        deps=[served.asset_key(name) for name in kind.of],
+        deps=[served.asset_key(name) for name in kind.goes_by],
         kinds={"dynamodb"},
         pool=kind.pool,
         config_schema=cast("Any", kind.config.to_config_schema()),
@@ -55,6 +62,154 @@ def evaluation_asset(kind: Evaluation, served: ServedPipeline) -> AssetsDefiniti
     return evaluate
 
 
-def sizes(of: "RegistrySize", when: str) -> Metadata:
+def sizes(registry: "RegistrySize", when: str) -> Metadata:
     """Generations, ledgers, ids and bytes of a registry, each with `when` behind its name."""
-    return {f"{name}_{when}": number for name, number in asdict(of).items()}
+    return {f"{name}_{when}": number for name, number in asdict(registry).items()}
+
+
+_DAY_US = 86_400 * MICROSECONDS
+
+
+def _collect(run: WorkRun) -> Metadata:
+    from photon.registry.opening import open_reader
+    from photon.upkeep.gc import plan_gc
+    from photon.upkeep.plans import carry_out
+
+    done = carry_out(
+        lambda: plan_gc(run.pipeline, open_reader(run.pipeline), run.clock), run.is_dry, run.progress()
+    )
+    if done.problem:
+        run.context.log.warning("%s; the next run takes what is left there", done.problem)
+    return gc_metadata(done, run.clock.now_us())
+
+
+def gc_metadata(done: "GcResult", now_us: int) -> Metadata:
+    """The boundary and why it is there, what was dropped, and the registry before and after.
+
+    The age of the boundary is a number, so that it plots: while it rises, nothing is verified or dropped.
+    """
+    metadata: Metadata = {
+        "says": _collected(done),
+        "because": done.because,
+        "boundary_before": _time(done.boundary_before_us),
+        "boundary": _time(done.boundary_us),
+        "generation": done.generation,
+        "generations_begun": int(done.rolled),
+        "generations_dropped": len(done.dropped),
+        **sizes(done.before, "before"),
+        **sizes(done.after, "after"),
+    }
+    if done.boundary_us is not None:
+        metadata["boundary_age_days"] = round((now_us - done.boundary_us) / _DAY_US, 3)
+    if done.problem:
+        metadata["problem"] = done.problem
+    return metadata
+
+
+def _collected(done: "GcResult") -> str:
+    """The work of one evaluation, in a sentence."""
+    what = []
+    if done.boundary_us != done.boundary_before_us:
+        what.append(f"the boundary is {_time(done.boundary_us)} now")
+    if done.rolled:
+        what.append(f"generation {done.generation} of ledgers was begun")
+    if done.dropped:
+        ids, numbers = done.before.ids - done.after.ids, ", ".join(map(str, done.dropped))
+        what.append(f"{ids:,} ids were dropped, with all of generation {numbers}")
+    return "; ".join(what) if what else f"nothing was due: {done.because}"
+
+
+def _time(at_us: int | None) -> str:
+    return "none" if at_us is None else in_utc(at_us, "seconds")
+
+
+GARBAGE_COLLECTION = Evaluation(
+    name="gc",
+    asset="garbage_collection",
+    work=_collect,
+    job_description="Drops ids that are older than the pipeline keeps them.",
+    description=(
+        "What gc found and did: ids of events older than registry.keep_days leave the registry, never past"
+        " what the last verification of every datacenter has seen. What is older is too old to be joined. An"
+        " id goes with all of its generation of ledgers; a full generation is followed by the next one."
+    ),
+    goes_by=["verification_report"],
+    config=DryRunConfig,
+    cron=lambda pipeline: pipeline.registry.collection.cron,
+)
+
+
+class ReshardingConfig(DryRunConfig):
+    """How many ledgers to make."""
+
+    ledgers: int | None = Field(
+        default=None,
+        ge=1,
+        le=MOST_LEDGERS,
+        description="Have so many ledgers from now on. Without it the pipeline file's policy is asked.",
+    )
+
+
+def _reshard(run: WorkRun) -> Metadata:
+    from photon.registry.opening import open_reader
+    from photon.upkeep.plans import carry_out
+    from photon.upkeep.reshard import plan_reshard
+
+    pipeline = run.pipeline
+    done = carry_out(lambda: plan_reshard(pipeline, open_reader(pipeline), run.config.ledgers), run.is_dry)
+    return resharding_metadata(done, pipeline)
+
+
+def resharding_metadata(done: "Resharded", pipeline: Pipeline) -> Metadata:
+    """How many ledgers there were, are wanted and are, and what the choice went by."""
+    metadata: Metadata = {
+        "says": _resharded(done, pipeline),
+        "because": done.because,
+        "generation": done.generation,
+        "ledgers_before": done.ledgers_before,
+        "ledgers_wanted": done.ledgers_wanted,
+        "ledgers": done.ledgers,
+        "resharded": int(done.applied),
+        "ids": done.ids,
+        "bytes": done.bytes,
+        "ids_per_ledger": round(done.ids / done.ledgers),
+        "bytes_per_ledger": round(done.bytes / done.ledgers),
+    }
+    if done.bytes_per_second is not None:
+        metadata["bytes_per_second_of_busiest"] = round(done.bytes_per_second, 3)
+    return metadata
+
+
+def _resharded(done: "Resharded", pipeline: Pipeline) -> str:
+    """The findings and the work of one evaluation, in a sentence."""
+    if done.applied:
+        return f"{done.ledgers} new ledgers in the place of {done.ledgers_before}: {done.because}"
+    if not done.is_due:
+        return f"nothing was due: {done.because}"
+    by_hand = f"photon registry reshard {pipeline.typed} {done.ledgers_wanted}"
+    return (
+        f"{done.ledgers_wanted} new ledgers would do better: {done.because}. What to do: {by_hand}, a run"
+        f" with ledgers: {done.ledgers_wanted} in its config, or registry.resharding.policy: apply"
+    )
+
+
+def _resharding_cron(pipeline: Pipeline) -> str | None:
+    policy = pipeline.registry.resharding
+    return None if policy.policy == "off" else policy.cron
+
+
+RESHARDING = Evaluation(
+    name="reshard",
+    asset="resharding",
+    work=_reshard,
+    job_description="Looks whether another number of ledgers would do better; proposes it, or rolls.",
+    description=(
+        "What resharding found and did: how many ledgers the registry should have by its load and by the"
+        " datacenters, proposed or put in force as registry.resharding.policy says; or by hand (config:"
+        " ledgers). A new number is a new generation: it counts at once, and nothing is moved."
+    ),
+    goes_by=["joined_events"],
+    config=ReshardingConfig,
+    cron=_resharding_cron,
+)
+EVALUATIONS: Sequence[Evaluation] = (GARBAGE_COLLECTION, RESHARDING)

@@ -12,7 +12,7 @@ from dagster import (
     asset,
 )
 
-from assets.freshness import freshness
+from assets.attributes import freshness
 from assets.reporting import Reporter
 from assets.runs import (
     canceled_with_a_sentence,

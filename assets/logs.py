@@ -21,7 +21,7 @@ from dagster import (
     multi_observable_source_asset,
 )
 
-from assets.described import kinds_of, places
+from assets.attributes import kinds_of, places
 from assets.runs import Metadata, pipeline_of_run
 from photon.dispatcher.shift.growth import Growth, growth_of
 from photon.pipeline.sections import ForeignLog, Log

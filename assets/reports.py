@@ -1,26 +1,116 @@
-"""Reports, which are assets: the verification of a pipeline's rows, and the state of its registry."""
+"""Reports, which are assets: the verification of a pipeline's rows, and the state of its registry.
+
+The verification compares the copies of the logs too, and judges which events were readable in time.
+"""
 
 # Annotations must be types here, not strings: Dagster reads that of `context`.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 
-from dagster import AssetCheckSpec, AssetExecutionContext, AssetsDefinition, MaterializeResult, asset
+from dagster import (
+    AssetCheckResult,
+    AssetCheckSeverity,
+    AssetCheckSpec,
+    AssetExecutionContext,
+    AssetsDefinition,
+    MaterializeResult,
+    MetadataValue,
+    asset,
+)
 
-from assets.availability import AVAILABILITY_CHECK, PROMISE, availability_check, availability_metadata
-from assets.freshness import freshness
-from assets.log_copies import COPIES_AGREE, COPIES_CHECK, copies_check
+from assets.attributes import freshness
+from assets.pictures import availability_plot
 from assets.registry_state import ENDPOINTS_CHECK, LEDGERS_CHECK, checks_of, state_metadata
 from assets.runbook import with_section
-from assets.runs import canceled_with_a_sentence, pipeline_of_run
+from assets.runs import Metadata, canceled_with_a_sentence, markdown_table, pipeline_of_run
 from assets.verification import CHECKS, check_result, report_metadata
 from assets.work import VERIFICATION_POOL, AssetWork, WorkRun
 from photon.health.levels import late_after
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Durations
 from photon.process.clock import SystemClock
-from photon.verification.report import MOST_EXAMPLES
+from photon.process.readable import typed
+from photon.verification.availability.report import AvailabilityReport
+from photon.verification.log_copies.lacks import KIND
+from photon.verification.report import MOST_EXAMPLES, VerificationReport
 from resources.environment import ServedPipeline
+
+COPIES_CHECK = "copies_agree"
+COPIES_AGREE = "Every datacenter's copy of the logs has the events that the others have."
+
+
+def copies_check(
+    report: VerificationReport, problems: Sequence[str], pipeline_file: Path | str
+) -> AssetCheckResult:
+    """Warns where a copy is short, with the datacenter that has to act, and from where on."""
+    found = [
+        (name, finding)
+        for name, one in report.datacenters.items()
+        for finding in one.findings
+        if finding.kind == KIND
+    ]
+    rows = [
+        [name, example.where, example.detail, f"`{example.event_id}`"]
+        for name, finding in found
+        for example in finding.examples
+    ]
+    says = [f"{name}: {finding.number()} {finding.meaning.says}" for name, finding in found]
+    metadata: Metadata = {"count": sum(finding.count for _, finding in found)}
+    if rows:
+        columns = ["datacenter that has to act", "another one has", "what is lacking", "first event"]
+        metadata["examples"] = MetadataValue.md(markdown_table([columns, *rows], "-"))
+        remedy = "; ".join(
+            dict.fromkeys(typed(finding.remedy, pipeline_file, name) for name, finding in found)
+        )
+        says.append(f"What to do: {remedy}")
+        metadata["what_to_do"] = remedy
+    return AssetCheckResult(
+        check_name=COPIES_CHECK,
+        passed=not found,
+        severity=AssetCheckSeverity.WARN,
+        description=". ".join([*(says or ["No copy lacks anything that another one has."]), *problems]),
+        metadata=metadata,
+    )
+
+
+AVAILABILITY_CHECK = "readable_in_time"
+AVAILABILITY_PROMISE = "Events are readable in time in so many minutes as the pipeline file promises."
+
+
+def availability_metadata(report: AvailabilityReport) -> Metadata:
+    """Numbers that Dagster plots over time, of all datacenters together; budgets in words, and a picture."""
+    words = "\n".join(f"- {line}" for line in (*report.sentences(), *report.bad_minutes()))
+    metadata: Metadata = {"availability": MetadataValue.md(words), "minutes_judged": report.newly_judged}
+    budget, picture = report.budget, availability_plot(report.union, report.settings)
+    if budget is not None:
+        metadata |= {
+            "bad_minutes": budget.bad,
+            "bad_minutes_left": budget.left,
+            "late_events": budget.late_events,
+        }
+    if picture is not None:
+        metadata["availability_picture"] = MetadataValue.md(picture)
+    return metadata
+
+
+def availability_check(report: AvailabilityReport, pipeline: Pipeline) -> AssetCheckResult:
+    """Fails where the budget is used up; warns where it burns too fast."""
+    budget = report.budget
+    is_used_up = budget is not None and budget.left < 0
+    remedy = f"photon availability {pipeline.typed} names the latest bad minutes"
+    if report.bad_minutes():
+        remedy += f", and {report.slowest_of(pipeline)} the slowest events of the last of them"
+    passed = budget is None or not (is_used_up or budget.burning)
+    metadata: Metadata = {"bad_minutes": budget.bad, "bad_minutes_left": budget.left} if budget else {}
+    return AssetCheckResult(
+        check_name=AVAILABILITY_CHECK,
+        passed=passed,
+        severity=AssetCheckSeverity.ERROR if is_used_up else AssetCheckSeverity.WARN,
+        description=f"{'; '.join(report.sentences())}. {remedy}.",
+        metadata=metadata if passed else {**metadata, "what_to_do": remedy},
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +132,7 @@ def report_asset(report: Report, served: ServedPipeline) -> AssetsDefinition:
     @asset(
         key=key,
         group_name=served.group_name(report.group),
-        deps=[served.asset_key(name) for name in report.of],
+        deps=[served.asset_key(name) for name in report.goes_by],
         kinds=set(report.technologies),
         required_resource_keys=set(report.resources),
         pool=report.pool,
@@ -110,9 +200,9 @@ VERIFICATION = Report(
     checks={
         **{check.name: check.promise for check in CHECKS},
         COPIES_CHECK: COPIES_AGREE,
-        AVAILABILITY_CHECK: PROMISE,
+        AVAILABILITY_CHECK: AVAILABILITY_PROMISE,
     },
-    of=["joined_events", "daily_joins", "dead_letters", "unjoined", "too_old", "conflicting"],
+    goes_by=["joined_events", "daily_joins", "dead_letters", "unjoined", "too_old", "conflicting"],
     technologies=["pyspark", "deltalake"],
     resources=["spark"],
     pool=VERIFICATION_POOL,
@@ -133,7 +223,7 @@ REGISTRY_STATE = Report(
         ENDPOINTS_CHECK: "Every endpoint answers, takes writes and is in use.",
         LEDGERS_CHECK: "No ledger takes nearly as many bytes a second as one key range of the store bears.",
     },
-    of=["joined_events", "garbage_collection", "resharding"],
+    goes_by=["joined_events", "garbage_collection", "resharding"],
     group="upkeep",
     cron=lambda pipeline: pipeline.registry.state.cron,
     stale=lambda pipeline: late_after(pipeline.registry.state.cron),

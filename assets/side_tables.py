@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 from dagster import AssetSpec, MetadataValue, TableColumn, TableSchema
 
-from assets.described import kinds_of, places, uri_of
+from assets.attributes import kinds_of, places, uri_of
 from assets.runs import Metadata
 from photon.adapters import FOREIGN_PREFIX
 from photon.errors import UserError

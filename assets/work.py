@@ -55,8 +55,8 @@ class WorkRun:
         """Whether to say only what would be done."""
         return isinstance(self.config, DryRunConfig) and self.config.dry_run
 
-    def telling(self) -> Callable[[str], None]:
-        """Write into the run's log, now and then, how far it is."""
+    def progress(self) -> Callable[[str], None]:
+        """Something that writes into the run's log, now and then, how far it is."""
         return seldom(self.context.log.info, TOLD_EVERY_SECONDS, self.clock)
 
     def seconds(self) -> float:
@@ -84,7 +84,7 @@ class AssetWork(Work):
 
     asset: str
     description: str
-    of: Sequence[str]  # the assets that it goes by
+    goes_by: Sequence[str]  # assets
 
 
 class DryRunConfig(Config):

@@ -172,7 +172,7 @@ def verification(folder: Path, hours: tuple[int, ...], events_an_hour: int, as_j
 @measurement
 @click.option("--commits", default=200_000, show_default=True, help="To each of two tables.")
 def tables(folder: Path, commits: int, as_json: bool) -> None:
-    """What a table costs after so many commits, with compaction and without."""
+    """Measure a table's cost after so many commits, with compaction and without."""
     from bench.fit_tables import lines_of, measure_tables
 
     found = measure_tables(folder, commits, progress)

@@ -32,21 +32,21 @@ from photon.registry.view import View, current_register
 from tests.support.memory_store import MemoryStore
 from tests.support.virtual_network import Send, VirtualClient, VirtualTime
 
-NEAREST_SECONDS, FARTHEST_SECONDS = 0.02, 0.3  # of one way
+NEAREST_SECONDS, FARTHEST_SECONDS = 0.02, 0.3  # one way
 JITTER = 0.2  # a message takes up to this part longer
 
 DATACENTERS = ("east", "west")
-EVENTS_PER_SECOND = 2_000.0  # of each datacenter
-MOST_EVENTS = 25_000  # of a batch
+EVENTS_PER_SECOND = 2_000.0  # each datacenter
+MOST_EVENTS = 25_000  # in a batch
 CONTENDED = 0.1  # so many of the ids both claim, in both ledgers
-SECONDS = 60.0  # of virtual time
-PAGE_ITEMS = 10  # of large entries a page of DynamoDB has about as many
+SECONDS = 60.0  # virtual time
+PAGE_ITEMS = 10  # a page of DynamoDB has about as many large entries
 
-# What is so while they claim. `contended`: not only ids at home, and some of them are the other's too.
+# The weather while drivers claim. `contended`: not only ids at home, and some that the other claims too.
 # `some down`: as many endpoints as may be.
 WEATHERS = ("calm", "contended", "some down")
 _SILENCE = NoReply("no answer in time", "unreachable")
-LEDGERS = (2, 8)  # of the generation, half of them each one's home
+LEDGERS = (2, 8)  # in the generation, half of them each one's home
 
 
 class Distances:
@@ -115,11 +115,11 @@ class DistantClient(VirtualClient):
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """What came of the batches of all drivers. A round trip is that to the driver's farthest endpoint."""
+    """The batches of all drivers. A round trip is that to the driver's farthest endpoint."""
 
     batches: int
-    events_per_second: float  # of both together
-    slower_events_per_second: float  # of the one that claimed fewer
+    events_per_second: float  # both together
+    slower_events_per_second: float  # the one that claimed fewer
     p50_seconds: float
     p90_seconds: float
     p50_round_trips: float

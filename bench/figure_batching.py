@@ -23,7 +23,7 @@ from photon.registry.closing import Closing
 from photon.registry.entry import Claimant, Claims, Epoch, LedgerId
 from photon.registry.id_registry import IdRegistry
 
-WORK_SECONDS = 0.1  # what else a live batch does: it looks, plans, runs tasks, commits
+WORK_SECONDS = 0.1  # for the rest of a live batch: it looks, plans, runs tasks, commits
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Load:
 
 @dataclass(frozen=True)
 class Tally:
-    """What one driver has done."""
+    """The work of one driver."""
 
     ids: int
     entries: int
@@ -46,7 +46,7 @@ class Tally:
 
 @dataclass(frozen=True)
 class Served:
-    """What came of a load, in all ledgers together."""
+    """The result of a load, in all ledgers together."""
 
     offered_ids_per_second: float
     ids_per_second: float
@@ -79,7 +79,7 @@ def measure(address: LedgersAddress, load: Load, number: int) -> Served:
 
 
 def served(load: Load, tallies: Sequence[Tally]) -> Served:
-    """What came of a load, from drivers that worked at the same time."""
+    """The result of a load, from drivers that worked at the same time."""
     return Served(
         load.ids_per_second,
         sum(one.ids / one.seconds for one in tallies),

@@ -1,4 +1,4 @@
-"""What availability costs: processor seconds an event with one, two and three datacenters, one of three lost.
+"""The cost of availability: processor seconds an event with one, two, three datacenters, one of three lost.
 
 Each datacenter reads all logs, joins its share of the events, and takes over that of one that dies. The same
 closed logs are joined each time, by real processes that begin at once.
@@ -23,18 +23,18 @@ DATACENTERS = ("east", "west", "north")
 PRIMARY, FOREIGN = 120_000, 24_000
 TRAFFIC_SECONDS = 240.0
 POLL_SECONDS = 0.1
-LOST_AT = 0.4  # of its foreign events, the third datacenter has read so many when it is killed
+LOST_AT = 0.4  # the share of its foreign events that the third datacenter has read when it is killed
 MOST_SECONDS = 180.0
 
 
 @dataclass(frozen=True)
 class Run:
-    """What some datacenters took for the same logs."""
+    """The cost of some datacenters that joined the same logs."""
 
     name: str
     datacenters: int
     seconds: float
-    cpu_seconds: Mapping[str, float]  # by datacenter
+    cpu_seconds: Mapping[str, float]  # each datacenter's
     won: int
     combined: int  # pairs that the adapter combined, in vain or not
 

@@ -1,4 +1,4 @@
-"""What an outage of one of two datacenters looks like from outside: numbers of `outage_run`, and a picture.
+"""An outage of one of two datacenters, seen from outside: numbers of `outage_run`, and a picture.
 
 The Photon paper's plots of an outage, from real processes: who joins how much, how long it takes, how a
 backlog is caught up, and which share of joins is done in vain.
@@ -20,11 +20,11 @@ from orchestration.demo.plot import COLORS, SHARES
 from photon.process.clock import MICROSECONDS
 
 BIN_SECONDS = 3.0
-LAST_BATCH_SECONDS = 5.0  # what was logged before the kill and takes longer is the dead one's last batch
+LAST_BATCH_SECONDS = 5.0  # a row of an earlier line that takes longer is in the dead one's last batch
 
 
 def phases_of(seen: Seen) -> dict[str, tuple[int, int]]:
-    """By name, when each part begins and ends."""
+    """The beginning and the end of each part, by its name."""
     return {
         "normal": (seen.begins_us, seen.killed_us),
         "outage": (seen.killed_us, seen.back_us),

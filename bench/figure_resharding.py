@@ -28,7 +28,7 @@ EPOCH = Epoch("east", 1)
 
 @dataclass(frozen=True)
 class Story:
-    """What happens: ids all the time, another number of ledgers once, collection each day.
+    """The events of some days: ids all the time, another number of ledgers once, collection each day.
 
     A generation is rolled each `roll_days`, as `photon registry gc` does by size.
     """
@@ -45,7 +45,7 @@ class Story:
 
 @dataclass(frozen=True)
 class Sizes:
-    """What there is at one time: in the ledgers from before the resharding, and in the later ones."""
+    """The sizes at one time, of ledgers from before the resharding and of later ones."""
 
     day: float
     old_ledgers: int

@@ -71,7 +71,7 @@ def outage(folder: Path) -> Drawn:
 
 
 def capacity(folder: Path) -> Drawn:
-    """What datacenters cost that join the same logs."""
+    """The cost of datacenters that join the same logs."""
     numbers = figure_capacity.numbers_of(figure_capacity.measure(folder, SEED))
     return figure_capacity.draw(numbers), numbers
 

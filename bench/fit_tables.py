@@ -32,7 +32,7 @@ from photon.storage.tables import APP_METADATA, BATCH_METADATA, PLAN_METADATA, O
 from photon.tokens import Occurrence, PlanKey, Token
 from photon.upkeep.compact import plan_compaction
 
-DAY, ROWS = datetime(2026, 1, 5, 12, tzinfo=UTC), 20  # of a batch
+DAY, ROWS = datetime(2026, 1, 5, 12, tzinfo=UTC), 20  # rows in a batch
 COMMITS_A_SECOND = 250_000 / 86_400
 BETWEEN_COMPACTIONS = round(300 * COMMITS_A_SECOND)  # as `compaction.cron` has it
 FIRST = 1_000  # commits of a new table, with which the others are compared
@@ -51,7 +51,7 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Cost:
-    """What a table costs: milliseconds in the median, and CPU milliseconds of this process on average."""
+    """The cost of a table: milliseconds in the median, and CPU milliseconds of this process on average."""
 
     commits: int
     files: int
@@ -214,7 +214,7 @@ class _Timed:
 
 
 def compared(tables: Sequence[ManyCommits]) -> list[Cost]:
-    """What each of these costs now: each is opened, read and committed to in turn with the others."""
+    """Open, read and commit to each of these tables in turn, and say what each costs now."""
     costs = [(_Timed(), _Timed(), _Timed()) for _ in tables]
     sizes = [one.sizes() for one in tables]
     handles = [one.opened() for one in tables]
@@ -239,7 +239,7 @@ def measure_tables(folder: Path, commits: int, progress: Progress) -> dict[str, 
         new = ManyCommits(folder / f"new, {name}")
         new.grow(FIRST)
         if is_compacted:
-            new.compact(0)  # its checkpoint: nothing is old
+            new.compact(0)  # makes a checkpoint: nothing is old
         costs = compared([new, table])
         found[name] = {"new": asdict(costs[0]), "grown": asdict(costs[1]), "load": psutil.getloadavg()[0]}
         progress(f"{name}: {costs}")
@@ -249,7 +249,7 @@ def measure_tables(folder: Path, commits: int, progress: Progress) -> dict[str, 
         while fit.batch < commits:
             fit.grow(min(BETWEEN_COMPACTIONS, commits - fit.batch))
             began.append(time.time_ns() // 1_000)
-            # What was there one pass ago is older than `compaction.keep_log`.
+            # All that was there one pass ago is older than `compaction.keep_log`.
             passes.append(fit.compact(began[-2] if len(began) > 1 else 0))
             if len(passes) % 10 == 0:
                 say(f"{fit.batch:,} commits; the last pass took {passes[-1]:.1f} s")

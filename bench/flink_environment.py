@@ -64,7 +64,7 @@ class FlinkEnvironment(Fetched):
 
     @property
     def python(self) -> Path:
-        """Its interpreter."""
+        """The environment's interpreter."""
         return self.folder / "bin" / "python"
 
 
@@ -86,7 +86,7 @@ def process_environment(logs: Path) -> dict[str, str]:
     hadoop = sorted((Path(pyspark.__file__).parent / "jars").glob("hadoop-client-*.jar"))
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     return kept | {
-        "HADOOP_CLASSPATH": os.pathsep.join(map(str, hadoop)),  # its Parquet format uses Hadoop's classes
+        "HADOOP_CLASSPATH": os.pathsep.join(map(str, hadoop)),  # Flink's Parquet format uses Hadoop's classes
         "JVM_ARGS": JVM_OPTIONS,
         "FLINK_LOG_DIR": str(logs),
         "_python_worker_execution_mode": "process",  # no server for functions in Python: there are none

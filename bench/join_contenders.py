@@ -48,7 +48,7 @@ class Contender(ABC):
 
     @abstractmethod
     def settings(self) -> dict[str, Any]:
-        """What it is told beyond its defaults."""
+        """The settings that it is given beyond its defaults."""
 
     @abstractmethod
     def tables(self) -> list[Path]:
@@ -75,7 +75,7 @@ class Contender(ABC):
         return status == 0
 
     def cpu_seconds(self) -> float | None:
-        """What its processes, and those that ended below them, have used; None if it has ended itself."""
+        """CPU of all its processes, ended ones too; None if it has ended itself."""
         return cpu_seconds_of(self._processes()) or None
 
     def kill(self) -> None:
@@ -150,7 +150,7 @@ class Photon(Contender):
 
     def has_ended(self) -> bool:
         super().has_ended()
-        return False  # it follows its logs until it is stopped
+        return False  # a join follows its logs until it is stopped
 
     def _pipeline(self) -> dict[str, Any]:
         queries, clicks = "*/queries-*.jsonl", "*/clicks-*.jsonl"
@@ -211,7 +211,7 @@ class Peer(Contender):
 
     def finish(self, records: int) -> None:
         assert self.process is not None
-        self.process.wait()  # it ends by itself
+        self.process.wait()  # a peer ends by itself
 
     def _command(self) -> list[str]:
         arguments = [self.name, str(self.folder), str(self.files_per_trigger)]
@@ -228,7 +228,7 @@ class Flink(Peer):
     """Flink SQL's interval join, with one of `join_flink.STATES`."""
 
     def __init__(self, name: str, folder: Path) -> None:
-        super().__init__(name, folder, files_per_trigger=0)  # it has no triggers
+        super().__init__(name, folder, files_per_trigger=0)  # Flink has no triggers
         self._plan = folder / "plan.json"
 
     def settings(self) -> dict[str, Any]:

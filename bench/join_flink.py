@@ -40,7 +40,7 @@ STATES = {
     },
 }
 IN_TIME = f"c.event_time BETWEEN q.event_time AND q.event_time + INTERVAL '{LAG_SECONDS}' SECOND(3)"
-# By the time of reading and without mini-batches: with them it may take back rows, which the join refuses.
+# Flink orders by the time of reading, without mini-batches: with them it may take back rows, and fail.
 _FIRST_OF_EACH = (
     "SELECT * FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY click_id ORDER BY seen ASC) AS number"
     " FROM clicks) WHERE number = 1"
@@ -49,12 +49,12 @@ _INTEGERS = {"queries": PRIMARY_INTEGERS, "clicks": FOREIGN_INTEGERS}
 
 
 def configuration_of(name: str) -> dict[str, str]:
-    """What a Flink contender is told beyond its defaults."""
+    """The settings that Flink is given beyond its defaults."""
     return COMMON | STATES[name]
 
 
 def told() -> dict[str, str]:
-    """What else a reader has to know to run the same join."""
+    """All else that a reader has to know to run the same join."""
     return {
         "watermark of both logs": f"{WATERMARK_HOURS} hours: the source reads files in no order",
         "join": IN_TIME,
@@ -64,7 +64,7 @@ def told() -> dict[str, str]:
 
 
 def plan_of(name: str, folder: Path) -> dict[str, Any]:
-    """What `flink_join` does for a contender in its folder."""
+    """The work of `flink_join` for a contender in its folder."""
     return {
         "configuration": configuration_of(name),
         "warm_up": {

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 START_MS = 1_767_607_200_000  # 2026-01-05 10:00 UTC
-SPAN_MS = 4 * 3_600_000  # of event time, whatever the number of events
+SPAN_MS = 4 * 3_600_000  # event time, whatever the number of events
 LONGEST_LAG_MS = 300_000  # from a query to its click
 LATE_MS = 3_600_000  # a late query is written this long after its time, or later
 LATE_SHARE, REPEATED_SHARE = 20, 100  # every 20th query may be late; every 100th click is logged twice
@@ -33,7 +33,7 @@ _AGENTS = (
     "Mozilla/5.0 (Macintosh) AppleWebKit",
     "Mozilla/5.0 (Win64)",
 )
-# Of columns that both logs have: their values, one of which an event gets by a hash of its number.
+# Values of the columns that both logs have. The hash of an event's number chooses one.
 COMMON: dict[str, list[str]] = {
     "user": [f"user-{n:06d}" for n in range(50_000)],
     "session": [f"{n * 2_654_435_761 % 2**32:08x}" for n in range(100_000)],

@@ -68,13 +68,13 @@ SIZES = {
 
 @dataclass(frozen=True)
 class Scenario:
-    """What is wrong with the logs."""
+    """Something that is wrong with the logs."""
 
     name: str
     some_late: bool = False
     shuffle_seed: int | None = None
     one_idle: bool = False
-    cores: int | None = None  # of Photon; all
+    cores: int | None = None  # for Photon; None: all
     files_per_trigger: int = LITTLE_PER_TRIGGER  # more at once, and a stream would see little that is late
 
 
@@ -96,10 +96,10 @@ class Run:
     scenario: str
     round: int
     seconds: float  # from the logs being there to the last row being readable
-    cpu_seconds: float | None  # of its processes meanwhile; None if one of them ended
+    cpu_seconds: float | None  # all its processes meanwhile; None if one of them ended
     events_per_second: float
     found: Found
-    load_average: float  # of the minute before: who else was at work
+    load_average: float  # the minute before: whether others were at work
 
 
 def measure_joins(
@@ -174,7 +174,7 @@ class CurvePoint:
 
     @property
     def name(self) -> str:
-        """What its run is called."""
+        """The name of the run at this point."""
         return f"history_{self.history}_files_{self.files}_cores_{self.cores or 'all'}"
 
 
@@ -230,7 +230,7 @@ class Bench:
 
     @property
     def bytes(self) -> int:
-        """Of all files of both logs."""
+        """The bytes of all files of both logs."""
         self._generate()
         return sum(path.stat().st_size for path in (self._folder / "generated").iterdir())
 
@@ -249,7 +249,7 @@ class Bench:
             run = self._run(one, turn, kill_after_seconds)
         finally:
             one.stop()
-        shutil.rmtree(folder)  # of a run that failed it stays, if the folder above it does
+        shutil.rmtree(folder)  # a run that failed leaves it, if the folder above it stays
         now = time.strftime("%H:%M:%S")
         self._progress(f"{now} {run.scenario}: {name}: {run.seconds:.1f} s, {run.found}")
         return run
@@ -288,7 +288,7 @@ class Bench:
 
 
 def machine() -> dict[str, Any]:
-    """What the joins ran on."""
+    """The machine that the joins ran on."""
     cpu_info = Path("/proc/cpuinfo")
     models = re.findall(r"model name\s*: (.+)", cpu_info.read_text()) if cpu_info.exists() else []
     return {
@@ -300,7 +300,7 @@ def machine() -> dict[str, Any]:
 
 
 def versions() -> dict[str, str]:
-    """What took part in the joins."""
+    """The versions of all that took part."""
     java = subprocess.run([java_command(), "-version"], capture_output=True, text=True, check=False)
     commit = subprocess.run(
         ["git", "describe", "--always", "--dirty"],

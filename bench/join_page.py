@@ -43,7 +43,7 @@ def write_page(page: Path, found: Found, command: str) -> None:
 
     page.with_suffix(".json").write_text(json.dumps(found, indent=2) + "\n")
     for what in ("throughput.svg", "curves.svg"):
-        beside(what).unlink(missing_ok=True)  # of an earlier run
+        beside(what).unlink(missing_ok=True)  # an earlier run's
     links = [f"- [All numbers, and settings beyond the defaults]({page.with_suffix('.json').name})"]
     if found["runs"]:
         draw_throughput(found, TITLES, beside("throughput.svg"))

@@ -90,7 +90,7 @@ PEERS: dict[str, tuple[Join, dict[str, str], dict[str, str]]] = {
 
 
 def settings_of(peer: str, files_per_trigger: int) -> dict[str, str]:
-    """What a reader has to know to run the same join."""
+    """All that a reader has to know to run the same join."""
     join, session, told = PEERS[peer]
     at_once = {"maxFilesPerTrigger": str(files_per_trigger)} if join is stream_join else {}
     return {"master": f"local[{CORES}]", **session, **told, **at_once}

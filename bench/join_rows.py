@@ -1,4 +1,4 @@
-"""What came of a join, read from its tables of Delta or Flink: when rows were readable, and whether right."""
+"""Rows of a join, read from tables of Delta or Flink: when they were readable, and whether they are right."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class CommitWatch:
                 added = sum(map(_rows_added, commit.read_text().splitlines()))
                 self._add(commit, added, commit.stat().st_mtime)
             for file in set(table.glob(PARQUET_FILES)) - self._seen:
-                renamed_seconds = file.stat().st_ctime  # its content is older than its commit
+                renamed_seconds = file.stat().st_ctime  # a file's content is older than its commit
                 self._add(file, pq.read_metadata(file).num_rows, renamed_seconds)
 
     def _add(self, seen: Path, rows: int, seconds: float) -> None:

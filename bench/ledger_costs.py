@@ -1,4 +1,4 @@
-"""What 10^9 joined events cost at AWS, by arithmetic: from the sizes of entries as the product encodes them.
+"""The cost of 10^9 joined events at AWS, by arithmetic from the sizes of entries as the product encodes them.
 
     python -m bench.ledger_costs       # the table of docs/operations.md
 
@@ -19,7 +19,7 @@ from photon.registry.form import encode
 IDS = 10**9
 # On demand in us-east-1, as AWS lists them since November 2024.
 USD_A_WRITE, USD_A_READ, USD_A_GIB_MONTH = 0.625e-6, 0.125e-6, 0.25
-WRITE_BYTES, READ_BYTES = 1_024, 4_096  # of one unit
+WRITE_BYTES, READ_BYTES = 1_024, 4_096  # one unit
 KEY_BYTES = 45  # names of attributes, ledger, position, and the checksum beside the value
 ITEM_BYTES = 100  # that AWS adds to each item for its storage
 REGISTER_READS = 1  # a check reads the register, which has less than 4 KiB
@@ -29,13 +29,13 @@ ENDPOINTS = (1, 3, 5)
 READERS = 1  # other datacenters, which read each entry once
 
 RECORD_BYTES = 400  # from one foreign record's offset to the next
-FILES = 4  # whose records take turns
+FILES = 4  # records of these take turns
 US_A_RECORD = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Of 10^9 ids at one endpoint, in entries of so many. Units are those of AWS."""
+    """The cost of 10^9 ids at one endpoint, in entries of so many ids. Units are those of AWS."""
 
     ids_per_entry: int
     entry_bytes: int

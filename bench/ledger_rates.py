@@ -37,7 +37,7 @@ LOOKUPS = 10  # looks at a whole batch of ids that nobody has
 
 @dataclass(frozen=True, slots=True)
 class LedgerRates:
-    """Of all batches together. CPU of client and stores in microseconds an id."""
+    """Rates over all batches. CPU of client and stores is in microseconds an id."""
 
     ids_per_batch: int
     claims_per_second: float
@@ -45,8 +45,8 @@ class LedgerRates:
     client_cpu_us: float
     stores_cpu_us: float
     lookup_cpu_us: float
-    read_cpu_us: float  # of a new view that reads all
-    view_bytes: float  # of its runs of holds
+    read_cpu_us: float  # for a new view that reads all
+    view_bytes: float  # in its runs of holds
 
 
 def measure_ledgers(

@@ -45,13 +45,13 @@ class PhaseTimeouts:
 
 @dataclass(frozen=True, slots=True)
 class LiveResult:
-    """What `measure_live` found."""
+    """The result of `measure_live`."""
 
     latency: Latency
     primary_per_second: float
     foreign_per_second: float
     generator: LiveRun  # where it was seconds behind, the machine was too slow for the rates
-    exit_status: int  # of the join, after SIGTERM
+    exit_status: int  # the join's, after SIGTERM
     rows: Sequence[SeenRow]  # as often as they were seen
     window: TimeSpan
 
@@ -104,7 +104,7 @@ def _stopped(generator: Generator) -> LiveRun:
 
 
 def clicks_written(folder: Location) -> dict[str, int]:
-    """By click id, when its (first) line was written, in us: from one datacenter's JSON lines."""
+    """When each click's first line was written, in us, by its id: from one datacenter's JSON lines."""
     written: dict[str, int] = {}
     for content in _contents(folder):
         for line in content.splitlines():

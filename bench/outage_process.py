@@ -45,7 +45,7 @@ class CountingRunner(LocalRunner):
 def report_of(
     batch: BatchReport, at_us: int, combined: int, won: int, cpu_seconds: float
 ) -> Mapping[str, float]:
-    """What is written down of a batch: what it read, combined and won; the processor time since the start."""
+    """The line about a batch: events that it read, combined and won; processor time since the start."""
     counts: Counter[str] = batch.counts
     return {
         "at_us": at_us,

@@ -28,11 +28,9 @@ from photon.registry.opening import close_registries, init_registry
 ENDPOINTS = 3  # one of each datacenter, and a third
 POLL_SECONDS = 0.05
 LOOK_SECONDS = 0.5  # between two looks at what a datacenter has not read
-CAUGHT_UP_SECONDS = 2.0  # of traffic that is unread: then a datacenter has caught up
+CAUGHT_UP_SECONDS = 2.0  # unread traffic of so many seconds: a datacenter has caught up
 STOP_SECONDS = 60.0
-FILES = (
-    12  # of each stream, one after the other: a backlog is in older files, and live lines are in newer ones
-)
+FILES = 12  # for each stream, one after the other: a backlog is in older files, live lines are in newer ones
 
 
 @dataclass(frozen=True)
@@ -68,8 +66,8 @@ class BatchSeen:
     primary: int
     foreign: int
     combined: int  # pairs
-    won: int  # of them; the others were registered by another datacenter before
-    cpu_seconds: float  # of its process, from its beginning to the end of the batch
+    won: int  # pairs; another datacenter had registered the others before
+    cpu_seconds: float  # from the beginning of its process to the end of the batch
 
 
 @dataclass
@@ -83,10 +81,10 @@ class Seen:
     caught_up_us: int = 0
     ends_us: int = 0
     rows: list[SeenRow] = field(default_factory=list)
-    written: dict[str, int] = field(default_factory=dict)  # by click id, when its line was
+    written: dict[str, int] = field(default_factory=dict)  # when each click's line was written, by its id
     batches: list[BatchSeen] = field(default_factory=list)
-    unread: list[tuple[int, int]] = field(default_factory=list)  # of the datacenter that died: when, bytes
-    behind_seconds: float = 0.0  # of the generator: the machine was too slow for the load
+    unread: list[tuple[int, int]] = field(default_factory=list)  # when, bytes: the dead datacenter's
+    behind_seconds: float = 0.0  # how far the generator was behind: the machine was too slow for the load
 
 
 class DatacenterProcesses:

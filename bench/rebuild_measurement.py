@@ -21,7 +21,7 @@ from photon.pipeline.file import Pipeline, load_pipeline
 from photon.upkeep.backfill.rebuild import Rebuilt
 from photon.verification.days import window_of
 
-DAY = "2026-01-05"  # of all events of `JoinLogs`
+DAY = "2026-01-05"  # all events of `JoinLogs` are of that day
 ARRIVED_PER_SECOND = 1_000  # events of both logs: that a rebuild is so many times faster is the promise
 PIPELINE = """
 name: rebuilt
@@ -57,10 +57,10 @@ class Measured:
     rows: int
     replaced: int
     seconds: float
-    cpu_seconds: float  # of this process, the JVM and the tasks: what a busy machine does not change
+    cpu_seconds: float  # this process, the JVM and the tasks: a busy machine does not change it
     rows_per_second: float
     rows_per_cpu_second: float
-    events_per_second: float  # of both logs
+    events_per_second: float  # both logs together
     times_as_fast: float  # as events that come at `ARRIVED_PER_SECOND`
 
 

@@ -1,4 +1,4 @@
-"""What `python -m bench registry` measures: rates on servers of its own, distance, costs, and views at size.
+"""All that `python -m bench registry` measures: rates on servers of its own, distance, costs, views at size.
 
 One process claims in ledgers, over each kind of stores (`bench.ledger_rates`). Distance is in virtual time
 (`distant_clients`). What AWS would ask for is arithmetic (`ledger_costs`). A view of 50 million ids:
@@ -19,7 +19,7 @@ from infra.servers.stores import is_available
 from photon.pipeline.sections import Registry
 from photon.registry.servers.local_supervisor import ServerKind
 
-# What is measured is how fast answers are, not when a busy machine gives them up.
+# The speed of answers is measured, not when a busy machine gives them up.
 PATIENT = Registry(total_timeout=timedelta(seconds=100))
 # Ids in a batch, and batches for each second that a rate is to take: catching up, between, and live.
 BATCHES = ((25_000, 8), (5_000, 30), (500, 40))
@@ -29,7 +29,7 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Stores:
-    """What a registry is made of: servers of one kind; some may be down."""
+    """The stores of a registry: servers of one kind; some may be down."""
 
     kind: ServerKind
     count: int
@@ -53,7 +53,7 @@ def available() -> tuple[Stores, ...]:
 
 
 def rates(folder: Path, stores: Stores, seconds: float) -> Iterator[LedgerRates]:
-    """What a process does over these stores, by size of batches; some `seconds` each on a usual machine."""
+    """The rates of a process over these stores, by size of batches; `seconds` for each on a usual machine."""
     for ids_per_batch, batches_a_second in BATCHES:
         where = folder / str(ids_per_batch)
         batches = max(1, round(batches_a_second * seconds))
@@ -86,7 +86,7 @@ def measure_registry(
 
 
 def lines_of(found: Mapping[str, Any]) -> Iterator[str]:
-    """What was measured, as tables for people."""
+    """The measurement as tables for people."""
     if "rates" in found:
         yield f"{'':26}{'ids a':>8}{'claims':>10}{'a batch':>10}{'CPU of an id in us':>32}{'a view':>16}"
         columns = f"{'client':>10}{'stores':>8}{'lookup':>8}{'read':>6}{'bytes an id':>16}"

@@ -14,7 +14,7 @@ from typing import Any
 from bench.plots import panels, save
 
 MOST_CORES = 64
-DISK_BYTES_PER_SECOND = 500_000_000  # of a plain SSD that reads logs in a row
+DISK_BYTES_PER_SECOND = 500_000_000  # a plain SSD that reads logs in a row
 KINDS = {"one_store": "registry on one core", "elastic_store": "registry that never binds"}
 COLORS = {"one_store": "#3b6fb6", "elastic_store": "#e08a2c"}
 BOUND_COLORS = {"tasks": "#6f9d5c", "driver": "#9a5fb0", "registry": "#3b6fb6", "disk": "#b8bfc9"}
@@ -24,7 +24,7 @@ Numbers = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Costs:
-    """What one event of both logs costs on average, in microseconds of a core; and its bytes."""
+    """The cost of one event of both logs on average, in microseconds of a core; and its bytes."""
 
     task_us: float
     driver_us: float

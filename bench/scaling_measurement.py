@@ -30,7 +30,7 @@ from infra.servers.slow_cores import SlowCore, slow_cores
 from infra.servers.spark_cluster import SparkCluster, spark_cluster
 from infra.servers.stores import StoreServer, fastest_kind
 
-SHARE = 0.1  # of a real core
+SHARE = 0.1  # part of a real core
 CORES = (1, 2, 4, 8)
 PAIRED_WORKERS = 2
 IDLE_SECONDS = 240.0
@@ -94,7 +94,7 @@ class PhotonElsewhere(Photon):
 
 
 def workers_cpu_seconds(cluster: SparkCluster) -> float:
-    """What the workers of a cluster and their executors have used."""
+    """CPU of a cluster's workers and of their executors."""
     return sum(cpu_seconds_of(family_of(worker.pid)) for worker in cluster.workers)
 
 
@@ -110,7 +110,7 @@ class ScalingBench:
 
     @property
     def bytes_an_event(self) -> float:
-        """Of a line of either log, on average."""
+        """The bytes of a line of either log, on average."""
         files = (self._folder / "generated").iterdir()
         return sum(path.stat().st_size for path in files) / self._events
 
@@ -207,7 +207,7 @@ class ScalingBench:
         }
 
     def costs(self, run: Run) -> Costs:
-        """What an event cost in a run on a cluster."""
+        """The cost of an event in a run on a cluster."""
         if run.task_cpu_seconds is None:
             raise ValueError(f"{run.name} was on no cluster: its tasks and its driver are one")
         each_us = 1e6 / self._events

@@ -39,7 +39,7 @@ class Measured:
     hours: int
     records: int  # foreign ones, each with a primary event of its own
     seconds: float
-    peak_mib: int  # of the command and all below it, at one moment
+    peak_mib: int  # the command and all below it, at one moment
     parts_mib: dict[str, int]  # the highest of each kind of process
 
 

@@ -45,13 +45,13 @@ class ViewSize:
 
     ids: int
     bytes_per_id: float  # on disk
-    claims_per_second: float  # of the driver that made it, with ledgers in memory
+    claims_per_second: float  # for the driver that made it, with ledgers in memory
     start_seconds: float
     start_after_crash_seconds: float  # checksums of all files are compared
-    snapshot_bytes: int  # of what goes to each task
+    snapshot_bytes: int  # sent to each task
     task_bytes: int
     lookups_per_second: float
-    lookup_cpu_us: float  # of an id: what other work of the machine hardly changes
+    lookup_cpu_us: float  # for an id: other work of the machine hardly changes it
 
 
 def measure_view(folder: Path, ids: int = IDS, ids_per_batch: int = IDS_PER_BATCH) -> ViewSize:

@@ -1,4 +1,5 @@
-"""Examples that run as they are; `demo` is `photon demo` for who works on Photon.
+"""Examples that run as they are: adapters, line formats, alerts, and pipelines with logs to join.
 
-Nothing in `photon` needs them.
+`make_logs` writes the logs of each example, and `demo` starts the demo from a clone, also on a MinIO. Nothing
+in `photon` needs them.
 """

@@ -38,7 +38,7 @@ def make_logs(folder: Path, traffic: Traffic = TRAFFIC) -> bool:
 
 
 def expected_counts(traffic: Traffic = TRAFFIC) -> dict[str, object]:
-    """What a join of the complete logs must print; see `orchestration.demo.traffic.ExpectedOutcomes`."""
+    """Numbers that a join of the complete logs must print: `orchestration.demo.traffic.ExpectedOutcomes`."""
     expected = traffic.expected_outcomes()
     everywhere = {
         name: getattr(expected, name) for name in ("foreign", "unjoinable", "dead_letters", "skipped")

@@ -1,4 +1,7 @@
-"""PySpark programs: the Spark session, the batch job, verification.
+"""Work of Photon that Spark runs, or DuckDB where it is too small for a JVM.
 
-What they decide is in `photon`, as plain functions; nothing here imports Dagster.
+`session` builds the only Spark session. `batch_job` runs a batch of the dispatcher as tasks, `backfill` makes
+rows of past days again, `verification` classifies all records anew and `log_copies` compares the datacenters'
+logs. `photon` decides what is to be done, by plain functions; nothing here imports Dagster. Read `batch_job`
+first, and `verification` after it.
 """

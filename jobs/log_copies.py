@@ -99,7 +99,7 @@ class Reading:
         expected: Mapping[Hour, Collection[str]],
         paths: Mapping[tuple[str, int], str],
     ) -> tuple[list[Lack], set[tuple[str, int]]]:
-        """What each of the `expected` datacenters lacks in these hours, and files that can't be read."""
+        """Events that each `expected` datacenter lacks in these hours, and files that can't be read."""
         self._progress(f"comparing the events of {len(expected)} hours in which copies of the logs differ")
         session = self._session_for(parts)
         with words_of(session):

@@ -6,15 +6,16 @@ engine that runs the queries: Spark, or this process where there is little to re
 
 from __future__ import annotations
 
+import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from jobs.cluster import is_cluster
-from jobs.damaged_files import naming_damaged_files
 from jobs.dialect import F, union_of, words_of
 from jobs.local.session import LocalSession
 from jobs.stages_told import telling_stages
@@ -30,6 +31,8 @@ from jobs.verification_reach import (
     with_kept_times,
 )
 from photon.pipeline.file import Pipeline
+from photon.pipeline.location import Location
+from photon.storage.damaged_files import damaged
 from photon.verification.classes import undecided_evidence
 from photon.verification.days import Window
 from photon.verification.report import VerificationReport
@@ -41,6 +44,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
     SparkMaker = Callable[[], SparkSession]
+
 
 Progress = Callable[[str], None]
 # So much of logs, tables and kept results is verified in this process, by DuckDB: Spark takes 15 s to begin,
@@ -303,3 +307,28 @@ def _counts(frame: DataFrame, column: str) -> Counter[tuple[str, str]]:
     """How many rows there are, by datacenter and the value of a column."""
     counted = frame.groupBy("datacenter", column).count().collect()
     return Counter({(row["datacenter"], row[column]): row["count"] for row in counted})
+
+
+_UNREAD = re.compile(r"\[FAILED_READ_FILE[^]]*\] Encountered error while reading file (\S+)\.\s")
+
+
+@contextmanager
+def naming_damaged_files(lakes: Mapping[str, Location]) -> Iterator[None]:
+    """Raise LakeUnavailable for a data file below one of these lakes that Spark can't read.
+
+    `lakes`: by datacenter. Spark's own error has the file's URI, within the stacks of its tasks.
+    """
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except (Py4JError, PySparkException) as error:
+        found = _UNREAD.search(str(error))
+        uri = unquote(found[1]) if found is not None else ""
+        of_file = {name: lake for name, lake in lakes.items() if f"{lake}/" in uri}
+        if not of_file:
+            raise
+        name, lake = max(of_file.items(), key=lambda one: len(str(one[1])))  # one may lie below another
+        path = uri.partition(f"{lake}/")[2]
+        raise damaged(name, lake / path, "can't be read as Parquet") from error

@@ -1,4 +1,6 @@
-"""When things run: definitions, sensors and schedules of one code location.
+"""When things run: the definitions, sensors and schedules of one code location.
 
-No work is done here: a sensor gathers facts, asks a pure function, and hands the decision to Dagster.
+`definitions` puts a location together. Sensors gather facts, ask a pure function such as `shift_decision`,
+and hand its decision to Dagster; `schedules` runs what goes by the clock. No work is done here. `demo` shows
+all of it on one machine. Read `definitions` first.
 """

@@ -12,11 +12,11 @@ from dagster import (
 )
 from dagster._core.storage.tags import MAX_RUNTIME_SECONDS_TAG
 
+from assets.attributes import with_attributes
 from assets.daily_joins import ASSET as DAILY_JOINS
 from assets.daily_joins import JOB as DAILY_JOB
 from assets.daily_joins import daily_joins_asset
-from assets.described import described
-from assets.evaluations import evaluation_asset
+from assets.evaluations import EVALUATIONS, evaluation_asset
 from assets.health import health_asset, health_checks
 from assets.joined_events import joined_events_asset
 from assets.logs import log_assets
@@ -24,15 +24,13 @@ from assets.pipeline_files import file_checks, pipeline_file_assets
 from assets.reports import REPORTS, report_asset
 from assets.run_history import pruning_job
 from assets.side_tables import side_table_assets
-from assets.upkeep.all_kinds import EVALUATIONS, UPKEEP
-from assets.upkeep.kinds import upkeep_jobs
+from assets.upkeep import UPKEEP, upkeep_jobs
 from assets.work import IN_ONE_PROCESS, LOGGERS, NO_OUTPUTS, AssetWork
 from orchestration.alerts import alerts_sensor
 from orchestration.closed_days import closed_days_sensor
-from orchestration.pipeline_files import pipeline_files_sensor
 from orchestration.registry_watcher import registry_sensor
 from orchestration.schedules import asset_job, pruning_schedule, schedules_of
-from orchestration.sensors import shift_sensor
+from orchestration.sensors import pipeline_files_sensor, shift_sensor
 from orchestration.watcher import watcher_sensor
 from resources.environment import LocationSettings, ServedPipeline, location_settings
 from resources.spark import spark_resource
@@ -76,7 +74,7 @@ def _definitions_of(served: ServedPipeline) -> Definitions:
     )
     asset_works: Sequence[AssetWork] = (*REPORTS, *EVALUATIONS)
     return Definitions(
-        assets=described(
+        assets=with_attributes(
             served,
             [
                 log_assets(served),

@@ -19,9 +19,10 @@ from dagster import (
 from dagster._core.storage.dagster_run import NOT_FINISHED_STATUSES
 from dagster._core.storage.tags import MAX_RUNTIME_SECONDS_TAG
 
+from assets.evaluations import EVALUATIONS
 from assets.reports import REPORTS
 from assets.run_history import PRUNING_JOB
-from assets.upkeep.all_kinds import EVALUATIONS, UPKEEP
+from assets.upkeep import UPKEEP
 from assets.work import IN_ONE_PROCESS, AssetWork, Work
 from resources.environment import ServedPipeline
 

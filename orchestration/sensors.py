@@ -1,4 +1,8 @@
-"""One sensor a datacenter: every few seconds it carries out what `shift_decision` decides."""
+"""Sensors of shifts and of pipeline files.
+
+Each datacenter has one that carries out every few seconds what `shift_decision` decides. A code location has
+one that tells of pipeline files which are not served.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +24,36 @@ from dagster import (
 )
 
 from assets.logs import ObservedLogs, observations
-from orchestration.people import why_not_to_run
+from assets.pipeline_files import check_key, evaluation, problems_now
+from orchestration.seen import evaluations
 from orchestration.shift_decision import Decision, Snapshot, decide
 from orchestration.shift_runs import ShiftRuns
+from photon.dispatcher.refusals import OnHold, check_datacenters
 from photon.dispatcher.shift.growth import growth_of
 from photon.dispatcher.shift.lease import Lease, LeaseStatus, lease_status_of
+from photon.dispatcher.shift.people import register_of
+from photon.errors import UserError
 from photon.pipeline.file import Pipeline
 from photon.process.clock import MICROSECONDS, Clock, SystemClock
-from resources.environment import ServedPipeline, dagster_name
+from photon.registry.errors import RegistryUnavailable, RetiredDatacenter
+from resources.environment import LocationSettings, ServedPipeline, dagster_name
+
+
+def why_not_to_run(pipeline: Pipeline, datacenter: str) -> str | None:
+    """Why people keep a datacenter from running, with what lets it run again; None if they don't.
+
+    None also while the registry is missing or does not answer: the run says so, and waits.
+    """
+    try:
+        register = register_of(pipeline)
+        if register is not None:
+            check_datacenters(pipeline, datacenter, register)
+    except (OnHold, RetiredDatacenter) as error:
+        return str(error)
+    except (UserError, RegistryUnavailable):
+        return None
+    return None
+
 
 # Dagster's daemon goes round every 5 s. With 5 here as well it left out half of the ticks, which came a
 # millisecond early: a killed shift waited for up to 10 s.
@@ -146,3 +172,29 @@ def _observe(
     if shift_observes or not observed.is_due(last):
         return last, []
     return observed, observations(served, datacenter, found.growth)
+
+
+FILES_TICK_SECONDS = 60
+
+
+def pipeline_files_sensor(at_load: LocationSettings) -> SensorDefinition:
+    """The sensor: it evaluates the check of a file when Dagster shows a result that says something else."""
+
+    @sensor(
+        name="pipeline_files",
+        minimum_interval_seconds=FILES_TICK_SECONDS,
+        default_status=DefaultSensorStatus.RUNNING,
+        description="Tells which pipeline files are not served, and why, in the check is_served of each.",
+    )
+    def files(context: SensorEvaluationContext) -> SensorResult:
+        problems = problems_now(at_load)
+        shown = evaluations(context.instance, [check_key(name) for name in problems])
+        said = {key: one.description for key, one in shown.items()}
+        found = [evaluation(name, problem) for name, problem in problems.items()]
+        says = "; ".join(filter(None, problems.values())) or "all pipeline files are served"
+        return SensorResult(
+            skip_reason=SkipReason(says),
+            asset_events=[one for one in found if said.get(one.asset_check_key) != one.description],
+        )
+
+    return files

@@ -1,4 +1,5 @@
-"""Resources of the assets: the settings of the environment, read only here, and Spark.
+"""Resources of the assets: the settings of the environment, and Spark.
 
-What pipelines and sessions do belongs to `photon` and `jobs`, their use to `assets`.
+`environment` is the only module that reads the environment: which pipelines a code location serves, and with
+which datacenters. `spark` lends a session to runs. Assets use both; `photon` and `jobs` do the work.
 """

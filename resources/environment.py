@@ -76,7 +76,7 @@ class LocationSettings:
     keep_runs_days: float = 3.0  # runs that ended longer ago are pruned
     spark_master: str | None = None  # None: this machine, as `jobs.session` has it
     not_served: tuple[NotServed, ...] = ()
-    files: tuple[str, ...] = ()  # of both kinds, as PHOTON_PIPELINES has them
+    files: tuple[str, ...] = ()  # files and folders, as PHOTON_PIPELINES has them
 
     def file_names(self) -> dict[str, str]:
         """Dagster's name for each pipeline file, by its path: the same whether it can be read or not.

@@ -26,8 +26,8 @@ from dagster import (
 )
 from pyspark.sql import DataFrame, SparkSession
 
+from assets.attributes import freshness
 from assets.daily_joins import STALE
-from assets.freshness import freshness
 from assets.runs import canceled_with_a_sentence
 from orchestration.definitions import build_defs
 from photon.pipeline.file import Pipeline
@@ -50,7 +50,7 @@ FROM (SELECT DISTINCT query_id, country FROM queries WHERE to_date(to_timestamp(
 LEFT JOIN (SELECT DISTINCT query_id FROM joined WHERE _event_date = DATE '{day}') clicked USING (query_id)
 GROUP BY country
 """
-# What must hold of a day before anybody goes on with it: the hours have each joined row once.
+# Before anybody goes on with a day, its hours must have each joined row once.
 ADDS_UP = """
 SELECT (SELECT count(DISTINCT _event_id) FROM joined WHERE _event_date = DATE '{day}') AS events,
        (SELECT coalesce(sum(clicks), 0) FROM made) AS clicks
@@ -67,7 +67,7 @@ class Rate:
     description: str
     query: str
     check: str
-    check_query: str  # of two numbers that have to be equal
+    check_query: str  # two numbers that have to be equal
     after: tuple[str, ...]
 
 

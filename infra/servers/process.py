@@ -44,14 +44,14 @@ class ServerProcess(ABC):
 
     @abstractmethod
     def command(self) -> Sequence[str]:
-        """What starts it; its folder is there."""
+        """The command that starts it; its folder is there."""
 
     @abstractmethod
     def answers(self) -> bool:
         """Whether it serves requests."""
 
     def environment(self) -> Mapping[str, str]:
-        """What it has in its environment beside that of this process."""
+        """Variables that its process gets beside those of this one."""
         return {}
 
     @property
@@ -61,7 +61,7 @@ class ServerProcess(ABC):
 
     @property
     def pid(self) -> int:
-        """Of its process, which runs."""
+        """The id of its process, which runs."""
         assert self._process is not None
         return self._process.pid
 
@@ -140,7 +140,7 @@ def kill_all(processes: Iterable[psutil.Process]) -> None:
 
 
 def cpu_seconds_of(processes: Iterable[psutil.Process]) -> float:
-    """What these processes, and those that ended below them, have used so far."""
+    """CPU that these processes, and those that ended below them, have used so far."""
     used = 0.0
     for process in processes:
         with suppress(psutil.NoSuchProcess):

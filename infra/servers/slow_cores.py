@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-CPU_GROUPS = (Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup"))  # of version 1, of version 2
+CPU_GROUPS = (Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup"))  # version 1, version 2
 PERIOD_US = 10_000  # short, so that a core is slow rather than stopped now and then
 MOST_WEIGHT = {"cpu.shares": "262144", "cpu.weight": "10000"}
 _ENTER = 'echo $$ > "$0/cgroup.procs" && exec "$@"'
@@ -61,7 +61,7 @@ def slow_cores(count: int) -> Iterator[list[SlowCore]]:
         yield made
     finally:
         for core in made:
-            with suppress(OSError):  # its processes have ended, or it stays behind empty-handed
+            with suppress(OSError):  # a group whose processes have not ended stays behind
                 core.group.rmdir()
 
 
@@ -77,7 +77,7 @@ def _make(group: Path) -> Path:
 
 
 def _limits_cpu(parent: Path) -> bool:
-    control = parent / "cgroup.subtree_control"  # of version 2 alone
+    control = parent / "cgroup.subtree_control"  # version 2 alone has it
     if control.exists():
         with suppress(OSError):
             control.write_text("+cpu")

@@ -58,7 +58,7 @@ class Master(ServerProcess):
         return False
 
     def state(self) -> dict[str, Any]:
-        """What it tells of itself, its workers and applications."""
+        """The master's words on itself, its workers and applications."""
         page = f"http://127.0.0.1:{self._page_port}/json/"
         with urllib.request.urlopen(page, timeout=5) as answer:
             found: dict[str, Any] = json.load(answer)
@@ -92,7 +92,7 @@ class Worker:
 
     @property
     def pid(self) -> int:
-        """Of the process that all others of it are below."""
+        """The id of the process that all others of the worker are below."""
         return self._process.pid
 
     def kill(self) -> None:

@@ -37,7 +37,7 @@ POLL_SECONDS = 0.1  # a row's delay is measured to within so much
 LOOK_SECONDS = 1.0  # at files and states: some ms a datacenter
 SHOW_SECONDS = 5.0
 DEATH_SECONDS = 5.0
-LOG_LINES = 15  # of a process that ended, in the message
+LOG_LINES = 15  # lines of a process that ended, in the message
 RUN_FAILED = ("FAILURE", "CANCELED")
 
 
@@ -163,8 +163,8 @@ class Demo:
     clock: Clock
     rows: deque[SeenRow]  # in the order in which they were seen
     kill: Kill | None = None
-    spans: dict[str, TimeSpan] = field(default_factory=dict)  # by phase
-    _newest_row_us: dict[str, int] = field(default_factory=dict)  # by datacenter
+    spans: dict[str, TimeSpan] = field(default_factory=dict)  # each phase's
+    _newest_row_us: dict[str, int] = field(default_factory=dict)  # each datacenter's
     _datacenters: Mapping[str, DatacenterStatus] = field(default_factory=dict)
     _looked_us: int = 0
     _shown_us: int = 0
@@ -217,7 +217,7 @@ class Demo:
             self.clock.sleep(POLL_SECONDS)
 
     def _look(self, began_us: int) -> Facts:
-        """What is new; each datacenter's status and the verification's run are looked up once a second."""
+        """Look for what is new; look up each datacenter's status and the verification's run once a second."""
         for row in self.reader.poll():
             self.rows.append(row)
             self._newest_row_us[row.row[0]] = row.readable_us
@@ -238,7 +238,7 @@ class Demo:
                 say(as_line(name, facts, recent_p90_seconds(self.rows, name, facts.now_us)))
 
     def reports(self) -> dict[str, StoredReport]:
-        """What the verification has found. DemoFailed if it did not say so of every datacenter."""
+        """The findings of the verification. DemoFailed if it did not say so of every datacenter."""
         reports = newest(self.pipeline, self.pipeline.datacenters)
         found = {name: report for name, report in reports.items() if report.run == self._verification}
         if unverified := self.pipeline.datacenters.keys() - found.keys():
@@ -259,7 +259,7 @@ class Demo:
         self._until(
             lambda: not lease_status_of(state).is_locked, DEATH_SECONDS, f"the end of process {process}"
         )
-        # What it had made readable is its own: whatever comes from now on is its successor's.
+        # All that the killed shift had made readable is its own. From now on its successor makes rows.
         self._look(at_us)
         self.kill = Kill(VICTIM, at_us, self.clock.now_us())
         say(f"kill -9 {process}: the shift of {VICTIM}")
@@ -278,7 +278,7 @@ class Demo:
         try:
             status = self.stack.status_of_run(self._verification)
         except DagsterFailed:
-            return False  # it may only be busy, and the phase has its bound
+            return False  # Dagster may only be busy, and the phase has its bound
         if status in RUN_FAILED:
             raise DemoFailed(
                 f"the verification could not be done: its run {self._verification} ended as {status}; "

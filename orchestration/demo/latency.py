@@ -44,8 +44,8 @@ class Latency:
     """Seconds from the later of a click's two lines being written to its row being readable elsewhere."""
 
     clicks: int  # written in the window
-    rows: int  # of them, with a readable row
-    missing: int  # of them, without one
+    rows: int  # clicks with a readable row
+    missing: int  # clicks without one
     joined_twice: int  # clicks with two rows, in the window or not
     p50_seconds: float
     p90_seconds: float

@@ -16,7 +16,7 @@ TICK_SECONDS = 0.01  # the longest that a line waits before it is written
 
 @dataclass(frozen=True, slots=True)
 class LiveRun:
-    """What a live run has written."""
+    """All that a live run has written."""
 
     lines: int  # over all datacenters
     bytes: int
@@ -56,7 +56,7 @@ class LiveTraffic:
         self, writer: TrafficWriter, should_stop: Callable[[], bool], is_calm: Callable[[], bool]
     ) -> LiveRun:
         start_us = now_us = self._clock.now_us()
-        copies: dict[int, tuple[bytes, int]] = {}  # by line: its bytes, and how many got it already
+        copies: dict[int, tuple[bytes, int]] = {}  # a line's bytes lead to how many got it already
         lines = bytes_ = most_behind_us = 0
         for delivery in self._traffic.deliveries():
             due_us = start_us + round(delivery.at_s * MICROSECONDS)

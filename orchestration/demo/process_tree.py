@@ -90,7 +90,7 @@ class ProcessTree(contextlib.AbstractContextManager["ProcessTree"]):
         assert self._guard.stdin is not None
         self._guard.stdin.close()
         reaped = self._guard.wait(END_SECONDS)
-        if reaped != 0:  # it was killed itself
+        if reaped != 0:  # the guard was killed itself
             Marked(self.mark, self._shifts).end_all(lambda: True)
         for process in self._started.values():
             process.wait(KILL_SECONDS)

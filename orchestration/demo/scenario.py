@@ -1,4 +1,4 @@
-"""What happens in a demo, as data: its traffic, its pipeline's settings, and its phases.
+"""The course of a demo, as data: its traffic, its pipeline's settings, and its phases.
 
 A phase begins with a deed and ends when what is seen (`Facts`) says so.
 """
@@ -16,7 +16,7 @@ from photon.dispatcher.shift.status import DatacenterStatus
 from photon.process.clock import MICROSECONDS
 
 DATACENTERS = ("east", "west")
-VICTIM = "west"  # whose shift is killed
+VICTIM = "west"  # the datacenter with the shift that is killed
 PIPELINE = "demo"
 
 PRIMARY_PER_SECOND = 1_000.0
@@ -28,7 +28,7 @@ LATE_SECONDS = 5.0  # late queries come 5 to 10 s after their clicks
 # Clicks cease, queries go on: each click gets its query, and the watermark passes the clicks that get none.
 CALM_SECONDS = 2 * LATE_SECONDS + 2
 AFTERWARDS_SECONDS = 15.0  # both datacenters join again after one of them was replaced
-# What is there when a datacenter begins or returns is worked off; after that a delay is the pipeline's own.
+# A datacenter that begins or returns works off what is there; after that a delay is the pipeline's own.
 WARM_UP_SECONDS = 10.0
 
 # Ills end within the demo: what can't be joined is given up after 15 s; a shift with nothing to do leaves.
@@ -55,12 +55,12 @@ class Kill:
 
 @dataclass(frozen=True)
 class Facts:
-    """What is seen of a demo at one moment. Times are microseconds since 1970 UTC."""
+    """A demo as it is seen at one moment. Times are microseconds since 1970 UTC."""
 
     now_us: int
     began_us: int  # the phase
     datacenters: Mapping[str, DatacenterStatus]
-    newest_row_us: Mapping[str, int]  # by datacenter, when its newest row was first seen
+    newest_row_us: Mapping[str, int]  # when each datacenter's newest row was first seen
     kill: Kill | None = None
     verified: bool = False
 

@@ -1,4 +1,4 @@
-"""What a demo says at its end: what the verification found, numbers made of what was seen, their text."""
+"""The last words of a demo: findings of the verification, numbers made of what was seen, and their text."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Course:
     """How a demo went: its phases, the kill, and every row when it was first seen."""
 
     rows: tuple[SeenRow, ...]
-    spans: Mapping[str, TimeSpan]  # by phase
+    spans: Mapping[str, TimeSpan]  # each phase's
     kill: Kill
 
     @property
@@ -47,12 +47,12 @@ class Course:
         return TimeSpan(self.undisturbed.start_us, self.spans["return"].end_us)
 
     def latency(self, window: TimeSpan) -> Latency:
-        """Of the rows whose later line was written in the window."""
+        """The delay of rows whose later line was written in the window."""
         return summarize(self.rows, {row.click_id: row.written_us for row in self.rows}, window)
 
     def shares(self) -> dict[str, dict[str, int]]:
         """Rows by datacenter, before the kill, while one datacenter was gone, and afterwards."""
-        # What it committed while it was being killed is its own.
+        # All that a shift committed while it was being killed is its own.
         gone_us, back_us = self.kill.gone_us, self.without.end_us
         windows = {
             "before": TimeSpan(0, gone_us),
@@ -69,7 +69,7 @@ class Course:
 class Summary:
     """Everything that a demo tells at its end."""
 
-    reports: Mapping[str, StoredReport]  # of its verification, by datacenter
+    reports: Mapping[str, StoredReport]  # findings of each datacenter's verification
     course: Course
     url: str
     plot: str

@@ -57,7 +57,7 @@ class ExpectedOutcomes:
     """
 
     datacenters: tuple[str, ...]
-    joined: Mapping[str, Query]  # by click id: the query whose values the row must have
+    joined: Mapping[str, Query]  # a click's id leads to the query whose values its row must have
     joined_total: int = 0
     unjoinable: int = 0
     dead_letters: int = 0

@@ -18,7 +18,7 @@ from photon.errors import UserError
 from photon.pipeline.location import Location
 from photon.process.operating_system import handled_by
 
-STOP_SECONDS = 60.0  # it stops within a tick; a busy machine may let it wait
+STOP_SECONDS = 60.0  # the generator stops within a tick; a busy machine may let it wait
 
 
 class GeneratorFailed(UserError):
@@ -70,7 +70,7 @@ def generating(
         args=(LiveTraffic(traffic, folder, logs=logs), is_calm, should_stop, sender, os.getpid()),
         daemon=True,
     )
-    with handled_by(signal.SIG_IGN, signal.SIGINT):  # its parent decides when it stops, not a terminal
+    with handled_by(signal.SIG_IGN, signal.SIGINT):  # the parent decides when it stops, no terminal
         process.start()
     sender.close()  # this process's copy: else the end of the generator would go unnoticed
     try:

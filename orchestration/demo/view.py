@@ -1,4 +1,4 @@
-"""What the user of a demo reads on standard error while it goes on: plain lines."""
+"""Plain lines on standard error for the user of a demo while it goes on."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def as_line(datacenter: str, facts: Facts, p90_seconds: float) -> str:
 
 
 def doing(datacenter: str, seen: DatacenterStatus, facts: Facts) -> str:
-    """What a datacenter does now, in words."""
+    """The state of a datacenter now, in words."""
     kill = facts.kill
     is_killed = kill is not None and kill.datacenter == datacenter and not facts.has_joined_since(kill)
     if seen.running_process is None:

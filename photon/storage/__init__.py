@@ -1,4 +1,7 @@
-"""The Delta tables of a datacenter: write files, commit them, read rows back.
+"""Delta tables in a folder or on S3: tasks write files, the driver commits them, and anybody reads rows back.
 
-What the rows mean is said where they are made.
+`store` has the objects of one location, here or by `s3`. `delta` opens tables; `tables` has those of a
+datacenter, whose commits carry the number of their batch. Tasks write `candidate_files` and `output_files`;
+`append_table` and `replacing` commit what is no batch. `compaction`, `vacuum` and `archived_log` keep tables
+fit. The rooms that make rows say what they mean. Read `tables` first.
 """

@@ -13,9 +13,8 @@ from deltalake.exceptions import DeltaError
 
 from photon.errors import UserError
 from photon.pipeline.location import Location
-from photon.storage.native_errors import disk_remedy, is_refusal, reason_of
 from photon.storage.store import store_of
-from photon.storage.store_errors import StoreUnavailable
+from photon.storage.store_errors import StoreUnavailable, disk_remedy, is_refusal, reason_of
 from photon.storage.table_features import (
     Expected,
     TableDescription,
@@ -72,7 +71,7 @@ def lake_errors(doing: str, remedy: str = "") -> Iterator[None]:
             said += f"; {found}"
         elif remedy:
             said += f"; {'it is tried again' if isinstance(error, StoreUnavailable) else remedy}"
-        if is_refusal(error):  # its own words have the key's id and what was signed
+        if is_refusal(error):  # the store's own words have the key's id and what was signed
             raise LakeForbidden(said) from None
         raise LakeUnavailable(said) from error
 

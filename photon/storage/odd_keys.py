@@ -15,8 +15,7 @@ from boto3 import Session
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
-from photon.storage.native_errors import REFUSALS, REMEDIES
-from photon.storage.store_errors import StoreUnavailable
+from photon.storage.store_errors import REFUSALS, REMEDIES, StoreUnavailable
 
 Answer = dict[str, Any]  # boto3's: Size, ETag, LastModified, and Key or Body
 

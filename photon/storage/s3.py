@@ -33,9 +33,8 @@ from obstore.store import S3Store as Client
 
 from photon.pipeline.location import S3Folder
 from photon.process.clock import MICROSECONDS
-from photon.storage.native_errors import REMEDIES, is_refusal, is_without_bucket, reason_of
 from photon.storage.odd_keys import Answer, OddObjects, is_about_a_key, is_odd
-from photon.storage.store_errors import StoreUnavailable
+from photon.storage.store_errors import REMEDIES, StoreUnavailable, is_refusal, is_without_bucket, reason_of
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta

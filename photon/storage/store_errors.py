@@ -1,8 +1,9 @@
-"""Errors of a store in words for people, and whether something is damaged then."""
+"""Errors of native libraries (delta-rs, obstore) in a line for people, without stack and secrets."""
 
 from __future__ import annotations
 
 import errno
+import re
 
 
 class StoreUnavailable(OSError):
@@ -18,3 +19,81 @@ def tells_of_damage(error: OSError) -> bool:
     if isinstance(error, StoreUnavailable | PermissionError):
         return False
     return error.errno in (None, errno.ENOENT, errno.EIO)
+
+
+_S3_SAYS = re.compile(r"<Code>(?P<code>[^<]*)</Code>(?:\s*<Message>(?P<message>[^<]*)</Message>)?")
+# obstore's first line does not tell a refused connection, a name that is unknown, or a timeout.
+_SYSTEM_SAYS = re.compile(r'\b(?:message|error): "([^"]*)"|(?<=kind: )Timeout')
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+_REQUEST = re.compile(r"Error performing \w+ (?P<endpoint>https?://[^/\s]+)")
+_CAUSE = "\u21b3"  # obstore's, before each cause of the line above it
+# Rust's way to say what the operating system answered; obstore puts it into its last cause.
+_OS_ERROR = re.compile(r"\(os error (\d+)\)")
+REASON_CHARACTERS = 1_000
+# Remedies for a disk, by the operating system's answer.
+DISK_REMEDIES = {
+    errno.ENOSPC: "make room on its disk",
+    errno.EDQUOT: "make room within the quota",
+    errno.EROFS: "mount it so that it can be written",
+    errno.EACCES: "let this user read and write there",
+    errno.EPERM: "let this user read and write there",
+    errno.EIO: "look at its disk, and at what the system's log says of it",
+}
+OTHERS_AS_FOR_BOTO3 = "the store refuses these credentials: set others as for boto3"
+# Remedies by the code of S3's answer.
+REMEDIES = {
+    "NoSuchBucket": "make the bucket, or name another one in the pipeline file",
+    "AccessDenied": "grant these credentials the right to read, write and list there, or set others",
+    "InvalidAccessKeyId": OTHERS_AS_FOR_BOTO3,
+    "SignatureDoesNotMatch": OTHERS_AS_FOR_BOTO3,
+    "ExpiredToken": OTHERS_AS_FOR_BOTO3,
+    "InvalidToken": OTHERS_AS_FOR_BOTO3,
+}
+REFUSALS = REMEDIES.keys() - {"NoSuchBucket"}
+
+
+def is_refusal(error: BaseException) -> bool:
+    """Whether a store refuses whoever asks; then nobody knows what is there."""
+    said = _S3_SAYS.search(str(error))
+    return isinstance(error, PermissionError) or (said is not None and said["code"] in REFUSALS)
+
+
+def is_without_bucket(error: BaseException) -> bool:
+    """Whether a store says that there is no such bucket."""
+    said = _S3_SAYS.search(str(error))
+    return said is not None and said["code"] == "NoSuchBucket"
+
+
+def reason_of(error: BaseException, remedy: str = "") -> str:
+    """A native library's error in a line: without its stack, and without what S3 answered.
+
+    What to do follows where that is known, else `remedy`.
+    S3 answers a wrong signature with the key's id and what was signed.
+    """
+    said = _COLOURS.sub("", str(error))
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    first = lines[0][:REASON_CHARACTERS] if lines else type(error).__name__
+    request = _REQUEST.search(said)
+    if request is None:
+        causes = [line.removeprefix(_CAUSE).strip() for line in lines if line.startswith(_CAUSE)]
+        # obstore's own first line is the same whatever happened to a local file.
+        return ": ".join(causes)[:REASON_CHARACTERS] if causes else first
+    if (answer := _S3_SAYS.search(said)) is not None:
+        why = ": ".join(part.rstrip(".") for part in (answer["code"], answer["message"]) if part)
+        remedy = REMEDIES.get(answer["code"], remedy)
+    else:
+        causes = [line.removeprefix(_CAUSE).strip() for line in lines if line.startswith(_CAUSE)]
+        why = causes[-1] if causes else _system_says(said) or first.rpartition(" - ")[2].rstrip(": ")
+    return f"{why}, at {request['endpoint']}" + (f"; {remedy}" if remedy else "")
+
+
+def disk_remedy(error: BaseException) -> str:
+    """Return the remedy for an error of a local disk; empty where it is not known."""
+    said = _OS_ERROR.search(str(error))
+    number = int(said[1]) if said is not None else getattr(error, "errno", None)
+    return DISK_REMEDIES.get(number, "") if number is not None else ""
+
+
+def _system_says(said: str) -> str:
+    match = _SYSTEM_SAYS.search(said)
+    return "" if match is None else match[1] or "operation timed out"

@@ -19,7 +19,7 @@ from photon.pipeline.location import Location
 from photon.storage.columns import TableName, text
 from photon.storage.damaged_files import REMEDY
 from photon.storage.delta import LOG_FOLDER, LakeUnavailable, UnsupportedTable
-from photon.storage.native_errors import reason_of
+from photon.storage.store_errors import reason_of
 from photon.storage.tables import OutputTable
 from photon.tracing.report import Unread
 from photon.upkeep.backfill.removed_rows import removed_rows

@@ -29,7 +29,7 @@ from photon.state.database import StateUnavailable
 from photon.state.view import open_view, read_offsets
 from photon.storage.columns import TableName
 from photon.storage.mended_letters import all_mended
-from photon.storage.native_errors import reason_of
+from photon.storage.store_errors import reason_of
 from photon.tokens import Occurrence
 from photon.tracing.advice import what_to_do
 from photon.tracing.log_search import Progress, search_log

@@ -28,7 +28,7 @@ from dagster import (
 )
 from dagster._core.definitions.freshness import TimeWindowFreshnessPolicy
 
-from assets.described import ROLE_TAG, ROLES
+from assets.attributes import ROLE_TAG, ROLES
 from orchestration.definitions import build_defs
 from orchestration.demo.traffic import Traffic
 from photon.storage.columns import TABLE_COLUMNS

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from dagster import DagsterInstance
 
-from assets.garbage_collection import gc_metadata
-from assets.resharding import resharding_metadata
+from assets.evaluations import gc_metadata, resharding_metadata
 from orchestration.demo.traffic import Traffic
 from photon.dispatcher.shift.run import prepare
 from photon.pipeline.file import load_pipeline

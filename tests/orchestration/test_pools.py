@@ -11,7 +11,7 @@ import pytest
 from dagster import DagsterInstance
 
 from assets.reports import VERIFICATION
-from assets.upkeep.all_kinds import UPKEEP
+from assets.upkeep import UPKEEP
 from assets.work import BACKFILL_POOL, REPAIR_POOL, UPKEEP_POOL, VERIFICATION_POOL
 from tests.orchestration.location import Location
 

@@ -17,8 +17,9 @@ from dagster import (
     build_schedule_context,
 )
 
+from assets.evaluations import EVALUATIONS
 from assets.reports import REPORTS
-from assets.upkeep.all_kinds import EVALUATIONS, UPKEEP
+from assets.upkeep import UPKEEP
 from orchestration.schedules import schedules_of
 from resources.environment import location_settings
 from tests.orchestration.location import Location

@@ -19,8 +19,7 @@ from dagster._core.definitions.sensor_definition import SensorExecutionData
 from assets.pipeline_files import check_key
 from orchestration.definitions import build_defs
 from orchestration.demo.traffic import Traffic
-from orchestration.pipeline_files import pipeline_files_sensor
-from orchestration.sensors import shift_sensor
+from orchestration.sensors import pipeline_files_sensor, shift_sensor
 from photon.pipeline.file import PipelineError
 from resources.environment import LocationSettings, location_settings
 

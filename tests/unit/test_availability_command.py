@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 from dagster import AssetCheckSeverity
 
-from assets.availability import availability_check, availability_metadata
+from assets.reports import availability_check, availability_metadata
 from orchestration.demo.traffic import Traffic
 from photon.cli.main import main
 from photon.pipeline.file import load_pipeline

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from jobs.dialect import F, parquet, union_of, words_of, write_parquet
-from jobs.local import hashing
+from jobs.local import session as local_session
 from jobs.local.session import LocalSession
 from photon.storage.delta import LakeUnavailable
 
@@ -174,10 +174,10 @@ def test_what_is_written_is_read_again(session: LocalSession, tmp_path: Path) ->
     ],
 )
 def test_hashes_are_those_of_xxh64(text: str, seed: int, found: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hashing, "_SEED", seed)
-    assert hashing.xxhash64(text) % 2**64 == found
+    monkeypatch.setattr(local_session, "_SEED", seed)
+    assert local_session.xxhash64(text) % 2**64 == found
 
 
 def test_the_hash_of_null_is_sparks_seed(session: LocalSession) -> None:
     assert one(session, F.xxhash64(F.lit(None).cast("string"))) == 42
-    assert one(session, F.xxhash64("id")) == hashing.xxhash64("a")
+    assert one(session, F.xxhash64("id")) == local_session.xxhash64("a")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from assets.log_copies import copies_check
+from assets.reports import copies_check
 from assets.verification import CHECKS, MOST_SHOWN_CHARACTERS, check_result, report_metadata
 from photon.cli.verify import report_text
 from photon.verification.report import (
