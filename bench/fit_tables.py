@@ -22,6 +22,7 @@ import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from bench.timing import Spent, timed
 from photon.adapters import DATE_COLUMN, ROW_COLUMNS
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.process.clock import SystemClock, microseconds
@@ -195,38 +196,32 @@ def _digits(batch: int) -> str:
     return f"{batch:016x}"
 
 
-class _Timed:
-    """How long something takes each time, on the clock and of this process's CPUs."""
-
-    def __init__(self) -> None:
-        self.wall: list[float] = []
-        self.cpu: list[float] = []
-
-    def __call__(self, do: Callable[[], object]) -> None:
-        wall, cpu = time.perf_counter(), time.process_time()
+def _timed(spent: list[Spent], do: Callable[[], object]) -> None:
+    with timed() as one:
         do()
-        self.wall.append((time.perf_counter() - wall) * 1_000)
-        self.cpu.append((time.process_time() - cpu) * 1_000)
+    spent.append(one)
 
-    @property
-    def both(self) -> tuple[float, float]:
-        return round(statistics.median(self.wall), 1), round(statistics.mean(self.cpu), 1)
+
+def _milliseconds(spent: Sequence[Spent]) -> tuple[float, float]:
+    """The median by the clock, and the mean of CPU."""
+    seconds = statistics.median(one.seconds for one in spent)
+    return round(seconds * 1_000, 1), round(statistics.mean(one.cpu_seconds for one in spent) * 1_000, 1)
 
 
 def compared(tables: Sequence[ManyCommits]) -> list[Cost]:
     """Open, read and commit to each of these tables in turn, and say what each costs now."""
-    costs = [(_Timed(), _Timed(), _Timed()) for _ in tables]
+    costs: list[list[list[Spent]]] = [[[], [], []] for _ in tables]
     sizes = [one.sizes() for one in tables]
     handles = [one.opened() for one in tables]
     for one, handle in zip(tables, handles, strict=True):
         one.live(handle)  # the first one opens the table
     for _ in range(REPEATS):
         for one, handle, (opening, reading, living) in zip(tables, handles, costs, strict=True):
-            opening(partial(open_table, one.table.folder))
-            reading(one.read_back)
-            living(partial(one.live, handle))
+            _timed(opening, partial(open_table, one.table.folder))
+            _timed(reading, one.read_back)
+            _timed(living, partial(one.live, handle))
     return [
-        Cost(one.batch, *size, *(each for timed in cost for each in timed.both))
+        Cost(one.batch, *size, *(each for spent in cost for each in _milliseconds(spent)))
         for one, size, cost in zip(tables, sizes, costs, strict=True)
     ]
 

@@ -6,7 +6,6 @@ Batch after batch, as a driver does it: the claims of a batch, and with them the
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import psutil
 
+from bench.timing import timed
 from infra.servers.stores import StoreServer, store_servers
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Datacenter, Endpoint, ForeignLog, PrimaryLog, Registry
@@ -165,27 +165,23 @@ def _measure(
 ) -> LedgerRates:
     claims = batches_of(batches, ids_per_batch, 2)
     ids = ids_per_batch * batches
-    began, own, stores = time.perf_counter(), time.process_time(), cpu_seconds(servers)
-    join(registry, claims)
-    seconds, own = time.perf_counter() - began, time.process_time() - own
-    stores = cpu_seconds(servers) - stores
-    reading = time.process_time()
-    view = new_registry(positions).view
-    reading = time.process_time() - reading
+    with timed() as client, timed(lambda: cpu_seconds(servers)) as stores:
+        join(registry, claims)
+    with timed() as reading:
+        view = new_registry(positions).view
     free = new_hashes(ids_per_batch, batches + 2)
-    looking = time.process_time()
-    for _ in range(LOOKUPS):
-        assert not view.holders(free).are_held.any()
-    looking = time.process_time() - looking
+    with timed() as looking:
+        for _ in range(LOOKUPS):
+            assert not view.holders(free).are_held.any()
     runs = view.holds.runs(0)
     return LedgerRates(
         ids_per_batch,
-        ids / seconds,
-        seconds / batches,
-        own * 1e6 / ids,
-        stores * 1e6 / ids,
-        looking * 1e6 / (LOOKUPS * ids_per_batch),
-        reading * 1e6 / ids,
+        ids / client.seconds,
+        client.seconds / batches,
+        client.cpu_seconds * 1e6 / ids,
+        stores.cpu_seconds * 1e6 / ids,
+        looking.cpu_seconds * 1e6 / (LOOKUPS * ids_per_batch),
+        reading.cpu_seconds * 1e6 / ids,
         sum(column.nbytes for run in runs for column in (run.upper, run.lower, run.numbers, run.positions))
         / sum(map(len, runs)),
     )

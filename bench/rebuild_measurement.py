@@ -6,8 +6,6 @@ read, made and found equal; with another one, where every row is replaced too.
 
 from __future__ import annotations
 
-import os
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +14,7 @@ from typing import Any
 import psutil
 
 from bench.join_logs import JoinLogs
-from infra.servers.process import cpu_seconds_of, family_of
+from bench.timing import family_cpu_seconds, timed
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.upkeep.backfill.rebuild import Rebuilt
 from photon.verification.days import window_of
@@ -104,11 +102,10 @@ def _join(pipeline: Pipeline) -> float:
     from photon.registry.opening import close_registries
 
     prepare(pipeline)
-    began = time.perf_counter()
-    run_shift(pipeline, "here", "complete")
-    seconds = time.perf_counter() - began
+    with timed() as spent:
+        run_shift(pipeline, "here", "complete")
     close_registries()
-    return seconds
+    return spent.seconds
 
 
 def _rebuild(pipeline: Pipeline, session: Any, workers: int, events: int, progress: Progress) -> Measured:
@@ -117,9 +114,8 @@ def _rebuild(pipeline: Pipeline, session: Any, workers: int, events: int, progre
     window = window_of(DAY, None, None)
     assert window is not None
     progress(f"making all rows again with {pipeline.adapter}")
-    before = cpu_seconds_of(family_of(os.getpid()))  # workers of tasks outlive their tasks
-    done: Rebuilt = rebuild(pipeline, "here", window, session=session)
-    cpu_seconds = cpu_seconds_of(family_of(os.getpid())) - before
+    with timed(family_cpu_seconds) as spent:
+        done: Rebuilt = rebuild(pipeline, "here", window, session=session)
     events_per_second = events / done.seconds
     return Measured(
         pipeline.adapter,
@@ -127,9 +123,9 @@ def _rebuild(pipeline: Pipeline, session: Any, workers: int, events: int, progre
         done.tally.rows,
         done.tally.replaced,
         round(done.seconds, 2),
-        round(cpu_seconds, 2),
+        round(spent.cpu_seconds, 2),
         round(done.tally.rows / done.seconds),
-        round(done.tally.rows / cpu_seconds),
+        round(done.tally.rows / spent.cpu_seconds),
         round(events_per_second),
         round(events_per_second / ARRIVED_PER_SECOND),
     )

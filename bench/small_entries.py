@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from bench.ledger_rates import EPOCH, claims_of, cpu_seconds, new_hashes, new_registry, registry_pipeline
+from bench.timing import Spent, timed
 from infra.servers.stores import StoreServer, store_servers
 from photon.dispatcher.recovery.registry_watch import LOOK_US
 from photon.pipeline.sections import Registry
@@ -54,17 +55,19 @@ def measure_small_entries(folder: Path, settings: Registry, count: int = ENTRIES
         address = init_registry(pipeline, SystemClock())
         _fill(address, entries(count))
         positions = positions_at(address)
-        registry, view_seconds, view_cpu = _timed(servers, lambda: new_registry(positions))
+        registry, viewed = _timed(servers, lambda: new_registry(positions))
         assert len(registry.view.claimants) == count, "the view lacks claims"
-        _, _, looks_cpu = _timed(servers, lambda: _look(registry))
-        repaired, repair_seconds, _ = _timed(servers, plan_repair(pipeline, servers[-1].url).apply)
+        _, looked = _timed(servers, lambda: _look(registry))
+        repaired, repairing = _timed(servers, plan_repair(pipeline, servers[-1].url).apply)
         assert repaired.copied > count, "the repair has left entries out"
         roll(registry.view, registry.positions, 1)
         raise_boundary(registry.view, registry.positions, SystemClock().now_us() + DAY_US)
-        dropped, drop_seconds, _ = _timed(servers, lambda: drop(registry.view, registry.positions))
+        dropped, dropping = _timed(servers, lambda: drop(registry.view, registry.positions))
         assert dropped == [0], "nothing was dropped"
-        polling = looks_cpu / LOOKS / (LOOK_US / MICROSECONDS)
-        return SmallEntries(count, view_seconds, view_cpu, polling, repair_seconds, drop_seconds)
+        polling = looked.cpu_seconds / LOOKS / (LOOK_US / MICROSECONDS)
+        return SmallEntries(
+            count, viewed.seconds, viewed.cpu_seconds, polling, repairing.seconds, dropping.seconds
+        )
 
 
 def _look(registry: IdRegistry) -> None:
@@ -96,11 +99,11 @@ def _fill(address: LedgersAddress, values: Iterable[bytes]) -> None:
             assert stored == len(some), stored.reason if isinstance(stored, NoReply) else "not all are stored"
 
 
-def _timed(servers: Sequence[StoreServer], work: Callable[[], R]) -> tuple[R, float, float]:
-    """The work's result, and its seconds by the clock and of CPU."""
-    began, cpu = time.perf_counter(), time.process_time() + cpu_seconds(servers)
-    done = work()
-    return done, time.perf_counter() - began, time.process_time() + cpu_seconds(servers) - cpu
+def _timed(servers: Sequence[StoreServer], work: Callable[[], R]) -> tuple[R, Spent]:
+    """The work's result, and the time that client and stores took."""
+    with timed(lambda: time.process_time() + cpu_seconds(servers)) as spent:
+        done = work()
+    return done, spent
 
 
 def lines_of(found: Mapping[str, Any]) -> Iterator[str]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ import numpy as np
 import psutil
 
 from bench.ledger_rates import EPOCH, all_have_rows, batch_of, new_hashes
+from bench.timing import timed
 from photon.process.lifeline import end_with
 from photon.registry.closing import Closing
 from photon.registry.entry import Claimant
@@ -89,23 +89,22 @@ def _make(folder: Path, batches: int, ids_per_batch: int) -> tuple[Register, flo
     registry = IdRegistry(positions, store.load(positions.register, "bench"), store)
     for ledger in registry.register.ledgers(0):
         open_ledger(registry.view, positions, ledger)
-    began = time.perf_counter()
-    for number in range(1, batches + 1):
-        registry.snapshot()
-        registry.claim(batch_of(number, ids_per_batch))
-        registry.close(Closing(EPOCH, number, all_have_rows))
-    registry.close_view()
-    return registry.register, time.perf_counter() - began
+    with timed() as spent:
+        for number in range(1, batches + 1):
+            registry.snapshot()
+            registry.claim(batch_of(number, ids_per_batch))
+            registry.close(Closing(EPOCH, number, all_have_rows))
+        registry.close_view()
+    return registry.register, spent.seconds
 
 
 def _start(folder: Path, register: Register) -> tuple[float, bytes]:
     """The seconds until a view is there, and a snapshot of it, as bytes. It does not end in order."""
-    began = time.perf_counter()
-    store = ViewStore(folder, folder / RUNS)
-    view = store.load(register, "bench")
-    seconds = time.perf_counter() - began
+    with timed() as spent:
+        store = ViewStore(folder, folder / RUNS)
+        view = store.load(register, "bench")
     registry = IdRegistry(MemoryLedgers(), view, store)
-    return seconds, pickle.dumps(registry.snapshot(Claimant(EPOCH, 2**40, "plan")))
+    return spent.seconds, pickle.dumps(registry.snapshot(Claimant(EPOCH, 2**40, "plan")))
 
 
 def _look_up(snapshot: bytes, batches: int, ids_per_batch: int) -> tuple[int, float, float]:
@@ -117,9 +116,9 @@ def _look_up(snapshot: bytes, batches: int, ids_per_batch: int) -> tuple[int, fl
     for number in range(LOOKUPS):
         held = new_hashes(ids_per_batch, int(chance.integers(batches)))[: LOOKED_UP // 2]
         asked = np.concatenate((held, new_hashes(LOOKED_UP - len(held), batches + number)))
-        began, cpu = time.perf_counter(), time.process_time()
-        codes = lookups.look_up(asked, np.full(len(asked), 2**50)).codes
-        seconds, cpu_seconds = seconds + time.perf_counter() - began, cpu_seconds + time.process_time() - cpu
+        with timed() as spent:
+            codes = lookups.look_up(asked, np.full(len(asked), 2**50)).codes
+        seconds, cpu_seconds = seconds + spent.seconds, cpu_seconds + spent.cpu_seconds
         assert (codes == Hold.HERE).sum() == len(held), "what is held was not found, or more was"
     return _own_bytes() - before, seconds, cpu_seconds
 
