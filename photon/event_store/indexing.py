@@ -26,7 +26,9 @@ class Indexed:
     """The primary events of one task are in a segment, which no lookup sees before it is listed."""
 
     segment: SegmentInfo | None = None  # None: there were no events
-    max_time_us: Mapping[int, int] = field(default_factory=dict)  # by number of a file with an event
+    max_time_us: Mapping[int, int] = field(
+        default_factory=dict
+    )  # file number -> latest time; only files with an event
     # Sorted, each once, of the ids: wakes foreign events that wait for them.
     new_hashes: Hashes = field(default_factory=lambda: np.empty(0, np.uint64))
 

@@ -204,7 +204,7 @@ def _table(columns: Mapping[str, pa.Array], row_count: int, failures: Mapping[in
 
 
 def check_columns(pipeline: Pipeline) -> list[str]:
-    """What is wrong with the columns that the pipeline file names, one message each; empty if nothing is.
+    """Check the columns that the pipeline file names: one message for each that is wrong.
 
     A column is missing if no header of the newest log files of the datacenters has it, or has it just once.
     JSON lines, and logs without files, are not checked. What can't be read is left for the run to report.

@@ -30,7 +30,9 @@ class Watch(Protocol):
     """The files of one log, looked at again and again."""
 
     def scan(self, whole: bool = False, told: Sequence[str] | None = None) -> Scan:
-        """What is there now; never raises for what the store says. `whole`: nothing may be left for later.
+        """List the files that are there now, and never raise for what the store says.
+
+        `whole`: nothing may be left for later.
 
         `told`: paths that somebody told of since the last scan; None: nobody tells.
         """
@@ -47,7 +49,7 @@ class LogFolder(Protocol):
         """Follow the files that a glob of the pipeline file matches."""
 
     def listening(self) -> AbstractContextManager[Announcements]:
-        """What is told of new files until the end."""
+        """Gather announcements of new files until the end."""
 
     def why_not_there(self) -> str | None:
         """Why nothing can be read in it; None if it can be listed."""
@@ -62,7 +64,7 @@ class LogFolder(Protocol):
         """The same, as it is stored: a compressed one compressed."""
 
     def open_at(self, path: str, file: LogFile) -> AbstractContextManager[Source]:
-        """What is at a path where a known file may be; `has_head` tells whether it is that file."""
+        """Open a path where a known file may be; `has_head` tells whether it is that file."""
 
     def candidates(self, file: LogFile) -> Iterator[str]:
         """The paths where a file may be, the one where it was seen last ahead."""

@@ -39,15 +39,15 @@ DEAD_LETTERS = pa.schema(
     [
         ("_file", pa.int32()),
         ("_offset", pa.int64()),
-        ("_length", pa.int64()),  # of the line, as far as it was in the range
+        ("_length", pa.int64()),  # length of the line, as far as it was in the range
         ("_raw", pa.binary()),  # the first 4 KiB of it
         ("reason", pa.string()),
     ]
 )
 DEAD_LETTER_RAW_BYTES = 4096
 OTHER_ORDER = "behind a header line that names the columns in another order; put it into a file of its own"
-# Of ranges that are parsed together, and of a long one at once. It stays in a core's cache, and what the
-# parser allocates is used again: 32 MiB at once take a third longer. From 4 MiB on NumPy has pages cleared.
+# So much is parsed at once, short ranges together. It stays in a core's cache, and the parser uses its memory
+# again: 32 MiB at once take a third longer. From 4 MiB on NumPy has pages cleared.
 TOGETHER_BYTES = 2**21
 
 
@@ -59,7 +59,7 @@ class ParsedRange:
     dead_letters: pa.Table  # DEAD_LETTERS
 
 
-# What a range holds: its file, where it is in it, and its bytes.
+# The file of a range, its place in the file, and its bytes.
 Piece = tuple[LogFile, ByteRange, bytes]
 
 
@@ -161,7 +161,7 @@ def _parsed(
     not_text = _not_utf8(lines.raws, rows) if _is_utf8(dialect) else rows[:0]
     failures.update(dict.fromkeys(not_text.tolist(), "not UTF-16" if _is_utf16(dialect) else "not UTF-8"))
     if are_lines and failures:
-        raise GoesOn  # what a record begins with may be among them
+        raise GoesOn  # one of them may be the beginning of a longer record
     rows = np.setdiff1d(rows, not_text, assume_unique=True)
     of_events = as_read.in_first_order(dialect)
     lines = of_events.lines
@@ -277,7 +277,7 @@ def parse_ids(raws: pa.Array, file: LogFile, log: Log) -> pa.Array:
 
 
 def parse_combined(raws: pa.Array, file: LogFile, log: Log, *wanted: Sequence[str]) -> list[pa.Array]:
-    """What each of these groups of columns says together (`combine`), of each line, in one parse.
+    """Parse each line once, and combine the values of each of these groups of columns (`combine`).
 
     The lines are from files with the header of `file`.
     """

@@ -16,7 +16,7 @@ from photon.logs.source import UNREADABLE, LogsUnavailable, Source, has_head, ha
 from photon.pipeline.location import Location
 from photon.pipeline.sections import Log
 
-RANGES_AT_ONCE, MOST_BYTES_AT_ONCE = 16, 2**25  # of objects, that a task reads together
+RANGES_AT_ONCE, MOST_BYTES_AT_ONCE = 16, 2**25  # ranges of objects that a task reads together
 # A task that reads logs again (verification, a trace, a comparison of copies) takes pieces of this size: so
 # much is parsed in memory at once.
 PIECE_BYTES = 32 * 2**20
@@ -37,7 +37,7 @@ class RangeGone(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What is known of the bytes of a stretch: a crc32, of all but its first so many."""
+    """The checksum of a stretch: a crc32 of all but its first bytes."""
 
     checksum: int
     unchecked_bytes: int
@@ -146,7 +146,7 @@ class Stretch:
 
 
 def stretches_of(tracked: TrackedFile, piece_bytes: int, from_bytes: int | None = None) -> list[Stretch]:
-    """What was read of a file, in stretches; a compressed file is one, for it is read from its start.
+    """Divide what was read of a file into stretches; a compressed file is one: it is read from its start.
 
     `from_bytes`: only from there on.
     """

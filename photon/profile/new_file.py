@@ -50,7 +50,7 @@ class NewFile:
     """A pipeline file to come."""
 
     path: Path
-    name: str  # of the pipeline
+    name: str  # name of the pipeline
     datacenters: tuple[str, ...]
 
     def checked(self, is_tried_only: bool, may_write_over: bool) -> str:

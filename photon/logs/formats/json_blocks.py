@@ -24,12 +24,12 @@ from photon.logs.formats.lines import join_lines, one_array
 DEEPEST = 200  # levels of nesting; parsers recurse, and overflow the stack at some thousands
 
 Way = tuple[str, ...]  # the keys from a record to a value in it
-# What a value is: a text, a number of which only the value matters, or a number as it is written.
+# A value is a text, a number of which only the value matters, or a number as it is written.
 Kind = Literal["text", "whole", "number"]
 
 AT_ONCE_LINES = 4096  # all of whose values are held as objects; more of them outgrow a core's cache
 _NULL = b"null"
-_NUMBER_OR_NULL = frozenset("-0123456789n")  # what they begin with in JSON
+_NUMBER_OR_NULL = frozenset("-0123456789n")  # first characters of JSON numbers and null
 _WITH_AN_ESCAPE = re.compile(r'["\\/\x00-\x1f]')  # characters that JSON can write in two ways without \u
 
 
@@ -129,7 +129,7 @@ def _deepest(raws: pa.Array) -> int:
 
 
 def _kinds(first: bytes, ways: Sequence[Way], only_value: Sequence[bool]) -> list[Kind] | None:
-    """What each value is in the first line; a wrong guess only costs time."""
+    """The kind of each value in the first line; a wrong guess only costs time."""
     try:
         record = json.loads(first)
     except (ValueError, RecursionError):
@@ -185,7 +185,7 @@ class _Fields:
     """The keys of an object that are wanted, as fields of a struct."""
 
     def __init__(self) -> None:
-        self._of: dict[str, Any] = {}  # by key: a type, or the fields of an object
+        self._of: dict[str, Any] = {}  # key -> a type, or the fields of an object
 
     def add(self, way: Way, kind: Any) -> Way:
         """Want a value; the names of the fields that lead to it. ValueError."""
@@ -205,7 +205,7 @@ class _Fields:
 
 
 def _column(records: Sequence[Any], fields: Way, kind: Kind) -> pa.Array | None:
-    """What is at the end of a way, of each record; None: it is not of this kind everywhere."""
+    """The value at the end of a way, in each record; None if some are of another kind."""
     first, *inner = fields
     values = list(map(attrgetter(first), records))
     for field in inner:

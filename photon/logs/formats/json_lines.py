@@ -28,7 +28,7 @@ _DECODER = json.JSONDecoder(parse_float=_Number, parse_int=_Number, parse_consta
 
 def decode_record(raw: bytes) -> dict[str, str | None]:
     """The values of one line by key, as text; ValueError says why it is not a record."""
-    text = raw.decode().removeprefix("\ufeff")  # of a file that was put behind another
+    text = raw.decode().removeprefix("\ufeff")  # a file that was put behind another begins so
     if not text.strip(" \t\r"):
         raise ValueError(BLANK)
     try:

@@ -19,7 +19,7 @@ from photon.pipeline.sections import Log
 
 OWN: Mapping[str, LineReader] = {"jsonl": JsonLines()}
 OF_TEXT_TABLES = ("csv", "tsv")
-REASON_CHARACTERS = 500  # of a user's own message: a dead letter's reason is for people to read
+REASON_CHARACTERS = 500  # kept of a user's own message: a dead letter's reason is for people to read
 
 
 class FormatNotFound(WrongUsage):

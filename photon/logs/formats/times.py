@@ -24,7 +24,7 @@ from photon.process.clock import MICROSECONDS
 EARLIEST_US = -62_135_596_800_000_000  # the year 1, as far back as Delta's timestamps go
 LATEST_US = 253_402_300_799_999_999  # the end of the year 9999
 _SMALLEST_BLOCK = 64  # below it, one by one is as quick as another attempt on half of it
-_NANOSECONDS = 10**9  # what the quick way counts in; texts with more decimals take the exact one
+_NANOSECONDS = 10**9  # the unit of the quick way; texts with more decimals take the exact one
 _SHOWN = 80
 _QUICK_DIGITS = 36  # pyarrow 26 takes 39 digits and more for some other number, without an error
 _LARGEST_EXPONENT = 30  # the year 9999 in nanoseconds has 21 digits
@@ -37,9 +37,9 @@ _PLAIN_ISO = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d:\d\d(?:\.(\d+))?(Z|[+-
 class TimeStyle:
     """How a log writes its times."""
 
-    unit: TimeUnit = "s"  # of numbers; `iso8601`: they are seconds
-    formats: tuple[str, ...] = ()  # of strptime; with them nothing else is a time
-    zone: str | None = None  # of times that name none; None: UTC
+    unit: TimeUnit = "s"  # the unit of numbers; `iso8601`: they are seconds
+    formats: tuple[str, ...] = ()  # formats of strptime; with them nothing else is a time
+    zone: str | None = None  # the zone of times that name none; None: UTC
 
 
 def style_of(log: Log) -> TimeStyle:
@@ -140,7 +140,7 @@ def _number_us(text: str, unit: str) -> int | None:
         return None
     if exponent > _LARGEST_EXPONENT or len(whole.lstrip("0")) > _DIGITS:
         return LATEST_US + 1  # or far before: in no case a time
-    if decimals[_DIGITS:].strip("0"):  # of digits so small, floor must only know that there are some
+    if decimals[_DIGITS:].strip("0"):  # floor must only know that there are such small digits
         decimals = decimals[:_DIGITS] + "1"
     digits = Fraction(
         int(sign + whole[-_DIGITS:] + decimals[: _DIGITS + 1]), 10 ** len(decimals[: _DIGITS + 1])
@@ -176,7 +176,7 @@ def _whole_numbers(numbers: pa.Array, unit: str) -> pa.Array:
     if per_second > MICROSECONDS:
         return _in_range(values // (per_second // MICROSECONDS), valid)
     us = MICROSECONDS // per_second
-    is_time = (EARLIEST_US // us <= values) & (values <= LATEST_US // us)  # of others the product may not fit
+    is_time = (EARLIEST_US // us <= values) & (values <= LATEST_US // us)  # the product of others may not fit
     return pa.array(np.where(is_time, values, 0) * us, pa.int64(), mask=~(valid & is_time))
 
 

@@ -103,9 +103,9 @@ class _Listener:
                     self._say(f"no sign of life within {SIGN_OF_LIFE_SECONDS:.0f} s{AS_OF_NEW_MINIO}")
             except (MinioException, NotTold, ValueError, KeyError, TypeError, ParseError) as error:
                 pause_seconds = REFUSED_PAUSE_SECONDS
-                # What S3 answers may have the key's id, and what others answer be a page.
+                # An answer of S3 may have the key's id in it, and one of another server may be a whole page.
                 self._say(getattr(error, "code", None) or str(error)[:SAID_CHARACTERS])
-            except (HTTPError, OSError):  # it has gone, and listing says so
+            except (HTTPError, OSError):  # the object is gone, and listing says so
                 pause_seconds = 0.0 if self._has_heard else min(pause_seconds, MOST_PAUSE_SECONDS / 2)
                 pause_seconds = max(2 * pause_seconds, FIRST_PAUSE_SECONDS)
             finally:

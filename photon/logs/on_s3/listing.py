@@ -21,7 +21,7 @@ from typing import Protocol
 from photon.logs.discovery import FileProblem, FoundFile, GlobbedPaths, Scan, reason_of
 from photon.storage.s3 import LISTED_AT_ONCE, StoredObject
 
-REST_PER_PAGE = 9  # of a page's time, before the next one
+REST_PER_PAGE = 9  # this part of a page's time passes before the next one
 MOST_ASKED = 64  # objects that are asked for by name in a look; of more the ends of their folders are listed
 # Where somebody tells of new objects: so late is one of which nobody told, and so seldom come pages.
 ENDS_EVERY_SECONDS, PAGE_EVERY_SECONDS = 2.0, 1.0
@@ -32,7 +32,7 @@ LISTED_FOLDERS = 16
 
 
 class Bucket(Protocol):
-    """What a store tells of objects."""
+    """Objects as a store lists them."""
 
     def objects(self, below: str = "", after: str = "") -> Iterator[StoredObject]:
         """Those below a folder, in the order of their names, behind a name. OSError."""
@@ -57,7 +57,7 @@ class ListedWatch:
         self._most_folders = most_folders  # at a look
         self._elapsed_seconds = elapsed_seconds
         self._lock = threading.Lock()
-        self._found: dict[str, FoundFile] = {}  # by path
+        self._found: dict[str, FoundFile] = {}  # path -> object
         self._ends: dict[str, str] = {}  # folder -> its last name, those that grew last at the end
         self._turn_after = ""  # the folder of which the end was listed last in turn
         self._next_ends_seconds = 0.0  # when ends are listed where news come

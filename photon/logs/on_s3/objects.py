@@ -26,12 +26,12 @@ from photon.pipeline.values import Encoding
 from photon.storage.s3 import S3Store, StoredObject
 
 REQUESTS_AT_ONCE = 16
-PART_BYTES = 8 * 2**20  # of one request: a slow connection has the time of a request for so much
+PART_BYTES = 8 * 2**20  # bytes of one request: a slow connection has the time of a request for so much
 WHOLE_BYTES = 2**20  # a smaller object is read whole by the first request
 BEGINNING_BYTES = 2**16  # read of a larger one where its beginning is wanted
 # Read ahead; twice as much each time that a read begins where the last one ended.
 FIRST_AHEAD_BYTES, MOST_AHEAD_BYTES = 2**18, 2**22
-MOST_KEPT_BYTES = 2**26  # of the beginnings of objects, in a process
+MOST_KEPT_BYTES = 2**26  # so much of the beginnings of objects a process keeps
 MOST_KEPT_WHOLE = 64  # objects at once of which more than the beginning is fetched beforehand
 GAP_BYTES = 2**18  # stretches that are no farther apart are read by one request
 
@@ -153,7 +153,7 @@ class ObjectBytes:
         return data
 
     def fetch(self, start_bytes: int, end_bytes: int) -> bytes:
-        """Its bytes by requests for them, each for a few MiB; fewer where it ends."""
+        """Request the bytes, a few MiB at a time; fewer where the object ends."""
         parts: list[bytes] = []
         while start_bytes < end_bytes:
             until_bytes = min(end_bytes, start_bytes + PART_BYTES)
@@ -199,7 +199,7 @@ class ObjectLogs:
         return None
 
     def find(self, paths: Collection[str]) -> Mapping[str, FoundFile]:
-        """By a listing, which tells of more times than of seconds."""
+        """Find objects by a listing, which tells times more exactly than in seconds."""
         wanted = set(paths)
         try:
             listed = list(S3Store(self._folder).objects()) if wanted else []
@@ -244,7 +244,7 @@ class ObjectLogs:
             yield from portion
 
     def _fetch_beginning(self, of: int, found: FoundFile) -> None:
-        """Whoever reads the object then tells what is wrong with it."""
+        """Pass over errors: the next reader of the object tells what is wrong with it."""
         stored = ObjectBytes(self._folder, found.path, found.inode, found.size_bytes)
         try:
             if of <= MOST_KEPT_WHOLE or found.size_bytes <= BEGINNING_BYTES:
@@ -256,7 +256,7 @@ class ObjectLogs:
             pass
 
     def read_in_place(self, wanted: Sequence[tuple[LogFile, Stretches]]) -> Iterable[list[bytes] | None]:
-        """By requests for neighbouring stretches, many at once."""
+        """Read stretches by requests, many at once, neighbouring ones together."""
         spans = [
             (place, file, span)
             for place, (file, stretches) in enumerate(wanted)

@@ -88,14 +88,14 @@ class LogTail:
         self._gzips = WholeGzips(self._folder.open_stored, idle_after)
         self._contents = Contents(self._folder, self._gzips, log.encoding)
         self.set_aside = UnreadableObjects()
-        self.seen = Scan()  # by the last look
+        self.seen = Scan()  # files that the last look saw
         self._known: dict[str, tuple[FoundFile, int]] = {}  # path -> as it was last seen, file number
         self._copies: dict[FoundFile, int] = {}  # the other form of a known file (`discovery.match`)
         self._unseen = UnseenRotations()
         # Numbers of the files that the last look did not find, with `Ends.latest_us` of the first such look.
         self._missing: dict[int, int] = {}
         self._half_lines: dict[int, tuple[int, int]] = {}  # file number -> (offset, size): no whole line
-        self._failed_cuts: dict[int, FileProblem] = {}  # by file number, until a cut succeeds
+        self._failed_cuts: dict[int, FileProblem] = {}  # file number -> problem, until a cut succeeds
 
     def observe(
         self,
@@ -128,7 +128,7 @@ class LogTail:
         try:
             ends = Ends.of(tracked.values(), found.inodes, self._idle_us, self._held)
             self._recognise(look, found, ends)
-        except LogsUnavailable as error:  # what was recognised until then stays so
+        except LogsUnavailable as error:  # files that were recognised until then stay so
             found, look.problems = replace(found, is_away=True), [problem_of(".", error)]
         if self.set_aside:
             self.set_aside.keep({file.inode for file in found.files})

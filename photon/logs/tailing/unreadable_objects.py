@@ -9,8 +9,8 @@ from photon.logs.discovery import FileProblem
 from photon.logs.source import LogsUnavailable, problem_of
 from photon.process.clock import MICROSECONDS
 
-# Of one log: some that are listed and can't be read hold up no others. Of more the store is away, and all
-# wait, so that no event is given up whose primary may be in one of them.
+# A few objects of a log that are listed and can't be read hold up no others. If more fail, the store is away:
+# all of them wait, so that no event is given up whose primary may be in one of them.
 MOST_OBJECTS = 16
 FIRST_PAUSE_US, MOST_PAUSE_US = 1 * MICROSECONDS, 60 * MICROSECONDS  # before it is asked for again
 AWAITED_US = 60 * MICROSECONDS  # so long a run that ends when it is idle waits for one
@@ -30,10 +30,10 @@ class UnreadableObjects:
     def __init__(self, most: int = MOST_OBJECTS) -> None:
         self._most = most
         self._entries: dict[int, _Entry] = {}
-        self._now_us = 0  # of the last look
+        self._now_us = 0  # time of the last look
 
     def begin_look(self, now_us: int) -> None:
-        """It is so late."""
+        """Note the time of a new look."""
         self._now_us = now_us
 
     def __len__(self) -> int:
@@ -45,7 +45,7 @@ class UnreadableObjects:
         return any(self._now_us - each.since_us < AWAITED_US for each in self._entries.values())
 
     def held(self, number: int) -> FileProblem | None:
-        """What is wrong with an object that is not to be asked for yet."""
+        """The problem with an object that is not to be asked for yet; None: it may be asked for."""
         entry = self._entries.get(number)
         return entry.problem if entry is not None and self._now_us < entry.again_us else None
 
