@@ -23,10 +23,10 @@ from dagster._core.definitions.run_request import InstigatorType
 
 from assets.runbook import section
 from assets.runs import Metadata, canceled_with_a_sentence, failures_with_a_message
-from photon.health.levels import Level, Verdict
-from photon.health.verdicts import PROMISES, judge
-from photon.health.vitals import look
-from photon.health.watched import Watched, from_text, memory_beside
+from photon.health.facts import look
+from photon.health.judge import PROMISES, judge
+from photon.health.memory import WatcherNotes, from_text, memory_beside
+from photon.health.verdict import Level, Verdict
 from photon.process.clock import SystemClock
 from resources.environment import ServedPipeline, dagster_name
 
@@ -103,11 +103,11 @@ def health_checks(served: ServedPipeline, datacenter: str) -> AssetChecksDefinit
     )
     def health(context: AssetCheckExecutionContext) -> Iterator[AssetCheckResult]:
         with canceled_with_a_sentence(context), failures_with_a_message():
-            pipeline, watched = served.load(), _watched(context, served, datacenter)
-            is_starting = watched is not None and watched.is_starting
-            found = look(pipeline, datacenter, SystemClock().now_us(), is_starting)
-            memory, why_alone = memory_beside(watched, found, pipeline)
-            verdicts = judge(datacenter, found, memory, pipeline)
+            pipeline, notes = served.load(), _watchers_notes(context, served, datacenter)
+            is_starting = notes is not None and notes.is_starting
+            facts = look(pipeline, datacenter, SystemClock().now_us(), is_starting)
+            memory, why_alone = memory_beside(notes, facts)
+            verdicts = judge(facts, memory, pipeline)
         alone = f"Judged by this look alone: {why_alone} (sensor {watcher_name(served)})."
         for promise, verdict in verdicts.items():
             key = AssetCheckKey(asset, check_name(datacenter, promise))
@@ -124,7 +124,9 @@ def health_checks(served: ServedPipeline, datacenter: str) -> AssetChecksDefinit
     return health
 
 
-def _watched(context: AssetCheckExecutionContext, served: ServedPipeline, datacenter: str) -> Watched | None:
+def _watchers_notes(
+    context: AssetCheckExecutionContext, served: ServedPipeline, datacenter: str
+) -> WatcherNotes | None:
     """The watcher's notes on a datacenter, in the code location of this run if Dagster launched it."""
     origin = context.run.remote_job_origin
     states = context.instance.all_instigator_state(

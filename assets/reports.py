@@ -27,7 +27,7 @@ from assets.runbook import with_section
 from assets.runs import Metadata, canceled_with_a_sentence, markdown_table, pipeline_of_run
 from assets.verification import CHECKS, check_result, report_metadata
 from assets.work import VERIFICATION_POOL, AssetWork, WorkRun
-from photon.health.levels import late_after
+from photon.health.verdict import late_after
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Durations
 from photon.process.clock import SystemClock

@@ -30,7 +30,7 @@ from dagster_shared.error import SerializableErrorInfo
 
 from assets.health import level_of
 from photon.health.alerts import Alert
-from photon.health.levels import Level
+from photon.health.verdict import Level
 from photon.process.clock import MICROSECONDS
 
 OVERLAP_SECONDS = 60  # Dagster stores the end of a run some time after it

@@ -21,13 +21,12 @@ from orchestration.seen import unlike_shown
 from orchestration.shift_runs import ShiftRuns
 from photon.dispatcher.shift.people import Decisions, decisions_seen
 from photon.errors import UserError
-from photon.health.activity import STANDING_STILL
-from photon.health.levels import Level, Verdict
-from photon.health.verdicts import judge
-from photon.health.vitals import look
-from photon.health.watched import Told, Watched, as_text, from_text
+from photon.health.facts import STANDING_STILL, look
+from photon.health.judge import judge
+from photon.health.memory import Told, WatcherNotes, as_text, from_text
+from photon.health.verdict import Verdict, level_after
 from photon.pipeline.file import Pipeline
-from photon.process.clock import MICROSECONDS, Clock, SystemClock, microseconds
+from photon.process.clock import MICROSECONDS, Clock, SystemClock
 from photon.registry.opening import close_registries
 from resources.environment import ServedPipeline
 
@@ -42,7 +41,7 @@ log = logging.getLogger(__name__)
 class Look:
     """The result of a look at one datacenter."""
 
-    watched: Watched  # to be remembered until the next look
+    notes: WatcherNotes  # to be remembered until the next look
     verdicts: Mapping[str, Verdict]  # by promise, for those that could be judged
     problems: tuple[str, ...]
 
@@ -60,16 +59,18 @@ def watcher_sensor(served: ServedPipeline, clock: Clock | None = None) -> Sensor
     def watcher(context: SensorEvaluationContext) -> SensorResult:
         pipeline, before = served.load(), from_text(context.cursor)
         decisions = decisions_seen(pipeline)
-        after: dict[str, Watched] = {}
+        after: dict[str, WatcherNotes] = {}
         news: list[AssetCheckEvaluation] = []
         problems: list[str] = []
         try:
             for name in served.datacenters:
                 is_starting = bool(ShiftRuns(context.instance, served, name).in_progress())
                 now_us = clock.now_us()
-                seen = _look_at(pipeline, name, before.get(name, Watched()), now_us, is_starting, decisions)
-                due = _due(seen, pipeline, now_us)
-                after[name] = replace(seen.watched, told={**seen.watched.told, **due})
+                seen = _look_at(
+                    pipeline, name, before.get(name, WatcherNotes()), now_us, is_starting, decisions
+                )
+                due = _due(seen, now_us)
+                after[name] = replace(seen.notes, told={**seen.notes.told, **due})
                 found = {key: evaluation(served, name, key, one) for key, one in seen.verdicts.items()}
                 unlike = unlike_shown(context.instance, found.values())
                 news += [one for promise, one in found.items() if promise in due or one in unlike]
@@ -86,35 +87,34 @@ def watcher_sensor(served: ServedPipeline, clock: Clock | None = None) -> Sensor
 
 
 def _look_at(
-    pipeline: Pipeline, name: str, last: Watched, now_us: int, is_starting: bool, decisions: Decisions
+    pipeline: Pipeline, name: str, last: WatcherNotes, now_us: int, is_starting: bool, decisions: Decisions
 ) -> Look:
     """Look at one datacenter. One that can't be looked at keeps no other from being judged."""
     try:
-        found = look(pipeline, name, now_us, is_starting, decisions)
-        memory = last.memory.after(found, pipeline)
-        verdicts = judge(name, found, memory, pipeline)
+        facts = look(pipeline, name, now_us, is_starting, decisions)
+        memory = last.memory.after(facts)
+        verdicts = judge(facts, memory, pipeline)
     except Exception as error:
         log.warning("datacenter %s can't be looked at", name, exc_info=True)
         return _not_seen(pipeline, name, last, now_us, error)
     problems = tuple(verdict.says for verdict in verdicts.values() if verdict.level != "ok")
-    return Look(Watched(now_us, memory, last.told, is_starting), verdicts, problems)
+    return Look(WatcherNotes(now_us, memory, last.told, is_starting), verdicts, problems)
 
 
-def _not_seen(pipeline: Pipeline, name: str, last: Watched, now_us: int, error: Exception) -> Look:
+def _not_seen(pipeline: Pipeline, name: str, last: WatcherNotes, now_us: int, error: Exception) -> Look:
     """The result where a look fails: the datacenter may stand still. Its other checks stay as they were."""
     why = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
     says = f"{name} can't be looked at: {why}"
-    unseen_us, patience = now_us - last.looked_us, STANDING_STILL
-    if unseen_us < microseconds(patience.warn):
+    level = level_after(now_us - last.looked_us, STANDING_STILL)
+    if level == "ok":  # a hiccup
         return Look(last, {}, (says,))
-    level: Level = "error" if unseen_us >= microseconds(patience.error) else "warn"
     remedy = "mend what is named; until then its other checks say what was so before"
     return Look(last, {"works": Verdict(level, says, remedy)}, (says,))
 
 
-def _due(seen: Look, pipeline: Pipeline, now_us: int) -> dict[str, Told]:
+def _due(seen: Look, now_us: int) -> dict[str, Told]:
     """The verdicts to be told now: those that changed, or go on for `AGAIN_US`."""
-    again_us, told = AGAIN_US, seen.watched.told
+    again_us, told = AGAIN_US, seen.notes.told
     return {
         promise: Told.after(told.get(promise), verdict, now_us)
         for promise, verdict in seen.verdicts.items()

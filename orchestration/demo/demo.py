@@ -23,8 +23,8 @@ from orchestration.demo.traffic import Traffic
 from orchestration.demo.traffic_process import Generator, generating
 from orchestration.demo.view import as_line, recent_p90_seconds, say
 from photon.dispatcher.shift.lease import holder_of, lease_status_of
-from photon.dispatcher.shift.status import DatacenterStatus, status_of
 from photon.errors import UserError
+from photon.health.status import DatacenterStatus, status_of
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.process.clock import MICROSECONDS, Clock, SystemClock
 from photon.process.operating_system import handled_by

@@ -12,7 +12,7 @@ from typing import Literal
 
 from orchestration.demo.stories import ILLS, Ill
 from orchestration.demo.traffic import Traffic
-from photon.dispatcher.shift.status import DatacenterStatus
+from photon.health.status import DatacenterStatus
 from photon.process.clock import MICROSECONDS
 
 DATACENTERS = ("east", "west")
@@ -144,10 +144,10 @@ def has_returned(facts: Facts) -> bool:
 
 def all_have_left(facts: Facts) -> bool:
     """Whether nothing is left to do anywhere, and no shift runs."""
-    return all(is_idle(seen) and seen.running_process is None for seen in facts.datacenters.values())
+    return all(is_idle(seen) and seen.facts.process is None for seen in facts.datacenters.values())
 
 
 def is_idle(seen: DatacenterStatus) -> bool:
     """Whether everything is read and nothing waits."""
     unread_bytes = seen.primary.backlog_bytes + seen.foreign.backlog_bytes
-    return not (unread_bytes or sum(seen.waiting.values()) or seen.to_take_up_again)
+    return not (unread_bytes or sum(seen.waiting.values()) or seen.facts.state.requeued)

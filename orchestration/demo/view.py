@@ -10,7 +10,7 @@ from datetime import datetime
 
 from orchestration.demo.latency import SeenRow, percentile
 from orchestration.demo.scenario import Facts, is_idle
-from photon.dispatcher.shift.status import DatacenterStatus
+from photon.health.status import DatacenterStatus
 from photon.process.clock import MICROSECONDS
 
 RUN_ID_SHOWN = 8  # as Dagster's UI shorts it
@@ -26,13 +26,14 @@ def say(text: str) -> None:
 def as_line(datacenter: str, facts: Facts, p90_seconds: float) -> str:
     """Who runs a datacenter, how far it is, and what it does."""
     seen = facts.datacenters[datacenter]
-    counts = Counter(seen.counts)
+    counts, at = Counter(seen.counts), seen.facts
     return (
-        f"{datacenter}: run {(seen.running_run or '-')[:RUN_ID_SHOWN]}, pid {seen.running_process or '-'}, "
-        f"batch {seen.batch:,}, joined {counts['joined']:,}, elsewhere {counts['joined_elsewhere']:,}, "
-        f"waiting {sum(seen.waiting.values()):,}, given up {counts['unjoinable']:,}, "
-        f"dead {counts['dead_letters']:,}, lag {_seconds(seen.watermark_lag_seconds)}, "
-        f"p90 {_seconds(p90_seconds)}: {doing(datacenter, seen, facts)}"
+        f"{datacenter}: run {(at.dagster_run or '-')[:RUN_ID_SHOWN]}, pid {at.process or '-'}, "
+        f"batch {at.state.completed:,}, joined {counts['joined']:,}, "
+        f"elsewhere {counts['joined_elsewhere']:,}, waiting {sum(seen.waiting.values()):,}, "
+        f"given up {counts['unjoinable']:,}, dead {counts['dead_letters']:,}, "
+        f"lag {_seconds(at.growth.lag_seconds)}, p90 {_seconds(p90_seconds)}: "
+        f"{doing(datacenter, seen, facts)}"
     )
 
 
@@ -40,13 +41,17 @@ def doing(datacenter: str, seen: DatacenterStatus, facts: Facts) -> str:
     """The state of a datacenter now, in words."""
     kill = facts.kill
     is_killed = kill is not None and kill.datacenter == datacenter and not facts.has_joined_since(kill)
-    if seen.running_process is None:
+    if seen.facts.process is None:
         if is_killed:
             return "killed; its next shift has to come"
-        if is_idle(seen) and seen.batch:
+        if is_idle(seen) and seen.facts.state.completed:
             return "nothing to do: no shift"
-        return "waits for its first shift" if not seen.batch else "work is there: a shift has to come"
-    silent_us = facts.now_us - (seen.last_sign_of_life_us or facts.now_us)
+        return (
+            "waits for its first shift"
+            if not seen.facts.state.completed
+            else "work is there: a shift has to come"
+        )
+    silent_us = facts.now_us - (seen.facts.lease.beat_us or facts.now_us)
     if silent_us > SILENT_SECONDS * MICROSECONDS:
         return f"no sign of life for {silent_us / MICROSECONDS:.0f} s"
     if is_killed:

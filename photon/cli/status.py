@@ -6,7 +6,6 @@ import shlex
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,8 +23,7 @@ from photon.cli.output import (
 from photon.errors import NOT_DONE
 
 if TYPE_CHECKING:
-    from photon.dispatcher.shift.status import DatacenterStatus
-    from photon.health.overall import Verdicts
+    from photon.health.status import DatacenterStatus
     from photon.pipeline.file import Pipeline
 
 AVAILABILITY_SECONDS = 0.2  # it was asked first
@@ -53,43 +51,32 @@ def status(pipeline_file: Path, as_json: bool, check: bool, within: float, safe_
             start_servers(endpoints_of(pipeline))  # while the rest is imported
 
         from photon.dispatcher.shift.people import beside_states, decisions_in_time
-        from photon.health.activity import activity_of, facts_of
-        from photon.health.overall import look_at_all, needs, overall
+        from photon.health.overall import look_at_all, overall
         from photon.process.clock import SystemClock
         from photon.process.in_time import NotInTime, Question
         from photon.verification.availability.report import ALL, report_of
 
         # First what the registry is not asked for: a local one is about to start.
-        clock, availability = SystemClock(), Question(lambda: report_of(pipeline))
+        availability = Question(lambda: report_of(pipeline))
         decisions = beside_states(pipeline, decisions_in_time(pipeline, within / 2))
-        seen = look_at_all(pipeline, clock, decisions, within / 2)
-        now_us, found, verdicts, errors = clock.now_us(), seen.found, seen.verdicts, seen.errors
-        needed = {name: needs(one, verdicts[name]) for name, one in found.items()}
-        in_short = overall(found, verdicts, errors, now_us, decisions.unknown_because is not None)
-        is_needed = bool(errors or decisions.unknown_because or any(needed.values()))
+        found, errors = look_at_all(pipeline, SystemClock(), decisions, within / 2)
+        first = overall(found, errors, decisions.unknown_because is not None)
+        is_needed = bool(
+            errors or decisions.unknown_because or any(one.needs_somebody for one in found.values())
+        )
         if safe_to_delete:
             lines = _safe_to_delete(pipeline, found)
         else:
-            lines = [in_short, "", *_headlines(pipeline_file, found, verdicts, errors, now_us)]
+            lines = [first, "", *_headlines(pipeline_file, found, errors)]
             if decisions.unknown_because:
                 lines.append(f"who is on hold or retired is NOT KNOWN: {decisions.unknown_because}")
             with suppress(NotInTime):  # what hangs is said above
-                lines += availability.answer(AVAILABILITY_SECONDS, while_working=True).sentences()[
-                    -1:
-                ]  # of all together
-            lines += ["", *(line for name, one in found.items() for line in _details(name, one))]
-    told: dict[str, object] = {
-        name: {
-            **asdict(one),
-            "lost": one.lost.as_dict(),
-            "activity": activity_of(facts_of(one, now_us)),
-            "needs_somebody": needed[name],
-            "checks": {promise: asdict(verdict) for promise, verdict in verdicts[name].items()},
-        }
-        for name, one in found.items()
-    }
+                of_all = availability.answer(AVAILABILITY_SECONDS, while_working=True).sentences()[-1:]
+                lines += of_all
+            lines += ["", *(line for one in found.values() for line in _details(one))]
+    told: dict[str, object] = {name: one.as_dict() for name, one in found.items()}
     told.update({name: {"error": str(error)} for name, error in errors.items()})
-    told[ALL] = {"overall": in_short, "needs_somebody": is_needed}
+    told[ALL] = {"overall": first, "needs_somebody": is_needed}
     print_result(told, "\n".join(lines), as_json)
     if errors:
         fail(f"could not ask all datacenters: {'; '.join(map(str, errors.values()))}", NOT_DONE)
@@ -107,31 +94,28 @@ def _safe_to_delete(pipeline: Pipeline, found: Mapping[str, DatacenterStatus]) -
 
 
 def _headlines(
-    pipeline_file: Path,
-    found: Mapping[str, DatacenterStatus],
-    verdicts: Mapping[str, Verdicts],
-    errors: Mapping[str, Exception],
-    now_us: int,
+    pipeline_file: Path, found: Mapping[str, DatacenterStatus], errors: Mapping[str, Exception]
 ) -> list[str]:
     """What is said of each datacenter first."""
     from photon.health.headline import headline, sentences
-    from photon.health.overall import what_to_do
 
     lines = [f"{name} is NOT KNOWN: {error}" for name, error in errors.items()]
-    for name, one in found.items():
-        lines.append(headline(name, one, now_us, shlex.quote(str(pipeline_file))))
+    for one in found.values():
+        lines.append(headline(one, shlex.quote(str(pipeline_file))))
         lines += [f"  {sentence}" for sentence in sentences(one)]
-        lines += [f"  {todo}" for todo in what_to_do(name, one, verdicts[name])]
     return lines
 
 
-def _details(name: str, one: DatacenterStatus) -> list[str]:
-    running = f"run by process {one.running_process}" if one.running_process else "not running"
-    if one.running_run:
-        running += f" (run {one.running_run} of Dagster)"
+def _details(one: DatacenterStatus) -> list[str]:
     from photon.process.pace import span
 
-    lines = [f"{name}: {running}, epoch {one.epoch or 'none'}, batch {one.batch}"]
+    facts = one.facts
+    running = f"run by process {facts.process}" if facts.process else "not running"
+    if facts.dagster_run:
+        running += f" (run {facts.dagster_run} of Dagster)"
+    lines = [
+        f"{facts.datacenter}: {running}, epoch {facts.state.epoch or 'none'}, batch {facts.state.completed}"
+    ]
     for side, log in (("primary", one.primary), ("foreign", one.foreign)):
         safe = f"{len(log.safe_to_delete)} safe to delete, {log.safe_to_delete_bytes:,} bytes"
         kinds = f"{log.gone_files} gone, {safe}"
@@ -152,8 +136,8 @@ def _details(name: str, one: DatacenterStatus) -> list[str]:
         lines.append(f"  waiting, by when they were first seen: {ages}")
     orders = one.stages.orders
     lines.append(f"  work orders: {orders.waiting:,} waiting, {orders.refused:,} refused")
-    if one.watermark_lag_seconds is not None:
-        lines.append(f"  watermark {span(one.watermark_lag_seconds)} behind the clock")
+    if facts.growth.lag_seconds is not None:
+        lines.append(f"  watermark {span(facts.growth.lag_seconds)} behind the clock")
     if one.completeness is not None:
         lines.append(f"  {one.completeness.sentence()}")
     return lines + [f"  {key:22}{value:>14,}" for key, value in one.counts.items()]

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from photon.adapters.user_modules import load_module
 from photon.errors import WrongUsage
-from photon.health.levels import Level
+from photon.health.verdict import Level
 from photon.process.clock import in_utc
 
 Kind = Literal["check", "run", "freshness", "tick"]

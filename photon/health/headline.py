@@ -1,30 +1,26 @@
-"""A datacenter in words: how far behind it is, what waits and why.
-
-Who is at work is decided by `photon.health.activity`, and whether that is well by `photon.health.verdicts`.
-"""
+"""A datacenter in words: who is at work, how far behind it is, what waits and why, what needs somebody."""
 
 from __future__ import annotations
 
-from photon.dispatcher.shift.stages import PlannedWork, Stages
-from photon.dispatcher.shift.status import DatacenterStatus
-from photon.health.activity import activity_of, facts_of
+from photon.health.facts import Facts
+from photon.health.stages import PlannedWork, Stages
+from photon.health.status import DatacenterStatus
 from photon.process.clock import MICROSECONDS
 from photon.process.pace import size, span
 from photon.state.waiting.reasons import WHY
 
 
-def headline(name: str, one: DatacenterStatus, now_us: int, typed_file: str) -> str:
+def headline(one: DatacenterStatus, typed_file: str) -> str:
     """One sentence on a datacenter; what to do names the pipeline file as it is typed."""
+    facts, waits = one.facts, _waits(sum(one.waiting.values()))
+    name, primary, foreign = facts.datacenter, facts.growth.primary, facts.growth.foreign
     join = f"photon join {typed_file} -d {name}"
-    start = _how_to_start(one, join)
-    backlog_bytes = one.primary.backlog_bytes + one.foreign.backlog_bytes
-    waiting = sum(one.waiting.values())
-    silence = f"no sign of life for {one.silent_seconds(now_us):,.0f} s"
-    facts = facts_of(one, now_us)
-    match activity_of(facts):
+    start = _how_to_start(facts, join)
+    silence = f"no sign of life for {facts.silent_seconds:,.0f} s"
+    match facts.activity:
         case "on hold" | "retired":
-            return f"{name} is {_decided(name, one, typed_file)}"
-        case "new" if one.has_rows_without_state:
+            return f"{name} is {_decided(facts, typed_file)}"
+        case "new" if facts.has_rows_without_state:
             return (
                 f"{name} has no state, and its lake has rows: put the state folder back if it is only away; "
                 f"else a new epoch reads the logs again and joins what has no row: {start}"
@@ -32,55 +28,53 @@ def headline(name: str, one: DatacenterStatus, now_us: int, typed_file: str) -> 
         case "new":
             return f"{name} has never run: {start}"
         case "at half a line":
-            return f"{name} is at rest: {_half_lines(one)}" + (_waits(waiting) if waiting else "")
+            return f"{name} is at rest: {_half_lines(facts)}" + (waits if one.waiting else "")
         case "not running":
-            return f"{name} is NOT RUNNING, and {size(backlog_bytes)} of its logs wait: {start}"
+            return f"{name} is NOT RUNNING, and {size(facts.unread_bytes)} of its logs wait: {start}"
         case "at rest":
-            return f"{name} is at rest: all that is in its logs was read" + _waits(waiting)
+            return f"{name} is at rest: all that is in its logs was read{waits}"
         case "fenced":
             quiet = f" ({silence})" if facts.is_silent and not facts.is_stopped else ""
             return (
                 f"{name} is FENCED: it was silent, and the others have ended its epoch. "
-                f"Process {one.running_process}{quiet} begins a new one when it goes on: continue it, or end "
-                f"it and then {join}" + (f"; {one.what_ends_it}" if one.is_stopped else "")
+                f"Process {facts.process}{quiet} begins a new one when it goes on: continue it, or end "
+                f"it and then {join}" + (f"; {facts.what_ends_it}" if facts.is_stopped else "")
             )
         case "silent":
-            return f"{name} is SILENT: {silence}; {one.what_ends_it or 'look at its log'}"
+            return f"{name} is SILENT: {silence}; {facts.what_ends_it or 'look at its log'}"
         case "waiting":
-            waited = span(max(0, now_us - one.waits_since_us) / MICROSECONDS)
-            return f"{name} WAITS for {waited}: {one.waits_for}; mend that, and it goes on by itself"
+            waited = span(max(0, facts.now_us - facts.waits_since_us) / MICROSECONDS)
+            return f"{name} WAITS for {waited}: {facts.waits_for}; mend that, and it goes on by itself"
         case "catching up":
-            primary, foreign = size(one.primary.backlog_bytes), size(one.foreign.backlog_bytes)
-            return f"{name} is catching up: {primary} of primary and {foreign} of foreign logs wait"
+            unread = f"{size(primary.unread_bytes)} of primary and {size(foreign.unread_bytes)} of foreign"
+            return f"{name} is catching up: {unread} logs wait"
         case "live":
-            return f"{name} is live" + _waits(waiting)
+            return f"{name} is live{waits}"
 
 
-def _how_to_start(one: DatacenterStatus, join: str) -> str:
+def _how_to_start(facts: Facts, join: str) -> str:
     """What to do before a start, if a start alone does not help; `NEEDS YOU` has the reasons."""
-    if one.blocks:
+    if facts.blocks:
         return "mend first what NEEDS YOU says below: no start joins anything before that"
-    if one.ended_by:
+    if facts.ended_by:
         return f"do first what NEEDS YOU says below of its last join, then start it with {join}"
     return f"start it with {join}"
 
 
-def _half_lines(one: DatacenterStatus) -> str:
-    first, *others = one.half_lines
+def _half_lines(facts: Facts) -> str:
+    first, *others = facts.half_lines
     where = f"{first} and {len(others):,} more files" if others else first
-    length = size(one.primary.backlog_bytes + one.foreign.backlog_bytes)
-    return f"only half a line waits in {where} ({length}), and its writer has to end it"
+    return f"only half a line waits in {where} ({size(facts.unread_bytes)}), and its writer has to end it"
 
 
-def _decided(name: str, one: DatacenterStatus, typed_file: str) -> str:
-    ends = "; its process ends within seconds" if one.running_process is not None else ""
-    if one.is_stopped:
-        ends = f"; {one.what_ends_it}"
-    if one.decision == "retired":
+def _decided(facts: Facts, typed_file: str) -> str:
+    ends = "; its process ends within seconds" if facts.lease.is_locked else ""
+    if facts.is_stopped:
+        ends = f"; {facts.what_ends_it}"
+    if facts.decision == "retired":
         return f"RETIRED: it was given up as lost, and never runs again{ends}"
-    backlog_bytes = one.primary.backlog_bytes + one.foreign.backlog_bytes
-    waits = f"; {size(backlog_bytes)} of its logs wait" if backlog_bytes else ""
-    return f"ON HOLD{waits}{ends}; resume it with photon resume {typed_file} {name}"
+    waits = f"; {size(facts.unread_bytes)} of its logs wait" if facts.unread_bytes else ""
+    return f"ON HOLD{waits}{ends}; resume it with photon resume {typed_file} {facts.datacenter}"
 
 
 def sentences(one: DatacenterStatus) -> list[str]:
@@ -96,13 +90,17 @@ def sentences(one: DatacenterStatus) -> list[str]:
     if one.kept_log_bytes:
         said.append(f"{size(one.kept_log_bytes)} of logs that were deleted unread are kept for a week")
     if lost := one.counts.get("lost_bytes", 0):
-        known = "" if one.lost.bytes else ", which people know of"
+        known = "" if one.facts.lost.bytes else ", which people know of"
         said.append(f"{size(lost)} of logs went away before they were read{known}")
     if conflicting := one.counts.get("conflicting", 0):
         of_all = f"{conflicting:,} of {one.counts['duplicates']:,} duplicates"
         said.append(f"{of_all} say something else than the record of their id that joined")
     said += [f"note: {note}" for note in one.notes]
-    return said + [f"NEEDS YOU: {problem}" for problem in one.problems]
+    for verdict in one.broken:
+        if not verdict.is_in_headline:
+            text = verdict.text.removeprefix(one.facts.datacenter).lstrip(",: ")
+            said += [f"NEEDS YOU: {text}", *(f"  {name}" for name in verdict.unnamed)]
+    return said
 
 
 def _planned(stages: Stages) -> list[str]:
@@ -129,12 +127,10 @@ def _waiting(reason: str, one: DatacenterStatus) -> str:
 def _orders(one: DatacenterStatus) -> list[str]:
     orders, said = one.stages.orders, []
     if orders.waiting:
-        when = "it runs again" if one.running_process is None else "it has finished its batch"
+        when = "it runs again" if not one.facts.lease.is_locked else "it has finished its batch"
         said.append(
             f"{orders.waiting:,} work orders wait until {when}, the oldest for {span(orders.oldest_seconds)}"
         )
-    if orders.refused:
-        said.append(f"{orders.refused:,} work orders could not be read, and are set aside: order them again")
     return said
 
 

@@ -1,50 +1,122 @@
-"""A watcher remembers since when something lasts, from one look to the next."""
+"""What an observer remembers of a datacenter from one look to the next, and stores as text.
+
+Whoever else judges a datacenter reads the watcher's notes too: so a check that a person evaluates says what
+the watcher says.
+"""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from photon.dispatcher.shift.growth import LIVE_BYTES
-from photon.health.activity import Activity, activity_of
-from photon.health.vitals import Vitals
-from photon.pipeline.file import Pipeline
+from photon.health.facts import Facts
+from photon.health.verdict import Level, Verdict
+from photon.process.clock import MICROSECONDS, in_utc
+
+FORMAT = 4
+# A watcher looks every 10 s, and on a busy machine every minute. What an older look knew may be over.
+FRESH_SECONDS = 300
+# Words that change again within a minute are told after it: what flaps is not stored at each look.
+REWORDED_US = 60 * MICROSECONDS
+# A number with its unit. Numbers change all the time, and are no other words.
+_NUMBER = re.compile(r"\d[\d.,:T+-]*(?: ?(?:bytes|[KMGT]iB|days|h|min|s)\b)?")
 
 
 @dataclass(frozen=True)
 class Memory:
-    """The memory of one datacenter."""
+    """Since when something lasts at one datacenter."""
 
     still_since_us: int | None = None  # there is work, and nobody at it
     behind_since_us: int | None = None  # more is unread than a live datacenter ever leaves
     is_patient: bool = True  # a run that is to come has its time; a person who asks is told what is so now
 
     @classmethod
-    def of_one_look(cls, found: Vitals, pipeline: Pipeline) -> Memory:
-        """The memory of a person who looks once: the last process says since when nobody works."""
-        return cls(still_since_us=found.lease.beat_us or None, is_patient=False).after(found, pipeline)
+    def of_one_look(cls, facts: Facts, is_patient: bool = False) -> Memory:
+        """The memory of who has looked only once: the last process says since when nobody works."""
+        return cls(still_since_us=facts.lease.beat_us or None, is_patient=is_patient).after(facts)
 
-    def after(self, found: Vitals, pipeline: Pipeline) -> Memory:
+    def after(self, facts: Facts) -> Memory:
         """What is remembered after another look: the same, where it could not read the state."""
-        if found.growth.state_unreadable:
+        if facts.growth.state_unreadable:
             return self
-        activity = activity_of(found.facts)
-        behind = found.unread_bytes > LIVE_BYTES
-        return Memory(
-            self._still_since_us(activity, found),
-            (self.behind_since_us or found.now_us) if behind else None,
-            self.is_patient,
-        )
+        behind_since_us = self.behind_since_us or facts.now_us if facts.unread_bytes > LIVE_BYTES else None
+        return Memory(self._still_since_us(facts), behind_since_us, self.is_patient)
 
-    def _still_since_us(self, activity: Activity, found: Vitals) -> int | None:
+    def _still_since_us(self, facts: Facts) -> int | None:
         """Return since when nobody is at work: a silent process says so itself, by its last sign of life."""
-        if activity in ("silent", "fenced") and found.facts.is_silent:
-            return found.lease.beat_us or self.still_since_us or found.now_us
-        is_nobody_there = activity in ("not running", "new") and found.has_work
-        return (self.still_since_us or found.now_us) if is_nobody_there else None
+        if facts.activity in ("silent", "fenced") and facts.is_silent:
+            return facts.lease.beat_us or self.still_since_us or facts.now_us
+        is_nobody_there = facts.activity in ("not running", "new") and facts.has_work
+        return (self.still_since_us or facts.now_us) if is_nobody_there else None
+
+
+@dataclass(frozen=True)
+class Told:
+    """What was told of one promise last."""
+
+    level: Level
+    at_us: int
+    words: str = ""  # of `words_of`
+    is_reworded: bool = False  # the level was told before, in other words
 
     @classmethod
-    def from_dict(cls, stored: Mapping[str, Any]) -> Memory:
-        """What `asdict` gave."""
-        return cls(stored["still_since_us"], stored["behind_since_us"])
+    def after(cls, before: Told | None, verdict: Verdict, now_us: int) -> Told:
+        words = words_of(verdict)
+        is_reworded = before is not None and before.level == verdict.level and before.words != words
+        return cls(verdict.level, now_us, words, is_reworded)
+
+    def is_news(self, verdict: Verdict, now_us: int, again_us: int) -> bool:
+        """Whether to tell it: it has changed, also in its words, or goes on for so long."""
+        since_us = now_us - self.at_us
+        is_other = words_of(verdict) != self.words and (not self.is_reworded or since_us >= REWORDED_US)
+        return verdict.level != self.level or is_other or (verdict.level != "ok" and since_us >= again_us)
+
+
+def words_of(verdict: Verdict) -> str:
+    """Return the words of a verdict, without numbers that change all the time."""
+    return verdict.says if verdict.counts_exactly else _NUMBER.sub("#", verdict.says)
+
+
+@dataclass(frozen=True)
+class WatcherNotes:
+    """A watcher's notes on one datacenter, from one look to the next."""
+
+    looked_us: int = 0
+    memory: Memory = field(default_factory=Memory)
+    told: Mapping[str, Told] = field(default_factory=dict)  # by promise
+    is_starting: bool = False  # a run of it was on its way
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> WatcherNotes:
+        """The notes that `asdict` gave."""
+        told = {promise: Told(**one) for promise, one in stored["told"].items()}
+        return cls(stored["looked_us"], Memory(**stored["memory"]), told, stored["is_starting"])
+
+
+def from_text(text: str | None) -> dict[str, WatcherNotes]:
+    """Each datacenter as it was stored. Forgets what has another format: what goes on is told again."""
+    stored = json.loads(text) if text else {}
+    if stored.get("format") != FORMAT:
+        return {}
+    return {name: WatcherNotes.from_dict(one) for name, one in stored["datacenters"].items()}
+
+
+def as_text(notes: Mapping[str, WatcherNotes]) -> str:
+    """The notes as `from_text` reads them."""
+    return json.dumps({"format": FORMAT, "datacenters": {name: asdict(one) for name, one in notes.items()}})
+
+
+def memory_beside(notes: WatcherNotes | None, facts: Facts) -> tuple[Memory, str]:
+    """The memory to judge a look that is not the watcher's own; and, if that is this look alone, why.
+
+    Alone, the last sign of life says since when nobody is at work, and nobody knows since when anything else
+    lasts.
+    """
+    if notes is not None and facts.now_us - notes.looked_us <= FRESH_SECONDS * MICROSECONDS:
+        return notes.memory.after(facts), ""
+    since = f"since {in_utc(notes.looked_us, 'seconds')}" if notes is not None else "yet"
+    return Memory.of_one_look(facts, is_patient=True), f"its watcher has not looked at it {since}"

@@ -34,10 +34,10 @@ from assets.health import health_checks, health_key
 from orchestration.watcher import watcher_sensor
 from photon.cli.main import main
 from photon.dispatcher.shift.run import prepare, run_shift
-from photon.health.activity import SILENT_SECONDS
-from photon.health.levels import Verdict
-from photon.health.verdicts import ENDED_BY_A_HOLD, PROMISES
-from photon.health.watched import Told
+from photon.health.facts import SILENT_SECONDS
+from photon.health.judge import ENDED_BY_A_HOLD, PROMISES
+from photon.health.memory import Told
+from photon.health.verdict import Verdict
 from photon.logs.files import LogFile, TrackedFile
 from photon.registry.opening import close_registries
 from photon.state.database import STATE_FILE

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from photon.adapters import ROW_COLUMNS
 from photon.dispatcher.completion import Superseded
 from photon.dispatcher.retrying import Callbacks
-from photon.dispatcher.shift.status import status_of
+from photon.health.status import status_of
 from photon.join.messages import BatchRunner
 from photon.process.faults import arm, disarm
 from photon.registry.lookups import claimant_of

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from photon.dispatcher.retrying import Callbacks
-from photon.dispatcher.shift.status import status_of
+from photon.health.status import status_of
 from photon.join.messages import BatchRunner, BatchTasks, TaskOutcome
 from photon.join.tasks import LocalRunner
 from photon.state.losses import plan_acknowledgement
@@ -186,10 +186,11 @@ def what_nobody_can_know_is_told_until_it_is_acknowledged(world: World, leave: L
     world.join()
     assert world.joined_ids() == ["c1", "c3"]
     told = status_of(world.pipeline, "east", world.clock)
-    assert [each.split(": ")[0] for each in told.problems] == ["clicks/a.jsonl"], "nobody is told"
-    assert "may be lost" in told.problems[0]
-    assert told.lost.may_be_lost == {1: 0}
-    assert "at least 0 bytes, how many more nobody knows" in told.problems[0]
+    sentence, file = told.problems
+    assert "at least 0 bytes may be lost of 1 log file" in sentence
+    assert file.startswith("clicks/a.jsonl: "), "nobody is told"
+    assert "at least 0 bytes, how many more nobody knows" in file
+    assert told.facts.lost.may_be_lost == {1: 0}
     plan_acknowledgement(world.state(), world.clock.now_us()).apply()
     assert status_of(world.pipeline, "east", world.clock).problems == []
 

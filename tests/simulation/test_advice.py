@@ -12,12 +12,12 @@ from photon.dispatcher.completion import AdapterFails
 from photon.dispatcher.other_settings import SettingsChanged
 from photon.dispatcher.refusals import PlaceTaken
 from photon.dispatcher.shift.people import Decisions, beside_states
-from photon.dispatcher.shift.status import status_of
+from photon.health.facts import look
 from photon.health.headline import headline, sentences
+from photon.health.judge import judge
 from photon.health.memory import Memory
-from photon.health.overall import judge_now, what_to_do
-from photon.health.verdicts import judge
-from photon.health.vitals import look
+from photon.health.status import status_of
+from photon.health.verdict import worst
 from photon.pipeline.file import load_pipeline
 from tests.simulation import failing_adapter
 from tests.simulation.test_changed_tables import constrain
@@ -28,12 +28,8 @@ START = "start it with photon join"
 
 def advice(world: World) -> str:
     """All that `photon status` says of east before its details."""
-    one, now_us = status_of(world.pipeline, "east", world.clock, Decisions()), world.clock.now_us()
-    verdicts = judge_now(world.pipeline, "east", now_us, Decisions())
-    file = str(world.pipeline.file)
-    return "\n".join(
-        [headline("east", one, now_us, file), *sentences(one), *what_to_do("east", one, verdicts)]
-    )
+    one = status_of(world.pipeline, "east", world.clock, Decisions())
+    return "\n".join([headline(one, str(world.pipeline.file)), *sentences(one)])
 
 
 def has_work(tmp_path: Path, more: str = "") -> World:
@@ -125,7 +121,7 @@ def test_the_check_says_what_a_start_would_say(
         world.join()
     world.clock.advance(3_600)
     found = look(world.pipeline, "east", world.clock.now_us(), decisions=Decisions())
-    verdict = judge("east", found, Memory().after(found, world.pipeline), world.pipeline)["works"]
+    verdict = judge(found, Memory().after(found), world.pipeline)["works"]
     assert verdict.level == "error"
     assert str(refused.value) in verdict.says
     assert "nobody has run it" not in verdict.text
@@ -135,8 +131,8 @@ def test_a_local_registry_that_is_gone_keeps_each_start_from_joining(tmp_path: P
     world = has_work(tmp_path)  # whose registry is in memory: there is no folder
     decisions = beside_states(world.pipeline, Decisions())
     one = status_of(world.pipeline, "east", world.clock, decisions)
-    assert START not in headline("east", one, world.clock.now_us(), "p.yaml")
-    assert f"put {world.pipeline.registry_folder} back" in one.blocks[0]
+    assert START not in headline(one, "p.yaml")
+    assert f"put {world.pipeline.registry_folder} back" in one.facts.refused
     world.pipeline.registry_folder.mkdir(parents=True)
     assert beside_states(world.pipeline, Decisions()) == Decisions()
 
@@ -148,9 +144,9 @@ def test_a_registry_of_servers_that_lacks_the_pipeline_is_told_by_status_and_che
     world = has_work(tmp_path)
     decisions = Decisions(unknown_because=missing or None, refused_because=missing)
     one = status_of(world.pipeline, "east", world.clock, decisions)
-    assert (START in headline("east", one, world.clock.now_us(), "p.yaml")) is not bool(missing)
+    assert (START in headline(one, "p.yaml")) is not bool(missing)
     found = look(world.pipeline, "east", world.clock.now_us(), decisions=decisions)
-    verdict = judge("east", found, Memory().after(found, world.pipeline), world.pipeline)["works"]
+    verdict = judge(found, Memory().after(found), world.pipeline)["works"]
     assert verdict.level == level
 
 
@@ -167,7 +163,7 @@ def test_an_error_that_ended_the_last_join_comes_before_the_next_start(
     assert "do first what NEEDS YOU says below of its last join, then start it with photon join" in said
     assert "NEEDS YOU: its last join was ended by an error: datacenter east: adapter" in said
     world.clock.advance(3_600)
-    works = judge_now(world.pipeline, "east", world.clock.now_us(), Decisions())["works"]
+    works = worst(status_of(world.pipeline, "east", world.clock, Decisions()).verdicts["works"])
     assert works.remedy.startswith("do first what the error says that ended its last join (datacenter east")
     monkeypatch.setattr(failing_adapter, "fails_on", ())
     world.join()

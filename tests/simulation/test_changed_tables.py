@@ -13,7 +13,7 @@ from deltalake import DeltaTable, Field
 
 from photon.adapters import ROW_COLUMNS
 from photon.dispatcher.retrying import Callbacks
-from photon.dispatcher.shift.status import status_of
+from photon.health.status import status_of
 from photon.join.messages import BatchTasks, TaskOutcome
 from photon.join.tasks import LocalRunner
 from photon.read import joined

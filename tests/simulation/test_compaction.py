@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from photon.dispatcher.shift import status
-from photon.dispatcher.shift.status import status_of
+from photon.health import lakes
+from photon.health.status import status_of
 from photon.process import faults
 from photon.process.faults import COMPACTION_FAULT_POINTS, FAULT_POINTS, watched
 from photon.upkeep.compact import plan_compaction
@@ -152,6 +152,6 @@ def test_stored_rows_of_an_open_plan_outlast_a_vacuum(world: World) -> None:
 def test_the_status_names_a_table_that_nobody_compacts(world: World, monkeypatch: Patch) -> None:
     join_batches(world)
     assert status_of(world.pipeline, "east", world.clock).problems == []
-    monkeypatch.setattr(status, "MOST_COMMITS", BATCHES)
+    monkeypatch.setattr(lakes, "MOST_COMMITS", BATCHES)
     (problem,) = status_of(world.pipeline, "east", world.clock).problems
     assert f"run photon compact {world.pipeline.file} -d east" in problem

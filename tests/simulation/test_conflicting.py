@@ -10,11 +10,11 @@ import pyarrow as pa
 import pytest
 
 from photon.dispatcher import conflicts
-from photon.dispatcher.shift.status import status_of
+from photon.health.facts import look
 from photon.health.headline import sentences
+from photon.health.judge import judge
 from photon.health.memory import Memory
-from photon.health.verdicts import judge
-from photon.health.vitals import look
+from photon.health.status import status_of
 from photon.join import comparing
 from photon.join.adapting import RawRecords
 from photon.join.comparing import Compared, compared
@@ -226,7 +226,7 @@ def test_status_verification_and_the_check_tell_it(world: World) -> None:
     one = status_of(world.pipeline, "east", world.clock)
     assert any("10 of 10 duplicates say something else" in said for said in sentences(one))
     found = look(world.pipeline, "east", world.clock.now_us())
-    verdict = judge("east", found, Memory.of_one_look(found, world.pipeline), world.pipeline)["conflicting"]
+    verdict = judge(found, Memory.of_one_look(found), world.pipeline)["conflicting"]
     assert verdict.level == "error"
     assert "10 of all 100 foreign records have the id of another one, and other content" in verdict.text
     assert str(world.pipeline.datacenters["east"].lake / "conflicting") in verdict.text

@@ -7,8 +7,8 @@ from unittest import mock
 
 from photon.dispatcher.retrying import Callbacks
 from photon.dispatcher.shift.people import decisions_of
-from photon.dispatcher.shift.status import status_of
 from photon.health.headline import headline
+from photon.health.status import status_of
 from photon.process.faults import arm, disarm
 from tests.simulation import hold_stories as stories
 from tests.simulation.world import World
@@ -20,7 +20,7 @@ def said_of(world: World, datacenter: str) -> str:
     with mock.patch("photon.dispatcher.shift.people.register_of", return_value=register):
         decisions = decisions_of(world.pipeline)
     one = status_of(world.pipeline, datacenter, world.clock, decisions)
-    return headline(datacenter, one, world.clock.now_us(), "p.yaml")
+    return headline(one, "p.yaml")
 
 
 def test_a_full_disk_is_told_with_its_error_until_the_wait_is_over(tmp_path: Path) -> None:

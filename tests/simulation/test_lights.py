@@ -8,32 +8,32 @@ import pytest
 
 from photon.dispatcher.dispatcher import Mode
 from photon.dispatcher.shift.people import Decisions
-from photon.dispatcher.shift.status import status_of
+from photon.health.facts import look
 from photon.health.headline import headline
-from photon.health.levels import Level
+from photon.health.judge import judge
 from photon.health.memory import Memory
-from photon.health.metrics.judging import Judging
-from photon.health.overall import Verdicts, judge_now, overall
-from photon.health.verdicts import judge
-from photon.health.vitals import look
+from photon.health.metrics.serving import PipelineCollector
+from photon.health.overall import overall
+from photon.health.status import DatacenterStatus, status_of
+from photon.health.verdict import Level, Verdict, worst
 from tests.simulation.world import World
 
 HOUR_SECONDS = 3_600
 
 
-def status_and_verdicts(world: World) -> tuple[str, Verdicts]:
-    """What `photon status` says first, and the verdicts that it goes by."""
-    now_us = world.clock.now_us()
-    verdicts = judge_now(world.pipeline, "east", now_us, Decisions())
+def status_and_verdicts(world: World) -> tuple[str, dict[str, Verdict]]:
+    """The first line of `photon status`, and the verdicts that it goes by."""
     one = status_of(world.pipeline, "east", world.clock, Decisions())
-    return overall({"east": one}, {"east": verdicts}, (), now_us), verdicts
+    return overall({"east": one}, ()), {promise: worst(found) for promise, found in one.verdicts.items()}
 
 
 def level_everywhere(world: World, promise: str) -> Level:
     """The level that status, a watcher's check and a metric agree on."""
     found = look(world.pipeline, "east", world.clock.now_us(), decisions=Decisions())
-    watched = judge("east", found, Memory().after(found, world.pipeline), world.pipeline)[promise]
-    metric = Judging(world.pipeline, world.clock).judged(["east"])["east"].levels[promise]
+    watched = judge(found, Memory().after(found), world.pipeline)[promise]
+    measured = PipelineCollector(world.pipeline, world.clock, ["east"]).statuses()["east"]
+    assert isinstance(measured, DatacenterStatus)
+    metric = worst(measured.verdicts[promise]).level
     first, verdicts = status_and_verdicts(world)
     assert verdicts[promise].level == watched.level == metric
     assert first.startswith("All is well") is (metric == "ok"), first
@@ -125,5 +125,5 @@ def test_a_state_that_is_gone_beside_a_lake_is_no_datacenter_that_never_ran(tmp_
     assert first == "1 of 1 datacenters needs somebody: east has lost its state"
     assert str(world.state()) in verdicts["works"].remedy
     one = status_of(world.pipeline, "east", world.clock, Decisions())
-    said = headline("east", one, world.clock.now_us(), "p.yaml")
+    said = headline(one, "p.yaml")
     assert said.startswith("east has no state, and its lake has rows: put the state folder back")

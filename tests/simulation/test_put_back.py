@@ -11,10 +11,10 @@ import pytest
 
 from photon.dispatcher.refusals import PlaceTaken
 from photon.dispatcher.retrying import BatchReport, Callbacks
-from photon.dispatcher.shift.lakes import second_rows
 from photon.dispatcher.shift.lease import DatacenterLock, Lease
 from photon.dispatcher.shift.run import run_shift
-from photon.dispatcher.shift.status import status_of
+from photon.health.lakes import second_rows
+from photon.health.status import status_of
 from photon.process.faults import REFILL_FAULT_POINTS, arm, disarm, watched
 from photon.registry.collecting import drop, raise_boundary
 from photon.registry.entry import Claimant, Epoch, LedgerId

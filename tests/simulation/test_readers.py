@@ -13,7 +13,7 @@ import pytest
 
 from photon import read
 from photon.dispatcher.shift.people import Decisions
-from photon.dispatcher.shift.status import status_of
+from photon.health.status import status_of
 from photon.pipeline.file import load_pipeline
 from photon.process.clock import MICROSECONDS
 from photon.process.faults import watched

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from photon.dispatcher.shift.status import status_of
+from photon.health.status import status_of
 from photon.process.clock import MICROSECONDS
 from photon.state.database import STATE_FILE
 from tests.simulation.world import NOON_US, World

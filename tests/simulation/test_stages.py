@@ -10,8 +10,8 @@ from click.testing import CliRunner
 
 from photon.cli.main import main
 from photon.dispatcher.shift import people
-from photon.dispatcher.shift.status import DatacenterStatus, status_of
 from photon.health.headline import headline
+from photon.health.status import DatacenterStatus, status_of
 from photon.upkeep.dead_letters.open_letters import plan_recovery_of_letters
 from tests.simulation import failing_adapter
 from tests.simulation.mending_stories import mend, world_with_a_bad_line

@@ -13,7 +13,7 @@ from photon.dispatcher import startup
 from photon.dispatcher.refusals import PlaceTaken
 from photon.dispatcher.retrying import Callbacks, StoppedWaiting
 from photon.dispatcher.shift.lease import AlreadyRunning, DatacenterLock, Lease, lease_status_of
-from photon.dispatcher.shift.status import status_of
+from photon.health.status import status_of
 from photon.pipeline.file import Pipeline
 from photon.process.faults import START_FAULT_POINTS, arm, disarm
 from photon.registry.epochs import unfinished

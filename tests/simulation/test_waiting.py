@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from photon.dispatcher.retrying import Callbacks
-from photon.dispatcher.shift.status import status_of
+from photon.health.status import status_of
 from photon.process.clock import MICROSECONDS
 from tests.simulation import waiting_stories
 from tests.simulation.world import NOON_US, World, counts_of

@@ -6,6 +6,7 @@ import json
 import signal
 import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,9 +19,14 @@ from orchestration.demo.plot import draw, percentiles_over_time, rows_per_second
 from orchestration.demo.scenario import Facts, Kill, phases
 from orchestration.demo.summary import Course, Summary
 from orchestration.demo.view import as_line, doing, recent_p90_seconds
-from photon.dispatcher.shift.status import DatacenterStatus, LogStatus
+from photon.dispatcher.shift.growth import Growth, LogSize
+from photon.dispatcher.shift.lease import Lease, LeaseStatus
+from photon.health.facts import Facts as DatacenterFacts
+from photon.health.status import DatacenterStatus, LogStatus
 from photon.pipeline.file import load_pipeline
 from photon.process.clock import MICROSECONDS
+from photon.state.outcomes import Counts
+from photon.state.view import StateView
 from photon.verification.report import TERMS
 from photon.verification.stored_reports import StoredReport
 
@@ -29,15 +35,19 @@ UNREAD = LogStatus(files=3, gone_files=0, read_bytes=100, backlog_bytes=7)
 KILL = Kill("west", at_us=60_000_000, gone_us=60_100_000)
 
 
-def datacenter(**changes: object) -> DatacenterStatus:
+CLASSES = {"joined": 1_234, "joined_elsewhere": 99, "unjoinable": 2, "dead_letters": 3}
+
+
+def datacenter(
+    *, is_run: bool = True, beat_us: int = 0, state: dict[str, object] | None = None, **details: Any
+) -> DatacenterStatus:
     """A datacenter that has read everything and runs."""
-    values: dict[str, object] = {
-        "running_process": 12, "running_run": "0123456789ab", "last_sign_of_life_us": 0, "epoch": "e",
-        "batch": 7, "counts": {"joined": 1_234, "joined_elsewhere": 99, "unjoinable": 2, "dead_letters": 3},
-        "waiting": {}, "to_take_up_again": 0, "watermark_us": 0, "watermark_lag_seconds": 0.52,
-        "primary": READ, "foreign": READ, "problems": [],
-    }  # fmt: skip
-    return DatacenterStatus(**(values | changes))  # type: ignore[arg-type]
+    values: dict[str, object] = {"epoch": "e", "completed": 7, "counts": Counts(classes=CLASSES)}  # type: ignore[arg-type]
+    view = StateView(**(values | (state or {})))  # type: ignore[arg-type]
+    growth = Growth(LogSize(3, 100, 0), LogSize(3, 100, 0), "", view, 0.52)
+    lease = LeaseStatus(Lease(12, "host", "0123456789ab", 0), is_run, beat_us)
+    found = DatacenterFacts("east", 0, growth, lease)
+    return DatacenterStatus(found, {}, **({"primary": READ, "foreign": READ} | details))
 
 
 def facts(seconds: float = 0.0, newest_row_us: dict[str, int] | None = None, **more: object) -> Facts:
@@ -82,15 +92,15 @@ def test_rows_of_the_killed_shift_do_not_count_as_a_return() -> None:
 @pytest.mark.parametrize(
     "busy",
     [
-        datacenter(running_process=None, primary=UNREAD),
-        datacenter(running_process=None, foreign=UNREAD),
-        datacenter(running_process=None, waiting={"primary": 1}),
-        datacenter(running_process=None, to_take_up_again=1),
-        datacenter(running_process=12),
+        datacenter(is_run=False, primary=UNREAD),
+        datacenter(is_run=False, foreign=UNREAD),
+        datacenter(is_run=False, waiting={"primary": 1}),
+        datacenter(is_run=False, state={"requeued": 1}),
+        datacenter(),
     ],
 )
 def test_a_demo_is_not_idle_while_something_is_left_or_a_shift_runs(busy: DatacenterStatus) -> None:
-    idle = datacenter(running_process=None)
+    idle = datacenter(is_run=False)
     assert scenario.all_have_left(facts(datacenters={"east": idle, "west": idle}))
     assert not scenario.all_have_left(facts(datacenters={"east": idle, "west": busy}))
 
@@ -128,13 +138,13 @@ def test_a_row_says_who_runs_a_datacenter_and_how_far_it_is() -> None:
     ("seen", "kill", "newest_row_us", "does"),
     [
         (datacenter(foreign=UNREAD), None, 1, "joins"),
-        (datacenter(running_process=None, batch=0), None, 0, "waits for its first shift"),
-        (datacenter(running_process=None), None, 1, "nothing to do: no shift"),
-        (datacenter(running_process=None, foreign=UNREAD), None, 1, "work is there: a shift has to come"),
-        (datacenter(running_process=None), KILL, KILL.gone_us, "killed; its next shift has to come"),
+        (datacenter(is_run=False, state={"completed": 0}), None, 0, "waits for its first shift"),
+        (datacenter(is_run=False), None, 1, "nothing to do: no shift"),
+        (datacenter(is_run=False, foreign=UNREAD), None, 1, "work is there: a shift has to come"),
+        (datacenter(is_run=False), KILL, KILL.gone_us, "killed; its next shift has to come"),
         (datacenter(foreign=UNREAD), KILL, 1, "a new shift takes up what the killed one left"),
         (datacenter(foreign=UNREAD), KILL, KILL.gone_us + 1, "joins"),
-        (datacenter(last_sign_of_life_us=-9 * MICROSECONDS), None, 1, "no sign of life for 9 s"),
+        (datacenter(beat_us=-9 * MICROSECONDS), None, 1, "no sign of life for 9 s"),
     ],
 )
 def test_words_say_what_a_datacenter_is_about(

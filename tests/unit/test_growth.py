@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from photon.dispatcher.shift.growth import Growth, LogSize, growth_of
-from photon.dispatcher.shift.status import status_of
+from photon.health.status import status_of
 from photon.state.database import STATE_FILE, StateReader
 from photon.state.dispatcher_state import DispatcherState
 from tests.simulation.world import NOON_US, World
@@ -115,7 +115,7 @@ def test_a_state_that_is_just_being_made_is_no_state_yet(world: World) -> None:
     DispatcherState(world.state()).close()
     assert (look(world).due, look(world).problems) == (0, ())
     status = status_of(world.pipeline, "east", world.clock)
-    assert "no state yet" in status.problems[0]
+    assert status.needs_somebody[0] == "has never run"
 
 
 def test_status_reads_the_open_plan_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

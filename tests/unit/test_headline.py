@@ -1,41 +1,60 @@
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
 import pytest
 
 from photon.dispatcher.shift.deletable_files import deletable, files_of
-from photon.dispatcher.shift.stages import Orders, PlannedWork, Stages
-from photon.dispatcher.shift.status import DatacenterStatus, LogStatus
+from photon.dispatcher.shift.growth import Growth, LogSize
+from photon.dispatcher.shift.lease import Lease, LeaseStatus
+from photon.dispatcher.shift.people import Decisions
+from photon.health.facts import Facts
 from photon.health.headline import headline, sentences
+from photon.health.stages import Orders, PlannedWork, Stages
+from photon.health.status import DatacenterStatus, LogStatus
+from photon.health.verdict import Verdict
 from photon.logs.files import ByteRange, LogFile, Side, TrackedFile
 from photon.process.clock import MICROSECONDS
 from photon.process.pace import size
 from photon.state.completeness.estimate import Completeness
 from photon.state.losses import Losses
+from photon.state.outcomes import Counts
 from photon.state.plan import PlanContent
+from photon.state.view import StateView
 from photon.state.waiting.reasons import REASONS, WHY
 
 NOW_US = 1_700_000_000 * MICROSECONDS
 START = "photon join p.yaml -d east"
 
 
-def status(**changes: object) -> DatacenterStatus:
-    values: dict[str, object] = {
-        "running_process": 7,
-        "running_run": None,
-        "last_sign_of_life_us": NOW_US,
-        "epoch": "e",
-        "batch": 1,
-        "counts": {},
-        "waiting": {},
-        "to_take_up_again": 0,
-        "watermark_us": NOW_US,
-        "watermark_lag_seconds": 0.0,
-        "primary": LogStatus(1, 0, 100, 0),
-        "foreign": LogStatus(1, 0, 100, 0),
-        "problems": [],
-    }
-    return DatacenterStatus(**(values | changes))  # type: ignore[arg-type]
+def status(
+    *,
+    is_run: bool = True,
+    silent_seconds: float = 0,
+    waits_for: str = "",
+    unread: tuple[int, int] = (0, 0),  # of the primary and the foreign log
+    state: dict[str, Any] | None = None,
+    broken: Iterable[Verdict] = (),
+    facts: dict[str, Any] | None = None,
+    **details: Any,
+) -> DatacenterStatus:
+    """East, which has read everything and runs, if nothing else is said; what it waits for since 3 min."""
+    lease = Lease(7, "host", "", NOW_US, waits_for=waits_for, waits_since_us=NOW_US - 180 * MICROSECONDS)
+    beat_us = NOW_US - round(silent_seconds * MICROSECONDS)
+    logs = [LogSize(1, 100, unread_bytes) for unread_bytes in unread]
+    view = StateView(**{"epoch": "e", "completed": 1, "counts": Counts(), **(state or {})})
+    growth = Growth(*logs, "seen", view, 0.0)
+    found = Facts("east", NOW_US, growth, LeaseStatus(lease, is_run, beat_us), **(facts or {}))
+    sizes = {"primary": LogStatus(1, 0, 100, 0), "foreign": LogStatus(1, 0, 100, 0)}
+    well = {"works": (Verdict("ok", "east works"),)}
+    verdicts = {**well, "broken": tuple(broken)} if broken else well
+    return DatacenterStatus(found, verdicts, **(sizes | details))
 
 
-BEHIND = LogStatus(1, 0, 100, 3 * 2**30)
+ON_HOLD = {"decisions": Decisions(on_hold=frozenset({"east"}))}
+RETIRED = {"decisions": Decisions(retired=frozenset({"east"}))}
+GIBS = 3 * 2**30
 
 
 @pytest.mark.parametrize(
@@ -43,41 +62,41 @@ BEHIND = LogStatus(1, 0, 100, 3 * 2**30)
     [
         ({}, "east is live, and nothing waits"),
         ({"waiting": {"primary": 1_200, "home": 3}}, "east is live; 1,203 events wait"),
-        ({"primary": BEHIND}, "east is catching up: 3.0 GiB of primary and 0 bytes of foreign logs wait"),
-        ({"running_process": None}, "east is at rest: all that is in its logs was read, and nothing waits"),
+        ({"unread": (GIBS, 0)}, "east is catching up: 3.0 GiB of primary and 0 bytes of foreign logs wait"),
+        ({"is_run": False}, "east is at rest: all that is in its logs was read, and nothing waits"),
         (
-            {"running_process": None, "foreign": BEHIND},
+            {"is_run": False, "unread": (0, GIBS)},
             f"east is NOT RUNNING, and 3.0 GiB of its logs wait: start it with {START}",
         ),
-        ({"epoch": None, "running_process": None}, f"east has never run: start it with {START}"),
+        ({"state": {"epoch": None}, "is_run": False}, f"east has never run: start it with {START}"),
         (
-            {"last_sign_of_life_us": NOW_US - 90 * MICROSECONDS},
+            {"silent_seconds": 90},
             "east is SILENT: no sign of life for 90 s; look at its log",
         ),
         (
-            {"last_sign_of_life_us": NOW_US - 31 * MICROSECONDS},
+            {"silent_seconds": 31},
             "east is SILENT: no sign of life for 31 s; look at its log",
         ),
         (
-            {"waits_for": "lake: no space", "waits_since_us": NOW_US - 180 * MICROSECONDS},
+            {"waits_for": "lake: no space"},
             "east WAITS for 3 min: lake: no space; mend that, and it goes on by itself",
         ),
         (
-            {"decision": "on hold", "running_process": None, "foreign": BEHIND},
+            {"facts": ON_HOLD, "is_run": False, "unread": (0, GIBS)},
             "east is ON HOLD; 3.0 GiB of its logs wait; resume it with photon resume p.yaml east",
         ),
         (
-            {"decision": "on hold"},
+            {"facts": ON_HOLD},
             "east is ON HOLD; its process ends within seconds; resume it with photon resume p.yaml east",
         ),
         (
-            {"decision": "retired", "running_process": None, "epoch": None},
+            {"facts": RETIRED, "is_run": False, "state": {"epoch": None}},
             "east is RETIRED: it was given up as lost, and never runs again",
         ),
     ],
 )
-def test_one_sentence_says_how_a_datacenter_stands(changes: dict[str, object], said: str):
-    assert headline("east", status(**changes), NOW_US, "p.yaml") == said
+def test_one_sentence_says_how_a_datacenter_stands(changes: dict[str, Any], said: str):
+    assert headline(status(**changes), "p.yaml") == said
 
 
 def test_what_waits_is_told_with_its_reason_and_its_age():
@@ -100,7 +119,7 @@ def test_what_is_planned_and_ordered_is_told_stage_by_stage():
     stages = Stages(
         uncommitted=PlannedWork(1, 2**20, 2**21, 5, batch=17, attempt=2),
         requeued=PlannedWork(3, 0, 0, 1_200),
-        orders=Orders(2, 150.0, 1),
+        orders=Orders(2, 150.0),
     )
     assert sentences(status(stages=stages)) == [
         "batch 17 is planned and not committed, attempt 2: 1.0 MiB of primary logs, 2.0 MiB of foreign logs, "
@@ -108,9 +127,8 @@ def test_what_is_planned_and_ordered_is_told_stage_by_stage():
         "3 plans are taken up again before anything new: 0 bytes of primary logs, 0 bytes of foreign logs, "
         "1,200 records that have waited",
         "2 work orders wait until it has finished its batch, the oldest for 2 min",
-        "1 work orders could not be read, and are set aside: order them again",
     ]
-    said = sentences(status(stages=stages, running_process=None))
+    said = sentences(status(stages=stages, is_run=False))
     assert "2 work orders wait until it runs again, the oldest for 2 min" in said
 
 
@@ -124,14 +142,24 @@ def test_each_reason_to_wait_has_its_words():
     assert WHY.keys() == {"requeued", *(reason.name for reason in REASONS)}
 
 
+def test_the_headline_is_not_said_twice():
+    broken = Verdict("error", "east: nobody has run it", "start it", "is not running", is_in_headline=True)
+    one = status(broken=[broken])
+    assert (sentences(one), one.problems) == ([], ["east: nobody has run it. What to do: start it"])
+
+
 def test_what_needs_somebody_comes_last():
-    lost = {"counts": {"lost_bytes": 2048}, "lost": Losses(other_bytes=2048)}
-    said = sentences(status(**lost, problems=["a.log can't be read"]))
-    assert said == ["2.0 KiB of logs went away before they were read", "NEEDS YOU: a.log can't be read"]
+    lost = {"state": {"counts": Counts(lost_bytes=2048)}, "facts": {"lost": Losses(other_bytes=2048)}}
+    unread = Verdict("warn", "east: a.log can't be read, and 1 more", "mend it", names=("a.log", "b.log"))
+    assert sentences(status(**lost, broken=[unread])) == [
+        "2.0 KiB of logs went away before they were read",
+        "NEEDS YOU: a.log can't be read, and 1 more. What to do: mend it",
+        "  b.log",
+    ]
 
 
 def test_a_loss_that_people_know_of_is_still_said():
-    (said,) = sentences(status(counts={"lost_bytes": 2048}))
+    (said,) = sentences(status(state={"counts": Counts(lost_bytes=2048)}))
     assert said == "2.0 KiB of logs went away before they were read, which people know of"
 
 

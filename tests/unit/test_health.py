@@ -11,13 +11,12 @@ import pytest
 from orchestration.demo.traffic import Traffic
 from photon.dispatcher.shift.growth import Growth, LogSize
 from photon.dispatcher.shift.lease import START_SECONDS, Lease, LeaseStatus
-from photon.health.levels import Verdict
-from photon.health.memory import Memory
-from photon.health.newest_verification import Verified
-from photon.health.verdicts import PROMISES, WITHOUT_STATE, judge
-from photon.health.vitals import Vitals
-from photon.health.vitals import look as look_at
-from photon.health.watched import FRESH_SECONDS, Told, Watched, as_text, from_text, memory_beside
+from photon.dispatcher.shift.people import Decisions
+from photon.health.facts import Facts, Verified
+from photon.health.facts import look as look_at
+from photon.health.judge import PROMISES, WITHOUT_STATE, judge
+from photon.health.memory import FRESH_SECONDS, Memory, Told, WatcherNotes, as_text, from_text, memory_beside
+from photon.health.verdict import Verdict
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.process.clock import MICROSECONDS
 from photon.state.losses import Losses
@@ -36,43 +35,45 @@ def pipeline(tmp_path: Path) -> Pipeline:
     return load_pipeline(Traffic(1).write_pipeline(tmp_path))
 
 
-def vitals(
+def facts(
     seconds: float = 0.0, unread_bytes: int = 2048, lease: LeaseStatus | None = None, **more: Any
-) -> Vitals:
+) -> Facts:
     """A look so many seconds later, at a datacenter at rest unless something else is said."""
     state = StateView(**{"epoch": "e", "counts": Counts(), **more.pop("state", {})})
     growth = Growth(LogSize(1, 10, unread_bytes), LogSize(1, 10, 0), "seen", state, more.pop("lag", None))
     now_us = NOW_US + round(seconds * MICROSECONDS)
-    return Vitals(now_us, growth, lease or LeaseStatus(SEEN), **more)
+    decided = {"on hold": {"on_hold": frozenset({"east"})}, "retired": {"retired": frozenset({"east"})}}
+    decisions = more.pop("decisions", Decisions(**decided.get(more.pop("decision", ""), {})))
+    return Facts("east", now_us, growth, lease or LeaseStatus(SEEN), decisions=decisions, **more)
 
 
 def counts(foreign: int, lost_bytes: int = 0, **classes: int) -> dict[str, Counts]:
     return {"counts": Counts(foreign=foreign, lost_bytes=lost_bytes, classes=classes)}  # type: ignore[arg-type]
 
 
-def verdicts(pipeline: Pipeline, *looks: Vitals) -> dict[str, Verdict]:
+def verdicts(pipeline: Pipeline, *looks: Facts) -> dict[str, Verdict]:
     """Those of the last look, after the others."""
     memory = Memory()
     for look in looks:
-        memory = memory.after(look, pipeline)
-    return judge("east", looks[-1], memory, pipeline)
+        memory = memory.after(look)
+    return judge(looks[-1], memory, pipeline)
 
 
 WORK = {"lease": LeaseStatus(replace(SEEN, idle_seen="other"))}
 
 
 def test_a_datacenter_at_rest_keeps_every_promise(pipeline: Pipeline) -> None:
-    found = verdicts(pipeline, vitals(0), vitals(10_000))
+    found = verdicts(pipeline, facts(0), facts(10_000))
     assert found.keys() == PROMISES.keys()
     assert {verdict.level for verdict in found.values()} == {"ok"}
 
 
 def test_a_join_that_was_refused_is_an_error_at_once_until_another_one_begins(pipeline: Pipeline) -> None:
     refused = replace(SEEN, refused="the registry is older than the lake: photon registry refill p.yaml")
-    verdict = verdicts(pipeline, vitals(0, lease=LeaseStatus(refused)))["works"]
+    verdict = verdicts(pipeline, facts(0, lease=LeaseStatus(refused)))["works"]
     assert verdict.level == "error"
     assert "photon registry refill p.yaml" in verdict.text
-    begun = vitals(0, lease=LeaseStatus(refused, is_locked=True, beat_us=NOW_US))
+    begun = facts(0, lease=LeaseStatus(refused, is_locked=True, beat_us=NOW_US))
     assert verdicts(pipeline, begun)["works"].level == "ok"
 
 
@@ -80,7 +81,7 @@ def test_a_join_that_was_refused_is_an_error_at_once_until_another_one_begins(pi
 def test_work_that_nobody_does_is_a_warning_and_then_an_error(
     pipeline: Pipeline, seconds: float, level: str
 ) -> None:
-    verdict = verdicts(pipeline, vitals(0, **WORK), vitals(seconds, **WORK))["works"]
+    verdict = verdicts(pipeline, facts(0, **WORK), facts(seconds, **WORK))["works"]
     assert verdict.level == level
     if level == "error":
         assert "nobody has run it for 45 s; 2.0 KiB of its logs are unread" in verdict.text
@@ -89,22 +90,20 @@ def test_work_that_nobody_does_is_a_warning_and_then_an_error(
 
 def test_a_run_that_starts_has_its_time(pipeline: Pipeline) -> None:
     start_seconds = START_SECONDS
-    looks = [vitals(seconds, is_starting=True, **WORK) for seconds in (0, start_seconds - 1, start_seconds)]
+    looks = [facts(seconds, is_starting=True, **WORK) for seconds in (0, start_seconds - 1, start_seconds)]
     assert verdicts(pipeline, *looks[:2])["works"].level == "ok"
     assert verdicts(pipeline, *looks)["works"].level == "error"
 
 
 def test_what_people_keep_from_running_is_no_alarm(pipeline: Pipeline) -> None:
-    verdict = verdicts(
-        pipeline, vitals(0, decision="on hold", **WORK), vitals(99, decision="on hold", **WORK)
-    )
+    verdict = verdicts(pipeline, facts(0, decision="on hold", **WORK), facts(99, decision="on hold", **WORK))
     assert (verdict["works"].level, "on hold" in verdict["works"].says) == ("ok", True)
 
 
 def test_no_advice_contradicts_a_hold(pipeline: Pipeline) -> None:
     """However much is unread, and whatever its process has waited for."""
     waits = LeaseStatus(replace(SEEN, waits_for="the lake", waits_since_us=NOW_US), is_locked=True)
-    looks = [vitals(seconds, 20 * GIB, waits, lag=1e9, decision="on hold") for seconds in (0, 3_600)]
+    looks = [facts(seconds, 20 * GIB, waits, lag=1e9, decision="on hold") for seconds in (0, 3_600)]
     found = verdicts(pipeline, *looks)
     assert {one.level for one in found.values()} == {"ok"}
     for promise in ("works", "waiting", "logs", "lag", "backlog"):
@@ -119,31 +118,31 @@ def test_of_a_datacenter_that_people_have_retired_nothing_is_an_alarm(pipeline: 
         "unverified_because": "its lake is gone",
         "lost": Losses(records=1),
     }
-    dead = verdicts(pipeline, vitals(0, **lacking), vitals(9_999, **lacking))
+    dead = verdicts(pipeline, facts(0, **lacking), facts(9_999, **lacking))
     assert {"works", "backlog", "nothing_lost"} <= {name for name, one in dead.items() if one.level != "ok"}
     assert f"photon retire {pipeline.file} east" in dead["works"].remedy
-    retired = verdicts(pipeline, vitals(0, **lacking), vitals(9_999, decision="retired", **lacking))
+    retired = verdicts(pipeline, facts(0, **lacking), facts(9_999, decision="retired", **lacking))
     assert {one.level for one in retired.values()} == {"ok"}
 
 
 def test_a_process_without_a_sign_of_life_is_named(pipeline: Pipeline) -> None:
     lease = LeaseStatus(replace(SEEN, process=4711), is_locked=True, beat_us=NOW_US)
-    verdict = verdicts(pipeline, vitals(20, lease=lease), vitals(80, lease=lease))["works"]
+    verdict = verdicts(pipeline, facts(20, lease=lease), facts(80, lease=lease))["works"]
     assert verdict.level == "error"
     assert "process 4711 on host has given no sign of life for 80 s" in verdict.says
 
 
 def test_work_that_somebody_takes_up_again_is_well_at_once(pipeline: Pipeline) -> None:
     lease = LeaseStatus(SEEN, is_locked=True, beat_us=NOW_US + 100 * MICROSECONDS)
-    looks = [vitals(0, **WORK), vitals(99, **WORK), vitals(100, lease=lease)]
+    looks = [facts(0, **WORK), facts(99, **WORK), facts(100, lease=lease)]
     assert verdicts(pipeline, *looks)["works"].level == "ok"
 
 
-def waiting(seconds: float, **lease: Any) -> Vitals:
+def waiting(seconds: float, **lease: Any) -> Facts:
     """A look at a process that has waited for so long."""
     waits = replace(SEEN, waits_for="the registry does not answer", waits_since_us=NOW_US)
     beat_us = NOW_US + round(seconds * MICROSECONDS)
-    return vitals(seconds, lease=LeaseStatus(waits, **{"is_locked": True, "beat_us": beat_us, **lease}))
+    return facts(seconds, lease=LeaseStatus(waits, **{"is_locked": True, "beat_us": beat_us, **lease}))
 
 
 @pytest.mark.parametrize(("seconds", "level"), [(29, "ok"), (30, "warn"), (59, "warn"), (60, "error")])
@@ -164,7 +163,7 @@ def test_what_a_dead_process_waited_for_is_no_wait(pipeline: Pipeline) -> None:
 
 def test_events_held_for_a_dead_datacenter_are_an_error_at_once(pipeline: Pipeline) -> None:
     state = {"held": 12, "out_of_reach": {"west": "its lake can't be read"}}
-    verdict = verdicts(pipeline, vitals(state=state))["works"]
+    verdict = verdicts(pipeline, facts(state=state))["works"]
     assert verdict.level == "error"
     assert "12 events are held: west registered them and is silent" in verdict.says
     assert "photon retire" in verdict.remedy
@@ -172,7 +171,9 @@ def test_events_held_for_a_dead_datacenter_are_an_error_at_once(pipeline: Pipeli
 
 def test_events_held_for_a_datacenter_on_hold_are_free_once_it_is_resumed(pipeline: Pipeline) -> None:
     state = {"held": 12, "out_of_reach": {"west": "its lake can't be read"}}
-    remedy = verdicts(pipeline, vitals(state=state, on_hold=frozenset({"west"})))["works"].remedy
+    remedy = verdicts(pipeline, facts(state=state, decisions=Decisions(on_hold=frozenset({"west"}))))[
+        "works"
+    ].remedy
     assert f"photon resume {pipeline.file} west" in remedy
     assert "start datacenter west" not in remedy
 
@@ -181,14 +182,14 @@ def test_events_held_for_a_datacenter_on_hold_are_free_once_it_is_resumed(pipeli
 def test_nobody_is_told_to_make_faster_what_does_not_join(pipeline: Pipeline, promise: str) -> None:
     seconds, joins = 3_600, LeaseStatus(SEEN, is_locked=True, beat_us=NOW_US + 3_600 * MICROSECONDS)
     waits = replace(joins, lease=replace(SEEN, waits_for="the lake", waits_since_us=NOW_US))
-    looks = {lease: [vitals(each, 20 * GIB, lease) for each in (0, seconds)] for lease in (joins, waits)}
+    looks = {lease: [facts(each, 20 * GIB, lease) for each in (0, seconds)] for lease in (joins, waits)}
     advised = [verdicts(pipeline, *looks[lease])[promise] for lease in (joins, waits)]
     assert {one.level for one in advised} == {"error"}
     assert ["faster" in one.remedy for one in advised] == [True, False]
 
 
 def test_a_pattern_that_matches_no_file_is_told_with_its_key(pipeline: Pipeline) -> None:
-    found = vitals()
+    found = facts()
     found = replace(found, growth=replace(found.growth, foreign=LogSize(0, 0, 0)))
     verdict = verdicts(pipeline, found)["logs"]
     assert (verdict.level, verdict.says) == (
@@ -198,7 +199,7 @@ def test_a_pattern_that_matches_no_file_is_told_with_its_key(pipeline: Pipeline)
 
 
 def test_logs_that_cannot_be_read_are_an_error(pipeline: Pipeline) -> None:
-    found = vitals()
+    found = facts()
     found = replace(found, growth=replace(found.growth, problems=("a.log: Permission denied", "b.log: gone")))
     verdict = verdicts(pipeline, found)["logs"]
     assert (verdict.level, verdict.says) == ("error", "east: a.log: Permission denied, and 1 more")
@@ -206,7 +207,7 @@ def test_logs_that_cannot_be_read_are_an_error(pipeline: Pipeline) -> None:
 
 def test_files_that_are_passed_over_are_a_warning_that_names_three_of_them(pipeline: Pipeline) -> None:
     files = tuple(f"{name}.log: its lines end with CR alone" for name in "abcde")
-    verdict = verdicts(pipeline, replace(vitals(), passed_over=files))["logs"]
+    verdict = verdicts(pipeline, replace(facts(), passed_over=files))["logs"]
     assert verdict.level == "warn"
     assert "; ".join([*files[:3], "and 2 more"]) in verdict.says
 
@@ -230,40 +231,40 @@ def test_no_log_is_opened_where_the_dispatcher_knows_all_files(
     world = World(tmp_path)
     world.clicks(("c1", "q1"))
     world.join()
-    monkeypatch.delattr("photon.health.vitals.LogReader")
+    monkeypatch.delattr("photon.health.facts.LogReader")
     assert look_at(world.pipeline, "east", world.clock.now_us()).passed_over == ()
 
 
 def test_old_logs_that_are_read_for_the_first_time_are_not_years_behind(pipeline: Pipeline) -> None:
-    looks = [vitals(seconds, GIB // 2, lag=3e8) for seconds in (0, 59, 60)]
+    looks = [facts(seconds, GIB // 2, lag=3e8) for seconds in (0, 59, 60)]
     assert verdicts(pipeline, *looks[:2])["lag"].level == "ok"
     verdict = verdicts(pipeline, *looks)["lag"]
     assert (verdict.level, verdict.says) == ("warn", "east is 60 s behind; 512 MiB of its logs are unread")
 
 
 def test_logs_that_are_silent_are_not_behind(pipeline: Pipeline) -> None:
-    assert verdicts(pipeline, vitals(0, 100, lag=1e6), vitals(1e6, 100, lag=2e6))["lag"].level == "ok"
+    assert verdicts(pipeline, facts(0, 100, lag=1e6), facts(1e6, 100, lag=2e6))["lag"].level == "ok"
 
 
 @pytest.mark.parametrize(("unread_bytes", "level"), [(GIB - 1, "ok"), (GIB, "warn"), (16 * GIB, "error")])
 def test_a_long_backlog_is_told_by_its_bytes(pipeline: Pipeline, unread_bytes: int, level: str) -> None:
-    assert verdicts(pipeline, vitals(0, unread_bytes))["backlog"].level == level
+    assert verdicts(pipeline, facts(0, unread_bytes))["backlog"].level == level
 
 
 def test_ends_of_logs_that_may_be_lost_are_a_warning_until_somebody_knows(pipeline: Pipeline) -> None:
-    unsure = verdicts(pipeline, vitals(0, lost=Losses(may_be_lost={1: 0, 2: 0})))["nothing_lost"]
+    unsure = verdicts(pipeline, facts(0, lost=Losses(may_be_lost={1: 0, 2: 0})))["nothing_lost"]
     assert unsure.level == "warn"
     assert (
         "at least 0 bytes may be lost of 2 log files truncated or gone in use; how many more" in unsure.says
     )
-    sure = verdicts(pipeline, vitals(0, lost=Losses({1: 2048}, may_be_lost={1: 2048})))["nothing_lost"]
+    sure = verdicts(pipeline, facts(0, lost=Losses({1: 2048}, may_be_lost={1: 2048})))["nothing_lost"]
     assert sure.level == "error"
     assert "at least 2,048 bytes may be lost of 1 log file truncated or gone in use" in sure.says
 
 
 def test_another_number_of_lost_bytes_is_told_though_the_words_are_the_same(pipeline: Pipeline) -> None:
     first, second = (
-        verdicts(pipeline, vitals(0, lost=Losses({1: lost})))["nothing_lost"] for lost in (2048, 4096)
+        verdicts(pipeline, facts(0, lost=Losses({1: lost})))["nothing_lost"] for lost in (2048, 4096)
     )
     assert Told.after(None, first, NOW_US).is_news(second, NOW_US + 1, HOUR_US)
     assert not Told.after(None, first, NOW_US).is_news(first, NOW_US + 1, HOUR_US)
@@ -271,7 +272,7 @@ def test_another_number_of_lost_bytes_is_told_though_the_words_are_the_same(pipe
 
 def test_what_is_lost_is_an_error_until_somebody_does_something(pipeline: Pipeline) -> None:
     lost = {"state": counts(9, lost_bytes=2048), "lost": Losses({3: 2048}, records=2)}
-    looks = [vitals(0, state=counts(9)), *(vitals(hours * 3_600, **lost) for hours in (1, 3, 1_000))]
+    looks = [facts(0, state=counts(9)), *(facts(hours * 3_600, **lost) for hours in (1, 3, 1_000))]
     verdict = verdicts(pipeline, *looks)["nothing_lost"]
     assert verdict.level == "error"
     assert "2,048 bytes of log files that went away were not read, and 2 records that waited" in verdict.says
@@ -281,19 +282,19 @@ def test_what_is_lost_is_an_error_until_somebody_does_something(pipeline: Pipeli
 @pytest.mark.parametrize(("ahead_seconds", "level"), [(4, "ok"), (5, "warn"), (60, "error")])
 def test_events_of_the_future_tell_of_clocks(pipeline: Pipeline, ahead_seconds: int, level: str) -> None:
     state = {"watermark_us": NOW_US + ahead_seconds * MICROSECONDS}
-    assert verdicts(pipeline, vitals(state=state))["clock"].level == level
+    assert verdicts(pipeline, facts(state=state))["clock"].level == level
 
 
-def unreadable(seconds: float, **more: Any) -> Vitals:
+def unreadable(seconds: float, **more: Any) -> Facts:
     """A look that could not read the state: it finds none of it."""
-    found = vitals(seconds, GIB, state={"epoch": None}, **more)
+    found = facts(seconds, GIB, state={"epoch": None}, **more)
     return replace(found, growth=replace(found.growth, state_unreadable="the state x is damaged: put a copy"))
 
 
 def test_where_the_state_cannot_be_read_one_check_says_so_and_nothing_is_said_of_what_it_tells(
     pipeline: Pipeline,
 ) -> None:
-    found = verdicts(pipeline, vitals(0, lost=Losses({1: 2048})), unreadable(10))
+    found = verdicts(pipeline, facts(0, lost=Losses({1: 2048})), unreadable(10))
     assert found.keys() == WITHOUT_STATE
     assert {name for name, one in found.items() if one.level != "ok"} == {"works"}
     assert (found["works"].level, "the state x is damaged: put a copy" in found["works"].says) == (
@@ -303,9 +304,9 @@ def test_where_the_state_cannot_be_read_one_check_says_so_and_nothing_is_said_of
 
 
 def test_what_is_remembered_outlives_a_state_that_cannot_be_read(pipeline: Pipeline) -> None:
-    before = watched(pipeline, vitals(0, GIB, state=counts(9_000)))
-    assert before.memory.after(unreadable(7_000), pipeline) == before.memory
-    looks = [vitals(0, GIB, state=counts(9_000)), unreadable(1_000), vitals(3_000, GIB, lag=1e9)]
+    before = watched(facts(0, GIB, state=counts(9_000)))
+    assert before.memory.after(unreadable(7_000)) == before.memory
+    looks = [facts(0, GIB, state=counts(9_000)), unreadable(1_000), facts(3_000, GIB, lag=1e9)]
     assert "50 min behind" in verdicts(pipeline, *looks)["lag"].says
 
 
@@ -319,7 +320,7 @@ def report(hours_ago: float, *violations: dict[str, Any]) -> Verified:
 
 @pytest.mark.parametrize(("hours", "level"), [(2.9, "ok"), (3, "warn"), (24, "error")])
 def test_a_verification_that_is_old_proves_nothing(pipeline: Pipeline, hours: float, level: str) -> None:
-    verdict = verdicts(pipeline, vitals(verified=report(hours)))["verified"]
+    verdict = verdicts(pipeline, facts(verified=report(hours)))["verified"]
     assert verdict.level == level
     assert ("photon verify" in verdict.remedy) is (level != "ok")
 
@@ -331,38 +332,38 @@ def test_what_verification_found_is_told_with_its_remedy(pipeline: Pipeline) -> 
         "says": "events are missing",
         "what_to_do": "photon recover PIPELINE",
     }
-    verdict = verdicts(pipeline, vitals(verified=report(1, broken)))["verified"]
+    verdict = verdicts(pipeline, facts(verified=report(1, broken)))["verified"]
     assert (verdict.level, verdict.in_short) == ("error", "is broken by its newest verification (3 missing)")
     assert "3 events are missing" in verdict.says
     assert verdict.remedy.startswith(f"photon recover {pipeline.file}. Then photon verify {pipeline.file}")
 
 
-def watched(pipeline: Pipeline, *looks: Vitals) -> Watched:
+def watched(*looks: Facts) -> WatcherNotes:
     """What a watcher leaves after these looks."""
     memory = Memory()
     for look in looks:
-        memory = memory.after(look, pipeline)
-    return Watched(looks[-1].now_us, memory, {"works": Told("warn", NOW_US)}, is_starting=True)
+        memory = memory.after(look)
+    return WatcherNotes(looks[-1].now_us, memory, {"works": Told("warn", NOW_US)}, is_starting=True)
 
 
 def test_what_a_watcher_leaves_outlives_its_process(pipeline: Pipeline) -> None:
-    left = {"east": watched(pipeline, vitals(0, GIB, state=counts(5), **WORK))}
+    left = {"east": watched(facts(0, GIB, state=counts(5), **WORK))}
     assert from_text(as_text(left)) == left
 
 
 def test_whoever_else_judges_goes_by_what_the_watcher_has_left(pipeline: Pipeline) -> None:
-    looks = [vitals(0, GIB), vitals(3_599, GIB, lag=1e9)]
-    now = vitals(3_600, GIB, lag=1e9)
-    memory, why_alone = memory_beside(watched(pipeline, *looks), now, pipeline)
-    assert (memory, why_alone) == (watched(pipeline, *looks, now).memory, "")
-    found = judge("east", now, memory, pipeline)
+    looks = [facts(0, GIB), facts(3_599, GIB, lag=1e9)]
+    now = facts(3_600, GIB, lag=1e9)
+    memory, why_alone = memory_beside(watched(*looks), now)
+    assert (memory, why_alone) == (watched(*looks, now).memory, "")
+    found = judge(now, memory, pipeline)
     assert found["lag"].says == "east is 60 min behind; 1.0 GiB of its logs are unread"
 
 
 def test_what_a_watcher_knew_long_ago_is_not_believed(pipeline: Pipeline) -> None:
-    left = watched(pipeline, vitals(0, GIB))
-    memory, why_alone = memory_beside(left, vitals(FRESH_SECONDS, GIB), pipeline)
+    left = watched(facts(0, GIB))
+    memory, why_alone = memory_beside(left, facts(FRESH_SECONDS, GIB))
     assert (memory.behind_since_us, why_alone) == (NOW_US, "")
-    memory, why_alone = memory_beside(left, vitals(FRESH_SECONDS + 1, GIB), pipeline)
+    memory, why_alone = memory_beside(left, facts(FRESH_SECONDS + 1, GIB))
     assert memory.behind_since_us != NOW_US
     assert why_alone == "its watcher has not looked at it since 2027-01-15T08:00:00+00:00"

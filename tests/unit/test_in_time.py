@@ -15,9 +15,9 @@ import pytest
 from orchestration.demo.traffic import Traffic
 from photon.dispatcher.shift import people
 from photon.dispatcher.shift.people import Decisions, decisions_in_time
-from photon.dispatcher.shift.status import DatacenterStatus, status_of
 from photon.health import overall
 from photon.health.overall import look_at_all
+from photon.health.status import DatacenterStatus, status_of
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.process import in_time
 from photon.process.clock import Clock, SystemClock
@@ -106,9 +106,9 @@ def test_a_datacenter_that_hangs_keeps_no_other_from_being_told(
         return status_of(pipeline, name, clock, decisions)
 
     monkeypatch.setattr(overall, "status_of", of)
-    seen = look_at_all(pipeline, SystemClock(), Decisions(), 0.3)
-    assert (list(seen.found), list(seen.verdicts)) == (["east"], ["east"])
-    assert str(seen.errors["west"]).startswith("datacenter west: no answer within 0.3 s; ")
+    found, errors = look_at_all(pipeline, SystemClock(), Decisions(), 0.3)
+    assert list(found) == ["east"]
+    assert str(errors["west"]).startswith("datacenter west: no answer within 0.3 s; ")
 
 
 @pytest.mark.parametrize("what", ["state", "logs", "lake"])
@@ -124,7 +124,7 @@ def test_the_folder_that_hangs_is_named(
 
     monkeypatch.setattr(overall, "status_of", lambda *_: hanging.wait())
     monkeypatch.setattr(overall.os, "listdir", list_)
-    said = str(look_at_all(pipeline, SystemClock(), Decisions(), 0.1).errors["west"])
+    said = str(look_at_all(pipeline, SystemClock(), Decisions(), 0.1)[1]["west"])
     assert f"; {folder} does not answer: look at its disk, mount or store" in said
 
 

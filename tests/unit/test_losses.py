@@ -14,8 +14,8 @@ from click.testing import CliRunner
 
 from orchestration.demo.traffic import Traffic
 from photon.cli.main import main
-from photon.dispatcher.shift.status import status_of
 from photon.health.metrics.families import families
+from photon.health.status import status_of
 from photon.logs.files import LogFile, TrackedFile
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.process.clock import SystemClock
@@ -112,7 +112,7 @@ def lights(pipeline: Pipeline) -> tuple[str, dict[str, Any], dict[str, float]]:
     """The text of `photon status`, its JSON, and the metrics, of east."""
     text = CliRunner().invoke(main, ["status", str(pipeline.file)]).stdout
     told = json.loads(CliRunner().invoke(main, ["status", str(pipeline.file), "--json"]).stdout)
-    metrics = families({"east": status_of(pipeline, "east", SystemClock())}, SystemClock().now_us())
+    metrics = families({"east": status_of(pipeline, "east", SystemClock())})
     return text, told["east"], {one.name: one.value for metric in metrics for one in metric.samples}
 
 
@@ -163,7 +163,7 @@ def pipeline(tmp_path: Path) -> Iterator[Pipeline]:
 
 def problems(pipeline: Pipeline) -> list[str]:
     """What `photon status` asks somebody for."""
-    return [one for one in status_of(pipeline, "east", SystemClock()).problems if "not read" in one]
+    return [one for one in status_of(pipeline, "east", SystemClock()).problems if ": gone, and" in one]
 
 
 def test_the_command_names_what_is_lost_and_ends_its_alarm(pipeline: Pipeline) -> None:

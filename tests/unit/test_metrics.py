@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 import urllib.request
-from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -17,27 +15,25 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from photon.cli.main import main
 from photon.dispatcher.shift.measured import Measured
 from photon.dispatcher.shift.people import Decisions
-from photon.dispatcher.shift.stages import Orders, PlannedWork, Stages
-from photon.dispatcher.shift.status import DatacenterStatus, LogStatus
 from photon.errors import FormatTooNew, WrongUsage
-from photon.health.metrics.families import families
-from photon.health.metrics.judged_families import judged_families
-from photon.health.metrics.judging import EVERY_SECONDS, Judged, Judging
-from photon.health.metrics.serving import page_of, serving
+from photon.health.facts import Verified
+from photon.health.metrics.families import budget_families, families
+from photon.health.metrics.serving import PipelineCollector, page_of, serving
 from photon.health.metrics.shift_families import shift_families
-from photon.health.newest_verification import Verified
+from photon.health.stages import Orders, PlannedWork, Stages
+from photon.health.status import DatacenterStatus, LogStatus
+from photon.health.verdict import Verdict
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.process.clock import MICROSECONDS, SystemClock
 from photon.process.measures import Measures
 from photon.registry.errors import RegistryMismatch
 from photon.state.completeness.estimate import Completeness
-from photon.state.database import STATE_FILE
-from photon.state.dispatcher_state import DispatcherState
 from photon.state.losses import Losses
+from photon.state.outcomes import Counts
 from photon.storage.delta import LakeUnavailable
 from photon.verification.availability.budget import Budget
 from tests.simulation.world import World
-from tests.unit.test_headline import NOW_US, status
+from tests.unit.test_headline import NOW_US, ON_HOLD, status
 
 PIPELINE = """
 name: clicks
@@ -46,6 +42,8 @@ primary: {files: "q*.csv", format: csv, id: id, time: at}
 foreign: {files: "c*.csv", format: csv, id: id, key: key, time: at}
 """
 SAID = Completeness("e", 1, 0, 5 * MICROSECONDS, 5 * MICROSECONDS, 5 * MICROSECONDS, 0.999, 0, 100, 3)
+JOINED = Counts(classes={"joined": 9})  # type: ignore[arg-type]
+MAYBE = Losses({1: 60}, may_be_lost={1: 60, 4: 0})
 Samples = dict[tuple[str, ...], float]  # by the name and the values of the labels
 
 
@@ -65,33 +63,38 @@ def samples(metrics: list[Metric]) -> Samples:
 
 
 def of(one: DatacenterStatus | Exception) -> Samples:
-    return samples(families({"east": one}, NOW_US))
+    return samples(families({"east": one}))
 
 
 @pytest.mark.parametrize(
     ("name", "value", "changes"),
     [
         (("photon_up", "east"), 1, {}),
-        (("photon_up", "east"), 0, {"running_process": None}),
-        (("photon_up", "east"), 0, {"last_sign_of_life_us": NOW_US - 31 * MICROSECONDS}),
-        (("photon_up", "east"), 0, {"is_fenced": True}),
+        (("photon_up", "east"), 0, {"is_run": False}),
+        (("photon_up", "east"), 0, {"silent_seconds": 31}),
+        (("photon_up", "east"), 0, {"facts": {"is_fenced": True}}),
         (("photon_unavailable", "east"), 1, {"waits_for": "lake: no space"}),
-        (("photon_decided", "east", "on hold"), 1, {"decision": "on hold"}),
-        (("photon_decided", "east", "retired"), 0, {"decision": "on hold"}),
-        (("photon_problems", "east"), 2, {"problems": ["a", "b"]}),
-        (("photon_lag_seconds", "east"), 7.5, {"watermark_lag_seconds": 7.5}),
+        (("photon_decided", "east", "on hold"), 1, {"facts": ON_HOLD}),
+        (("photon_decided", "east", "retired"), 0, {"facts": ON_HOLD}),
+        (("photon_problems", "east"), 2, {"broken": [Verdict("warn", "a"), Verdict("error", "b")]}),
+        (("photon_check_level", "east", "works"), 0, {}),
+        (("photon_check_level", "east", "broken"), 1, {"broken": [Verdict("ok", "a"), Verdict("warn", "b")]}),
         (("photon_completeness_records", "east", "late"), 3, {"completeness": SAID}),
         (("photon_completeness_records", "east", "in_time"), 97, {"completeness": SAID}),
         (("photon_complete_up_to_timestamp_seconds", "east"), 5, {"completeness": SAID}),
-        (("photon_foreign_records_total", "east", "joined"), 9, {"counts": {"joined": 9}}),
-        (("photon_open_loss_bytes", "east"), 75, {"lost": Losses({1: 60}, 15)}),
-        (("photon_open_loss_records", "east"), 2, {"lost": Losses(records=2)}),
-        (("photon_may_be_lost_files", "east"), 2, {"lost": Losses({1: 60}, may_be_lost={1: 60, 4: 0})}),
-        (("photon_may_be_lost_bytes", "east"), 60, {"lost": Losses({1: 60}, may_be_lost={1: 60, 4: 0})}),
-        (("photon_open_loss_bytes", "east"), 0, {"counts": {"lost_bytes": 75}}),
+        (
+            ("photon_foreign_records_total", "east", "joined"),
+            9,
+            {"state": {"counts": JOINED}},
+        ),
+        (("photon_open_loss_bytes", "east"), 75, {"facts": {"lost": Losses({1: 60}, 15)}}),
+        (("photon_open_loss_records", "east"), 2, {"facts": {"lost": Losses(records=2)}}),
+        (("photon_may_be_lost_files", "east"), 2, {"facts": {"lost": MAYBE}}),
+        (("photon_may_be_lost_bytes", "east"), 60, {"facts": {"lost": MAYBE}}),
+        (("photon_open_loss_bytes", "east"), 0, {"state": {"counts": Counts(lost_bytes=75)}}),
         (("photon_waiting_records", "east", "primary"), 5, {"waiting": {"primary": 5}}),
         (("photon_log_backlog_bytes", "east", "foreign"), 12, {"foreign": LogStatus(1, 0, 100, 12)}),
-        (("photon_batches_total", "east"), 4, {"batch": 4}),
+        (("photon_batches_total", "east"), 4, {"state": {"completed": 4}}),
         (("photon_batch_attempt", "east"), 3, {"stages": Stages(PlannedWork(plans=1, attempt=3))}),
         (("photon_work_orders", "east", "waiting"), 2, {"stages": Stages(orders=Orders(waiting=2))}),
     ],
@@ -107,8 +110,8 @@ def test_a_datacenter_that_can_not_be_read_has_no_other_numbers() -> None:
 
 
 def test_a_number_that_nobody_knows_is_no_sample() -> None:
-    names = {name for name, *_ in of(status(watermark_lag_seconds=None))}
-    assert not names & {"photon_lag_seconds", "photon_complete_up_to_timestamp_seconds"}
+    names = {name for name, *_ in of(status())}
+    assert not names & {"photon_verified_timestamp_seconds", "photon_complete_up_to_timestamp_seconds"}
 
 
 def test_the_page_is_openmetrics_with_every_datacenter(pipeline: Pipeline) -> None:
@@ -125,51 +128,34 @@ def test_whoever_asks_the_server_gets_the_numbers_of_then(pipeline: Pipeline) ->
         before = urllib.request.urlopen(url, timeout=30).read().decode()
         logs.mkdir(parents=True)
         after = urllib.request.urlopen(url, timeout=30).read().decode()
-    assert 'photon_problems{datacenter="east"} 2.0' in before
-    assert 'photon_problems{datacenter="east"} 1.0' in after
+    assert 'photon_check_level{check="logs",datacenter="east"} 2.0' in before
+    assert 'photon_check_level{check="logs",datacenter="east"} 1.0' in after, "its folder is there, and empty"
 
 
-def test_what_was_judged_is_told_by_check_kind_and_minutes() -> None:
-    budget = Budget(until_us=0, judged=900, bad=7, allowed=403, events=10, late_events=1, burning=((1, 0.5),))
+def test_what_a_verification_found_is_told_by_its_kinds() -> None:
     broken = Verified(5 * MICROSECONDS, {"violations": [{"kind": "missing", "count": 3}]})
-    found = samples(list(judged_families({"east": Judged({"logs": "warn"}, broken, budget)})))
-    assert found["photon_check_level", "east", "logs"] == 1
+    found = of(status(facts={"verified": broken}))
     assert found["photon_verified_timestamp_seconds", "east"] == 5
     assert found["photon_verified_cases", "east", "missing"] == 3
     assert found["photon_verified_cases", "east", "duplicate_rows"] == 0
+
+
+def test_an_error_budget_is_told_by_its_minutes() -> None:
+    budget = Budget(until_us=0, judged=900, bad=7, allowed=403, events=10, late_events=1, burning=((1, 0.5),))
+    found = samples(list(budget_families({"east": budget})))
     assert found["photon_error_budget_minutes", "east", "bad"] == 7
     assert found["photon_error_budget_minutes", "east", "allowed"] == 403
     assert found["photon_error_budget_burning", "east"] == 1
 
 
-def test_what_was_never_verified_nor_judged_has_no_number() -> None:
-    found = samples(list(judged_families({"east": Judged({"logs": "ok"})})))
-    assert found == {("photon_check_level", "east", "logs"): 0}
-
-
-def test_what_is_judged_is_looked_at_again_after_a_while_and_goes_by_earlier_looks(world: World) -> None:
+def test_what_is_judged_goes_by_earlier_looks(world: World) -> None:
     world.clicks(("c", "q"))
-    judging = Judging(world.pipeline, world.clock)
+    collector = PipelineCollector(world.pipeline, world.clock, ["east"])
     levels = []
-    for seconds in (0, EVERY_SECONDS - 1, 1, EVERY_SECONDS):
+    for seconds in (0, 29, 1, 15):
         world.clock.advance(seconds)
-        levels.append(judging.judged(["east"])["east"].levels["works"])
-    assert levels == ["ok", "ok", "warn", "error"], "nobody is at work, and since when is remembered"
-
-
-def test_what_a_state_that_can_not_be_read_tells_nothing_of_stays_as_it_was_judged(world: World) -> None:
-    world.clicks(("c", "q"))
-    world.join()
-    with closing(DispatcherState(world.state())) as state:
-        known = next(iter(state.files().values()))
-        state.put_files([replace(known, state="gone", size_bytes=known.size_bytes + 9)], lost_bytes=9)
-    judging = Judging(world.pipeline, world.clock)
-    before = judging.judged(["east"])["east"].levels
-    (world.state() / STATE_FILE).write_bytes(b"this is no database, " * 100)
-    world.clock.advance(EVERY_SECONDS)
-    after = judging.judged(["east"])["east"].levels
-    assert (before["nothing_lost"], before["works"]) == ("error", "ok")
-    assert (after["nothing_lost"], after["works"]) == ("error", "error")
+        levels.append(samples(list(collector.collect()))["photon_check_level", "east", "works"])
+    assert levels == [0, 0, 1, 2], "nobody is at work, and since when is remembered"
 
 
 def test_a_lake_that_can_not_be_read_leaves_the_checks(
@@ -178,22 +164,21 @@ def test_a_lake_that_can_not_be_read_leaves_the_checks(
     def is_away(*_: object) -> NoReturn:
         raise LakeUnavailable("cannot read")
 
-    monkeypatch.setattr("photon.health.metrics.judging.stored_minutes", is_away)
-    monkeypatch.setattr("photon.health.vitals.newest_verification", is_away)
-    found = Judging(pipeline, SystemClock()).judged(["east"])["east"]
-    assert (found.levels["verified"], found.verified, found.budget) == ("warn", None, None)
+    monkeypatch.setattr("photon.health.metrics.serving.stored_minutes", is_away)
+    monkeypatch.setattr("photon.health.facts.newest_verification", is_away)
+    found = samples(list(text_string_to_metric_families(page_of(pipeline, SystemClock()))))
+    assert found["photon_check_level", "verified", "east"] == 1
+    assert not [name for name, *_ in found if name.startswith("photon_error_budget")]
 
 
-def test_a_report_of_a_newer_photon_leaves_the_page(
-    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_report_of_a_newer_photon_is_a_warning(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     def is_newer(*_: object) -> NoReturn:
         raise FormatTooNew("verification_reports", 9, 1)
 
-    monkeypatch.setattr("photon.health.vitals.newest_verification", is_newer)
+    monkeypatch.setattr("photon.health.facts.newest_verification", is_newer)
     found = samples(list(text_string_to_metric_families(page_of(pipeline, SystemClock()))))
     assert found["photon_readable", "east"] == 1
-    assert not [name for name, *_ in found if name == "photon_check_level"]
+    assert found["photon_check_level", "verified", "east"] == 1
 
 
 def test_a_port_that_is_taken_is_named(pipeline: Pipeline) -> None:
@@ -227,8 +212,8 @@ def test_the_metrics_that_the_operations_guide_names_are_there_with_their_labels
     named = set(re.findall(r"`(photon_\w+(?:\{[\w,]+\})?)`", section))
     measured = Measured("e", NOW_US, Measures())
     every = [
-        *families({"east": status()}, NOW_US),
-        *judged_families({}),
+        *families({"east": status()}),
+        *budget_families({}),
         *shift_families({"east": measured}),
     ]
     assert len(named) > 10

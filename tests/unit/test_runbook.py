@@ -18,7 +18,7 @@ from photon import errors
 from photon.cli import ending
 from photon.errors import DEFECT
 from photon.health.alerts import Kind
-from photon.health.verdicts import PROMISES
+from photon.health.judge import PROMISES
 from tests.documents import ROOT, wrong_in
 
 RUNBOOK = (ROOT / "docs" / "runbook.md").read_text()

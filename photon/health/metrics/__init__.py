@@ -1,5 +1,5 @@
 """Numbers of a pipeline for monitoring systems that scrape them, as OpenMetrics.
 
-Names, help and units of metrics belong here, and the server that is asked for them.
-`photon.dispatcher.shift.status` reads the facts, and `photon.health` tells whether they are good.
+`families.py` makes metrics of what `photon.health.status` knows and has judged, `shift_families.py` of what
+shifts measure themselves; `serving.py` asks each datacenter when somebody scrapes. Read `families.py` first.
 """

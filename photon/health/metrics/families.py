@@ -1,4 +1,4 @@
-"""The metrics of a pipeline, made of what `photon status` reads. Pure.
+"""The metrics of a pipeline, made of what `photon status` knows. Pure.
 
 A datacenter that can't be asked has `photon_readable` 0 and no other metric: its numbers are not known.
 """
@@ -10,42 +10,47 @@ from typing import TypeVar
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from photon.dispatcher.shift.status import DatacenterStatus
-from photon.health.activity import activity_of, facts_of
+from photon.health.facts import Verified
+from photon.health.status import DatacenterStatus
+from photon.health.verdict import LEVELS, worst
 from photon.process.clock import MICROSECONDS
 from photon.state.outcomes import OUTCOME_CLASSES
+from photon.verification.availability.budget import Budget
+from photon.verification.report import MEANINGS
 
 # The classes that only grow within an epoch. The other one is of records of now.
 FINAL = tuple(name for name in OUTCOME_CLASSES if name != "pending")
+BROKEN = tuple(kind for kind, meaning in MEANINGS.items() if meaning.violation)
 Status = DatacenterStatus | Exception
 Family = TypeVar("Family", GaugeMetricFamily, CounterMetricFamily)
 Samples = Iterable[tuple[tuple[str, ...], float]]  # the values of labels, and the number
 
 
-def families(found: Mapping[str, Status], now_us: int) -> list[Metric]:
+def families(found: Mapping[str, Status]) -> list[Metric]:
     """Every metric, with a sample or several for each datacenter."""
     known = {name: one for name, one in found.items() if isinstance(one, DatacenterStatus)}
     readable = [((name,), float(name in known)) for name in found]
     return [
         gauge("readable", "Whether the state and the logs of the datacenter can be read.", readable),
-        *_progress(known, now_us),
+        *_progress(known),
         *_records(known),
         *_logs(known),
         *_work(known),
+        *_checks(known),
     ]
 
 
-def _progress(known: Mapping[str, DatacenterStatus], now_us: int) -> Iterator[Metric]:
+def _progress(known: Mapping[str, DatacenterStatus]) -> Iterator[Metric]:
     yield gauge(
         "up",
         "Whether a process joins: it gives signs of life, and the others have not ended its epoch.",
-        _of_each(known, lambda one: float(is_up(one, now_us))),
+        _of_each(known, lambda one: float(one.facts.is_joining)),
     )
     yield gauge(
         "decided",
         "Whether people have put the datacenter on hold, or retired it.",
         [
-            ((name, state), float(one.decision == state))
+            ((name, state), float(one.facts.decision == state))
             for name, one in known.items()
             for state in ("on hold", "retired")
         ],
@@ -54,14 +59,14 @@ def _progress(known: Mapping[str, DatacenterStatus], now_us: int) -> Iterator[Me
     yield gauge(
         "unavailable",
         "Whether its process waits for something that is not there: a lake, logs, a disk, the registry.",
-        _of_each(known, lambda one: float(bool(one.waits_for))),
+        _of_each(known, lambda one: float(bool(one.facts.waits_for))),
     )
     yield gauge(
         "problems",
         "Problems that need somebody; a status names them.",
-        _of_each(known, lambda one: len(one.problems)),
+        _of_each(known, lambda one: len(one.broken)),
     )
-    lags = [(name, one.watermark_lag_seconds) for name, one in known.items()]
+    lags = [(name, one.facts.growth.lag_seconds) for name, one in known.items()]
     yield gauge(
         "lag_seconds",
         "How far the event times that are read are behind the clock.",
@@ -95,11 +100,6 @@ def _completeness(known: Mapping[str, DatacenterStatus], what: str) -> Samples:
                 yield (name,), up_to_us / MICROSECONDS
 
 
-def is_up(one: DatacenterStatus, now_us: int) -> bool:
-    """Whether a process of the datacenter is at work, as far as its lease tells."""
-    return activity_of(facts_of(one, now_us)) in ("waiting", "catching up", "live")
-
-
 def _records(known: Mapping[str, DatacenterStatus]) -> Iterator[Metric]:
     yield _counter(
         "foreign_records",
@@ -130,22 +130,22 @@ def _records(known: Mapping[str, DatacenterStatus]) -> Iterator[Metric]:
     yield gauge(
         "open_loss_bytes",
         "Bytes of logs that went away before they were read, and nobody has acknowledged it.",
-        _of_each(known, lambda one: one.lost.bytes),
+        _of_each(known, lambda one: one.facts.lost.bytes),
     )
     yield gauge(
         "open_loss_records",
         "Records that were lost while they waited, and nobody has acknowledged it.",
-        _of_each(known, lambda one: one.lost.records),
+        _of_each(known, lambda one: one.facts.lost.records),
     )
     yield gauge(
         "may_be_lost_bytes",
         "Of files that may have grown so, the bytes that are lost for sure; how many more, nobody knows.",
-        _of_each(known, lambda one: one.lost.may_be_lost_bytes),
+        _of_each(known, lambda one: one.facts.lost.may_be_lost_bytes),
     )
     yield gauge(
         "may_be_lost_files",
         "Log files that may have grown before they were truncated or went, and nobody has acknowledged it.",
-        _of_each(known, lambda one: len(one.lost.may_be_lost)),
+        _of_each(known, lambda one: len(one.facts.lost.may_be_lost)),
     )
     yield gauge(
         "waiting_records",
@@ -185,7 +185,7 @@ def _work(known: Mapping[str, DatacenterStatus]) -> Iterator[Metric]:
     yield _counter(
         "batches",
         "Batches that were completed. A new epoch begins at 0.",
-        _of_each(known, lambda one: one.batch),
+        _of_each(known, lambda one: one.facts.state.completed),
     )
     yield gauge(
         "batch_attempt",
@@ -202,6 +202,60 @@ def _work(known: Mapping[str, DatacenterStatus]) -> Iterator[Metric]:
     refused = [((name, "refused"), float(each.refused)) for name, each in orders]
     text = "Work orders that wait to be taken up, and files that hold none."
     yield gauge("work_orders", text, [*waiting, *refused], "state")
+
+
+def _checks(known: Mapping[str, DatacenterStatus]) -> Iterator[Metric]:
+    yield gauge(
+        "check_level",
+        "What each check says of it: 0 well, 1 warning, 2 error.",
+        [
+            ((name, check), float(LEVELS.index(worst(verdicts).level)))
+            for name, one in known.items()
+            for check, verdicts in one.verdicts.items()
+        ],
+        "check",
+    )
+    verified = {name: one.facts.verified for name, one in known.items() if one.facts.verified is not None}
+    yield gauge(
+        "verified_timestamp_seconds",
+        "When the newest verification was stored.",
+        [((name,), one.at_us / MICROSECONDS) for name, one in verified.items()],
+    )
+    yield gauge(
+        "verified_cases",
+        "Cases of broken promises in the newest verification, by kind.",
+        [
+            ((name, kind), float(count))
+            for name, one in verified.items()
+            for kind, count in _cases(one).items()
+        ],
+        "kind",
+    )
+
+
+def _cases(verified: Verified) -> dict[str, int]:
+    """The cases of each kind in a stored report."""
+    found = {one["kind"]: one["count"] for one in verified.report["violations"]}
+    return dict.fromkeys(BROKEN, 0) | found
+
+
+def budget_families(budgets: Mapping[str, Budget]) -> Iterator[Metric]:
+    """The metrics of the error budgets of those that have a minute that was judged."""
+    yield gauge(
+        "error_budget_minutes",
+        "Minutes of 28 days in which too few events are readable in time: allowed, and bad.",
+        [
+            ((name, of), float(minutes))
+            for name, one in budgets.items()
+            for of, minutes in (("allowed", one.allowed), ("bad", one.bad))
+        ],
+        "of",
+    )
+    yield gauge(
+        "error_budget_burning",
+        "Whether the error budget is used up too fast.",
+        [((name,), float(bool(one.burning))) for name, one in budgets.items()],
+    )
 
 
 def _of_counts(known: Mapping[str, DatacenterStatus], name: str) -> Samples:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from prometheus_client import CollectorRegistry, start_http_server
@@ -13,42 +13,82 @@ from prometheus_client.registry import Collector
 
 from photon.dispatcher.shift.measured import measured_in
 from photon.dispatcher.shift.people import decisions_of
-from photon.dispatcher.shift.status import DatacenterStatus, statuses_of
 from photon.errors import UserError, WrongUsage
-from photon.health.metrics.families import families
-from photon.health.metrics.judged_families import judged_families
-from photon.health.metrics.judging import Judging
+from photon.health.facts import Facts
+from photon.health.memory import Memory
+from photon.health.metrics.families import budget_families, families
 from photon.health.metrics.shift_families import shift_families
+from photon.health.status import DatacenterStatus, status_of
 from photon.pipeline.file import Pipeline
-from photon.process.clock import Clock
+from photon.process.clock import MICROSECONDS, Clock
+from photon.verification.availability.budget import Budget, budget_of
+from photon.verification.availability.stored import stored_minutes
 
 log = logging.getLogger(__name__)
 
 
+# Many minutes are read from the lake for the error budget, and they change once a minute.
+BUDGET_SECONDS = 30
+
+
 class PipelineCollector(Collector):
-    """Asks datacenters of a pipeline each time it is collected from, without disturbing joins."""
+    """Asks datacenters of a pipeline each time it is collected from, without disturbing joins.
+
+    Some verdicts go by what earlier looks have seen, so this process remembers as a watcher does.
+    """
 
     def __init__(self, pipeline: Pipeline, clock: Clock, names: Sequence[str]) -> None:
         self._pipeline, self._clock, self._names = pipeline, clock, tuple(names)
-        self._judging = Judging(pipeline, clock)
+        self._memories: dict[str, Memory] = {}
+        self._budgets: dict[str, Budget] = {}
+        self._budgets_us = 0
         self._said: dict[str, str] = {}
 
     def collect(self) -> Iterable[Metric]:
-        found, errors = self._statuses()
-        self._say({name: str(error) for name, error in errors.items()})
-        states = {name: self._pipeline.datacenters[name].state for name in found}
+        found = self.statuses()
+        known = {name: one for name, one in found.items() if isinstance(one, DatacenterStatus)}
+        self._say({name: str(one) for name, one in found.items() if isinstance(one, Exception)})
+        states = {name: self._pipeline.datacenters[name].state for name in known}
         measured = {name: one for name, state in states.items() if (one := measured_in(state)) is not None}
-        yield from families({**found, **errors}, self._clock.now_us())
-        yield from judged_families(self._judging.judged(found))
+        yield from families(found)
+        yield from budget_families(self._newest_budgets(known))
         yield from shift_families(measured)
 
-    def _statuses(self) -> tuple[dict[str, DatacenterStatus], dict[str, Exception]]:
-        """Each datacenter, and why some can't be asked: none of them by a file that commands refuse."""
+    def statuses(self) -> dict[str, DatacenterStatus | Exception]:
+        """Each datacenter, or why it can't be asked: none of them by a file that commands refuse."""
         try:
             decisions = decisions_of(self._pipeline)
         except UserError as error:
-            return {}, dict.fromkeys(self._names, error)
-        return statuses_of(self._pipeline, self._clock, decisions, self._names)
+            return dict.fromkeys(self._names, error)
+        found = dict[str, DatacenterStatus | Exception]()
+        for name in self._names:
+            try:
+                found[name] = status_of(self._pipeline, name, self._clock, decisions, self._remember)
+            except (UserError, OSError) as error:
+                found[name] = error
+        return found
+
+    def _remember(self, facts: Facts) -> Memory:
+        last = self._memories.get(facts.datacenter)
+        now = last.after(facts) if last is not None else Memory.of_one_look(facts, is_patient=True)
+        self._memories[facts.datacenter] = now
+        return now
+
+    def _newest_budgets(self, names: Iterable[str]) -> Mapping[str, Budget]:
+        """The error budgets as of some seconds ago; none where no minute was judged yet."""
+        now_us = self._clock.now_us()
+        if not 0 <= now_us - self._budgets_us < BUDGET_SECONDS * MICROSECONDS:  # a clock may be set back
+            found = {name: self._budget(name) for name in names}
+            self._budgets = {name: one for name, one in found.items() if one is not None}
+            self._budgets_us = now_us
+        return self._budgets
+
+    def _budget(self, datacenter: str) -> Budget | None:
+        """Read what is left of the budget; None too where the lake can't be read: a check tells of that."""
+        try:
+            return budget_of(stored_minutes(self._pipeline, datacenter), self._pipeline.availability)
+        except (UserError, OSError):
+            return None
 
     def describe(self) -> Iterable[Metric]:
         """Nothing is collected before somebody asks."""

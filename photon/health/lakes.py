@@ -20,11 +20,13 @@ from photon.pipeline.file import Pipeline
 from photon.process.readable import readable
 from photon.storage.columns import TABLE_COLUMNS
 from photon.storage.delta import LakeUnavailable, UnsupportedTable, is_table
+from photon.storage.table_log import commits_in_log
 
 if TYPE_CHECKING:
     from photon.storage.tables import OutputTable
 
 ANSWERS_WITHIN = timedelta(seconds=2)  # `photon status` asks each lake in turn, and is to answer within 5 s
+MOST_COMMITS = 20_000  # in a table's log: eight times what compaction leaves, and 60 ms for each batch
 
 
 def lake_problems(pipeline: Pipeline, datacenter: str, has_run: bool, table_id: str | None) -> list[str]:
@@ -93,18 +95,25 @@ def _problems(pipeline: Pipeline, datacenter: str, has_run: bool, table_id: str 
     return found
 
 
-def second_rows(pipeline: Pipeline, datacenter: str) -> list[str]:
-    """Rows that a join or a refill of this datacenter found to be second ones, and that are there still."""
+def second_rows(pipeline: Pipeline, datacenter: str) -> str:
+    """Say that rows which a join or a refill found to be second ones are there still; empty: none is."""
     noted = second_rows_noted(pipeline.datacenters[datacenter].state)
     if not noted:
-        return []
+        return ""
     try:
-        return DistantLakes(ANSWERS_WITHIN).ask(datacenter, partial(_second_rows, pipeline, noted))
+        there = DistantLakes(ANSWERS_WITHIN).ask(datacenter, partial(_second_rows, pipeline, noted))
     except (UserError, OSError):
-        return []  # that the lake can't be read is told
+        return ""  # that the lake can't be read is told
+    if not there:
+        return ""
+    return (
+        f"{len(there):,} events or more have two rows, such as {readable(there[0])}: photon verify "
+        f"{pipeline.typed} names them and their days, and says how one row of each is left"
+    )
 
 
 def _second_rows(pipeline: Pipeline, noted: Mapping[str, str]) -> list[str]:
+    """The ids of the events whose noted rows are there."""
     from photon.storage.tables import OutputTable
     from photon.tokens import Token
 
@@ -114,12 +123,24 @@ def _second_rows(pipeline: Pipeline, noted: Mapping[str, str]) -> list[str]:
         table = OutputTable(place.lake, "joined_events")
         if own and table.exists():
             there += [noted[str(t)] for t, status in table.row_status_of(own).items() if status == "row"]
-    if not there:
-        return []
-    return [
-        f"{len(there):,} events or more have two rows, such as {readable(there[0])}: photon verify "
-        f"{pipeline.typed} names them and their days, and says how one row of each is left"
-    ]
+    return there
+
+
+def uncompacted(pipeline: Pipeline, datacenter: str) -> str:
+    """Say that nobody compacts the table of joined rows, if so. On S3 Delta lists no more than it needs."""
+    folder = pipeline.datacenters[datacenter].lake / "joined_events"
+    if not isinstance(folder, Path):
+        return ""
+    try:
+        if commits_in_log(folder, MOST_COMMITS) < MOST_COMMITS:
+            return ""
+    except OSError:
+        return ""  # whoever joins says so
+    command = f"photon compact {pipeline.typed} -d {datacenter}"
+    return (
+        f"{folder}: {MOST_COMMITS:,} commits or more are in its log, and each batch looks through them all;"
+        f" run {command}, and have it run every few minutes"
+    )
 
 
 def _of_another_pipeline(pipeline: Pipeline, datacenter: str, table: OutputTable) -> list[str]:

@@ -1,6 +1,6 @@
 """Where a datacenter's work is: planned and not committed, to be taken up again, waiting, ordered.
 
-Read from its state at one moment. What is unread is known from its logs (`photon.dispatcher.shift.status`).
+Read from its state at one moment. Its logs say how much is unread (`photon.health.status`).
 """
 
 from __future__ import annotations

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from orchestration.demo.traffic import Traffic
-from photon.health.levels import Verdict
+from photon.health.verdict import Verdict
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.state.outcomes import Counts
 from photon.state.window import begin_window, window_from_json, window_to_json
-from tests.unit.test_health import verdicts, vitals
+from tests.unit.test_health import facts, verdicts
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def judged(
 ) -> Verdict:
     """The verdict on so many records that were ever read, in these classes."""
     state = {"counts": Counts(foreign=foreign, classes=classes), "before": before or {}, "left": left or {}}  # type: ignore[arg-type]
-    return verdicts(pipeline, vitals(state=state, acknowledged=known or {}))[promise]
+    return verdicts(pipeline, facts(state=state, acknowledged=known or {}))[promise]
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_new_ones_are_told_although_as_many_that_were_acknowledged_are_mended(pi
 
 def test_primary_records_that_are_dead_letters_are_told_of_too(pipeline: Pipeline) -> None:
     counts = Counts(foreign=1_000, primary=600, primary_dead_letters=400)
-    verdict = verdicts(pipeline, vitals(state={"counts": counts}))["dead_letters"]
+    verdict = verdicts(pipeline, facts(state={"counts": counts}))["dead_letters"]
     assert verdict.level == "error"
     assert verdict.says == "east: 400 of all 1,000 primary records are dead letters (40.00%)"
 

@@ -1,13 +1,15 @@
-"""How bad something is, and what is said of it."""
+"""A verdict: how bad something is, what is said of it, and what to do."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Literal, get_args
 
 from photon.pipeline.cron import longest_pause
 from photon.pipeline.sections import Durations
+from photon.process.clock import microseconds
 
 Level = Literal["ok", "warn", "error"]
 LEVELS: tuple[Level, ...] = get_args(Level)
@@ -25,10 +27,17 @@ class Verdict:
     remedy: str = ""
     in_short: str = ""  # what follows the datacenter's name in the first line of `photon status`
     counts_exactly: bool = False  # its numbers seldom change: another one is told at once, as other words are
+    is_in_headline: bool = False  # the line of `photon status` on who is at work says it
+    names: tuple[str, ...] = ()  # each thing that it is about; the sentence may name the first ones
 
     @property
     def text(self) -> str:
         return f"{self.says}. What to do: {self.remedy}" if self.remedy else f"{self.says}."
+
+    @property
+    def unnamed(self) -> list[str]:
+        """The things that its sentence does not name."""
+        return [one for one in self.names if one not in self.says]
 
 
 def level_of(value: float, warn: float, error: float) -> Level:
@@ -38,12 +47,17 @@ def level_of(value: float, warn: float, error: float) -> Level:
     return "warn" if value >= warn else "ok"
 
 
+def level_after(length_us: int, bounds: Durations) -> Level:
+    """The level of what has lasted for so long."""
+    return level_of(length_us, microseconds(bounds.warn), microseconds(bounds.error))
+
+
 def late_after(cron: str) -> Durations:
     """Return from when on what a schedule makes is late: turns were missed, and hours have passed."""
     pause = longest_pause(cron)
     return Durations(warn=max(timedelta(hours=3), 2 * pause), error=max(timedelta(days=1), 3 * pause))
 
 
-def worse(verdicts: list[Verdict]) -> Verdict:
+def worst(verdicts: Iterable[Verdict]) -> Verdict:
     """The worst of them, the first of several."""
     return max(verdicts, key=lambda one: LEVELS.index(one.level))

@@ -1,0 +1,221 @@
+"""Verdicts on who is at work: whether somebody joins, and what its process waits for."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from photon.dispatcher.shift.lease import START_SECONDS
+from photon.dispatcher.shift.people import how_to_start
+from photon.health.facts import STANDING_STILL, Facts
+from photon.health.memory import Memory
+from photon.health.verdict import Level, Verdict, level_after
+from photon.pipeline.file import Pipeline
+from photon.pipeline.sections import Durations
+from photon.process.clock import MICROSECONDS
+from photon.process.pace import size, span
+
+# Its process waits for what is unavailable: a hiccup of the registry is over within seconds.
+WAITING = Durations(warn=timedelta(seconds=30), error=timedelta(minutes=1))
+
+
+def judge_works(facts: Facts, memory: Memory, pipeline: Pipeline) -> list[Verdict]:
+    """Whether somebody joins its logs, and nothing keeps him from it."""
+    name = facts.datacenter
+    if facts.growth.state_unreadable:
+        unreadable = Verdict(
+            "error",
+            f"{name}: how far it is can't be told: {facts.growth.state_unreadable}",
+            "as that says; usually rights, a mount, or a damaged state. Until then the checks of its lag, "
+            "backlog, records, losses and clock stay as they were",
+            "can't be asked",
+        )
+        return [unreadable]
+    broken = [
+        _refused(facts),
+        # Nobody is to start it before something else is mended.
+        _nobody(facts, memory, pipeline) if facts.lease.is_locked or not _is_kept(facts) else None,
+        _ended_by_an_error(facts, memory),
+        _fenced(facts, pipeline),
+        _held_back(facts, pipeline),
+        *_blocks(facts),
+        _orders(facts, pipeline),
+    ]
+    if facts.second_rows:
+        says = f"{name}: {facts.second_rows}"
+        broken.append(Verdict("error", says, in_short="has events with two rows"))
+    if facts.uncompacted:  # each batch looks through the log of the table: it gets slow
+        broken.append(Verdict("warn", f"{name}: {facts.uncompacted}", in_short="is not compacted"))
+    well = Verdict("ok", f"{name} works, or has nothing to do")
+    return [one for one in broken if one is not None] or [well]
+
+
+def _is_kept(facts: Facts) -> bool:
+    """Whether no start joins anything, for what people have to mend first."""
+    return bool(facts.lease.refused or facts.blocks)
+
+
+def _refused(facts: Facts) -> Verdict | None:
+    """Its last join ended before it began: each start ends so until a person has seen to it (A23)."""
+    if not facts.lease.refused:
+        return None
+    return Verdict(
+        "error",
+        f"{facts.datacenter} joins nothing: its last join was refused: {facts.lease.refused}",
+        "that, and start it again",
+        "joins nothing, for the registry is refused",
+    )
+
+
+def _blocks(facts: Facts) -> list[Verdict]:
+    """Nothing can be joined beside this state, or into these tables."""
+    name, found = facts.datacenter, []
+    if facts.refused:  # it is another pipeline's, has other ids than the settings make, or no registry
+        found.append(Verdict("error", f"{name} joins nothing: {facts.refused}", in_short="can't start"))
+    if facts.lake:  # they are not there, are others, or have what Photon can't keep
+        says = f"{name}: {'; '.join(facts.lake)}"
+        found.append(Verdict("error", says, in_short="can't use its lake"))
+    return found
+
+
+def _nobody(facts: Facts, memory: Memory, pipeline: Pipeline) -> Verdict | None:
+    """Nobody is at work. A run that is to come has its time, unless a person asks what is so now."""
+    since_us = memory.still_since_us
+    if since_us is None:
+        is_new = facts.state.epoch is None and not facts.lease.is_locked
+        return _never_ran("warn", facts, pipeline) if is_new and not memory.is_patient else None
+    seconds = (facts.now_us - since_us) / MICROSECONDS
+    level = level_after(facts.now_us - since_us, STANDING_STILL)
+    if facts.is_starting and seconds < START_SECONDS:
+        level = "ok"  # a start takes its time
+    if level == "ok" and not memory.is_patient and (facts.is_stopped or not facts.lease.is_locked):
+        level = "warn"
+    if level == "ok":
+        return None
+    if facts.lease.is_locked:
+        return _silent(level, seconds, facts, pipeline)
+    if facts.state.epoch is None and not memory.is_patient:
+        return _never_ran(level, facts, pipeline)
+    due = f", and {facts.growth.due:,} events are due" if facts.growth.due else ""
+    return Verdict(
+        level,
+        f"{facts.datacenter}: nobody has run it for {span(seconds)}; {size(facts.unread_bytes)} of its logs "
+        f"are unread{due}",
+        f"{_before_a_start(facts)}look whether its sensor is on; the sensor's last tick says why it starts "
+        f"no run, and the last run why it failed; {if_lost(facts.datacenter, pipeline)}",
+        "is not running",
+        is_in_headline=True,
+    )
+
+
+def _silent(level: Level, seconds: float, facts: Facts, pipeline: Pipeline) -> Verdict:
+    lease = facts.lease.lease
+    process = f"process {lease.process} on {lease.host}" if lease else "its process"
+    return Verdict(
+        level,
+        f"{facts.datacenter}: {process} has given no sign of life for {span(seconds)}: it was stopped, or a "
+        "task, disk or lake hangs",
+        f"look at its disks; {facts.what_ends_it or 'end the process'}, and its successor goes on; "
+        f"{if_lost(facts.datacenter, pipeline)}",
+        "is silent",
+        is_in_headline=True,
+    )
+
+
+def _never_ran(level: Level, facts: Facts, pipeline: Pipeline) -> Verdict:
+    name = facts.datacenter
+    start = f"{_before_a_start(facts)}start it with photon join {pipeline.typed} -d {name}"
+    if facts.has_rows_without_state:
+        says = f"{name} has no state, and its lake has rows"
+        remedy = f"put {pipeline.datacenters[name].state} back if it is only away; else {start}"
+        return Verdict(level, says, remedy, "has lost its state", is_in_headline=True)
+    return Verdict(level, f"{name} has never run", start, "has never run", is_in_headline=True)
+
+
+def _before_a_start(facts: Facts) -> str:
+    """What to do about the error that ended the last join: the next one may meet it too."""
+    ended_by = facts.lease.ended_by
+    return f"do first what the error says that ended its last join ({ended_by}); then " if ended_by else ""
+
+
+def _ended_by_an_error(facts: Facts, memory: Memory) -> Verdict | None:
+    """Its last join was ended by an error. With work left a watcher waits: the next run says more."""
+    if not facts.lease.ended_by or (memory.is_patient and facts.has_work):
+        return None
+    says = f"{facts.datacenter}: its last join was ended by an error: {facts.lease.ended_by}"
+    return Verdict("warn", says, in_short="was ended by an error")
+
+
+def if_lost(datacenter: str, pipeline: Pipeline) -> str:
+    """Name the remedy for a datacenter that nobody can bring back."""
+    return (
+        f"if it is lost for good: photon retire {pipeline.typed} {datacenter} (under Dagster the job "
+        "retirement), and its checks are green"
+    )
+
+
+def _fenced(facts: Facts, pipeline: Pipeline) -> Verdict | None:
+    """The others have ended its epoch. Its process, or the next one, begins a new epoch by itself."""
+    if not (facts.is_fenced and facts.lease.is_locked):
+        return None
+    return Verdict(
+        "warn",
+        f"{facts.datacenter} was silent, and the others have ended its epoch; process "
+        f"{facts.process or 'of it'} begins a new one when it goes on",
+        f"if it does not go on: end it, and start photon join {pipeline.typed} -d {facts.datacenter}",
+        "is fenced",
+        is_in_headline=True,
+    )
+
+
+def _held_back(facts: Facts, pipeline: Pipeline) -> Verdict | None:
+    """Count the events that wait here for dead datacenters whose lakes can't be reached."""
+    away, held = facts.state.out_of_reach, facts.state.held
+    if not away:
+        return None
+    names, why = ", ".join(away), "; ".join(away.values())
+    on_hold, retired = facts.decisions.on_hold, facts.decisions.retired
+    remedy = (
+        "; ".join(how_to_start(pipeline, name, on_hold, retired) for name in away)
+        + "; or make its lake readable here; "
+        + "; ".join(if_lost(name, pipeline) for name in away)
+    )
+    if not held:
+        says = f"whether the registry has the newest rows of datacenter {names} is not known here: {why}"
+        return Verdict("warn", f"{facts.datacenter}: {says}", remedy, f"can't read the lake of {names}")
+    return Verdict(
+        "error",
+        f"{facts.datacenter}: {held:,} events are held: {names} registered them and is silent, and what it "
+        f"did not join can't be freed from here: {why}",
+        remedy,
+        f"has {held:,} events that {names} holds",
+    )
+
+
+def _orders(facts: Facts, pipeline: Pipeline) -> Verdict | None:
+    if not facts.refused_orders:
+        return None
+    return Verdict(
+        "warn",
+        f"{facts.datacenter}: {facts.refused_orders:,} work orders could not be read, and are set aside",
+        f"photon recover {pipeline.typed} orders them again",
+        "has work orders that can't be read",
+    )
+
+
+def judge_waiting(facts: Facts, memory: Memory, pipeline: Pipeline) -> Verdict:
+    """A process that waits gives signs of life, and joins nothing."""
+    well = Verdict("ok", f"{facts.datacenter} waits long for nothing that is unavailable")
+    if not facts.waits_for:
+        return well
+    waited_us = max(0, facts.now_us - facts.waits_since_us)
+    level = level_after(waited_us, WAITING)
+    if level == "ok" and memory.is_patient:
+        return well
+    return Verdict(
+        level if level != "ok" else "warn",
+        f"{facts.datacenter} has waited for {span(waited_us / MICROSECONDS)}, and joins nothing: "
+        f"{facts.waits_for}",
+        "mend what is named, and it goes on by itself",
+        "waits for what is unavailable",
+        is_in_headline=True,
+    )

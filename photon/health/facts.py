@@ -1,0 +1,317 @@
+"""The facts of a datacenter at one moment, seen from outside: the input of every verdict.
+
+`look` is cheap enough for a watcher. `photon.health.status` has its facts from `gather` too, and gives it
+all opened logs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from photon.dispatcher.log_reader import LogReader
+from photon.dispatcher.refusals import why_refused
+from photon.dispatcher.shift.growth import LIVE_BYTES, Growth, growth_of
+from photon.dispatcher.shift.lease import LeaseStatus, lease_status_of
+from photon.dispatcher.shift.people import Decision, Decisions, decisions_seen
+from photon.errors import FormatTooNew
+from photon.health.lakes import has_rows_without_state, is_fenced, lake_problems, second_rows, uncompacted
+from photon.health.stages import orders_of
+from photon.logs.files import TrackedFile
+from photon.pipeline.file import Pipeline
+from photon.pipeline.sections import Durations
+from photon.process.clock import MICROSECONDS
+from photon.process.operating_system import is_stopped, what_ends
+from photon.process.readable import readable
+from photon.state.losses import Losses, acknowledged_counts, lost_files, open_losses
+from photon.state.view import StateView, open_view
+from photon.storage.append_table import AppendTable
+from photon.storage.delta import LakeUnavailable
+
+# Nobody is at work for so long, although there is work, or a process gives no sign of life: a shift that is
+# killed or hangs for 10 s is replaced within some 20 s, so that half a minute is no hiccup.
+STANDING_STILL = Durations(warn=timedelta(seconds=30), error=timedelta(seconds=45))
+SILENT_SECONDS = STANDING_STILL.warn.total_seconds()
+MOST_LOST_NAMED = 10
+# `photon.verification` reads more of its table, and takes long to import.
+_REPORTS = pa.schema([("at", pa.timestamp("us", "UTC")), ("report", pa.string())])
+
+Activity = Literal[
+    "retired",
+    "on hold",
+    "new",
+    "at half a line",  # nobody runs it, and nothing else is unread
+    "at rest",
+    "not running",  # and there is work
+    "fenced",
+    "silent",
+    "waiting",  # for what is unavailable
+    "catching up",
+    "live",
+]
+
+
+@dataclass(frozen=True)
+class Verified:
+    """A stored verification. `report`: `photon.verification.report.DatacenterReport.as_dict`."""
+
+    at_us: int
+    report: Mapping[str, Any]
+
+    @property
+    def kinds(self) -> str:
+        """Name what is broken in a few words: "3 missing"; empty if nothing is."""
+        broken = self.report["violations"]
+        return ", ".join(f"{one['count']:,} {one['kind'].replace('_', ' ')}" for one in broken)
+
+
+def newest_verification(pipeline: Pipeline, datacenter: str) -> Verified | None:
+    """The newest one that was stored; None where there is none. LakeUnavailable, FormatTooNew."""
+    latest = AppendTable("verification_reports", _REPORTS).latest(pipeline, datacenter)
+    if not latest.num_rows:
+        return None
+    at_us = latest["at"][-1].cast(pa.int64()).as_py()
+    return Verified(at_us, json.loads(latest["report"][-1].as_py()))
+
+
+@dataclass(frozen=True)
+class Facts:
+    """A datacenter at one moment."""
+
+    datacenter: str
+    now_us: int
+    growth: Growth
+    lease: LeaseStatus
+    is_starting: bool = False  # a run of it is on its way
+    decisions: Decisions = field(default_factory=Decisions)  # of people, on all datacenters
+    is_fenced: bool = False  # the others have ended its epoch
+    verified: Verified | None = None  # the newest verification; None: there is none
+    unverified_because: str = ""  # why no verification could be read
+    lost: Losses = field(default_factory=Losses)  # that nobody has acknowledged
+    lost_named: tuple[str, ...] = ()  # the events and files that are lost, each in words
+    has_rows_without_state: bool = False  # it has joined, and its state is gone
+    lake: tuple[str, ...] = ()  # why its tables can't be read or written, with what to do
+    refused: str = ""  # why each start refuses its state, with what to do
+    second_rows: str = ""  # that it has rows that double others, with what to do
+    is_stopped: bool = False  # its process goes on only if somebody continues it
+    what_ends_it: str = ""  # how to end its process, or to continue it; empty: it is on another machine
+    half_lines: tuple[str, ...] = ()  # the files in which half a line waits, where nothing else is unread
+    passed_over: tuple[str, ...] = ()  # log files that reading leaves out, each with the reason
+    acknowledged: Mapping[str, int] = field(default_factory=dict)  # records by class that people know of
+    refused_orders: int = 0  # work orders that could not be read
+    uncompacted: str = ""  # that nobody compacts its table, with what to do
+
+    @property
+    def state(self) -> StateView:
+        return self.growth.state
+
+    @property
+    def unread_bytes(self) -> int:
+        return self.growth.primary.unread_bytes + self.growth.foreign.unread_bytes
+
+    @property
+    def decision(self) -> Decision | None:
+        """What people have decided on this datacenter."""
+        return self.decisions.on(self.datacenter)
+
+    @property
+    def process(self) -> int | None:
+        """The process that runs it; None: nobody does, or has not said who it is."""
+        return self.lease.lease.process if self.lease.lease and self.lease.is_locked else None
+
+    @property
+    def dagster_run(self) -> str | None:
+        """The run of Dagster that runs it; None: a command does, or nobody."""
+        return (self.lease.lease.run or None) if self.lease.lease and self.lease.is_locked else None
+
+    @property
+    def waits_for(self) -> str:
+        """What its process finds unavailable."""
+        return self.lease.lease.waits_for if self.lease.lease and self.lease.is_locked else ""
+
+    @property
+    def waits_since_us(self) -> int:
+        return self.lease.lease.waits_since_us if self.lease.lease else 0
+
+    @property
+    def ended_by(self) -> str:
+        """The error that ended its last join, with what to do, which may be done since."""
+        return self.lease.refused or self.lease.ended_by
+
+    @property
+    def blocks(self) -> bool:
+        """Whether something has to be mended before any start joins again."""
+        return bool(self.lake or self.refused)
+
+    @property
+    def silent_seconds(self) -> float:
+        """For how long its process has given no sign of life; 0 before the first one."""
+        return (self.now_us - (self.lease.beat_us or self.now_us)) / MICROSECONDS
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether a process is there and gives no sign of life, nor will give one."""
+        return self.lease.is_locked and (self.is_stopped or self.silent_seconds > SILENT_SECONDS)
+
+    @property
+    def has_work(self) -> bool:
+        """Whether something is planned or to be taken up, or unread that is more than half a line."""
+        lease, state = self.lease.lease, self.state
+        is_left = lease is not None and lease.idle_seen == self.growth.signature
+        is_half_a_line = bool(self.half_lines) and not self.lease.is_locked
+        is_new = bool(self.unread_bytes) and not (is_left or is_half_a_line)
+        return bool(state.requeued or state.has_open_plan or state.soon or is_new)
+
+    @property
+    def activity(self) -> Activity:
+        """Who is at work on its logs, in a word or two."""
+        if self.decision is not None:
+            return self.decision
+        if not self.lease.is_locked:
+            if self.state.epoch is None:
+                return "new"
+            if self.has_work:
+                return "not running"
+            return "at half a line" if self.half_lines else "at rest"
+        if self.is_fenced:
+            return "fenced"
+        if self.is_silent:
+            return "silent"
+        if self.waits_for:
+            return "waiting"
+        return "catching up" if self.unread_bytes > LIVE_BYTES else "live"
+
+    @property
+    def is_joining(self) -> bool:
+        """Whether a process is at work, as far as its lease tells."""
+        return self.activity in ("waiting", "catching up", "live")
+
+
+def look(
+    pipeline: Pipeline,
+    datacenter: str,
+    now_us: int,
+    is_starting: bool = False,
+    decisions: Decisions | None = None,
+) -> Facts:
+    """Look at a datacenter now. `decisions`: those of people, where they are known already.
+
+    It opens logs only where there may be a file that can't be read, or half a line. Of a lake in a store the
+    join tells: each look there costs.
+    """
+    growth, lease = (
+        growth_of(pipeline, datacenter, now_us),
+        lease_status_of(pipeline.datacenters[datacenter].state),
+    )
+    is_short = not lease.is_locked and 0 < _unread_bytes(growth) <= pipeline.limits.line_bytes
+    reader = None
+    if growth.state.epoch is not None and (growth.has_untracked or is_short):
+        reader = opened_logs(pipeline, datacenter, growth.state, now_us)
+    known = decisions_seen(pipeline) if decisions is None else decisions
+    asks_lake = isinstance(pipeline.datacenters[datacenter].lake, Path)
+    return gather(pipeline, datacenter, now_us, growth, lease, reader, known, asks_lake, is_starting)
+
+
+def gather(
+    pipeline: Pipeline,
+    datacenter: str,
+    now_us: int,
+    growth: Growth,
+    lease: LeaseStatus,
+    reader: LogReader | None,
+    decisions: Decisions,
+    asks_lake: bool = True,
+    is_starting: bool = False,
+) -> Facts:
+    """All facts of a datacenter. `reader`: its opened logs, if it has any that were worth it."""
+    folder, view = pipeline.datacenters[datacenter].state, growth.state
+    has_state = view.epoch is not None or bool(growth.state_unreadable)
+    lake = []
+    if asks_lake:
+        lake = lake_problems(pipeline, datacenter, has_state, decisions.tables.get(datacenter))
+    is_made_by_join = view.epoch is None and pipeline.registry.endpoints == "local"
+    refused = why_refused(pipeline, datacenter, view)
+    process = lease.lease.process if lease.lease and lease.is_locked and lease.lease.is_here else None
+    verified, unverified_because = None, ""
+    try:
+        verified = newest_verification(pipeline, datacenter)
+    except (LakeUnavailable, FormatTooNew) as error:
+        unverified_because = str(error)
+    lost = open_losses(folder, view)
+    files = reader.files if reader is not None else view.files
+    return Facts(
+        datacenter,
+        now_us,
+        growth,
+        lease,
+        is_starting,
+        decisions,
+        is_fenced=asks_lake and not lake and is_fenced(pipeline, datacenter, view.epoch),
+        verified=verified,
+        unverified_because=unverified_because,
+        lost=lost,
+        lost_named=_lost_named(pipeline, datacenter, lost, files) if lost else (),
+        has_rows_without_state=has_rows_without_state(pipeline, datacenter, has_state),
+        lake=tuple(lake),
+        refused=refused or ("" if is_made_by_join else decisions.refused_because),
+        second_rows=second_rows(pipeline, datacenter),
+        is_stopped=process is not None and is_stopped(process),
+        what_ends_it=what_ends(process) if process is not None else "",
+        half_lines=_half_lines(reader) if reader is not None else (),
+        passed_over=_passed_over(reader, growth) if reader is not None else (),
+        acknowledged=acknowledged_counts(folder, view.epoch),
+        refused_orders=orders_of(folder, now_us).refused,
+        uncompacted=uncompacted(pipeline, datacenter) if view.epoch is not None else "",
+    )
+
+
+def opened_logs(pipeline: Pipeline, datacenter: str, view: StateView, now_us: int) -> LogReader:
+    """The logs of a datacenter, looked into from where its dispatcher is; not before it has one."""
+    reader = LogReader(pipeline, datacenter, view.files)
+    if view.epoch is not None:
+        reader.look(now_us, final=False)
+    return reader
+
+
+def _unread_bytes(growth: Growth) -> int:
+    return growth.primary.unread_bytes + growth.foreign.unread_bytes
+
+
+def _half_lines(reader: LogReader) -> tuple[str, ...]:
+    """The paths of the files with a backlog, if that is half a line in each; none of them otherwise."""
+    numbers = [number for backlog in reader.backlog_bytes.values() for number in backlog]
+    if any(reader.has_more_than_half_a_line(number) for number in numbers):
+        return ()
+    return tuple(sorted(reader.files[number].file.path for number in numbers))
+
+
+def _passed_over(reader: LogReader, growth: Growth) -> tuple[str, ...]:
+    """The files that can't be read, beside those that could not even be listed."""
+    found = [f"{readable(one.path)}: {one.reason}" for side in reader.problems.values() for one in side]
+    return tuple(one for one in dict.fromkeys(found) if one not in growth.problems)
+
+
+def _lost_named(
+    pipeline: Pipeline, datacenter: str, lost: Losses, files: Mapping[int, TrackedFile]
+) -> tuple[str, ...]:
+    """Name some of the events that are lost, and of the files that have lost something, latest first."""
+    events = []
+    if lost.records:
+        with open_view(pipeline.datacenters[datacenter].state) as state:
+            records = state.lost_records(MOST_LOST_NAMED) if state is not None else []
+        events = [
+            f"event {readable(event_id)} is lost: its record, at byte {at.offset_bytes} of "
+            f"{readable(files[at.file_number].file.path)}, is neither in its log nor where it waited"
+            for at, event_id in records
+        ]
+    said = lost_files(lost, files)
+    more = len(said) - MOST_LOST_NAMED
+    command = f"photon acknowledge {pipeline.typed} {datacenter} --dry-run"
+    beyond = [f"{more:,} more files went with unread bytes, or in use: {command} names them all"]
+    return (*events, *said[:MOST_LOST_NAMED], *(beyond if more > 0 else []))

@@ -1,0 +1,257 @@
+"""The one judge of whether a datacenter is well: a pure function of facts, memory and thresholds.
+
+`photon status`, Dagster's checks, metrics, alerts and pictures show its verdicts, and decide nothing. The
+registry is judged beside it, in `photon.health.registry`. How a new fact gets its verdict:
+ 1. `Facts` (facts.py) has the fact, and `gather` reads it without disturbing anybody.
+ 2. A function here makes a `Verdict` of it: a level by a threshold, what was seen, what to do, and `in_short`
+    for the first line of `photon status`. A promise may have several verdicts: its check shows the worst one,
+    and `photon status` each that is broken. Another promise has a line in `_JUDGES` and in `PROMISES`, a
+    section of docs/runbook.md, and a check in tests/orchestration/definitions.json.
+ 3. A share of records is judged in bad_records.py: of all that was ever read and not acknowledged, and of the
+    latest window; the worse one counts. Its class belongs to `photon.state.losses.BAD`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from types import MappingProxyType
+
+from photon.health.at_work import if_lost, judge_waiting, judge_works
+from photon.health.bad_records import judge_conflicting, judge_dead_letters, judge_unjoinable
+from photon.health.facts import Facts
+from photon.health.memory import Memory
+from photon.health.verdict import Verdict, late_after, level_after, level_of, worst
+from photon.pipeline.file import Pipeline
+from photon.pipeline.sections import Durations
+from photon.process.clock import MICROSECONDS, in_utc
+from photon.process.pace import size, span
+from photon.process.readable import typed
+from photon.state.losses import Losses
+
+Judge = Callable[[Facts, Memory, Pipeline], Verdict | Sequence[Verdict]]
+MOST_FILES_NAMED = 3
+# Unread bytes of the logs: a minute of a busy log, and more than most disks of logs have room for twice.
+BACKLOG_WARN_BYTES, BACKLOG_ERROR_BYTES = 2**30, 2**34
+# Events ahead of this machine's clock: NTP keeps clocks within less; a minute is a clock that nobody sets.
+CLOCK_SKEW = Durations(warn=timedelta(seconds=5), error=timedelta(minutes=1))
+BEHIND = "make shifts faster (limits.workers, more cores), or wait: live events keep their share"
+
+
+def judge(facts: Facts, memory: Memory, pipeline: Pipeline) -> dict[str, Verdict]:
+    """The worst verdict on each promise: what its check and its metric tell."""
+    return {promise: worst(found) for promise, found in all_verdicts(facts, memory, pipeline).items()}
+
+
+def all_verdicts(facts: Facts, memory: Memory, pipeline: Pipeline) -> dict[str, tuple[Verdict, ...]]:
+    """The verdicts on each promise (`PROMISES`); `memory` is that after this look.
+
+    Without a readable state there is none on what only the state tells: what was said last stays.
+    """
+    name = facts.datacenter
+    if facts.decision == "retired":  # for good: what it lacks is nobody's work any more
+        return dict.fromkeys(_JUDGES, (Verdict("ok", f"{name} is retired, as people have decided"),))
+    verdicts = dict[str, tuple[Verdict, ...]]()
+    for promise, judge_one in _JUDGES.items():
+        if promise in WITHOUT_STATE or not facts.growth.state_unreadable:
+            found = judge_one(facts, memory, pipeline)
+            verdicts[promise] = (found,) if isinstance(found, Verdict) else tuple(found)
+    if facts.decision == "on hold":  # nobody is to join, so no advice says how
+        resume = f"photon resume {pipeline.typed} {name} lets it run again"
+        held = (Verdict("ok", f"{name} is on hold, as people have decided; {resume}"),)
+        verdicts |= dict.fromkeys(verdicts.keys() & ENDED_BY_A_HOLD, held)
+    return _without_advice_on_speed(verdicts)
+
+
+def _without_advice_on_speed(
+    verdicts: Mapping[str, tuple[Verdict, ...]],
+) -> dict[str, tuple[Verdict, ...]]:
+    """The verdicts; none advises faster shifts where something keeps them from joining: that comes first."""
+    is_joining = all(one.level == "ok" for promise in ("works", "waiting") for one in verdicts[promise])
+    first = "first what keeps it from joining"
+    return {
+        promise: tuple(
+            replace(one, remedy=first) if one.remedy == BEHIND and not is_joining else one for one in found
+        )
+        for promise, found in verdicts.items()
+    }
+
+
+def _logs(facts: Facts, memory: Memory, pipeline: Pipeline) -> list[Verdict]:
+    found = [_unreadable_logs(facts, pipeline), _passed_over(facts, pipeline), _no_logs(facts, pipeline)]
+    well = Verdict("ok", f"{facts.datacenter} has files of both logs, and can read them")
+    return [one for one in found if one is not None] or [well]
+
+
+def _unreadable_logs(facts: Facts, pipeline: Pipeline) -> Verdict | None:
+    problems, name = facts.growth.problems, facts.datacenter
+    if not problems:
+        return None
+    more = f", and {len(problems) - 1:,} more" if len(problems) > 1 else ""
+    place = pipeline.datacenters[name].logs
+    remedy = f"look at datacenters.{name}.logs ({place}), and at who may read it; {if_lost(name, pipeline)}"
+    says = f"{name}: {problems[0]}{more}"
+    return Verdict("error", says, remedy, "has logs that can't be read", names=problems)
+
+
+def _passed_over(facts: Facts, pipeline: Pipeline) -> Verdict | None:
+    files = facts.passed_over
+    if not files:
+        return None
+    beyond = len(files) - MOST_FILES_NAMED
+    shown = "; ".join(files[:MOST_FILES_NAMED]) + (f"; and {beyond:,} more" if beyond > 0 else "")
+    remedy = (
+        "mend them, or who writes them, and they are read; if they are no logs, let no `files` of "
+        f"{pipeline.file} match them. photon status {pipeline.typed} names them all"
+    )
+    says = f"{facts.datacenter}: files are passed over: {shown}"
+    return Verdict("warn", says, remedy, f"passes over {len(files):,} log files", names=files)
+
+
+def _no_logs(facts: Facts, pipeline: Pipeline) -> Verdict | None:
+    logs = (
+        ("primary", facts.growth.primary, pipeline.primary),
+        ("foreign", facts.growth.foreign, pipeline.foreign),
+    )
+    without = [f"{side}.files ({log.files})" for side, found, log in logs if not found.files]
+    if facts.growth.problems or not without:  # what can't be read may have files
+        return None
+    place = pipeline.datacenters[facts.datacenter].logs
+    remedy = f"compare the pattern with what is in {place}; logs that have yet to come need nothing"
+    says = f"no file matches {' and '.join(without)}"
+    return Verdict("warn", f"{facts.datacenter}: {says}", remedy, f"has no logs ({says})")
+
+
+def _lag(facts: Facts, memory: Memory, pipeline: Pipeline) -> Verdict:
+    """The watermark's lag while much is unread, or for how long that is so if it is less.
+
+    Where logs are silent the watermark lags and nothing waits. Old logs lag by years when they are read.
+    """
+    if memory.behind_since_us is None:
+        return Verdict("ok", f"{facts.datacenter} keeps up")
+    behind_seconds = (facts.now_us - memory.behind_since_us) / MICROSECONDS
+    lag_seconds = min(behind_seconds, facts.growth.lag_seconds or behind_seconds)
+    level = level_after(round(lag_seconds * MICROSECONDS), pipeline.health.lag)
+    if level == "ok":
+        return Verdict("ok", f"{facts.datacenter} keeps up")
+    unread = size(facts.unread_bytes)
+    return Verdict(
+        level,
+        f"{facts.datacenter} is {span(lag_seconds)} behind; {unread} of its logs are unread",
+        BEHIND,
+        f"is {span(lag_seconds)} behind",
+    )
+
+
+def _backlog(facts: Facts, memory: Memory, pipeline: Pipeline) -> Verdict:
+    level = level_of(facts.unread_bytes, BACKLOG_WARN_BYTES, BACKLOG_ERROR_BYTES)
+    if level == "ok":
+        return Verdict("ok", f"{facts.datacenter} has read nearly all of its logs")
+    unread = f"{size(facts.unread_bytes)} of its logs"
+    return Verdict(level, f"{facts.datacenter}: {unread} are unread", BEHIND, f"has not read {unread}")
+
+
+def _nothing_lost(facts: Facts, memory: Memory, pipeline: Pipeline) -> Verdict:
+    """An error for as long as it is neither repaired nor acknowledged: nothing else ends a loss."""
+    lost = facts.lost
+    if not lost:
+        return Verdict("ok", f"{facts.datacenter} has lost nothing that nobody knows of")
+    said = [f"{lost.bytes:,} bytes of log files that went away were not read"] if lost.bytes else []
+    said += [f"{lost.records:,} records that waited are nowhere any more"] if lost.records else []
+    said += [_may_be_lost(lost)] if lost.may_be_lost else []
+    return Verdict(
+        "error" if lost.is_certain else "warn",
+        f"{facts.datacenter}: {', and '.join(said)}",
+        f"photon status {pipeline.typed} names them; put the files back, or take their lines from another "
+        "datacenter's copy; then, or if they are gone for good: "
+        f"photon acknowledge {pipeline.typed} {facts.datacenter} (under Dagster the job acknowledgement)",
+        "has lost what was to be read" if lost.is_certain else "may have lost the ends of logs",
+        counts_exactly=True,
+        names=facts.lost_named,
+    )
+
+
+def _may_be_lost(lost: Losses) -> str:
+    """The sum of what is known, and that it is not all."""
+    files = len(lost.may_be_lost)
+    return (
+        f"at least {lost.may_be_lost_bytes:,} bytes may be lost of {files:,} log "
+        f"file{'s' if files > 1 else ''} truncated or gone in use; how many more nobody knows"
+    )
+
+
+def _clock(facts: Facts, memory: Memory, pipeline: Pipeline) -> Verdict:
+    watermark_us = facts.state.watermark_us
+    ahead_us = 0 if watermark_us is None else max(0, watermark_us - facts.now_us)
+    level = level_after(ahead_us, CLOCK_SKEW)
+    if level == "ok":
+        return Verdict("ok", f"{facts.datacenter}: no event is ahead of this machine's clock")
+    return Verdict(
+        level,
+        f"{facts.datacenter}: its events are {span(ahead_us / MICROSECONDS)} ahead of this machine's clock",
+        "set the clocks by NTP, here and where the logs are written; look at primary.time_unit",
+        "has events of the future",
+    )
+
+
+def _verified(facts: Facts, memory: Memory, pipeline: Pipeline) -> Verdict:
+    remedy = (
+        f"photon verify {pipeline.typed} --datacenter {facts.datacenter}, or start Dagster's verification"
+    )
+    if facts.unverified_because:
+        says, short = (
+            f"{facts.datacenter}: {facts.unverified_because}",
+            "has a verification that can't be read",
+        )
+        return Verdict("warn", says, "as that says, or make its lake reachable", short)
+    if facts.verified is None:
+        return Verdict("ok", f"{facts.datacenter} was not verified yet")
+    broken = facts.verified.report["violations"]
+    at = in_utc(facts.verified.at_us, "minutes")
+    if broken:
+        kinds = "; ".join(f"{one['count']:,} {one['says']}" for one in broken)
+        todo = "; ".join(dict.fromkeys(one["what_to_do"] for one in broken))
+        todo = typed(todo, pipeline.file, facts.datacenter)
+        todo += f". Then photon verify {pipeline.typed} --record says whether it is mended"
+        short = f"is broken by its newest verification ({facts.verified.kinds})"
+        return Verdict("error", f"{facts.datacenter}, verified at {at}: {kinds}", todo, short)
+    level = level_after(facts.now_us - facts.verified.at_us, late_after(pipeline.verification.cron))
+    says = f"{facts.datacenter} was verified at {at}: nothing is missing, and nothing is there twice"
+    return Verdict(level, says, "" if level == "ok" else remedy, f"was verified at {at}, long ago")
+
+
+_JUDGES: Mapping[str, Judge] = MappingProxyType(
+    {
+        "works": judge_works,
+        "waiting": judge_waiting,
+        "logs": _logs,
+        "lag": _lag,
+        "backlog": _backlog,
+        "dead_letters": judge_dead_letters,
+        "unjoinable": judge_unjoinable,
+        "conflicting": judge_conflicting,
+        "nothing_lost": _nothing_lost,
+        "clock": _clock,
+        "verified": _verified,
+    }
+)
+# Planned work may be on the disk of its logs, too.
+ENDED_BY_A_HOLD = frozenset({"works", "waiting", "logs", "lag", "backlog"})
+# What is judged where the state can't be read, too.
+WITHOUT_STATE = frozenset({"works", "waiting", "logs", "verified"})
+PROMISES: Mapping[str, str] = MappingProxyType(
+    {
+        "works": "Somebody joins its logs, its state can be read, and nothing is held for a dead datacenter.",
+        "waiting": "Its process waits for no lake, logs, disk or registry for long.",
+        "logs": "There are files of both logs, and they can be read.",
+        "lag": "It is not far behind its logs (`health.lag`).",
+        "backlog": "Not much of its logs is unread.",
+        "dead_letters": "Few of its records are dead letters (`health.dead_letters`).",
+        "unjoinable": "Few of its records find no primary event (`health.unjoinable`).",
+        "conflicting": "Few of its records have another one's id and other content.",
+        "nothing_lost": "Nothing that was to be read is lost, or people know of it.",
+        "clock": "No event is ahead of this machine's clock.",
+        "verified": "Nothing is missing and nothing is there twice, by a verification that is not old.",
+    }
+)
