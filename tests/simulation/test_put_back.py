@@ -203,7 +203,7 @@ def test_an_alarm_about_a_lake_that_was_away_ends_when_its_rows_are_there(tmp_pa
 
 
 def said_of_second_rows(world: Copied) -> str:
-    return "\n".join(say for name in ("east", "west") for say in second_rows(world.pipeline, name))
+    return "\n".join(second_rows(world.pipeline, name) for name in ("east", "west"))
 
 
 @pytest.mark.parametrize("found_by", ["join", "other_join", "refill"])
