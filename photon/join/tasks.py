@@ -54,7 +54,8 @@ from photon.join.rows import (
 )
 from photon.join.waiting_records import store_waiting
 from photon.logs.files import ByteRange, LogFile
-from photon.logs.parse import DEAD_LETTERS, FOREIGN_EVENTS, Piece, read_events_of
+from photon.logs.joined_ranges import Piece
+from photon.logs.parse import DEAD_LETTERS, FOREIGN_EVENTS, read_events_of
 from photon.logs.ranges import RangeGone, read_pieces, read_ranges
 from photon.logs.source import LogsUnavailable
 from photon.pipeline.sections import ForeignLog, PrimaryLog

@@ -11,7 +11,8 @@ import pyarrow.compute as pc
 from photon.logs.files import ByteRange, LogFile, TrackedFile
 from photon.logs.folders import log_folder
 from photon.logs.formats.records import RecordRules, record_rules
-from photon.logs.parse import DEAD_LETTERS, FOREIGN_EVENTS, ParsedRange, Piece, read_events_of
+from photon.logs.joined_ranges import Piece
+from photon.logs.parse import DEAD_LETTERS, FOREIGN_EVENTS, ParsedRange, read_events_of
 from photon.logs.source import UNREADABLE, LogsUnavailable, Source, has_head
 from photon.pipeline.location import Location
 from photon.pipeline.sections import ForeignLog, Limits

@@ -16,12 +16,20 @@ import pyarrow.compute as pc
 
 from photon.logs.files import ByteRange, LogFile
 from photon.logs.formats.csv_lines import GoesOn, read_csv_lines
-from photon.logs.formats.dialect import Dialect, dialect_of, header_names, narrowed, own_names, utf8
+from photon.logs.formats.dialect import (
+    Dialect,
+    dialect_of,
+    header_names,
+    is_utf16,
+    narrowed,
+    own_names,
+    utf8,
+)
 from photon.logs.formats.line_formats import reader_of
-from photon.logs.formats.lines import BLANK, Lines, LineTexts, cut, split_lines
+from photon.logs.formats.lines import BLANK, LineTexts
 from photon.logs.formats.records import RecordRules, record_rules
 from photon.logs.formats.times import event_time_problem, parse_event_times, style_of
-from photon.logs.later_headers import in_first_order, later_headers
+from photon.logs.joined_ranges import JoinedRanges, Piece
 from photon.pipeline.sections import ForeignLog, Limits, Log, PrimaryLog
 from photon.pipeline.values import ONE_BYTE_ENCODINGS
 
@@ -57,10 +65,6 @@ class ParsedRange:
 
     events: pa.Table  # PRIMARY_EVENTS or FOREIGN_EVENTS
     dead_letters: pa.Table  # DEAD_LETTERS
-
-
-# The file of a range, its place in the file, and its bytes.
-Piece = tuple[LogFile, ByteRange, bytes]
 
 
 def read_events(
@@ -126,7 +130,7 @@ def _groups(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
 
 def _read_together(pieces: Sequence[Piece], log: PrimaryLog | ForeignLog, limits: Limits) -> ParsedRange:
     """The events of ranges of files with one header."""
-    joined, file = _Joined.of(pieces), pieces[0][0]
+    joined, file = JoinedRanges.of(pieces), pieces[0][0]
     rules = record_rules(log, file.header, limits.line_bytes)
     if rules is None or not rules.spans_lines:
         return _parsed(joined, file, log, limits, rules)
@@ -139,7 +143,7 @@ def _read_together(pieces: Sequence[Piece], log: PrimaryLog | ForeignLog, limits
 
 
 def _parsed(
-    joined: _Joined,
+    joined: JoinedRanges,
     file: LogFile,
     log: PrimaryLog | ForeignLog,
     limits: Limits,
@@ -159,7 +163,7 @@ def _parsed(
     failures.update(dict.fromkeys(rows[is_misnamed & ~is_long].tolist(), OTHER_ORDER))
     rows = rows[~(is_long | is_header | is_misnamed)]
     not_text = _not_utf8(lines.raws, rows) if _is_utf8(dialect) else rows[:0]
-    failures.update(dict.fromkeys(not_text.tolist(), "not UTF-16" if _is_utf16(dialect) else "not UTF-8"))
+    failures.update(dict.fromkeys(not_text.tolist(), "not UTF-16" if is_utf16(dialect) else "not UTF-8"))
     if are_lines and failures:
         raise GoesOn  # one of them may be the beginning of a longer record
     rows = np.setdiff1d(rows, not_text, assume_unique=True)
@@ -170,101 +174,6 @@ def _parsed(
     failures.update({int(rows[row]): reason for row, reason in bad.items() if reason != BLANK})
     good = rows if not bad else np.delete(rows, list(bad))
     return ParsedRange(_events(of_events, good, events), _dead_letters(joined, failures))
-
-
-@dataclass(frozen=True, slots=True)
-class _Joined:
-    """The lines of some ranges, one range after the other, and where each of them is from."""
-
-    lines: Lines
-    file_numbers: np.ndarray  # int32
-    offsets: np.ndarray  # int64: in the file
-    piece_of: np.ndarray  # int64: which range each is from
-    is_rest: np.ndarray  # bool: of a line that began in the range before
-    parts: Sequence[bytes]  # the bytes of each range, with a newline at the end
-    text: bytes  # all of them
-    changed: Sequence[LogFile]  # files among them whose order of columns changes within
-
-    def header_at(self, row: int) -> bytes | None:
-        """The header line within a row's file that holds at the row, as noted when the file was cut.
-
-        None: the one that the file begins with.
-        """
-        noted = (
-            later_headers(each.later_headers)
-            for each in self.changed
-            if each.number == self.file_numbers[row]
-        )
-        before = [line for headers in noted for at, line in headers if at <= self.offsets[row]]
-        return before[-1] if before else None
-
-    def in_utf8(self, dialect: Dialect | None) -> _Joined:
-        """The same records, those of UTF-16 in UTF-8; their offsets and lengths stay."""
-        if not _is_utf16(dialect):
-            return self
-        return replace(self, lines=replace(self.lines, raws=narrowed(self.lines.raws, dialect), data=None))
-
-    def in_first_order(self, dialect: Dialect | None) -> _Joined:
-        """The same records, each in the order of columns that its file begins with."""
-        if not self.changed:
-            return self
-        raws = in_first_order(self.lines.raws, self.file_numbers, self.offsets, self.changed, dialect)
-        return replace(self, lines=replace(self.lines, raws=raws, data=None))
-
-    @classmethod
-    def of(cls, pieces: Sequence[Piece]) -> _Joined:
-        parts = [data if data.endswith(b"\n") else data + b"\n" for _, _, data in pieces if data]
-        text = parts[0] if len(parts) == 1 else b"".join(parts)
-        lines = split_lines(text)
-        ranges = [where for _, where, data in pieces if data]
-        ends = np.cumsum([len(part) for part in parts], dtype=np.int64)
-        starts = ends - [len(part) for part in parts]
-        piece_of = np.searchsorted(ends, lines.starts, side="right")
-        from_start = np.array([where.start_bytes for where in ranges], np.int64) - starts
-        numbers = np.array([file.number for file, _, data in pieces if data], np.int32)
-        inside = np.array([where.starts_inside_oversized for where in ranges], bool)
-        is_first = np.diff(piece_of, prepend=-1) != 0
-        return cls(
-            lines,
-            numbers[piece_of],
-            lines.starts + from_start[piece_of],
-            piece_of,
-            is_first & inside[piece_of],
-            parts,
-            text,
-            list({file.number: file for file, _, _ in pieces if file.later_headers}.values()),
-        )
-
-    def in_records(self, rules: RecordRules) -> _Joined:
-        """The records that these lines make, range by range."""
-        rests = np.flatnonzero(self.is_rest)
-        starts = [np.empty(0, np.int64)]
-        ends = [np.empty(0, np.int64)]
-        at = 0
-        for part in self.parts:
-            first = np.searchsorted(self.lines.starts, at)
-            rest_bytes = int(self.lines.lengths[first]) + 1 if first in rests else 0
-            if rest_bytes:
-                starts.append(np.array([at]))
-                ends.append(np.array([at + rest_bytes]))
-            found = rules.cut(part[rest_bytes:], at_end=True).ends + at + rest_bytes
-            starts.append(np.concatenate(([at + rest_bytes], found[:-1]))[: len(found)])
-            ends.append(found)
-            at += len(part)
-        first_bytes, behind = np.concatenate(starts).astype(np.int64), np.concatenate(ends).astype(np.int64)
-        rows = np.searchsorted(self.lines.starts, first_bytes)
-        lengths = behind - 1 - first_bytes
-        codes = np.frombuffer(self.text, np.uint8)
-        returns = (lengths > 0) & (codes[np.maximum(behind - 2, 0)] == 13)
-        raws = cut(pa.py_buffer(self.text), first_bytes, behind - 1 - returns, np.zeros(len(rows), bool))
-        return replace(
-            self,
-            lines=Lines(raws, first_bytes, lengths, None),
-            file_numbers=self.file_numbers[rows],
-            offsets=self.offsets[rows],
-            piece_of=self.piece_of[rows],
-            is_rest=self.is_rest[rows],
-        )
 
 
 def parse_ids(raws: pa.Array, file: LogFile, log: Log) -> pa.Array:
@@ -311,7 +220,7 @@ def _is_nothing(raws: pa.Array, dialect: Dialect | None) -> np.ndarray:
 
 
 def _headers_within(
-    joined: _Joined, rows: np.ndarray, file: LogFile, rules: RecordRules
+    joined: JoinedRanges, rows: np.ndarray, file: LogFile, rules: RecordRules
 ) -> tuple[np.ndarray, np.ndarray]:
     """Which rows are header lines; and which stand behind one in an order that nobody has noted there."""
     is_header, is_misnamed = np.zeros(len(rows), bool), np.zeros(len(rows), bool)
@@ -332,10 +241,6 @@ def _headers_within(
 def _is_utf8(dialect: Dialect | None) -> bool:
     """Whether records are UTF-8, or are made so when they are cut."""
     return dialect is None or dialect.encoding not in ONE_BYTE_ENCODINGS
-
-
-def _is_utf16(dialect: Dialect | None) -> bool:
-    return dialect is not None and dialect.encoding == "utf-16"
 
 
 def _not_utf8(raws: pa.Array, rows: np.ndarray) -> np.ndarray:
@@ -430,7 +335,7 @@ def _reason(raw: bytes, texts: Sequence[str | None], log: Log) -> str:
     return event_time_problem(time, style_of(log))
 
 
-def _events(joined: _Joined, rows: np.ndarray, values: Sequence[pa.Array]) -> pa.Table:
+def _events(joined: JoinedRanges, rows: np.ndarray, values: Sequence[pa.Array]) -> pa.Table:
     columns = [
         pa.array(joined.file_numbers[rows]),
         pa.array(joined.offsets[rows]),
@@ -441,7 +346,7 @@ def _events(joined: _Joined, rows: np.ndarray, values: Sequence[pa.Array]) -> pa
     return pa.Table.from_arrays(columns, schema=schema)
 
 
-def _dead_letters(joined: _Joined, failures: dict[int, str]) -> pa.Table:
+def _dead_letters(joined: JoinedRanges, failures: dict[int, str]) -> pa.Table:
     rows = sorted(failures)
     raws = joined.lines.raws
     return pa.table(

@@ -20,7 +20,7 @@ from photon.errors import UserError
 from photon.logs.discovery import FileProblem, reason_of
 from photon.logs.file_kinds import Odd, may_be_utf16, no_text
 from photon.logs.files import LogFile, TrackedFile
-from photon.logs.formats.dialect import BYTE_ORDER_MARK, Dialect, is_zeek_header
+from photon.logs.formats.dialect import BYTE_ORDER_MARK, Dialect, is_utf16, is_zeek_header
 from photon.logs.formats.utf16 import MARK_BYTES, MARKS, STORED_BYTES, TEXT_BYTES, widened
 from photon.logs.gzips import CompressedBytes, CorruptGzip, NotClosedYet, index_of
 from photon.pipeline.values import Encoding
@@ -170,7 +170,7 @@ def open_source(
 
 def read_head(source: Source, dialect: Dialect | None, line_limit_bytes: int, final: bool) -> HeadResult:
     """How a file begins; it has no head before its first record is whole, or with `final` begins."""
-    if dialect is not None and dialect.encoding == "utf-16":
+    if dialect is not None and is_utf16(dialect):
         return _read_utf16_head(source, dialect, line_limit_bytes, final)
     return _read_head(source, dialect, line_limit_bytes, final)
 

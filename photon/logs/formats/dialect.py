@@ -138,9 +138,14 @@ def utf8(raws: pa.Array, dialect: Dialect | None) -> pa.Array:
     return pa.array([raw.removeprefix(BYTE_ORDER_MARK) for raw in raws.to_pylist()], pa.binary())
 
 
+def is_utf16(dialect: Dialect | None) -> bool:
+    """Whether the files of a log are UTF-16; None stands for formats without a dialect, which are UTF-8."""
+    return dialect is not None and dialect.encoding == "utf-16"
+
+
 def narrowed(raws: pa.Array, dialect: Dialect | None) -> pa.Array:
     """The records of UTF-16 in UTF-8 (`photon.logs.formats.utf16`); others, and nulls, as they are."""
-    if dialect is None or dialect.encoding != "utf-16":
+    if not is_utf16(dialect):
         return raws
     return pa.array([raw if raw is None else narrow(raw) for raw in raws.to_pylist()], pa.binary())
 
