@@ -29,8 +29,7 @@ from photon.logs.tailing.open_files import OpenFiles
 from photon.process.clock import MICROSECONDS
 from photon.process.faults import fault_point
 from photon.registry.errors import RegistryUnavailable
-from photon.state.database import StateUnavailable
-from photon.state.disk_room import why_not
+from photon.state.database import StateUnavailable, why_not
 from photon.state.plan import Advance, Plan, PlanContent
 from photon.state.waiting.segments import WaitingDamaged
 from photon.storage.delta import LakeUnavailable

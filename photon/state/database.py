@@ -1,13 +1,16 @@
 """A datacenter's durable memory, to look at: one SQLite database on its own disk, at one moment.
 
-Who changes it is its dispatcher alone (`photon.state.dispatcher_state`).
+Its dispatcher alone changes it (`photon.state.dispatcher_state`). Errors of SQLite are said in words here:
+a disk without room, and a database that is damaged.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 
@@ -15,7 +18,6 @@ from photon.errors import FormatTooNew, UserError
 from photon.event_store.segments import SegmentInfo
 from photon.logs.files import TrackedFile
 from photon.pipeline.location import Location, location_from_json
-from photon.state.disk_room import why_not
 from photon.state.lifecycle import Attempts, attempts_from_json
 from photon.state.outcomes import Counts
 from photon.state.plan import (
@@ -29,17 +31,96 @@ from photon.state.rows import (
     reading_column,
     tracked_file,
 )
-from photon.state.schema import STATE_FORMAT
 from photon.state.waiting.retries import Retries
 from photon.state.waiting.waiting_view import WaitingView
 from photon.state.window import WINDOW_US, Window, begin_window, window_from_json
 from photon.tokens import Occurrence, PlanKey
 
 STATE_FILE = "dispatcher.sqlite"
+STATE_FORMAT = 1
+
+# The table `files` has the fields of LogFile and TrackedFile in their order; `ordered` has the records that
+# the dispatcher took up by order, and after which batch (protocol E4).
+SCHEMA = """
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE files (
+    number INTEGER PRIMARY KEY, side TEXT NOT NULL, path TEXT NOT NULL, inode INTEGER NOT NULL,
+    compressed INTEGER NOT NULL, header BLOB NOT NULL, header_bytes INTEGER NOT NULL,
+    head_bytes INTEGER NOT NULL, head_hash BLOB NOT NULL, offset_bytes INTEGER NOT NULL,
+    tail_hash BLOB NOT NULL, inside_oversized INTEGER NOT NULL, size_bytes INTEGER NOT NULL,
+    grown_us INTEGER NOT NULL, max_time_us INTEGER, state TEXT NOT NULL,
+    disk_bytes INTEGER NOT NULL, seen_hash BLOB NOT NULL, modified_ns INTEGER NOT NULL,
+    target TEXT NOT NULL, altered_us INTEGER NOT NULL, in_use INTEGER NOT NULL,
+    end_unknown INTEGER NOT NULL);
+CREATE TABLE plan (
+    batch INTEGER PRIMARY KEY, plan_id TEXT NOT NULL, content TEXT NOT NULL,
+    advances TEXT NOT NULL, requeue_id INTEGER, attempts TEXT NOT NULL);
+CREATE TABLE waiting_segments (
+    name TEXT PRIMARY KEY, records INTEGER NOT NULL, raw_bytes INTEGER NOT NULL, tally TEXT NOT NULL,
+    next_due_us INTEGER NOT NULL, least_primary_us INTEGER NOT NULL,
+    is_given_up INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE waiting_pages (
+    segment TEXT NOT NULL, page INTEGER NOT NULL, states BLOB NOT NULL, PRIMARY KEY (segment, page));
+CREATE TABLE lost (
+    file_number INTEGER NOT NULL, offset_bytes INTEGER NOT NULL, event_id TEXT NOT NULL,
+    PRIMARY KEY (file_number, offset_bytes)) WITHOUT ROWID;
+CREATE TABLE ordered (
+    file_number INTEGER NOT NULL, offset_bytes INTEGER NOT NULL, batch INTEGER NOT NULL,
+    PRIMARY KEY (file_number, offset_bytes)) WITHOUT ROWID;
+CREATE TABLE requeued (id INTEGER PRIMARY KEY, content TEXT NOT NULL);
+CREATE TABLE counts (name TEXT PRIMARY KEY, n INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE inherited (token TEXT PRIMARY KEY) WITHOUT ROWID;
+CREATE TABLE segments (name TEXT PRIMARY KEY, events_of TEXT NOT NULL) WITHOUT ROWID;
+"""
+_CODE_BITS = 0xFF  # SQLite's extended codes name the kind in these bits
+_OF_THE_DISK = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
+_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+LEAST_BYTES = 2**20  # with less than that free, there is no room for a write-ahead log
 
 
 class StateUnavailable(UserError):
     """The state folder can't be read or written; the message names it and the reason."""
+
+
+class StateDamaged(UserError):
+    """The database is not what was written: no wait and no other try will mend it."""
+
+
+@contextmanager
+def damage_is_named(state: Path) -> Iterator[None]:
+    """Raise what SQLite finds damaged in this state folder as StateDamaged."""
+    try:
+        yield
+    except (sqlite3.DatabaseError, StateUnavailable) as error:
+        cause = error.__cause__ if isinstance(error, StateUnavailable) else error
+        if getattr(cause, "sqlite_errorcode", 0) & _CODE_BITS not in _DAMAGED:
+            raise
+        raise StateDamaged(
+            f"the state {state / STATE_FILE} is damaged ({cause}): put a copy of the folder {state} back, or "
+            "move it away; then the next start begins a new epoch and reads the logs again, and nothing is "
+            "joined twice"
+        ) from error
+
+
+def why_not(error: Exception, folder: Path) -> str:
+    """The error's words; and of an error of the disk, how much room there is and what to do."""
+    code = getattr(error, "sqlite_errorcode", 0) & _CODE_BITS
+    return in_words(str(error), _free_bytes(folder)) if code in _OF_THE_DISK else str(error)
+
+
+def in_words(said: str, free_bytes: int | None) -> str:
+    """An error of the disk in words; `free_bytes`: None where nobody can tell."""
+    if free_bytes is not None and free_bytes < LEAST_BYTES:
+        return f"{said}: its disk has no room, {free_bytes:,} bytes are free; make room"
+    return f"{said}: look at its disk, and at what the system's log says of it"
+
+
+def _free_bytes(folder: Path) -> int | None:
+    try:
+        found = os.statvfs(folder)
+    except OSError:
+        return None
+    return found.f_bavail * found.f_frsize
 
 
 class StateReader:

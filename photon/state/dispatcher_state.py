@@ -20,8 +20,7 @@ import numpy as np
 from photon.event_store.segments import SegmentInfo
 from photon.logs.files import TrackedFile
 from photon.pipeline.location import Location, location_to_json
-from photon.state.database import StateReader, StateUnavailable
-from photon.state.disk_room import LEAST_BYTES, why_not
+from photon.state.database import LEAST_BYTES, SCHEMA, STATE_FORMAT, StateReader, StateUnavailable, why_not
 from photon.state.failing import AdapterCalls, calls_to_json
 from photon.state.lifecycle import Attempts, attempts_to_json
 from photon.state.plan import (
@@ -37,7 +36,6 @@ from photon.state.rows import (
     put_sizes,
     segment_values,
 )
-from photon.state.schema import SCHEMA, STATE_FORMAT
 from photon.state.waiting.merging import Merged
 from photon.state.waiting.retries import Retries
 from photon.state.waiting.segments import SegmentInfo as WaitingSegment

@@ -16,8 +16,7 @@ from typing import Any
 
 from photon.logs.files import TrackedFile
 from photon.process.readable import readable
-from photon.state.damage import damage_is_named
-from photon.state.database import StateUnavailable
+from photon.state.database import StateUnavailable, damage_is_named
 from photon.state.view import StateView, view_state
 
 ACKNOWLEDGED_FILE = "acknowledged.json"

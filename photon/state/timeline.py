@@ -117,7 +117,7 @@ class Timeline:
 
 
 @dataclass
-class Seen:
+class EpochTimeline:
     """When files of one epoch grew, and when its batches could be read."""
 
     # Bytes [start, end) came after a time, by file number. Starts ascend.
@@ -163,15 +163,15 @@ class Seen:
         return self.last_us
 
 
-def read_timeline(state: Path, since_us: int = 0) -> dict[str, Seen]:
+def read_timeline(state: Path, since_us: int = 0) -> dict[str, EpochTimeline]:
     """Growth and batches of each epoch, from the hour of `since_us` on. FormatTooNew, OSError."""
     # As plain numbers: a day may have hundreds of thousands of them.
     intervals: dict[tuple[str, int], array[int]] = {}
     batches: dict[str, array[int]] = {}
-    seen: dict[str, Seen] = {}
+    timelines: dict[str, EpochTimeline] = {}
     for line in _lines(state / FOLDER, since_us):
         epoch, at_us = line["epoch"], line["at"]
-        one = seen.setdefault(epoch, Seen(first_us=at_us))
+        one = timelines.setdefault(epoch, EpochTimeline(first_us=at_us))
         one.last_us = max(one.last_us, line["clean"])
         after_us = min(line.get("after", UNKNOWN_US), at_us)
         for number, (start, end) in line.get("sizes", {}).items():
@@ -179,14 +179,14 @@ def read_timeline(state: Path, since_us: int = 0) -> dict[str, Seen]:
         for batch in line["batches"]:
             batches.setdefault(epoch, array("q")).extend(batch)
     for (epoch, number), numbers in intervals.items():
-        one = seen[epoch]
+        one = timelines[epoch]
         one.starts[number], one.ends[number], one.after_us[number] = _without_overlaps(numbers)
     for epoch, numbers in batches.items():
         found = np.array(numbers, np.int64).reshape(-1, 2)
         found = found[np.lexsort((found[:, 1], found[:, 0]))]
         is_first = np.diff(found[:, 0], prepend=-1) != 0
-        seen[epoch].batches, seen[epoch].readable_us = found[is_first].T
-    return seen
+        timelines[epoch].batches, timelines[epoch].readable_us = found[is_first].T
+    return timelines
 
 
 def _without_overlaps(numbers: array[int]) -> tuple[Ints, Ints, Ints]:

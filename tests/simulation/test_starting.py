@@ -19,8 +19,7 @@ from photon.process.faults import START_FAULT_POINTS, arm, disarm
 from photon.registry.epochs import unfinished
 from photon.registry.errors import RegistryMismatch
 from photon.registry.register import encode_register
-from photon.state.damage import StateDamaged
-from photon.state.database import STATE_FILE, StateUnavailable
+from photon.state.database import STATE_FILE, StateDamaged, StateUnavailable
 from photon.storage.delta import LakeMismatch, LakeUnavailable
 from photon.storage.tables import LastCommit, OutputTable
 from tests.simulation.world import World, counts_of

@@ -12,7 +12,7 @@ import pytest
 from photon.errors import FormatTooNew
 from photon.logs.files import LogFile, TrackedFile
 from photon.process.clock import MICROSECONDS
-from photon.state.timeline import FOLDER, UNKNOWN_US, Seen, Timeline, read_timeline
+from photon.state.timeline import FOLDER, UNKNOWN_US, EpochTimeline, Timeline, read_timeline
 
 NOON_US = 1_767_607_200_000_000
 SECOND = MICROSECONDS
@@ -39,13 +39,13 @@ def look(writer: Timeline, files: Files, now_us: int) -> None:
     writer.looked(files, now_us, now_us)
 
 
-def seen(folder: Path) -> Seen:
+def epoch_timeline(folder: Path) -> EpochTimeline:
     return read_timeline(folder)["e1"]
 
 
 def came_after(folder: Path, number: int, *offsets: int) -> list[int]:
     """In seconds since noon; None: unknown."""
-    found = seen(folder).came_after(np.full(len(offsets), number), np.array(offsets))
+    found = epoch_timeline(folder).came_after(np.full(len(offsets), number), np.array(offsets))
     return [us if us == UNKNOWN_US else (us - NOON_US) // SECOND for us in found.tolist()]
 
 
@@ -64,7 +64,7 @@ def test_a_line_came_after_the_last_listing_that_did_not_find_it_began(tmp_path:
     writer.looked(files(f1=100, f2=10), NOON_US + 8 * SECOND, NOON_US + 4 * SECOND)
     writer.looked(files(f1=100, f2=20), NOON_US + 9 * SECOND, NOON_US + 4 * SECOND)
     assert came_after(tmp_path, 2, 0, 10) == [3, 4]
-    assert seen(tmp_path).last_us == NOON_US + 4 * SECOND
+    assert epoch_timeline(tmp_path).last_us == NOON_US + 4 * SECOND
 
 
 def test_nobody_knows_when_bytes_came_that_the_first_look_of_a_process_finds(tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ def test_looks_that_follow_quickly_make_one_line_that_knows_less(tmp_path: Path)
         look(writer, files(f1=10 * tenth), NOON_US + tenth * SECOND // 10)
     lines = sum(path.read_text().count("\n") for path in (tmp_path / FOLDER).iterdir())
     assert lines == 10
-    at_1_1_seconds = seen(tmp_path).came_after(np.array([1]), np.array([105]))
+    at_1_1_seconds = epoch_timeline(tmp_path).came_after(np.array([1]), np.array([105]))
     assert at_1_1_seconds.tolist() == [NOON_US + SECOND // 10]
 
 
@@ -106,7 +106,7 @@ def test_a_batch_without_a_line_counts_as_readable_with_the_next_one(tmp_path: P
     for batch, second in ((1, 0), (2, 5), (4, 9)):
         writer.committed(batch, NOON_US + second * SECOND)
     writer.flush(NOON_US + 10 * SECOND)
-    found = seen(tmp_path)
+    found = epoch_timeline(tmp_path)
     assert found.readable(np.array([1, 2, 3, 5])).tolist() == [
         NOON_US,
         NOON_US + 5 * SECOND,
@@ -121,8 +121,8 @@ def test_what_is_unread_at_the_end_of_a_file_came_after_the_last_look_that_is_no
     writer = timeline(tmp_path)
     look(writer, files(f1=100), NOON_US)
     look(writer, files(f1=100, f2=5), NOON_US + 30 * SECOND)
-    assert seen(tmp_path).first_unread_us(1, 100) == NOON_US + 30 * SECOND
-    assert seen(tmp_path).first_unread_us(1, 50) == UNKNOWN_US  # nobody knows when it came
+    assert epoch_timeline(tmp_path).first_unread_us(1, 100) == NOON_US + 30 * SECOND
+    assert epoch_timeline(tmp_path).first_unread_us(1, 50) == UNKNOWN_US  # nobody knows when it came
 
 
 def test_nobody_knows_when_that_came_which_a_process_finds_unread_at_its_start(tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_nobody_knows_when_that_came_which_a_process_finds_unread_at_its_start(t
     for second in (0, 5):
         look(writer, known, NOON_US + second * SECOND)
         writer.committed(1, NOON_US + second * SECOND)
-    assert seen(tmp_path).first_unread_us(1, 40) == UNKNOWN_US
+    assert epoch_timeline(tmp_path).first_unread_us(1, 40) == UNKNOWN_US
 
 
 def test_a_folder_that_takes_no_line_stops_nobody_and_makes_nothing_known(
@@ -152,7 +152,7 @@ def test_half_a_line_of_a_killed_process_is_passed_over(tmp_path: Path) -> None:
     look(timeline(tmp_path), files(f1=100), NOON_US)
     (path,) = (tmp_path / FOLDER).iterdir()
     path.write_text(path.read_text() + '{"format":1,"epo')
-    assert seen(tmp_path).ends[1].tolist() == [100]
+    assert epoch_timeline(tmp_path).ends[1].tolist() == [100]
 
 
 def test_old_hours_are_removed(tmp_path: Path) -> None:
@@ -198,7 +198,7 @@ def test_no_byte_is_said_to_have_come_later_than_it_did(tmp_path: Path, seed: in
             case _:
                 writer.looked(_now(sizes, away), now_us, now_us - listings.choice([0, 1, 3]) * SECOND)
                 stored = dict(sizes)
-    found = seen(tmp_path)
+    found = epoch_timeline(tmp_path)
     known = 0
     for number, times_us in came.items():
         said = found.came_after(np.full(len(times_us), number), np.arange(len(times_us)))

@@ -12,8 +12,7 @@ from photon.logs.discovery import FoundFile, Scan, signature_of
 from photon.logs.files import Side, TrackedFile
 from photon.logs.folders import watch_of
 from photon.pipeline.file import Pipeline
-from photon.state.damage import StateDamaged, damage_is_named
-from photon.state.database import StateUnavailable
+from photon.state.database import StateDamaged, StateUnavailable, damage_is_named
 from photon.state.view import StateView, view_state
 
 LIVE_BYTES = 8 * 2**20  # what a live datacenter may find unread at any moment

@@ -52,8 +52,7 @@ from photon.registry.positions import Positions
 from photon.registry.stores.positions import StorePositions
 from photon.registry.view import current_register
 from photon.registry.view_store import ViewUnavailable
-from photon.state.damage import damage_is_named
-from photon.state.database import STATE_FILE, StateUnavailable
+from photon.state.database import STATE_FILE, StateUnavailable, damage_is_named
 from photon.state.dispatcher_state import DispatcherState
 from photon.state.outcomes import Counts
 from photon.state.view import open_view

@@ -25,7 +25,7 @@ from photon.logs.one_record import read_records_of
 from photon.pipeline.file import Pipeline
 from photon.process.clock import CLOCK_TOLERANCE_US, microseconds
 from photon.state.database import StateReader, StateUnavailable
-from photon.state.timeline import Seen, read_timeline
+from photon.state.timeline import EpochTimeline, read_timeline
 from photon.state.view import open_view
 from photon.state.waiting.reasons import UNJOINABLE
 from photon.state.waiting.states import State
@@ -94,19 +94,19 @@ def judge(
     with open_view(pipeline.datacenters[datacenter].state) as state:
         if state is None:
             return []
-        seen = timeline_of(pipeline, datacenter, 0 if last_us is None else last_us)
-        if not seen:
+        timelines = timelines_of(pipeline, datacenter, 0 if last_us is None else last_us)
+        if not timelines:
             return []
-        of_epoch = seen.get(state.epoch or "", Seen())
+        of_epoch = timelines.get(state.epoch or "", EpochTimeline())
         until_us = read_until_us(pipeline, datacenter, state, of_epoch, now_us)
-        begun_us = min(one.first_us for one in seen.values())
+        begun_us = min(one.first_us for one in timelines.values())
         starts = minutes_to_judge(last_us, begun_us, until_us, now_us, within_us)
         if not starts:
             return []
         counts = MinuteCounts(starts[0], starts[-1] + MINUTE_US, within_us)
         lacking = [waiting_events(state, of_epoch)]
         lacking += _missing_events(pipeline, datacenter, report, state, of_epoch)
-    for events in rows_since(pipeline, datacenter, seen, counts.first_us):
+    for events in rows_since(pipeline, datacenter, timelines, counts.first_us):
         counts.add(events.moments)
     for event in without_row(pipeline, lacking, counts):
         counts.add(event.moments)
@@ -123,8 +123,8 @@ def _row_of(minute: Minute) -> dict[str, Any]:
     return {"minute": values.pop("at_us"), **values}
 
 
-def timeline_of(pipeline: Pipeline, datacenter: str, since_us: int) -> dict[str, Seen]:
-    """All that a datacenter has seen since then, by epoch. StateUnavailable, FormatTooNew."""
+def timelines_of(pipeline: Pipeline, datacenter: str, since_us: int) -> dict[str, EpochTimeline]:
+    """All that a datacenter has noted since then, by epoch. StateUnavailable, FormatTooNew."""
     state = pipeline.datacenters[datacenter].state
     margin_us = HOUR_US + CLOCK_TOLERANCE_US
     try:
@@ -136,7 +136,9 @@ def timeline_of(pipeline: Pipeline, datacenter: str, since_us: int) -> dict[str,
 # -- how far a datacenter has read
 
 
-def read_until_us(pipeline: Pipeline, datacenter: str, state: StateReader, seen: Seen, now_us: int) -> int:
+def read_until_us(
+    pipeline: Pipeline, datacenter: str, state: StateReader, timeline: EpochTimeline, now_us: int
+) -> int:
     """All that came into a datacenter's logs before this time was read, and what it did with it is stored."""
     reader = LogReader(pipeline, datacenter, state.files())
     reader.look(now_us, final=False)
@@ -144,10 +146,10 @@ def read_until_us(pipeline: Pipeline, datacenter: str, state: StateReader, seen:
     sides: tuple[Side, Side] = ("primary", "foreign")
     for number in {number for side in sides for number in reader.backlog_bytes[side]}:
         if reader.has_more_than_half_a_line(number):
-            until_us = min(until_us, seen.first_unread_us(number, reader.files[number].offset_bytes))
+            until_us = min(until_us, timeline.first_unread_us(number, reader.files[number].offset_bytes))
     for _, content in state.requeued():
         for part in (*content.primary, *content.foreign):
-            until_us = min(until_us, seen.first_unread_us(part.file_number, part.start_bytes))
+            until_us = min(until_us, timeline.first_unread_us(part.file_number, part.start_bytes))
     return until_us
 
 
@@ -155,7 +157,7 @@ def read_until_us(pipeline: Pipeline, datacenter: str, state: StateReader, seen:
 
 
 def rows_since(
-    pipeline: Pipeline, datacenter: str, seen: Mapping[str, Seen], since_us: int
+    pipeline: Pipeline, datacenter: str, timelines: Mapping[str, EpochTimeline], since_us: int
 ) -> Iterator[Events]:
     """The rows of a datacenter that could be read since then, with their moments, some at a time."""
     table = OutputTable(pipeline.datacenters[datacenter].lake, "joined_events")
@@ -163,7 +165,7 @@ def rows_since(
         return
     with table.reading():
         rows = table.load().to_pyarrow_dataset()
-        for epoch, one in seen.items():
+        for epoch, one in timelines.items():
             first = one.first_batch_since(since_us - CLOCK_TOLERANCE_US)  # events may be ahead of the clock
             wanted = (text("_epoch") == epoch) & (ds.field("_batch") >= first)
             for batch in rows.to_batches(
@@ -177,16 +179,16 @@ def rows_since(
                     yield _events_of_rows(batch, epoch, one)
 
 
-def _events_of_rows(rows: pa.RecordBatch, epoch: str, seen: Seen) -> Events:
+def _events_of_rows(rows: pa.RecordBatch, epoch: str, timeline: EpochTimeline) -> Events:
     places = np.concatenate([_places(rows["_occurrence"]), _places(rows["_primary_occurrence"])], axis=1)
     event_us, joined_us = (_microseconds(rows[name]) for name in ("_event_time", "_joined_at"))
-    readable_us = seen.readable(rows["_batch"].to_numpy())
-    moments = measured(event_us, _came_after(seen, places), joined_us, readable_us)
+    readable_us = timeline.readable(rows["_batch"].to_numpy())
+    moments = measured(event_us, _came_after(timeline, places), joined_us, readable_us)
     return Events(epoch, rows["_event_id"].cast(pa.string()), event_us, places, moments)
 
 
-def _came_after(seen: Seen, places: Ints) -> list[Ints]:
-    return [seen.came_after(places[:, 0], places[:, 1]), seen.came_after(places[:, 2], places[:, 3])]
+def _came_after(timeline: EpochTimeline, places: Ints) -> list[Ints]:
+    return [timeline.came_after(places[:, 0], places[:, 1]), timeline.came_after(places[:, 2], places[:, 3])]
 
 
 def _microseconds(times: pa.Array) -> Ints:
@@ -204,7 +206,7 @@ def _places(occurrences: pa.Array) -> Ints:
 # -- events without one
 
 
-def waiting_events(state: StateReader, seen: Seen) -> Events:
+def waiting_events(state: StateReader, timeline: EpochTimeline) -> Events:
     """Events that wait though their primary is in the index. StateUnavailable."""
     waiting, parts = state.waiting, [_no_events(state.epoch or "")]
     index = _Index(state)
@@ -216,7 +218,7 @@ def waiting_events(state: StateReader, seen: Seen) -> Events:
         if len(rows):
             records = listed.index.records.select(["_id", "_file", "_offset", "primary_time_us"])
             columns = records.take(pa.array(rows)).combine_chunks()
-            parts.append(index.events(columns, listed.index.hashes_by_row[rows], seen))
+            parts.append(index.events(columns, listed.index.hashes_by_row[rows], timeline))
     return _concat(parts)
 
 
@@ -225,7 +227,7 @@ def _missing_events(
     datacenter: str,
     report: DatacenterReport | None,
     state: StateReader,
-    seen: Seen,
+    timeline: EpochTimeline,
 ) -> list[Events]:
     """What a verification has just found missing, as far as this datacenter has to answer for it."""
     if report is None or report.epoch != state.epoch:
@@ -246,7 +248,7 @@ def _missing_events(
     if not found.num_rows:
         return []
     columns = found.select(["_id", "_file", "_offset", "_time_us"]).combine_chunks()
-    return [_Index(state).events(columns, hash_ids(found["_key"]), seen)]
+    return [_Index(state).events(columns, hash_ids(found["_key"]), timeline)]
 
 
 class _Index:
@@ -262,7 +264,7 @@ class _Index:
                 f"{error}: the index is merged just now, or the next start mends it; try again"
             ) from error
 
-    def events(self, records: pa.Table, key_hashes: Hashes, seen: Seen) -> Events:
+    def events(self, records: pa.Table, key_hashes: Hashes, timeline: EpochTimeline) -> Events:
         """Those of these records (id, file, offset, time) whose primary is there, without a row."""
         ids, files, offsets, times_us = records.columns
         order = np.argsort(key_hashes)
@@ -277,7 +279,7 @@ class _Index:
         found, record = concat(parts), np.concatenate(whose)
         file_of, offset_of = (column.to_numpy().astype(np.int64)[record] for column in (files, offsets))
         places = np.stack([file_of, offset_of, found.files.astype(np.int64), found.offsets_bytes], axis=1)
-        came_after = _came_after(seen, places)
+        came_after = _came_after(timeline, places)
         event_us = times_us.to_numpy().astype(np.int64)[record]
         of_records = ids.combine_chunks().cast(pa.string()).take(pa.array(record))
         events = Events(self._epoch, of_records, event_us, places, measured(event_us, came_after))

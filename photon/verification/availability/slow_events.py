@@ -12,13 +12,13 @@ import numpy as np
 from photon.logs.files import TrackedFile
 from photon.pipeline.file import Pipeline
 from photon.process.clock import MICROSECONDS, in_utc
-from photon.state.timeline import Seen
+from photon.state.timeline import EpochTimeline
 from photon.state.view import open_view
 from photon.verification.availability.budget import MINUTE_US, NEVER_US, MinuteCounts
 from photon.verification.availability.minutes import (
     Events,
     rows_since,
-    timeline_of,
+    timelines_of,
     waiting_events,
     without_row,
 )
@@ -62,11 +62,13 @@ def slowest_events(pipeline: Pipeline, datacenter: str, minute_us: int, most: in
     with open_view(pipeline.datacenters[datacenter].state) as state:
         if state is None:
             return []
-        seen = timeline_of(pipeline, datacenter, minute_us)
+        timelines = timelines_of(pipeline, datacenter, minute_us)
         epoch, files = state.epoch or "", state.files()
-        lacking = without_row(pipeline, [waiting_events(state, seen.get(epoch, Seen()))], minute)
+        lacking = without_row(
+            pipeline, [waiting_events(state, timelines.get(epoch, EpochTimeline()))], minute
+        )
     found = [each for events in lacking for each in _slowest(events, minute, most, epoch, files)]
-    for events in rows_since(pipeline, datacenter, seen, minute_us):
+    for events in rows_since(pipeline, datacenter, timelines, minute_us):
         found += _slowest(events, minute, most, epoch, files)
         found = heapq.nlargest(most, found, key=lambda event: event.took_us)
     return found

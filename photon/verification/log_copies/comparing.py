@@ -19,11 +19,11 @@ from photon.logs.files import TrackedFile
 from photon.logs.ranges import Stretch
 from photon.pipeline.file import Pipeline
 from photon.process.clock import MICROSECONDS
-from photon.state.timeline import Seen
+from photon.state.timeline import EpochTimeline
 from photon.state.view import open_view
 from photon.storage.append_table import AppendTable
 from photon.storage.columns import text
-from photon.verification.availability.minutes import read_until_us, timeline_of
+from photon.verification.availability.minutes import read_until_us, timelines_of
 from photon.verification.log_copies.cut_short import cut_short
 from photon.verification.log_copies.lacks import (
     SIDES,
@@ -191,8 +191,8 @@ def _known(pipeline: Pipeline, datacenter: str, is_selected: bool, now_us: int) 
             return Known(Copy(datacenter))
         epoch, files = state.epoch, state.files()
         begun_us = int(state.meta("begun_us") or 0) if state.follows_an_epoch else 0
-        seen = timeline_of(pipeline, datacenter, 0).get(epoch, Seen())
-        until_us = read_until_us(pipeline, datacenter, state, seen, now_us) if is_selected else 0
+        timeline = timelines_of(pipeline, datacenter, 0).get(epoch, EpochTimeline())
+        until_us = read_until_us(pipeline, datacenter, state, timeline, now_us) if is_selected else 0
     copy, cut = _stored_copy(pipeline, datacenter, epoch, now_us), cut_short(files, place.logs)
     altered = {
         number

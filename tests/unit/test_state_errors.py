@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from photon.state.disk_room import in_words, why_not
+from photon.state.database import in_words, why_not
 
 
 def test_a_disk_without_room_is_called_one() -> None:
