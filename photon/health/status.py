@@ -25,8 +25,7 @@ from photon.pipeline.file import Pipeline
 from photon.process.clock import MICROSECONDS, Clock, microseconds
 from photon.state.completeness.estimate import Completeness
 from photon.state.completeness.published import last_said
-from photon.state.database import damage_is_named
-from photon.state.database import StateReader
+from photon.state.database import StateReader, damage_is_named
 from photon.state.view import open_view
 
 # By when waiting events were first seen: within so many seconds.
