@@ -20,7 +20,7 @@ from photon.state.database import StateUnavailable, damage_is_named
 from photon.state.view import StateView, view_state
 
 ACKNOWLEDGED_FILE = "acknowledged.json"
-FORMAT = 4
+FORMAT = 1
 # The classes of records of which a person may know, with how they are named for people.
 BAD = {
     "dead_letters": "foreign records are dead letters",

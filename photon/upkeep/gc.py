@@ -214,8 +214,8 @@ def boundary_limit(
 
 def _verified_until_us(name: str, report: StoredReport | None, register: Register) -> int | str:
     """How far the newest verification of one datacenter reaches; or why it does not count."""
-    if report is None or "epoch" not in report.report:
-        return f"{name} was never verified, or not by this version: verify it first"
+    if report is None:
+        return f"{name} was never verified: verify it first"
     if not report.ok:
         return f"the last verification of {name} found a promise broken: mend that first"
     lost = [file for file in report.report["unverified"] if file["side"] == "foreign"]

@@ -48,7 +48,6 @@ def test_the_boundary_stays_behind_the_datacenter_that_is_verified_least_far() -
     assert found == BoundaryLimit(NOW_US - 70 * DAY_US, "west is verified up to there")
 
 
-EARLIER = {key: value for key, value in WEST.report.items() if key not in ("verified_until_us", "epoch")}
 OTHER_EPOCH = "the last verification of west was not of the epoch"
 
 
@@ -56,7 +55,6 @@ OTHER_EPOCH = "the last verification of west was not of the epoch"
     ("west", "because"),
     [
         (None, "west was never verified"),
-        (StoredReport(NOW_US, "a run", 1.0, EARLIER), "not by this version"),
         (verified(NOW_US, ok=False, epoch="2"), "found a promise broken"),
         (verified(None, epoch="2"), "read no event"),
         (verified(NOW_US, epoch="of another registry"), OTHER_EPOCH),
