@@ -1,4 +1,4 @@
-"""On how many events an adapter was asked and failed, and when that is too many (protocol A21)."""
+"""How often an adapter was asked and failed, and when that is too often (protocol A21)."""
 
 from __future__ import annotations
 

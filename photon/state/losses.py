@@ -1,9 +1,8 @@
 """Losses of a datacenter: bytes of logs that went away unread, and waiting records that are nowhere.
 
-It asks for somebody until it is repaired, or until a person says that he knows of it. So do records that are
-dead letters or found no primary event, where their share of all that was read is too large: a person knows of
-those that were counted when he said so. What people know is a file beside the state, for whoever may write
-there: the state itself is its dispatcher's alone.
+A loss is an alarm until it is repaired, or until a person acknowledges it. So is too large a share of dead
+letters, or of records that found no primary event: a person acknowledges those that are counted by then. The
+acknowledgement is a file beside the state, since the state itself is written by its dispatcher alone.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Rows of the state database: what becomes one, and what is made of it again."""
+"""From files, segments and counts to rows of the state database, and back."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """When a datacenter first saw what its logs hold, and when its batches could be read.
 
-Availability is measured by it (docs/adr/0044); joins never read it. Lines of JSON in `timeline/` of the state
-folder, a file an hour. A line that is lost makes availability look worse and never better. So nothing is
+Availability is measured by it (docs/adr/0044); joins never read it. It is lines of JSON in `timeline/` of the
+state folder, a file for each hour. A lost line makes availability look worse and never better. So nothing is
 synced here, and a disk that takes no line stops no join.
 """
 

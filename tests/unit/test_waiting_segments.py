@@ -12,7 +12,7 @@ import pytest
 from photon.errors import FormatTooNew
 from photon.pipeline.file import load_pipeline
 from photon.state.waiting import merging, segments, states
-from photon.state.waiting.merging import Size, merge, next_merge
+from photon.state.waiting.merging import SegmentSize, merge, next_merge
 from photon.state.waiting.reasons import CODE_OF, NEVER_US, PRIMARY, REASONS, UNJOINABLE, due_us
 from photon.state.waiting.retries import Retries
 from photon.state.waiting.segments import (
@@ -213,8 +213,8 @@ def test_a_merged_segment_has_the_rows_that_were_left_each_at_its_due_time(tmp_p
     assert [places[row] for row in merged.row_of] == [(1, 1), (1, 3), (2, 0), (2, 2), (2, 3)]
 
 
-def size(name: str, live: int, gone: int = 0, given_up: bool = False, each_bytes: int = 100) -> Size:
-    return Size(name, live + gone, live, (live + gone) * each_bytes, given_up)
+def size(name: str, live: int, gone: int = 0, given_up: bool = False, each_bytes: int = 100) -> SegmentSize:
+    return SegmentSize(name, live + gone, live, (live + gone) * each_bytes, given_up)
 
 
 def test_the_smallest_tier_that_is_full_is_merged() -> None:
@@ -242,7 +242,7 @@ def test_a_merged_segment_is_not_larger_than_memory_bears() -> None:
 
 @pytest.mark.parametrize("rounds", [200])
 def test_however_many_batches_leave_records_behind_there_are_some_tens_of_segments(rounds: int) -> None:
-    now: dict[str, Size] = {}
+    now: dict[str, SegmentSize] = {}
     most = 0
     for number in range(rounds):
         now[f"{number}"] = size(f"{number}", 1_000)

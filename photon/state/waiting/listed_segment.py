@@ -41,7 +41,7 @@ class WaitingRecord:
 
 
 @dataclass
-class Listed:
+class ListedSegment:
     """A segment that counts, and what became of its records."""
 
     info: SegmentInfo

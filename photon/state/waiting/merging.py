@@ -21,7 +21,7 @@ MOST_MERGED_RECORDS = 2**21
 
 
 @dataclass(frozen=True)
-class Size:
+class SegmentSize:
     """How much of a segment is still of use."""
 
     name: str
@@ -44,9 +44,9 @@ class Merged:
     row_of: Rows  # in the new segment, of each of those rows, source after source
 
 
-def next_merge(sizes: Sequence[Size]) -> tuple[str, ...]:
+def next_merge(sizes: Sequence[SegmentSize]) -> tuple[str, ...]:
     """The segments to merge now: the smallest full tier, else a big segment that is mostly gone."""
-    tiers: dict[tuple[int, bool], list[Size]] = defaultdict(list)
+    tiers: dict[tuple[int, bool], list[SegmentSize]] = defaultdict(list)
     for size in sizes:
         tiers[tier_of(size.live), size.is_given_up].append(size)
     for _, members in sorted(tiers.items()):
@@ -67,7 +67,7 @@ def tier_of(records: int) -> int:
     return tier
 
 
-def _within_bounds(members: Sequence[Size]) -> tuple[str, ...]:
+def _within_bounds(members: Sequence[SegmentSize]) -> tuple[str, ...]:
     """As many of them as a merged segment may hold, the smallest first."""
     chosen: list[str] = []
     records = data_bytes = 0

@@ -1,7 +1,7 @@
-"""Changes of what waits in a datacenter.
+"""All changes to a datacenter's waiting records.
 
-Each belongs to a transaction of `DispatcherState`, which forgets what is in memory if it fails. Nothing here
-takes longer for records that stay as they are.
+Each change belongs to a transaction of `DispatcherState`, which forgets what is in memory if that fails. No
+change takes longer for records that stay as they are.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
 
-from photon.state.waiting.listed_segment import Listed
+from photon.state.waiting.listed_segment import ListedSegment
 from photon.state.waiting.merging import Merged
 from photon.state.waiting.reasons import CODE_OF, PRIMARY, UNJOINABLE, Codes
 from photon.state.waiting.retries import Retries
@@ -41,7 +41,7 @@ class WaitingList(WaitingView):
     def add(self, infos: Iterable[SegmentInfo]) -> None:
         """List new segments."""
         for info in infos:
-            listed = Listed(info, self.folder, info.tally.copy(), info.next_due_us, ())
+            listed = ListedSegment(info, self.folder, info.tally.copy(), info.next_due_us, ())
             listed.touched = set()
             self._listed[info.name] = listed
             self._db.execute(
@@ -99,7 +99,7 @@ class WaitingList(WaitingView):
                 self._wake(listed, listed.rows_in(State.OPEN), codes)
         return before - given_up(self.tally)
 
-    def _wake(self, listed: Listed, rows: Rows, reasons: Codes) -> None:
+    def _wake(self, listed: ListedSegment, rows: Rows, reasons: Codes) -> None:
         is_woken = (listed.states[rows] == State.OPEN) & np.isin(listed.index.reasons[rows], reasons)
         listed.mark(rows[is_woken], State.WOKEN)
 

@@ -17,8 +17,8 @@ import pyarrow as pa
 from photon.pipeline.location import Location
 from photon.state.rows import reading_column
 from photon.state.waiting import segments
-from photon.state.waiting.listed_segment import Listed, WaitingRecord
-from photon.state.waiting.merging import Size
+from photon.state.waiting.listed_segment import ListedSegment, WaitingRecord
+from photon.state.waiting.merging import SegmentSize
 from photon.state.waiting.reasons import CODE_OF, NEVER_US, PRIMARY, REASONS, UNJOINABLE
 from photon.state.waiting.segments import SegmentInfo, WaitingIndex
 from photon.state.waiting.states import (
@@ -52,7 +52,7 @@ class WaitingView:
         """`work`: below which folder the segments are."""
         self._db = db
         self._work = work
-        self._segments: dict[str, Listed] | None = None
+        self._segments: dict[str, ListedSegment] | None = None
 
     @property
     def folder(self) -> Location:
@@ -64,7 +64,7 @@ class WaitingView:
         self._segments = None
 
     @property
-    def _listed(self) -> dict[str, Listed]:
+    def _listed(self) -> dict[str, ListedSegment]:
         if self._segments is None:
             self._segments = {row[0]: self._of_row(*row) for row in self._rows()}
         return self._segments
@@ -74,13 +74,13 @@ class WaitingView:
 
     def _of_row(
         self, name: str, records: int, raw_bytes: int, tally: str, due_us: int, primary_us: int, given: int
-    ) -> Listed:
+    ) -> ListedSegment:
         with reading_column(f"waiting_segments, {name},"):
             found = tally_from_stored(json.loads(tally))
             info = SegmentInfo(
                 name, int(records), int(raw_bytes), found, int(due_us), int(primary_us), bool(given)
             )
-        return Listed(info, self.folder, found.copy(), due_us, self._pages_of(name))
+        return ListedSegment(info, self.folder, found.copy(), due_us, self._pages_of(name))
 
     def _pages_of(self, name: str) -> Iterator[tuple[int, bytes]]:
         yield from self._db.execute("SELECT page, states FROM waiting_pages WHERE segment = ?", (name,))
@@ -196,7 +196,7 @@ class WaitingView:
 
     def due(self, now_us: int, most: int) -> list[tuple[WaitingIndex, Rows]]:
         """The records that are due, by segment: first those that were woken, then the longest due."""
-        found: list[tuple[Listed, Rows, Rows]] = []
+        found: list[tuple[ListedSegment, Rows, Rows]] = []
         for listed in self._listed.values():
             if not most or not listed.has_due(now_us):
                 continue
@@ -217,7 +217,7 @@ class WaitingView:
         return [(listed.index, np.sort(rows[is_in])) for (listed, rows, _), is_in in chosen if is_in.any()]
 
     @staticmethod
-    def _end_of_woken(listed: Listed) -> int:
+    def _end_of_woken(listed: ListedSegment) -> int:
         return listed.info.records if listed.tally[:, State.WOKEN].any() else 0
 
     # -- single records
@@ -281,14 +281,14 @@ class WaitingView:
     def names(self) -> set[str]:
         return set(self._listed)
 
-    def listed(self, name: str) -> Listed:
+    def listed(self, name: str) -> ListedSegment:
         """KeyError if the segment does not count."""
         return self._listed[name]
 
-    def sizes(self) -> list[Size]:
+    def sizes(self) -> list[SegmentSize]:
         """How much of each segment is of use, of those that may be merged: no plan refers to them."""
         return [
-            Size(name, each.info.records, live(each.tally), each.info.raw_bytes, each.info.is_given_up)
+            SegmentSize(name, each.info.records, live(each.tally), each.info.raw_bytes, each.info.is_given_up)
             for name, each in self._listed.items()
             if not each.tally[:, State.REQUEUED].any()
         ]
@@ -298,7 +298,7 @@ class WaitingView:
         return self._listed[name].rows_in(State.OPEN, State.WOKEN, State.REQUEUED)
 
 
-def rows_at(listed: Listed, places: Collection[Occurrence]) -> Rows:
+def rows_at(listed: ListedSegment, places: Collection[Occurrence]) -> Rows:
     """The rows of a segment with the records at these places, whatever became of them."""
     index = listed.index
     maybe = np.flatnonzero(np.isin(index.offsets_bytes, [each.offset_bytes for each in places]))
