@@ -58,7 +58,9 @@ def rebuild(
 ) -> Rebuilt:
     """Rebuild rows with Spark. `session`: instead of one of its own, which yields to other processes."""
     with _session(pipeline, progress, session) as spark:
-        return Rebuild(pipeline, datacenter, window, SparkProgram(spark()), dry_run, progress, on_plan).run()
+        program = SparkProgram(spark())
+        plan = partial(Rebuild, pipeline, datacenter, window, program, progress, on_plan)
+        return carry_out(plan, dry_run, progress)
 
 
 def fill(

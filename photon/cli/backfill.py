@@ -61,12 +61,12 @@ def backfill(
 
             if fill:
                 filled = program.fill(pipeline, name, window, dry_run, wait, say)
-                value = {**filled.as_dict(), "dry_run": dry_run}
+                value = filled.as_dict()
                 text = filled_text(name, filled, dry_run)
             else:
                 rebuilt = program.rebuild(pipeline, name, window, dry_run, say, showing_plan(say))
-                value, text = rebuilt.as_dict(), rebuilt_text(rebuilt)
-    print_result(value, text, as_json)
+                value, text = rebuilt.as_dict(), rebuilt_text(rebuilt, dry_run)
+    print_result({"dry_run": dry_run, **value}, text, as_json)
 
 
 def showing_plan(say: Callable[[str], None]) -> Callable[[RebuildPlan], None]:
@@ -85,9 +85,9 @@ def plan_text(plan: RebuildPlan) -> str:
     )
 
 
-def rebuilt_text(done: Rebuilt) -> str:
+def rebuilt_text(done: Rebuilt, dry_run: bool) -> str:
     """A rebuild's outcome, for people."""
-    tally, would = done.tally, "would be " if done.dry_run else ""
+    tally, would = done.tally, "would be " if dry_run else ""
     lines = [plan_text(done.plan)]
     lines.append(f"{tally.rows:,} rows of these days: {tally.same:,} are the same")
     lines.append(f"{tally.replaced:,} {would}replaced")

@@ -73,16 +73,16 @@ def rebuild(
 ) -> Rebuilt:
     """Rebuild rows in this process, of a few rows at a time."""
     with asking(world):
-        return Rebuild(
+        plan = Rebuild(
             world.pipeline,
             datacenter,
             window,
             program or HereProgram(),
-            dry_run,
             clock=world.clock,
             page_rows=page_rows,
             piece_rows=piece_rows,
-        ).run()
+        )
+        return plan.expected if dry_run else plan.apply()
 
 
 def rebuild_with_a_crash(world: World, spec: str, datacenter: str = "east") -> bool:

@@ -72,19 +72,17 @@ class Progress:
     went_on: bool
 
     @classmethod
-    def open(
-        cls, folder: Path, window: Window, fingerprint: str, committed: int, dry_run: bool = False
-    ) -> Progress:
+    def open(cls, folder: Path, window: Window, fingerprint: str, committed: int, writes: bool) -> Progress:
         """The run of these days that was not finished; else a new one. OSError, FormatTooNew.
 
         `committed`: the number of the table's last replacement. A page with a later one was not committed.
-        A dry run writes nothing, and leaves the run of other days as it is.
+        Without `writes` the run of other days is left as it is.
         """
         wanted = {"start_us": window.start_us, "end_us": window.end_us, "fingerprint": fingerprint}
         found = _read_run(folder / RUN)
         if found is not None and {name: found.get(name) for name in wanted} == wanted:
             return cls(folder, found["run"], _read_pages(folder / PAGES, committed), True)
-        if dry_run:
+        if not writes:
             return cls(folder, new_id(), [], False)
         clear(folder)
         text = json.dumps({"format": RUN_FORMAT, "run": new_id(), **wanted}).encode()

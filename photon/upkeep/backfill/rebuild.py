@@ -40,6 +40,7 @@ from photon.upkeep.backfill.progress import PageNote, Progress, only_one
 from photon.upkeep.backfill.removed_rows import record_removed
 from photon.upkeep.backfill.rows_in_doubt import second_rows_by_file
 from photon.upkeep.backfill.yielding import yield_to_joins
+from photon.upkeep.plans import Say, silent
 from photon.verification.days import Window
 
 # One free core makes so many rows of two lines of 500 bytes, at 36 us of CPU a row with or without another
@@ -93,7 +94,6 @@ class Rebuilt:
     """The work that a rebuild has done, or would do. `tally` counts rows in its window."""
 
     plan: RebuildPlan
-    dry_run: bool
     tally: Tally
     commits: int
     examples: Sequence[Example]
@@ -113,18 +113,27 @@ class Rebuild:
     datacenter: str
     window: Window
     program: Program
-    dry_run: bool = False
-    progress: Callable[[str], None] = lambda text: None
+    say: Say = silent
     on_plan: Callable[[RebuildPlan], None] = lambda plan: None
     clock: Clock = field(default_factory=SystemClock)
     page_rows: int = PAGE_ROWS
     piece_rows: int = PIECE_ROWS
 
-    def run(self) -> Rebuilt:
+    @property
+    def expected(self) -> Rebuilt:
+        """The result that applying it would have, by tasks that write nothing. Raises as `apply`."""
+        return self._run(writes=False)
+
+    def apply(self, say: Say | None = None) -> Rebuilt:
         """Do it, all of it or up to an error; started again it goes on. One process at a time.
 
         CannotRebuild, BackfillRunning, NotReplaced, LakeUnavailable, StateUnavailable, RegistryUnavailable.
         """
+        self.say = say or self.say
+        return self._run(writes=True)
+
+    def _run(self, writes: bool) -> Rebuilt:
+        self._writes = writes
         began_us = self.clock.elapsed_us()
         self._table = OutputTable(self.pipeline.datacenters[self.datacenter].lake, TABLE)
         self._app = f"photon:{self.datacenter}:rebuild"
@@ -132,18 +141,18 @@ class Rebuild:
         with only_one(self.pipeline.datacenters[self.datacenter].state, self.datacenter) as folder:
             committed = self._table.version_of(self._app)
             made_by = fingerprint(self.pipeline)
-            progress = Progress.open(folder, self.window, made_by, committed, self.dry_run)
+            progress = Progress.open(folder, self.window, made_by, committed, self._writes)
             plan, pages, second_rows = self._plan(progress)
             self.on_plan(plan)
             self._examples: list[Example] = []
             self._commits = 0
             tally = self._pages(pages, second_rows, progress)
-            if not self.dry_run:
+            if self._writes:
                 fault_point("rebuild.before_end")
                 progress.end()
         seconds = (self.clock.elapsed_us() - began_us) / MICROSECONDS
         examples = self._examples[:MOST_EXAMPLES]
-        return Rebuilt(plan, self.dry_run, tally, self._commits, examples, seconds, progress.went_on)
+        return Rebuilt(plan, tally, self._commits, examples, seconds, progress.went_on)
 
     def _check(self) -> None:
         if not self._table.exists():
@@ -161,9 +170,9 @@ class Rebuild:
     # -- the plan
 
     def _plan(self, progress: Progress) -> tuple[RebuildPlan, list[list[TableFile]], dict[str, list[int]]]:
-        self.progress("looking for files with rows of these days")
+        self.say("looking for files with rows of these days")
         files = files_in(self._table, self.window)
-        self.progress("looking for events with more than one row")
+        self.say("looking for events with more than one row")
         second_rows = self._second_rows(files)
         # A file that this run has written is not read again, unless one of its rows has to go.
         left = [file for file in files if self._is_left(file.path, progress) or file.path in second_rows]
@@ -203,10 +212,10 @@ class Rebuild:
         began_us = self.clock.elapsed_us()
         while pages:
             page = pages.pop(0)
-            yield_to_joins(self.pipeline, self.datacenter, self.progress, self.clock)
+            yield_to_joins(self.pipeline, self.datacenter, self.say, self.clock)
             took_seconds = (self.clock.elapsed_us() - began_us) / MICROSECONDS
             far = pace(done, done + rows_in([page, *pages]), took_seconds, "{:,} rows".format)
-            self.progress(f"makes rows again: {far}; {len(pages) + 1:,} pages to go")
+            self.say(f"makes rows again: {far}; {len(pages) + 1:,} pages to go")
             try:
                 tally += self._page(page, second_rows, progress)
                 tries, done = 0, done + rows_in([page])
@@ -231,7 +240,7 @@ class Rebuild:
         made = self._remake(pieces, progress.run)
         tally = sum((one.tally for one in made), Tally())
         self._examples += [example for one in made for example in one.examples]
-        if not self.dry_run:
+        if self._writes:
             fault_point("rebuild.after_tasks")
             self._commit(page, pieces, made, tally, progress)
         return tally
@@ -249,7 +258,7 @@ class Rebuild:
             self._table.schema(),
             version=self._table.load().version(),
             at_us=self.clock.now_us(),
-            writes=not self.dry_run,
+            writes=self._writes,
             piece_rows=self.piece_rows,
             mended=SecondReading(self.pipeline, self.datacenter, epoch).mended(),
         )
