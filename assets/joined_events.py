@@ -13,7 +13,6 @@ from dagster import (
 )
 
 from assets.attributes import freshness
-from assets.reporting import Reporter
 from assets.runs import (
     canceled_with_a_sentence,
     draining,
@@ -21,6 +20,7 @@ from assets.runs import (
     logs_that_end_no_run,
     told_to_end,
 )
+from assets.shift_reports import Reporter
 from assets.side_tables import table_kinds, table_metadata
 from jobs.batch_job import SparkRunner
 from photon.dispatcher.retrying import Callbacks, StoppedWaiting

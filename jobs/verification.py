@@ -18,7 +18,7 @@ from urllib.parse import unquote
 from jobs.cluster import is_cluster
 from jobs.dialect import F, union_of, words_of
 from jobs.local.session import LocalSession
-from jobs.stages_told import telling_stages
+from jobs.stage_progress import reporting_stages
 from jobs.verification_findings import Findings, by_datacenter
 from jobs.verification_kept import KeptResults, settled_records
 from jobs.verification_queries import LOST, UNDECIDED, Queries, wanted_primaries
@@ -76,7 +76,7 @@ def verify(
     scope = open_scope(pipeline, datacenters, anew)
     if not scope.selected:
         return VerificationReport({}, rows=0, retired=scope.left_out)
-    with _session_of(scope, session, progress) as own, words_of(own), _telling(own, progress) as say:
+    with _session_of(scope, session, progress) as own, words_of(own), _reporting(own, progress) as say:
         verification = Verification(own, scope, say, pages)
         try:
             return verification.report(keep, window)
@@ -85,12 +85,12 @@ def verify(
 
 
 @contextmanager
-def _telling(session: Any, progress: Progress) -> Iterator[Progress]:
+def _reporting(session: Any, progress: Progress) -> Iterator[Progress]:
     """Say a step; on Spark, where it may take long, also how far it is."""
     if isinstance(session, LocalSession):
         yield progress
         return
-    with telling_stages(session, progress) as say:
+    with reporting_stages(session, progress) as say:
         yield say
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from dagster import AssetMaterialization
 
-from assets.reporting import Reporter
+from assets.shift_reports import Reporter
 from photon.dispatcher.retrying import BatchReport
 from photon.process.clock import in_utc
 from photon.process.quantiles import Sample

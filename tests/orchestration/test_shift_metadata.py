@@ -13,7 +13,7 @@ from PIL import Image
 
 from assets.logs import OBSERVED_EVERY_SECONDS, ObservedLogs, log_metadata
 from assets.pictures import SHARES, latency_plot, shares_plot
-from assets.reporting import equation, shift_metadata, union_metadata
+from assets.shift_reports import equation, shift_metadata, union_metadata
 from photon.dispatcher.shift.growth import Growth, LogSize
 from photon.dispatcher.shift.report import MOST_REMEMBERED, Latency, ShiftReport
 from photon.process.clock import MICROSECONDS

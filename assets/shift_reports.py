@@ -71,7 +71,7 @@ class Reporter:
         self._shift = ShiftLog(report_seconds(pipeline.shift))
         self._observed: ObservedLogs | None = None
         self._reports = 0
-        self._told: dict[TableName, int] = {}  # the records of each side table
+        self._reported: dict[TableName, int] = {}  # the records of each side table
         self._is_warned = False  # a join that nobody can have meant was warned of
 
     def on_batch(self, batch: BatchReport) -> None:
@@ -133,10 +133,10 @@ class Reporter:
             self._datacenter, self._shift.reports, growth, last_said(lake), with_picture
         )
         if with_picture:
-            self._tell_side_tables(growth.state.counts)
+            self._materialize_side_tables(growth.state.counts)
             metadata |= joined_now(self._pipeline, self._datacenter)
             metadata |= self._union()
-            metadata |= self._what_nobody_meant(growth.state.counts)
+            metadata |= self._signs_of_misconfiguration(growth.state.counts)
         return metadata
 
     def _union(self) -> Metadata:
@@ -146,22 +146,22 @@ class Reporter:
         except (UserError, OSError):
             return {}
 
-    def _what_nobody_meant(self, counts: Counts) -> Metadata:
-        """Signs that this join can't be meant, and what to look at; a run warns of it once."""
-        told = signs_of_misconfiguration(self._pipeline, self._datacenter, counts.as_dict())
-        if not told:
+    def _signs_of_misconfiguration(self, counts: Counts) -> Metadata:
+        """Signs that the pipeline file is wrong, and what to look at; a run warns of it once."""
+        signs = signs_of_misconfiguration(self._pipeline, self._datacenter, counts.as_dict())
+        if not signs:
             return {}
         if not self._is_warned:
             self._is_warned = True
-            self._context.log.warning("nobody can have meant this: %s", "; ".join(told))
-        return {NEEDS_YOU: MetadataValue.md("\n".join(f"- {each}" for each in told))}
+            self._context.log.warning("nobody can have meant this: %s", "; ".join(signs))
+        return {NEEDS_YOU: MetadataValue.md("\n".join(f"- {each}" for each in signs))}
 
-    def _tell_side_tables(self, counts: Counts) -> None:
-        """Materialize each side table that has more than when it was told last."""
+    def _materialize_side_tables(self, counts: Counts) -> None:
+        """Materialize each side table that has more than at the last report."""
         for table, name in COUNT_OF_TABLE.items():
             records = counts.as_dict()[name]
-            if records != self._told.get(table, 0):
-                self._told[table] = records
+            if records != self._reported.get(table, 0):
+                self._reported[table] = records
                 metadata = {
                     **of_datacenter(self._datacenter, {"records": records}),
                     **rows_now(self._pipeline, self._served.datacenters, table),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from jobs.stages_told import Stages, StageWatch, telling_stages
+from jobs.stage_progress import Stages, StageWatch, reporting_stages
 
 
 def watched(*looks: tuple[set[int], int, int, float]) -> list[str]:
@@ -45,6 +45,6 @@ def test_the_thread_that_looks_has_ended_with_the_block() -> None:
     tracker: Any = SimpleNamespace(getActiveStageIds=list, getStageInfo=lambda stage: None)
     session: Any = SimpleNamespace(sparkContext=SimpleNamespace(statusTracker=lambda: tracker))
     said: list[str] = []
-    with telling_stages(session, said.append) as say:
+    with reporting_stages(session, said.append) as say:
         say("reading logs")
     assert said == ["reading logs"]

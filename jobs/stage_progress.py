@@ -1,4 +1,4 @@
-"""How far Spark is with a step of a program, told by a thread beside it: tasks done, rate and time left."""
+"""How far Spark is with a step of a program, as a thread beside it says: tasks done, rate and time left."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOOK_EVERY_SECONDS = 2.0
-TOLD_PARTS = 10  # a stage is told of at each tenth: a log is to stay readable
+REPORTED_PARTS = 10  # a stage is reported at each tenth: a log is to stay readable
 
 
 @dataclass(frozen=True)
@@ -29,11 +29,11 @@ class Stages:
     @property
     def part(self) -> int:
         """How many tenths are done."""
-        return TOLD_PARTS * self.done // max(1, self.total)
+        return REPORTED_PARTS * self.done // max(1, self.total)
 
 
 @contextmanager
-def telling_stages(session: SparkSession, say: Callable[[str], None]) -> Iterator[Callable[[str], None]]:
+def reporting_stages(session: SparkSession, say: Callable[[str], None]) -> Iterator[Callable[[str], None]]:
     """Say a step, and then again and again how far Spark is with it, until the end of the block."""
     watch, ended = StageWatch(say), threading.Event()
     tracker = session.sparkContext.statusTracker()
@@ -73,9 +73,9 @@ class StageWatch:
         before, self._seen = self._seen, stages
         if stages.ids != before.ids:
             self._since_seconds = now_seconds
-        elif self._step and stages.total >= TOLD_PARTS and stages.part != before.part:
-            told = pace(stages.done, stages.total, now_seconds - self._since_seconds, _tasks)
-            self._say(f"{self._step}: {told}")
+        elif self._step and stages.total >= REPORTED_PARTS and stages.part != before.part:
+            says = pace(stages.done, stages.total, now_seconds - self._since_seconds, _tasks)
+            self._say(f"{self._step}: {says}")
 
 
 def _tasks(count: int) -> str:
