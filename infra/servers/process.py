@@ -115,12 +115,14 @@ def start_process(command: Sequence[str | Path], log: Path, **more: Any) -> subp
 
 def end_process(process: subprocess.Popen[bytes], patience_seconds: float) -> None:
     """Ask a process to end, with SIGTERM. After so long kill it, and whatever it has left behind."""
-    family = family_of(process.pid)
-    if process.poll() is None:
+    family = [] if process.poll() is not None else family_of(process.pid)
+    if family:
         process.terminate()
     with suppress(subprocess.TimeoutExpired):
         process.wait(patience_seconds)
-    kill_all([*family_of(process.pid), *family])
+    kill_all(family)
+    with suppress(ProcessLookupError):  # what it started since then is in its session
+        os.killpg(process.pid, signal.SIGKILL)
     process.wait()
 
 

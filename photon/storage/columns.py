@@ -53,7 +53,7 @@ TABLE_COLUMNS: dict[TableName, pa.Schema] = {
     "too_old": UNJOINED_COLUMNS,
     "conflicting": CONFLICT_COLUMNS,
 }
-# Partitions of a new table. One that an older Photon made has none, and stays so.
+# Partitions of tables; the others have none.
 PARTITIONS: dict[TableName, tuple[str, ...]] = {"joined_events": (DATE_COLUMN,)}
 _NEAREST_TYPES = (
     (pa.types.is_large_string, pa.string()),

@@ -98,16 +98,16 @@ class Expected:
     """The columns with their types, and the partitions, that one of Photon's tables is to have."""
 
     columns: tuple[tuple[str, str], ...]
-    partitions: tuple[tuple[str, ...], ...]
+    partitions: tuple[str, ...]
 
 
-def expected(columns: pa.Schema, *partitions: tuple[str, ...]) -> Expected:
-    """The description of a table that Photon makes with these columns; no partitions: it has none."""
+def expected(columns: pa.Schema, partitions: tuple[str, ...] = ()) -> Expected:
+    """The description of a table that Photon makes with these columns and partitions."""
     made = _columns(Schema.from_arrow(columns).to_json())
-    return Expected(tuple((column.name, column.type) for column in made), partitions or ((),))
+    return Expected(tuple((column.name, column.type) for column in made), partitions)
 
 
-ANY_COLUMNS = Expected((), ((),))  # for a small table, whoever writes it
+ANY_COLUMNS = Expected((), ())  # for a small table, whoever writes it
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,9 +263,9 @@ def _of_own(table: TableDescription, photons: Expected) -> Iterator[Unkept]:
     for name, kind in photons.columns:
         if (found := there.get(name, kind)) != kind:
             yield Unkept(f"column {name} of type {found}, which Photon has as {kind}")
-    if table.partitions not in photons.partitions:
-        ways = " or ".join(f"by {', '.join(way)}" if way else "none" for way in photons.partitions)
-        yield Unkept(f"partitions by {', '.join(table.partitions) or 'no column'}, not {ways}")
+    if table.partitions != photons.partitions:
+        found, own = (", ".join(columns) or "no column" for columns in (table.partitions, photons.partitions))
+        yield Unkept(f"partitions by {found}, not by {own}")
 
 
 def _named(feature: str) -> str:

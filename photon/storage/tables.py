@@ -77,7 +77,7 @@ class SchemaConflict(Exception):
 class LastCommit:
     """The last batch of an app, and the plan that committed it.
 
-    No plan: before the first batch, at a fence, or committed by Photon 0.1.0.
+    No plan: before the first batch, or at a fence.
     """
 
     batch: int
@@ -91,7 +91,7 @@ class LastCommit:
 
 @cache
 def _expected(name: TableName) -> Expected:
-    return expected(TABLE_COLUMNS[name], *dict.fromkeys([PARTITIONS.get(name, ()), ()]))
+    return expected(TABLE_COLUMNS[name], PARTITIONS.get(name, ()))
 
 
 def app_id(datacenter: str, epoch: str, table: TableName = "joined_events") -> str:
@@ -116,13 +116,8 @@ class OutputTable:
             return is_table(self.folder)
 
     def create(self, pipeline: str, datacenter: str) -> None:
-        """Make the table if it is not there, with Photon's own columns; the others come with the rows.
-
-        A table of an older Photon gets the columns that it lacks.
-        """
+        """Make the table if it is not there, with Photon's own columns; the others come with the rows."""
         if self.exists():
-            with lake_errors(f"add columns to {self.folder}"):
-                self._add_columns(self.writable(), TABLE_COLUMNS[self.name])
             return
         # STATS_COLUMNS: of any other column delta-rs would take bounds that are not there for null, and
         # leave out every file when rows are filtered by it.
@@ -332,7 +327,7 @@ class OutputTable:
     def row_status_of(self, tokens: Collection[Token]) -> dict[Token, RowStatus]:
         """How the table, at one snapshot, answers for tokens of this datacenter (protocol A8, E1).
 
-        A row of another plan is none of the token's (A15). Rows of Photon 0.1.0 don't name their plan.
+        A row of another plan is none of the token's (A15).
         Reads four columns of the files whose statistics admit the tokens' batches.
         """
         if not tokens:
@@ -350,7 +345,7 @@ class OutputTable:
                 version = handle.transaction_version(app_id(group[0].plan.datacenter, epoch)) or 0
             for token in group:
                 plan, occurrence = token.plan, str(token.occurrence)
-                if any((plan.batch, name, occurrence) in present for name in (plan.plan_id, None)):
+                if (plan.batch, plan.plan_id, occurrence) in present:
                     found[token] = "row"
                 else:
                     found[token] = "no row" if version >= token.plan.batch else "undecided"
@@ -372,7 +367,7 @@ class OutputTable:
     ) -> list[Occurrence]:
         rows = self._rows_of_batches(handle, epoch, [batch])
         names = zip(rows["_plan"].to_pylist(), rows["_occurrence"].to_pylist(), strict=True)
-        return [Occurrence.parse(text) for name, text in names if None in (name, plan_id) or name == plan_id]
+        return [Occurrence.parse(text) for name, text in names if plan_id in (None, name)]
 
     def _rows_of_batches(self, handle: DeltaTable, epoch: str, batches: Collection[int]) -> pa.Table:
         wanted = (text("_epoch") == epoch) & ds.field("_batch").isin(sorted(batches))
@@ -401,15 +396,11 @@ class OutputTable:
                 respelled.append(f"{field.name!r} is {there.name!r} there")
         with lake_errors(f"add columns to {self.folder}"):
             try:
-                self._add_columns(handle, new)
+                if new:
+                    added = Schema.from_arrow(pa.schema([marked(field) for field in new]))
+                    handle.alter.add_columns(list(added.fields))
             except CommitFailedError as error:
                 raise CommitConflict(f"{self.folder}: adding columns: {error}") from error
         if respelled:
             raise CommitConflict(f"{self.folder}: the column {respelled[0]}")
         return self.load() if new else handle
-
-    def _add_columns(self, handle: DeltaTable, wanted: Iterable[pa.Field]) -> None:
-        """Add the columns that the table lacks; the rows that it has are null there."""
-        names = {field.name for field in self.schema()}
-        if new := [field for field in wanted if field.name not in names]:
-            handle.alter.add_columns(list(Schema.from_arrow(pa.schema(list(map(marked, new)))).fields))

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
 
 from photon.adapters import ROW_COLUMNS
 from photon.process.faults import watched
@@ -115,19 +114,6 @@ def test_a_token_of_another_plan_has_no_row_though_its_batch_and_occurrence_have
     table.commit([written(table, "a")], APP, 1, 0, "p")
     own, others = (Token(PlanKey("east", "e", 1, plan_id), Occurrence(1, 0)) for plan_id in "pq")
     assert table.row_status_of([own, others]) == {own: "row", others: "no row"}
-
-
-def test_rows_of_photon_0_1_0_are_of_whichever_plan_asks_for_them(tmp_path: Path) -> None:
-    table = OutputTable(tmp_path, "joined_events")
-    older = pa.schema([field for field in ROW_COLUMNS if field.name != "_plan"])
-    DeltaTable.create(str(table.folder), schema=older)
-    row = {"_datacenter": "east", "_epoch": "e", "_batch": 1, "_occurrence": "1:0", "_event_id": "old"}
-    table.commit([write_rows(tmp_path, table.name, 1, pa.Table.from_pylist([row], older))], APP, 1, 0)
-    table.create("clicks", "east")
-    assert table.last_commit(APP) == LastCommit(1)
-    token = Token(PlanKey("east", "e", 1, "p"), Occurrence(1, 0))
-    assert table.row_status_of([token]) == {token: "row"}
-    assert table.occurrences_of("e", 1, "p") == [Occurrence(1, 0)]
 
 
 def test_only_the_dispatcher_commits_rows_and_claims_ids() -> None:

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
 
 from photon.adapters import ROW_COLUMNS
 from photon.storage.joined_rows import CommittedRows
@@ -59,14 +58,3 @@ def test_compacted_files_are_read_by_batch_too(table: OutputTable) -> None:
     table.load().optimize.compact()
     committed = CommittedRows(table)
     assert sorted(ids_of(committed, "e", range(2, 4))) == ["b", "c"]
-
-
-def test_rows_that_are_older_than_a_column_have_none_of_it(tmp_path: Path) -> None:
-    older = pa.schema([field for field in ROW_COLUMNS if field.name != "_event_time"])
-    table = OutputTable(tmp_path, "joined_events")
-    DeltaTable.create(str(table.folder), schema=older)
-    commit(table, "e", 1, "old", columns=older)
-    (page,) = CommittedRows(table).pages("e", range(1, 2), 10)
-    assert page["_event_time"].to_pylist() == [None]
-    commit(table, "e", 2, "new")
-    assert sorted(ids_of(CommittedRows(table), "e", range(1, 3))) == ["new", "old"]

@@ -16,7 +16,6 @@ from photon.storage.candidate_files import own_candidate_files, read_candidates,
 from photon.storage.columns import by_date
 from photon.storage.compaction import compact, groups_of
 from photon.storage.data_files import DataFiles
-from photon.storage.delta import create_table
 from photon.storage.output_files import write_rows_by_date
 from photon.storage.replacing import replace_files
 from photon.storage.tables import OutputTable, app_id
@@ -33,13 +32,6 @@ def table(tmp_path: Path) -> OutputTable:
     made = OutputTable(tmp_path, "joined_events")
     made.create("clicks", "east")
     return made
-
-
-@pytest.fixture
-def old_table(tmp_path: Path) -> OutputTable:
-    """As Photon made it before tables were partitioned."""
-    create_table(tmp_path / "joined_events", ROW_COLUMNS, "old", {})
-    return OutputTable(tmp_path, "joined_events")
 
 
 def rows(batch: int = 1, times: list[datetime | None] = DAYS) -> pa.Table:
@@ -145,17 +137,3 @@ def test_new_columns_of_an_adapter_come_into_a_partitioned_table(table: OutputTa
 
 def values(found: pa.Table) -> list[dict[str, Any]]:
     return sorted(found.select(ROW_COLUMNS.names).to_pylist(), key=lambda row: row["_occurrence"])
-
-
-def test_a_table_of_an_older_photon_is_written_read_back_and_compacted_as_it_is(
-    old_table: OutputTable, tmp_path: Path
-) -> None:
-    old_table.create("clicks", "east")  # at a start
-    for batch in range(1, 5):
-        append(old_table, batch)
-    before = values(read(old_table))
-    assert DATE_COLUMN not in read(old_table).column_names
-    for group in groups_of(DataFiles(old_table.load()).all(), {"e": 4}, 2**30, 2):
-        assert compact(old_table, group, "photon:east:compaction") is not None
-    assert values(read(old_table)) == before
-    assert sorted(old_table.occurrences_of("e", 2, "p")) == [Occurrence(2, n) for n in range(4)]
