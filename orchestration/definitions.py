@@ -72,7 +72,7 @@ def _definitions_of(served: ServedPipeline) -> Definitions:
         tags={MAX_RUNTIME_SECONDS_TAG: str(DAYS_MAX_RUNTIME_SECONDS)},
         description="Fills in closed days of a datacenter, or makes their rows again.",
     )
-    asset_works: Sequence[AssetWork] = (*REPORTS, *EVALUATIONS)
+    of_assets: Sequence[AssetWork] = (*REPORTS, *EVALUATIONS)
     return Definitions(
         assets=with_attributes(
             served,
@@ -90,7 +90,7 @@ def _definitions_of(served: ServedPipeline) -> Definitions:
         jobs=[
             shift,
             days,
-            *(asset_job(work, served) for work in asset_works),
+            *(asset_job(work, served) for work in of_assets),
             *upkeep_jobs(UPKEEP, served),
         ],
         sensors=[

@@ -43,8 +43,8 @@ def asset_job(work: AssetWork, served: ServedPipeline):  # type: ignore[no-untyp
 
 def schedules_of(served: ServedPipeline) -> list[ScheduleDefinition]:
     """A schedule for all work that has a time in the pipeline file."""
-    asset_works: Sequence[AssetWork] = (*REPORTS, *EVALUATIONS)
-    assets = [(work, served.asset_key(work.asset)) for work in asset_works]
+    of_assets: Sequence[AssetWork] = (*REPORTS, *EVALUATIONS)
+    assets = [(work, served.asset_key(work.asset)) for work in of_assets]
     verbs: list[tuple[Work, AssetKey | None]] = [(kind, None) for kind in UPKEEP]
     times = [(work, key, work.cron(served.pipeline)) for work, key in [*assets, *verbs]]
     return [_schedule(work, served, key, cron) for work, key, cron in times if cron is not None]
