@@ -10,9 +10,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-from deltalake import DeltaTable, write_deltalake
-
 PLAIN = ("appendOnly", "invariants")
 OF_READERS = ("deletionVectors", "v2Checkpoint", "typeWidening", "vacuumProtocolCheck", "timestampNtz")
 
@@ -81,11 +78,3 @@ def map_columns(folder: Path, new: str | None = None) -> int:
         "writerFeatures": [*PLAIN, "columnMapping"],
     }
     return change(folder, protocol, mapped, columns, said)
-
-
-def give_column(folder: Path, name: str, value: str) -> None:
-    """A person's own column with their value in every row that is there, as an UPDATE writes it."""
-    table = DeltaTable(folder)
-    rows = table.to_pyarrow_table()
-    rows = rows.append_column(name, pa.array([value] * rows.num_rows, pa.string()))
-    write_deltalake(table, rows, mode="overwrite", schema_mode="merge")

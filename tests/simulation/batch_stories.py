@@ -6,11 +6,9 @@ Tests tell them of the product, and `test_broken_batches` of a product without t
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any, Literal
-from unittest import mock
+from typing import Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,15 +16,13 @@ import pyarrow.parquet as pq
 from photon.adapters import ROW_COLUMNS
 from photon.dispatcher.completion import Superseded
 from photon.dispatcher.retrying import Callbacks
-from photon.health.status import status_of
 from photon.join.messages import BatchRunner
 from photon.process.faults import arm, disarm
 from photon.registry.lookups import claimant_of
 from photon.state.waiting import segments
-from photon.state.waiting.segments import INDEX, RECORD_COLUMNS, RECORDS
+from photon.state.waiting.segments import RECORD_COLUMNS, RECORDS
 from photon.storage.candidate_files import write_candidates
-from photon.storage.output_files import OutputFile
-from photon.storage.tables import OutputTable, SchemaConflict, app_id
+from photon.storage.tables import OutputTable, app_id
 from tests.simulation.runners import PoisonedRunner
 from tests.simulation.world import NOON_US, World, counts_of
 from tests.support.crashes import SimulatedCrash, raise_simulated_crash
@@ -48,27 +44,6 @@ class StateCopies:
         shutil.rmtree(self._world.state())
         shutil.copytree(self._of(name), self._world.state())
         self._world.forget()
-
-
-def an_event_of_a_cloned_state_is_joined(world: World, point: str) -> None:
-    """A15: two copies of a state each plan batch N, of other files, and both call their file the same."""
-    copies, clicks = StateCopies(world), world.folder / "logs" / "east" / "clicks"
-    world.queries("q1")
-    world.clicks(("c1", "q1"))
-    world.join()
-    copies.keep("before")
-    world.clicks(("of the clone", "q1"), file="b.jsonl")
-    assert world.join_with_a_crash(point)
-    copies.keep("clone")
-    (clicks / "b.jsonl").rename(world.folder / "aside")
-    copies.put_back("before")
-    world.clicks(("of the other", "q1"), file="c.jsonl")
-    world.join()
-    (world.folder / "aside").rename(clicks / "b.jsonl")
-    copies.put_back("clone")
-    counts = world.join().counts
-    assert world.joined_ids() == ["c1", "of the clone", "of the other"], "an event has no row"
-    assert counts.adds_up
 
 
 def a_batch_that_another_plan_commits_ends_the_process(world: World) -> None:
@@ -115,24 +90,6 @@ def what_an_abandoned_plan_claimed_is_free_though_its_log_is_gone(world: World, 
     world.join(runner=runner)
     assert world.holder("poison") is None, "an id is claimed and has no row"
     nothing_uncommitted_is_left(world)
-
-
-def what_a_late_process_claimed_is_free(world: World, point: str) -> None:
-    """A7: a process was stopped. It stores a row and claims it when another one has committed the batch."""
-    world.queries("q1")
-    world.clicks(("c1", "q1"))
-    world.join_with_a_crash("claim.after")
-    arm("commit.after_main", lambda: _claim_late(world))
-    try:
-        world.join()
-    except SimulatedCrash:
-        world.forget()
-    finally:
-        disarm()
-    if point:
-        world.join_with_a_crash(point)
-    world.join()
-    assert world.holder("late") is None, "an id is claimed and has no row"
 
 
 def _claim_late(world: World) -> None:
@@ -215,27 +172,6 @@ def dead_letters_that_only_the_second_run_finds_are_recorded(world: World) -> No
     }
 
 
-def a_dead_letter_of_an_abandoned_plan_is_recorded_once(world: World) -> None:
-    """A12: a batch is abandoned when its dead letters are committed, for its rows don't fit the table."""
-    world.queries("q1")
-    world.clicks(("c1", "q1"), ("c2", "q1"))
-    world.log("east", "clicks", "{broken\n")
-    commit, refused = OutputTable.commit, list[int]()
-
-    def refuse_once(table: OutputTable, files: Sequence[OutputFile], *rest: Any, **more: Any) -> None:
-        if files and table.name == "joined_events" and not refused:
-            refused.append(1)
-            raise SchemaConflict("column 'x' holds string, new rows have int64")
-        commit(table, files, *rest, **more)
-
-    with mock.patch.object(OutputTable, "commit", refuse_once):
-        counts = world.join().counts
-    assert refused
-    assert world.joined_ids() == ["c1", "c2"]
-    assert len(world.rows("dead_letters")) == 1, "a dead letter is not recorded once"
-    assert counts_of(counts, "foreign", "dead_letters") == {"foreign": 3, "dead_letters": 1}
-
-
 # -- a bad waiting segment (A19)
 
 Harm = Literal["gone", "cut short", "of other records", "with flipped bits"]
@@ -255,53 +191,6 @@ def records_of_a_bad_segment_are_found_again(world: World, harm: Harm, suffix: s
             "pending": 0,
             "lost": 0,
         }
-
-
-def records_that_their_log_has_lost_too_are_named(world: World) -> None:
-    """A19: the records file is gone, and of its two records one is in a log that is gone too."""
-    world.clicks(("c1", "q1"))
-    world.clicks(("c2", "q1"), file="b.jsonl")
-    world.join()
-    harm_waiting(world, "gone", RECORDS)
-    (world.folder / "logs" / "east" / "clicks" / "b.jsonl").unlink()
-    world.queries("q1")
-    join_unless_it_waits_for_ever(world)
-    assert world.joined_ids() == ["c1"], "a bad waiting segment stops the datacenter"
-    with closing(world.read_state()) as state:
-        counts = state.counts()
-    assert counts.adds_up
-    assert counts_of(counts, "foreign", "joined", "pending", "lost") == {
-        "foreign": 2,
-        "joined": 1,
-        "pending": 0,
-        "lost": 1,
-    }
-    (problem,) = [
-        one for one in status_of(world.pipeline, "east", world.clock).problems if "c2 is lost" in one
-    ]
-    assert "event c2 is lost: its record, at byte 0 of clicks/b.jsonl" in problem
-    assert "east: it is lost: its record" in world.trace("c2").verdict
-
-
-def a_segment_of_which_both_files_are_gone_is_counted_as_lost(world: World) -> None:
-    """A19: nobody knows which events waited there; the datacenter goes on, and the classes add up."""
-    world.clicks(("c1", "q1"), ("c2", "q2"))
-    world.join()
-    for suffix in (RECORDS, INDEX):
-        harm_waiting(world, "gone", suffix)
-    world.queries("q1", "q2", "q3")
-    world.clicks(("c3", "q3"))
-    join_unless_it_waits_for_ever(world)
-    assert world.joined_ids() == ["c3"], "a bad waiting segment stops the datacenter"
-    with closing(world.read_state()) as state:
-        counts = state.counts()
-    assert counts.adds_up
-    assert counts_of(counts, "foreign", "joined", "pending", "lost") == {
-        "foreign": 3,
-        "joined": 1,
-        "pending": 0,
-        "lost": 2,
-    }
 
 
 def join_unless_it_waits_for_ever(world: World) -> None:

@@ -16,8 +16,7 @@ from photon.upkeep.dead_letters.open_letters import open_letters, plan_recovery_
 from photon.upkeep.plans import carry_out
 from tests.simulation import failing_adapter
 from tests.simulation.rebuilding import rebuild
-from tests.simulation.recovery_stories import a_row_is_removed
-from tests.simulation.verifying import recover_all, verify
+from tests.simulation.verifying import verify
 from tests.simulation.world import NOON_US, World, counts_of
 
 BAD = f'{{"click": "c1", "query": "q1", "position": 7 "at": {NOON_US}}}'
@@ -92,18 +91,6 @@ def a_mended_record_waits_with_its_own_line(world: World, damaged: bool = False)
     counts = world.join().counts
     assert counts_of(counts, "joined", "lost") == {"joined": 1, "lost": 0}, "a mended record is lost"
     assert world.rows()[0]["position"] == "7"
-    assert_agreed(world)
-
-
-def a_row_of_a_mended_record_is_made_again(world: World) -> None:
-    world_with_a_bad_line(world)
-    mend(world)
-    before = world.join().counts.as_dict()
-    a_row_is_removed(world)
-    assert verify(world)["east"].violations
-    recover_all(world)
-    assert world.join().counts.as_dict() == before
-    assert world.joined_ids() == ["c0", "c1"], "the row of a mended record does not come back"
     assert_agreed(world)
 
 

@@ -117,27 +117,6 @@ def with_copies_of_one_click(folder: Path) -> Copied:
     return world
 
 
-def with_an_older_registry(folder: Path) -> Copied:
-    """One that lacks two clicks that are joined; one of them is logged again, and a new one comes."""
-    world = with_copies_of_one_click(folder)
-    world.put_back(["registry"])
-    world.clicks(("d1", "q1"), ("e1", "q1"))
-    return world
-
-
-def nobody_joined_twice(world: Copied) -> None:
-    """Each of these clicks has one row."""
-    must(world.joined_ids() == ["c1", "d1", "d2", "e1"], f"an event has two rows: {world.joined_ids()}")
-
-
-def an_older_registry_is_put_back(folder: Path) -> None:
-    """Clicks that were joined since are logged again, and nobody joins them a second time."""
-    world = with_an_older_registry(folder)
-    world.lose_views()
-    world.join_all()
-    nobody_joined_twice(world)
-
-
 def a_process_works_while_the_registry_is_filled(folder: Path) -> None:
     """It is where its lock can't be seen, and stands still between its check and its commit."""
     world, refilled = Copied(folder, ("east", "west")), list[Refilled]()

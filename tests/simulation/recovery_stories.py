@@ -161,22 +161,6 @@ def a_row_that_is_there_is_not_made_again(world: World) -> None:
     assert after == before, f"the counts were {before} and are {after}"
 
 
-def many_records_of_lost_events_get_one_row_each(world: World) -> None:
-    """E8: all rows go. Records of an event are far from each other in the order."""
-    ids = [f"c{number}" for number in range(1_300)]
-    world.queries("q1")
-    for _ in range(2):
-        world.clicks(*((each, "q1") for each in ids))
-    before = world.join().counts.as_dict()
-    table = OutputTable(world.pipeline.datacenters["east"].lake, "joined_events")
-    table.load().delete()
-    recover_all(world)
-    with mock.patch("photon.dispatcher.task_splitter.TASK_BYTES", 2**10):
-        after = world.join(runner=of_four_workers(world)).counts.as_dict()
-    assert world.joined_ids() == sorted(ids), "an event has two rows"
-    assert after == before, f"the counts were {before} and are {after}"
-
-
 def of_four_workers(world: World) -> LocalRunner:
     """Its tasks decide before any of them writes, as tasks beside each other do."""
     runner = LocalRunner(world.clock)

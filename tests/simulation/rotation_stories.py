@@ -14,9 +14,8 @@ from typing import Any
 
 from photon.dispatcher.retrying import Callbacks
 from photon.health.status import status_of
-from photon.join.messages import BatchRunner, BatchTasks, TaskOutcome
+from photon.join.messages import BatchTasks, TaskOutcome
 from photon.join.tasks import LocalRunner
-from photon.state.losses import plan_acknowledgement
 from tests.simulation.world import World, counts_of
 
 Way = Callable[[Path], None]  # takes the log's folder
@@ -135,24 +134,6 @@ def to_nowhere(folder: Path) -> None:
     log_in(folder).unlink()
 
 
-def a_copy_beside_its_log_is_not_read(world: World) -> None:
-    """A copy that `files` matches too is one with its log, and takes its place when that is truncated."""
-    world.queries("q1", "q2")
-    world.clicks(("c1", "q1"))
-    world.join()
-    folder = log_folders(world)[1]
-    copy = folder / "a.jsonl.1.jsonl"
-    copy.write_bytes((folder / "a.jsonl").read_bytes())
-    world.join()
-    (folder / "a.jsonl").write_bytes(b"")
-    world.join()
-    world.clicks(("c2", "q2"))
-    counts = world.join().counts
-    assert counts_of(counts, "joined", "duplicates") == {"joined": 2, "duplicates": 0}, (
-        "bytes were read twice"
-    )
-
-
 def what_went_while_nobody_looked_is_counted(world: World) -> None:
     """Unread bytes of a log that is deleted between two joins are counted and named, until they are back."""
     with_exact_globs(world)
@@ -172,45 +153,6 @@ def what_went_while_nobody_looked_is_counted(world: World) -> None:
     result = world.join()
     assert result.counts.lost_bytes == 0
     assert result.counts.foreign == EVENTS + 1
-
-
-def what_nobody_can_know_is_told_until_it_is_acknowledged(world: World, leave: Leave) -> None:
-    """A log grows and leaves its folder between two joins: nobody knows how it ended."""
-    with_exact_globs(world)
-    world.queries("q1")
-    world.clicks(("c1", "q1"))
-    world.join()
-    world.clicks(("c2", "q1"))
-    leave(log_folders(world)[1])
-    world.clicks(("c3", "q1"))
-    world.join()
-    assert world.joined_ids() == ["c1", "c3"]
-    told = status_of(world.pipeline, "east", world.clock)
-    assert told.problems, "nobody is told"
-    sentence, file = told.problems
-    assert "at least 0 bytes may be lost of 1 log file" in sentence
-    assert file.startswith("clicks/a.jsonl: ")
-    assert "at least 0 bytes, how many more nobody knows" in file
-    assert told.facts.lost.may_be_lost == {1: 0}
-    plan_acknowledgement(world.state(), world.clock.now_us()).apply()
-    assert status_of(world.pipeline, "east", world.clock).problems == []
-
-
-def what_is_rotated_while_spark_starts_is_joined(world: World) -> None:
-    """At the very first start nobody has seen the logs before, and Spark takes some ten seconds."""
-    with_exact_globs(world)
-    world.queries("q1")
-    world.clicks(("c1", "q1"))
-
-    def starts_slowly(*_: object) -> BatchRunner:
-        for folder in log_folders(world):
-            rename(folder)
-        world.queries("q2")
-        world.clicks(("c2", "q2"))
-        return LocalRunner(world.clock)
-
-    world.join(runner=starts_slowly)
-    assert world.joined_ids() == ["c1", "c2"], "what was there at the start is lost"
 
 
 # -- ways of rotation

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import closing
 from typing import Any, get_args
+from unittest import mock
 
 import pytest
 
 from photon.dispatcher import task_splitter
 from photon.dispatcher.retrying import Callbacks
+from photon.health.status import status_of
 from photon.join.messages import BatchTasks, TaskOutcome
 from photon.join.tasks import LocalRunner
 from photon.process.faults import ABANDON_FAULT_POINTS, arm, disarm
 from photon.state.database import StateUnavailable
 from photon.state.dispatcher_state import DispatcherState
 from photon.state.waiting.segments import INDEX, RECORDS
+from photon.storage.output_files import OutputFile
+from photon.storage.tables import OutputTable, SchemaConflict
 from tests.simulation import batch_stories as stories
 from tests.simulation.runners import DiesOnce, Hangs, KillsTheDriver, PoisonedRunner
 from tests.simulation.world import World, counts_of
@@ -23,7 +28,24 @@ from tests.support.crashes import SimulatedCrash, raise_simulated_crash
 
 @pytest.mark.parametrize("point", ["plan.after_store", "claim.after"])
 def test_a_cloned_state_takes_no_row_of_the_other_copy_for_its_own(world: World, point: str) -> None:
-    stories.an_event_of_a_cloned_state_is_joined(world, point)
+    """A15: two copies of a state each plan batch N, of other files, and both call their file the same."""
+    copies, clicks = stories.StateCopies(world), world.folder / "logs" / "east" / "clicks"
+    world.queries("q1")
+    world.clicks(("c1", "q1"))
+    world.join()
+    copies.keep("before")
+    world.clicks(("of the clone", "q1"), file="b.jsonl")
+    assert world.join_with_a_crash(point)
+    copies.keep("clone")
+    (clicks / "b.jsonl").rename(world.folder / "aside")
+    copies.put_back("before")
+    world.clicks(("of the other", "q1"), file="c.jsonl")
+    world.join()
+    (world.folder / "aside").rename(clicks / "b.jsonl")
+    copies.put_back("clone")
+    counts = world.join().counts
+    assert world.joined_ids() == ["c1", "of the clone", "of the other"], "an event has no row"
+    assert counts.adds_up
 
 
 def test_a_process_whose_batch_another_plan_has_committed_ends_and_begins_a_new_epoch(world: World) -> None:
@@ -118,7 +140,21 @@ def test_so_it_does_if_the_process_dies_meanwhile(world: World, point: str) -> N
 def test_a_process_that_sleeps_and_claims_behind_the_commit_leaves_no_id_held(
     world: World, point: str
 ) -> None:
-    stories.what_a_late_process_claimed_is_free(world, point)
+    """A7: a process was stopped. It stores a row and claims it when another one has committed the batch."""
+    world.queries("q1")
+    world.clicks(("c1", "q1"))
+    world.join_with_a_crash("claim.after")
+    arm("commit.after_main", lambda: stories._claim_late(world))
+    try:
+        world.join()
+    except SimulatedCrash:
+        world.forget()
+    finally:
+        disarm()
+    if point:
+        world.join_with_a_crash(point)
+    world.join()
+    assert world.holder("late") is None, "an id is claimed and has no row"
 
 
 def test_rows_count_though_their_log_went_before_they_were_read_back(
@@ -180,7 +216,24 @@ def test_a_dead_letter_that_only_the_second_run_finds_is_recorded(world: World) 
 
 
 def test_a_dead_letter_of_an_abandoned_plan_is_recorded_once(world: World) -> None:
-    stories.a_dead_letter_of_an_abandoned_plan_is_recorded_once(world)
+    """A12: a batch is abandoned when its dead letters are committed, for its rows don't fit the table."""
+    world.queries("q1")
+    world.clicks(("c1", "q1"), ("c2", "q1"))
+    world.log("east", "clicks", "{broken\n")
+    commit, refused = OutputTable.commit, list[int]()
+
+    def refuse_once(table: OutputTable, files: Sequence[OutputFile], *rest: Any, **more: Any) -> None:
+        if files and table.name == "joined_events" and not refused:
+            refused.append(1)
+            raise SchemaConflict("column 'x' holds string, new rows have int64")
+        commit(table, files, *rest, **more)
+
+    with mock.patch.object(OutputTable, "commit", refuse_once):
+        counts = world.join().counts
+    assert refused
+    assert world.joined_ids() == ["c1", "c2"]
+    assert len(world.rows("dead_letters")) == 1, "a dead letter is not recorded once"
+    assert counts_of(counts, "foreign", "dead_letters") == {"foreign": 3, "dead_letters": 1}
 
 
 # -- a bad waiting segment (A19)
@@ -197,7 +250,24 @@ def test_a_bad_index_is_made_from_the_records(world: World, harm: stories.Harm) 
 
 
 def test_a_segment_of_which_both_files_are_gone_is_counted_as_lost(world: World) -> None:
-    stories.a_segment_of_which_both_files_are_gone_is_counted_as_lost(world)
+    """A19: nobody knows which events waited there; the datacenter goes on, and the classes add up."""
+    world.clicks(("c1", "q1"), ("c2", "q2"))
+    world.join()
+    for suffix in (RECORDS, INDEX):
+        stories.harm_waiting(world, "gone", suffix)
+    world.queries("q1", "q2", "q3")
+    world.clicks(("c3", "q3"))
+    stories.join_unless_it_waits_for_ever(world)
+    assert world.joined_ids() == ["c3"], "a bad waiting segment stops the datacenter"
+    with closing(world.read_state()) as state:
+        counts = state.counts()
+    assert counts.adds_up
+    assert counts_of(counts, "foreign", "joined", "pending", "lost") == {
+        "foreign": 3,
+        "joined": 1,
+        "pending": 0,
+        "lost": 2,
+    }
 
 
 def test_records_that_a_plan_refers_to_are_told_as_lost_when_both_files_are_gone(
@@ -235,7 +305,29 @@ def test_so_it_is_while_an_open_plan_refers_to_some_of_its_records(world: World,
 
 
 def test_a_record_that_its_log_has_lost_too_is_counted_as_lost_and_named(world: World) -> None:
-    stories.records_that_their_log_has_lost_too_are_named(world)
+    """A19: the records file is gone, and of its two records one is in a log that is gone too."""
+    world.clicks(("c1", "q1"))
+    world.clicks(("c2", "q1"), file="b.jsonl")
+    world.join()
+    stories.harm_waiting(world, "gone", RECORDS)
+    (world.folder / "logs" / "east" / "clicks" / "b.jsonl").unlink()
+    world.queries("q1")
+    stories.join_unless_it_waits_for_ever(world)
+    assert world.joined_ids() == ["c1"], "a bad waiting segment stops the datacenter"
+    with closing(world.read_state()) as state:
+        counts = state.counts()
+    assert counts.adds_up
+    assert counts_of(counts, "foreign", "joined", "pending", "lost") == {
+        "foreign": 2,
+        "joined": 1,
+        "pending": 0,
+        "lost": 1,
+    }
+    (problem,) = [
+        one for one in status_of(world.pipeline, "east", world.clock).problems if "c2 is lost" in one
+    ]
+    assert "event c2 is lost: its record, at byte 0 of clicks/b.jsonl" in problem
+    assert "east: it is lost: its record" in world.trace("c2").verdict
 
 
 def test_another_record_in_the_place_of_a_lost_one_is_not_taken_for_it(world: World) -> None:

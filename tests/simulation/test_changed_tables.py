@@ -262,12 +262,6 @@ def test_a_trace_of_an_event_that_waits_for_it_says_what_to_type(world: World, n
     assert "backfill" not in found.what_to_do
 
 
-def test_a_trace_finds_a_row_past_a_constraint(world: World) -> None:
-    constrain(folder(world))
-    found = world.trace("c1")
-    assert (len(found.counting_rows), found.what_to_do, found.problems) == (1, "", [])
-
-
 @pytest.mark.parametrize("name", ["deletion vectors", "column mapping"])
 def test_a_verification_names_the_feature_and_no_other_remedy(world: World, name: str) -> None:
     CHANGES[name](folder(world))

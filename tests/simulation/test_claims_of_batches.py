@@ -15,7 +15,6 @@ from photon.join.messages import BatchTasks, TaskOutcome
 from photon.join.tasks import LocalRunner
 from photon.process.clock import MICROSECONDS
 from photon.process.faults import arm, disarm, watched
-from photon.registry.entry import Epoch
 from photon.registry.view import Holders
 from tests.simulation.batch_stories import nothing_uncommitted_is_left
 from tests.simulation.world import World, counts_of
@@ -204,11 +203,6 @@ def test_a_registry_that_goes_anywhere_loses_no_event(world: World, point: str) 
 
 
 # -- closes
-
-
-def closes_of(world: World) -> int:
-    """How far the first epoch is closed."""
-    return world.reader().view.closed_through(Epoch("east", 1))
 
 
 def test_a_run_that_ends_in_order_leaves_nothing_unclosed(world: World) -> None:

@@ -198,18 +198,6 @@ def test_the_table_has_the_first_examples_of_an_epoch(world: World, monkeypatch:
     assert len(world.rows("conflicting")) == 5
 
 
-def test_identical_lines_of_one_batch_are_not_parsed_again(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def must_not_be_called(*_: object) -> None:
-        raise AssertionError("something is compared")
-
-    monkeypatch.setattr(comparing, "columns_of", must_not_be_called)
-    monkeypatch.setattr(conflicts, "read_records_of", must_not_be_called)
-    world.clicks(*((f"c{n}", "q1") for n in range(20)), ("c0", "q1"))
-    assert of_duplicates(world.join().counts) == (1, 0, 0)
-
-
 def test_a_record_that_can_not_be_parsed_alone_is_not_compared(world: World) -> None:
     raws = [b'{"click": "c1", "n": 1}', b'{"click": "c1", ']
     some = RawRecords(pa.array(raws, pa.binary()), [b""], np.zeros(2, np.int64))

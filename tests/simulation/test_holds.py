@@ -10,7 +10,7 @@ import pytest
 
 from photon.dispatcher.batch import BatchExecution
 from photon.health.status import status_of
-from photon.process.faults import RECOVERY_FAULT_POINTS
+from photon.process.faults import RECOVERY_FAULT_POINTS, arm, disarm
 from photon.registry.closing import Closing
 from photon.registry.epochs import begin_epoch
 from photon.storage.delta import LakeUnavailable
@@ -90,11 +90,44 @@ def test_a_datacenter_that_was_taken_for_dead_waits_for_its_lake_before_it_goes_
 
 
 def test_what_is_freed_later_was_not_called_joined(world: World) -> None:
-    stories.what_is_freed_later_was_not_called_joined(world)
+    """A16: west commits a batch without the row of what it claimed, and east looks before its close."""
+    stories.both_have(world, "c1")
+    assert world.join_with_a_crash("claim.after", "west")
+    west = world.pipeline.datacenters["west"]
+    (world.folder / "logs" / "west" / "queries" / "a.jsonl").unlink()
+    for stored in (west.lake / "joined_events").glob("*.parquet"):
+        stored.unlink()
+    looks: list[int] = []
+
+    def look() -> None:
+        east = world.join("east", callbacks=stories.stop_after_one_batch()).counts
+        looks.append(east.of("joined_elsewhere"))
+
+    arm("complete.before_transaction", look)
+    try:
+        world.join("west", callbacks=stories.stop_after_one_batch())
+    finally:
+        disarm()
+    assert looks == [0], "an event is called joined, and its id is freed"
+    assert not world.is_join("c1"), "an event is called joined, and has no row"
+    world.join("east")
+    assert world.joined_ids() == ["c1"], "an event has no row"
 
 
 def test_what_can_not_be_recovered_here_stays_pending_until_it_can(world: World) -> None:
-    stories.what_can_not_be_recovered_here_stays_pending(world)
+    """E6: the dead datacenter's lake can't be read. Its events wait, and are joined once it is back."""
+    stories.both_have(world, "c1", "c2")
+    assert world.join_with_a_crash("claim.after", "west")
+    lake, aside = world.pipeline.datacenters["west"].lake, world.folder / "aside"
+    lake.rename(aside)
+    for mode in ("until_idle", "complete"):
+        counts = world.join("east", mode=mode).counts  # type: ignore[arg-type]
+        assert counts_of(counts, "foreign", "pending") == {"foreign": 2, "pending": 2}
+        assert counts.adds_up
+    assert world.joined_ids() == []
+    aside.rename(lake)
+    assert world.join("east").counts.of("pending") == 0
+    assert world.joined_ids() == ["c1", "c2"], "an event has no row"
 
 
 def test_what_is_closed_is_joined_elsewhere_at_the_first_look(world: World) -> None:

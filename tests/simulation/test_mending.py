@@ -18,6 +18,8 @@ from photon.upkeep.dead_letters.trial_join import NO_PRIMARY, SKIPPED, try_joins
 from tests.simulation import failing_adapter
 from tests.simulation import mending_stories as stories
 from tests.simulation.mending_stories import BAD, assert_agreed, click, mend, world_with_a_bad_line
+from tests.simulation.recovery_stories import a_row_is_removed
+from tests.simulation.verifying import recover_all, verify
 from tests.simulation.world import World, counts_of
 
 ADAPTER = f"adapter: {failing_adapter.NAME}:join"
@@ -45,7 +47,15 @@ def test_a_mended_record_waits_with_its_own_line(world: World, damaged: bool) ->
 
 
 def test_a_row_of_a_mended_record_is_made_again(world: World) -> None:
-    stories.a_row_of_a_mended_record_is_made_again(world)
+    stories.world_with_a_bad_line(world)
+    stories.mend(world)
+    before = world.join().counts.as_dict()
+    a_row_is_removed(world)
+    assert verify(world)["east"].violations
+    recover_all(world)
+    assert world.join().counts.as_dict() == before
+    assert world.joined_ids() == ["c0", "c1"], "the row of a mended record does not come back"
+    stories.assert_agreed(world)
 
 
 def test_one_letter_counts_of_a_record_that_fails_twice(tmp_path: Path, monkeypatch: Patch) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import sqlite3
-from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ import pytest
 
 from photon.dispatcher.other_settings import SettingsChanged
 from photon.dispatcher.planning import MIN_ATTEMPTS
-from photon.dispatcher.shift import run as shift_run
 from photon.pipeline.file import load_pipeline
 from photon.process.clock import MICROSECONDS
 from photon.state.database import STATE_FILE
@@ -72,19 +70,6 @@ def test_a_state_that_remembers_no_settings_is_not_taken_for_one_of_these(world:
     epoch = epoch_of(world)
     world.join(mode="complete")
     assert epoch_of(world) == epoch
-
-
-def test_all_that_a_wrong_key_made_unjoinable_is_joined_once_it_is_right(world: World) -> None:
-    log(world, "queries", *({"query": f"q{n}", "at": NOON_US} for n in range(5)))
-    log(
-        world,
-        "clicks",
-        *({"click": f"c{n}", "query": f"x{n}", "q": f"q{n}", "at": NOON_US} for n in range(5)),
-    )
-    assert world.join(mode="complete").counts.of("unjoinable") == 5
-    change(world, "key: query", "key: q")
-    assert world.join(mode="complete").counts.of("joined") == 5
-    assert len(world.joined_ids()) == 5
 
 
 def test_a_unit_of_primary_times_that_is_mended_moves_the_watermark_of_what_was_read_before(
@@ -231,20 +216,6 @@ def test_waiting_records_whose_logs_are_gone_are_told_before_they_go(
     log(world, "queries", {"q": "q1", "at": NOON_US}, {"q": "q2", "at": NOON_US})
     world.join()
     assert world.joined_ids() == ["c1", "c2"]
-
-
-def test_the_refusal_comes_before_the_registry_is_asked(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    world.queries("q1")
-    world.join()
-    change(world, "id: click", "id: other")
-    asked: list[object] = []
-    opened: Callable[..., Any] = shift_run._open_dispatcher
-    monkeypatch.setattr(shift_run, "_open_dispatcher", lambda *a, **k: asked.append(a) or opened(*a, **k))
-    with pytest.raises(SettingsChanged):
-        world.join()
-    assert not asked
 
 
 def test_a_start_that_does_not_compare_settings_leaves_events_without_a_row(

@@ -132,13 +132,19 @@ def test_rows_below_the_boundary_prove_nothing_and_are_no_alarm(world: Copied) -
     assert world.refused() is None
 
 
-def behind_a_row_of_east(tmp_path: Path) -> Copied:
-    """Two datacenters; the registry was put back to before east joined d1, which west has yet to read."""
-    world = Copied(tmp_path, ("east", "west"))
+def both_with_c1(folder: Path) -> Copied:
+    """Two datacenters that have c1, and one of them its row."""
+    world = Copied(folder, ("east", "west"))
     for name in ("east", "west"):
         world.queries("q1", datacenter=name)
         world.clicks(("c1", "q1"), datacenter=name)
     world.join_all()
+    return world
+
+
+def behind_a_row_of_east(tmp_path: Path) -> Copied:
+    """Two datacenters; the registry was put back to before east joined d1, which west has yet to read."""
+    world = both_with_c1(tmp_path)
     world.copy()
     world.clicks(("d1", "q1"))
     world.join()
@@ -179,11 +185,7 @@ def test_rows_of_a_lake_that_was_away_at_the_start_are_compared_as_soon_as_it_is
 
 
 def test_an_alarm_about_a_lake_that_was_away_ends_when_its_rows_are_there(tmp_path: Path) -> None:
-    world, rounds = Copied(tmp_path, ("east", "west")), list[int]()
-    for name in ("east", "west"):
-        world.queries("q1", datacenter=name)
-        world.clicks(("c1", "q1"), datacenter=name)
-    world.join_all()
+    world, rounds = both_with_c1(tmp_path), list[int]()
     lake = Path(str(world.pipeline.datacenters["east"].lake))
     lake.rename(tmp_path / "away")
     told: list[dict[str, str]] = []
@@ -403,11 +405,7 @@ def test_an_older_copy_that_was_put_back_while_nothing_was_logged_is_noticed_too
 
 def test_an_idle_process_notices_that_entries_of_another_one_are_gone(tmp_path: Path) -> None:
     """Its own rows are in the copy, and it asked nobody while the registry was away."""
-    world, rounds = Copied(tmp_path, ("east", "west")), list[int]()
-    for name in ("east", "west"):
-        world.queries("q1", datacenter=name)
-        world.clicks(("c1", "q1"), datacenter=name)
-    world.join_all()
+    world, rounds = both_with_c1(tmp_path), list[int]()
     world.copy()
 
     def should_stop() -> bool:
@@ -428,15 +426,17 @@ def test_an_idle_process_notices_that_entries_of_another_one_are_gone(tmp_path: 
     assert world.joined_ids() == ["c1", "d1"]
 
 
-def test_what_won_before_a_copy_was_put_back_is_not_committed_beside_who_wins_it_then(tmp_path: Path) -> None:
-    world, done = Copied(tmp_path, ("east", "west")), list[str]()
-    for name in ("east", "west"):
-        world.queries("q1", datacenter=name)
-        world.clicks(("c1", "q1"), datacenter=name)
-    world.join_all()
+def two_that_read_the_same(folder: Path) -> Copied:
+    """c1 is joined, and the registry copied; both datacenters have d1 to d3 to join."""
+    world = both_with_c1(folder)
     world.copy(["registry"])
     for name in ("east", "west"):
         world.clicks(("d1", "q1"), ("d2", "q1"), ("d3", "q1"), datacenter=name)
+    return world
+
+
+def test_what_won_before_a_copy_was_put_back_is_not_committed_beside_who_wins_it_then(tmp_path: Path) -> None:
+    world, done = two_that_read_the_same(tmp_path), list[str]()
 
     def put_back_once(point: str, place: object) -> None:
         if point == "claim.before" and not done:
@@ -449,19 +449,6 @@ def test_what_won_before_a_copy_was_put_back_is_not_committed_beside_who_wins_it
     world.join_all()
     assert done
     world.must_be_sound(["c1", "d1", "d2", "d3"])
-
-
-def two_that_read_the_same(folder: Path) -> Copied:
-    """c1 is joined, and the registry copied; both datacenters have d1 to d3 to join."""
-    world = Copied(folder, ("east", "west"))
-    for name in ("east", "west"):
-        world.queries("q1", datacenter=name)
-        world.clicks(("c1", "q1"), datacenter=name)
-    world.join_all()
-    world.copy(["registry"])
-    for name in ("east", "west"):
-        world.clicks(("d1", "q1"), ("d2", "q1"), ("d3", "q1"), datacenter=name)
-    return world
 
 
 @pytest.mark.parametrize("looks", ["east", "west"])

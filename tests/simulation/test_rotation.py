@@ -7,13 +7,17 @@ from pathlib import Path
 
 import pytest
 
+from photon.health.status import status_of
+from photon.join.messages import BatchRunner
+from photon.join.tasks import LocalRunner
 from photon.logs.tailing import tail
 from photon.logs.tailing.rotation import Beginnings
 from photon.pipeline.values import Format
 from photon.state import dispatcher_state as state
+from photon.state.losses import plan_acknowledgement
 from tests.simulation import rotation_stories as stories
 from tests.simulation.catching import caught_by_story
-from tests.simulation.world import World
+from tests.simulation.world import World, counts_of
 
 Patch = pytest.MonkeyPatch
 
@@ -28,16 +32,61 @@ def test_what_went_while_nobody_looked_is_counted_and_named_until_it_is_back(wor
 
 
 def test_a_copy_beside_its_log_is_not_read(world: World) -> None:
-    stories.a_copy_beside_its_log_is_not_read(world)
+    """A copy that `files` matches too is one with its log, and takes its place when that is truncated."""
+    world.queries("q1", "q2")
+    world.clicks(("c1", "q1"))
+    world.join()
+    folder = stories.log_folders(world)[1]
+    copy = folder / "a.jsonl.1.jsonl"
+    copy.write_bytes((folder / "a.jsonl").read_bytes())
+    world.join()
+    (folder / "a.jsonl").write_bytes(b"")
+    world.join()
+    world.clicks(("c2", "q2"))
+    counts = world.join().counts
+    assert counts_of(counts, "joined", "duplicates") == {"joined": 2, "duplicates": 0}, (
+        "bytes were read twice"
+    )
 
 
 def test_a_log_that_is_rotated_while_spark_starts_is_joined(world: World) -> None:
-    stories.what_is_rotated_while_spark_starts_is_joined(world)
+    """At the very first start nobody has seen the logs before, and Spark takes some ten seconds."""
+    stories.with_exact_globs(world)
+    world.queries("q1")
+    world.clicks(("c1", "q1"))
+
+    def starts_slowly(*_: object) -> BatchRunner:
+        for folder in stories.log_folders(world):
+            stories.rename(folder)
+        world.queries("q2")
+        world.clicks(("c2", "q2"))
+        return LocalRunner(world.clock)
+
+    world.join(runner=starts_slowly)
+    assert world.joined_ids() == ["c1", "c2"], "what was there at the start is lost"
 
 
 @pytest.mark.parametrize("leave", [stories.to_another_folder, stories.to_nowhere])
 def test_a_log_that_leaves_its_folder_while_nothing_runs_is_told(world: World, leave: stories.Leave) -> None:
-    stories.what_nobody_can_know_is_told_until_it_is_acknowledged(world, leave)
+    """A log grows and leaves its folder between two joins: nobody knows how it ended."""
+    stories.with_exact_globs(world)
+    world.queries("q1")
+    world.clicks(("c1", "q1"))
+    world.join()
+    world.clicks(("c2", "q1"))
+    leave(stories.log_folders(world)[1])
+    world.clicks(("c3", "q1"))
+    world.join()
+    assert world.joined_ids() == ["c1", "c3"]
+    told = status_of(world.pipeline, "east", world.clock)
+    assert told.problems, "nobody is told"
+    sentence, file = told.problems
+    assert "at least 0 bytes may be lost of 1 log file" in sentence
+    assert file.startswith("clicks/a.jsonl: ")
+    assert "at least 0 bytes, how many more nobody knows" in file
+    assert told.facts.lost.may_be_lost == {1: 0}
+    plan_acknowledgement(world.state(), world.clock.now_us()).apply()
+    assert status_of(world.pipeline, "east", world.clock).problems == []
 
 
 @pytest.mark.parametrize("at_task", [False, True], ids=["between_batches", "under_a_batch"])

@@ -10,7 +10,7 @@ from photon.adapters import ROW_COLUMNS
 from photon.dispatcher.retrying import Callbacks
 from photon.process.clock import MICROSECONDS
 from photon.state.dispatcher_state import DispatcherState
-from tests.simulation.runners import LosesTheRegistry, PoisonedRunner
+from tests.simulation.runners import PoisonedRunner
 from tests.simulation.world import NOON_US, World, counts_of
 from tests.support.crashes import SimulatedCrash, raise_simulated_crash
 
@@ -44,18 +44,6 @@ def test_a_big_idle_primary_log_that_is_read_in_part_holds_the_watermark(tmp_pat
     assert counts_of(counts, "joined", "unjoinable") == {"joined": 1, "unjoinable": 0}
 
 
-def test_a_rerun_that_lost_the_holding_record_joins_another_copy_of_it(world: World) -> None:
-    world.queries("q1")
-    world.clicks(("c1", "q1"), file="a.jsonl")
-    world.clicks(("c1", "q1"), file="b.jsonl")
-    assert world.join_with_a_crash("claim.after")
-    (world.folder / "logs" / "east" / "clicks" / "a.jsonl").unlink()
-    world.join()
-    world.clock.advance(60)
-    world.join()
-    assert world.joined_ids() == ["c1"]
-
-
 @pytest.mark.parametrize("point", ["commit.before_main:2", "commit.after_main:2", "plan.after_store:2"])
 def test_work_left_by_a_crashed_complete_run_joins_in_a_later_one(world: World, point: str) -> None:
     world.queries("q1")
@@ -70,34 +58,6 @@ def test_work_left_by_a_crashed_complete_run_joins_in_a_later_one(world: World, 
         "pending": 0,
         "unjoinable": 0,
     }
-
-
-def test_what_was_given_up_in_a_complete_run_joins_in_a_live_one_when_its_primary_comes(world: World) -> None:
-    world.clicks(("c1", "q1"))
-    assert world.join(mode="complete").counts.of("unjoinable") == 1
-    assert world.join().counts.of("unjoinable") == 1
-    world.queries("q1")
-    counts = world.join().counts
-    assert world.joined_ids() == ["c1"]
-    assert counts_of(counts, "unjoinable", "pending", "joined") == {
-        "unjoinable": 0,
-        "pending": 0,
-        "joined": 1,
-    }
-
-
-def test_a_stop_during_recovery_leaves_the_plan_open_and_plans_nothing_else(world: World) -> None:
-    world.queries("q1")
-    world.clicks(("c1", "q1"))
-    assert world.join_with_a_crash("plan.after_store")
-    said: list[str] = []
-    callbacks = Callbacks(should_stop=lambda: bool(said), on_wait=said.append)
-    world.join(callbacks=callbacks, runner=LosesTheRegistry(world))
-    assert len(said) == 1
-    assert "registry" in said[0]
-    world.ledgers.is_away = False
-    world.join()
-    assert world.joined_ids() == ["c1"]
 
 
 def test_a_crash_in_the_very_first_start_is_no_lost_state(

@@ -12,7 +12,7 @@ import pytest
 from photon.dispatcher.retrying import BatchReport, Callbacks
 from photon.dispatcher.shift.ending import ShiftLimits
 from photon.dispatcher.shift.growth import growth_of
-from photon.dispatcher.shift.lease import AlreadyRunning, DatacenterLock, Lease, lease_status_of
+from photon.dispatcher.shift.lease import DatacenterLock, Lease, lease_status_of
 from photon.dispatcher.shift.run import ShiftResult
 from photon.process.quantiles import merge, percentiles
 from tests.simulation.world import NOON_US, World
@@ -124,19 +124,6 @@ def test_a_command_is_not_relieved(world: World) -> None:
     successor = Successor(world)
     assert world.join(callbacks=Callbacks(on_batch=successor.begin_to_wait)).ended == "done"
     assert successor.takes_over()
-
-
-def test_a_command_is_refused_while_a_shift_runs(world: World) -> None:
-    world.queries("q1")
-    refused: list[str] = []
-
-    def on_batch(_report: BatchReport) -> None:
-        with pytest.raises(AlreadyRunning) as error:
-            world.join()
-        refused.append(str(error.value))
-
-    shift(world, Callbacks(on_batch=on_batch), idle=timedelta(seconds=1))
-    assert "is already run by process" in refused[0]
 
 
 @pytest.mark.parametrize("is_asked", [True, False])

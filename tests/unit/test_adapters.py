@@ -143,12 +143,6 @@ def test_a_per_event_adapter_combines_and_filters() -> None:
     assert (combined.kept.tolist(), combined.filtered.tolist()) == ([1, 3], [0, 2, 4])
 
 
-def test_a_per_event_adapter_may_give_rows_of_different_columns() -> None:
-    odd = per_event(lambda f, p: {"n": f["n"]} if f["n"] % 2 else {"m": f["n"]})
-    table = combine_isolating_failures(odd, FOREIGN.slice(0, 2), PRIMARY.slice(0, 2), NO_COLUMNS).table
-    assert table.to_pylist() == [{"m": 0, "n": None}, {"m": None, "n": 1}]
-
-
 def test_the_keys_of_an_events_dict_are_in_an_order_of_their_own() -> None:
     log = ForeignLog(files="*", format="jsonl", id="id", key="k", time="t")
     text = per_event(lambda f, p: {"payload": ",".join(f)})
@@ -181,19 +175,6 @@ def test_a_column_may_turn_from_whole_numbers_to_fractions_within_a_batch() -> N
     combined = combine_isolating_failures(per_event(value), FOREIGN, PRIMARY, NO_COLUMNS)
     assert combined.table.column("value").to_pylist() == [7.0, 7.0, 0.5, 0.5]
     assert list(combined.failures) == [0]
-
-
-def test_one_bad_event_does_not_take_the_rest_with_it() -> None:
-    @per_event
-    def fails_at_3(foreign: dict[str, Any], primary: dict[str, Any]) -> dict[str, Any] | None:
-        if foreign["n"] == 3:
-            raise KeyError("no such thing")
-        return foreign if foreign["n"] else None
-
-    combined = combine_isolating_failures(fails_at_3, FOREIGN, PRIMARY, NO_COLUMNS)
-    assert combined.table.column("n").to_pylist() == [1, 2, 4]
-    assert (combined.kept.tolist(), combined.filtered.tolist()) == ([1, 2, 4], [0])
-    assert combined.failures == {3: "adapter: KeyError: 'no such thing'"}
 
 
 @given(st.lists(st.sampled_from(["keep", "filter", "fail"]), max_size=40))
@@ -306,13 +287,6 @@ def test_a_column_that_the_table_has_in_another_case_keeps_the_tables_name_and_t
         Table(lambda f, p: f), pa.table({"amount": ["5"], "A b": ["x"]}), FOREIGN.slice(0, 1), has
     ).table
     assert table.to_pylist() == [{"Amount": 5, "a_b": "x"}]
-
-
-def test_a_value_of_another_type_than_its_column_fails_alone() -> None:
-    mixed = per_event(lambda f, p: {"v": "text" if f["n"] == 4 else f["n"]})
-    combined = combine_isolating_failures(mixed, FOREIGN, PRIMARY, NO_COLUMNS)
-    assert combined.kept.tolist() == [0, 1, 2, 3]
-    assert list(combined.failures) == [4]
 
 
 def test_rows_stay_with_their_pairs_when_one_alone_has_nothing_but_nulls() -> None:

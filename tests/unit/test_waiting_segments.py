@@ -16,7 +16,6 @@ from photon.state.waiting.merging import SegmentSize, merge, next_merge
 from photon.state.waiting.reasons import CODE_OF, NEVER_US, PRIMARY, REASONS, UNJOINABLE, due_us
 from photon.state.waiting.retries import Retries
 from photon.state.waiting.segments import (
-    GROUP_ROWS,
     INDEX,
     RECORD_COLUMNS,
     RECORDS,
@@ -64,14 +63,6 @@ def test_records_read_back_in_the_order_in_which_they_are_due(tmp_path: Path) ->
     index.check()
     assert index.due_us.tolist() == [0, 100, 200, 300, 400]
     assert index.hashes_by_row.tolist() == [0, 10, 20, 30, 40]
-
-
-def test_retries_read_the_groups_that_they_are_in_and_no_others(tmp_path: Path) -> None:
-    write_segment(tmp_path, "a", some_records(2 * GROUP_ROWS + 2))
-    wanted = (7, GROUP_ROWS, 2 * GROUP_ROWS + 1)
-    found = read_retries(tmp_path, [references("a", *wanted)])
-    assert found["_offset"].to_pylist() == list(wanted)
-    assert found["final"].to_pylist() == [False] * 3
 
 
 def test_a_record_that_is_not_where_the_plan_says_is_damage(tmp_path: Path) -> None:
