@@ -16,7 +16,6 @@ from photon.storage.candidate_files import candidate_files, write_candidates
 from photon.storage.compaction import compact, groups_of
 from photon.storage.data_files import DataFiles
 from photon.storage.delta import LOG_FOLDER, LakeUnavailable, log_entry, open_table
-from photon.storage.joined_rows import CommittedRows
 from photon.storage.output_files import write_rows_by_date
 from photon.storage.store import store_of
 from photon.storage.table_log import checkpoint, clean
@@ -116,12 +115,6 @@ def test_a_handle_whose_entries_went_all_the_same_is_told_once_and_opened_anew(
         append(table, BATCHES + 1)
     append(table, BATCHES + 1)
     assert len(ids(table)) == 2 * BATCHES + 2
-
-
-def test_compacted_rows_are_read_in_pages(table: OutputTable) -> None:
-    compact_all(table)
-    pages = list(CommittedRows(table).pages("e", range(1, BATCHES + 1), 5))
-    assert [page.num_rows for page in pages] == [5, 5, 5, 3]
 
 
 def test_candidates_of_an_open_plan_are_nothing_that_vacuum_takes(

@@ -82,27 +82,12 @@ def test_a_shift_says_how_complete_its_rows_are_and_those_of_all_datacenters(loc
     assert last["union_mostly_complete_up_to"] == last["east_mostly_complete_up_to"]
 
 
-WRONG = {
-    "times": (
-        "time_unit: iso8601",
-        "time_format: '%d/%m/%Y'",
-        "lines are dead letters",
-        "photon dead-letters {file}",
-    ),
-    "glob": ("clicks/**/*.jsonl", "klicks/*.jsonl", "no file matches {logs}/klicks/*", "`foreign.files`"),
-    "key": ("key: query_id", "key: click_id", "no key matches", "init --dry-run '{logs}/queries/**/*.jsonl'"),
-    "folder": ("logs/east", "logs/eats", "/logs/eats is not a folder that can be read", "`logs` of its"),
-}
-
-
-@pytest.mark.parametrize(("old", "new", "seen", "look_at"), WRONG.values(), ids=WRONG)
 def test_a_shift_that_nobody_can_have_meant_says_so_once_in_its_run_and_on_the_asset(
-    location: Location, old: str, new: str, seen: str, look_at: str
+    location: Location,
 ) -> None:
-    edit(location, old, new)
+    edit(location, "time_unit: iso8601", "time_format: '%d/%m/%Y'")
     warnings, last = shift(location)
-    names = {"file": location.file, "logs": location.folder / "logs" / "east"}
     (warning,) = [each for each in warnings if each.startswith("nobody can have meant this")]
     for said in (warning, last["needs_you"]):
-        assert seen.format(**names) in said
-        assert look_at.format(**names) in said
+        assert "lines are dead letters" in said
+        assert f"photon dead-letters {location.file}" in said

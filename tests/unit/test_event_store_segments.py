@@ -86,18 +86,6 @@ def test_readers_see_a_segment_only_when_it_is_whole(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["s.segment"]
 
 
-@pytest.mark.parametrize("harm", ["removed", "emptied", "cut short", "of another kind"])
-def test_a_segment_that_is_not_all_there_can_not_be_opened(tmp_path: Path, harm: str) -> None:
-    write(tmp_path, "s", places([1, 2, 3]))
-    path = tmp_path / file_name("s")
-    data = path.read_bytes()
-    path.unlink()
-    if harm != "removed":
-        path.write_bytes({"emptied": b"", "cut short": data[:-1], "of another kind": b"x" * 100}[harm])
-    with pytest.raises(SegmentDamaged, match=r"s\.segment"):
-        Segment(path)
-
-
 @pytest.mark.parametrize("column", range(5))
 def test_one_altered_byte_of_any_column_is_found_by_the_check(tmp_path: Path, column: int) -> None:
     write(tmp_path, "s", places(list(range(10))))

@@ -133,13 +133,6 @@ def test_another_word_is_refused_with_what_a_format_may_be(tmp_path: Path) -> No
         pipeline_of(tmp_path, "xml")
 
 
-def test_keys_of_text_tables_do_not_go_with_it(tmp_path: Path) -> None:
-    file = tmp_path / "pipeline.yaml"
-    file.write_text(PIPELINE.replace("FORMAT", f"{NAME}:Pairs").replace("id: span", "id: span, quote: '|'"))
-    with pytest.raises(PipelineError, match="quote: expected it beside format: csv or tsv"):
-        load_pipeline(file)
-
-
 def test_a_module_beside_the_file_is_found_and_changes_the_fingerprint_of_rows(tmp_path: Path) -> None:
     module = tmp_path / "format_beside.py"
     module.write_text(f"from {NAME} import Pairs\n\nclass Mine(Pairs):\n    pass\n")

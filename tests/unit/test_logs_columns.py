@@ -177,10 +177,3 @@ def test_lines_have_the_same_values_in_however_many_blocks_they_are_read(
     values = read_all_values(lines)
     monkeypatch.setattr(json_blocks, "AT_ONCE_LINES", lines_at_once)
     assert read_all_values(lines) == values
-
-
-def test_records_with_other_keys_are_read_at_once_and_alike():
-    lines = [b'{"id": "%d", "key%d": "x"}' % (n, n % 40) for n in range(200)]
-    parsed = parse(lines)
-    assert sorted(parsed.table.column_names) == sorted({"id", *(f"key{n}" for n in range(40))})
-    assert [row[f"key{n % 40}"] for n, row in enumerate(parsed.table.to_pylist())] == ["x"] * 200

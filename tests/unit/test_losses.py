@@ -47,16 +47,6 @@ def test_files_that_went_ranges_that_went_and_waiting_records_are_lost(tmp_path:
     assert open_losses(tmp_path, view(GONE, lost_bytes=75, lost=2)) == Losses({1: 60}, 15, 2)
 
 
-def test_a_file_that_comes_back_is_lost_no_more(tmp_path: Path) -> None:
-    assert not open_losses(tmp_path, view(FIRST, lost_bytes=0))
-
-
-def test_what_a_person_knows_of_is_no_open_loss(tmp_path: Path) -> None:
-    lost = view(GONE, lost_bytes=75, lost=2)
-    acknowledge(tmp_path, lost)
-    assert not open_losses(tmp_path, lost)
-
-
 def test_the_end_of_a_file_that_nobody_saw_may_be_lost_until_a_person_knows_of_it(tmp_path: Path) -> None:
     cut = replace(FIRST, end_unknown=True)
     other = replace(cut, file=replace(FIRST.file, number=2, path="clicks/b.log"))
