@@ -14,11 +14,10 @@ from bench.ledger_rates import all_have_rows, claims_of, new_hashes
 from bench.plots import panels
 from photon.process.clock import MICROSECONDS
 from photon.registry.closing import Closing
-from photon.registry.collecting import drop, raise_boundary
 from photon.registry.entry import Claimant, Epoch, LedgerId
+from photon.registry.generations import drop, raise_boundary, roll
 from photon.registry.id_registry import IdRegistry
 from photon.registry.positions import Positions
-from photon.registry.rolling import roll
 
 DAY_SECONDS = 86_400
 DAY_US = DAY_SECONDS * MICROSECONDS

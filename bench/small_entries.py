@@ -18,12 +18,11 @@ from photon.dispatcher.recovery.registry_watch import LOOK_US
 from photon.pipeline.sections import Registry
 from photon.process.clock import MICROSECONDS, SystemClock
 from photon.registry.address import LedgersAddress
-from photon.registry.collecting import drop, raise_boundary
 from photon.registry.entry import Claimant, Close, Entry, Genesis, LedgerId
 from photon.registry.form import checksum, encode
+from photon.registry.generations import drop, raise_boundary, roll
 from photon.registry.id_registry import IdRegistry
 from photon.registry.opening import init_registry, positions_at
-from photon.registry.rolling import roll
 from photon.registry.stores.copies import Copy, Key, NoReply, ledger_key
 from photon.registry.stores.store_upkeep import FILLED_AT_ONCE, upkeep_stores
 from photon.upkeep.repair import plan_repair

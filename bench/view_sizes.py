@@ -21,12 +21,12 @@ import psutil
 from bench.ledger_rates import EPOCH, all_have_rows, batch_of, new_hashes
 from bench.timing import timed
 from photon.process.lifeline import end_with
+from photon.registry.appending import open_ledger
 from photon.registry.closing import Closing
 from photon.registry.entry import Claimant
 from photon.registry.id_registry import IdRegistry
 from photon.registry.lookups import Hold, ViewSnapshot
 from photon.registry.register import Register
-from photon.registry.rolling import open_ledger
 from photon.registry.view_store import ViewStore
 from tests.support.memory_ledgers import MemoryLedgers
 

@@ -20,10 +20,9 @@ from photon.join.messages import BatchRunner, BatchTasks
 from photon.process.clock import MICROSECONDS, Clock
 from photon.process.faults import fault_point
 from photon.process.measures import Meter
-from photon.registry.claiming import EpochOver
 from photon.registry.entry import NO_HASHES, Claims, Hashes, Mask
 from photon.registry.errors import RegistryUnavailable
-from photon.registry.id_registry import IdRegistry
+from photon.registry.id_registry import EpochOver, IdRegistry
 from photon.registry.lookups import claimant_of
 from photon.storage.output_files import OutputFile
 from photon.tokens import Occurrence

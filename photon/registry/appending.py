@@ -1,7 +1,8 @@
 """Appending: at the first position that is not decided, an entry that was made for that very place (L1).
 
 An entry is made of its ledger's state. If another entry is chosen at the position, that one is folded, and
-the next is made anew. Ledgers are appended to in parallel.
+the next is made anew. Ledgers are appended to in parallel. A genesis opens a ledger, behind its parents'
+seals (L6, L7): whoever needs a ledger opens it, and seals its parents first.
 """
 
 from __future__ import annotations
@@ -10,11 +11,13 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from photon.registry.entry import Entry, LedgerId
+from photon.process.faults import fault_point
+from photon.registry.entry import Entry, Genesis, LedgerId
 from photon.registry.errors import RegistryUnavailable
 from photon.registry.fold import LedgerState
-from photon.registry.form import encode
-from photon.registry.positions import Chosen, Offer, Positions, Undecided
+from photon.registry.form import decode, encode
+from photon.registry.positions import Attempts, Chosen, Offer, Undecided
+from photon.registry.turns import ask_for_turn
 from photon.registry.view import View, catch_up, confirm
 
 Make = Callable[[LedgerState], Entry | None]  # None: nothing is left to say in this ledger
@@ -42,13 +45,10 @@ class Needless:
 Outcome = Appended | NotTaken | Needless
 
 
-def append(
-    view: View, positions: Positions, makes: Mapping[LedgerId, Make], ask: Callable[[], None] = lambda: None
-) -> dict[LedgerId, Outcome]:
+def append(view: View, positions: Attempts, makes: Mapping[LedgerId, Make]) -> dict[LedgerId, Outcome]:
     """Append one entry to each of these ledgers; all of them are in the view afterwards.
 
-    `ask`: called where somebody else was faster again and again. RegistryUnavailable: entries may be chosen
-    or not. What is read next says which.
+    RegistryUnavailable: entries may be chosen or not. What is read next says which.
     """
     outcomes: dict[LedgerId, Outcome] = {}
     offers: dict[LedgerId, Offer] = {}
@@ -80,8 +80,9 @@ def append(
                 continue
             losses[ledger] += 1  # one entry is known by now, and the place behind it may be free
             behind |= {ledger} if losses[ledger] > 1 else set()
-        if any(losses[ledger] % LOST_IN_A_ROW == 0 for ledger in behind):
-            ask()
+        outrun = [decode(offers[one].value) for one in behind if losses[one] % LOST_IN_A_ROW == 0]
+        for datacenter in {one.claims.claimant.epoch.datacenter for one in outrun if one.claims is not None}:
+            ask_for_turn(positions, datacenter)
         if behind:
             catch_up(view, positions, behind)  # much may be decided: else each position costs an offer
         silent = 0 if decided else silent + 1
@@ -106,3 +107,76 @@ def _offer(
 def _why(replies: Mapping[LedgerId, Chosen | Undecided]) -> str:
     reasons = [one.reason for one in replies.values() if isinstance(one, Undecided)]
     return reasons[0] if reasons else "the members of the registry change all the time"
+
+
+# -- opening and sealing (L6, L7)
+
+
+def open_ledger(view: View, positions: Attempts, ledger: LedgerId) -> None:
+    """Have a ledger open, or its generation dropped; its parents are sealed then. RegistryUnavailable."""
+    while (state := view.states.get(ledger)) is not None and not state.is_open:
+        parents = view.register.parents(ledger)
+        for parent in parents:
+            seal(view, positions, parent)
+        if any(parent not in view.states for parent in parents):
+            catch_up(view, positions, [ledger])  # a parent is dropped: then somebody has opened this one
+            continue
+        attempt = positions.attempt()
+        value = encode(Entry(view.writer, genesis=_genesis(view, ledger)))
+        reply = attempt.offer({ledger: Offer(0, value)})[ledger]
+        if confirm(view, attempt) and isinstance(reply, Chosen) and ledger in view.states:
+            view.take(ledger, [reply.value])
+            fault_point("roll.after_opened")
+        else:
+            catch_up(view, positions, [ledger])
+
+
+def _genesis(view: View, ledger: LedgerId) -> Genesis:
+    """What the parents are at their seals, and nothing that anybody knows more (L7)."""
+    parents = view.register.parents(ledger)
+    states = [view.states[parent] for parent in parents]
+    at_birth = view.register.generations[ledger.generation].boundary_us
+    void: dict[str, int] = {}
+    for state in states:
+        for datacenter, number in state.over.items():
+            void[datacenter] = max(number, void.get(datacenter, 0))
+    ledgers = view.register.generations[ledger.generation].ledgers
+    return Genesis(ledgers, parents, max([at_birth, *(state.boundary_us for state in states)]), void)
+
+
+def seal(view: View, positions: Attempts, ledger: LedgerId) -> None:
+    """Have a ledger sealed, or its generation dropped. One that is not open yet is opened first."""
+    while (state := view.states.get(ledger)) is not None and not state.is_sealed:
+        if not state.is_open:
+            open_ledger(view, positions, ledger)
+        append(view, positions, {ledger: lambda state: Entry(seals=True)})
+        fault_point("roll.after_seal")
+
+
+def everywhere(view: View, positions: Attempts, make: Make, wants: Callable[[LedgerState], bool]) -> None:
+    """Append what `make` has to say in each ledger that takes entries and `wants` it, until none does.
+
+    A ledger whose parents are sealed, or that has none, is opened first, and then asked too: none is left out
+    that is born meanwhile.
+    """
+    catch_up(view, positions)
+    while True:
+        unsealed = [view.states[ledger] for ledger in view.unsealed()]
+        closed = [one.ledger for one in unsealed if not one.is_open and _is_due(view, one.ledger)]
+        if closed:
+            open_ledger(view, positions, closed[0])
+            continue
+        asked = [one.ledger for one in unsealed if one.is_open and wants(one)]
+        if not asked:
+            return
+        append(view, positions, dict.fromkeys(asked, lambda state: make(state) if wants(state) else None))
+
+
+def _is_due(view: View, ledger: LedgerId) -> bool:
+    """Whether ids are claimed here, and nowhere else: it has no parents, or one that is sealed or dropped.
+
+    Of a dropped one somebody has opened the children, which this view has not read yet.
+    """
+    parents = view.register.parents(ledger)
+    known = [view.states[parent] for parent in parents if parent in view.states]
+    return len(known) < len(parents) or not parents or any(state.is_sealed for state in known)

@@ -1,6 +1,8 @@
 """Closing: a batch's claims are decided, once its commit is; an epoch is ended for ever (L4, L9, L11).
 
-Whoever closes for ever has fenced the epoch's table before, so that its rows change no more.
+Whoever closes for ever has fenced the epoch's table before, so that its rows change no more. Joins whose rows
+are gone are freed: by the epoch's owner, or by who has fenced and ended it, from one named snapshot of its
+table.
 """
 
 from __future__ import annotations
@@ -10,11 +12,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 
-from photon.registry.entry import FOR_EVER, Close, Entry, Epoch, Free, LedgerId, Mask
+from photon.registry.appending import everywhere
+from photon.registry.entry import FOR_EVER, Claimant, Close, Entry, Epoch, Free, Hashes, LedgerId, Mask
 from photon.registry.fold import ClaimsAt, LedgerState, Unclosed
 from photon.registry.form import MOST_FREES
 from photon.registry.positions import Positions
-from photon.registry.rolling import everywhere
 from photon.registry.view import View, newest_states
 
 # Which of these ids, held by one entry's claims, have no row: by one snapshot of the epoch's table.
@@ -105,3 +107,21 @@ def _frees(
     for at, one in sorted(state.unclosed_of(epoch, through).items()):
         for index in rowless(at, one).nonzero()[0].tolist():
             yield at, index
+
+
+def free_joins(
+    view: View, positions: Positions, hashes: Hashes, are_freed: Callable[[Claimant], bool]
+) -> None:
+    """Free these ids wherever one of these claimants has them as joins. RegistryUnavailable."""
+
+    def make(state: LedgerState) -> Entry | None:
+        own = hashes[state.covers(hashes)]
+        found = view.find(own)
+        claims = [at for at in found.refs.claims() if are_freed(view.claimants[at])]
+        wanted = found.are_joins & found.refs.are_any(claims)
+        wanted[wanted.nonzero()[0][MOST_FREES:]] = False  # as many as go into an entry
+        frees = ((at, own[wanted & found.refs.are(*at)]) for at in claims)
+        named = tuple(Free(*at, some) for at, some in frees if len(some))
+        return Entry(frees=named) if named else None
+
+    everywhere(view, positions, make, lambda state: make(state) is not None)

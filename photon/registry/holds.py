@@ -8,7 +8,8 @@ A hold takes 22 bytes. That any two of n ids have one hash has a probability of 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -223,6 +224,27 @@ class Holds:
     def drop(self, generation: int) -> None:
         """Forget all holds of a generation (L12)."""
         self._runs.pop(generation, None)
+
+    def held(self) -> Iterator[tuple[int, Run, Mask]]:
+        """Each run, newest first, with its generation, and which of its ids no newer run hides."""
+        newer: list[Run] = []
+        for generation in reversed(self.generations):
+            for run in reversed(self._runs[generation]):
+                held: Mask = run.positions != FREED
+                for other in newer:
+                    hidden = run.find_halves(other.upper, other.lower)
+                    held[hidden[hidden >= 0]] = False
+                yield generation, run, held
+                newer.append(run)
+
+    def count_by_ledger(self) -> Counter[LedgerId]:
+        """How many ids are held in each ledger, by the claims that hold them."""
+        counts: Counter[LedgerId] = Counter()
+        for generation, run, held in self.held():
+            numbers, found = np.unique(run.numbers[held], return_counts=True)
+            for number, count in zip(numbers.tolist(), found.tolist(), strict=True):
+                counts[LedgerId(generation, number)] += count
+        return counts
 
     def find(self, hashes: Hashes) -> Refs:
         """Who holds each of these ids."""

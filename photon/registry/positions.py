@@ -84,12 +84,24 @@ class Attempt(Protocol):
         ...
 
 
-class Positions(Protocol):
-    """All ledgers of a registry. Thread-safe; an attempt belongs to one thread."""
+class Attempts(Protocol):
+    """The ledgers of one incarnation: what reading and appending need. An attempt belongs to one thread."""
 
     def attempt(self) -> Attempt:
         """Begin an attempt."""
         ...
+
+    def beat(self, epoch: Epoch, number: int) -> None:
+        """Have a majority keep this number for the epoch, or a greater one. RegistryUnavailable."""
+        ...
+
+    def beats(self, epochs: Sequence[Epoch]) -> Mapping[Epoch, int]:
+        """The greatest number of each epoch that a majority has, 0 without one. RegistryUnavailable."""
+        ...
+
+
+class Positions(Attempts, Protocol):
+    """All ledgers of a registry. Thread-safe."""
 
     def change(self, change: Change) -> Register:
         """Replace the register by `change(register)`, which may be called again; the register after it.
@@ -110,12 +122,4 @@ class Positions(Protocol):
 
         It is confirmed by what `told` makes of the register that is read (`photon.registry.refilling`).
         """
-        ...
-
-    def beat(self, epoch: Epoch, number: int) -> None:
-        """Have a majority keep this number for the epoch, or a greater one. RegistryUnavailable."""
-        ...
-
-    def beats(self, epochs: Sequence[Epoch]) -> Mapping[Epoch, int]:
-        """The greatest number of each epoch that a majority has, 0 without one. RegistryUnavailable."""
         ...

@@ -16,14 +16,13 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from photon.registry.appending import Make, append
+from photon.registry.appending import Make, append, open_ledger
 from photon.registry.entry import FOR_EVER, Claims, Close, Entry, Epoch, LedgerId
 from photon.registry.errors import RegistryUnavailable
 from photon.registry.fold import LedgerState
 from photon.registry.form import cut
-from photon.registry.positions import Attempt, Change, Positions
+from photon.registry.positions import Attempt, Attempts, Positions
 from photon.registry.register import Generation, Register
-from photon.registry.rolling import open_ledger
 from photon.registry.view import View
 
 
@@ -73,8 +72,8 @@ def as_filled(register: Register, incarnation: int) -> Register:
 
 
 @dataclass(frozen=True, slots=True)
-class FilledPositions:
-    """The ledgers of an incarnation that is being filled. Their register is changed by the switch alone."""
+class FilledLedgers:
+    """The ledgers of an incarnation that is being filled: `Attempts`. Signs of life are the registry's."""
 
     positions: Positions
     incarnation: int
@@ -83,28 +82,16 @@ class FilledPositions:
         """Begin an attempt."""
         return self.positions.attempt_at(self.incarnation, lambda now: as_filled(now, self.incarnation))
 
-    def attempt_at(self, incarnation: int, told: Change) -> Attempt:
-        """Begin one at others."""
-        return self.positions.attempt_at(incarnation, told)
-
-    def change(self, change: Change) -> Register:
-        """Never done."""
-        raise ValueError("the register of ledgers that are being filled is changed by their switch")
-
-    def forget(self, ledgers: Sequence[LedgerId], incarnation: int | None = None) -> None:
-        """Never done."""
-        raise ValueError("nothing is dropped of ledgers that are being filled")
-
     def beat(self, epoch: Epoch, number: int) -> None:
-        """As of the registry."""
+        """See `Attempts`."""
         self.positions.beat(epoch, number)
 
     def beats(self, epochs: Sequence[Epoch]) -> Mapping[Epoch, int]:
-        """As of the registry."""
+        """See `Attempts`."""
         return self.positions.beats(epochs)
 
 
-def begin_ledgers(view: View, positions: Positions, epochs: Mapping[str, int]) -> None:
+def begin_ledgers(view: View, positions: Attempts, epochs: Mapping[str, int]) -> None:
     """Open the ledgers, and call these epochs over, with all before them. RegistryUnavailable."""
     closes = tuple(Close(Epoch(name, number), FOR_EVER) for name, number in sorted(epochs.items()))
     ledgers = view.register.ledgers(0)
@@ -113,7 +100,7 @@ def begin_ledgers(view: View, positions: Positions, epochs: Mapping[str, int]) -
     append(view, positions, dict.fromkeys(ledgers, lambda state: Entry(closes=closes)))
 
 
-def put_back(view: View, positions: Positions, rows: Iterable[Claims]) -> None:
+def put_back(view: View, positions: Attempts, rows: Iterable[Claims]) -> None:
     """Append the claims of rows, plan by plan, as joins; those whose id is held already are left out."""
     pieces: dict[LedgerId, deque[Claims]] = {}
     for claims in rows:

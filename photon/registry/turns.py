@@ -16,7 +16,7 @@ from contextlib import suppress
 from photon.process.clock import Clock
 from photon.registry.entry import Epoch
 from photon.registry.errors import RegistryUnavailable
-from photon.registry.positions import Positions
+from photon.registry.positions import Attempts
 from photon.registry.register import Register
 
 log = logging.getLogger(__name__)
@@ -28,16 +28,10 @@ TURN_SECONDS = 2.0
 class Turns:
     """Turns of one process. `look` may be called in a thread beside the one that claims."""
 
-    def __init__(self, positions: Positions) -> None:
+    def __init__(self, positions: Attempts) -> None:
         self._positions = positions
         self._seen: dict[Epoch, int] = {}
         self._is_asked = False
-
-    def ask(self, datacenter: str) -> None:
-        """Ask for a turn; the next loss asks again where the stores do not answer."""
-        own = _asked_by(datacenter)
-        with suppress(RegistryUnavailable):
-            self._positions.beat(own, self._positions.beats([own])[own] + 1)
 
     def look(self, datacenter: str, register: Register) -> None:
         """See whether another datacenter has asked since the last look; later, where no store answers."""
@@ -55,6 +49,13 @@ class Turns:
             self._is_asked = False
             log.debug("another datacenter claims first: it was outrun again and again")
             clock.sleep(TURN_SECONDS)
+
+
+def ask_for_turn(positions: Attempts, datacenter: str) -> None:
+    """Ask for a turn; the next loss asks again where the stores do not answer."""
+    own = _asked_by(datacenter)
+    with suppress(RegistryUnavailable):
+        positions.beat(own, positions.beats([own])[own] + 1)
 
 
 def _asked_by(datacenter: str) -> Epoch:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ from photon.registry.errors import RegistryMismatch
 from photon.registry.fold import ClaimsAt, LedgerState, OutOfOrder, Unclosed, are_among, fold, still_held
 from photon.registry.form import checksum, decode
 from photon.registry.holds import NOBODY, HashSet, Holds, Refs
-from photon.registry.positions import Attempt, Ending, Positions, Unconfirmed
+from photon.registry.positions import Attempt, Attempts, Ending, Unconfirmed
 from photon.registry.register import Register
 
 NO_LEDGER = -1  # instead of a generation: the id's first ledger is not open yet
@@ -248,6 +248,16 @@ class View:
         young = claims.take(claims.times_us >= state.boundary_us)
         return young.take(~still_held(self.holds.find(young.hashes), state, self.states.get))
 
+    def ids_of(self, datacenter: str) -> Iterator[Hashes]:
+        """The ids that a datacenter's claims hold, part by part."""
+        for generation, run, held in self.holds.held():
+            for number in np.unique(run.numbers[held]).tolist():
+                claims = self.claimants.items(LedgerId(generation, number))
+                own = [position for position, one in claims if one.epoch.datacenter == datacenter]
+                mask = held & (run.numbers == number) & np.isin(run.positions, np.array(own, np.uint32))
+                if mask.any():
+                    yield np.stack((run.upper[mask], run.lower[mask]), axis=1)
+
     def is_over(self, epoch: Epoch) -> bool:
         """Whether any ledger says that the epoch was closed for ever."""
         return any(state.is_over(epoch) for state in self.states.values())
@@ -273,7 +283,7 @@ def is_older(register: Register, than: Register) -> bool:
     return any(now < before for now, before in pairs)  # type: ignore[operator]
 
 
-def catch_up(view: View, positions: Positions, ledgers: Iterable[LedgerId] | None = None) -> set[LedgerId]:
+def catch_up(view: View, positions: Attempts, ledgers: Iterable[LedgerId] | None = None) -> set[LedgerId]:
     """Read each of these ledgers, or all that may have more, to an end that was there after the call began.
 
     Returns those whose next position is undecided: whoever appends there settles it. RegistryUnavailable;
@@ -296,7 +306,7 @@ def catch_up(view: View, positions: Positions, ledgers: Iterable[LedgerId] | Non
     return {ledger for ledger, ending in ended.items() if ending == "undecided" and ledger in view.states}
 
 
-def _read_on(view: View, positions: Positions, ledgers: Sequence[LedgerId]) -> dict[LedgerId, Ending]:
+def _read_on(view: View, positions: Attempts, ledgers: Sequence[LedgerId]) -> dict[LedgerId, Ending]:
     """Read these ledgers once; those whose end was reached, and how they ended."""
     attempt = positions.attempt()
     tails = attempt.read({ledger: view.states[ledger].next_position for ledger in ledgers})
@@ -309,7 +319,7 @@ def _read_on(view: View, positions: Positions, ledgers: Sequence[LedgerId]) -> d
     return {ledger: tail.ending for ledger, tail in tails.items() if tail.ending != "more"}
 
 
-def _opened_early(view: View, positions: Positions, ended: Mapping[LedgerId, Ending]) -> set[LedgerId]:
+def _opened_early(view: View, positions: Attempts, ended: Mapping[LedgerId, Ending]) -> set[LedgerId]:
     """Ledgers with entries whose parents have nothing more: only a registry that was put back has them."""
     endless = {one for one, end in ended.items() if end == "nothing" and one in view.unsealed()}
     waiting = {
@@ -355,7 +365,7 @@ def confirm(view: View, attempt: Attempt, states: Iterable[LedgerState] = ()) ->
     return True
 
 
-def current_register(positions: Positions) -> Register:
+def current_register(positions: Attempts) -> Register:
     """The register, as a majority has it at a moment after the call began; RegistryUnavailable."""
     while True:
         try:

@@ -14,12 +14,11 @@ from typing import Any
 from photon.pipeline.file import Pipeline
 from photon.process.clock import MICROSECONDS, Clock, in_utc
 from photon.process.faults import fault_point
-from photon.registry.collecting import drop, droppable, raise_boundary
 from photon.registry.entry import LedgerId, told_boundary
 from photon.registry.errors import RegistryUnavailable
+from photon.registry.generations import drop, droppable, raise_boundary, roll
 from photon.registry.id_registry import IdRegistry
 from photon.registry.register import Register, with_boundary, with_dropped
-from photon.registry.rolling import roll
 from photon.registry.view import View
 from photon.upkeep.plans import Say, refuse_outdated, silent
 from photon.upkeep.registry_state import RegistrySize, size_of

@@ -31,7 +31,7 @@ from photon.registry.id_registry import IdRegistry
 from photon.registry.known_tables import known_tables
 from photon.registry.opening import newest_incarnation, stored_views
 from photon.registry.refilling import (
-    FilledPositions,
+    FilledLedgers,
     as_filled,
     begin_ledgers,
     put_back,
@@ -250,7 +250,7 @@ class _Refill:
             self._forget_first(register, register.filling)
         epochs = {name: self._fence(name, register) for name in {*self.tables, *register.epochs}}
         fault_point("refill.after_fence")
-        filled = FilledPositions(registry.positions, incarnation)
+        filled = FilledLedgers(registry.positions, incarnation)
         view = View(as_filled(filled.attempt().confirm(), incarnation), registry.view.writer)
         begin_ledgers(view, filled, epochs)
         done = Refilled(put_back=found.put_back, released=found.released, too_old=found.too_old, began=True)

@@ -19,7 +19,6 @@ from photon.pipeline.sections import Shares
 from photon.process.clock import MICROSECONDS, Clock, SystemClock
 from photon.process.in_time import NotInTime, Question
 from photon.registry.address import LedgersAddress
-from photon.registry.counting import ids_by_ledger
 from photon.registry.entry import NO_TIME_US, Claims, Epoch, LedgerId, Times, told_boundary
 from photon.registry.form import decode
 from photon.registry.id_registry import IdRegistry
@@ -202,7 +201,7 @@ def _size_of(view: View, ledgers: Sequence[LedgerRow]) -> RegistrySize:
 
 def ledger_rows(view: View) -> list[LedgerRow]:
     """Each ledger that is not dropped, oldest first."""
-    ids = ids_by_ledger(view.holds)
+    ids = view.holds.count_by_ledger()
     return [
         LedgerRow(
             str(ledger),

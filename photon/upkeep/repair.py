@@ -24,13 +24,12 @@ from photon.pipeline.file import Pipeline
 from photon.process.clock import SystemClock
 from photon.process.faults import fault_point
 from photon.registry.address import LedgersAddress, table_name
-from photon.registry.appending import Appended, append
+from photon.registry.appending import Appended, append, everywhere
 from photon.registry.entry import Entry, LedgerId
 from photon.registry.errors import RegistryMismatch, RegistryUnavailable
 from photon.registry.id_registry import IdRegistry
 from photon.registry.opening import find_registry, open_reader, positions_at
 from photon.registry.register import Members, Register, with_slot_down, with_slot_up, without_fresh_slots
-from photon.registry.rolling import everywhere
 from photon.registry.stores.copies import REGISTER_KEY, NoReply
 from photon.registry.stores.copying import Copying
 from photon.registry.stores.decisions import count_answers, majority

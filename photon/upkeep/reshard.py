@@ -9,9 +9,9 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from photon.pipeline.file import Pipeline
+from photon.registry.generations import roll
 from photon.registry.id_registry import IdRegistry
 from photon.registry.register import MOST_LEDGERS, Register
-from photon.registry.rolling import roll
 from photon.upkeep.plans import Say, refuse_outdated, silent
 from photon.upkeep.registry_state import RANGE_BYTES_PER_SECOND, busiest_bytes_per_second, size_of
 

@@ -15,7 +15,6 @@ from photon.dispatcher.recovery.rows_of_plans import RowsOfPlans
 from photon.pipeline.file import Pipeline
 from photon.process.faults import fault_point
 from photon.registry.closing import Rowless
-from photon.registry.counting import ids_of
 from photon.registry.entry import Epoch
 from photon.registry.epochs import end_epochs, give_up_epochs
 from photon.registry.id_registry import IdRegistry
@@ -95,7 +94,7 @@ def _fence(table: OutputTable, epoch: Epoch) -> None:
 def _free_all(registry: IdRegistry, datacenter: str, say: Say) -> None:
     """Free what it has joined: its rows count no more."""
     freed = 0
-    for hashes in list(ids_of(registry.view, datacenter)):  # before any of it is freed
+    for hashes in list(registry.view.ids_of(datacenter)):  # before any of it is freed
         registry.free(hashes, lambda claimant: claimant.epoch.datacenter == datacenter)
         freed += len(hashes)
         say(f"{freed:,} joins of datacenter {datacenter} are freed")
@@ -103,7 +102,7 @@ def _free_all(registry: IdRegistry, datacenter: str, say: Say) -> None:
 
 
 def _count_ids(registry: IdRegistry, datacenter: str) -> int:
-    return sum(map(len, ids_of(registry.view, datacenter)))
+    return sum(map(len, registry.view.ids_of(datacenter)))
 
 
 def _count_rowless(registry: IdRegistry, datacenter: str, rowless: Rowless) -> int:

@@ -14,7 +14,7 @@ from photon.registry.entry import Claimant, Claims, Epoch, LedgerId
 from photon.registry.errors import RegistryMismatch, RegistryUnavailable
 from photon.registry.opening import init_registry, open_reader, positions_at
 from photon.registry.refilling import (
-    FilledPositions,
+    FilledLedgers,
     as_filled,
     begin_ledgers,
     put_back,
@@ -48,7 +48,7 @@ def test_what_was_filled_counts_from_the_switch_on_and_nothing_of_before(
     incarnation = positions.change(with_refill_begun).filling
     with pytest.raises(RegistryUnavailable, match="are being put back"):
         before.claim(claims_of(rowless, "late"))
-    filled = FilledPositions(positions, incarnation)
+    filled = FilledLedgers(positions, incarnation)
     view = View(as_filled(filled.attempt().confirm(), incarnation), "refill")
     begin_ledgers(view, filled, {"a": 4, "b": 2})
     put_back(view, filled, [claims_of(ROW, *(f"row-{number}" for number in range(500)), "held")])

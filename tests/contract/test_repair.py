@@ -16,9 +16,9 @@ from photon.process.clock import SystemClock
 from photon.process.faults import REPAIR_FAULT_POINTS, arm, disarm
 from photon.registry.entry import Claimant, Claims, Epoch
 from photon.registry.errors import RegistryMismatch, RegistryUnavailable
+from photon.registry.generations import roll
 from photon.registry.id_registry import IdRegistry
 from photon.registry.opening import close_registries, init_registry, open_reader
-from photon.registry.rolling import roll
 from photon.upkeep.registry_state import registry_state
 from photon.upkeep.repair import plan_repair
 from tests.simulation.world import hashed

@@ -13,11 +13,10 @@ from typing import NamedTuple
 import numpy as np
 
 from photon.registry import epochs
-from photon.registry.claiming import EpochOver
 from photon.registry.closing import Closing
 from photon.registry.entry import Claimant, Claims, Epoch
 from photon.registry.errors import RegistryUnavailable, RetiredDatacenter
-from photon.registry.id_registry import IdRegistry
+from photon.registry.id_registry import EpochOver, IdRegistry
 from photon.registry.lookups import Hold
 from photon.registry.view import View, catch_up
 from tests.registry.simulated_positions import Pause, SimulatedPositions

@@ -18,13 +18,12 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from unittest.mock import patch
 
-from photon.registry import claiming, closing, freeing, view
-from photon.registry.collecting import drop, raise_boundary
+from photon.registry import closing, id_registry, view
 from photon.registry.entry import Claims, Epoch
 from photon.registry.errors import RegistryUnavailable
+from photon.registry.generations import drop, raise_boundary, roll
 from photon.registry.id_registry import IdRegistry
 from photon.registry.register import with_generation
-from photon.registry.rolling import roll
 from photon.registry.view import View, catch_up, newest_states
 from tests.registry.simulated_driver import Driver, StateFolder, copy_of, end_epochs, kept_or_new_view
 from tests.registry.simulated_positions import CALM, SimulatedPositions
@@ -64,8 +63,7 @@ class Simulation:
                 on_one_core(),
                 patch.object(closing, "MOST_FREES", MOST_FREES),
                 patch.object(closing, "MOST_RIDING", MOST_RIDING),
-                patch.object(freeing, "MOST_FREES", MOST_FREES),
-                patch.object(claiming, "cut", cut_short),
+                patch.object(id_registry, "cut", cut_short),
                 patch.object(view, "decode", lru_cache(MOST_DECODED)(view.decode)),
             ):
                 self._disturbed()

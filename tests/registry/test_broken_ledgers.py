@@ -5,7 +5,7 @@ What is replaced is the smallest part of the product that keeps the rule. L11 is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from photon.registry import appending, claiming, closing, collecting, epochs, fold, rolling, view
+from photon.registry import appending, closing, epochs, fold, generations, id_registry, view
 from photon.registry.appending import Make, Outcome
 from photon.registry.entry import Claimant, Claims, Close, Entry, Genesis, LedgerId, Mask
 from photon.registry.fold import LedgerState
@@ -55,13 +55,11 @@ def test_a_close_made_for_an_earlier_position_joins_what_has_no_row(monkeypatch:
 
         return once
 
-    def append(
-        one: View, positions: Positions, makes: Mapping[LedgerId, Make], *ask: Callable[[], None]
-    ) -> dict[LedgerId, Outcome]:
-        return right(one, positions, {ledger: made_once(make) for ledger, make in makes.items()}, *ask)
+    def append(one: View, positions: Positions, makes: Mapping[LedgerId, Make]) -> dict[LedgerId, Outcome]:
+        return right(one, positions, {ledger: made_once(make) for ledger, make in makes.items()})
 
-    monkeypatch.setattr(rolling, "append", append)
-    monkeypatch.setattr(claiming, "append", append)
+    monkeypatch.setattr(appending, "append", append)
+    monkeypatch.setattr(id_registry, "append", append)
     # Schedules come upon it once in a hundred seeds.
     story = test_staged.test_a_close_is_made_anew_behind_a_claim_that_came_before_it
     caught_by_story(story, r"\(True, True\) != \(False, False\)")
@@ -73,7 +71,7 @@ def test_replies_of_members_that_have_left_give_a_ledger_two_pasts(monkeypatch: 
             one.note(attempt.confirm())
         return True
 
-    for module in (view, appending, rolling):
+    for module in (view, appending):
         monkeypatch.setattr(module, "confirm", confirm)
     caught(PUT_BACK)
 
@@ -91,7 +89,7 @@ def test_a_later_claim_that_holds_the_id_gives_it_two_rows(monkeypatch: Patch) -
 
 
 def test_an_append_that_is_not_checked_wins_in_a_ledger_that_was_deleted(monkeypatch: Patch) -> None:  # L8
-    monkeypatch.setattr(appending, "confirm", lambda one, attempt, states: True)
+    monkeypatch.setattr(appending, "confirm", lambda one, attempt, states=(): True)
     caught(PUT_BACK)
 
 
@@ -110,10 +108,10 @@ def a_copy_claims_behind_the_close_of_its_batch() -> None:
     store = PositionsInMemory()
     owner, copy = store.view("owner"), store.view("copy")
     plan = Claimant(EAST, 1, "plan")
-    claiming.claim(owner, store, claims_of(plan, 1))
+    id_registry.claim(owner, store, claims_of(plan, 1))
     closing.close_batches(owner, store, closing.Closing(EAST, 1, with_rows(1)))
-    with suppress(claiming.EpochOver):
-        claiming.claim(copy, store, claims_of(plan, 2))
+    with suppress(id_registry.EpochOver):
+        id_registry.claim(copy, store, claims_of(plan, 2))
     view.catch_up(owner, store)
     assert not owner.holders(hashes_of(2)).are_held.any(), "a claim counts behind its close"
 
@@ -141,7 +139,7 @@ def test_a_part_of_a_close_that_closes_joins_what_has_no_row(monkeypatch: Patch)
 
 
 def test_an_epoch_that_is_ended_in_open_ledgers_alone_goes_on_in_others(monkeypatch: Patch) -> None:  # L4
-    monkeypatch.setattr(rolling, "_is_due", lambda one, ledger: False)
+    monkeypatch.setattr(appending, "_is_due", lambda one, ledger: False)
     caught("was ended, and may open")
 
 
@@ -175,12 +173,12 @@ def test_what_is_held_and_not_closed_is_taken_for_a_join(monkeypatch: Patch) -> 
 def test_a_ledger_that_is_born_without_a_boundary_is_behind_its_parents(
     monkeypatch: Patch,
 ) -> None:  # L5
-    right = rolling._genesis
+    right = appending._genesis
 
     def genesis(one: View, ledger: LedgerId) -> Genesis:
         return replace(right(one, ledger), boundary_us=0)
 
-    monkeypatch.setattr(rolling, "_genesis", genesis)
+    monkeypatch.setattr(appending, "_genesis", genesis)
     caught("is born with a boundary before that of")
 
 
@@ -190,12 +188,12 @@ def test_claims_behind_a_seal_are_read_in_two_ways(monkeypatch: Patch) -> None: 
 
 
 def test_a_child_that_does_not_know_who_is_over_lets_them_claim(monkeypatch: Patch) -> None:  # L7
-    right = rolling._genesis
+    right = appending._genesis
 
     def genesis(one: View, ledger: LedgerId) -> Genesis:
         return replace(right(one, ledger), void={})
 
-    monkeypatch.setattr(rolling, "_genesis", genesis)
+    monkeypatch.setattr(appending, "_genesis", genesis)
     caught("and not in its child")
 
 
@@ -216,5 +214,5 @@ def test_a_child_that_takes_void_for_closed_joins_what_has_no_row(monkeypatch: P
 def test_a_generation_dropped_by_the_register_s_boundary_takes_holds_of_rows_along(
     monkeypatch: Patch,
 ) -> None:  # L12
-    monkeypatch.setattr(collecting, "newest_states", lambda one: [])
+    monkeypatch.setattr(generations, "newest_states", lambda one: [])
     caught(NOT_ITS_HOLDER)

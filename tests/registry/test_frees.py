@@ -8,12 +8,11 @@ import pytest
 
 from photon.registry import fold
 from photon.registry.appending import append
-from photon.registry.claiming import claim
 from photon.registry.closing import Closing, close_batches
-from photon.registry.collecting import drop, raise_boundary
 from photon.registry.entry import Claimant, Entry, Free, LedgerId
+from photon.registry.generations import drop, raise_boundary, roll
 from photon.registry.holds import Holds
-from photon.registry.rolling import roll
+from photon.registry.id_registry import claim
 from photon.registry.view import View, catch_up
 from tests.registry.in_memory import EAST, WEST, PositionsInMemory, claims_of, hashes_of, with_rows
 from tests.simulation.catching import caught_by_story

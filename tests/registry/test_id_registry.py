@@ -8,16 +8,16 @@ from dataclasses import replace
 import pytest
 
 from photon.registry import closing, epochs
-from photon.registry.claiming import EpochOver
+from photon.registry.appending import seal
 from photon.registry.closing import Closing, Rowless
 from photon.registry.entry import Claimant, Epoch, LedgerId, Mask
 from photon.registry.errors import OtherTable, RegistryUnavailable, RetiredDatacenter
 from photon.registry.fold import ClaimsAt, Unclosed
 from photon.registry.form import decode
-from photon.registry.id_registry import IdRegistry
+from photon.registry.generations import roll
+from photon.registry.id_registry import EpochOver, IdRegistry
 from photon.registry.positions import Chosen, Offer, Tail, Undecided
 from photon.registry.register import with_boundary, with_generation
-from photon.registry.rolling import roll, seal
 from tests.registry.in_memory import EAST, WEST, claims_of, hashes_of, with_rows
 from tests.support.crashes import SimulatedCrash
 from tests.support.memory_ledgers import MemoryLedgers, memory_registry
@@ -272,7 +272,7 @@ def test_what_is_not_closed_is_not_freed(east: IdRegistry) -> None:
 def test_frees_that_are_too_many_for_an_entry_take_several(
     ledgers: MemoryLedgers, east: IdRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("photon.registry.freeing.MOST_FREES", 2)
+    monkeypatch.setattr("photon.registry.closing.MOST_FREES", 2)
     east.claim(claims_of(FIRST, 1, 2, 3, 4, 5))
     east.close(Closing(EAST, 1, with_rows(1, 2, 3, 4, 5)))
     before = entries(ledgers, ONE)

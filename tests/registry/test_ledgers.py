@@ -8,16 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from photon.registry import claiming
-from photon.registry.appending import append
-from photon.registry.claiming import EpochOver, claim
+from photon.registry import id_registry
+from photon.registry.appending import append, seal
 from photon.registry.closing import Closing, close_batches, close_of, end_epoch
-from photon.registry.collecting import drop, raise_boundary
 from photon.registry.entry import Claimant, Claims, Entry, Epoch
 from photon.registry.errors import RegistryMismatch, RegistryUnavailable
 from photon.registry.form import encode
+from photon.registry.generations import drop, raise_boundary, roll
+from photon.registry.id_registry import EpochOver, claim
 from photon.registry.register import with_boundary, with_generation
-from photon.registry.rolling import roll, seal
 from photon.registry.view import Holders, View, catch_up
 from tests.registry.in_memory import EAST, WEST, PositionsInMemory, claims_of, hashes_of, with_rows
 
@@ -245,7 +244,7 @@ def test_an_id_that_is_freed_while_others_are_claimed_is_claimed_too(
     east, west = store.view("east"), store.view("west")
     claim(east, store, claims_of(FIRST, 1))
     catch_up(west, store)
-    append_once = claiming.append
+    append_once = id_registry.append
 
     def append_while_east_closes(*arguments: Any) -> Any:
         outcomes = append_once(*arguments)
@@ -254,7 +253,7 @@ def test_an_id_that_is_freed_while_others_are_claimed_is_claimed_too(
         catch_up(west, store)
         return outcomes
 
-    monkeypatch.setattr(claiming, "append", append_while_east_closes)
+    monkeypatch.setattr(id_registry, "append", append_while_east_closes)
     assert held_by(claim(west, store, claims_of(OTHER, 1, 2)), OTHER) == [True, True]
 
 

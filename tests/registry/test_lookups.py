@@ -10,12 +10,11 @@ import numpy as np
 import pytest
 
 from photon.registry.closing import Closing
-from photon.registry.collecting import raise_boundary
 from photon.registry.entry import NO_TIME_US, Claimant, Epoch
+from photon.registry.generations import raise_boundary, roll
 from photon.registry.holds import Run, RunFile
 from photon.registry.id_registry import MOST_INLINE, IdRegistry
 from photon.registry.lookups import Found, Hold, claimant_of
-from photon.registry.rolling import roll
 from photon.registry.view_store import ViewStore
 from photon.tokens import PlanKey
 from tests.registry.in_memory import EAST, WEST, claims_of, hashes_of, with_rows

@@ -11,9 +11,9 @@ from photon.registry.appending import append
 from photon.registry.closing import Closing
 from photon.registry.entry import NO_TIME_US, Claimant, Claims, Entry, LedgerId
 from photon.registry.errors import RegistryUnavailable
+from photon.registry.generations import roll
 from photon.registry.id_registry import IdRegistry
 from photon.registry.origins import claims_behind, origins_of
-from photon.registry.rolling import roll
 from photon.tokens import Occurrence
 from tests.registry.in_memory import EAST, WEST, claims_of, hashes_of, with_rows
 from tests.support.memory_ledgers import MemoryLedgers, memory_registry

@@ -17,16 +17,14 @@ import numpy as np
 import pytest
 
 from photon.registry import closing, epochs
-from photon.registry.appending import append
-from photon.registry.claiming import EpochOver, claim
+from photon.registry.appending import append, open_ledger, seal
 from photon.registry.closing import Closing, Rowless, close_batches, close_of, end_epoch
-from photon.registry.collecting import drop, raise_boundary
 from photon.registry.entry import FOR_EVER, Claimant, Entry, Epoch, LedgerId
 from photon.registry.errors import RegistryMismatch, RegistryUnavailable
-from photon.registry.id_registry import IdRegistry
+from photon.registry.generations import drop, raise_boundary, roll
+from photon.registry.id_registry import EpochOver, IdRegistry, claim
 from photon.registry.positions import Change, Chosen, Offer
 from photon.registry.register import Register, with_boundary, with_epoch, with_generation
-from photon.registry.rolling import open_ledger, roll, seal
 from photon.registry.view import Holders, View, catch_up
 from photon.registry.view_store import ViewStore
 from tests.registry.in_memory import EAST, WEST, PositionsInMemory, claims_of, hashes_of, with_rows

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from photon.registry.claiming import claim
+from photon.registry.appending import open_ledger
 from photon.registry.entry import Claimant
-from photon.registry.rolling import open_ledger, roll
+from photon.registry.generations import roll
+from photon.registry.id_registry import claim
 from photon.registry.stores.positions import StorePositions
 from photon.registry.view import View, catch_up
 from tests.registry.in_memory import EAST, WEST, claims_of, hashes_of

@@ -7,12 +7,11 @@ from collections.abc import Mapping
 import pytest
 
 from photon.registry.appending import LOST_IN_A_ROW
-from photon.registry.claiming import claim
 from photon.registry.entry import Claimant, Epoch, LedgerId
-from photon.registry.id_registry import IdRegistry
+from photon.registry.id_registry import IdRegistry, claim
 from photon.registry.positions import Chosen, Offer
 from photon.registry.register import Register, with_epoch, with_given_up
-from photon.registry.turns import TURN_SECONDS, Turns
+from photon.registry.turns import TURN_SECONDS, Turns, ask_for_turn
 from photon.registry.view import View
 from tests.registry.in_memory import EAST, WEST, PositionsInMemory, claims_of
 from tests.support.manual_clock import ManualClock
@@ -42,9 +41,9 @@ def ledgers() -> MemoryLedgers:
 
 
 def test_who_is_asked_waits_once(ledgers: MemoryLedgers) -> None:
-    east, west = Turns(ledgers), Turns(ledgers)
+    east = Turns(ledgers)
     east.look("east", BOTH)
-    west.ask("west")
+    ask_for_turn(ledgers, "west")
     east.look("east", BOTH)
     assert [waited_seconds(east), waited_seconds(east)] == [TURN_SECONDS, 0.0]
     east.look("east", BOTH)
@@ -52,11 +51,11 @@ def test_who_is_asked_waits_once(ledgers: MemoryLedgers) -> None:
 
 
 def test_what_was_asked_before_the_first_look_counts_no_more(ledgers: MemoryLedgers) -> None:
-    east, west = Turns(ledgers), Turns(ledgers)
-    west.ask("west")
+    east = Turns(ledgers)
+    ask_for_turn(ledgers, "west")
     east.look("east", BOTH)
     assert waited_seconds(east) == 0.0
-    Turns(ledgers).ask("west")  # another process of it goes on from its count
+    ask_for_turn(ledgers, "west")  # another process of it goes on from its count
     east.look("east", BOTH)
     assert waited_seconds(east) == TURN_SECONDS
 
@@ -65,8 +64,8 @@ def test_nobody_waits_for_itself_or_for_who_was_given_up(ledgers: MemoryLedgers)
     east, retired = Turns(ledgers), with_given_up(BOTH, "west", False)
     for register in (BOTH, retired):
         east.look("east", register)
-    east.ask("east")
-    Turns(ledgers).ask("west")
+    ask_for_turn(ledgers, "east")
+    ask_for_turn(ledgers, "west")
     east.look("east", retired)
     assert waited_seconds(east) == 0.0
 
@@ -79,7 +78,7 @@ def test_turns_ask_nothing_where_there_is_one_datacenter_and_fail_nobody_while_s
     assert ledgers.calls["beats"] == 0
     ledgers.is_away = True
     turns.look("east", BOTH)
-    turns.ask("east")
+    ask_for_turn(ledgers, "east")
     assert waited_seconds(turns) == 0.0
 
 

@@ -16,11 +16,10 @@ from photon.dispatcher.shift.run import run_shift
 from photon.health.lakes import second_rows
 from photon.health.status import status_of
 from photon.process.faults import REFILL_FAULT_POINTS, arm, disarm, watched
-from photon.registry.collecting import drop, raise_boundary
 from photon.registry.entry import Claimant, Epoch, LedgerId
 from photon.registry.errors import RegistryMismatch
 from photon.registry.form import decode
-from photon.registry.rolling import roll
+from photon.registry.generations import drop, raise_boundary, roll
 from photon.storage.tables import OutputTable
 from photon.upkeep.refill import NotRefilled, plan_refill
 from tests.simulation.put_back_stories import (

@@ -15,9 +15,9 @@ from photon.pipeline.file import load_pipeline
 from photon.process.clock import MICROSECONDS
 from photon.process.faults import RETIRE_FAULT_POINTS, arm, disarm
 from photon.read import joined
-from photon.registry.claiming import EpochOver
 from photon.registry.entry import Claimant, Epoch
 from photon.registry.errors import RegistryMismatch, RetiredDatacenter
+from photon.registry.id_registry import EpochOver
 from photon.registry.register import with_hold
 from photon.upkeep.retirable import NotRetired
 from photon.upkeep.retire import Retired, plan_retire

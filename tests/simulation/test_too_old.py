@@ -10,8 +10,7 @@ import pyarrow as pa
 import pytest
 
 from photon.process.faults import FAULT_POINTS
-from photon.registry.collecting import drop, raise_boundary
-from photon.registry.rolling import roll
+from photon.registry.generations import drop, raise_boundary, roll
 from photon.verification.classes import Evidence
 from photon.verification.tasks import TO_CLASSIFY, TaskScope, classify_records
 from tests.simulation.world import NOON_US, World, counts_of

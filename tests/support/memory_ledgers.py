@@ -8,13 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 
+from photon.registry.appending import open_ledger
 from photon.registry.entry import Epoch, LedgerId
 from photon.registry.errors import RegistryUnavailable
 from photon.registry.form import checksum
 from photon.registry.id_registry import IdRegistry
 from photon.registry.positions import Change, Chosen, Offer, Tail, Undecided
 from photon.registry.register import Generation, Members, Register, decode_register, encode_register
-from photon.registry.rolling import open_ledger
 from photon.registry.stores.positions import require_forgettable
 from photon.registry.view import View, current_register
 

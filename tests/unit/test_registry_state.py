@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 
 from photon.registry.closing import Closing
-from photon.registry.counting import ids_of
 from photon.registry.entry import NO_TIME_US, Claimant, Claims, Entry, Epoch
 from photon.registry.epochs import begin_epoch
 from photon.registry.form import encode
+from photon.registry.generations import roll
 from photon.registry.id_registry import IdRegistry
-from photon.registry.rolling import roll
 from photon.upkeep.registry_state import bytes_per_second, epoch_rows, ledger_rows, size_of
 from tests.simulation.world import hashed
 from tests.support.memory_ledgers import MemoryLedgers, memory_registry
@@ -53,9 +52,9 @@ def test_ids_are_counted_where_they_are_held_and_freed_ones_no_more() -> None:
 
 def test_the_ids_of_a_datacenter_are_those_that_its_claims_hold() -> None:
     view = with_claims().view
-    of_east = np.concatenate(list(ids_of(view, "east")))
+    of_east = np.concatenate(list(view.ids_of("east")))
     assert sorted(of_east.tolist()) == sorted(hashed(*"abcd").tolist())
-    assert sum(map(len, ids_of(view, "north"))) == 0
+    assert sum(map(len, view.ids_of("north"))) == 0
 
 
 def test_epochs_tell_what_no_close_has_decided() -> None:

@@ -9,8 +9,8 @@ from photon import read
 from photon.cli.main import main
 from photon.cli.trace import trace_text
 from photon.registry.appending import append
-from photon.registry.collecting import raise_boundary
 from photon.registry.entry import Claimant, Claims, Entry, Epoch, LedgerId
+from photon.registry.generations import raise_boundary
 from photon.storage.tables import OutputTable
 from photon.tracing.log_search import may_contain
 from photon.tracing.report import DatacenterTrace, LogRecord, Trace

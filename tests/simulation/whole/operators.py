@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from photon.pipeline.file import Pipeline
-from photon.registry.collecting import drop, raise_boundary
 from photon.registry.entry import NO_BOUNDARY_US
 from photon.registry.errors import RegistryMismatch, RegistryUnavailable
+from photon.registry.generations import drop, raise_boundary, roll
 from photon.registry.register import with_hold
-from photon.registry.rolling import roll
 from photon.state.database import STATE_FILE, StateUnavailable
 from photon.storage.columns import TableName
 from photon.storage.delta import LakeUnavailable

@@ -1,19 +1,39 @@
-"""Collecting: the boundary rises in the register, then in every ledger; generations go (C2, L5, L12)."""
+"""Generations of ledgers: a roll begins the next; the boundary rises; the oldest goes (C2, L5, L7, L12)."""
 
 from __future__ import annotations
 
 from functools import partial
 
 from photon.process.faults import fault_point
+from photon.registry.appending import everywhere, open_ledger
 from photon.registry.entry import Entry
 from photon.registry.positions import Positions
-from photon.registry.register import with_boundary, with_dropped
-from photon.registry.rolling import everywhere
-from photon.registry.view import View, newest_states
+from photon.registry.register import with_boundary, with_dropped, with_generation
+from photon.registry.view import View, catch_up, newest_states
 
 # Generations dropped last whose items are deleted once more: a collector may have died before, and inserts
 # that were on their way may have come since. Where nothing is left it costs a query a ledger.
 SWEPT_AGAIN = 3
+
+
+def roll(
+    view: View, positions: Positions, ledgers: int, homes: tuple[str, ...] = (), after: int | None = None
+) -> int:
+    """Begin a generation of so many ledgers, and open them; the number of the newest generation afterwards.
+
+    `after`: the newest one when it was decided to roll; None: now. If there is another one by then, it stays
+    the newest (L7). RegistryUnavailable.
+    """
+    catch_up(view, positions)
+    newest = len(view.register.generations) - 1 if after is None else after
+    for ledger in view.register.ledgers(newest):
+        open_ledger(view, positions, ledger)
+    view.note(positions.change(lambda register: with_generation(register, newest, ledgers, homes)))
+    fault_point("roll.after_register")
+    newest = len(view.register.generations) - 1
+    for ledger in view.register.ledgers(newest):
+        open_ledger(view, positions, ledger)
+    return newest
 
 
 def raise_boundary(view: View, positions: Positions, boundary_us: int) -> None:
