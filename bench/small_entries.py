@@ -24,7 +24,8 @@ from photon.registry.generations import drop, raise_boundary, roll
 from photon.registry.id_registry import IdRegistry
 from photon.registry.opening import init_registry, positions_at
 from photon.registry.stores.copies import Copy, Key, NoReply, ledger_key
-from photon.registry.stores.store_upkeep import FILLED_AT_ONCE, upkeep_stores
+from photon.registry.stores.dynamo import WRITTEN_AT_ONCE
+from photon.registry.stores.opening import upkeep_stores
 from photon.upkeep.repair import plan_repair
 
 ENTRIES = 172_800  # two a second
@@ -92,8 +93,8 @@ def _fill(address: LedgersAddress, values: Iterable[bytes]) -> None:
     """Have all stores keep these values, as a fast round leaves them."""
     copies = [(Key(ledger_key(1, LedgerId(0, 0)), at), Copy(value)) for at, value in enumerate(values)]
     for store in upkeep_stores(address, address.members):
-        for first in range(0, len(copies), FILLED_AT_ONCE):
-            some = copies[first : first + FILLED_AT_ONCE]
+        for first in range(0, len(copies), WRITTEN_AT_ONCE):
+            some = copies[first : first + WRITTEN_AT_ONCE]
             stored = store.fill(some)
             assert stored == len(some), stored.reason if isinstance(stored, NoReply) else "not all are stored"
 

@@ -9,7 +9,7 @@ joins whose rows are gone; `generations` for the next one, the boundary, and wha
 for rows that are put back.
 `view_store` keeps a view on disk, its holds in files (`segments`).
 
-A join claims by an `id_registry`. It numbers and ends its `epochs`, and gives its tasks snapshots (`lookups`).
+A join claims by an `id_registry`, numbers and ends its `epochs`, and gives its tasks snapshots (`lookups`).
 
 Read `entry` first, then `fold`. Stores and threads belong below `stores` alone. After the paper's PaxosDB and
 its batching of commits (sections 3.1, 3.2).

@@ -26,8 +26,8 @@ from photon.registry.opening import find_registry, open_reader, read_register
 from photon.registry.positions import Positions, Unconfirmed
 from photon.registry.register import Members, Register
 from photon.registry.stores.copies import REGISTER_KEY, NoReply, ledger_key
-from photon.registry.stores.directory import ADMIN_TIMEOUT
-from photon.registry.stores.store_upkeep import StoreSize, StoreUpkeep, upkeep_stores
+from photon.registry.stores.dynamo import DynamoStore, StoreSize
+from photon.registry.stores.opening import ADMIN_TIMEOUT, upkeep_stores
 from photon.registry.view import View, newest_states
 
 Health = Literal["up", "takes no writes", "does not answer", "does not let us in", "out of use"]
@@ -300,7 +300,7 @@ def _in_time(
 
 
 def _probed(
-    slot: int, name: tuple[str, str], store: StoreUpkeep, members: Members, ends: Mapping[str, int]
+    slot: int, name: tuple[str, str], store: DynamoStore, members: Members, ends: Mapping[str, int]
 ) -> EndpointState:
     state = EndpointState(slot + 1, *name, "up")
     if slot in members.down:

@@ -35,8 +35,8 @@ from photon.registry.stores.copying import Copying
 from photon.registry.stores.decisions import count_answers, majority
 from photon.registry.stores.directory import Directory, StoreSilent, new_incarnation
 from photon.registry.stores.finding import ask_store
+from photon.registry.stores.opening import upkeep_stores
 from photon.registry.stores.positions import StorePositions
-from photon.registry.stores.store_upkeep import upkeep_stores
 from photon.upkeep.plans import Say, silent
 
 log = logging.getLogger(__name__)

@@ -14,7 +14,7 @@ from photon.registry.stores.asking import ASIDE_AT_ONCE, Stores
 from photon.registry.stores.channel import Threads
 from photon.registry.stores.copies import Key, NoReply
 from photon.registry.stores.decisions import count_answers
-from photon.registry.stores.tempo import LEAST_LOOKED_AT
+from photon.registry.stores.health import LEAST_LOOKED_AT
 
 KEYS = [Key("1.0-0", position) for position in range(2)]
 GONE = NoReply("timed out", "unreachable")

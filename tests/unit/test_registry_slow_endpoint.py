@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from photon.registry.stores.tempo import LEAST_LOOKED_AT, LOOKED_AT, Tempo, slow_of
+from photon.registry.stores.health import LEAST_LOOKED_AT, LOOKED_AT, Health, slow_of
+from tests.support.manual_clock import ManualClock
 
 
 @pytest.mark.parametrize(
@@ -24,30 +25,30 @@ def test_slow_is_who_takes_much_longer_than_a_majority(usual: dict[int, float], 
 
 
 def test_an_endpoint_that_is_late_again_and_again_is_slow_until_it_is_in_time_again() -> None:
-    tempo = Tempo(3)
+    health = Health(3, ManualClock())
     slow = []
     for seconds in (0.01, 0.9, 0.01, 0.9, 0.9, *[0.01] * LOOKED_AT):
         for slot in range(3):
-            tempo.took(slot, seconds if slot == 2 else 0.01)
-        slow.append(tempo.slow)
+            health.took(slot, seconds if slot == 2 else 0.01)
+        slow.append(health.slow)
     assert next(number for number, some in enumerate(slow) if some) == 4
     assert slow[-3:] == [frozenset()] * 3
 
 
 def test_one_late_answer_is_chance() -> None:
-    tempo = Tempo(3)
+    health = Health(3, ManualClock())
     for seconds in (0.01, 0.01, 5.0, 0.01):
         for slot in range(3):
-            tempo.took(slot, seconds if slot == 2 else 0.01)
-        assert tempo.slow == frozenset()
+            health.took(slot, seconds if slot == 2 else 0.01)
+        assert health.slow == frozenset()
 
 
 def test_a_store_that_takes_the_place_of_a_slow_one_is_not_slow() -> None:
-    tempo = Tempo(3)
+    health = Health(3, ManualClock())
     for _ in range(LEAST_LOOKED_AT):
-        assert tempo.slow == frozenset()  # a new connection takes longer
+        assert health.slow == frozenset()  # a new connection takes longer
         for slot in range(3):
-            tempo.took(slot, 0.9 if slot == 2 else 0.01)
-    assert tempo.slow == {2}
-    tempo.forget(2)
-    assert tempo.slow == frozenset()
+            health.took(slot, 0.9 if slot == 2 else 0.01)
+    assert health.slow == {2}
+    health.forget(2)
+    assert health.slow == frozenset()

@@ -180,7 +180,7 @@ class Stores:
 
     def _probe(self, active: ActiveStores) -> None:
         """See in the background whether stores that did not answer do again."""
-        for slot in self.health.probes_due(active.slots):
+        for slot in filter(self.health.take_probe, active.slots):
             self._channel.in_background(partial(self._send_probe, slot, active.stores[slot]))
 
     def _send_probe(self, slot: int, store: Store | None) -> None:

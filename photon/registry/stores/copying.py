@@ -20,9 +20,9 @@ from photon.registry.stores.asking import ActiveStores
 from photon.registry.stores.copies import Accept, Copy, Done, Key, NoReply, Page, ledger_key
 from photon.registry.stores.deadline import Deadline
 from photon.registry.stores.decisions import ballot, counter_above, majority
+from photon.registry.stores.dynamo import WRITTEN_AT_ONCE, DynamoStore, Endings
 from photon.registry.stores.positions import StorePositions
 from photon.registry.stores.reading import Intact, JudgedPage, walk
-from photon.registry.stores.store_upkeep import FILLED_AT_ONCE, Endings, StoreUpkeep
 
 REQUEST_BYTES = 4 * 2**20  # of items in one request; the API takes 16 MB
 
@@ -47,20 +47,20 @@ class Copying:
     say: Callable[[str], None] = lambda text: None
     copied: int = field(default=0, init=False)
 
-    def fill(self, target: StoreUpkeep, states: Mapping[LedgerId, LedgerState]) -> None:
+    def fill(self, target: DynamoStore, states: Mapping[LedgerId, LedgerState]) -> None:
         """Copy all decided entries of these ledgers to a store that nobody else asks, behind what it has."""
         for ledger, state in sorted(states.items()):
             name = ledger_key(self.incarnation, ledger)
             last = self._until(partial(target.last, name), lambda last: True)
             # What was put together with the last one may not be there yet.
-            first = max(0, last + 1 - FILLED_AT_ONCE)
+            first = max(0, last + 1 - WRITTEN_AT_ONCE)
             for some in self._decided(ledger, state, first):
                 self._put(target, name, some)
                 self.copied += len(some)
                 self.say(f"{self.copied:,} entries copied")
                 fault_point("repair.after_page")
 
-    def mend(self, stores: Sequence[StoreUpkeep], states: Mapping[LedgerId, LedgerState]) -> int:
+    def mend(self, stores: Sequence[DynamoStore], states: Mapping[LedgerId, LedgerState]) -> int:
         """Have every store that answers keep all decided entries of these ledgers: how many it lacked."""
         mended = 0
         for ledger, state in sorted(states.items()):
@@ -127,12 +127,12 @@ class Copying:
 
     # -- at one store
 
-    def _put(self, target: StoreUpkeep, name: str, some: Sequence[Decided]) -> None:
+    def _put(self, target: DynamoStore, name: str, some: Sequence[Decided]) -> None:
         items = [(Key(name, one.position), Copy(one.value, one.ballot, one.ballot)) for one in some]
         for batch in _batches(items):
             self._until(partial(target.fill, batch), partial(eq, len(batch)))
 
-    def _accept(self, stores: Sequence[StoreUpkeep], ledger: LedgerId, some: Sequence[Decided]) -> int:
+    def _accept(self, stores: Sequence[DynamoStore], ledger: LedgerId, some: Sequence[Decided]) -> int:
         mended = 0
         for one in some:
             at = Key(ledger_key(self.incarnation, ledger), one.position)
@@ -142,7 +142,7 @@ class Copying:
         return mended
 
     def _differing(
-        self, stores: Sequence[StoreUpkeep], ledger: LedgerId, state: LedgerState
+        self, stores: Sequence[DynamoStore], ledger: LedgerId, state: LedgerState
     ) -> Iterator[range]:
         """Positions, one after another, at which stores that answer have not all the same."""
         name, first = ledger_key(self.incarnation, ledger), 0
@@ -177,7 +177,7 @@ def _batches(items: Sequence[tuple[Key, Copy]]) -> Iterator[list[tuple[Key, Copy
     size = 0
     for key, copy in items:
         length = len(copy.value or b"")
-        if batch and (len(batch) == FILLED_AT_ONCE or size + length > REQUEST_BYTES):
+        if batch and (len(batch) == WRITTEN_AT_ONCE or size + length > REQUEST_BYTES):
             yield batch
             batch, size = [], 0
         batch.append((key, copy))

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Mapping
-from datetime import timedelta
 from typing import Any
 
 from photon.process.clock import Clock
@@ -19,7 +18,7 @@ from photon.registry.stores.answers import ERRORS, error_code, no_reply
 from photon.registry.stores.copies import NoReply
 from photon.registry.stores.deadline import Deadline
 from photon.registry.stores.dynamo import LEDGER_TABLE
-from photon.registry.stores.opening import Connection
+from photon.registry.stores.opening import ADMIN_TIMEOUT, Connection
 
 DIRECTORY = "photon-pipelines"
 # infra/aws-registry.yaml has the same.
@@ -28,7 +27,6 @@ DIRECTORY_TABLE: Mapping[str, Any] = {
     "KeySchema": [{"AttributeName": "p", "KeyType": "HASH"}, {"AttributeName": "s", "KeyType": "RANGE"}],
     "BillingMode": "PAY_PER_REQUEST",
 }
-ADMIN_TIMEOUT = timedelta(seconds=10)  # tables are made more slowly than items
 TABLE_SECONDS = 120.0  # AWS takes about ten to make a table
 _MISSING = "ResourceNotFoundException"
 _THERE = "ResourceInUseException"

@@ -1,4 +1,6 @@
-"""One store by the DynamoDB API, through boto3: the requests of `copies.Store`, one attempt each (B1, B2).
+"""One store by the DynamoDB API, through boto3: the requests of `copies.Store` and those of upkeep (B1, B2).
+
+Each request is sent once.
 
 Tried on dynoxide 1.2.1 and 3.2.0 and DynamoDB Local 2.6.1: all three return the item that is in the way of a
 conditional put or update (`ReturnValuesOnConditionCheckFailure`). A server that does not is read.
@@ -8,6 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 from botocore.exceptions import BotoCoreError, ClientError, ConnectTimeoutError, ReadTimeoutError
@@ -18,6 +21,7 @@ from photon.registry.stores.answers import ERRORS, error_code, no_reply
 from photon.registry.stores.copies import (
     ABSENT,
     FAST_BALLOT,
+    REGISTER_KEY,
     Accept,
     Copy,
     Done,
@@ -40,16 +44,38 @@ LEDGER_TABLE: Mapping[str, Any] = {
     "KeySchema": [{"AttributeName": "p", "KeyType": "HASH"}, {"AttributeName": "s", "KeyType": "RANGE"}],
     "BillingMode": "PAY_PER_REQUEST",
 }
-DELETES_PER_REQUEST = 25  # the API's limit
+WRITTEN_AT_ONCE = 25  # items in one request: the API's limit
 FORGOTTEN_AT_ONCE = 200  # items of a ledger: a quarter of a second, in which other requests wait for a thread
 _TIMEOUTS = (ReadTimeoutError, ConnectTimeoutError)
 _CONDITION_FAILED = "ConditionalCheckFailedException"
-# A refused write returns the item in its way. A write that was done says what it consumed: a proxy's empty
-# page does not.
-_WRITE = {"ReturnValuesOnConditionCheckFailure": "ALL_OLD", "ReturnConsumedCapacity": "TOTAL"}
 
 T = TypeVar("T")
 Response = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSize:
+    """Items and bytes of a store by its own count, on AWS up to six hours old; None: it does not count."""
+
+    items: int | None
+    bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """How many positions from `first` on have a value; 0: all of the ledger was looked through."""
+
+    first: int
+    values: int
+
+
+@dataclass(frozen=True, slots=True)
+class Endings:
+    """The last bytes of values, which are entries' checksums, from a position through another (None: all)."""
+
+    first: int
+    through: int | None
+    checksums: Mapping[int, bytes]
 
 
 class DynamoStore:
@@ -67,107 +93,188 @@ class DynamoStore:
         self._lock = threading.Lock()
 
     def insert(self, insert: Insert) -> Done | Refused | NoReply:
-        item = {**attributes(insert.key), "v": {"B": insert.value}, "e": {"B": _end(insert.value)}}
         return self._write(
-            lambda client: client.put_item(
-                TableName=self.table, Item=item, ConditionExpression="attribute_not_exists(p)", **_WRITE
-            ),
-            lambda _: Done(),
+            "put_item",
             insert.key,
+            lambda _: Done(),
+            Item={**attributes(insert.key), "v": {"B": insert.value}, "e": {"B": _end(insert.value)}},
+            ConditionExpression="attribute_not_exists(p)",
         )
 
     def prepare(self, prepare: Prepare) -> Promised | Refused | NoReply:
         return self._write(
-            lambda client: client.update_item(
-                TableName=self.table,
-                Key=attributes(prepare.key),
-                UpdateExpression="SET b = :b",
-                ConditionExpression="attribute_not_exists(b) OR b < :b",
-                ExpressionAttributeValues={":b": {"S": prepare.ballot}},
-                ReturnValues="ALL_OLD",
-                **_WRITE,
-            ),
-            lambda response: Promised(_copy(response.get("Attributes", {}))),
+            "update_item",
             prepare.key,
+            lambda response: Promised(_copy(response.get("Attributes", {}))),
+            Key=attributes(prepare.key),
+            UpdateExpression="SET b = :b",
+            ConditionExpression="attribute_not_exists(b) OR b < :b",
+            ExpressionAttributeValues={":b": {"S": prepare.ballot}},
+            ReturnValues="ALL_OLD",
         )
 
     def accept(self, accept: Accept) -> Done | Refused | NoReply:
+        end = _end(accept.value)
         return self._write(
-            lambda client: client.update_item(
-                TableName=self.table,
-                Key=attributes(accept.key),
-                UpdateExpression="SET b = :b, a = :b, v = :v, e = :e",
-                ConditionExpression="attribute_not_exists(b) OR b <= :b",
-                ExpressionAttributeValues={
-                    ":b": {"S": accept.ballot},
-                    ":v": {"B": accept.value},
-                    ":e": {"B": _end(accept.value)},
-                },
-                **_WRITE,
-            ),
-            lambda _: Done(),
+            "update_item",
             accept.key,
+            lambda _: Done(),
+            Key=attributes(accept.key),
+            UpdateExpression="SET b = :b, a = :b, v = :v, e = :e",
+            ConditionExpression="attribute_not_exists(b) OR b <= :b",
+            ExpressionAttributeValues={
+                ":b": {"S": accept.ballot},
+                ":v": {"B": accept.value},
+                ":e": {"B": end},
+            },
         )
 
     def get(self, key: Key) -> Copy | NoReply:
-        return self._call(
-            lambda client: client.get_item(TableName=self.table, Key=attributes(key), ConsistentRead=True),
-            lambda response: _copy(response["Item"]) if "Item" in response else ABSENT,
-        )
+        return self._get(key, lambda item: _copy(item) if item else ABSENT)
 
     def ending(self, key: Key) -> bytes | NoReply:
-        return self._call(
-            lambda client: client.get_item(
-                TableName=self.table, Key=attributes(key), ConsistentRead=True, ProjectionExpression="e"
-            ),
-            lambda response: bytes(response.get("Item", {}).get("e", {"B": b""})["B"]),
-        )
+        return self._get(key, lambda item: _bytes(item, "e"), ProjectionExpression="e")
 
     def page(self, first: Key) -> Page | NoReply:
-        def read(response: Response) -> Page:
-            copies = {int(item["s"]["N"]): _copy(item) for item in response["Items"]}
-            last = response.get("LastEvaluatedKey")
-            return Page(first.position, None if last is None else int(last["s"]["N"]), copies)
-
-        return self._call(lambda client: self._query(client, first), read)
+        return self._query(
+            first,
+            lambda items, through: Page(first.position, through, {at: _copy(i) for at, i in items.items()}),
+        )
 
     def forget(self, ledger: str) -> int | NoReply:
-        def delete(client: Any) -> int | NoReply:
-            found = self._query(client, Key(ledger, 0), ProjectionExpression="p, s", Limit=FORGOTTEN_AT_ONCE)
-            deletes = [{"DeleteRequest": {"Key": {"p": i["p"], "s": i["s"]}}} for i in found["Items"]]
-            deleted = 0
-            for first in range(0, len(deletes), DELETES_PER_REQUEST):
-                deleted += self._write_batch(client, deletes[first : first + DELETES_PER_REQUEST])
-            if deletes and not deleted:
-                return NoReply("the store left all deletes unprocessed", "throttled")
-            return deleted
-
-        return self._call(delete, lambda count: count)
+        found = self._query(
+            Key(ledger, 0), lambda items, _: list(items), ProjectionExpression="s", Limit=FORGOTTEN_AT_ONCE
+        )
+        if isinstance(found, NoReply):
+            return found
+        deleted = 0
+        for first in range(0, len(found), WRITTEN_AT_ONCE):
+            some = found[first : first + WRITTEN_AT_ONCE]
+            keys = [attributes(Key(ledger, position)) for position in some]
+            done = self._write_batch([{"DeleteRequest": {"Key": key}} for key in keys])
+            if isinstance(done, NoReply):
+                return done
+            deleted += done
+        if found and not deleted:
+            return NoReply("the store left all deletes unprocessed", "throttled")
+        return deleted
 
     def beat(self, key: Key, number: int) -> Done | NoReply:
         return self._call(
-            lambda client: client.update_item(
-                TableName=self.table,
-                Key=attributes(key),
-                UpdateExpression="SET n = :n",
-                ConditionExpression="attribute_not_exists(n) OR n < :n",
-                ExpressionAttributeValues={":n": {"N": str(number)}},
-                ReturnConsumedCapacity="TOTAL",
-            ),
+            "update_item",
             _done,
             lambda _: Done(),
+            TableName=self.table,
+            Key=attributes(key),
+            UpdateExpression="SET n = :n",
+            ConditionExpression="attribute_not_exists(n) OR n < :n",
+            ExpressionAttributeValues={":n": {"N": str(number)}},
+            ReturnConsumedCapacity="TOTAL",
         )
 
     def last_beat(self, key: Key) -> int | NoReply:
+        return self._get(key, lambda item: int(item.get("n", {"N": "0"})["N"]))
+
+    # -- what upkeep asks beside
+
+    def touch(self) -> Done | NoReply:
+        """Write its register over itself: whether it takes writes."""
         return self._call(
-            lambda client: client.get_item(TableName=self.table, Key=attributes(key), ConsistentRead=True),
-            lambda response: int(response.get("Item", {}).get("n", {"N": "0"})["N"]),
+            "update_item",
+            lambda _: Done(),
+            lambda _: Done(),  # its register comes with the next change
+            TableName=self.table,
+            Key=attributes(REGISTER_KEY),
+            UpdateExpression="SET b = b",
+            ConditionExpression="attribute_exists(b)",
+            ReturnConsumedCapacity="TOTAL",
+        )
+
+    def size(self) -> StoreSize | NoReply:
+        """How much it has, by its own count."""
+
+        def read(response: Response) -> StoreSize:
+            table = response["Table"]
+            return StoreSize(table.get("ItemCount") or None, table.get("TableSizeBytes") or None)
+
+        return self._call("describe_table", read, TableName=self.table)
+
+    def count(self, ledger: str, below: int, most_pages: int) -> Counted | NoReply:
+        """How many of the last positions below this one have a value, in at most so many pages of 1 MB."""
+        found, after = 0, dict[str, Any]()
+        for _ in range(most_pages):
+            page = self._call(
+                "query",
+                lambda response: (int(response["Count"]), response.get("LastEvaluatedKey")),
+                TableName=self.table,
+                ConsistentRead=True,
+                ScanIndexForward=False,
+                Select="COUNT",
+                KeyConditionExpression="p = :p AND s < :s",
+                FilterExpression="attribute_exists(v)",
+                ExpressionAttributeValues={":p": {"S": ledger}, ":s": {"N": str(below)}},
+                **after,
+            )
+            if isinstance(page, NoReply):
+                return page
+            found += page[0]
+            if page[1] is None:
+                return Counted(0, found)
+            after = {"ExclusiveStartKey": page[1]}
+        return Counted(int(after["ExclusiveStartKey"]["s"]["N"]), found)
+
+    def endings(self, first: Key) -> Endings | NoReply:
+        """The checksums of a ledger's values from a position on, as many as one page has."""
+
+        def read(items: Mapping[int, Response], through: int | None) -> Endings:
+            return Endings(
+                first.position, through, {at: _bytes(i, "e") for at, i in items.items() if "e" in i}
+            )
+
+        return self._query(first, read, ProjectionExpression="s, e")
+
+    def last(self, ledger: str) -> int | NoReply:
+        """The last position of a ledger that has an item; -1 without one."""
+        return self._query(
+            Key(ledger, 0),
+            lambda items, _: max(items, default=-1),
+            ScanIndexForward=False,
+            Limit=1,
+            ProjectionExpression="s",
+        )
+
+    def fill(self, copies: Sequence[tuple[Key, Copy]]) -> int | NoReply:
+        """Put these copies, whatever is there: how many of them are in. For a store that nobody else asks."""
+        return self._write_batch(
+            [{"PutRequest": {"Item": copy_attributes(key, copy)}} for key, copy in copies]
         )
 
     # -- requests
 
-    def _query(self, client: Any, first: Key, **more: Any) -> Any:
-        return client.query(
+    def _get(self, key: Key, read: Callable[[Response], T], **more: Any) -> T | NoReply:
+        """What the item says; an absent one is empty."""
+        return self._call(
+            "get_item",
+            lambda response: read(response.get("Item", {})),
+            TableName=self.table,
+            Key=attributes(key),
+            ConsistentRead=True,
+            **more,
+        )
+
+    def _query(
+        self, first: Key, read: Callable[[Mapping[int, Response], int | None], T], **more: Any
+    ) -> T | NoReply:
+        """What a page says: its items by position, and the last position that it covers, None for all."""
+
+        def of_page(response: Response) -> T:
+            last = response.get("LastEvaluatedKey")
+            items = {int(item["s"]["N"]): item for item in response["Items"]}
+            return read(items, None if last is None else int(last["s"]["N"]))
+
+        return self._call(
+            "query",
+            of_page,
             TableName=self.table,
             ConsistentRead=True,
             KeyConditionExpression="p = :p AND s >= :s",
@@ -175,19 +282,32 @@ class DynamoStore:
             **more,
         )
 
-    def _write_batch(self, client: Any, requests: Sequence[Any]) -> int:
+    def _write_batch(self, requests: Sequence[Any]) -> int | NoReply:
         """Put or delete several items at once: how many of these were done."""
-        response = client.batch_write_item(RequestItems={self.table: requests})
-        return len(requests) - len(response.get("UnprocessedItems", {}).get(self.table, []))
+        return self._call(
+            "batch_write_item",
+            lambda response: len(requests) - len(response.get("UnprocessedItems", {}).get(self.table, [])),
+            RequestItems={self.table: requests},
+        )
 
     def _write(
-        self, request: Callable[[Any], Any], done: Callable[[Response], T], key: Key
+        self, operation: str, key: Key, done: Callable[[Response], T], **request: Any
     ) -> T | Refused | NoReply:
+        """A write on a condition. A refused one returns the item in its way."""
+
         def read(response: Response) -> T | Refused:
             _done(response)
             return done(response)
 
-        reply: T | Refused | NoReply = self._call(request, read, _refused)
+        reply: T | Refused | NoReply = self._call(
+            operation,
+            read,
+            lambda error: Refused(_copy(error.get("Item") or {})),
+            TableName=self.table,
+            ReturnValuesOnConditionCheckFailure="ALL_OLD",
+            ReturnConsumedCapacity="TOTAL",
+            **request,
+        )
         if isinstance(reply, Refused) and reply.now == ABSENT:  # it says nothing of what is in the way
             there = self.get(key)
             return there if isinstance(there, NoReply) else Refused(there)
@@ -195,9 +315,10 @@ class DynamoStore:
 
     def _call(
         self,
-        request: Callable[[Any], Any],
+        operation: str,
         read: Callable[[Any], T],
         refused: Callable[[Response], T] | None = None,
+        **request: Any,
     ) -> T | NoReply:
         """What the response says, or NoReply: in spite of any error the request may have been applied."""
         try:
@@ -205,7 +326,7 @@ class DynamoStore:
         except (RegistryUnavailable, ValueError) as error:  # ValueError: a URL that is none
             return NoReply(str(error), "unreachable")
         try:
-            return read(request(client))
+            return read(getattr(client, operation)(**request))
         except ERRORS as error:
             if refused is not None and error_code(error) == _CONDITION_FAILED:
                 return refused(cast(ClientError, error).response)
@@ -234,13 +355,10 @@ class DynamoStore:
 
 
 def _done(response: Response) -> Done:
+    """A write that was done says what it consumed: a proxy's empty page does not."""
     if "ConsumedCapacity" not in response:
         raise ValueError("it does not say that the write was done")
     return Done()
-
-
-def _refused(error: Response) -> Refused:
-    return Refused(_copy(error.get("Item") or {}))
 
 
 def copy_attributes(key: Key, copy: Copy) -> dict[str, Any]:
@@ -262,11 +380,15 @@ def _end(value: bytes) -> bytes:
     return value[-CHECKSUM_BYTES:]
 
 
+def _bytes(item: Response, name: str) -> bytes:
+    return bytes(item[name]["B"]) if name in item else b""
+
+
 def _copy(item: Response) -> Copy:
     """What an item says: without `v` there is no value, whatever else is there (protocol B8)."""
-    value, accepted, promised = item.get("v"), item.get("a"), item.get("b")
+    accepted, promised = item.get("a"), item.get("b")
     return Copy(
-        None if value is None else bytes(value["B"]),
+        _bytes(item, "v") if "v" in item else None,
         FAST_BALLOT if accepted is None else str(accepted["S"]),
         FAST_BALLOT if promised is None else str(promised["S"]),
     )

@@ -16,9 +16,9 @@ from photon.registry.errors import RegistryMismatch, RegistryUnavailable
 from photon.registry.register import Members, Register, decode_register
 from photon.registry.stores.copies import REGISTER_KEY, NoReply
 from photon.registry.stores.decisions import majority
-from photon.registry.stores.directory import ADMIN_TIMEOUT, Directory, StoreSilent
+from photon.registry.stores.directory import Directory, StoreSilent
 from photon.registry.stores.dynamo import DynamoStore
-from photon.registry.stores.opening import Connection
+from photon.registry.stores.opening import ADMIN_TIMEOUT, Connection
 
 ANSWER_SECONDS = 300.0  # a store gives up long before: each of its requests has a time-out
 

@@ -1,20 +1,77 @@
-"""The health of a registry's endpoints: which answer, which are slow, and what people hear of it."""
+"""The health of a registry's endpoints: which answer, which are slow, and what people hear of it.
+
+One that did not answer is left alone until a probe gets an answer: else every batch waits for its time-out.
+One is slow if it is much later with its answers than a majority, again and again: nobody waits for it, or it
+would make every fast round as slow. Only time depends on all this: an endpoint that is not asked, or not
+waited for, counts as one that did not answer.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+import statistics
+import threading
+from collections import deque
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
 
-from photon.process.clock import Clock
+from photon.process.clock import MICROSECONDS, Clock
 from photon.process.measures import Meter
-from photon.registry.stores.breaker import Breaker
 from photon.registry.stores.copies import NoReply, NoReplyKind
 from photon.registry.stores.decisions import majority
-from photon.registry.stores.tempo import Tempo
 
+PAUSE_US = MICROSECONDS  # a probe a second costs nothing, and an endpoint that is back is soon asked again
+SAID_AFTER_SECONDS = 5.0  # a shorter silence is a hiccup, as of a busy server, and nobody need do anything
+# Who may read but not write is let pass after each probe and denied again: that is no news every second.
+REMIND_SECONDS = 3600.0
+# Three times as long as a majority: with it an offer takes its time and one of theirs, else four of theirs.
+LATE_TIMES = 3.0
+# And this much longer: endpoints may be 300 ms apart, and to go on without one costs a write more at each.
+LATE_SECONDS = 0.4
+LOOKED_AT = 5  # requests that all were sent: the latest ones. Their median tells: one slow request is chance
+LEAST_LOOKED_AT = 3  # before that a new connection looks slow
 FAILURES: tuple[NoReplyKind, ...] = ("unclear", "throttled", "unreachable", "denied")
 
+# `missed`, `goes_on`: a hiccup begins and ends. `is_silent`, `is_back`: it lasts, and it ends.
+# `fails`: every answer is an error, and has been for as long as a silence is borne.
+News = Literal["missed", "goes_on", "is_silent", "fails", "denies", "is_back"]
+# A hiccup is for the log alone; what lasts is a warning.
+_TOLD: Mapping[News, tuple[int, str]] = {
+    "missed": (logging.INFO, "missed a request: {}"),
+    "goes_on": (logging.INFO, "goes on"),
+    "is_silent": (logging.WARNING, "does not answer: {}"),
+    "fails": (logging.WARNING, "answers with errors: {}"),
+    "denies": (logging.WARNING, "does not let us in: {}"),
+    "is_back": (logging.WARNING, "answers again"),
+}
+
 log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Endpoint:
+    """What is known of one endpoint. `probe_at_us`: when it is asked again; None: it answers."""
+
+    probe_at_us: int | None = None
+    silent_since_us: int = 0
+    failing_since_us: int | None = None  # where it answers with errors only
+    denied_said_us: int | None = None
+    said: News | None = None  # the latest, since it last answered
+    took_seconds: deque[float] = field(default_factory=lambda: deque(maxlen=LOOKED_AT))
+    usual_seconds: float = 0.0  # of its requests lately; 0 while nobody knows
+
+    def leave_alone(self, now_us: int, since_us: int) -> None:
+        """Ask it no more, but for probes."""
+        if self.probe_at_us is None:
+            self.probe_at_us, self.silent_since_us = now_us + PAUSE_US, since_us
+
+    def say_once(self, news: News) -> News | None:
+        """The news, unless something that lasts was said already."""
+        if self.said in ("is_silent", "fails", "denies"):
+            return None
+        self.said = news
+        return news
 
 
 class Health:
@@ -22,61 +79,106 @@ class Health:
 
     def __init__(self, n: int, clock: Clock) -> None:
         self.meter = Meter()  # of requests
-        self._tempo = Tempo(n)
-        self._breaker = Breaker(n, clock)
-        self._n = n
+        self.slow: frozenset[int] = frozenset()
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._endpoints = [_Endpoint() for _ in range(n)]
+        self._majority = majority(n)
 
     def lets_pass(self, slot: int) -> bool:
-        """Whether to send a request to an endpoint."""
-        return self._breaker.lets_pass(slot)
+        """Whether to send a request to an endpoint. All are asked while no majority answers."""
+        with self._lock:
+            answering = sum(one.probe_at_us is None for one in self._endpoints)
+            return self._endpoints[slot].probe_at_us is None or answering < self._majority
 
     def prompt_among(self, slots: Collection[int]) -> frozenset[int]:
         """Those that will answer in time: that are neither silent nor slow."""
-        return frozenset(slot for slot in slots if self.lets_pass(slot)) - self._tempo.slow
+        return frozenset(slot for slot in slots if self.lets_pass(slot)) - self.slow
 
     def slow_among(self, slots: Collection[int]) -> frozenset[int]:
         """Those that are slow and that nobody need wait for; none, if the others are no majority."""
-        is_enough = len(self.prompt_among(slots)) >= majority(self._n)
-        return self._tempo.slow.intersection(slots) if is_enough else frozenset()
+        is_enough = len(self.prompt_among(slots)) >= self._majority
+        return self.slow.intersection(slots) if is_enough else frozenset()
 
     def nearest_among(self, slots: Collection[int]) -> int:
         """The one that has been quickest."""
-        return min(
-            self.prompt_among(slots) or slots, key=lambda slot: (self._tempo.usual_seconds(slot), slot)
-        )
+        among = self.prompt_among(slots) or slots
+        return min(among, key=lambda slot: (self._endpoints[slot].usual_seconds, slot))
 
-    def probes_due(self, slots: Collection[int]) -> list[int]:
-        """Those that did not answer, and that somebody should ask now whether they do again."""
-        return [slot for slot in slots if self._breaker.take_probe(slot)]
+    def take_probe(self, slot: int) -> bool:
+        """Whether to probe an endpoint that is left alone: at most once a pause."""
+        now_us = self._clock.elapsed_us()
+        with self._lock:
+            one = self._endpoints[slot]
+            if one.probe_at_us is None or now_us < one.probe_at_us:
+                return False
+            one.probe_at_us = now_us + PAUSE_US
+            return True
 
     def heard(self, slot: int, reply: object) -> None:
-        """Take note of the reply to one request, and say what is new about the endpoint.
+        """Take note of the reply to one request, and say what is new about the endpoint."""
+        news = self.news_of(slot, reply)
+        if news is not None:
+            level, told = _TOLD[news]
+            reason = reply.reason if isinstance(reply, NoReply) else ""
+            log.log(level, "endpoint %d of the registry %s", slot + 1, told.format(reason))
 
-        What lasts is a warning; a hiccup is for the log alone.
-        """
-        news, endpoint = self._breaker.saw(slot, reply), f"endpoint {slot + 1} of the registry"
-        reason = reply.reason if isinstance(reply, NoReply) else ""
-        match news:
-            case "missed":
-                log.info("%s missed a request: %s", endpoint, reason)
-            case "goes_on":
-                log.info("%s goes on", endpoint)
-            case "is_silent":
-                log.warning("%s does not answer: %s", endpoint, reason)
-            case "fails":
-                log.warning("%s answers with errors: %s", endpoint, reason)
-            case "denies":
-                log.warning("%s does not let us in: %s", endpoint, reason)
-            case "is_back":
-                log.warning("%s answers again", endpoint)
+    def news_of(self, slot: int, reply: object) -> News | None:
+        """Take note of the reply to one request: what is new about the endpoint, if anything."""
+        kind = reply.kind if isinstance(reply, NoReply) else None
+        if kind == "not_asked":
+            return None
+        with self._lock:
+            one, now_us = self._endpoints[slot], self._clock.elapsed_us()
+            if kind == "unclear":
+                return self._failed(one, now_us)
+            one.failing_since_us = None
+            if kind == "denied":
+                return self._denied(one, now_us)
+            if kind == "unreachable":
+                return self._silent(one, now_us)
+            said, one.said, one.probe_at_us = one.said, None, None
+            return None if said is None else "goes_on" if said == "missed" else "is_back"
+
+    def _silent(self, one: _Endpoint, now_us: int) -> News | None:
+        if one.probe_at_us is None:
+            one.leave_alone(now_us, now_us)
+            one.said = "missed"
+            return "missed"
+        lasts = now_us - one.silent_since_us >= SAID_AFTER_SECONDS * MICROSECONDS
+        return one.say_once("is_silent") if lasts else None
+
+    def _failed(self, one: _Endpoint, now_us: int) -> News | None:
+        """It answered with an error. One that has for long is left alone, as if it were silent."""
+        if one.failing_since_us is None:
+            one.failing_since_us = now_us
+        if now_us - one.failing_since_us < SAID_AFTER_SECONDS * MICROSECONDS:
+            return None
+        one.leave_alone(now_us, one.failing_since_us)
+        return one.say_once("fails")
+
+    def _denied(self, one: _Endpoint, now_us: int) -> News | None:
+        one.leave_alone(now_us, now_us)
+        said_us = one.denied_said_us
+        if said_us is not None and now_us - said_us < REMIND_SECONDS * MICROSECONDS:
+            return None
+        one.denied_said_us, one.said = now_us, "denies"
+        return "denies"
 
     def took(self, slot: int, seconds: float) -> None:
         """Take note of how long it took with what all were asked."""
-        before = self._tempo.slow
-        self._tempo.took(slot, seconds)
-        after = self._tempo.slow
-        for one in sorted(before ^ after):  # another one too: slow is who is later than the others
-            log.info("endpoint %d of the registry is %s", one + 1, "slow" if one in after else "quick again")
+        with self._lock:
+            one, before = self._endpoints[slot], self.slow
+            one.took_seconds.append(seconds)
+            one.usual_seconds = statistics.median_low(one.took_seconds)
+            known = {
+                at: each.usual_seconds
+                for at, each in enumerate(self._endpoints)
+                if len(each.took_seconds) >= LEAST_LOOKED_AT
+            }
+            self.slow = after = slow_of(known, self._majority)
+        for at in sorted(before ^ after):  # another one too: slow is who is later than the others
+            log.info("endpoint %d of the registry is %s", at + 1, "slow" if at in after else "quick again")
 
     def measure(self, slot: int, reply: object, seconds: float) -> None:
         """Count one request, and what kept it from an answer."""
@@ -88,5 +190,15 @@ class Health:
 
     def forget(self, slot: int) -> None:
         """Treat the endpoint as a good one: another store has taken its place."""
-        self._tempo.forget(slot)
-        self._breaker.forget(slot)
+        with self._lock:
+            self._endpoints[slot] = _Endpoint()
+            self.slow -= {slot}
+
+
+def slow_of(usual: Mapping[int, float], quorum: int) -> frozenset[int]:
+    """Those that take much longer than a majority of the endpoints; `usual`: seconds by slot."""
+    if len(usual) < quorum:
+        return frozenset()
+    theirs = sorted(usual.values())[quorum - 1]
+    late = max(LATE_TIMES * theirs, theirs + LATE_SECONDS)
+    return frozenset(slot for slot, seconds in usual.items() if seconds > late)

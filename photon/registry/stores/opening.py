@@ -13,13 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from photon.process.clock import Clock, SystemClock
-from photon.registry.address import LOCAL_REGION, EndpointAddress, LedgersAddress, table_name
+from photon.registry.address import LOCAL_REGION, EndpointAddress, LedgersAddress, table_name, tables_of
+from photon.registry.register import Members
 from photon.registry.servers.local_server import LocalServer, kind_of
 from photon.registry.stores.channel import CONCURRENT_REQUESTS
 from photon.registry.stores.deadline import request_timeout
 from photon.registry.stores.dynamo import DynamoStore
 from photon.registry.stores.positions import StorePositions
 
+ADMIN_TIMEOUT = timedelta(seconds=10)  # of upkeep's requests: tables are made more slowly than items
 _LOCAL_KEY = "photon"  # local servers want a key and take any
 _STS_SECONDS = 5
 # A session reads the API's description, which takes 0.1 s; it makes clients for one thread at a time.
@@ -43,6 +45,15 @@ def open_positions(address: LedgersAddress, clock: Clock | None = None) -> Store
         return DynamoStore(table_name(address.pipeline, incarnation), connections[slot])
 
     return StorePositions(address.members, reopen, address.settings, clock or SystemClock())
+
+
+def upkeep_stores(address: LedgersAddress, members: Members) -> list[DynamoStore]:
+    """The stores of these members, by slot, for one thread each."""
+    tables = tables_of(address.pipeline, members)
+    return [
+        DynamoStore(table, Connection(endpoint, ADMIN_TIMEOUT, 1))
+        for endpoint, table in zip(address.endpoints, tables, strict=True)
+    ]
 
 
 def server_of(endpoint: EndpointAddress) -> LocalServer | None:

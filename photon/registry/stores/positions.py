@@ -33,8 +33,7 @@ from photon.registry.stores.deadline import Deadline, request_timeout
 from photon.registry.stores.decisions import count_answers, majority, reason_of
 from photon.registry.stores.reading import Intact, JudgedPage, Walk, walk
 from photon.registry.stores.register_store import RegisterStore, register_at, register_said
-from photon.registry.stores.reservations import Reservations
-from photon.registry.stores.rounds import Reserved, Rounds
+from photon.registry.stores.rounds import Reservations, Reserved, Rounds
 
 log = logging.getLogger(__name__)
 

@@ -5,6 +5,8 @@ One round goes to many positions at once, one in each ledger. See the package fo
 
 from __future__ import annotations
 
+import threading
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -37,6 +39,7 @@ from photon.registry.stores.decisions import (
 )
 from photon.registry.stores.register_store import MEMBERS_MOVED, RegisterStore
 
+OUTRUN_TIMES = 2  # in a row; once is chance
 WAYS_GIVEN = 2  # then who has reserved the position seems to be gone: he needs two round trips
 THROTTLED_SECONDS = 0.5  # then the other stores decide by a ballot, if they can (B14)
 
@@ -83,6 +86,35 @@ class Contender:
         is_reserved = sum(copy.value is None for copy in copies) >= majority(n)
         self.gave_way += is_reserved
         return is_reserved and self.gave_way <= WAYS_GIVEN
+
+
+class Reservations:
+    """A client's offers so far, as far as they decide how it makes its next ones, by ledger. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._reserved: dict[str, Reserved] = {}
+        self._outrun: defaultdict[str, int] = defaultdict(int)  # how often; a success takes one away
+
+    def contender(self, key: Key, value: bytes, proposer: str, active: ActiveStores) -> Contender:
+        """An offer under these members. What was reserved is used once: a ballot has one value."""
+        with self._lock:
+            reserved = self._reserved.pop(key.ledger, None)
+            is_outrun = self._outrun[key.ledger] >= OUTRUN_TIMES
+        if reserved is not None and (reserved.key != key or reserved.active is not active):
+            reserved = None
+        return Contender(key, value, proposer, reserved, is_outrun)
+
+    def keep(self, reserved: Sequence[Reserved]) -> None:
+        """Use these for the next offers: a check has confirmed that they count (B11)."""
+        with self._lock:
+            self._reserved.update((one.key.ledger, one) for one in reserved)
+
+    def ended(self, ledger: str, is_own: bool) -> None:
+        """Take note of whether the value that was chosen is the own one."""
+        with self._lock:
+            by = -1 if is_own else 1
+            self._outrun[ledger] = min(max(0, self._outrun[ledger] + by), OUTRUN_TIMES)
 
 
 Proposed = tuple[Contender, str, bytes]  # with a ballot, and the value that goes with it

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from photon.registry.stores.breaker import SAID_AFTER_SECONDS, Breaker
 from photon.registry.stores.copies import NoReply
+from photon.registry.stores.health import SAID_AFTER_SECONDS, Health
 from tests.support.manual_clock import ManualClock
 
 GONE, BUSY = NoReply("timed out", "unreachable"), NoReply("slow down", "throttled")
@@ -17,40 +17,40 @@ DENIED = NoReply("not you", "denied")
 
 def test_an_endpoint_that_did_not_answer_is_left_alone_until_a_probe_is_answered() -> None:
     clock = ManualClock()
-    breaker = Breaker(3, clock)
-    breaker.saw(1, GONE)
-    assert [breaker.lets_pass(slot) for slot in range(3)] == [True, False, True]
-    assert not breaker.take_probe(1)
+    health = Health(3, clock)
+    health.news_of(1, GONE)
+    assert [health.lets_pass(slot) for slot in range(3)] == [True, False, True]
+    assert not health.take_probe(1)
     clock.advance(1)
-    assert [breaker.take_probe(1), breaker.take_probe(1)] == [True, False]  # one a pause
-    breaker.saw(1, "an answer")
-    assert breaker.lets_pass(1)
+    assert [health.take_probe(1), health.take_probe(1)] == [True, False]  # one a pause
+    health.news_of(1, "an answer")
+    assert health.lets_pass(1)
 
 
 def test_an_endpoint_that_throttles_is_not_left_alone() -> None:
-    breaker = Breaker(3, ManualClock())
-    breaker.saw(1, BUSY)
-    assert breaker.lets_pass(1)
+    health = Health(3, ManualClock())
+    health.news_of(1, BUSY)
+    assert health.lets_pass(1)
 
 
 def test_an_endpoint_that_denies_is_left_alone_and_that_is_said_once_an_hour() -> None:
     clock = ManualClock()
-    breaker = Breaker(3, clock)
-    heard = [breaker.saw(1, DENIED)]
-    assert not breaker.lets_pass(1)
+    health = Health(3, clock)
+    heard = [health.news_of(1, DENIED)]
+    assert not health.lets_pass(1)
     for _ in range(60):  # a probe may read, and a write is denied again
         clock.advance(1)
-        assert breaker.take_probe(1)
-        heard += [breaker.saw(1, "an answer"), breaker.saw(1, DENIED)]
+        assert health.take_probe(1)
+        heard += [health.news_of(1, "an answer"), health.news_of(1, DENIED)]
     assert [news for news in heard if news] == ["denies", "is_back"]
     clock.advance(3600)
-    breaker.saw(1, "an answer")
-    assert [breaker.saw(1, DENIED), breaker.saw(1, "an answer")] == ["denies", "is_back"]
+    health.news_of(1, "an answer")
+    assert [health.news_of(1, DENIED), health.news_of(1, "an answer")] == ["denies", "is_back"]
 
 
 def test_a_silent_endpoint_that_answers_with_a_denial_is_said_to_deny() -> None:
-    breaker = Breaker(3, ManualClock())
-    assert [breaker.saw(1, reply) for reply in (GONE, DENIED, GONE, DENIED, "an answer")] == [
+    health = Health(3, ManualClock())
+    assert [health.news_of(1, reply) for reply in (GONE, DENIED, GONE, DENIED, "an answer")] == [
         "missed",
         "denies",
         None,
@@ -59,11 +59,11 @@ def test_a_silent_endpoint_that_answers_with_a_denial_is_said_to_deny() -> None:
     ]
 
 
-def heard_each_second(breaker: Breaker, clock: ManualClock, replies: Sequence[object]) -> list[str | None]:
+def heard_each_second(health: Health, clock: ManualClock, replies: Sequence[object]) -> list[str | None]:
     """What is new about an endpoint that is heard of once a second."""
     heard: list[str | None] = []
     for reply in replies:
-        heard.append(breaker.saw(1, reply))
+        heard.append(health.news_of(1, reply))
         clock.advance(1)
     return heard
 
@@ -71,7 +71,7 @@ def heard_each_second(breaker: Breaker, clock: ManualClock, replies: Sequence[ob
 def test_a_silence_that_lasts_is_said_once_and_so_is_its_end() -> None:
     clock = ManualClock()
     seconds = round(SAID_AFTER_SECONDS)
-    heard = heard_each_second(Breaker(3, clock), clock, [*[GONE] * 60, "an answer", "an answer"])
+    heard = heard_each_second(Health(3, clock), clock, [*[GONE] * 60, "an answer", "an answer"])
     expected = ["missed", *[None] * (seconds - 1), "is_silent", *[None] * (59 - seconds), "is_back", None]
     assert heard == expected
 
@@ -80,42 +80,42 @@ def test_an_endpoint_that_answers_with_errors_only_is_left_alone_after_a_while_a
     None
 ):
     clock = ManualClock()
-    breaker = Breaker(3, clock)
+    health = Health(3, clock)
     seconds = round(SAID_AFTER_SECONDS)
-    heard = heard_each_second(breaker, clock, [ERROR] * seconds)
-    assert (heard, breaker.lets_pass(1)) == ([None] * seconds, True)
-    heard = heard_each_second(breaker, clock, [ERROR] * 30)
-    assert (heard, breaker.lets_pass(1)) == (["fails", *[None] * 29], False)
-    assert heard_each_second(breaker, clock, ["an answer", ERROR]) == ["is_back", None]
-    assert breaker.lets_pass(1)
+    heard = heard_each_second(health, clock, [ERROR] * seconds)
+    assert (heard, health.lets_pass(1)) == ([None] * seconds, True)
+    heard = heard_each_second(health, clock, [ERROR] * 30)
+    assert (heard, health.lets_pass(1)) == (["fails", *[None] * 29], False)
+    assert heard_each_second(health, clock, ["an answer", ERROR]) == ["is_back", None]
+    assert health.lets_pass(1)
 
 
 def test_errors_among_answers_do_not_make_an_endpoint_one_that_fails() -> None:
     clock = ManualClock()
-    heard = heard_each_second(Breaker(3, clock), clock, [*[ERROR] * 5, "an answer"] * 10)
+    heard = heard_each_second(Health(3, clock), clock, [*[ERROR] * 5, "an answer"] * 10)
     assert {news for news in heard if news} == set()
 
 
 def test_a_busy_endpoint_that_misses_some_requests_is_never_said_to_be_silent() -> None:
     clock = ManualClock()
     hiccup = [*[GONE] * round(SAID_AFTER_SECONDS), "an answer"]
-    heard = heard_each_second(Breaker(3, clock), clock, hiccup * 10)
+    heard = heard_each_second(Health(3, clock), clock, hiccup * 10)
     assert {news for news in heard if news} == {"missed", "goes_on"}
 
 
 def test_what_was_not_asked_says_nothing_of_an_endpoint() -> None:
-    breaker = Breaker(3, ManualClock())
+    health = Health(3, ManualClock())
     not_asked = NoReply("spared", "not_asked")
-    breaker.saw(1, not_asked)
-    assert breaker.lets_pass(1)
-    breaker.saw(1, GONE)
-    breaker.saw(1, not_asked)
-    assert not breaker.lets_pass(1)
+    health.news_of(1, not_asked)
+    assert health.lets_pass(1)
+    health.news_of(1, GONE)
+    health.news_of(1, not_asked)
+    assert not health.lets_pass(1)
 
 
 @pytest.mark.parametrize(("n", "down"), [(1, 1), (3, 2), (5, 3)])
 def test_without_a_majority_all_are_asked(n: int, down: int) -> None:
-    breaker = Breaker(n, ManualClock())
+    health = Health(n, ManualClock())
     for slot in range(down):
-        breaker.saw(slot, GONE)
-    assert all(breaker.lets_pass(slot) for slot in range(n))
+        health.news_of(slot, GONE)
+    assert all(health.lets_pass(slot) for slot in range(n))
