@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from photon.process.faults import fault_point
 from photon.registry.entry import Entry, Genesis, LedgerId
@@ -25,44 +25,25 @@ LOST_IN_A_ROW = 4  # positions: drivers that are alike far away lose so many onc
 SILENT_ROUNDS = 3  # offers in a row that no store decided: then the outcome is left open
 
 
-@dataclass(frozen=True, slots=True)
-class Appended:
-    """The entry is the value of this position."""
+def append(view: View, positions: Attempts, makes: Mapping[LedgerId, Make]) -> set[LedgerId]:
+    """Append one entry to each of these ledgers; the ones that have theirs, which the view has then too.
 
-    position: int
-
-
-@dataclass(frozen=True, slots=True)
-class NotTaken:
-    """The ledger takes no entry: it is sealed, dropped, or not open yet (L6)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Needless:
-    """By what was read meanwhile there is nothing left to say."""
-
-
-Outcome = Appended | NotTaken | Needless
-
-
-def append(view: View, positions: Attempts, makes: Mapping[LedgerId, Make]) -> dict[LedgerId, Outcome]:
-    """Append one entry to each of these ledgers; all of them are in the view afterwards.
-
-    RegistryUnavailable: entries may be chosen or not. What is read next says which.
+    A ledger gets none if it is sealed, dropped or not open yet (L6), or if by what was read meanwhile nothing
+    is left to say. RegistryUnavailable: entries may be chosen or not. What is read next says which.
     """
-    outcomes: dict[LedgerId, Outcome] = {}
+    left, appended = set(makes), set[LedgerId]()
     offers: dict[LedgerId, Offer] = {}
     silent = 0
     losses: Counter[LedgerId] = Counter()  # positions at which somebody else was faster, in a row
     while True:
-        for ledger in sorted(makes.keys() - outcomes.keys()):
+        for ledger in sorted(left):
             made = _offer(view.states.get(ledger), makes[ledger], offers.pop(ledger, None), view.writer)
-            if isinstance(made, Offer):
-                offers[ledger] = made
+            if made is None:
+                left.remove(ledger)
             else:
-                outcomes[ledger] = made
+                offers[ledger] = made
         if not offers:
-            return outcomes
+            return appended
         attempt = positions.attempt()
         replies = attempt.offer(offers)
         if not confirm(view, attempt, [view.states[ledger] for ledger in offers]):
@@ -76,7 +57,9 @@ def append(view: View, positions: Attempts, makes: Mapping[LedgerId, Make]) -> d
             if view.states.get(ledger) is None or not view.take(ledger, [value]):
                 continue  # dropped: the store may have forgotten what was there
             if value == offers[ledger].value:
-                outcomes[ledger] = Appended(offers.pop(ledger).position)
+                offers.pop(ledger)
+                left.remove(ledger)
+                appended.add(ledger)
                 continue
             losses[ledger] += 1  # one entry is known by now, and the place behind it may be free
             behind |= {ledger} if losses[ledger] > 1 else set()
@@ -90,17 +73,15 @@ def append(view: View, positions: Attempts, makes: Mapping[LedgerId, Make]) -> d
             raise RegistryUnavailable(_why(replies))
 
 
-def _offer(
-    state: LedgerState | None, make: Make, before: Offer | None, writer: str
-) -> Offer | NotTaken | Needless:
+def _offer(state: LedgerState | None, make: Make, before: Offer | None, writer: str) -> Offer | None:
     """What is offered next: the same bytes again, as long as the position is the same (L2)."""
     if before is not None and state is not None and state.next_position == before.position:
         return before
     if state is None or not state.takes_entries:
-        return NotTaken()
+        return None
     entry = make(state)
     if entry is None:
-        return Needless()
+        return None
     return Offer(state.next_position, encode(replace(entry, writer=writer, predecessor=state.checksum)))
 
 

@@ -7,7 +7,7 @@ read it. A value is whole if it has its checksum; a value of a newer version is 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
@@ -170,7 +170,7 @@ def _write_parts(fields: FieldsWriter, entry: Entry) -> None:
     fields.number(len(parts), MOST_PARTS, "the number of parts")
     for kind, value in parts:
         fields.number(kind, len(_PARTS), "a part's kind")
-        _PARTS[kind].write(fields, value)
+        _PARTS[kind].form.write(fields, value)
 
 
 def _read_parts(fields: FieldsReader, where: str) -> dict[str, Any]:
@@ -185,110 +185,112 @@ def _read_parts(fields: FieldsReader, where: str) -> dict[str, Any]:
             raise FieldsDamaged(f"a part of kind {kind} follows one of kind {last}")
         last, part = kind, _PARTS[kind]
         if part.repeats:
-            found.setdefault(part.name, []).append(part.read(fields))
+            found.setdefault(part.name, []).append(part.form.read(fields))
         else:
-            found[part.name] = part.read(fields)
+            found[part.name] = part.form.read(fields)
     return {name: tuple(value) if isinstance(value, list) else value for name, value in found.items()}
 
 
-def _write_genesis(fields: FieldsWriter, genesis: Genesis) -> None:
-    fields.number(genesis.ledgers, MOST_LEDGER_NUMBER, "the number of ledgers")
-    fields.number(len(genesis.parents), MOST_PARTS, "the number of parents")
-    for parent in genesis.parents:
-        _write_ledger(fields, parent)
-    _write_boundary(fields, genesis.boundary_us)
-    fields.number(len(genesis.void), MOST_PARTS, "the number of void epochs")
-    for datacenter in sorted(genesis.void):
-        _write_epoch(fields, Epoch(datacenter, genesis.void[datacenter]))
+class _Form(NamedTuple):
+    """How a value is written as fields, and read again."""
+
+    write: Callable[[FieldsWriter, Any], None]
+    read: Callable[[FieldsReader], Any]
 
 
-def _read_genesis(fields: FieldsReader) -> Genesis:
-    ledgers = fields.number(MOST_LEDGER_NUMBER, "the number of ledgers")
-    parents = fields.number(MOST_PARTS, "the number of parents")
-    named = tuple(_read_ledger(fields) for _ in range(parents))
-    boundary_us = _read_boundary(fields)
-    epochs = [_read_epoch(fields) for _ in range(fields.number(MOST_PARTS, "the number of void epochs"))]
+def _number(most: int, name: str) -> _Form:
+    return _Form(
+        lambda fields, value: fields.number(value, most, name), lambda fields: fields.number(most, name)
+    )
+
+
+def _text(name: str) -> _Form:
+    return _Form(lambda fields, value: fields.text(value, name), lambda fields: fields.text(name))
+
+
+def _list(form: _Form, name: str) -> _Form:
+    """How many there are, and each of them; a tuple."""
+
+    def write(fields: FieldsWriter, values: Collection[Any]) -> None:
+        fields.number(len(values), MOST_PARTS, name)
+        for value in values:
+            form.write(fields, value)
+
+    def read(fields: FieldsReader) -> tuple[Any, ...]:
+        return tuple(form.read(fields) for _ in range(fields.number(MOST_PARTS, name)))
+
+    return _Form(write, read)
+
+
+def _record(make: Callable[..., Any], **forms: _Form) -> _Form:
+    """The attributes of a value in this order."""
+
+    def write(fields: FieldsWriter, value: Any) -> None:
+        for name, form in forms.items():
+            form.write(fields, getattr(value, name))
+
+    return _Form(write, lambda fields: make(**{name: form.read(fields) for name, form in forms.items()}))
+
+
+def _write_void(fields: FieldsWriter, void: Mapping[str, int]) -> None:
+    _EPOCHS.write(fields, [Epoch(*one) for one in sorted(void.items())])
+
+
+def _read_void(fields: FieldsReader) -> dict[str, int]:
+    epochs = _EPOCHS.read(fields)
     void = dict(epochs)
     if [epoch.datacenter for epoch in epochs] != sorted(void):
         raise FieldsDamaged("its void epochs are not sorted by datacenter")
-    return Genesis(ledgers, named, boundary_us, void)
-
-
-def _write_boundary(fields: FieldsWriter, boundary_us: int) -> None:
-    fields.signed(boundary_us, "the boundary")
-
-
-def _read_boundary(fields: FieldsReader) -> int:
-    return fields.signed("the boundary")
-
-
-def _write_close(fields: FieldsWriter, close: Close) -> None:
-    _write_epoch(fields, close.epoch)
-    fields.number(close.through, MOST_NUMBER, "the batch that is closed through")
-    fields.flag(close.is_part)
-    fields.flag(close.frees_all)
-    fields.number(len(close.frees), MOST_PARTS, "the number of frees")
-    for free in close.frees:
-        _write_free(fields, free)
-
-
-def _read_close(fields: FieldsReader) -> Close:
-    epoch = _read_epoch(fields)
-    through = fields.number(MOST_NUMBER, "the batch that is closed through")
-    is_part, frees_all = fields.flag(), fields.flag()
-    frees = fields.number(MOST_PARTS, "the number of frees")
-    return Close(epoch, through, tuple(_read_free(fields) for _ in range(frees)), is_part, frees_all)
-
-
-def _write_free(fields: FieldsWriter, free: Free) -> None:
-    _write_ledger(fields, free.ledger)
-    fields.number(free.position, MOST_POSITION, "a position")
-    fields.some_hashes(free.hashes)
-
-
-def _read_free(fields: FieldsReader) -> Free:
-    return Free(_read_ledger(fields), fields.number(MOST_POSITION, "a position"), fields.some_hashes())
+    return void
 
 
 def _write_claims(fields: FieldsWriter, claims: Claims) -> None:
-    _write_epoch(fields, claims.claimant.epoch)
-    fields.number(claims.claimant.batch, MOST_NUMBER, "a batch")
-    fields.text(claims.claimant.plan, "the plan")
+    _CLAIMANT.write(fields, claims.claimant)
     fields.some_hashes(claims.hashes)
     fields.columns(claims)
 
 
 def _read_claims(fields: FieldsReader) -> Claims:
-    epoch, batch = _read_epoch(fields), fields.number(MOST_NUMBER, "a batch")
-    claimant = Claimant(epoch, batch, fields.text("the plan"))
-    return fields.columns(claimant, fields.some_hashes())
+    return fields.columns(_CLAIMANT.read(fields), fields.some_hashes())
 
 
-def _write_epoch(fields: FieldsWriter, epoch: Epoch) -> None:
-    fields.text(epoch.datacenter, "the datacenter")
-    fields.number(epoch.number, MOST_NUMBER, "an epoch's number")
-
-
-def _read_epoch(fields: FieldsReader) -> Epoch:
-    return Epoch(fields.text("the datacenter"), fields.number(MOST_NUMBER, "an epoch's number"))
-
-
-def _write_ledger(fields: FieldsWriter, ledger: LedgerId) -> None:
-    fields.number(ledger.generation, MOST_GENERATION, "a generation")
-    fields.number(ledger.number, MOST_LEDGER_NUMBER, "a ledger's number")
-
-
-def _read_ledger(fields: FieldsReader) -> LedgerId:
-    generation = fields.number(MOST_GENERATION, "a generation")
-    return LedgerId(generation, fields.number(MOST_LEDGER_NUMBER, "a ledger's number"))
+_FLAG = _Form(FieldsWriter.flag, FieldsReader.flag)
+_HASHES = _Form(FieldsWriter.some_hashes, FieldsReader.some_hashes)
+_BOUNDARY = _Form(
+    lambda fields, value: fields.signed(value, "the boundary"), lambda fields: fields.signed("the boundary")
+)
+_NONE = _Form(lambda fields, value: None, lambda fields: True)  # that the part is there says all
+_EPOCH = _record(Epoch, datacenter=_text("the datacenter"), number=_number(MOST_NUMBER, "an epoch's number"))
+_EPOCHS = _list(_EPOCH, "the number of void epochs")
+_LEDGER = _record(
+    LedgerId,
+    generation=_number(MOST_GENERATION, "a generation"),
+    number=_number(MOST_LEDGER_NUMBER, "a ledger's number"),
+)
+_CLAIMANT = _record(Claimant, epoch=_EPOCH, batch=_number(MOST_NUMBER, "a batch"), plan=_text("the plan"))
+_FREE = _record(Free, ledger=_LEDGER, position=_number(MOST_POSITION, "a position"), hashes=_HASHES)
+_CLOSE = _record(
+    Close,
+    epoch=_EPOCH,
+    through=_number(MOST_NUMBER, "the batch that is closed through"),
+    is_part=_FLAG,
+    frees_all=_FLAG,
+    frees=_list(_FREE, "the number of frees"),
+)
+_GENESIS = _record(
+    Genesis,
+    ledgers=_number(MOST_LEDGER_NUMBER, "the number of ledgers"),
+    parents=_list(_LEDGER, "the number of parents"),
+    boundary_us=_BOUNDARY,
+    void=_Form(_write_void, _read_void),
+)
 
 
 class _Part(NamedTuple):
     """A kind of part: the entry's field that it is in, and its form."""
 
     name: str
-    write: Callable[[FieldsWriter, Any], None]
-    read: Callable[[FieldsReader], Any]
+    form: _Form
     repeats: bool = False
 
     def of(self, entry: Entry) -> tuple[Any, ...]:
@@ -301,11 +303,11 @@ class _Part(NamedTuple):
 
 # By kind, in the order in which parts count. A new kind needs a new version of the form.
 _PARTS = {
-    1: _Part("genesis", _write_genesis, _read_genesis),
-    2: _Part("boundary_us", _write_boundary, _read_boundary),
-    3: _Part("closes", _write_close, _read_close, repeats=True),
-    4: _Part("frees", _write_free, _read_free, repeats=True),
-    5: _Part("claims", _write_claims, _read_claims),
-    6: _Part("are_joins", lambda fields, value: None, lambda fields: True),
-    7: _Part("seals", lambda fields, value: None, lambda fields: True),
+    1: _Part("genesis", _GENESIS),
+    2: _Part("boundary_us", _BOUNDARY),
+    3: _Part("closes", _CLOSE, repeats=True),
+    4: _Part("frees", _FREE, repeats=True),
+    5: _Part("claims", _Form(_write_claims, _read_claims)),
+    6: _Part("are_joins", _NONE),
+    7: _Part("seals", _NONE),
 }

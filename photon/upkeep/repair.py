@@ -24,7 +24,7 @@ from photon.pipeline.file import Pipeline
 from photon.process.clock import SystemClock
 from photon.process.faults import fault_point
 from photon.registry.address import LedgersAddress, table_name
-from photon.registry.appending import Appended, append, everywhere
+from photon.registry.appending import append, everywhere
 from photon.registry.entry import Entry, LedgerId
 from photon.registry.errors import RegistryMismatch, RegistryUnavailable
 from photon.registry.id_registry import IdRegistry
@@ -209,8 +209,7 @@ def settle(registry: IdRegistry) -> None:
         left = [one for one, state in view.states.items() if state.takes_entries and one not in settled]
         if not left:
             return
-        outcomes = append(view, positions, dict.fromkeys(left, lambda state: Entry()))
-        settled.update(ledger for ledger, outcome in outcomes.items() if isinstance(outcome, Appended))
+        settled |= append(view, positions, dict.fromkeys(left, lambda state: Entry()))
 
 
 def slot_of(address: LedgersAddress, url: str) -> int:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from photon.registry import appending, closing, epochs, fold, generations, id_registry, view
-from photon.registry.appending import Make, Outcome
+from photon.registry.appending import Make
 from photon.registry.entry import Claimant, Claims, Close, Entry, Genesis, LedgerId, Mask
 from photon.registry.fold import LedgerState
 from photon.registry.holds import Holds, Refs
@@ -55,7 +55,7 @@ def test_a_close_made_for_an_earlier_position_joins_what_has_no_row(monkeypatch:
 
         return once
 
-    def append(one: View, positions: Positions, makes: Mapping[LedgerId, Make]) -> dict[LedgerId, Outcome]:
+    def append(one: View, positions: Positions, makes: Mapping[LedgerId, Make]) -> set[LedgerId]:
         return right(one, positions, {ledger: made_once(make) for ledger, make in makes.items()})
 
     monkeypatch.setattr(appending, "append", append)

@@ -203,9 +203,8 @@ def local_server(folder: Path, kind: ServerKind | None = None) -> Iterator[str]:
 
 def hanging(folder: Path) -> str:
     """Name the process of a server that does not answer, and the command that ends it."""
-    try:
-        running = Running(**json.loads((folder / "server.json").read_text()))
-    except (OSError, ValueError, TypeError):
+    running = _named_in(folder)
+    if running is None:
         return f"no server runs there; look at {folder / 'server.log'}"
     of_supervisor = f"; its supervisor: {what_ends(running.supervisor_pid)}"
     return f"its server: {what_ends(running.server_pid)}, and the next command starts another" + (
@@ -215,9 +214,8 @@ def hanging(folder: Path) -> str:
 
 def is_starting(folder: Path) -> bool:
     """Whether a server is on its way: its supervisor works, and has none yet that answers."""
-    try:
-        running = Running(**json.loads((folder / "server.json").read_text()))
-    except (OSError, ValueError, TypeError):
+    running = _named_in(folder)
+    if running is None:
         return _is_supervised(folder)
     return not state_of(running.supervisor_pid)  # left by one that was killed
 
@@ -236,11 +234,16 @@ def content_of(folder: Path) -> object:
 
 def running_server(folder: Path) -> Running | None:
     """The server of the folder, if it is supervised and answers."""
+    running = _named_in(folder)
+    return running if running is not None and _is_supervised(folder) and answers(running.url) else None
+
+
+def _named_in(folder: Path) -> Running | None:
+    """The server that the folder names, which may have been killed."""
     try:
-        running = Running(**json.loads((folder / "server.json").read_text()))
+        return Running(**json.loads((folder / "server.json").read_text()))
     except (OSError, ValueError, TypeError):
         return None
-    return running if _is_supervised(folder) and answers(running.url) else None
 
 
 def _is_supervised(folder: Path) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import groupby
 from operator import eq
 
 from photon.process.faults import fault_point
@@ -188,13 +189,6 @@ def _batches(items: Sequence[tuple[Key, Copy]]) -> Iterator[list[tuple[Key, Copy
 
 def _ranges(positions: Sequence[int]) -> Iterator[range]:
     """Ascending positions as ranges."""
-    start = previous = None
-    for position in positions:
-        if previous is not None and position != previous + 1:
-            assert start is not None
-            yield range(start, previous + 1)
-            start = position
-        start = position if start is None else start
-        previous = position
-    if start is not None and previous is not None:
-        yield range(start, previous + 1)
+    for _, together in groupby(enumerate(positions), key=lambda one: one[1] - one[0]):
+        some = [position for _, position in together]
+        yield range(some[0], some[-1] + 1)
