@@ -308,12 +308,12 @@ class _Exploration:
     def _replayed(self, client: int, replies: Sequence[tuple[Any, ...]]) -> Waits | bytes | None:
         offerer = self.case.offerers[client]
         replay = _Replay(replies, offerer)
-        rounds = Rounds(replay, replay, lambda key, reply: reply)  # type: ignore[arg-type]
+        rounds = Rounds(replay, replay, lambda key, reply: reply, self.active, replay)  # type: ignore[arg-type]
         replay.active = self.active
         try:
-            reserved = _reserve(rounds, self.active, client, replay) if offerer.reserves else None
+            reserved = _reserve(rounds, self.active, client) if offerer.reserves else None
             contender = Contender(KEY, offerer.value, f"{client:016x}", reserved)
-            rounds.offer([contender], self.active, replay)  # type: ignore[arg-type]
+            rounds.offer([contender])
         except Waits as waits:
             return waits
         return contender.chosen
@@ -388,10 +388,10 @@ class _Exploration:
         return tuple(reversed(lines))
 
 
-def _reserve(rounds: Rounds, active: ActiveStores, client: int, replay: _Replay) -> Reserved | None:
+def _reserve(rounds: Rounds, active: ActiveStores, client: int) -> Reserved | None:
     """What it does while it offers at the position before: nobody else takes a ballot of this proposer."""
     prepare = Prepare(KEY, ballot(1, f"{client + 8:016x}"))
-    (replies,) = rounds.vote([prepare], [], active, replay)  # type: ignore[arg-type]
+    (replies,) = rounds.vote([prepare], [])
     return reserved_by(prepare, replies, active)
 
 

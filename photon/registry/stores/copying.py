@@ -23,7 +23,7 @@ from photon.registry.stores.deadline import Deadline
 from photon.registry.stores.decisions import ballot, counter_above, majority
 from photon.registry.stores.dynamo import WRITTEN_AT_ONCE, DynamoStore, Endings
 from photon.registry.stores.positions import StorePositions
-from photon.registry.stores.reading import Intact, JudgedPage, walk
+from photon.registry.stores.reading import Intact, JudgedPage, judged_page, walk
 
 REQUEST_BYTES = 4 * 2**20  # of items in one request; the API takes 16 MB
 
@@ -114,7 +114,7 @@ class Copying:
         while True:
             (replies,) = self.positions.stores.ask(
                 self.active,
-                self.positions.page,
+                judged_page,
                 [first],
                 lambda *_: False,  # all of them: what one lacks another one has
                 deadline,

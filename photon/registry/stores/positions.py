@@ -13,25 +13,21 @@ from photon.process.clock import Clock
 from photon.process.measures import Meter
 from photon.registry.entry import Epoch, LedgerId
 from photon.registry.errors import RegistryUnavailable
-from photon.registry.form import EntryDamaged, checksum, predecessor
 from photon.registry.positions import Change, Chosen, Offer, Tail, Unconfirmed, Undecided
 from photon.registry.register import Members, Register
 from photon.registry.stores.asking import ActiveStores, Reopen, Stores
 from photon.registry.stores.channel import Channel, Threads
 from photon.registry.stores.copies import (
     REGISTER_KEY,
-    Copy,
     Key,
     NoReply,
-    Promised,
-    Refused,
     Store,
     beat_key,
     ledger_key,
 )
 from photon.registry.stores.deadline import Deadline, request_timeout
 from photon.registry.stores.decisions import count_answers, majority, reason_of
-from photon.registry.stores.reading import Intact, JudgedPage, Walk, walk
+from photon.registry.stores.reading import JudgedPage, Walk, judged, judged_page, walk
 from photon.registry.stores.register_store import RegisterStore, register_at, register_said
 from photon.registry.stores.rounds import Reservations, Reserved, Rounds
 
@@ -151,22 +147,6 @@ class StorePositions:
         """The end of one call."""
         return self.stores.deadline(self._deadline_seconds)
 
-    def rounds(self) -> Rounds:
-        """The rounds that decide positions."""
-        return Rounds(self.stores, self.register, _judged)
-
-    def page(self, store: Store, first: Key) -> JudgedPage | NoReply:
-        """A page of a store, with what its intact copies say."""
-        page = store.page(first)
-        if isinstance(page, NoReply):
-            return page
-        intact: dict[int, Intact] = {}
-        for position, copy in page.copies.items():
-            said = _intact(Key(first.ledger, position), copy)
-            if said is not None:
-                intact[position] = said
-        return JudgedPage(page, intact)
-
     def known(self, register: Register) -> Register:
         """The register, whose incarnation later attempts go by."""
         with self._lock:
@@ -220,7 +200,8 @@ class StoreAttempt:
             for ledger, offer in offers.items()
         }
         positions.meter.count("registry_round_trips")
-        positions.rounds().offer(list(contenders.values()), self._active, positions.deadline())
+        rounds = Rounds(positions.stores, positions.register, judged, self._active, positions.deadline())
+        rounds.offer(list(contenders.values()))
         for ledger, one in contenders.items():
             self._reserved += [] if one.next is None else [one.next]
             if one.chosen is not None:
@@ -312,7 +293,7 @@ class StoreAttempt:
         self._positions.meter.count("registry_round_trips")
         answers = self._positions.stores.ask(
             self._active,
-            self._positions.page,
+            judged_page,
             [read.next for read in reads],
             lambda number, replies: reads[number].with_replies(replies).is_enough,
             deadline,
@@ -377,22 +358,3 @@ class _Read:
         )
         self.reason = reason_of(replies)
         self.walk = walk(self.first.position, self.pages.values(), self.n)
-
-
-def _judged(key: Key, reply: Any) -> Any:
-    """A reply as it counts: one with a damaged copy is none (L2)."""
-    copy = reply.now if isinstance(reply, Refused) else reply.before if isinstance(reply, Promised) else None
-    if copy is not None and _intact(key, copy) is None:
-        return NoReply(f"the copy of {key} is damaged", "not_asked")
-    return reply
-
-
-def _intact(key: Key, copy: Copy) -> Intact | None:
-    if copy.value is None:
-        return Intact(copy)
-    try:
-        where = f"a copy of position {key}"
-        return Intact(copy, checksum(copy.value, where), predecessor(copy.value, where))
-    except EntryDamaged as error:
-        log.warning("%s; it counts as no reply", error)
-        return None

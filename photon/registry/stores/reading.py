@@ -1,16 +1,20 @@
-"""Which positions the copies at hand prove to be decided, one after another, and where that ends. Pure.
+"""Which copies are intact, which positions they prove to be decided, one after another, and where that ends.
 
 See the package: a copy at p + 1 says which copy of p is right; the last position needs proof by its copies.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
-from photon.registry.stores.copies import Copy, Page
+from photon.registry.form import EntryDamaged, checksum, predecessor
+from photon.registry.stores.copies import Copy, Key, NoReply, Page, Promised, Refused, Store
 from photon.registry.stores.decisions import chosen, majority
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +43,35 @@ class JudgedPage:
 
 
 _NOTHING_THERE = Intact(Copy())
+
+
+def judged_page(store: Store, first: Key) -> JudgedPage | NoReply:
+    """A page of a store, with what its intact copies say."""
+    page = store.page(first)
+    if isinstance(page, NoReply):
+        return page
+    said = {at: _intact(Key(first.ledger, at), copy) for at, copy in page.copies.items()}
+    return JudgedPage(page, {at: intact for at, intact in said.items() if intact is not None})
+
+
+def judged(key: Key, reply: Any) -> Any:
+    """A reply as it counts: one with a damaged copy is none (L2)."""
+    copy = reply.now if isinstance(reply, Refused) else reply.before if isinstance(reply, Promised) else None
+    if copy is not None and _intact(key, copy) is None:
+        return NoReply(f"the copy of {key} is damaged", "not_asked")
+    return reply
+
+
+def _intact(key: Key, copy: Copy) -> Intact | None:
+    if copy.value is None:
+        return Intact(copy)
+    try:
+        where = f"a copy of position {key}"
+        return Intact(copy, checksum(copy.value, where), predecessor(copy.value, where))
+    except EntryDamaged as error:
+        log.warning("%s; it counts as no reply", error)
+        return None
+
 
 # Why it ends there. `nothing`: a majority has no value. `undecided`: a majority answered, and some copy is
 # there that proves nothing. `silent`: fewer than a majority answered. `lacking`: the position is decided, and

@@ -123,57 +123,66 @@ Proposed = tuple[Contender, str, bytes]  # with a ballot, and the value that goe
 class Rounds:
     """Offers values under the members of an attempt. It returns at the latest when the deadline passes."""
 
-    def __init__(self, stores: Stores, register: RegisterStore, judged: Judge) -> None:
+    def __init__(
+        self,
+        stores: Stores,
+        register: RegisterStore,
+        judged: Judge,
+        active: ActiveStores,
+        deadline: Deadline,
+    ) -> None:
         self._stores = stores
         self._register = register
         self._judged = judged
+        self._active = active
+        self._n = active.n
+        self._deadline = deadline
 
-    def offer(self, contenders: Sequence[Contender], active: ActiveStores, deadline: Deadline) -> None:
+    def offer(self, contenders: Sequence[Contender]) -> None:
         """Bring each position to a decision; a contender without one has a reason."""
         left = list(contenders)
         for contender in left:
-            contender.needs_ballot = contender.is_outrun or self._lacks_stores(active)
+            contender.needs_ballot = contender.is_outrun or self._lacks_stores()
         while left:
             reserved = [(c, c.reserved) for c in left if c.reserved is not None]
             others = [c for c in left if c.reserved is None]
-            self._reserved(reserved, active, deadline)
-            self._fast([c for c in others if not c.needs_ballot], active, deadline)
-            self._classic([c for c in others if c.needs_ballot and c.chosen is None], active, deadline)
+            self._reserved(reserved)
+            self._fast([c for c in others if not c.needs_ballot])
+            self._classic([c for c in others if c.needs_ballot and c.chosen is None])
             left = [contender for contender in left if contender.chosen is None]
             if left and not any(contender.needs_ballot or contender.was_outbid for contender in left):
-                self._register.read_once(deadline)  # the members may have moved: then we know whom to ask
-            if self._stores.active is not active:
+                # The members may have moved: then we know whom to ask.
+                self._register.read_once(self._deadline)
+            if self._stores.active is not self._active:
                 for contender in left:
                     contender.reason = MEMBERS_MOVED
                 return
-            if left and not deadline.pause(outbid=any(contender.was_outbid for contender in left)):
+            if left and not self._deadline.pause(outbid=any(contender.was_outbid for contender in left)):
                 return
 
-    def _reserved(
-        self, reserved: Sequence[tuple[Contender, Reserved]], active: ActiveStores, deadline: Deadline
-    ) -> None:
+    def _reserved(self, reserved: Sequence[tuple[Contender, Reserved]]) -> None:
         """Offer where promises are there, and a check was after them: that is all that B11 asks for."""
         proposed = []
         for contender, (_, _, own, copies) in reserved:
             contender.reserved = None
             contender.note([*copies, Copy(promised=own)])
-            proposed.append((contender, own, value_to_propose(contender.value, copies, active.n)))
-        self._accept(proposed, active, deadline)
+            proposed.append((contender, own, value_to_propose(contender.value, copies, self._n)))
+        self._accept(proposed)
 
-    def _fast(self, contenders: Sequence[Contender], active: ActiveStores, deadline: Deadline) -> None:
+    def _fast(self, contenders: Sequence[Contender]) -> None:
         """Insert the values."""
         inserts = [Insert(contender.key, contender.value) for contender in contenders]
-        for contender, replies in zip(contenders, self._insert(inserts, active, deadline), strict=True):
+        for contender, replies in zip(contenders, self._insert(inserts), strict=True):
             # What was inserted lies there as a copy without a ballot.
             copies = [reply.now for reply in replies if isinstance(reply, Refused)]
             copies += [Copy(contender.value)] * count_done(replies)
             contender.note(copies)
-            contender.chosen = chosen(copies, active.n)
+            contender.chosen = chosen(copies, self._n)
             contender.reason = reason_of(replies)
-            contender.was_outbid = contender.gives_way(copies, active.n)
-            contender.needs_ballot = len(copies) >= majority(active.n) and not contender.was_outbid
+            contender.was_outbid = contender.gives_way(copies, self._n)
+            contender.needs_ballot = len(copies) >= majority(self._n) and not contender.was_outbid
 
-    def _insert(self, inserts: Sequence[Insert], active: ActiveStores, deadline: Deadline) -> list[list[Any]]:
+    def _insert(self, inserts: Sequence[Insert]) -> list[list[Any]]:
         """Insert at all stores; again where one throttles, which had no effect there (B14)."""
         asked: list[int] | None = None
         throttled = self._stores.deadline(THROTTLED_SECONDS)
@@ -181,11 +190,11 @@ class Rounds:
         left = list(range(len(inserts)))
         while left:
             answers = self._stores.ask(
-                active,
+                self._active,
                 lambda store, insert: self._judged(insert.key, store.insert(insert)),
                 [inserts[number] for number in left],
-                lambda _, some: count_answers(some) >= fast_quorum(active.n),
-                deadline,
+                lambda _, some: count_answers(some) >= fast_quorum(self._n),
+                self._deadline,
                 slots=asked,
                 is_write=True,
             )
@@ -194,64 +203,56 @@ class Rounds:
                 replies[number] = [
                     new if isinstance(old, NoReply) else old for old, new in zip(before, some, strict=True)
                 ]
-            left = [number for number in left if _waits_for_capacity(replies[number], active.n)]
+            left = [number for number in left if _waits_for_capacity(replies[number], self._n)]
             asked = sorted({s for number in left for s, r in enumerate(replies[number]) if _is_throttled(r)})
-            if left and not (deadline.left_seconds() and throttled.pause()):
+            if left and not (self._deadline.left_seconds() and throttled.pause()):
                 break
         return replies
 
-    def _classic(self, contenders: Sequence[Contender], active: ActiveStores, deadline: Deadline) -> None:
+    def _classic(self, contenders: Sequence[Contender]) -> None:
         """Prepare and accept with a ballot above all seen."""
-        if not contenders or not deadline.left_seconds() or self._stores.active is not active:
+        if not contenders or not self._deadline.left_seconds() or self._stores.active is not self._active:
             return
         prepares = [Prepare(contender.key, contender.next_ballot()) for contender in contenders]
-        answers = self.vote(prepares, [c for c in contenders if c.is_outrun], active, deadline)
+        answers = self.vote(prepares, [c for c in contenders if c.is_outrun])
         proposed: list[Proposed] = []
         for contender, prepare, replies in zip(contenders, prepares, answers, strict=True):
             promised = [reply.before for reply in replies if isinstance(reply, Promised)]
             self._heed(contender, replies)
-            contender.chosen = chosen([*promised, *_refusing(replies)], active.n)
-            if contender.chosen is None and len(promised) >= majority(active.n):
-                value = value_to_propose(contender.value, promised, active.n)
+            contender.chosen = chosen([*promised, *_refusing(replies)], self._n)
+            if contender.chosen is None and len(promised) >= majority(self._n):
+                value = value_to_propose(contender.value, promised, self._n)
                 proposed.append((contender, prepare.ballot, value))
-        if proposed and self._has_same_members([contender for contender, _, _ in proposed], active, deadline):
-            self._accept(proposed, active, deadline)
+        if proposed and self._has_same_members([contender for contender, _, _ in proposed]):
+            self._accept(proposed)
 
-    def _has_same_members(
-        self, contenders: Sequence[Contender], active: ActiveStores, deadline: Deadline
-    ) -> bool:
+    def _has_same_members(self, contenders: Sequence[Contender]) -> bool:
         """Whether the register has the same members as before the promises (B11)."""
-        register = self._register.read_once(deadline)
-        if isinstance(register, Register) and self._stores.active is active:
+        register = self._register.read_once(self._deadline)
+        if isinstance(register, Register) and self._stores.active is self._active:
             return True
         for contender in contenders:
             contender.reason = register.reason if isinstance(register, NoReply) else MEMBERS_MOVED
         return False
 
-    def _accept(self, proposed: Sequence[Proposed], active: ActiveStores, deadline: Deadline) -> None:
+    def _accept(self, proposed: Sequence[Proposed]) -> None:
         """Accept what a majority promised. Where inserts would decide nothing, reserve what is behind it."""
         if not proposed:
             return
         accepts = [Accept(contender.key, own, value) for contender, own, value in proposed]
         alone = [contender for contender, _, _ in proposed if not contender.is_outrun]
-        answers = self.vote(accepts, alone if self._lacks_stores(active) else [], active, deadline)
+        answers = self.vote(accepts, alone if self._lacks_stores() else [])
         for (contender, _, value), replies in zip(proposed, answers, strict=True):
             self._heed(contender, replies)
             contender.needs_ballot = True
-            if count_done(replies) >= majority(active.n):
+            if count_done(replies) >= majority(self._n):
                 contender.chosen = value
 
-    def _lacks_stores(self, active: ActiveStores) -> bool:
+    def _lacks_stores(self) -> bool:
         """Whether too few will answer in time for inserts to decide, as far as is known (B13)."""
-        return self._stores.prompt(active) < fast_quorum(active.n)
+        return self._stores.prompt(self._active) < fast_quorum(self._n)
 
-    def vote(
-        self,
-        requests: Sequence[Prepare | Accept],
-        reserving: Sequence[Contender],
-        active: ActiveStores,
-        deadline: Deadline,
-    ) -> list[list[Any]]:
+    def vote(self, requests: Sequence[Prepare | Accept], reserving: Sequence[Contender]) -> list[list[Any]]:
         """The replies of a majority to each request. In the same step reserve what is behind these offers."""
         reserving = [contender for contender in reserving if contender.next is None]
         prepares = [
@@ -263,21 +264,21 @@ class Rounds:
             return self._judged(request.key, sent)
 
         answers = self._stores.ask(
-            active,
+            self._active,
             send,
             [*requests, *prepares],
-            lambda _, replies: is_voted(replies, active.n) and self._tells_enough(replies, active),
-            deadline,
+            lambda _, replies: is_voted(replies, self._n) and self._tells_enough(replies),
+            self._deadline,
             is_write=True,
         )
         for contender, prepare, replies in zip(reserving, prepares, answers[len(requests) :], strict=True):
-            contender.next = reserved_by(prepare, replies, active)
+            contender.next = reserved_by(prepare, replies, self._active)
         return answers[: len(requests)]
 
-    def _tells_enough(self, replies: Sequence[Any], active: ActiveStores) -> bool:
+    def _tells_enough(self, replies: Sequence[Any]) -> bool:
         """Not, if one more reply may prove that what others have offered is chosen: that saves a round."""
         has_value = any(isinstance(one, Promised) and one.before.value is not None for one in replies)
-        return not has_value or count_answers(replies) >= self._stores.prompt(active)
+        return not has_value or count_answers(replies) >= self._stores.prompt(self._active)
 
     def _heed(self, contender: Contender, replies: Sequence[Any]) -> None:
         refusing = _refusing(replies)
