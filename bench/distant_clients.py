@@ -24,6 +24,7 @@ from photon.registry.entry import Claimant, Claims, Epoch, Hashes
 from photon.registry.errors import RegistryUnavailable
 from photon.registry.id_registry import IdRegistry
 from photon.registry.register import Generation, Members, Register
+from photon.registry.stores.asking import Stores
 from photon.registry.stores.copies import Copy, Key, NoReply, Page
 from photon.registry.stores.deadline import request_timeout
 from photon.registry.stores.decisions import majority
@@ -186,9 +187,8 @@ class DistantClients:
         timeout_seconds = request_timeout(self._settings).total_seconds()
         client = DistantClient(self._time, Distances(self._endpoints, self._chance), timeout_seconds)
         members = Members(1, tuple(f"store-{slot}" for slot in range(self._endpoints)))
-        positions = StorePositions(
-            members, lambda slot, _: self._stores[slot], self._settings, client, client, self._chance
-        )
+        stores = Stores(members, lambda slot, _: self._stores[slot], client, client, self._chance)
+        positions = StorePositions(stores, self._settings)
         client.start(lambda: work(positions, client))
 
     def _make_registry(self, positions: StorePositions, client: DistantClient) -> None:

@@ -125,7 +125,11 @@ class _SnapshotLookups:
         claimants = list(dict.fromkeys(unclosed.values()))
         self.holders = [*(Claimant(Epoch(name, 0), 0, "") for name in owners.datacenters), *claimants]
         places = {claimant: len(owners.datacenters) + n for n, claimant in enumerate(claimants)}
-        self._unclosed = {at: places[claimant] for at, claimant in unclosed.items()}  # places in `holders`
+        # By ledger and position places in `holders`, one more: of who holds what is not closed.
+        self._unclosed: dict[LedgerId, npt.NDArray[np.int32]] = {}
+        for (ledger, position), claimant in unclosed.items():
+            column = self._unclosed.setdefault(ledger, self._owners[ledger].astype(np.int32))
+            column[position] = places[claimant] + 1
         is_here = np.array([one.epoch.datacenter == plan.epoch.datacenter for one in self.holders], bool)
         self._codes_of_joins = np.where(is_here, Hold.HERE, Hold.JOINED_ELSEWHERE).astype(np.int8)
         self._codes_of_others = np.where(is_here, Hold.HERE, Hold.ELSEWHERE).astype(np.int8)
@@ -137,10 +141,10 @@ class _SnapshotLookups:
         refs, held, joins, too_old = self._view.find(hashes, times_us)
         by = np.full(len(hashes), -1, np.int32)
         for ledger in refs.ledgers():
-            own = np.flatnonzero(refs.are_in(ledger))
-            by[own] = self._owners[ledger][refs.positions[own]].astype(np.int32) - 1
-        for at, place in self._unclosed.items():
-            by[refs.are(*at) & ~joins] = place
+            for columns, are_so in ((self._owners, joins), (self._unclosed, ~joins)):
+                if ledger in columns:
+                    own = np.flatnonzero(refs.are_in(ledger) & are_so)
+                    by[own] = columns[ledger][refs.positions[own]].astype(np.int32) - 1
         codes = np.full(len(hashes), Hold.NOBODY, np.int8)
         codes[too_old] = Hold.TOO_OLD
         codes[joins] = self._codes_of_joins[by[joins]]

@@ -16,6 +16,7 @@ from photon.registry.entry import Entry, LedgerId
 from photon.registry.form import checksum, encode
 from photon.registry.positions import Chosen, Offer, Positions, Undecided
 from photon.registry.register import Generation, Members, Register
+from photon.registry.stores.asking import Stores
 from photon.registry.stores.copies import ABSENT, Key, Store, ledger_key
 from photon.registry.stores.positions import StoreAttempt, StorePositions
 from tests.support.manual_clock import ManualClock
@@ -122,9 +123,8 @@ class Memory:
     def client(self, members: Members | None = None) -> StorePositions:
         channel = OneThread(self.chance)
         self.channels.append(channel)
-        self.clients.append(
-            StorePositions(members or self.members, self.reopen, SETTINGS, self.clock, channel, self.chance)
-        )
+        stores = Stores(members or self.members, self.reopen, channel, self.clock, self.chance)
+        self.clients.append(StorePositions(stores, SETTINGS))
         return self.clients[-1]
 
     def values_at(self, position: int) -> list[bytes | None]:

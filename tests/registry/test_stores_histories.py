@@ -17,8 +17,10 @@ from photon.registry.errors import RegistryUnavailable
 from photon.registry.form import EntryDamaged, checksum
 from photon.registry.positions import Chosen, Unconfirmed
 from photon.registry.register import Members, Register
+from photon.registry.stores.asking import Stores
 from photon.registry.stores.channel import Threads
 from photon.registry.stores.copies import ABSENT, Accept, Copy, Done, Key, Prepare, Promised
+from photon.registry.stores.deadline import MACHINE_CHANCE
 from photon.registry.stores.decisions import ballot, count_done, counter_above, majority, recover
 from photon.registry.stores.positions import StorePositions
 from tests.registry.store_backends import (
@@ -221,9 +223,8 @@ def test_a_thousand_positions_have_one_value_each_for_eight_threads() -> None:
     made: list[StorePositions] = []
 
     def client() -> StorePositions:
-        made.append(
-            StorePositions(members, lambda slot, _: stores[slot], SETTINGS, SystemClock(), Threads(8))
-        )
+        asked = Stores(members, lambda slot, _: stores[slot], Threads(8), SystemClock(), MACHINE_CHANCE)
+        made.append(StorePositions(asked, SETTINGS))
         return made[-1]
 
     client().create(first_register(members))

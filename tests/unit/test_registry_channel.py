@@ -13,6 +13,7 @@ from photon.registry.register import Members
 from photon.registry.stores.asking import ASIDE_AT_ONCE, Stores
 from photon.registry.stores.channel import Threads
 from photon.registry.stores.copies import Key, NoReply
+from photon.registry.stores.deadline import MACHINE_CHANCE
 from photon.registry.stores.decisions import count_answers
 from photon.registry.stores.health import LEAST_LOOKED_AT
 
@@ -41,7 +42,7 @@ class Kept:
 def over(*kept: Kept, concurrency: int = 40) -> Stores:
     names = tuple(str(number) for number in range(len(kept)))
     chosen: Callable[[int, str], Any] = lambda slot, name: kept[slot]  # noqa: E731
-    return Stores(Members(1, names), chosen, Threads(concurrency), SystemClock())
+    return Stores(Members(1, names), chosen, Threads(concurrency), SystemClock(), MACHINE_CHANCE)
 
 
 def ask(stores: Stores, enough: int, keys: Sequence[Key] = KEYS, is_write: bool = False) -> list[list[Any]]:

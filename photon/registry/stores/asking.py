@@ -17,12 +17,12 @@ from photon.process.clock import Clock
 from photon.registry.register import Members
 from photon.registry.stores.channel import Channel
 from photon.registry.stores.copies import REGISTER_KEY, NoReply, Store
-from photon.registry.stores.deadline import MACHINE_CHANCE, Deadline
+from photon.registry.stores.deadline import Deadline
 from photon.registry.stores.health import Health
 
 Q = TypeVar("Q")
 R = TypeVar("R")
-Reopen = Callable[[int, str], Store]  # the store of an incarnation in a slot
+Reopen = Callable[[int, str], Store]
 Enough = Callable[[int, Sequence[Any]], bool]  # whether the replies to the request of this number suffice
 
 ASIDE_AT_ONCE = 4  # requests to a slow endpoint, which nobody waits for: they are no load for it
@@ -56,7 +56,7 @@ class ActiveStores:
 class Stores:
     """All stores of a registry, the channel to them, the clock and the randomness. Thread-safe.
 
-    `chance` makes ballots unique: the machine's own, except in a simulation that has to be repeatable.
+    `members`: as found; `reopen` opens the store of an incarnation in a slot. `chance` makes ballots unique.
     """
 
     def __init__(
@@ -65,12 +65,12 @@ class Stores:
         reopen: Reopen,
         channel: Channel,
         clock: Clock,
-        chance: random.Random | None = None,
+        chance: random.Random,
     ) -> None:
         self._reopen = reopen
         self._channel = channel
         self._clock = clock
-        self._chance = chance or MACHINE_CHANCE
+        self._chance = chance
         self._lock = threading.Lock()
         self._opened = [reopen(slot, name) for slot, name in enumerate(members.incarnations)]
         self._active = self._under(members)

@@ -16,8 +16,9 @@ from photon.process.clock import Clock, SystemClock
 from photon.registry.address import LOCAL_REGION, EndpointAddress, LedgersAddress, table_name, tables_of
 from photon.registry.register import Members
 from photon.registry.servers.local_server import LocalServer, kind_of
-from photon.registry.stores.channel import CONCURRENT_REQUESTS
-from photon.registry.stores.deadline import request_timeout
+from photon.registry.stores.asking import Stores
+from photon.registry.stores.channel import CONCURRENT_REQUESTS, Threads
+from photon.registry.stores.deadline import MACHINE_CHANCE, request_timeout
 from photon.registry.stores.dynamo import DynamoStore
 from photon.registry.stores.positions import StorePositions
 
@@ -44,7 +45,8 @@ def open_positions(address: LedgersAddress, clock: Clock | None = None) -> Store
     def reopen(slot: int, incarnation: str) -> DynamoStore:
         return DynamoStore(table_name(address.pipeline, incarnation), connections[slot])
 
-    return StorePositions(address.members, reopen, address.settings, clock or SystemClock())
+    stores = Stores(address.members, reopen, Threads(), clock or SystemClock(), MACHINE_CHANCE)
+    return StorePositions(stores, address.settings)
 
 
 def upkeep_stores(address: LedgersAddress, members: Members) -> list[DynamoStore]:

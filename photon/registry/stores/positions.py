@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import logging
-import random
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from photon.pipeline.sections import Registry
-from photon.process.clock import Clock
 from photon.process.measures import Meter
 from photon.registry.entry import Epoch, LedgerId
 from photon.registry.errors import RegistryUnavailable
 from photon.registry.positions import Change, Chosen, Offer, Tail, Unconfirmed, Undecided
-from photon.registry.register import Members, Register
-from photon.registry.stores.asking import ActiveStores, Reopen, Stores
-from photon.registry.stores.channel import Channel, Threads
+from photon.registry.register import Register
+from photon.registry.stores.asking import ActiveStores, Stores
 from photon.registry.stores.copies import (
     REGISTER_KEY,
     Key,
@@ -37,18 +34,10 @@ R = TypeVar("R")
 
 
 class StorePositions:
-    """See `photon.registry.positions.Positions`. `members`: as found; `reopen` opens their stores."""
+    """See `photon.registry.positions.Positions`."""
 
-    def __init__(
-        self,
-        members: Members,
-        reopen: Reopen,
-        settings: Registry,
-        clock: Clock,
-        channel: Channel | None = None,
-        chance: random.Random | None = None,
-    ) -> None:
-        self.stores = Stores(members, reopen, channel or Threads(), clock, chance)
+    def __init__(self, stores: Stores, settings: Registry) -> None:
+        self.stores = stores
         self.register = RegisterStore(self.stores, request_timeout(settings).total_seconds())
         self._deadline_seconds = settings.total_timeout.total_seconds()
         self.reservations = Reservations()
