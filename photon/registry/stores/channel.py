@@ -10,10 +10,9 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Generator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from functools import partial
-from queue import Empty, SimpleQueue
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
 from photon.registry.stores.copies import Store
@@ -43,7 +42,7 @@ class Channel(Protocol):
         requests: Sequence[tuple[Store, Q]],
         heard: Heard[R],
         is_write: bool,
-        until: Deadline | None = None,
+        until: Deadline,
     ) -> Generator[list[Answered[R]]]:
         """Send all requests at once: each time the answers that have come since the last time, at least one.
 
@@ -84,23 +83,35 @@ class Threads:
         requests: Sequence[tuple[Store, Q]],
         heard: Heard[R],
         is_write: bool,
-        until: Deadline | None = None,
+        until: Deadline,
     ) -> Generator[list[Answered[R]]]:
-        exchange = _Exchange(send, heard)
-        sent: list[tuple[_Lane, Future[None]]] = []
-        heard_of = 0
+        def serve(index: int, store: Store, request: Q) -> R:
+            began_seconds = time.monotonic()
+            reply = send(store, request)
+            heard(index, reply, time.monotonic() - began_seconds)
+            return reply
+
+        sent: dict[Future[R], tuple[int, _Lane]] = {}
+        ends_seconds = 0.0  # when the deadline passes
         try:
             for index, (store, request) in enumerate(requests):
                 lane = self._lane_of(store)
-                sent.append((lane, lane.submit(partial(exchange.serve, index, store, request))))
-            while heard_of < len(requests) and (come := exchange.wait(until)):
-                heard_of += len(come)
-                yield come
+                sent[lane.submit(partial(serve, index, store, request))] = index, lane
+            left = set(sent)
+            while left:
+                now_seconds, left_seconds = time.monotonic(), until.left_seconds()
+                if left_seconds or not ends_seconds:
+                    ends_seconds = now_seconds + left_seconds
+                patience_seconds = max(0.0, ends_seconds + GRACE_SECONDS - now_seconds)
+                come, left = wait(left, patience_seconds, FIRST_COMPLETED)
+                if not come:
+                    return
+                yield [(sent[one][0], one.result()) for one in come]  # or the error of one that can't be made
         finally:
-            exchange.is_left = True
-            for lane, future in sent:
+            for future, (_, lane) in sent.items():
                 if not is_write or lane.is_long:
                     future.cancel()
+                future.add_done_callback(_tell_failure)
 
     def load(self, store: Store) -> int:
         return self._lane_of(store).load
@@ -123,53 +134,10 @@ class Threads:
             return self._lanes[store]
 
 
-class _Exchange:
-    """What the requests of one call to `exchange` have in common."""
-
-    def __init__(self, send: Send[Any, Any], heard: Heard[Any]) -> None:
-        self._send = send
-        self._heard = heard
-        self._answered: SimpleQueue[Answered[Any] | BaseException] = SimpleQueue()
-        self._over_at_seconds: float | None = None  # when the deadline passes
-        self.is_left = False  # nobody waits for its answers any more
-
-    def serve(self, index: int, store: Store, request: Any) -> None:
-        """Send one request, and tell the reply."""
-        began_seconds = time.monotonic()
-        try:
-            reply = self._send(store, request)
-            self._heard(index, reply, time.monotonic() - began_seconds)
-        except BaseException as error:
-            if self.is_left:
-                log.exception("a request to the registry that nobody waits for has failed")
-            self._answered.put(error)
-        else:
-            self._answered.put((index, reply))
-
-    def wait(self, until: Deadline | None) -> list[Answered[Any]]:
-        """All that has come, at least one, or none if the deadline passes before.
-
-        Raises the error of a request that could not be made.
-        """
-        try:
-            come = [self._answered.get(timeout=self._patience_seconds(until))]
-        except Empty:
-            return []
-        while not self._answered.empty():
-            come.append(self._answered.get())
-        for one in come:
-            if isinstance(one, BaseException):
-                raise one
-        return cast("list[Answered[Any]]", come)
-
-    def _patience_seconds(self, until: Deadline | None) -> float | None:
-        if until is None:
-            return None
-        now_seconds = time.monotonic()
-        left_seconds = until.left_seconds()
-        if left_seconds or self._over_at_seconds is None:
-            self._over_at_seconds = now_seconds + left_seconds
-        return max(0.0, self._over_at_seconds + GRACE_SECONDS - now_seconds)
+def _tell_failure(future: Future[Any]) -> None:
+    """Say that a request could not be made, whether anybody waits for it or not."""
+    if not future.cancelled() and (error := future.exception()) is not None:
+        log.error("a request to the registry has failed", exc_info=error)
 
 
 class _Lane:
@@ -190,7 +158,7 @@ class _Lane:
         """
         return self.load > 2 * self._most
 
-    def submit(self, work: Callable[[], None]) -> Future[None]:
+    def submit(self, work: Callable[[], R]) -> Future[R]:
         """Have it done in its turn."""
         with self._lock:
             self.load += 1
@@ -198,6 +166,6 @@ class _Lane:
         future.add_done_callback(self._ended)
         return future
 
-    def _ended(self, future: Future[None]) -> None:
+    def _ended(self, future: Future[Any]) -> None:
         with self._lock:
             self.load -= 1
