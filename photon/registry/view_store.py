@@ -1,5 +1,7 @@
 """A view on disk: states of ledgers and claimants in SQLite, holds in files that are mapped (`segments`).
 
+Claimants are added to, since there are many; the states, with what is unclosed, are one row.
+
 All of SQLite changes in one transaction, after the files that it lists were written. So a crash leaves files
 that nobody lists, which the next start removes. A view that is damaged, or of another incarnation of the
 registry, is made anew by reading: what is here was decided, and the ledgers have all of it.
@@ -17,33 +19,34 @@ import secrets
 import sqlite3
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from hashlib import blake2b
+from io import BytesIO
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from photon.errors import FormatTooNew, UserError
 from photon.pipeline.location import Location
-from photon.registry.entry import LedgerId
-from photon.registry.fold import LedgerState
+from photon.registry.entry import Claimant, Epoch, LedgerId
+from photon.registry.fold import LedgerState, Unclosed
 from photon.registry.holds import Run, RunFile
 from photon.registry.register import Register, decode_register, encode_register
 from photon.registry.segments import RunDamaged, open_run, remove_other_runs, remove_runs, write_run
-from photon.registry.stored_states import decode_state, encode_state
 from photon.registry.view import View
 from photon.storage.store import store_of
 from photon.storage.store_errors import StoreUnavailable
 
 log = logging.getLogger(__name__)
 
-FORMAT = 3
+FORMAT = 4
 VIEW_FILE = "view.sqlite"
 READ_TRIES = 3  # of who reads another process's view
 _SCHEMA = f"""
 BEGIN;
-CREATE TABLE view (content TEXT NOT NULL, digest BLOB NOT NULL);
-CREATE TABLE ledgers (
-    generation INTEGER NOT NULL, number INTEGER NOT NULL, state TEXT NOT NULL, unclosed BLOB NOT NULL,
-    PRIMARY KEY (generation, number)) WITHOUT ROWID;
+CREATE TABLE view (content TEXT NOT NULL, unclosed BLOB NOT NULL, digest BLOB NOT NULL);
 CREATE TABLE claimants (
     generation INTEGER NOT NULL, number INTEGER NOT NULL, first INTEGER NOT NULL, content BLOB NOT NULL,
     PRIMARY KEY (generation, number, first));
@@ -76,11 +79,10 @@ class _Unusable(Exception):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Saved:
-    """A ledger as it was saved. `chain`: a digest of its claimants; `digest`: of all that is stored of it."""
+    """The claimants of a ledger as they were saved: up to which position, and a digest of all their rows."""
 
-    state: LedgerState
-    chain: bytes
-    digest: str
+    next_position: int = 0
+    digest: bytes = b""
 
 
 class ViewStore:
@@ -225,20 +227,16 @@ class ViewStore:
         return open_run(write_run(self.runs_folder, f"{generation}-{secrets.token_hex(8)}", run))
 
     def _put(self, view: View, runs: Mapping[int, list[Run]]) -> dict[LedgerId, _Saved]:
-        saved = {}
-        for ledger in view.states:
-            before = self._saved.get(ledger)
-            is_same = before is not None and before.state is view.states[ledger]
-            saved[ledger] = (
-                before if before is not None and is_same else self._put_ledger(view, ledger, before)
-            )
+        saved = {ledger: self._put_claimants(view, ledger) for ledger in view.states}
         for ledger in self._saved.keys() - saved.keys():
-            self._db.execute("DELETE FROM ledgers WHERE generation = ? AND number = ?", ledger)
             self._db.execute("DELETE FROM claimants WHERE generation = ? AND number = ?", ledger)
         content = json.dumps(
             {
                 "register": encode_register(view.register).decode(),
-                "ledgers": [[*ledger, one.digest] for ledger, one in saved.items()],
+                "ledgers": [
+                    [*ledger, _encoded(state), saved[ledger].digest.hex()]
+                    for ledger, state in view.states.items()
+                ],
                 "runs": [
                     [generation, run.file.name, len(run)]
                     for generation, some in runs.items()
@@ -247,62 +245,59 @@ class ViewStore:
                 ],
             }
         )
+        unclosed = b"".join(map(_columns_of, view.states.values()))
         self._db.execute("DELETE FROM view")
-        self._db.execute("INSERT INTO view VALUES (?, ?)", (content, _digest(content.encode())))
+        row = (content, unclosed, _digest(content.encode(), unclosed))
+        self._db.execute("INSERT INTO view VALUES (?, ?, ?)", row)
         return saved
 
-    def _put_ledger(self, view: View, ledger: LedgerId, before: _Saved | None) -> _Saved:
-        state = view.states[ledger]
-        first, chain = (before.state.next_position, before.chain) if before else (0, b"")
-        claimants = view.claimants.pack(ledger, first)
+    def _put_claimants(self, view: View, ledger: LedgerId) -> _Saved:
+        before = self._saved.get(ledger, _Saved())
+        claimants = view.claimants.pack(ledger, before.next_position)
+        digest = before.digest
         if claimants:
-            self._db.execute("INSERT INTO claimants VALUES (?, ?, ?, ?)", (*ledger, first, claimants))
-            chain = _digest(chain + claimants)
-        text, unclosed = encode_state(state)
-        self._db.execute("INSERT OR REPLACE INTO ledgers VALUES (?, ?, ?, ?)", (*ledger, text, unclosed))
-        return _Saved(state, chain, _digest_of_ledger(text.encode(), unclosed, chain))
+            row = (*ledger, before.next_position, claimants)
+            self._db.execute("INSERT INTO claimants VALUES (?, ?, ?, ?)", row)
+            digest = _digest(digest, claimants)
+        return _Saved(view.states[ledger].next_position, digest)
 
     # -- loading
 
     def _load(self, incarnation: int, writer: str, compares_checksums: bool = False) -> View | None:
         """The stored view; None if nothing is stored. _Unusable, RunDamaged, FormatTooNew, sqlite3.Error."""
-        row = self._db.execute(f"SELECT {_as_stored('content')}, digest FROM view").fetchone()
+        columns = f"{_as_stored('content')}, {_as_stored('unclosed')}, digest"
+        row = self._db.execute(f"SELECT {columns} FROM view").fetchone()
         if row is None:
             return None
-        if _digest(row[0]) != row[1]:
+        if _digest(*row[:2]) != row[2]:
             raise _Unusable("the checksum of its contents does not agree")
-        content = json.loads(row[0])
+        content, unclosed = json.loads(row[0]), BytesIO(row[1])
         register = decode_register(content["register"].encode())
         if register.incarnation < incarnation:  # above it is a registry that was put back: `note` refuses it
             raise _Unusable(f"it is of incarnation {register.incarnation}, the registry's is {incarnation}")
         view = View(register, writer)
         saved = {}
-        for generation, number, digest in content["ledgers"]:
+        for generation, number, state, digest in content["ledgers"]:
             ledger = LedgerId(generation, number)
-            saved[ledger] = self._load_ledger(view, ledger, digest)
+            view.states[ledger] = _decoded(ledger, state, unclosed)
+            saved[ledger] = _Saved(view.states[ledger].next_position, bytes.fromhex(digest))
+            self._load_claimants(view, ledger, saved[ledger])
         for generation, name, holds in content["runs"]:
             run = open_run(RunFile(self.runs_folder, name, holds), compares_checksums)
             view.holds.replace(generation, [*view.holds.runs(generation), run])
         self._saved, self.listed = saved, {file.name for file in view.holds.files}
         return view
 
-    def _load_ledger(self, view: View, ledger: LedgerId, digest: str) -> _Saved:
-        chain = b""
-        of_ledger = "WHERE generation = ? AND number = ?"
-        packed = self._db.execute(
-            f"SELECT {_as_stored('content')} FROM claimants {of_ledger} ORDER BY first", ledger
-        ).fetchall()
-        for (claimants,) in packed:
-            chain = _digest(chain + claimants)
-        columns = f"{_as_stored('state')}, {_as_stored('unclosed')}"
-        rows = self._db.execute(f"SELECT {columns} FROM ledgers {of_ledger}", ledger)
-        stored: tuple[bytes, bytes] | None = rows.fetchone()
-        if stored is None or _digest_of_ledger(*stored, chain) != digest:
+    def _load_claimants(self, view: View, ledger: LedgerId, saved: _Saved) -> None:
+        of_ledger = "WHERE generation = ? AND number = ? ORDER BY first"
+        rows = self._db.execute(f"SELECT {_as_stored('content')} FROM claimants {of_ledger}", ledger)
+        packed, digest = [content for (content,) in rows], b""
+        for claimants in packed:
+            digest = _digest(digest, claimants)
+        if digest != saved.digest:
             raise _Unusable(f"what it has of ledger {ledger} does not agree with its checksum")
-        for (claimants,) in packed:
+        for claimants in packed:
             view.claimants.unpack(ledger, claimants)
-        view.states[ledger] = decode_state(ledger, *stored)
-        return _Saved(view.states[ledger], chain, digest)
 
 
 class _StoredView(ViewStore):
@@ -348,12 +343,11 @@ def read_so_far(folder: Path) -> tuple[int, int]:
     """The incarnation that a stored view has read, and how many positions; zeros if it can't be read."""
     try:
         with closing(_StoredView(folder, folder)) as stored:
-            register = "(SELECT json_extract(content, '$.register') FROM view)"
-            incarnation, positions = f"json_extract({register}, '$.incarnation')", "$.next_position"
-            query = f"SELECT {incarnation}, sum(json_extract(state, '{positions}')) FROM ledgers"
-            found = stored._db.execute(query).fetchone()
-            return int(found[0] or 0), int(found[1] or 0)
-    except (sqlite3.Error, OSError, ValueError):
+            row = stored._db.execute("SELECT content FROM view").fetchone()
+            content = json.loads(row[0])
+            positions = sum(state["next_position"] for _, _, state, _ in content["ledgers"])
+            return json.loads(content["register"])["incarnation"], positions
+    except (sqlite3.Error, OSError, ValueError, LookupError, TypeError):
         return 0, 0
 
 
@@ -365,14 +359,59 @@ def _is_damage(error: sqlite3.Error | UnicodeDecodeError) -> bool:
     return code is not None and code & 255 not in _NOT_OF_THE_FILE
 
 
-def _digest(content: bytes) -> bytes:
-    return blake2b(content, digest_size=16).digest()
-
-
-def _digest_of_ledger(state: bytes, unclosed: bytes, chain: bytes) -> str:
-    return _digest(_digest(state) + _digest(unclosed) + chain).hex()
+def _digest(*parts: bytes) -> bytes:
+    """A digest of these parts, none of which can pass for a piece of another."""
+    each = b"".join(blake2b(part, digest_size=16).digest() for part in parts)
+    return blake2b(each, digest_size=16).digest()
 
 
 def _as_stored(column: str) -> str:
     """The bytes of a column, whatever type it has by now: a flipped bit may have made a text of them."""
     return f"CAST(coalesce({column}, '') AS BLOB)"
+
+
+# -- a ledger's state: numbers and flags as they are, and the columns of what is unclosed
+
+_UNCLOSED = {"hashes": "<u8", "files": "<u4", "offsets_bytes": "<i8"}  # its columns
+
+
+def _encoded(state: LedgerState) -> dict[str, Any]:
+    """A ledger's state, but for its name and the columns of what is unclosed."""
+    return {
+        **{one.name: getattr(state, one.name) for one in fields(state) if one.name != "ledger"},
+        "checksum": state.checksum.hex(),
+        "void_through": [[*epoch, batch] for epoch, batch in state.void_through.items()],
+        "over": dict(state.over),
+        "unclosed": [[*at, one.claimant, len(one)] for at, one in state.unclosed.items()],
+    }
+
+
+def _columns_of(state: LedgerState) -> bytes:
+    """The columns of what is unclosed, entry by entry."""
+    return b"".join(
+        np.asarray(getattr(one, name), dtype).tobytes()
+        for one in state.unclosed.values()
+        for name, dtype in _UNCLOSED.items()
+    )
+
+
+def _decoded(ledger: LedgerId, stored: Mapping[str, Any], columns: BytesIO) -> LedgerState:
+    """The inverse of `_encoded` and `_columns_of`; it reads its part of the columns."""
+
+    def column(name: str, length: int) -> npt.NDArray[Any]:
+        dtype = np.dtype(_UNCLOSED[name])
+        return np.frombuffer(columns.read(length * dtype.itemsize), dtype)
+
+    unclosed = {}
+    for origin, position, (epoch, batch, plan), length in stored["unclosed"]:
+        claimant = Claimant(Epoch(*epoch), batch, plan)
+        hashes = column("hashes", 2 * length).reshape(-1, 2)
+        one = Unclosed(claimant, hashes, column("files", length), column("offsets_bytes", length))
+        unclosed[LedgerId(*origin), position] = one
+    others = {
+        "ledger": ledger,
+        "checksum": bytes.fromhex(stored["checksum"]),
+        "void_through": {Epoch(name, number): batch for name, number, batch in stored["void_through"]},
+        "unclosed": unclosed,
+    }
+    return LedgerState(**{**stored, **others})
