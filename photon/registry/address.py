@@ -8,7 +8,7 @@ from pathlib import Path
 from photon.pipeline.sections import Registry
 from photon.registry.register import Members
 
-LOCAL_REGION = "local"  # of a server that wants a key and takes any
+LOCAL_REGION = "local"  # a local server wants a key and takes any
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +17,7 @@ class EndpointAddress:
 
     where: str | Path
     region: str = LOCAL_REGION
-    profile: str | None = None  # of AWS's configuration files, for credentials and certificates
+    profile: str | None = None  # in AWS's configuration files, for credentials and certificates
     role: str | None = None  # assumed with those credentials
 
     def __str__(self) -> str:

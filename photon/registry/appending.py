@@ -74,7 +74,7 @@ def append(view: View, positions: Attempts, makes: Mapping[LedgerId, Make]) -> s
 
 
 def _offer(state: LedgerState | None, make: Make, before: Offer | None, writer: str) -> Offer | None:
-    """What is offered next: the same bytes again, as long as the position is the same (L2)."""
+    """The next offer: the same bytes again, as long as the position is the same (L2)."""
     if before is not None and state is not None and state.next_position == before.position:
         return before
     if state is None or not state.takes_entries:
@@ -113,7 +113,7 @@ def open_ledger(view: View, positions: Attempts, ledger: LedgerId) -> None:
 
 
 def _genesis(view: View, ledger: LedgerId) -> Genesis:
-    """What the parents are at their seals, and nothing that anybody knows more (L7)."""
+    """All that the parents are at their seals, and nothing that anybody knows more (L7)."""
     parents = view.register.parents(ledger)
     states = [view.states[parent] for parent in parents]
     at_birth = view.register.generations[ledger.generation].boundary_us

@@ -20,7 +20,7 @@ from photon.registry.fold import ClaimsAt
 NOBODY = 0  # instead of the number of an epoch
 BLOCK = 2**16  # positions that are compressed together, once all of them are known
 MOST_DATACENTERS = 255  # that a byte tells apart
-_LEVEL = 1  # of compression: a block is made while a batch waits for it
+_LEVEL = 1  # quick compression: a batch waits while a block is made
 
 
 @dataclass(slots=True)
@@ -31,7 +31,7 @@ class _OfLedger:
     batches: array[int] = field(default_factory=lambda: array("q"))
     ends: array[int] = field(default_factory=lambda: array("Q"))  # where each plan's text ends
     plans: bytearray = field(default_factory=bytearray)
-    blocks: list[bytes] = field(default_factory=list)  # of `Owners`, full ones
+    blocks: list[bytes] = field(default_factory=list)  # the full ones of `Owners`
 
     def reach(self, position: int) -> None:
         """Have nobody claim before this position, as far as nothing is known."""
@@ -43,7 +43,7 @@ class _OfLedger:
 
 @dataclass(frozen=True, slots=True)
 class Owners:
-    """By ledger and position the datacenter that claims there: a byte each, 0 for nobody, else its place + 1.
+    """The datacenter that claims at each position of each ledger: a byte, 0 for nobody, else its place + 1.
 
     `blocks`: compressed, all but the last of one length.
     """
@@ -52,7 +52,7 @@ class Owners:
     blocks: dict[LedgerId, tuple[bytes, ...]]
 
     def columns(self) -> dict[LedgerId, npt.NDArray[np.uint8]]:
-        """By ledger the bytes, by position."""
+        """The bytes of each ledger, by position."""
         return {
             ledger: np.frombuffer(b"".join(map(zlib.decompress, blocks)), np.uint8)
             for ledger, blocks in self.blocks.items()
@@ -60,7 +60,7 @@ class Owners:
 
 
 class Claimants:
-    """By ledger and position who claims there. Those of a ledger come in the order of positions."""
+    """Who claims at each position of each ledger. Those of a ledger come in the order of positions."""
 
     def __init__(self) -> None:
         self._ledgers: dict[LedgerId, _OfLedger] = {}
@@ -145,7 +145,7 @@ class Claimants:
             del self._ledgers[ledger]
 
     def owners(self) -> Owners:
-        """Whose claims there are, for a snapshot. Full blocks are made once."""
+        """Say for a snapshot whose claims there are. Full blocks are made once."""
         if len(self._datacenters) > MOST_DATACENTERS:
             raise ValueError(f"{len(self._datacenters)} datacenters; a byte tells {MOST_DATACENTERS} apart")
         of_epochs = np.array([0, *(self._datacenters[one.datacenter] for one in self._epochs)], np.uint8)

@@ -26,7 +26,7 @@ MOST_RIDING = 200  # ids that are freed beside claims: in the room that these le
 
 @dataclass(frozen=True, slots=True)
 class Closing:
-    """What an epoch has committed and not closed yet: its batches up to `through` (L4).
+    """The batches that an epoch has committed and not closed yet, up to `through` (L4).
 
     Their rows are committed, so that `rowless` changes no more.
     """
@@ -63,7 +63,7 @@ def next_close(state: LedgerState, closes: Closing | None) -> Entry | None:
 
 
 def riding(state: LedgerState, closes: Closing | None) -> tuple[Close, ...] | None:
-    """What closes these batches in a ledger beside claims; None: it needs entries of its own."""
+    """The closes of these batches that go beside claims in a ledger; None: they need entries of their own."""
     made = next_close(state, closes)
     if made is None:
         return ()

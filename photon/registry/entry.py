@@ -1,4 +1,4 @@
-"""What a position of a ledger holds: an entry, and the parts that it is made of. No I/O and no meaning.
+"""An entry, which a position of a ledger holds, and the parts that it is made of. No I/O and no meaning.
 
 What a part means depends on the entries before it in its own ledger: `photon.registry.fold`.
 """
@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from photon.process import clock
 
-Hashes = npt.NDArray[np.uint64]  # of shape (n, 2): the upper and the lower half of each id's hash
+Hashes = npt.NDArray[np.uint64]  # shape (n, 2): the upper and the lower half of each id's hash
 Times = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
@@ -138,7 +138,7 @@ class Entry:
     genesis: Genesis | None = None
     boundary_us: int | None = None
     closes: tuple[Close, ...] = ()
-    frees: tuple[Free, ...] = ()  # of what is closed: by the epoch's owner, or by who fenced it (L11)
+    frees: tuple[Free, ...] = ()  # joins that go: the epoch's owner says so, or who fenced it (L11)
     claims: Claims | None = None
     are_joins: bool = False
     seals: bool = False

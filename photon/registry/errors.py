@@ -1,4 +1,4 @@
-"""What the registry says instead of an answer. Each message has the remedy, as a command to be typed."""
+"""The registry's errors, in place of an answer. Each message has the remedy, as a command to be typed."""
 
 from __future__ import annotations
 

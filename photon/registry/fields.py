@@ -1,4 +1,4 @@
-"""What the binary form of entries is made of: numbers, text, hashes and columns of claims, one after another.
+"""Fields, which make up the binary form of entries: numbers, text, hashes, columns of claims.
 
 A reader takes them in the order in which a writer put them; docs/ledger-format.md has each. No number that it
 reads makes it take more memory than a few times the length of the value.
@@ -16,8 +16,8 @@ from photon.registry.entry import Claimant, Claims, Hashes
 
 HASH_BYTES = 16
 CHECKSUM_BYTES = 16
-MOST_TEXT_BYTES = 255  # of a writer, a plan, a datacenter, which pipelines limit to 63
-_MOST_NUMBER_BYTES = 10  # of 64 bits, seven to a byte
+MOST_TEXT_BYTES = 255  # a writer, a plan, or a datacenter, which pipelines limit to 63
+_MOST_NUMBER_BYTES = 10  # 64 bits, seven to a byte
 # Level 3 makes the columns of usual batches no smaller, and takes longer.
 _LEVEL = 1
 _LEAST_COMPRESSED_BYTES = 16  # no zstd frame is much shorter

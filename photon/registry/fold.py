@@ -1,4 +1,4 @@
-"""What an entry means after all entries before it in its ledger (rules L1 to L7). Pure but for `Holds`.
+"""The meaning of an entry after all entries before it in its ledger (L1 to L7). Pure but for `Holds`.
 
 A `LedgerState` is what a ledger's prefix comes to, without the holds, which all ledgers of a view share.
 
@@ -45,7 +45,7 @@ class OutOfOrder(Exception):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Unclosed:
-    """What one entry's claims hold and no close has decided yet, and the places of the records.
+    """The ids that one entry's claims hold and no close has decided yet, and the places of the records.
 
     Of two records of one event in one plan, the one whose place this is joins it.
     """
@@ -113,7 +113,7 @@ class LedgerState:
         return epoch.number <= self.over.get(epoch.datacenter, 0)
 
     def unclosed_of(self, epoch: Epoch, through: int = FOR_EVER) -> dict[ClaimsAt, Unclosed]:
-        """What an epoch holds here and has not closed, of batches up to `through`."""
+        """All that batches of an epoch, up to `through`, hold here and have not closed."""
         return {
             at: one
             for at, one in self.unclosed.items()

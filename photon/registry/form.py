@@ -28,7 +28,7 @@ MOST_CLAIM_BYTES = HASH_BYTES + 20  # hash, time, place; columns that do not shr
 MOST_GENERATION = 2**31 - 1
 MOST_LEDGER_NUMBER = 2**16 - 1
 MOST_POSITION = 2**32 - 2  # the next value means in `holds` that nobody holds an id
-MOST_PARTS = 10_000  # of an entry, or of a part: more would not fit, at twelve bytes each
+MOST_PARTS = 10_000  # in an entry, or in a part: more would not fit, at twelve bytes each
 MOST_NUMBER = 2**63 - 1
 
 _MAGIC = b"PhLe"
@@ -174,7 +174,7 @@ def _write_parts(fields: FieldsWriter, entry: Entry) -> None:
 
 
 def _read_parts(fields: FieldsReader, where: str) -> dict[str, Any]:
-    """By name the fields of an entry that its parts make."""
+    """The fields of an entry that its parts make, by name."""
     found: dict[str, Any] = {}
     last = 0
     for _ in range(fields.number(MOST_PARTS, "the number of parts")):
@@ -301,7 +301,7 @@ class _Part(NamedTuple):
         return () if value is None or value is False else (value,)
 
 
-# By kind, in the order in which parts count. A new kind needs a new version of the form.
+# The kinds, in the order in which parts count. A new kind needs a new version of the form.
 _PARTS = {
     1: _Part("genesis", _GENESIS),
     2: _Part("boundary_us", _BOUNDARY),

@@ -28,7 +28,7 @@ FEW_LEDGERS = 4  # as a rule there are no more: to look for each of them is quic
 
 
 class Refs(NamedTuple):
-    """By id the claims that hold it, as columns. Its generation is NOBODY where it is free."""
+    """The claims that hold each id, as columns. The generation is NOBODY where the id is free."""
 
     generations: npt.NDArray[np.int32]
     numbers: npt.NDArray[np.uint16]
@@ -188,7 +188,7 @@ class Holds:
     """The runs of all generations. One thread changes it; others may read what `runs` gave them."""
 
     def __init__(self) -> None:
-        self._runs: dict[int, list[Run]] = {}  # by generation, oldest first
+        self._runs: dict[int, list[Run]] = {}  # those of each generation, oldest first
 
     def runs(self, generation: int) -> Sequence[Run]:
         """The runs of a generation, oldest first."""

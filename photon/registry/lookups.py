@@ -43,10 +43,10 @@ class Found:
     epoch and batch are 0, and its plan is "": a task needs its datacenter alone.
     """
 
-    codes: npt.NDArray[np.int8]  # of `Hold`
+    codes: npt.NDArray[np.int8]  # members of `Hold`
     by: npt.NDArray[np.int32]
     holders: Sequence[Claimant]
-    places: Places  # of the records by which THIS_PLAN holds ids
+    places: Places  # where the records lie by which THIS_PLAN holds ids
 
     def are(self, *holds: Hold) -> Mask:
         """Which of the ids are held so."""
@@ -59,7 +59,7 @@ class Found:
 
 
 class Lookups(Protocol):
-    """What a task may ask of the registry."""
+    """The questions that a task may ask of the registry."""
 
     def look_up(self, hashes: Hashes, times_us: Times) -> Found:
         """Who holds each id, as far as the snapshot knows; `times_us`: of the events, or NO_TIME_US."""
@@ -80,7 +80,7 @@ class ViewSnapshot:
     owners: Owners
 
     def open(self, plan: Claimant) -> Lookups:
-        """What a task of this plan looks up in. RunDamaged, FormatTooNew, OSError."""
+        """Open it for a task of this plan. RunDamaged, FormatTooNew, OSError."""
         view = View(self.register, "")
         view.states = dict(self.states)
         for generation, runs in self.runs.items():
@@ -125,7 +125,7 @@ class _SnapshotLookups:
         claimants = list(dict.fromkeys(unclosed.values()))
         self.holders = [*(Claimant(Epoch(name, 0), 0, "") for name in owners.datacenters), *claimants]
         places = {claimant: len(owners.datacenters) + n for n, claimant in enumerate(claimants)}
-        # By ledger and position places in `holders`, one more: of who holds what is not closed.
+        # Who holds something unclosed at each position of a ledger: a place in `holders`, and one more.
         self._unclosed: dict[LedgerId, npt.NDArray[np.int32]] = {}
         for (ledger, position), claimant in unclosed.items():
             column = self._unclosed.setdefault(ledger, self._owners[ledger].astype(np.int32))
@@ -150,7 +150,7 @@ class _SnapshotLookups:
         codes[joins] = self._codes_of_joins[by[joins]]
         others = held & ~joins
         codes[others] = self._codes_of_others[by[others]]
-        # What the plan has won is too old all the same once the boundary has passed it: see `claim`.
+        # An id that the plan has won is too old all the same once the boundary has passed it: see `claim`.
         codes[(codes == Hold.THIS_PLAN) & (times_us < self._view.register.boundary_us)] = Hold.TOO_OLD
         places = places_of(hashes, refs, self._own)
         for column in places:

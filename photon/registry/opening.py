@@ -32,9 +32,9 @@ from photon.tokens import new_id
 log = logging.getLogger(__name__)
 
 GRACE_SECONDS = 1.5  # for a minority of the endpoints, where a majority has answered
-RUNS_FOLDER = "view"  # of a view's runs, below the datacenter's work place
+RUNS_FOLDER = "view"  # has a view's runs, below the datacenter's work place
 
-# By process: a fork must not use its parent's connections and threads.
+# Each process has its own: a fork must not use its parent's connections and threads.
 _opened: dict[tuple[int, LedgersAddress], StorePositions] = {}
 _lock = threading.Lock()
 
@@ -152,7 +152,7 @@ def _checked(
 
 
 def begin_anew(pipeline: Pipeline) -> str:
-    """What to do so that everything is joined again: what to remove, as a command, and what else.
+    """The steps after which everything is joined again: the removal, as a command, and what else there is.
 
     A registry that other pipelines have too is not removed: this one gets a new name there.
     """

@@ -53,7 +53,7 @@ class Tail:
 
 
 class Attempt(Protocol):
-    """What is asked of the stores between two checks, all under the same members.
+    """All that is asked of the stores between two checks, under the same members.
 
     Nothing that it brings counts before `confirm` has returned: no view folds it, and nobody offers behind
     it (L1).
@@ -64,7 +64,7 @@ class Attempt(Protocol):
         ...
 
     def read(self, first: Mapping[LedgerId, int]) -> Mapping[LedgerId, Tail]:
-        """By ledger the decided values from position `first` on; some of them where there are many.
+        """The decided values of each ledger from position `first` on; some of them where there are many.
 
         It never prepares a ballot, so that reading writes nothing. RegistryUnavailable if too few answer.
         """

@@ -44,7 +44,7 @@ def with_refill_ended(
     `epochs`: by datacenter the number above all that were ever handed out; `tables`: those that were read.
     """
     if register.incarnation == incarnation:
-        return register  # it was done, and the answer got lost
+        return register  # an earlier call did it, and the answer got lost
     highest = {
         name: max(register.epochs.get(name, 0), epochs.get(name, 0)) for name in {*register.epochs, *epochs}
     }

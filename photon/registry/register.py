@@ -15,8 +15,8 @@ from photon.registry.entry import NO_BOUNDARY_US, Epoch, LedgerId
 from photon.registry.errors import RegistryUnavailable, RetiredDatacenter
 
 REGISTER_FORMAT = 1
-ENTRY_VERSION = 1  # what writers write: no more than every reader of the register knows
-MOST_LEDGERS = 64  # of a generation: a batch appends to each that its ids meet
+ENTRY_VERSION = 1  # writers write this one: no more than every reader of the register knows
+MOST_LEDGERS = 64  # in a generation: a batch appends to each that its ids meet
 PARENTS_KNOWN = 16 * MOST_LEDGERS  # ledgers whose parents need not be computed again: all that are live
 
 
@@ -92,7 +92,7 @@ class Register:
 
 @lru_cache(PARENTS_KNOWN)
 def _parents(ledger: LedgerId, before: int, own: int) -> tuple[LedgerId, ...]:
-    """By how many ledgers the generation before has, and the ledger's own."""
+    """See `Register.parents`; `before` and `own`: how many ledgers the two generations have."""
     first, behind = ledger.number * before // own, -((ledger.number + 1) * -before // own)
     return tuple(LedgerId(ledger.generation - 1, number) for number in range(first, behind))
 

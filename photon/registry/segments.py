@@ -131,5 +131,5 @@ def _map(path: Path) -> mmap.mmap | bytes:
     with path.open("rb") as file:
         try:
             return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        except ValueError:  # what mmap says of an empty file
+        except ValueError:  # mmap says so of an empty file
             return b""

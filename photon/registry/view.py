@@ -26,7 +26,7 @@ NO_PLACE = -1
 
 
 class Current(NamedTuple):
-    """By id its newest open ledger, as columns: the generation (NO_LEDGER: none is open) and the number."""
+    """The newest open ledger of each id, as columns: generation (NO_LEDGER: none is open) and number."""
 
     generations: npt.NDArray[np.int32]
     numbers: npt.NDArray[np.int64]
@@ -47,7 +47,7 @@ class Current(NamedTuple):
 
 
 class Places(NamedTuple):
-    """By id where the record lies by which its plan holds it, as columns; NO_PLACE where it is not known."""
+    """The place of the record by which its plan holds each id, as columns; NO_PLACE where nobody knows it."""
 
     files: npt.NDArray[np.int64]
     offsets_bytes: npt.NDArray[np.int64]
@@ -70,7 +70,7 @@ def places_of(hashes: Hashes, refs: Refs, unclosed: Iterable[tuple[ClaimsAt, Unc
 
 
 class Findings(NamedTuple):
-    """By id which claims hold it; see `Holders`."""
+    """The claims that hold each id; see `Holders`."""
 
     refs: Refs
     are_held: Mask
@@ -80,7 +80,7 @@ class Findings(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Holders:
-    """By id who holds it, as columns. `are_joins`: its close is in the view too (L9).
+    """The holder of each id, as columns. `are_joins`: its close is in the view too (L9).
 
     `places`: of the records that hold what is not closed yet.
     """
@@ -119,7 +119,7 @@ class View:
     def __init__(self, register: Register, writer: str) -> None:
         self.register = register
         self.writer = writer
-        self.remedy = ""  # what to do where a copy was put back, if somebody knows it
+        self.remedy = ""  # for people, where a copy was put back; empty if nobody knows one
         self.holds = Holds()
         self.states: dict[LedgerId, LedgerState] = {}
         self.claimants = Claimants()
@@ -156,11 +156,11 @@ class View:
             self.states[ledger] = replace(state, unclosed=kept)
 
     def _kin(self, ledger: LedgerId) -> tuple[int, tuple[LedgerId, ...]]:
-        """What the genesis of a ledger names: how many there are with it, and its parents."""
+        """The facts that a ledger's genesis names: how many ledgers its generation has, and its parents."""
         return self.register.generations[ledger.generation].ledgers, self.register.parents(ledger)
 
     def mismatch(self, what: str) -> RegistryMismatch:
-        """What to raise where the registry is not the one that the view was read from (L10)."""
+        """The error to raise where the registry is not the one that the view was read from (L10)."""
         name = self.register.pipeline
         found = f"the registry of {name} is older than it was: {what}; a copy was put back"
         return RegistryMismatch(f"{found}. {self.remedy}" if self.remedy else found)
@@ -225,7 +225,7 @@ class View:
         return places
 
     def find(self, hashes: Hashes, times_us: npt.NDArray[np.int64] | None = None) -> Findings:
-        """By which claims each id is held."""
+        """Find the claims that hold each id."""
         refs = self.holds.find(hashes)
         held, joins, too_old = (np.zeros(len(hashes), bool) for _ in range(3))
         for ledger, indices in self.current(hashes).ledgers():
@@ -233,7 +233,7 @@ class View:
             own = refs.take(indices)
             held[indices] = still_held(own, state, self.states.get)
             joins[indices] = held[indices]
-            # What claims in the ledger itself hold is unclosed; a parent may have closed some of what it had.
+            # Claims of the ledger itself are unclosed as a whole; a parent may have closed some of its own.
             joins[indices[own.are_any(at for at in state.unclosed if at[0] == ledger)]] = False
             for at in [at for at in state.unclosed if at[0] != ledger]:
                 where = indices[own.are(*at)]

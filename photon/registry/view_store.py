@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 
 FORMAT = 4
 VIEW_FILE = "view.sqlite"
-READ_TRIES = 3  # of who reads another process's view
+READ_TRIES = 3  # at reading another process's view
 _SCHEMA = f"""
 BEGIN;
 CREATE TABLE view (content TEXT NOT NULL, unclosed BLOB NOT NULL, digest BLOB NOT NULL);
@@ -74,7 +74,7 @@ class ViewUnavailable(UserError):
 
 
 class _Unusable(Exception):
-    """What is stored is no view of this registry; the message says why."""
+    """The stored content is no view of this registry; the message says why."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -186,11 +186,11 @@ class ViewStore:
             db.execute("PRAGMA synchronous=FULL")  # files are removed after a transaction
             (version,) = db.execute("PRAGMA user_version").fetchone()
             if not version:
-                db.executescript(_SCHEMA)  # of a file that is new, or else it is damaged
+                db.executescript(_SCHEMA)  # a new file has none, or else it is damaged
             if version in (0, FORMAT):
                 return db
             why: object = f"its format is {version}, this Photon knows {FORMAT}"
-        except (sqlite3.Error, UnicodeDecodeError) as error:  # what SQLite says of damage may be no text
+        except (sqlite3.Error, UnicodeDecodeError) as error:  # SQLite's words about damage may be no text
             why = error
             if not _is_damage(error):
                 db.close()
@@ -372,7 +372,7 @@ def _as_stored(column: str) -> str:
 
 # -- a ledger's state: numbers and flags as they are, and the columns of what is unclosed
 
-_UNCLOSED = {"hashes": "<u8", "files": "<u4", "offsets_bytes": "<i8"}  # its columns
+_UNCLOSED = {"hashes": "<u8", "files": "<u4", "offsets_bytes": "<i8"}  # columns
 
 
 def _encoded(state: LedgerState) -> dict[str, Any]:

@@ -70,7 +70,7 @@ class LocalServer:
         whoever is to start it. RegistryMismatch if the folder has the data of a server of another kind.
         """
         deadline = time.monotonic() + START_SECONDS
-        with self._lock:  # whoever holds it gives up before we have to
+        with self._lock:  # the one that holds it gives up before we have to
             try:
                 self._hold(deadline)
                 return self._wait_until_running(deadline)
@@ -124,7 +124,7 @@ class LocalServer:
             server_command(self.kind, self.folder, port=0)
         except UserError as error:
             raise RegistryUnavailable(f"the local registry can't be started: {error}") from error
-        except OSError as error:  # it asks Java for its version
+        except OSError as error:  # the command asks Java for its version
             raise _not_executed(str(error.filename), error.strerror or str(error)) from error
         if self._supervisor is not None and self._supervisor.returncode not in (0, -signal.SIGKILL):
             ended, self._supervisor = self._supervisor.returncode, None

@@ -154,7 +154,7 @@ def server_command(kind: ServerKind, folder: Path, port: int) -> list[str]:
     """
     if kind == "dynoxide":
         program = dynoxide_command()
-        # Its SQLite has a write-ahead log, synced before a transaction is answered (synchronous = FULL).
+        # dynoxide syncs its write-ahead log before it answers a transaction (synchronous = FULL).
         return [program, "--host", LOOPBACK, "--port", str(port), "--db-path", str(folder / DATABASES[kind])]
     jars = dynamodb_local_jars()
     return [
@@ -215,7 +215,7 @@ def listens(pid: int, port: int) -> bool:
     try:
         return any(os.readlink(open_file) in sockets for open_file in Path(f"/proc/{pid}/fd").iterdir())
     except FileNotFoundError:
-        return False  # it ended, or closed a file, just now
+        return False  # the process ended, or closed a file, just now
 
 
 def _end_in_order(*_: object) -> None:

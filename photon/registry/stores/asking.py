@@ -123,7 +123,7 @@ class Stores:
         slots: Collection[int] | None = None,
         is_write: bool = False,
     ) -> list[list[R | NoReply]]:
-        """By request the replies of all stores, once they are `enough` or the deadline passes.
+        """The replies of all stores to each request, once they are `enough` or the deadline passes.
 
         `slots`: only these are asked. A slow store is left out while it has too much to do.
         """

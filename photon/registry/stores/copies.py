@@ -1,4 +1,4 @@
-"""What one store keeps of one position, what it is asked, and its answers, as types. No I/O, no decisions."""
+"""The copy that one store keeps of one position, requests and answers, as types. No I/O, no decisions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple, Protocol
 
 from photon.registry.entry import Epoch, LedgerId
 
-FAST_BALLOT = ""  # of a copy that an insert made: it sorts before every ballot
+FAST_BALLOT = ""  # an insert made the copy: this sorts before every ballot
 
 
 class Key(NamedTuple):
@@ -36,7 +36,7 @@ def beat_key(epoch: Epoch) -> Key:
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """What one store has at a position. An absent item, or one that is only promised, has no `value`."""
+    """A store's content at a position. An absent item, or one that is only promised, has no `value`."""
 
     value: bytes | None = None
     accepted: str = FAST_BALLOT
@@ -130,7 +130,7 @@ class NoReply:
 
     @property
     def problem(self) -> Literal["does not answer", "does not let us in"]:
-        """What to say of a store that has no better reply than this."""
+        """Words for people about a store that has no better reply than this."""
         return "does not let us in" if self.kind == "denied" else "does not answer"
 
 
@@ -150,7 +150,7 @@ class Store(Protocol):
         ...
 
     def get(self, key: Key) -> Copy | NoReply:
-        """What is there, read consistently."""
+        """Read the copy there, consistently."""
         ...
 
     def ending(self, key: Key) -> bytes | NoReply:

@@ -25,7 +25,7 @@ from photon.registry.stores.dynamo import WRITTEN_AT_ONCE, DynamoStore, Endings
 from photon.registry.stores.positions import StorePositions
 from photon.registry.stores.reading import Intact, JudgedPage, judged_page, walk
 
-REQUEST_BYTES = 4 * 2**20  # of items in one request; the API takes 16 MB
+REQUEST_BYTES = 4 * 2**20  # items of one request; the API takes 16 MB
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Decided:
 
 @dataclass
 class Copying:
-    """What is decided of ledgers, as `active` stores have it. RegistryUnavailable if too few answer."""
+    """Copies what `active` stores have decided of ledgers. RegistryUnavailable if too few of them answer."""
 
     positions: StorePositions
     active: ActiveStores
@@ -53,7 +53,7 @@ class Copying:
         for ledger, state in sorted(states.items()):
             name = ledger_key(self.incarnation, ledger)
             last = self._until(partial(target.last, name), lambda last: True)
-            # What was put together with the last one may not be there yet.
+            # Others that were put together with the last one may not be there yet.
             first = max(0, last + 1 - WRITTEN_AT_ONCE)
             for some in self._decided(ledger, state, first):
                 self._put(target, name, some)
@@ -109,7 +109,7 @@ class Copying:
         return found
 
     def _pages(self, first: Key) -> dict[int, JudgedPage]:
-        """By slot the page that a store has from a position on; those of a majority at least."""
+        """The page that each store has from a position on, by slot; those of a majority at least."""
         deadline = self.positions.deadline()
         while True:
             (replies,) = self.positions.stores.ask(

@@ -1,4 +1,4 @@
-"""What the copies of n stores prove of one position (protocol B3, B4). Pure; values are opaque bytes."""
+"""Decisions from the copies of n stores at one position (B3, B4). Pure; values are opaque bytes."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def recover(promised: Sequence[Copy], n: int) -> bytes | None:
 
 
 def value_to_propose(own: bytes, promised: Sequence[Copy], n: int) -> bytes:
-    """What a ballot proposes: the value that it must carry on, else another's that lies there, else `own`.
+    """The value that a ballot proposes: what it must carry on, else another's that lies there, else `own`.
 
     Where it is free, another's value is as good, and older: it may be what is left of a decided one at stores
     of which one was put back to an older copy of itself. With three stores that saves it.

@@ -182,7 +182,7 @@ class DynamoStore:
         return self._call(
             "update_item",
             lambda _: Done(),
-            lambda _: Done(),  # its register comes with the next change
+            lambda _: Done(),  # the store gets its register with the next change
             TableName=self.table,
             Key=attributes(REGISTER_KEY),
             UpdateExpression="SET b = b",
@@ -252,7 +252,7 @@ class DynamoStore:
     # -- requests
 
     def _get(self, key: Key, read: Callable[[Response], T], **more: Any) -> T | NoReply:
-        """What the item says; an absent one is empty."""
+        """Read an item; an absent one is empty."""
         return self._call(
             "get_item",
             lambda response: read(response.get("Item", {})),
@@ -265,7 +265,7 @@ class DynamoStore:
     def _query(
         self, first: Key, read: Callable[[Mapping[int, Response], int | None], T], **more: Any
     ) -> T | NoReply:
-        """What a page says: its items by position, and the last position that it covers, None for all."""
+        """Read a page: its items by position, and the last position that it covers, None for all."""
 
         def of_page(response: Response) -> T:
             last = response.get("LastEvaluatedKey")
@@ -308,7 +308,7 @@ class DynamoStore:
             ReturnConsumedCapacity="TOTAL",
             **request,
         )
-        if isinstance(reply, Refused) and reply.now == ABSENT:  # it says nothing of what is in the way
+        if isinstance(reply, Refused) and reply.now == ABSENT:  # the server does not say what is in the way
             there = self.get(key)
             return there if isinstance(there, NoReply) else Refused(there)
         return reply
@@ -320,7 +320,7 @@ class DynamoStore:
         refused: Callable[[Response], T] | None = None,
         **request: Any,
     ) -> T | NoReply:
-        """What the response says, or NoReply: in spite of any error the request may have been applied."""
+        """Read the response, or NoReply: in spite of any error the request may have been applied."""
         try:
             client = self._connected()
         except (RegistryUnavailable, ValueError) as error:  # ValueError: a URL that is none
@@ -376,7 +376,7 @@ def attributes(key: Key) -> dict[str, Any]:
 
 
 def _end(value: bytes) -> bytes:
-    """What can be read without the value: whether an entry is still there is asked at each append."""
+    """The end of a value, which is read alone: each append asks whether the entry before is still there."""
     return value[-CHECKSUM_BYTES:]
 
 
@@ -385,7 +385,7 @@ def _bytes(item: Response, name: str) -> bytes:
 
 
 def _copy(item: Response) -> Copy:
-    """What an item says: without `v` there is no value, whatever else is there (protocol B8)."""
+    """The copy in an item: without `v` there is no value, whatever else is there (protocol B8)."""
     accepted, promised = item.get("a"), item.get("b")
     return Copy(
         _bytes(item, "v") if "v" in item else None,

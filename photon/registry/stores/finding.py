@@ -25,7 +25,7 @@ ANSWER_SECONDS = 300.0  # a store gives up long before: each of its requests has
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a store said: the table that its directory names, and the register in that table, if any."""
+    """The answer of a store: the table that its directory names, and the register in that table, if any."""
 
     table: str | None
     register: Register | None
@@ -69,7 +69,7 @@ def _reply_within(asked: Question[StoreReply], seconds: float) -> StoreReply:
 
 
 def ask_store(pipeline: str, endpoint: EndpointAddress) -> StoreReply:
-    """What a store has of a pipeline; asked once, for at most `ADMIN_TIMEOUT` a request."""
+    """Ask a store what it has of a pipeline; once, for at most `ADMIN_TIMEOUT` a request."""
     connection = Connection(endpoint, ADMIN_TIMEOUT, 1)
     try:
         table = Directory(endpoint, SystemClock(), connection).table_of(pipeline)
@@ -139,7 +139,7 @@ def _listed(endpoints: Sequence[EndpointAddress], problems: Mapping[int, str]) -
 
 
 def _problems(pipeline: str, register: Register, replies: Sequence[StoreReply]) -> dict[int, str]:
-    """What is wrong with each store that does not count, with its remedy."""
+    """The problem of each store that does not count, with its remedy."""
     members = register.members
     named = [table_name(pipeline, incarnation) for incarnation in members.incarnations]
     problems: dict[int, str] = {}

@@ -51,7 +51,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _Endpoint:
-    """What is known of one endpoint. `probe_at_us`: when it is asked again; None: it answers."""
+    """All that is known of one endpoint. `probe_at_us`: when it is asked again; None: it answers."""
 
     probe_at_us: int | None = None
     silent_since_us: int = 0
@@ -59,7 +59,7 @@ class _Endpoint:
     denied_said_us: int | None = None
     said: News | None = None  # the latest, since it last answered
     took_seconds: deque[float] = field(default_factory=lambda: deque(maxlen=LOOKED_AT))
-    usual_seconds: float = 0.0  # of its requests lately; 0 while nobody knows
+    usual_seconds: float = 0.0  # that its requests take lately; 0 while nobody knows
 
     def leave_alone(self, now_us: int, since_us: int) -> None:
         """Ask it no more, but for probes."""
@@ -78,7 +78,7 @@ class Health:
     """The health of n endpoints. Thread-safe."""
 
     def __init__(self, n: int, clock: Clock) -> None:
-        self.meter = Meter()  # of requests
+        self.meter = Meter()  # measures requests
         self.slow: frozenset[int] = frozenset()
         self._clock = clock
         self._lock = threading.Lock()
@@ -149,7 +149,7 @@ class Health:
         return one.say_once("is_silent") if lasts else None
 
     def _failed(self, one: _Endpoint, now_us: int) -> News | None:
-        """It answered with an error. One that has for long is left alone, as if it were silent."""
+        """Note an error. An endpoint that has given only these for long is left alone, as if it were silent."""
         if one.failing_since_us is None:
             one.failing_since_us = now_us
         if now_us - one.failing_since_us < SAID_AFTER_SECONDS * MICROSECONDS:
@@ -185,7 +185,7 @@ class Health:
         endpoint, kind = str(slot + 1), reply.kind if isinstance(reply, NoReply) else None
         if kind != "not_asked":
             self.meter.time("registry_request_seconds", endpoint, seconds=seconds)
-            for one in FAILURES:  # by 0 too, so that a rate shows the first one
+            for one in FAILURES:  # also 0 of them, so that a rate shows the first one
                 self.meter.count("registry_failed_requests", endpoint, one, by=int(one == kind))
 
     def forget(self, slot: int) -> None:

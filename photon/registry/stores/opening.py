@@ -22,7 +22,7 @@ from photon.registry.stores.deadline import MACHINE_CHANCE, request_timeout
 from photon.registry.stores.dynamo import DynamoStore
 from photon.registry.stores.positions import StorePositions
 
-ADMIN_TIMEOUT = timedelta(seconds=10)  # of upkeep's requests: tables are made more slowly than items
+ADMIN_TIMEOUT = timedelta(seconds=10)  # for upkeep: tables are made more slowly than items
 _LOCAL_KEY = "photon"  # local servers want a key and take any
 _STS_SECONDS = 5
 # A session reads the API's description, which takes 0.1 s; it makes clients for one thread at a time.
@@ -30,7 +30,7 @@ _sessions = threading.Lock()
 _SESSION = "photon"  # how CloudTrail names who assumed a role
 
 
-# By process: a fork must not use its parent's servers.
+# Each process has its own: a fork must not use its parent's servers.
 _servers: dict[tuple[int, Path], LocalServer] = {}
 _opening = threading.Lock()
 

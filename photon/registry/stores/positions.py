@@ -41,12 +41,12 @@ class StorePositions:
         self.register = RegisterStore(self.stores, request_timeout(settings).total_seconds())
         self._deadline_seconds = settings.total_timeout.total_seconds()
         self.reservations = Reservations()
-        self._incarnation: int | None = None  # of the ledgers, as it was last read
+        self._incarnation: int | None = None  # the ledgers' one, as it was last read
         self._lock = threading.Lock()
 
     @property
     def meter(self) -> Meter:
-        """What is measured of requests."""
+        """The measures of requests."""
         return self.stores.health.meter
 
     def attempt(self) -> StoreAttempt:
@@ -107,7 +107,7 @@ class StorePositions:
     def _ask_majority(
         self, call: Callable[[Store, Key], R | NoReply], epochs: Sequence[Epoch], is_write: bool = False
     ) -> list[list[R]]:
-        """By epoch the answers of the stores that count, of which there are a majority."""
+        """The answers of the stores that count to each epoch's request, of which there are a majority."""
         active, deadline = self.stores.active, self.deadline()
         slots = [slot for slot in active.slots if slot not in active.out]
         wanted = majority(active.n)
@@ -206,7 +206,7 @@ class StoreAttempt:
         """`confirm`, and the ledgers that lack their last entry; both in one round trip, if all is well."""
         register, lacking = self._ask_for_last(last)
         if register is None or register.members != self._active.members or lacking:
-            _, lacking = self._ask_for_last(last)  # what it says counts only if it came before the check
+            _, lacking = self._ask_for_last(last)  # an answer counts only if it came before the check
             return self.confirm(), lacking
         return self._confirmed(self._positions.known(register)), lacking
 
@@ -293,7 +293,7 @@ class StoreAttempt:
 
 
 class _Read:
-    """What is known of one ledger from a position on, from the pages of the stores that answered."""
+    """All that is known of one ledger from a position on, by the pages of the stores that answered."""
 
     def __init__(self, first: Key, n: int) -> None:
         self.first = first
@@ -317,7 +317,7 @@ class _Read:
 
     @property
     def tail(self) -> Tail:
-        """What was read, once there is an answer."""
+        """The decided values, once there is an answer."""
         ending = self.walk.ending
         return Tail(self.walk.values, ending if ending in ("nothing", "undecided") else "more")
 

@@ -34,7 +34,7 @@ class JudgedPage:
     intact: Mapping[int, Intact]
 
     def at(self, position: int) -> Intact | None:
-        """What the store says of a position: None if nothing."""
+        """Tell what the store says of a position: None if nothing."""
         if not self.page.covers(position):
             return None
         if position not in self.page.copies:

@@ -182,7 +182,7 @@ class RegisterStore:
 
 
 def register_at(store: Store) -> Copy | NoReply:
-    """What one store has of the register."""
+    """Read one store's copy of the register."""
     return _readable(store.get(REGISTER_KEY))
 
 

@@ -52,7 +52,7 @@ class Reserved(NamedTuple):
     active: ActiveStores
     key: Key
     ballot: str
-    copies: Sequence[Copy]  # what they had who promised
+    copies: Sequence[Copy]  # those that the promising stores had before
 
 
 @dataclass(slots=True)
@@ -61,8 +61,8 @@ class Contender:
 
     key: Key
     value: bytes
-    proposer: str  # of this offer alone: two values of one writer must never share a ballot
-    reserved: Reserved | None = None  # by an offer before, which a check has confirmed
+    proposer: str  # this offer's alone: two values of one writer must never share a ballot
+    reserved: Reserved | None = None  # an earlier offer did it, and a check has confirmed it
     is_outrun: bool = False  # others are faster in this ledger, again and again
     counter: int = 1
     needs_ballot: bool = False
@@ -173,7 +173,7 @@ class Rounds:
         """Insert the values."""
         inserts = [Insert(contender.key, contender.value) for contender in contenders]
         for contender, replies in zip(contenders, self._insert(inserts), strict=True):
-            # What was inserted lies there as a copy without a ballot.
+            # An inserted value lies there as a copy without a ballot.
             copies = [reply.now for reply in replies if isinstance(reply, Refused)]
             copies += [Copy(contender.value)] * count_done(replies)
             contender.note(copies)
