@@ -149,7 +149,7 @@ class Health:
         return one.say_once("is_silent") if lasts else None
 
     def _failed(self, one: _Endpoint, now_us: int) -> News | None:
-        """Note an error. An endpoint that has given only these for long is left alone, as if it were silent."""
+        """Note an error. An endpoint that gives these alone for long is left alone, as if it were silent."""
         if one.failing_since_us is None:
             one.failing_since_us = now_us
         if now_us - one.failing_since_us < SAID_AFTER_SECONDS * MICROSECONDS:
