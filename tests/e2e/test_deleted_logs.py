@@ -12,11 +12,11 @@ import pytest
 
 from photon.process.clock import MICROSECONDS, SystemClock
 from photon.registry.opening import close_registries
-from photon.registry.servers.local_server import local_server
 from photon.state.view import read_offsets
 from photon.verification.report import DatacenterReport, VerificationReport, VerifiedEarlier
 from photon.verification.stored_reports import append
 from tests.e2e.gc_world import World, photon, told
+from tests.support.local_servers import local_server
 
 pytestmark = [pytest.mark.server, pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(600)]
 

@@ -15,7 +15,6 @@ from infra.servers.minio import PASSWORD
 from orchestration.demo.traffic import Traffic
 from photon.pipeline.file import load_pipeline
 from photon.pipeline.location import S3Folder
-from photon.registry.servers.local_server import local_server
 from photon.storage.s3 import S3Store
 from tests.conftest import BUCKET
 from tests.e2e.photon_process import (
@@ -29,6 +28,7 @@ from tests.e2e.photon_process import (
 )
 from tests.e2e.written_pipeline import written
 from tests.faulty_s3 import Fault, FaultyS3
+from tests.support.local_servers import local_server
 
 pytestmark = [pytest.mark.server, pytest.mark.slow, pytest.mark.timeout(900)]
 

@@ -16,8 +16,8 @@ import pytest
 from orchestration.demo.traffic import Traffic
 from photon.dispatcher.shift.lease import lease_status_of
 from photon.process.operating_system import is_stopped
-from photon.registry.servers.local_server import local_server
 from tests.e2e.photon_process import PATIENCE_SECONDS, photon, running
+from tests.support.local_servers import local_server
 
 WITHIN = ("--within", "2")
 COMMANDS = (("status",), ("registry", "state"), ("trace",))

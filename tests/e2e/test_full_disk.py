@@ -15,9 +15,9 @@ from orchestration.demo.traffic import Traffic
 from photon.pipeline.file import load_pipeline
 from photon.process.clock import SystemClock
 from photon.registry.opening import close_registries, init_registry
-from photon.registry.servers.local_server import local_server
 from tests.e2e.photon_process import PATIENCE_SECONDS, joined_rows, line_with, photon, photon_json, running
 from tests.e2e.small_disk import SmallDisk
+from tests.support.local_servers import local_server
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ import pytest
 
 from photon.process.clock import MICROSECONDS
 from photon.registry.opening import close_registries
-from photon.registry.servers.local_server import local_server
 from photon.verification.report import TERMS
 from tests.e2e.gc_world import CODECS, DAY_US, OLD, YOUNG, World, photon, told
+from tests.support.local_servers import local_server
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 

@@ -12,7 +12,6 @@ import pyarrow as pa
 import pytest
 
 from photon.process.faults import FAULT_POINTS
-from photon.registry.servers.local_server import local_server
 from tests.e2e.photon_process import joined_rows, kill, photon, photon_json, running, stop, wait_for_rows
 from tests.e2e.real_logs import (
     FOLDER_VARIABLE,
@@ -24,6 +23,7 @@ from tests.e2e.real_logs import (
     RealLogs,
     write_pipeline,
 )
+from tests.support.local_servers import local_server
 
 DATACENTERS = ("east", "west")
 # Small batches, so that there are many of them to be killed in.

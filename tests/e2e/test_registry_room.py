@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from orchestration.demo.traffic import Traffic
-from photon.registry.servers.local_server import local_server
 from tests.e2e.photon_process import photon, photon_json
+from tests.support.local_servers import local_server
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 

@@ -9,7 +9,7 @@ from orchestration.demo.traffic import Traffic
 from photon.pipeline.file import load_pipeline
 from photon.process.clock import SystemClock
 from photon.registry.opening import close_registries, init_registry
-from photon.registry.servers.local_server import local_server
+from tests.support.local_servers import local_server
 
 
 def written(folder: Path, traffic: Traffic, places: Mapping[str, str], more: str = "") -> Path:

@@ -38,7 +38,6 @@ from photon.registry.servers.local_server import (
     LocalServer,
     default_kind,
     kind_of,
-    local_server,
     running_server,
 )
 from photon.registry.servers.local_supervisor import DATABASES, Running, ServerKind, answers, free_port
@@ -46,6 +45,7 @@ from photon.registry.stores.copies import REGISTER_KEY, NoReply
 from photon.registry.stores.dynamo import DynamoStore
 from photon.toolchain.java import JavaMissing, java_command
 from tests.registry.store_backends import append
+from tests.support.local_servers import local_server
 
 KINDS: tuple[ServerKind, ...] = ("dynoxide", "dynamodb-local")
 HOLD_FOR_EVER = """

@@ -21,7 +21,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
@@ -189,16 +188,6 @@ def kind_of(folder: Path) -> ServerKind:
         if (folder / database).exists():
             return kind
     return default_kind()
-
-
-@contextlib.contextmanager
-def local_server(folder: Path, kind: ServerKind | None = None) -> Iterator[str]:
-    """Hold the folder's server for the length of a `with`: its URL. None: the kind whose data is there."""
-    server = LocalServer(folder, kind or kind_of(folder))
-    try:
-        yield server.ensure()
-    finally:
-        server.leave()
 
 
 def hanging(folder: Path) -> str:

@@ -25,8 +25,6 @@ from photon.registry.stores.dynamo import WRITTEN_AT_ONCE, DynamoStore, Endings
 from photon.registry.stores.positions import StorePositions
 from photon.registry.stores.reading import Intact, JudgedPage, judged_page, walk
 
-REQUEST_BYTES = 4 * 2**20  # items of one request; the API takes 16 MB
-
 
 @dataclass(frozen=True, slots=True)
 class Decided:
@@ -130,7 +128,8 @@ class Copying:
 
     def _put(self, target: DynamoStore, name: str, some: Sequence[Decided]) -> None:
         items = [(Key(name, one.position), Copy(one.value, one.ballot, one.ballot)) for one in some]
-        for batch in _batches(items):
+        for first in range(0, len(items), WRITTEN_AT_ONCE):  # of at most 120 KB each: the API takes 16 MB
+            batch = items[first : first + WRITTEN_AT_ONCE]
             self._until(partial(target.fill, batch), partial(eq, len(batch)))
 
     def _accept(self, stores: Sequence[DynamoStore], ledger: LedgerId, some: Sequence[Decided]) -> int:
@@ -170,21 +169,6 @@ class Copying:
             if not deadline.pause():
                 reason = answer.reason if isinstance(answer, NoReply) else "it leaves writes undone"
                 raise RegistryUnavailable(f"the endpoint does not answer: {reason}; run it again")
-
-
-def _batches(items: Sequence[tuple[Key, Copy]]) -> Iterator[list[tuple[Key, Copy]]]:
-    """As many at once as one request takes, in the order of positions."""
-    batch: list[tuple[Key, Copy]] = []
-    size = 0
-    for key, copy in items:
-        length = len(copy.value or b"")
-        if batch and (len(batch) == WRITTEN_AT_ONCE or size + length > REQUEST_BYTES):
-            yield batch
-            batch, size = [], 0
-        batch.append((key, copy))
-        size += length
-    if batch:
-        yield batch
 
 
 def _ranges(positions: Sequence[int]) -> Iterator[range]:
