@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Literal
 
 from photon.dispatcher.batch import BatchExecution
+from photon.dispatcher.batch_tools import BatchTools
 from photon.dispatcher.completion import IndexLost
 from photon.dispatcher.log_reader import LogReader
 from photon.dispatcher.planning import (
@@ -51,14 +52,14 @@ class Dispatcher:
     """Runs one datacenter's pipeline. One instance, one thread, one open plan at a time."""
 
     def __init__(
-        self, execution: BatchExecution, news: Announcements | None = None, held: OpenFiles | None = None
+        self, tools: BatchTools, news: Announcements | None = None, held: OpenFiles | None = None
     ) -> None:
         """`news` tells of new log files. `held`: the log files that are held open."""
-        self.execution = execution
+        self.tools = tools
         self._news, self._held = news or Announcements(), held
-        self.pipeline, self.datacenter = execution.pipeline, execution.datacenter
-        self.state, self.clock = execution.state, execution.clock
-        self.index, self.ahead = execution.index, execution.ahead
+        self.pipeline, self.datacenter = tools.pipeline, tools.datacenter
+        self.state, self.clock = tools.state, tools.clock
+        self.index, self.ahead = tools.index, tools.ahead
         self.reader = self._new_reader()
         self._all_due = False
         self._out_of_reach = self.state.out_of_reach
@@ -81,8 +82,8 @@ class Dispatcher:
 
         `until_idle` ends when for `idle_seconds` there was nothing to do.
         """
-        callbacks = self.execution.callbacks
-        retry, room_is_doubted = self.execution.retry, False
+        callbacks = self.tools.callbacks
+        retry, room_is_doubted = self.tools.retry, False
         begun = index_is_lost = False
         while not callbacks.should_stop():
             try:
@@ -107,7 +108,7 @@ class Dispatcher:
                 log.warning("%s", error)
             except WaitingDamaged as error:
                 begun = False
-                if not retry.wait(self.execution.mend_waiting(error.segments, self.reader)):
+                if not retry.wait(self.tools.mend_waiting(error.segments, self.reader)):
                     return
             except (RunnerDied, LakeUnavailable) as error:  # while the index was made again
                 begun = False
@@ -121,24 +122,24 @@ class Dispatcher:
                 if not retry.wait(f"state in {self.state.folder}: {why_not(error, self.state.folder)}"):
                     return
         self.ahead.discard()
-        self.execution.closes.finish()
+        self.tools.closes.finish()
         now_us = self.clock.now_us()
-        self.execution.observer.timeline.flush(now_us)
+        self.tools.observer.timeline.flush(now_us)
         with suppress(StateUnavailable, sqlite3.OperationalError):  # nothing depends on it
             self._tell_completeness(mode, now_us, ends=True)
         with suppress(StateUnavailable, WaitingDamaged):  # the next start merges again
             self.index.finish_merge()
-            self.execution.waiting.finish_merge()
+            self.tools.waiting.finish_merge()
 
     def _finish_earlier_work(self, mode: Mode) -> bool:
         """Finish the plan that an earlier process left open; False if a stop was requested before.
 
         A complete run looks again for all events that were given up; in other modes their primary wakes them.
         """
-        self.execution.waiting.begin()
+        self.tools.waiting.begin()
         self._mend_index()
         left = self.state.open_plan()
-        if left is not None and not self.execution.run(left, self.reader, found_open=True):
+        if left is not None and not BatchExecution(self.tools, left, self.reader).run(found_open=True):
             return False
         reopened = self.state.reopen_unjoinable() if mode == "complete" else 0
         if reopened:
@@ -148,18 +149,18 @@ class Dispatcher:
     def _step(self, mode: Mode, idle_seconds: float) -> bool:
         """Look at the logs, and run what there is to do; whether the run is over."""
         self.index.tend()
-        self.execution.tend_registry()
+        self.tools.tend_registry()
         self._tend_held()
-        if self.execution.holders.is_stopped:
+        if self.tools.holders.is_stopped:
             log.warning("datacenter %s is on hold, or was retired: this process ends", self.datacenter)
             return True
         now_us, began_us = self.clock.now_us(), self.clock.elapsed_us()
         self._follow_clock(now_us)
-        self.execution.waiting.tend(now_us)
+        self.tools.waiting.tend(now_us)
         complete = mode == "complete"
         self._look(now_us, final=complete)
         if (seen_until_us := self.reader.seen_until_us) is not None:
-            self.execution.observer.timeline.looked(self.reader.files, now_us, seen_until_us)
+            self.tools.observer.timeline.looked(self.reader.files, now_us, seen_until_us)
         self._tell_completeness(mode, now_us)
         # Between two orders new events have their turn: recovery may order many.
         if not self._had_order and not self.state.count_requeued():
@@ -172,7 +173,7 @@ class Dispatcher:
         if plan is not None:
             self._idle_since_us = None
             self._had_order = self._had_order and plan.requeue_id is not None
-            self.execution.run(plan, self.reader)
+            BatchExecution(self.tools, plan, self.reader).run()
             return False
         if self._had_order:
             self._had_order = False
@@ -199,7 +200,7 @@ class Dispatcher:
         if self.reader.lacks_objects("foreign"):
             return  # their records may have come before all others
         foreign = self.reader.of("foreign").values()
-        self.execution.observer.completeness.tend(foreign, now_us, mode == "complete", ends)
+        self.tools.observer.completeness.tend(foreign, now_us, mode == "complete", ends)
 
     def _follow_clock(self, now_us: int) -> None:
         """Have nothing wait for a time that a wrong clock has named."""
@@ -212,7 +213,7 @@ class Dispatcher:
 
     def _tend_held(self) -> None:
         """See to what silent datacenters hold (protocol E6); later, while the registry does not answer."""
-        holders = self.execution.holders
+        holders = self.tools.holders
         try:
             holders.notice_hold()
             if holders.tend(self.state.waiting.count(("held",))):
@@ -248,7 +249,7 @@ class Dispatcher:
             return
         files = self.reader.of("primary").values()
         log.warning("primary logs are indexed again: %d files", len(files))
-        segments = self.execution.reindex(files)
+        segments = self.tools.reindex(files)
         fault_point("index.after_reindex")
         self.index.start_again(segments)
 
@@ -257,10 +258,10 @@ class Dispatcher:
         if mode == "stop" or self.reader.checks_pending or self.reader.awaits_objects:
             return False
         # Records that are held for good must not keep a run from ending: they stay pending.
-        left_to_others = self.execution.holders.wait_for_others
+        left_to_others = self.tools.holders.wait_for_others
         if mode == "complete":
             held = self.state.waiting.count(("held",)) if left_to_others else 0
-            held += self.state.waiting.count(("ordered",)) if self.execution.holders.wait_for_tables else 0
+            held += self.state.waiting.count(("ordered",)) if self.tools.holders.wait_for_tables else 0
             return self.state.waiting.count() == held
         soon = ("home", "contested") if left_to_others else ("home", "contested", "held")
         return not (self.state.waiting.count(soon) or self.state.waiting.count_due(now_us))
@@ -272,8 +273,8 @@ class Dispatcher:
         for requeue_id, content in self.state.requeued(most=1):
             # This run says whether the inputs are complete, not the one that left the plan.
             return self._store(replace(content, final=final), (), requeue_id, new_id())
-        limits = paced(self.pipeline.limits, self.execution.observer.is_behind_others, complete)
-        self.execution.limits, state = limits, self.state
+        limits = paced(self.pipeline.limits, self.tools.observer.is_behind_others, complete)
+        self.tools.limits, state = limits, self.state
         due = 0 if primaries_first else state.waiting.count_due(now_us)
         foreign_bytes, retries = budget(limits, due, state.waiting.count(), hold_foreign=primaries_first)
         backlog = {side: sum(files.values()) for side, files in self.reader.backlog_bytes.items()}
@@ -292,7 +293,7 @@ class Dispatcher:
             retries=due_retries(state.waiting, now_us, retries, state.watermark_us, self.pipeline.retry),
             final=final,
         )
-        if content.empty and not self.execution.closes.is_behind_claims:
+        if content.empty and not self.tools.closes.is_behind_claims:
             return None
         plan_id = new_id() if ahead is None else ahead.key.plan_id
         return self._store(content, primary.advances + foreign.advances, None, plan_id)
@@ -300,7 +301,7 @@ class Dispatcher:
     def _store(
         self, content: PlanContent, advances: tuple[Advance, ...], requeue_id: int | None, plan_id: str
     ) -> Plan:
-        key = PlanKey(self.datacenter, self.execution.epoch, self.state.completed + 1, plan_id)
+        key = PlanKey(self.datacenter, self.tools.epoch, self.state.completed + 1, plan_id)
         plan = Plan(key, content, advances, requeue_id)
         fault_point("plan.before_store")
         self.state.store_plan(plan, self.reader.take_grown(self.clock.now_us()))
@@ -323,6 +324,6 @@ class Dispatcher:
             if not (self.reader.checks_pending or self.reader.awaits_objects):
                 self.state.note_backlog_skipped()
                 return
-            if self.execution.callbacks.should_stop():
+            if self.tools.callbacks.should_stop():
                 raise StoppedWaiting("a stop was requested while foreign lines were passed over")
             self.clock.sleep(self.pipeline.tailing.poll_interval.total_seconds())

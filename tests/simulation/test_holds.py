@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from photon.dispatcher.batch import BatchExecution
+from photon.dispatcher.batch_tools import BatchTools
 from photon.health.status import status_of
 from photon.process.faults import RECOVERY_FAULT_POINTS, arm, disarm
 from photon.registry.closing import Closing
@@ -76,15 +76,15 @@ def test_a_datacenter_that_was_taken_for_dead_waits_for_its_lake_before_it_goes_
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Broken variant: its process ends, for the store failed at that moment."""
-    may_begin_anew, asked = BatchExecution.may_begin_anew, list[str]()
+    may_begin_anew, asked = BatchTools.may_begin_anew, list[str]()
 
-    def fails_once(execution: BatchExecution) -> bool:
-        asked.append(execution.epoch)
+    def fails_once(tools: BatchTools) -> bool:
+        asked.append(tools.epoch)
         if len(asked) == 1:
             raise LakeUnavailable("the store is busy")
-        return may_begin_anew(execution)
+        return may_begin_anew(tools)
 
-    monkeypatch.setattr(BatchExecution, "may_begin_anew", fails_once)
+    monkeypatch.setattr(BatchTools, "may_begin_anew", fails_once)
     stories.a_datacenter_that_was_taken_for_dead_commits_no_more(world)
     assert len(asked) == 2
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from photon.dispatcher.batch import Callbacks
+from photon.dispatcher.retrying import Callbacks
 from photon.event_store.compaction import SEGMENTS_A_TIER
 from photon.event_store.segments import SUFFIX
 from photon.join import tasks

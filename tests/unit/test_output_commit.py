@@ -126,7 +126,7 @@ def test_only_the_dispatcher_commits_rows_and_claims_ids() -> None:
                 calls[name].add(str(source.relative_to(root)))
     of_rows = {"photon/dispatcher/committing.py", "photon/storage/tables.py"}  # the latter to fence
     assert calls["commit"] == of_rows | {"photon/dispatcher/startup.py"}  # batch 0 of an epoch
-    assert calls["ClaimingRounds"] == calls["BatchCloses"] == {"photon/dispatcher/batch.py"}
+    assert calls["ClaimingRounds"] == calls["BatchCloses"] == {"photon/dispatcher/batch_tools.py"}
     assert calls["commit_batch"] == calls["commit_empty"] == {"photon/dispatcher/batch.py"}
     # A rebuild replaces rows by rows of the same ids, and registers none (E3).
     replacing = {"photon/storage/replacing.py"}
@@ -136,4 +136,5 @@ def test_only_the_dispatcher_commits_rows_and_claims_ids() -> None:
     assert calls["append_rows"] == reports | {"photon/upkeep/backfill/removed_rows.py"}
     assert not calls["write_deltalake"]  # it panics at some paths
     assert calls["Joiner"] == {"photon/join/tasks.py"}
-    assert calls["BatchExecution"] == {"photon/dispatcher/shift/run.py"}
+    assert calls["BatchExecution"] == {"photon/dispatcher/dispatcher.py"}
+    assert calls["BatchTools"] == {"photon/dispatcher/shift/run.py"}

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from photon.dispatcher.batch import BatchExecution
+from photon.dispatcher.batch_tools import BatchTools
 from photon.dispatcher.completion import Superseded
 from photon.dispatcher.dispatcher import Dispatcher, Mode
 from photon.dispatcher.log_reader import note_files
@@ -184,7 +184,7 @@ class Shift:
                         dispatcher.run(mode, self._idle_seconds)
                     except Superseded as error:
                         retry = BackoffRetry(callbacks, clock, self.machine.rng)
-                        if not retry.until_available(dispatcher.execution.may_begin_anew):
+                        if not retry.until_available(dispatcher.tools.may_begin_anew):
                             raise
                         log.warning("%s; this process goes on in a new epoch", error)
                         continue
@@ -285,7 +285,7 @@ class Shift:
             of_stores = (positions.meter,) if isinstance(positions, StorePositions) else ()
             measured = MeasuredFile(state.folder, state.epoch or "", (meter, *of_stores), clock)
             stack.callback(measured.write)
-            execution = BatchExecution(
+            tools = BatchTools(
                 pipeline,
                 datacenter,
                 state,
@@ -300,7 +300,7 @@ class Shift:
                 holders,
                 meter,
             )
-            dispatcher = Dispatcher(execution, news, held)
+            dispatcher = Dispatcher(tools, news, held)
             if state.skips_backlog:
                 retry.until_available(dispatcher.skip_foreign_backlog)
             yield dispatcher
