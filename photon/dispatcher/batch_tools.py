@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
@@ -64,7 +64,7 @@ class BatchTools:
     waiting: WaitingUpkeep
     announcer: Announcer
     holders: Holders
-    meter: Meter = field(default_factory=Meter)
+    meter: Meter
 
     def __post_init__(self) -> None:
         self.epoch = self.state.epoch or ""

@@ -51,12 +51,10 @@ Mode = Literal["stop", "until_idle", "complete"]
 class Dispatcher:
     """Runs one datacenter's pipeline. One instance, one thread, one open plan at a time."""
 
-    def __init__(
-        self, tools: BatchTools, news: Announcements | None = None, held: OpenFiles | None = None
-    ) -> None:
+    def __init__(self, tools: BatchTools, news: Announcements, held: OpenFiles | None) -> None:
         """`news` tells of new log files. `held`: the log files that are held open."""
         self.tools = tools
-        self._news, self._held = news or Announcements(), held
+        self._news, self._held = news, held
         self.pipeline, self.datacenter = tools.pipeline, tools.datacenter
         self.state, self.clock = tools.state, tools.clock
         self.index, self.ahead = tools.index, tools.ahead

@@ -15,18 +15,15 @@ from typing import Literal
 
 import numpy as np
 
-from photon.dispatcher.recovery.distant_lakes import DistantLakes
 from photon.dispatcher.recovery.registry_watch import RegistryWatch
 from photon.dispatcher.recovery.rows_of_plans import RowsOfPlans
 from photon.pipeline.file import Pipeline
 from photon.process.clock import MICROSECONDS, microseconds
 from photon.process.faults import fault_point
-from photon.process.machine import Machine
 from photon.registry.closing import Rowless
 from photon.registry.entry import Claimant, Epoch, Hashes, Mask
 from photon.registry.epochs import end_epochs, give_up_epochs, is_live
 from photon.registry.fold import ClaimsAt, Unclosed
-from photon.registry.id_registry import IdRegistry
 from photon.registry.register import Register
 from photon.registry.view import unclosed_claimants
 from photon.storage.delta import LakeUnavailable
@@ -83,22 +80,12 @@ def epoch_state_of(epoch: Epoch, register: Register, is_live: bool, is_silent: b
 class Holders:
     """The epochs of other datacenters, as one dispatcher sees them. RegistryUnavailable, RegistryMismatch."""
 
-    def __init__(
-        self,
-        pipeline: Pipeline,
-        datacenter: str,
-        registry: IdRegistry,
-        machine: Machine,
-        watch: RegistryWatch | None = None,
-    ) -> None:
-        """`watch`: looks at the registry now and then, also where no batch does."""
-        self._pipeline = pipeline
-        self._lakes = DistantLakes(machine=machine)
-        self._datacenter = datacenter
-        self._registry = registry
-        self._clock = machine.clock
+    def __init__(self, watch: RegistryWatch) -> None:
+        """`watch` looks at the registry now and then, also where no batch does."""
         self._watch = watch
-        self._silence = SilenceWatch(microseconds(pipeline.recovery.silent_after))
+        self._pipeline, self._datacenter = watch.pipeline, watch.datacenter
+        self._registry, self._clock, self._lakes = watch.registry, watch.machine.clock, watch.lakes
+        self._silence = SilenceWatch(microseconds(watch.pipeline.recovery.silent_after))
         self._tended_us: int | None = None
         self._unclosed: set[Claimant] = set()  # other datacenters' claimants at the last look
         self._awaited: set[Epoch] = set()  # those that have kept records waiting since
@@ -126,8 +113,7 @@ class Holders:
 
     def notice_hold(self) -> None:
         """Look at the registry now and then: without a batch nobody else does."""
-        if self._watch is not None:
-            self._watch.tend()
+        self._watch.tend()
 
     def is_alone(self, epoch: Epoch) -> bool:
         """Whether this is its datacenter's newest epoch, and the datacenter was not given up."""
@@ -183,9 +169,8 @@ class Holders:
     @property
     def out_of_reach(self) -> dict[str, str]:
         """Why a datacenter's holds can't be freed here, or that the registry lacks its rows; by name."""
-        unread = self._watch.unread if self._watch is not None else {}
         return {
-            **unread,
+            **self._watch.unread,
             **self._unread,
             **{epoch.datacenter: reason for epoch, reason in self._stuck.items()},
         }

@@ -119,11 +119,11 @@ class RegistryWatch:
     table: OutputTable
     machine: Machine
     unread: dict[str, str] = field(default_factory=dict)  # why the rows of a datacenter are not compared
-    _lakes: DistantLakes = field(init=False)
+    lakes: DistantLakes = field(init=False)
     _looked_us: int = 0
 
     def __post_init__(self) -> None:
-        self._lakes = DistantLakes(machine=self.machine)
+        self.lakes = DistantLakes(machine=self.machine)
 
     def check(self) -> None:
         """At a start: refuse a registry that lacks rows of a newest batch; the view is read to its tail.
@@ -133,7 +133,7 @@ class RegistryWatch:
         read = {self.datacenter: self._newest_of(self.datacenter)}
         for name in self._others():
             try:
-                read[name] = self._lakes.ask(name, partial(self._newest_of, name))
+                read[name] = self.lakes.ask(name, partial(self._newest_of, name))
             except LakeUnavailable as error:
                 self._note_unread(name, error)
         self._compare(read)
@@ -150,7 +150,7 @@ class RegistryWatch:
         read: dict[str, list[RowClaims]] = {}
         for name in sorted(self.unread.keys() & {*self._others()}):
             try:
-                claims = self._lakes.poll(name, partial(self._newest_of, name))
+                claims = self.lakes.poll(name, partial(self._newest_of, name))
             except LakeUnavailable as error:
                 self._note_unread(name, error)
             else:
@@ -197,7 +197,7 @@ class RegistryWatch:
         suspects = [name for name, claims in read.items() if self._missing_claims(claims)]
         if not suspects:
             return
-        again = {name: self._lakes.ask(name, partial(self._newest_of, name)) for name in suspects}
+        again = {name: self.lakes.ask(name, partial(self._newest_of, name)) for name in suspects}
         self.registry.catch_up()
         for claims in again.values():
             for holder, missing in self._missing_claims(claims):
@@ -235,7 +235,7 @@ class RegistryWatch:
         if holder is None or place is None:
             return np.zeros(len(hashes), bool)
         table = OutputTable(place.lake, "joined_events")
-        return self._lakes.ask(holder.epoch.datacenter, partial(_have_rows, table, holder, hashes))
+        return self.lakes.ask(holder.epoch.datacenter, partial(_have_rows, table, holder, hashes))
 
 
 def _have_rows(table: OutputTable, plan: Claimant, hashes: Hashes) -> Mask:

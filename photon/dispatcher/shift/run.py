@@ -280,7 +280,7 @@ class Shift:
             runner = stack.enter_context(open_runner(self.engine, pipeline, datacenter))
             merger = stack.enter_context(machine.worker("merge"))
             news = stack.enter_context(log_folder(self._place.logs).listening())
-            holders = Holders(pipeline, datacenter, registry, machine, started.watch)
+            holders = Holders(started.watch)
             meter, positions = Meter(), registry.positions
             of_stores = (positions.meter,) if isinstance(positions, StorePositions) else ()
             measured = MeasuredFile(state.folder, state.epoch or "", (meter, *of_stores), clock)
