@@ -119,7 +119,7 @@ class BatchTools:
         return reason
 
     def mend_waiting(self, segments: Sequence[str], reader: LogReader) -> str:
-        """Make damaged waiting segments again, for the next attempt (A19); what was done."""
+        """Make damaged waiting segments again, for the next attempt (A19), and say what was done."""
         repair = WaitingRepair(self.pipeline, self.datacenter, self.state, self.tables["unjoined"])
         try:
             reason = "; ".join(repair.mend(name, reader.files) for name in segments)

@@ -101,7 +101,7 @@ class ClaimingRounds:
             self._run_again(tasks, round_.again, settled)
 
     def _claim(self, claims: Claims) -> Mask:
-        """Claim; which of the claims are won."""
+        """Claim, and return which of the claims are won."""
         self.registry.turns.give(self.clock)
         closing, began_us = self.closes.due, self.clock.elapsed_us()
         fault_point("claim.before")

@@ -145,7 +145,7 @@ class Dispatcher:
         return True
 
     def _step(self, mode: Mode, idle_seconds: float) -> bool:
-        """Look at the logs, and run what there is to do; whether the run is over."""
+        """Look at the logs, run what there is to do, and return whether the run is over."""
         self.index.tend()
         self.tools.tend_registry()
         self._tend_held()
@@ -223,7 +223,7 @@ class Dispatcher:
             self._out_of_reach = holders.out_of_reach
 
     def _take_order(self, now_us: int) -> bool:
-        """Take up one order of recovery (protocol E4), as the next plans' work; whether there was any."""
+        """Take up one order of recovery (protocol E4), as the next plans' work; False if there is none."""
         for path in waiting_orders(self.state.folder):
             if path.name in self._unreadable_orders:
                 continue

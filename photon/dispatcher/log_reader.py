@@ -87,7 +87,7 @@ class LogReader:
         return {number: tracked for number, tracked in self.files.items() if tracked.file.side == side}
 
     def look(self, now_us: int, final: bool) -> Collection[TrackedFile]:
-        """Look at both logs; the primary files that are new, have moved or are lost.
+        """Look at both logs, and return the primary files that are new, have moved or are lost.
 
         Foreign logs first: so a look that sees a foreign line sees every primary line written before it.
         With `final` the first look that the store of the logs answers decides where the inputs end; later

@@ -40,7 +40,7 @@ class SecondReading:
         files: Mapping[int, TrackedFile],
         mended: Mapping[Occurrence, bytes],
     ) -> pa.Table:
-        """The records at these places, with the ids of their events (`FOREIGN_EVENTS`); not what is gone."""
+        """Read the records at these places that are not gone, with their events' ids (`FOREIGN_EVENTS`)."""
         id_of, logs = dict(wanted), self.pipeline.datacenters[self.datacenter].logs
         log, limits = self.pipeline.foreign, self.pipeline.limits
         by_file: dict[int, dict[int, bytes]] = defaultdict(dict)

@@ -79,7 +79,7 @@ def _named(commit: LastCommit) -> str:
 
 @dataclass
 class Started:
-    """A checked state; why it is a new one, where an earlier one can't go on."""
+    """A checked state, and why it is a new one where an earlier one can't go on."""
 
     state: DispatcherState
     watch: RegistryWatch

@@ -40,7 +40,7 @@ class OrderTaking:
     state: DispatcherState
 
     def take(self, path: Path, files: Mapping[int, TrackedFile], now_us: int) -> int:
-        """Take up the order in this file; how many records are looked at again.
+        """Take up the order in this file, and return how many records are looked at again.
 
         OSError, StateUnavailable; LakeUnavailable or FormatTooNew where mended letters can't be told.
         A crash before the file is removed takes it up again, which finds nothing left to do.

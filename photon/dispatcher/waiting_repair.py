@@ -51,7 +51,7 @@ class WaitingRepair:
         return self.state.waiting.folder
 
     def mend(self, segment: str, files: Mapping[int, TrackedFile]) -> str:
-        """Write a segment's damaged file anew, each record in its row; what was done.
+        """Write a segment's damaged file anew, each record in its row, and say what was done.
 
         LakeUnavailable: logs or lake can't be read, so that nobody knows what is lost. OSError.
         """

@@ -176,7 +176,7 @@ def adapt_pairs(
 
 
 def may_skip(adapter: Adapter) -> bool:
-    """Whether an adapter has a say in what is skipped; all adapters' events without a key are."""
+    """Whether an adapter may skip events. Events without a key are skipped in any case."""
     return type(adapter).skip is not Adapter.skip
 
 
@@ -266,7 +266,7 @@ def skip_isolating_failures(adapter: Adapter, foreign: pa.Table) -> Skipped:
 
 
 def tally_of(asked: int, failures: Mapping[int, str]) -> Tally:
-    """Count failures, which are by row; the one that is told is that of the first row."""
+    """Count the failures of rows, and name that of the first row."""
     return Tally(asked, len(failures), failures[min(failures)] if failures else "")
 
 

@@ -63,7 +63,7 @@ class Compared:
 
 
 def sample_of(places: Sized, most: int) -> Ints:
-    """Indices of at most so many, drawn by chance; the same for a re-run."""
+    """Draw indices of at most so many by chance, the same ones in each run."""
     count = len(places)
     if count <= most:
         return np.arange(count)

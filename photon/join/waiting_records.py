@@ -38,7 +38,7 @@ _NOT_AGAIN = -1
 def store_waiting(
     records: Records, verdicts: Verdicts, task: JoinTask, context: TaskContext, now_us: int
 ) -> tuple[SegmentInfo, ...]:
-    """Store the records that come again; those that are given up in a segment of their own. OSError."""
+    """Store the records that wait, and those that are given up in a segment of their own. OSError."""
     reasons = _reasons(records, verdicts, context)
     rows = np.flatnonzero(reasons != _NOT_AGAIN)
     if not len(rows):

@@ -91,7 +91,7 @@ class Announcer:
             self._wake.clear()
 
     def _beat_if_due(self) -> int | None:
-        """Give a beat if it is time to; how long to wait for the next, None until a batch begins."""
+        """Give a beat if it is due. Return how long to wait for the next; None until a batch begins."""
         if not self._is_open:
             return None
         left_us = self._left_us()

@@ -126,7 +126,7 @@ class RegistryWatch:
         self.lakes = DistantLakes(machine=self.machine)
 
     def check(self) -> None:
-        """At a start: refuse a registry that lacks rows of a newest batch; the view is read to its tail.
+        """At a start, read the view to its tail, and refuse a registry that lacks rows of a newest batch.
 
         RegistryMismatch, RegistryUnavailable; LakeUnavailable of the own table.
         """

@@ -46,7 +46,7 @@ class LogFound:
 
 @dataclass(frozen=True, slots=True)
 class JoinFindings:
-    """What a look at a datacenter's logs and state adds to the counts of its join.
+    """All that logs and state tell of a datacenter's join, beside its counts.
 
     `overdue`: records that wait for a primary event although primary logs are read beyond them.
     """
