@@ -152,7 +152,7 @@ class Decisions:
         self.verdicts.of[rows[~is_joined]] = Verdict.TOO_OLD
 
     def wait_for_clock(self, rows: Ints) -> Ints:
-        """Let records wait whose times lie ahead of the clock, while there is time (L13); return the others."""
+        """Let records wait whose times lie ahead of the clock, while there is time (L13). The others."""
         retry, now_us = self.context.pipeline.retry, self.clock.now_us()
         times_us = self.records.event_times_us(rows)
         is_ahead = (times_us > now_us + CLOCK_TOLERANCE_US) & (times_us != NO_TIME_US)
