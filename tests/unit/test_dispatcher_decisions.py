@@ -54,6 +54,7 @@ from photon.registry.entry import Claimant, Epoch
 from photon.registry.register import Generation, Members, Register
 from photon.state.outcomes import Counts, HeldRecord
 from photon.state.plan import (
+    PLAN_FORMAT,
     Advance,
     Lineage,
     Origin,
@@ -285,29 +286,9 @@ def test_a_plan_reads_back_as_it_was_stored() -> None:
 
 
 def test_a_plan_of_a_newer_photon_is_refused() -> None:
-    newer = content_to_json(PlanContent()).replace('"format":3', '"format":4')
+    newer = json.dumps(json.loads(content_to_json(PlanContent())) | {"format": PLAN_FORMAT + 1})
     with pytest.raises(FormatTooNew, match="newer Photon"):
         content_from_json(newer)
-
-
-@pytest.mark.parametrize(
-    ("quarantine", "lineage"),
-    [("", Lineage((Origin(7, None),))), ("why", Lineage((Origin(7, None),), "why", is_one_record=True))],
-)
-def test_a_plan_of_photon_0_1_0_has_origins_of_which_it_knows_the_batch_alone(
-    quarantine: str, lineage: Lineage
-) -> None:
-    stored = {"format": 1, "primary": [], "foreign": [], "retries": [], "final": False}
-    older = json.dumps(stored | {"quarantine": quarantine, "origins": [7]})
-    assert content_from_json(older) == PlanContent(lineage=lineage)
-
-
-def test_a_plan_of_format_2_names_the_spool_file_and_row_of_each_retry() -> None:
-    stored = json.loads(content_to_json(PlanContent())) | {"format": 2}
-    items = [[1, 40, "b", 0, True], [1, 10, "a", 3, False], [2, 20, "a", 4, True]]
-    first, second = content_from_json(json.dumps(stored | {"retries": items})).retries
-    assert first == Retries.of("a", [3, 4], [1, 2], [10, 20], [False, True])
-    assert second == Retries.of("b", [0], [1], [40], [True])
 
 
 def test_each_piece_of_a_plan_knows_all_plans_that_had_it_and_why_the_last_one_was_abandoned() -> None:
