@@ -30,7 +30,7 @@ from photon.health.verdict import Level, Verdict
 from photon.process.clock import SystemClock
 from resources.environment import ServedPipeline, dagster_name
 
-_SEVERITY = {
+SEVERITY = {
     "ok": AssetCheckSeverity.WARN,
     "warn": AssetCheckSeverity.WARN,
     "error": AssetCheckSeverity.ERROR,
@@ -78,7 +78,7 @@ def evaluation(
         asset_key=health_key(served),
         check_name=check_name(datacenter, promise),
         passed=verdict.level == "ok",
-        severity=_SEVERITY[verdict.level],
+        severity=SEVERITY[verdict.level],
         description=verdict.text,
         metadata=_metadata(served, datacenter, promise, verdict),
     )
@@ -116,7 +116,7 @@ def health_checks(served: ServedPipeline, datacenter: str) -> AssetChecksDefinit
                     asset_key=asset,
                     check_name=key.name,
                     passed=verdict.level == "ok",
-                    severity=_SEVERITY[verdict.level],
+                    severity=SEVERITY[verdict.level],
                     description=f"{verdict.text} {alone}" if why_alone else verdict.text,
                     metadata=_metadata(served, datacenter, promise, verdict),
                 )

@@ -1,96 +1,54 @@
-"""The state of a registry as Dagster shows it: numbers, tables, a picture, and a check of the endpoints."""
+"""The state of a registry as Dagster shows it: numbers, tables, a picture, and its checks."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from dagster import AssetCheckResult, AssetCheckSeverity, MetadataValue
+from dagster import AssetCheckResult, MetadataValue
 
 if TYPE_CHECKING:
     from photon.upkeep.registry_state import EndpointState, RegistryState
 
+from assets.health import SEVERITY
 from assets.pictures import ledgers_plot
-from assets.runbook import with_section
+from assets.runbook import section
 from assets.runs import Metadata, Row, table
+from photon.health.registry import ENDPOINTS, LEDGERS
+from photon.health.verdict import Verdict
 from photon.pipeline.file import Pipeline
 from photon.process.clock import in_utc
-from photon.registry.errors import RegistryUnavailable
-from photon.registry.stores.decisions import majority
 
-ENDPOINTS_CHECK = "endpoints_up"
-LEDGERS_CHECK = "ledgers_bear_their_load"
-BRING_BACK = "bring it back with its data, or make room there"
 # A report is stored every hour: with 100 rows a table is 20 KB.
 MOST_ROWS = 100
 
 
-def checks_of(state: RegistryState, pipeline: Pipeline) -> list[AssetCheckResult]:
-    """All checks of a registry, by the thresholds of the pipeline file."""
-    checks = [
-        endpoints_check(state, pipeline),
-        ledgers_check(state, pipeline),
-    ]
-    return [with_section(pipeline.links, one) for one in checks]
-
-
-def endpoints_check(state: RegistryState, pipeline: Pipeline) -> AssetCheckResult:
-    """A warning if any endpoint is not well; an error if fewer than `SPARE_ENDPOINTS` may go then."""
-    from photon.upkeep.registry_state import SPARE_ENDPOINTS
-
-    n = len(state.endpoints)
-    unwell = [one for one in state.endpoints if one.health != "up"]
-    if not unwell:
-        said = f"All {n} answer and take writes."
-        return AssetCheckResult(
-            check_name=ENDPOINTS_CHECK, passed=True, description=said, metadata={"unwell": 0}
+def checks_of(
+    verdicts: Mapping[str, Verdict], pipeline: Pipeline, state: RegistryState | None = None
+) -> list[AssetCheckResult]:
+    """The verdicts on a registry as results of its checks, with numbers of its state if that is known."""
+    numbers: dict[str, Metadata] = {}
+    if state is not None:
+        load = state.ledger_load
+        numbers = {
+            ENDPOINTS: {"unwell": sum(one.health != "up" for one in state.endpoints)},
+            LEDGERS: {} if load is None else {"ledger_load": round(load, 3)},
+        }
+    return [
+        AssetCheckResult(
+            check_name=promise,
+            passed=verdict.level == "ok",
+            severity=SEVERITY[verdict.level],
+            description=verdict.text,
+            metadata={
+                **numbers.get(promise, {}),
+                **({"what_to_do": verdict.remedy} if verdict.remedy else {}),
+                **section(pipeline.links, promise),
+            },
         )
-    spare = n - len(unwell) - majority(n)
-    says = "; ".join(f"{one.endpoint}: {one.health} ({one.problem})" for one in unwell)
-    lost = [f"photon registry repair {pipeline.typed} --endpoint {one.endpoint}" for one in unwell]
-    remedy = f"{BRING_BACK}; if its data is lost: {'; '.join(lost)} (docs/operations.md)"
-    may_go = f"{spare} more may go down" if spare >= 0 else "No id can be registered"
-    return AssetCheckResult(
-        check_name=ENDPOINTS_CHECK,
-        passed=False,
-        severity=AssetCheckSeverity.ERROR if spare < SPARE_ENDPOINTS else AssetCheckSeverity.WARN,
-        description=f"{says}. {may_go}. What to do: {remedy}",
-        metadata={"unwell": len(unwell), "what_to_do": remedy},
-    )
-
-
-def unavailable(error: RegistryUnavailable, pipeline: Pipeline) -> AssetCheckResult:
-    """The endpoints' check where too few of them answer."""
-    result = AssetCheckResult(
-        check_name=ENDPOINTS_CHECK,
-        passed=False,
-        severity=AssetCheckSeverity.ERROR,
-        description=str(error),
-        metadata={"what_to_do": BRING_BACK},
-    )
-    return with_section(pipeline.links, result)
-
-
-def ledgers_check(state: RegistryState, pipeline: Pipeline) -> AssetCheckResult:
-    """A warning if a ledger takes nearly as much as one key range bears, an error beyond."""
-    from photon.upkeep.registry_state import LEDGER_LOAD, how_to_reshard
-
-    bounds, load = LEDGER_LOAD, state.ledger_load
-    metadata: Metadata = {} if load is None else {"ledger_load": round(load, 3)}
-    if load is None or load < bounds.warn:
-        said = "No ledger is near the limit of a key range."
-        return AssetCheckResult(check_name=LEDGERS_CHECK, passed=True, description=said, metadata=metadata)
-    remedy = how_to_reshard(state, pipeline)
-    return AssetCheckResult(
-        check_name=LEDGERS_CHECK,
-        passed=False,
-        severity=AssetCheckSeverity.ERROR if load >= bounds.error else AssetCheckSeverity.WARN,
-        description=(
-            f"The busiest ledger takes {load:.0%} of the bytes a second that AWS writes of one key range;"
-            f" what is beyond is throttled. What to do: {remedy}"
-        ),
-        metadata={**metadata, "what_to_do": remedy},
-    )
+        for promise, verdict in verdicts.items()
+    ]
 
 
 def state_metadata(state: RegistryState) -> Metadata:

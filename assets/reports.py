@@ -22,11 +22,12 @@ from dagster import (
 
 from assets.attributes import freshness
 from assets.pictures import availability_plot
-from assets.registry_state import ENDPOINTS_CHECK, LEDGERS_CHECK, checks_of, state_metadata
+from assets.registry_state import checks_of, state_metadata
 from assets.runbook import with_section
 from assets.runs import Metadata, canceled_with_a_sentence, markdown_table, pipeline_of_run
 from assets.verification import CHECKS, check_result, report_metadata
 from assets.work import VERIFICATION_POOL, AssetWork, WorkRun
+from photon.health.registry import REGISTRY_PROMISES, judge_registry
 from photon.health.verdict import late_after
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Durations
@@ -185,7 +186,8 @@ def _report_state(run: WorkRun) -> MaterializeResult[None]:
     from photon.upkeep.registry_state import registry_state
 
     state = registry_state(run.pipeline)
-    return MaterializeResult(metadata=state_metadata(state), check_results=checks_of(state, run.pipeline))
+    checks = checks_of(judge_registry(state, run.pipeline), run.pipeline, state)
+    return MaterializeResult(metadata=state_metadata(state), check_results=checks)
 
 
 VERIFICATION = Report(
@@ -219,10 +221,7 @@ REGISTRY_STATE = Report(
         " how far they are behind; epochs of datacenters. Jobs that repair the registry or retire a"
         " datacenter leave an observation here."
     ),
-    checks={
-        ENDPOINTS_CHECK: "Every endpoint answers, takes writes and is in use.",
-        LEDGERS_CHECK: "No ledger takes nearly as many bytes a second as one key range of the store bears.",
-    },
+    checks=REGISTRY_PROMISES,
     goes_by=["joined_events", "garbage_collection", "resharding"],
     group="upkeep",
     cron=lambda pipeline: pipeline.registry.state.cron,

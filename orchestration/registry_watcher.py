@@ -18,8 +18,9 @@ from dagster import (
     sensor,
 )
 
-from assets.registry_state import checks_of, unavailable
+from assets.registry_state import checks_of
 from orchestration.seen import unlike_shown
+from photon.health.registry import judge_registry, judge_unavailable
 from photon.pipeline.file import Pipeline
 from photon.registry.errors import RegistryMissing, RegistryUnavailable
 from photon.registry.opening import close_registries
@@ -58,8 +59,8 @@ def _look(pipeline: Pipeline) -> Sequence[AssetCheckResult]:
     try:
         state = registry_state(pipeline, endpoints_only=True)
     except RegistryUnavailable as error:
-        return [unavailable(error, pipeline)]
-    return checks_of(state, pipeline)
+        return checks_of(judge_unavailable(error), pipeline)
+    return checks_of(judge_registry(state, pipeline), pipeline, state)
 
 
 def _evaluation(served: ServedPipeline, result: AssetCheckResult) -> AssetCheckEvaluation:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from photon.dispatcher.shift.logs_read import LogsRead
+    from photon.dispatcher.shift.growth import LogsRead
     from photon.pipeline.file import Pipeline
 
 LOOK_EVERY_SECONDS = 2.0  # a look lists the logs' folders, and may be on S3
@@ -46,8 +46,7 @@ def telling_how_far(pipeline: Pipeline, names: Sequence[str], say: Callable[[str
 
 def look(pipeline: Pipeline, names: Sequence[str]) -> LogsRead | None:
     """How far the logs are read now; None where that can't be told."""
-    from photon.dispatcher.shift.growth import growth_of
-    from photon.dispatcher.shift.logs_read import LogsRead
+    from photon.dispatcher.shift.growth import LogsRead, growth_of
     from photon.process.clock import SystemClock
 
     now_us = SystemClock().now_us()

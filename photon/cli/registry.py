@@ -156,18 +156,15 @@ def state(pipeline_file: Path, within: float, as_json: bool) -> None:
 
 def _state_lines(found: RegistryState, pipeline: Pipeline) -> list[str]:
     """The state for people: all together, then each ledger, each endpoint and each epoch."""
+    from photon.health.registry import LEDGERS, judge_registry
     from photon.process.clock import in_utc
-    from photon.upkeep.registry_state import LEDGER_LOAD, how_to_reshard
 
     boundary = "none" if found.boundary_us is None else in_utc(found.boundary_us)
     lines = [f"{found.pipeline}: {_size(found.size)}; boundary: {boundary}"]
     if found.bytes_per_second is not None:
         lines.append(f"  the busiest ledger takes {found.bytes_per_second:,.0f} bytes a second")
-    if found.ledger_load is not None and found.ledger_load >= LEDGER_LOAD.warn:
-        lines.append(
-            f"  PROBLEM a ledger takes {found.ledger_load:.0%} of what AWS writes of one key range, and what"
-            f" is beyond is throttled: {how_to_reshard(found, pipeline)}"
-        )
+    if (verdict := judge_registry(found, pipeline)[LEDGERS]).level != "ok":
+        lines.append(f"  PROBLEM {verdict.text}")
     for ledger in found.ledgers:
         sealed = "" if ledger.state == "open" else f", {ledger.state}"
         home = f" (home of {ledger.home})" if ledger.home else ""

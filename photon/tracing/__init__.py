@@ -1,4 +1,5 @@
-"""Tell the whole story of one event: where it was read, each try, its holder, its row, what to do.
+"""The whole story of one event: where it was read, each try, its holder, its row, and what to do.
 
-Reads logs, state, registry and tables; changes none of them.
+`trace.py` asks logs, state, registry and tables, and changes none of them; each part that can't be asked is
+named. `report.py` holds what was found and gives it a verdict, `advice.py` what to do. Read `trace.py` first.
 """

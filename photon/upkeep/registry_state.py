@@ -15,7 +15,6 @@ from typing import Any, Literal
 import numpy as np
 
 from photon.pipeline.file import Pipeline
-from photon.pipeline.sections import Shares
 from photon.process.clock import MICROSECONDS, Clock, SystemClock
 from photon.process.in_time import NotInTime, Question
 from photon.registry.address import LedgersAddress
@@ -38,10 +37,6 @@ RATED_POSITIONS = 64
 MOST_EVENTS = 0.8  # a share of theirs gives the times: some events come late, and some far ahead
 # AWS writes so much of one key range a second, however much a table may take in all; a ledger is one range.
 RANGE_BYTES_PER_SECOND = 1_000 * 1_024
-# From which share of that the busiest ledger is a warning, and an error: what is beyond is throttled.
-LEDGER_LOAD = Shares(warn=0.8, error=1.0)
-# An endpoint is not well, and fewer than so many more may go down: an error. One more stops every join.
-SPARE_ENDPOINTS = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,12 +139,6 @@ class RegistryState:
             "epochs": [asdict(one) for one in self.epochs],
             "ledgers": [asdict(one) for one in self.ledgers],
         }
-
-
-def how_to_reshard(state: RegistryState, pipeline: Pipeline) -> str:
-    """How to relieve a ledger that takes too much, as a command."""
-    twice = 2 * state.register.generations[-1].ledgers
-    return f"photon registry reshard {pipeline.typed} {twice} makes twice as many, from then on"
 
 
 def registry_state(

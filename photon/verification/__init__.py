@@ -1,4 +1,8 @@
-"""Classify every foreign record again from raw logs and tables, and report; leave work orders for it.
+"""Every foreign record is classified again from raw logs and tables, and what is broken is reported.
 
-Nothing here trusts or changes a dispatcher's state. The Spark program is in `jobs`.
+`scope.py` says what is compared, `tasks.py` and `reading.py` read it for the queries of `jobs`, `classes.py`
+decides on each record, and `report.py` has the findings. Reports are kept (`stored_reports.py`), and
+`recovery.py` leaves work orders for what can be mended. Nothing here trusts or changes a dispatcher's state.
+`availability` judges how soon events were readable, `log_copies` whether the datacenters' logs agree. Read
+`scope.py` first.
 """

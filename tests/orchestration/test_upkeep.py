@@ -9,21 +9,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dagster import AssetCheckSeverity, DagsterInstance, ExecuteInProcessResult, TableMetadataValue
+from dagster import (
+    AssetCheckResult,
+    AssetCheckSeverity,
+    DagsterInstance,
+    ExecuteInProcessResult,
+    TableMetadataValue,
+)
 
 from assets import work
 from assets.pictures import ledgers_plot
-from assets.registry_state import (
-    ENDPOINTS_CHECK,
-    LEDGERS_CHECK,
-    checks_of,
-    endpoints_check,
-    ledgers_check,
-    unavailable,
-)
+from assets.registry_state import checks_of
 from orchestration.demo.traffic import Traffic
 from photon.dispatcher.recovery.orders import waiting_orders
 from photon.dispatcher.shift.run import prepare, run_shift
+from photon.health.registry import ENDPOINTS, LEDGERS, judge_registry, judge_unavailable
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.registry.errors import RegistryUnavailable
 from photon.registry.opening import close_registries
@@ -153,8 +153,8 @@ class TestOnAServer:
     ) -> None:
         checks = looked_at.get_asset_check_evaluations()
         assert {check.check_name: check.passed for check in checks} == {
-            ENDPOINTS_CHECK: True,
-            LEDGERS_CHECK: True,
+            ENDPOINTS: True,
+            LEDGERS: True,
         }
 
     def test_the_only_endpoint_cannot_be_repaired_which_is_said(self, joined: Location) -> None:
@@ -241,6 +241,12 @@ def state(*health: Health) -> RegistryState:
     return RegistryState("clicks", 0, register, endpoints)
 
 
+def check_of(found: RegistryState, promise: str, pipeline: Pipeline) -> AssetCheckResult:
+    """The result of one check of a registry."""
+    checks = checks_of(judge_registry(found, pipeline), pipeline, found)
+    return next(one for one in checks if one.check_name == promise)
+
+
 @pytest.mark.parametrize(
     ("health", "passed", "severity"),
     [
@@ -254,7 +260,7 @@ def state(*health: Health) -> RegistryState:
 def test_an_endpoint_that_is_not_well_is_an_error_when_no_other_may_go(
     health: list[Health], passed: bool, severity: AssetCheckSeverity | None, tmp_path: Path
 ) -> None:
-    check = endpoints_check(state(*health), promising(tmp_path))
+    check = check_of(state(*health), ENDPOINTS, promising(tmp_path))
     assert check.passed == passed
     if severity is not None:
         assert check.severity is severity
@@ -269,7 +275,7 @@ def bearing(load: float | None) -> RegistryState:
 
 @pytest.mark.parametrize("load", [None, 0.79])
 def test_ledgers_far_from_the_limit_of_a_key_range_are_well(load: float | None, tmp_path: Path) -> None:
-    assert ledgers_check(bearing(load), promising(tmp_path)).passed
+    assert check_of(bearing(load), LEDGERS, promising(tmp_path)).passed
 
 
 @pytest.mark.parametrize(
@@ -278,7 +284,7 @@ def test_ledgers_far_from_the_limit_of_a_key_range_are_well(load: float | None, 
 def test_ledgers_near_the_limit_of_a_key_range_are_a_warning_and_beyond_it_an_error(
     load: float, severity: AssetCheckSeverity, tmp_path: Path
 ) -> None:
-    check = ledgers_check(bearing(load), promising(tmp_path))
+    check = check_of(bearing(load), LEDGERS, promising(tmp_path))
     assert (check.passed, check.severity) == (False, severity)
     assert f"photon registry reshard {tmp_path / 'pipeline.yaml'} 4" in str(check.description)
 
@@ -288,7 +294,8 @@ def test_checks_of_a_registry_link_to_their_sections_and_say_what_to_do(tmp_path
         Traffic(1).write_pipeline(tmp_path, more="links: {runbook: 'https://w/r.html'}\n")
     )
     unwell = replace(state("up", "does not answer", "up"), bytes_per_second=0.9 * RANGE_BYTES_PER_SECOND)
-    for check in (*checks_of(unwell, pipeline), unavailable(RegistryUnavailable("gone"), pipeline)):
+    verdicts = (judge_registry(unwell, pipeline), judge_unavailable(RegistryUnavailable("gone")))
+    for check in [one for found in verdicts for one in checks_of(found, pipeline)]:
         metadata = check.metadata or {}
         assert metadata["runbook"].value == f"https://w/r.html#{check.check_name}"
         assert metadata["what_to_do"].value

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from photon.dispatcher.shift.growth import Growth, LogSize
-from photon.dispatcher.shift.logs_read import LogsRead
+from photon.dispatcher.shift.growth import Growth, LogSize, LogsRead
 from photon.process.pace import pace, seldom
 from photon.state.view import StateView
 from tests.support.manual_clock import ManualClock

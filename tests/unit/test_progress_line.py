@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from photon.cli.backlog_line import look, telling_how_far
-from photon.dispatcher.shift.logs_read import LogsRead
+from photon.dispatcher.shift.growth import LogsRead
 from photon.pipeline.file import load_pipeline
 from tests.terminals import shown_on_terminal
 

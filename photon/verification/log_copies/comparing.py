@@ -16,15 +16,17 @@ import pyarrow.compute as pc
 
 from photon.errors import UserError
 from photon.logs.files import TrackedFile
+from photon.logs.folders import LogFolder, log_folder
 from photon.logs.ranges import Stretch
+from photon.logs.source import UNREADABLE, has_head
 from photon.pipeline.file import Pipeline
+from photon.pipeline.location import Location
 from photon.process.clock import MICROSECONDS
 from photon.state.timeline import EpochTimeline
 from photon.state.view import open_view
 from photon.storage.append_table import AppendTable
 from photon.storage.columns import text
 from photon.verification.availability.minutes import read_until_us, timelines_of
-from photon.verification.log_copies.cut_short import cut_short
 from photon.verification.log_copies.lacks import (
     SIDES,
     Copy,
@@ -193,7 +195,7 @@ def _known(pipeline: Pipeline, datacenter: str, is_selected: bool, now_us: int) 
         begun_us = int(state.meta("begun_us") or 0) if state.follows_an_epoch else 0
         timeline = timelines_of(pipeline, datacenter, 0).get(epoch, EpochTimeline())
         until_us = read_until_us(pipeline, datacenter, state, timeline, now_us) if is_selected else 0
-    copy, cut = _stored_copy(pipeline, datacenter, epoch, now_us), cut_short(files, place.logs)
+    copy, cut = _stored_copy(pipeline, datacenter, epoch, now_us), _cut_short(files, place.logs)
     altered = {
         number
         for number, tracked in files.items()
@@ -349,3 +351,31 @@ def _stored_verdicts(
             lacks = [Lack(**{**each, "known_us": at_us}) for each in json.loads(row["lacks"])]
             found[(row["side"], row["hour_us"]), row["fingerprint"]] = lacks
     return found
+
+
+def _cut_short(files: Mapping[int, TrackedFile], logs: Location) -> frozenset[int]:
+    """The files that were cut short in their place: the same log replaces them, and begins alike; by number.
+
+    What is left of such a file is read again under another number. A log that was truncated because a
+    rotation has copied it elsewhere begins otherwise: what was read of it counts on.
+    """
+    in_place = {tracked.file.path: tracked for tracked in files.values() if tracked.state == "open"}
+    return frozenset(
+        number
+        for number, tracked in files.items()
+        if tracked.state == "replaced"
+        and tracked.file.path in in_place
+        and _begins_alike(tracked, in_place[tracked.file.path], log_folder(logs))
+    )
+
+
+def _begins_alike(before: TrackedFile, now: TrackedFile, logs: LogFolder) -> bool:
+    """Whether a log begins as the file before it in its place; also if too little is left of it to tell."""
+    file = before.file
+    if now.size_bytes < file.header_bytes + file.head_bytes:
+        return True
+    try:
+        with logs.open_at(now.file.path, now.file) as source:
+            return has_head(source, file)
+    except UNREADABLE:
+        return False

@@ -1,0 +1,66 @@
+"""The judge of a registry: a pure function of its state. That of datacenters is `photon.health.judge`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from photon.health.verdict import Verdict, level_of
+from photon.pipeline.file import Pipeline
+from photon.pipeline.sections import Shares
+from photon.registry.errors import RegistryUnavailable
+from photon.registry.stores.decisions import majority
+
+if TYPE_CHECKING:  # importing it takes long, and Dagster loads what only shows its verdicts
+    from photon.upkeep.registry_state import RegistryState
+
+ENDPOINTS = "endpoints_up"
+LEDGERS = "ledgers_bear_their_load"
+REGISTRY_PROMISES = {
+    ENDPOINTS: "Every endpoint answers, takes writes and is in use.",
+    LEDGERS: "No ledger takes nearly as many bytes a second as one key range of the store bears.",
+}
+# An endpoint is not well, and fewer than so many more may go down: an error. One more stops every join.
+SPARE_ENDPOINTS = 1
+# From which share of what a key range bears the busiest ledger is a warning, and an error: what is beyond is
+# throttled.
+LEDGER_LOAD = Shares(warn=0.8, error=1.0)
+BRING_BACK = "bring it back with its data, or make room there"
+
+
+def judge_registry(state: RegistryState, pipeline: Pipeline) -> dict[str, Verdict]:
+    """The verdict on each of its promises."""
+    return {ENDPOINTS: _endpoints(state, pipeline), LEDGERS: _ledgers(state, pipeline)}
+
+
+def judge_unavailable(error: RegistryUnavailable) -> dict[str, Verdict]:
+    """The verdict where too few endpoints answer: of its ledgers nothing is known."""
+    return {ENDPOINTS: Verdict("error", str(error).removesuffix("."), BRING_BACK)}
+
+
+def _endpoints(state: RegistryState, pipeline: Pipeline) -> Verdict:
+    """A warning if any endpoint is not well; an error if fewer than `SPARE_ENDPOINTS` may go then."""
+    endpoints = len(state.endpoints)
+    unwell = [one for one in state.endpoints if one.health != "up"]
+    if not unwell:
+        return Verdict("ok", f"All {endpoints} answer and take writes")
+    spare = endpoints - len(unwell) - majority(endpoints)
+    says = "; ".join(f"{one.endpoint}: {one.health} ({one.problem})" for one in unwell)
+    may_go = f"{spare} more may go down" if spare >= 0 else "No id can be registered"
+    lost = [f"photon registry repair {pipeline.typed} --endpoint {one.endpoint}" for one in unwell]
+    remedy = f"{BRING_BACK}; if its data is lost: {'; '.join(lost)} (docs/operations.md)"
+    return Verdict("error" if spare < SPARE_ENDPOINTS else "warn", f"{says}. {may_go}", remedy)
+
+
+def _ledgers(state: RegistryState, pipeline: Pipeline) -> Verdict:
+    """A warning if a ledger takes nearly as much as one key range bears, an error beyond."""
+    load = state.ledger_load
+    level = "ok" if load is None else level_of(load, LEDGER_LOAD.warn, LEDGER_LOAD.error)
+    if level == "ok":
+        return Verdict("ok", "No ledger is near the limit of a key range")
+    twice = 2 * state.register.generations[-1].ledgers
+    return Verdict(
+        level,
+        f"The busiest ledger takes {load:.0%} of the bytes a second that AWS writes of one key range; "
+        "what is beyond is throttled",
+        f"photon registry reshard {pipeline.typed} {twice} makes twice as many, from then on",
+    )
