@@ -236,6 +236,14 @@ def test_a_retirement_without_the_lake_goes_on_though_the_lake_comes_back(world:
     assert world.holder("c1") is None, "its rows don't count, so its ids must be free"
 
 
+def test_a_retirement_tells_what_it_does(world: World) -> None:
+    stories.both_have(world, "c1")
+    world.join("west")
+    said: list[str] = []
+    plan_retire(world.pipeline, world.reader(), "west").apply(said.append)
+    assert said == ["ends 1 epochs of datacenter west, which hold 1 ids"]
+
+
 def test_a_dry_run_says_what_would_become_of_rows_and_ids_and_changes_nothing(world: World) -> None:
     stories.both_have(world, "c1", "c2")
     world.join("west")

@@ -94,6 +94,12 @@ def test_java_missing_from_path_is_one_line_with_the_remedy(monkeypatch):
     assert "\n" not in str(raised.value)
 
 
+def test_java_missing_from_java_home_names_that_folder(java):
+    with pytest.raises(JavaMissing) as raised:
+        java_command()
+    assert f"no java in JAVA_HOME ({java.home})" in str(raised.value)
+
+
 def test_java_that_is_too_old_is_refused_with_its_version(java):
     java.says('java version "1.8.0_402"')
     with pytest.raises(JavaMissing, match="is Java 8, too old"):

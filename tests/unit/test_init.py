@@ -71,6 +71,10 @@ def test_the_pipeline_file_of_two_folders_names_their_ids_keys_times_and_units(l
     assert told["trial"]["example"]["primary_user"] == 0
 
 
+def test_the_next_step_is_named_where_a_join_would_go_on(logs: Path) -> None:
+    assert init().stdout.endswith("pipeline.yaml is written. Next: photon join pipeline.yaml --complete\n")
+
+
 def test_what_a_join_would_refuse_is_told_in_place_of_a_next_step(logs: Path) -> None:
     os.utime(logs / "clicks" / "a.csv", (1_767_607_200, 1_767_607_200))
     for number in range(3):  # the newest files have another name for it
