@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from photon.dispatcher import waiting
+from photon.dispatcher import planning
 from photon.pipeline.sections import Retry
 from photon.state.dispatcher_state import DispatcherState
 from photon.state.waiting.states import State
@@ -36,7 +36,7 @@ def test_retries_that_stay_in_their_segment_wait_twice(world: World, monkeypatch
 def test_an_event_whose_age_is_that_of_its_time_is_given_up_at_once(
     world: World, monkeypatch: Patch
 ) -> None:  # C5
-    may_be_given_up = waiting.may_be_given_up
+    may_be_given_up = planning.may_be_given_up
 
     def by_its_own_time(
         attempts: npt.NDArray[np.integer],
@@ -48,7 +48,7 @@ def test_an_event_whose_age_is_that_of_its_time_is_given_up_at_once(
     ) -> npt.NDArray[np.bool_]:
         return may_be_given_up(attempts, primary_us, primary_us, now_us, watermark_us, retry)
 
-    monkeypatch.setattr(waiting, "may_be_given_up", by_its_own_time)
+    monkeypatch.setattr(planning, "may_be_given_up", by_its_own_time)
     story = partial(stories.an_event_of_last_year_waits_for_its_primary, world)
     caught_by_story(story, because="an event of last year is given up")
 

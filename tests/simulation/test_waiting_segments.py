@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from photon.pipeline.location import Location
-from photon.state import listed_segment
 from photon.state.dispatcher_state import DispatcherState
-from photon.state.waiting import segments
+from photon.state.waiting import listed_segment, segments
 from tests.simulation import waiting_stories as stories
 from tests.simulation.test_random_losses import problem_of
 from tests.simulation.world import World, counts_of
