@@ -14,7 +14,7 @@ from typing import Any
 from unittest import mock
 
 from photon.dispatcher.retrying import BatchReport, Callbacks
-from photon.dispatcher.shift import run
+from photon.process import machine
 from photon.process.clock import MICROSECONDS
 from photon.state.waiting import merging
 from tests.simulation.world import NOON_US, World, counts_of
@@ -57,7 +57,7 @@ def merging_two_by_two() -> Iterator[None]:
     with (
         mock.patch.object(merging, "SEGMENTS_A_TIER", 2),
         mock.patch.object(merging, "SMALLEST_TIER_RECORDS", 64),
-        mock.patch.object(run, "ThreadPoolExecutor", Executor),
+        mock.patch.object(machine, "ThreadPoolExecutor", Executor),
     ):
         yield
 
