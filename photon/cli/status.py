@@ -96,7 +96,7 @@ def _safe_to_delete(pipeline: Pipeline, found: Mapping[str, DatacenterStatus]) -
 def _headlines(
     pipeline_file: Path, found: Mapping[str, DatacenterStatus], errors: Mapping[str, Exception]
 ) -> list[str]:
-    """What is said of each datacenter first."""
+    """The sentences on each datacenter that come first."""
     from photon.health.headline import headline, sentences
 
     lines = [f"{name} is NOT KNOWN: {error}" for name, error in errors.items()]

@@ -163,7 +163,7 @@ def _remarks(name: str, report: DatacenterReport) -> list[str]:
 
 
 def _finding(name: str, finding: Finding, told: Collection[str], pipeline_file: Path | str) -> list[str]:
-    """What is to be said of it; `told`: the datacenters whose reports are here."""
+    """The lines on one finding; `told`: the datacenters whose reports are here."""
     word = "VIOLATION" if finding.meaning.violation else "FINDING"
     lines = [f"{name}: {word} {finding.kind}: {finding.number()} {finding.meaning.says}"]
     acting = ", ".join(sorted(finding.acting))

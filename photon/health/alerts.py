@@ -1,4 +1,4 @@
-"""What people are told, and their function that is told it (`alerts.hook` of the pipeline file)."""
+"""Alerts: news for people, and their function that takes it (`alerts.hook` of the pipeline file)."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ class Alert:
 
     pipeline: str
     kind: Kind
-    subject: str  # the check, the job or the table that it is of
+    subject: str  # the check, job, table, sensor or schedule
     level: Level
-    text: str  # what was seen, and what to do
+    text: str  # the finding, and what to do
     at_us: int  # microseconds since 1970 UTC
-    run: str = ""  # of Dagster, where there is one
-    again: bool = False  # it was told before, and goes on
+    run: str = ""  # the run of Dagster that failed, if one did
+    again: bool = False  # whether it was told before, and goes on
 
     @property
     def key(self) -> str:
-        """What it is of: the same when it is over."""
+        """Name the subject: the same when it is over."""
         return f"{self.kind} {self.subject}"
 
     @property
@@ -63,16 +63,16 @@ def load_hook(spec: str, folder: Path) -> Hook:
 
 @dataclass(frozen=True)
 class Told:
-    """What was told last of one subject."""
+    """The last alert on one subject."""
 
     level: str
     at_us: int
 
 
 def news(seen: Iterable[Alert], told: Mapping[str, Told], now_us: int, again_us: int) -> list[Alert]:
-    """What to tell of what was seen: what is worse or better than before, or goes on for `again_us` since.
+    """Choose the alerts that are worse or better than before, or have gone on for `again_us` since.
 
-    What was always well is no news.
+    A subject that was always well is no news.
     """
     found = []
     for alert in seen:
@@ -85,5 +85,5 @@ def news(seen: Iterable[Alert], told: Mapping[str, Told], now_us: int, again_us:
 
 
 def told_after(fresh: Iterable[Alert], told: Mapping[str, Told], now_us: int) -> dict[str, Told]:
-    """What `news` compares the next time. What is not seen for a while is remembered as it was."""
+    """Return the alerts that `news` compares the next time. What is not seen stays as it was."""
     return {**told, **{alert.key: Told(alert.level, now_us) for alert in fresh}}

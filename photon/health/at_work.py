@@ -55,7 +55,7 @@ def _is_kept(facts: Facts) -> bool:
 
 
 def _refused(facts: Facts) -> Verdict | None:
-    """Its last join ended before it began: each start ends so until a person has seen to it (A23)."""
+    """The last join ended before it began: each start ends so until a person has seen to it (A23)."""
     if not facts.lease.refused:
         return None
     return Verdict(
@@ -69,7 +69,7 @@ def _refused(facts: Facts) -> Verdict | None:
 def _blocks(facts: Facts) -> list[Verdict]:
     """Nothing can be joined beside this state, or into these tables."""
     name, found = facts.datacenter, []
-    if facts.refused:  # it is another pipeline's, has other ids than the settings make, or no registry
+    if facts.refused:  # the state is another pipeline's, has ids of other settings, or lacks its registry
         found.append(Verdict("error", f"{name} joins nothing: {facts.refused}", in_short="can't start"))
     if facts.lake:  # they are not there, are others, or have what Photon can't keep
         says = f"{name}: {'; '.join(facts.lake)}"
@@ -132,13 +132,13 @@ def _never_ran(level: Level, facts: Facts, pipeline: Pipeline) -> Verdict:
 
 
 def _before_a_start(facts: Facts) -> str:
-    """What to do about the error that ended the last join: the next one may meet it too."""
+    """Send people to the error that ended the last join: the next one may meet it too."""
     ended_by = facts.lease.ended_by
     return f"do first what the error says that ended its last join ({ended_by}); then " if ended_by else ""
 
 
 def _ended_by_an_error(facts: Facts, memory: Memory) -> Verdict | None:
-    """Its last join was ended by an error. With work left a watcher waits: the next run says more."""
+    """An error ended the last join. With work left a watcher waits: the next run says more."""
     if not facts.lease.ended_by or (memory.is_patient and facts.has_work):
         return None
     says = f"{facts.datacenter}: its last join was ended by an error: {facts.lease.ended_by}"

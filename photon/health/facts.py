@@ -89,17 +89,17 @@ class Facts:
     growth: Growth
     lease: LeaseStatus
     is_starting: bool = False  # a run of it is on its way
-    decisions: Decisions = field(default_factory=Decisions)  # of people, on all datacenters
+    decisions: Decisions = field(default_factory=Decisions)  # what people have decided on all datacenters
     is_fenced: bool = False  # the others have ended its epoch
     verified: Verified | None = None  # the newest verification; None: there is none
     unverified_because: str = ""  # why no verification could be read
     lost: Losses = field(default_factory=Losses)  # that nobody has acknowledged
     lost_named: tuple[str, ...] = ()  # the events and files that are lost, each in words
-    has_rows_without_state: bool = False  # it has joined, and its state is gone
+    has_rows_without_state: bool = False  # whether it has joined, and its state is gone
     lake: tuple[str, ...] = ()  # why its tables can't be read or written, with what to do
     refused: str = ""  # why each start refuses its state, with what to do
     second_rows: str = ""  # that it has rows that double others, with what to do
-    is_stopped: bool = False  # its process goes on only if somebody continues it
+    is_stopped: bool = False  # whether its process goes on only if somebody continues it
     what_ends_it: str = ""  # how to end its process, or to continue it; empty: it is on another machine
     half_lines: tuple[str, ...] = ()  # the files in which half a line waits, where nothing else is unread
     passed_over: tuple[str, ...] = ()  # log files that reading leaves out, each with the reason
@@ -117,7 +117,7 @@ class Facts:
 
     @property
     def decision(self) -> Decision | None:
-        """What people have decided on this datacenter."""
+        """Return what people have decided on this datacenter."""
         return self.decisions.on(self.datacenter)
 
     @property
@@ -132,7 +132,7 @@ class Facts:
 
     @property
     def waits_for(self) -> str:
-        """What its process finds unavailable."""
+        """Name what the process finds unavailable; empty: nothing."""
         return self.lease.lease.waits_for if self.lease.lease and self.lease.is_locked else ""
 
     @property

@@ -53,7 +53,7 @@ def headline(one: DatacenterStatus, typed_file: str) -> str:
 
 
 def _how_to_start(facts: Facts, join: str) -> str:
-    """What to do before a start, if a start alone does not help; `NEEDS YOU` has the reasons."""
+    """Say what to do before a start, if a start alone does not help; `NEEDS YOU` has the reasons."""
     if facts.blocks:
         return "mend first what NEEDS YOU says below: no start joins anything before that"
     if facts.ended_by:
@@ -78,7 +78,7 @@ def _decided(facts: Facts, typed_file: str) -> str:
 
 
 def sentences(one: DatacenterStatus) -> list[str]:
-    """What there is to do, stage by stage, what waits and why, and for how long; what needs somebody."""
+    """Tell the work stage by stage, the events that wait, why and how long, and what needs somebody."""
     said = _planned(one.stages) + [_waiting(reason, one) for reason in one.waiting]
     if one.waiting:
         ages = ", ".join(f"{count:,} {age}" for age, count in one.waiting_by_age.items())

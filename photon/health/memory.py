@@ -1,4 +1,4 @@
-"""What an observer remembers of a datacenter from one look to the next, and stores as text.
+"""The memory of an observer of a datacenter, from one look to the next, and the text that stores it.
 
 Whoever else judges a datacenter reads the watcher's notes too: so a check that a person evaluates says what
 the watcher says.
@@ -40,7 +40,7 @@ class Memory:
         return cls(still_since_us=facts.lease.beat_us or None, is_patient=is_patient).after(facts)
 
     def after(self, facts: Facts) -> Memory:
-        """What is remembered after another look: the same, where it could not read the state."""
+        """Remember another look: the same, where it could not read the state."""
         if facts.growth.state_unreadable:
             return self
         behind_since_us = self.behind_since_us or facts.now_us if facts.unread_bytes > LIVE_BYTES else None
@@ -56,11 +56,11 @@ class Memory:
 
 @dataclass(frozen=True)
 class Told:
-    """What was told of one promise last."""
+    """The last verdict on one promise that was told."""
 
     level: Level
     at_us: int
-    words: str = ""  # of `words_of`
+    words: str = ""  # as `words_of` gives them
     is_reworded: bool = False  # the level was told before, in other words
 
     @classmethod
