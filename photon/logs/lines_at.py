@@ -7,8 +7,6 @@ too, `scattered` reads them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -20,12 +18,11 @@ from photon.logs.formats.dialect import dialect_of
 from photon.logs.formats.lines import cut
 from photon.logs.formats.records import record_rules
 from photon.logs.later_headers import in_first_order
-from photon.logs.scattered import NEIGHBOUR_BYTES, read_stretches_in_order
+from photon.logs.scattered import Places, read_places, read_stretches_in_order
 from photon.pipeline.location import Location
 from photon.pipeline.sections import Log
 
 GUESSED_BYTES = (1024, 4096)  # that are read from where a line begins; then as many as a line may have
-MOST_BYTES_AT_ONCE = 2**26
 _NEWLINE, _RETURN = b"\n"[0], b"\r"[0]
 
 Ints = npt.NDArray[np.int64]
@@ -104,44 +101,17 @@ def read_lines_at(
     count = 0
     for guessed_bytes in (*GUESSED_BYTES, line_bytes + 2):
         left = np.flatnonzero(known & (lines < 0))
-        for portion in _portions(_Places.of(places[:, left], files, guessed_bytes)):
-            read = _read(logs, files, portion)
+        numbers, starts = places[:, left]
+        tried = Places(numbers, starts, np.minimum(starts + guessed_bytes, ends_of_files(numbers, files)))
+        for portion in tried.portions():
+            read = _read(logs, files, tried[portion])
             is_short = pc.less_equal(pc.binary_length(read), line_bytes)
             is_found = pc.fill_null(is_short, False).to_numpy(zero_copy_only=False)
-            rows = left[: len(portion)]
-            lines[rows[is_found]] = count + np.flatnonzero(is_found)
+            lines[left[portion][is_found]] = count + np.flatnonzero(is_found)
             found.append(read)
-            count, left = count + len(read), left[len(portion) :]
+            count += len(read)
     index = lines[of_row.reshape(-1)]
     return pa.chunked_array(found).take(pa.array(index, mask=index < 0)).combine_chunks()
-
-
-@dataclass(frozen=True, slots=True)
-class _Places:
-    """Places in the order of files and offsets, and how far each is read at most."""
-
-    numbers: Ints
-    starts: Ints
-    ends: Ints
-    last_bytes: Ints  # where what was read of its file ends
-
-    @classmethod
-    def of(cls, places: Ints, files: Mapping[int, TrackedFile], guessed_bytes: int) -> _Places:
-        numbers, starts = places
-        last_bytes = ends_of_files(numbers, files)
-        return cls(numbers, starts, np.minimum(starts + guessed_bytes, last_bytes), last_bytes)
-
-    def __len__(self) -> int:
-        return len(self.starts)
-
-    def __getitem__(self, rows: slice) -> _Places:
-        return _Places(self.numbers[rows], self.starts[rows], self.ends[rows], self.last_bytes[rows])
-
-    def begins_stretch(self) -> npt.NDArray[np.bool_]:
-        """Whether a place is too far from the one before it to be read together with it."""
-        is_first = np.ones(len(self), bool)
-        is_first[1:] = (self.numbers[1:] != self.numbers[:-1]) | (np.diff(self.starts) > NEIGHBOUR_BYTES)
-        return is_first
 
 
 def ends_of_files(numbers: Ints, files: Mapping[int, TrackedFile]) -> Ints:
@@ -151,34 +121,19 @@ def ends_of_files(numbers: Ints, files: Mapping[int, TrackedFile]) -> Ints:
     return np.array(ends, np.int64)[of.reshape(-1)]
 
 
-def _portions(places: _Places) -> list[_Places]:
-    """The places in stretches that are read at once."""
-    read_bytes = np.where(places.begins_stretch(), places.ends - places.starts, NEIGHBOUR_BYTES)
-    portion = np.cumsum(read_bytes) // MOST_BYTES_AT_ONCE
-    starts = np.flatnonzero(np.diff(portion, prepend=-1)).tolist()
-    return [places[first:after] for first, after in pairwise([*starts, len(places)])]
-
-
-def _read(logs: Location, files: Mapping[int, TrackedFile], places: _Places) -> pa.Array:
-    is_first = places.begins_stretch()
-    firsts = np.flatnonzero(is_first)
-    lasts = np.append(firsts[1:], len(places)) - 1
-    of = np.cumsum(is_first) - 1  # the stretch of each place
-    wanted = list(zip(places.starts[firsts].tolist(), places.ends[lasts].tolist(), strict=True))
+def _read(logs: Location, files: Mapping[int, TrackedFile], places: Places) -> pa.Array:
+    """The line that begins at each place; null where it is not whole."""
     known = {number: files[number].file for number in np.unique(places.numbers).tolist()}
-    data = [part or b"" for part in read_stretches_in_order(logs, known, places.numbers[firsts], wanted)]
-    lengths = np.array([len(part) for part in data], np.int64)
-    begins = np.cumsum(lengths) - lengths
-    text = np.frombuffer(b"".join(data), np.uint8)
-    at = begins[of] + places.starts - places.starts[firsts][of]
-    until = (begins + lengths)[of]
+    read = read_places(logs, known, places)
+    text = np.frombuffer(read.text, np.uint8)
     newlines = np.append(np.flatnonzero(text == _NEWLINE), len(text))
-    ends = np.minimum(newlines[np.searchsorted(newlines, np.minimum(at, len(text)))], until)
+    newline = newlines[np.searchsorted(newlines, np.minimum(read.starts, len(text)))]
+    ends = np.minimum(newline, read.ends)
     # The last line of a file may have no newline (protocol D4).
-    is_whole = (ends < until) | (places.ends[lasts] == places.last_bytes[lasts])[of]
-    is_lost = (at >= until) | ~is_whole
-    at, ends = np.where(is_lost, 0, at), np.where(is_lost, 0, ends)
-    return _without_returns(text, at, ends, is_lost)
+    reaches_end = read.ends_in_file == ends_of_files(places.numbers, files)
+    is_lost = (read.starts >= read.ends) | ~((ends < read.ends) | reaches_end)
+    starts, ends = np.where(is_lost, 0, read.starts), np.where(is_lost, 0, ends)
+    return _without_returns(text, starts, ends, is_lost)
 
 
 def _without_returns(

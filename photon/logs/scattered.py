@@ -18,7 +18,7 @@ from photon.pipeline.location import Location
 
 # A read costs some 1.5 us, in which 4 KiB are copied: lines that are no farther apart are read at once.
 NEIGHBOUR_BYTES = 4096
-MOST_BYTES_AT_ONCE = 2**28  # an Arrow array of lines holds below 2 GiB, and a gap may follow each line
+MOST_BYTES_AT_ONCE = 2**24  # bounds memory; larger portions outgrow a core's cache, and take twice as long
 
 Ints = npt.NDArray[np.int64]
 
@@ -31,44 +31,73 @@ class Lines:
     starts_bytes: Ints
     lengths_bytes: Ints
 
-    def __len__(self) -> int:
-        return len(self.files)
 
-    def __getitem__(self, rows: slice) -> Lines:
-        return Lines(self.files[rows], self.starts_bytes[rows], self.lengths_bytes[rows])
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Places in log files, in the order of files and offsets. Two may overlap."""
+
+    numbers: Ints
+    starts: Ints
+    ends: Ints
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def __getitem__(self, rows: slice) -> Places:
+        return Places(self.numbers[rows], self.starts[rows], self.ends[rows])
+
+    def begins_stretch(self) -> npt.NDArray[np.bool_]:
+        """Whether a place is too far from the one before it to be read together with it."""
+        is_first = np.ones(len(self), bool)
+        is_far = np.diff(self.starts) > NEIGHBOUR_BYTES
+        is_first[1:] = (self.numbers[1:] != self.numbers[:-1]) | is_far
+        return is_first
+
+    def portions(self) -> Iterator[slice]:
+        """Consecutive rows of which about `MOST_BYTES_AT_ONCE` are read, or a single one."""
+        read_bytes = self.ends - np.where(self.begins_stretch(), self.starts, np.roll(self.ends, 1))
+        portion = (np.cumsum(read_bytes) - read_bytes) // MOST_BYTES_AT_ONCE
+        firsts = np.flatnonzero(np.diff(portion, prepend=-1)).tolist()
+        yield from (slice(first, after) for first, after in pairwise([*firsts, len(self)]))
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPlaces:
+    """The bytes of places, neighbours together; nothing of those that could not be read."""
+
+    text: bytes
+    starts: Ints  # where each place begins in the text; at its end or beyond: the place could not be read
+    ends: Ints  # where the bytes end that were read together with it
+    ends_in_file: Ints  # the same, by their offsets in its file
+
+
+def read_places(logs: Location, files: Mapping[int, LogFile], places: Places) -> ReadPlaces:
+    """The bytes at these places, and behind each up to the end of its stretch. LogsUnavailable."""
+    is_first = places.begins_stretch()
+    firsts = np.flatnonzero(is_first)
+    lasts = np.append(firsts[1:], len(places)) - 1
+    stretches = list(zip(places.starts[firsts].tolist(), places.ends[lasts].tolist(), strict=True))
+    data = [part or b"" for part in read_stretches_in_order(logs, files, places.numbers[firsts], stretches)]
+    lengths = np.array([len(part) for part in data], np.int64)
+    ends = np.cumsum(lengths)
+    stretch = np.cumsum(is_first) - 1  # the stretch of each place
+    starts = places.starts + (ends - lengths - places.starts[firsts])[stretch]
+    return ReadPlaces(b"".join(data), starts, ends[stretch], places.ends[lasts][stretch])
 
 
 def read_lines(logs: Location, files: Mapping[int, LogFile], lines: Lines) -> pa.ChunkedArray:
     """The bytes of each line; null where its file can't be read, or is another one now."""
-    parts = [_read(logs, files, lines[rows]) for rows in _portions(lines.lengths_bytes)]
+    places = Places(lines.files, lines.starts_bytes, lines.starts_bytes + lines.lengths_bytes)
+    parts = [_read_lines(logs, files, places[rows]) for rows in places.portions()]
     return pa.chunked_array(parts, pa.binary())
 
 
-def _portions(lengths_bytes: Ints) -> Iterator[slice]:
-    """Consecutive rows with at most about `MOST_BYTES_AT_ONCE` of lines, or a single one."""
-    portion = (np.cumsum(lengths_bytes) - lengths_bytes) // MOST_BYTES_AT_ONCE
-    starts = np.flatnonzero(np.diff(portion, prepend=-1)).tolist()
-    yield from (slice(start, end) for start, end in pairwise([*starts, len(lengths_bytes)]))
-
-
-def _read(logs: Location, files: Mapping[int, LogFile], lines: Lines) -> pa.Array:
-    starts, ends = lines.starts_bytes, lines.starts_bytes + lines.lengths_bytes
-    is_first = np.ones(len(lines), bool)  # the first line of a stretch
-    is_first[1:] = (lines.files[1:] != lines.files[:-1]) | (starts[1:] - ends[:-1] > NEIGHBOUR_BYTES)
-    firsts = np.flatnonzero(is_first)
-    lasts = np.append(firsts[1:], len(lines)) - 1
-    stretches = list(zip(starts[firsts].tolist(), ends[lasts].tolist(), strict=True))
-    data = read_stretches_in_order(logs, files, lines.files[firsts], stretches)
-
-    lengths = np.array([-1 if part is None else len(part) for part in data])
-    is_lost = lengths < 0
-    lengths[is_lost] = 0
-    stretch = np.cumsum(is_first) - 1  # the stretch of each line
-    at = starts + (np.cumsum(lengths) - lengths - starts[firsts])[stretch]  # in all bytes read
-    lost = is_lost[stretch]
-    at[lost] = (np.cumsum(lengths) - lengths)[stretch[lost]]
-    buffer = pa.py_buffer(b"".join(filter(None, data)))
-    return cut(buffer, at, at + np.where(lost, 0, lines.lengths_bytes), lost)
+def _read_lines(logs: Location, files: Mapping[int, LogFile], places: Places) -> pa.Array:
+    read = read_places(logs, files, places)
+    ends = read.starts + places.ends - places.starts
+    is_lost = ends > read.ends
+    starts, ends = np.where(is_lost, 0, read.starts), np.where(is_lost, 0, ends)
+    return cut(pa.py_buffer(read.text), starts, ends, is_lost)
 
 
 def read_stretches_in_order(

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from photon.logs import lines_at
+from photon.logs import scattered
 from photon.logs.files import LogFile, TrackedFile
 from photon.logs.lines_at import GUESSED_BYTES, read_lines_at
 from photon.logs.source import hash_bytes
@@ -56,7 +56,7 @@ def test_lines_of_many_files_are_read_in_any_order_and_again_and_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int | None, end_of_line: bytes
 ) -> None:
     if at_once is not None:
-        monkeypatch.setattr(lines_at, "MOST_BYTES_AT_ONCE", at_once)
+        monkeypatch.setattr(scattered, "MOST_BYTES_AT_ONCE", at_once)
     chance, files, expected = random.Random(SEED), {}, {}
     for number in (1, 2, 3, 7):
         data = b""
@@ -91,13 +91,13 @@ def test_a_short_line_is_read_without_the_megabytes_that_a_line_may_have(
     chance, asked = random.Random(SEED), []
     lines = [line_of(500, chance) for _ in range(2_000)]
     files = {1: written(tmp_path, 1, b"".join(line + b"\n" for line in lines))}
-    read_stretches = lines_at.read_stretches_in_order
+    read_stretches = scattered.read_stretches_in_order
 
     def counting(*given):  # type: ignore[no-untyped-def]
         asked.extend(end - start for start, end in given[-1])
         return read_stretches(*given)
 
-    monkeypatch.setattr(lines_at, "read_stretches_in_order", counting)
+    monkeypatch.setattr(scattered, "read_stretches_in_order", counting)
     rows = range(0, 2_000, 40)
     assert read(tmp_path, files, [(1, 501 * row) for row in rows]) == [lines[row] for row in rows]
     assert sum(asked) <= len(rows) * GUESSED_BYTES[0]
