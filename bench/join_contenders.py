@@ -207,7 +207,7 @@ class Peer(Contender):
         return seconds
 
     def begin_again(self) -> None:
-        self.process = self._start([*self._command(), "--cold"])
+        self.process = self._start([*self._command(), "--again"])
 
     def finish(self, records: int) -> None:
         assert self.process is not None
@@ -238,9 +238,6 @@ class Flink(Peer):
         self.folder.mkdir(parents=True)
         self._plan.write_text(json.dumps(plan_of(self.name, self.folder)))
         return super().begin(warm_up, place_warm_up, place_logs)
-
-    def begin_again(self) -> None:
-        self.process = self._start([*self._command(), "--again"])
 
     def _command(self) -> list[str]:
         try:

@@ -102,7 +102,7 @@ def main() -> None:
     parser.add_argument("peer", choices=PEERS)
     parser.add_argument("folder", type=Path)
     parser.add_argument("files_per_trigger", type=int)
-    parser.add_argument("--cold", action="store_true", help="begin at once, as after a crash")
+    parser.add_argument("--again", action="store_true", help="begin at once, after a crash")
     arguments = parser.parse_args()
     join, settings, _ = PEERS[arguments.peer]
     folder: Path = arguments.folder
@@ -111,7 +111,7 @@ def main() -> None:
     def run(logs: str, table: str, checkpoint: str) -> None:
         join(session, folder / logs, folder / table, folder / checkpoint, arguments.files_per_trigger)
 
-    if not arguments.cold:
+    if not arguments.again:
         run("warm_up", "warm_up_table", "warm_up_checkpoint")
         print(READY, flush=True)
         sys.stdin.readline()

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -120,7 +120,7 @@ class ScalingBench:
 
     def here(self, name: str) -> Run:
         """A join on this machine's own cores."""
-        with _registry(self._folder / name / "registry", None) as store:
+        with _Registry(self._folder / name / "registry", None) as store:
             one = PhotonElsewhere(name, self._folder / name / "join", store.url, None)
             return self._run(one, store, None, PAIRED_WORKERS)
 
@@ -128,7 +128,7 @@ class ScalingBench:
         """A join on so many workers of one full core."""
         folder = self._folder / name
         with (
-            _registry(folder / "registry", None) as store,
+            _Registry(folder / "registry", None) as store,
             spark_cluster(folder / "cluster", workers) as found,
         ):
             one = PhotonElsewhere(name, folder / "join", store.url, found.master.spark_url)
@@ -140,7 +140,7 @@ class ScalingBench:
         with ExitStack() as parts:
             slow = parts.enter_context(slow_cores(cores + 2))
             driver, registry, *workers = slow
-            store = parts.enter_context(_registry(folder / "registry", registry))
+            store = parts.enter_context(_Registry(folder / "registry", registry))
             cluster = parts.enter_context(spark_cluster(folder / "cluster", 0))
             for core in workers:
                 cluster.add_worker(core)
@@ -254,13 +254,3 @@ def _tried(left_out: dict[str, str], name: str, join: Callable[[str], Run]) -> I
         yield join(name)
     except (JoinFailed, TimeoutError) as error:
         left_out[name] = str(error)
-
-
-@contextmanager
-def _registry(folder: Path, core: SlowCore | None) -> Iterator[_Registry]:
-    store = _Registry(folder, core)
-    try:
-        store.start()
-        yield store
-    finally:
-        store.kill()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from infra.servers.minio import CREDENTIALS, MinioServer, has_minio, minio_server
+from infra.servers.minio import CREDENTIALS, MinioServer, has_minio
 from photon.pipeline.location import Location, S3Folder
 from tests.faulty_s3 import FaultyS3
 
@@ -40,7 +40,7 @@ def minio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MinioServer]:
     if not has_minio():
         pytest.skip("there is no MinIO on this machine: make minio")
     folder = tmp_path_factory.mktemp("minio")
-    with minio_server(folder, [BUCKET]) as server, pytest.MonkeyPatch.context() as patch:
+    with MinioServer(folder, [BUCKET]) as server, pytest.MonkeyPatch.context() as patch:
         for name, value in CREDENTIALS.items():
             patch.setenv(name, value)
         yield server

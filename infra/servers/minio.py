@@ -47,17 +47,6 @@ class MinioServer(ServerProcess):
 
 
 @contextmanager
-def minio_server(folder: Path, buckets: Sequence[str] = (), port: int | None = None) -> Iterator[MinioServer]:
-    """Run a server with these buckets, on this port or any; killed at the end."""
-    server = MinioServer(folder, buckets, port)
-    try:
-        server.start()
-        yield server
-    finally:
-        server.kill()
-
-
-@contextmanager
 def places_on_minio(
     folder: Path, datacenters: Sequence[str], port: int | None = None
 ) -> Iterator[Mapping[str, str]]:
@@ -65,7 +54,7 @@ def places_on_minio(
 
     Its credentials are in the environment of this process and of all that it starts. MinioMissing.
     """
-    with minio_server(folder, [LOGS, LAKES], port) as server, _credentials():
+    with MinioServer(folder, [LOGS, LAKES], port) as server, _credentials():
         storage = f"storage: {{endpoint_url: {server.url}}}"
         yield {
             name: f"logs: s3://{LOGS}/{name}, lake: s3://{LAKES}/{name}, {storage}" for name in datacenters

@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import psutil
 
@@ -31,7 +31,7 @@ _CLAIMS: list[socket.socket] = []
 class ServerProcess(ABC):
     """One server with its folder and port, which it keeps through kills.
 
-    Its process ends with the thread that started it.
+    `with` starts it, and kills it at the end of the block. Its process ends with the thread that started it.
     """
 
     start_seconds = START_SECONDS
@@ -41,6 +41,13 @@ class ServerProcess(ABC):
         self.port = port or free_steady_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
 
     @abstractmethod
     def command(self) -> Sequence[str]:
@@ -75,6 +82,7 @@ class ServerProcess(ABC):
         deadline = time.monotonic() + self.start_seconds
         while not self.answers():
             if self._process.poll() is not None or time.monotonic() > deadline:
+                self.kill()
                 raise TimeoutError(f"{self.url} does not answer; see {self.folder / 'server.log'}")
             time.sleep(START_POLL_SECONDS)
 

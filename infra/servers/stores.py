@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -67,14 +67,8 @@ def dynamodb_client(url: str, region: str, timeout: timedelta, connections: int)
 @contextmanager
 def store_servers(kind: ServerKind, folder: Path, count: int) -> Iterator[list[StoreServer]]:
     """Run `count` servers, each in a folder of its own; killed at the end."""
-    servers = [StoreServer(kind, folder / str(number)) for number in range(count)]
-    try:
-        for server in servers:
-            server.start()
-        yield servers
-    finally:
-        for server in servers:
-            server.kill()
+    with ExitStack() as started:
+        yield [started.enter_context(StoreServer(kind, folder / str(number))) for number in range(count)]
 
 
 def is_available(kind: ServerKind) -> bool:

@@ -15,7 +15,7 @@ from typing import BinaryIO
 
 import pytest
 
-from infra.servers.minio import CREDENTIALS, minio_server
+from infra.servers.minio import CREDENTIALS, MinioServer
 from photon.logs.announcements import Announcements
 from photon.logs.on_s3 import listening as module
 from photon.logs.on_s3.listening import Lateness, listening
@@ -79,7 +79,7 @@ def test_whoever_listens_listens_again_after_the_store_was_gone_and_ends_when_it
 ) -> None:
     for name, value in CREDENTIALS.items():
         monkeypatch.setenv(name, value)
-    with minio_server(tmp_path, ["logs"]) as server:
+    with MinioServer(tmp_path, ["logs"]) as server:
         folder = S3Folder("logs", "east", server.url)
         with listening(folder) as news:
             until(lambda: news.take() is not None)

@@ -14,7 +14,7 @@ import boto3
 import numpy as np
 import pytest
 
-from infra.servers.minio import CREDENTIALS, MinioServer, minio_server
+from infra.servers.minio import CREDENTIALS, MinioServer
 from photon.logs.files import ByteRange, TrackedFile
 from photon.logs.folders import log_folder
 from photon.logs.formats.utf16 import narrow
@@ -330,7 +330,7 @@ def test_logs_that_can_not_be_asked_for_are_not_gone(
 ) -> None:
     """Broken variant: taken for gone, the bytes of a plan would be counted as lost in an outage."""
     monkeypatch.setattr(s3, "RETRIES", 0)
-    with minio_server(tmp_path / "other", ["logs"]) as server:
+    with MinioServer(tmp_path / "other", ["logs"]) as server:
         logs = Logs(S3Folder("logs", "east", server.url))
         logs.write("a.log", b'{"n": 1}\n')
         planned = logs.cuts()[1]
