@@ -293,7 +293,7 @@ def test_a_datacenter_whose_rows_are_out_of_reach_is_told_by_the_other(
     state.close()
     check = told(tick(location, instance))["east__works"]
     assert not check.passed
-    assert "whether the registry has the newest rows of west is not known" in (check.description or "")
+    assert "the registry has the newest rows of datacenter west is not known" in (check.description or "")
     assert "photon retire" in (check.description or "")
 
 
