@@ -1,4 +1,4 @@
-"""Verbs that find out by themselves what is due: assets, each materialization of which is one evaluation.
+"""Verbs that find out by themselves what is due. Each is an asset; materializing it evaluates it once.
 
 Any of them may be materialized at any time, also by "Materialize all": where nothing is due, it says why.
 Garbage collection (gc) drops ids of old events with their generation of ledgers; resharding decides how many

@@ -1,7 +1,7 @@
 """The asset `health` and its checks, a set for each datacenter: whether it is well, and what to do.
 
-A watcher evaluates them, and people may: never the shift itself, for what stands still can't tell it. Nothing
-ever materializes the asset: Dagster's UI shows no result that is older than a materialization (record 60).
+A watcher evaluates them, and people may. The shift never does: one that hangs could not say so. Nothing ever
+materializes the asset: Dagster's UI shows no result that is older than a materialization (docs/adr/0060).
 """
 
 # Annotations must be types here, not strings: Dagster reads that of `context`.

@@ -32,7 +32,7 @@ LATENCY_LINES = (
 )
 SHARES_INCHES = (7.6, 2.6)
 SHARES_COLOURS = 16
-# Below the others what is usual, so that what is not stands out at the top.
+# From the bottom up: the usual classes come first, so that unusual ones stand out at the top.
 SHARES = (
     ("joined", "joined", "#1b9e77"),
     ("joined_elsewhere", "joined elsewhere", "#7570b3"),

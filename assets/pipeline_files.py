@@ -1,4 +1,4 @@
-"""The pipeline files as assets, each with a check whether it is served: also one that can't be read."""
+"""The pipeline files as assets, also those that can't be read. A check of each says whether it is served."""
 
 # Annotations must be types here, not strings: Dagster reads that of `context`.
 from collections.abc import Mapping

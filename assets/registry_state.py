@@ -74,7 +74,7 @@ def state_metadata(state: RegistryState) -> Metadata:
 
 
 def _endpoint_row(one: EndpointState) -> Row:
-    """One endpoint; bytes are by its own count, on AWS hours old."""
+    """One endpoint. It counts its bytes itself; on AWS that count is hours old."""
     return {name: "" if value is None else value for name, value in asdict(one).items()}
 
 

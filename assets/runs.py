@@ -1,4 +1,4 @@
-"""How a run of an asset reads its pipeline, logs, fails with a message, and drains when it is told to end."""
+"""How a run of an asset reads its pipeline, fails with a message, and drains when it is told to end."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def failures_with_a_message() -> Iterator[None]:
 def canceled_with_a_sentence(context: Context) -> Iterator[None]:
     """Turn an interruption into a Failure that says so: Dagster ends the run as canceled, without a stack.
 
-    Dagster goes on with what else the run has to make. That is refused here with a sentence of its own.
+    Dagster then begins the run's other assets. Each of them fails here, and says that it had not begun.
     """
     if context.run.run_id in _TOLD_TO_END:
         raise told_to_end(context, "This had not begun.")
@@ -77,7 +77,10 @@ def canceled_with_a_sentence(context: Context) -> Iterator[None]:
 
 
 def told_to_end(context: Context, what_came_of_it: str) -> Failure:
-    """The end of a run that was told to end; Dagster makes it a canceled one if Dagster told it."""
+    """Note that the run was told to end; return the failure that ends it.
+
+    Dagster shows the run as canceled if Dagster told it.
+    """
     _TOLD_TO_END.add(context.run.run_id)
     return Failure(description=f"The run was told to end. {what_came_of_it}", allow_retries=False)
 

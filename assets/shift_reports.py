@@ -36,7 +36,7 @@ from resources.environment import ServedPipeline
 PICTURE_EVERY, FIRST_PICTURE = 5, 2
 NEEDS_YOU = "needs_you"
 REPORT_SECONDS = 60.0  # a shift waits so long between two reports, each of which is a row of Dagster's
-# The count of a side table's records; their materializations come with the pictures.
+# Which count tells how many records a side table has. Reports with a picture materialize those that grew.
 COUNT_OF_TABLE: Mapping[TableName, str] = {
     "dead_letters": "dead_letters",
     "unjoined": "unjoinable",
@@ -48,7 +48,7 @@ log = logging.getLogger(__name__)
 
 
 def report_seconds(shift: Shift) -> float:
-    """How long a shift waits between two reports: it says what it did before it may end for being idle."""
+    """How long a shift waits between two reports: so short that it reports before it ends for being idle."""
     return min(REPORT_SECONDS, shift.idle_timeout.total_seconds() / 2)
 
 

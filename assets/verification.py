@@ -1,4 +1,4 @@
-"""A verification as Dagster shows it: the equations of all datacenters, and a check for each promise."""
+"""A verification as Dagster shows it: how each datacenter's classes add up, and a check for each promise."""
 
 from __future__ import annotations
 

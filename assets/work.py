@@ -35,7 +35,7 @@ UPKEEP_POOL = "photon_upkeep"
 VERIFICATION_POOL = "photon_verification"
 BACKFILL_POOL = "photon_backfill"
 REPAIR_POOL = "photon_repair"  # may take days: nothing else waits for it
-# How far work is on many small pages: each line is a row in Dagster's storage, and a repair may take days.
+# A run says so seldom how far it is: each line is a row in Dagster's storage, and a repair may take days.
 TOLD_EVERY_SECONDS = 60.0
 
 
@@ -84,7 +84,7 @@ class AssetWork(Work):
 
     asset: str
     description: str
-    goes_by: Sequence[str]  # assets
+    goes_by: Sequence[str]  # the assets that it goes by
 
 
 class DryRunConfig(Config):

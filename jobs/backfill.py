@@ -34,7 +34,7 @@ from photon.verification.scope import MOST_FILES_NAMED
 if TYPE_CHECKING:
     from jobs.verification import SparkMaker
 
-MOST_COMPETING = 100_000  # rows of events with several that one rebuild takes; the next one takes the others
+MOST_COMPETING = 100_000  # one rebuild takes so many rows of events that have several; the next takes others
 _COLUMNS = StructType(
     [
         StructField("_event_id", StringType()),

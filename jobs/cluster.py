@@ -1,4 +1,4 @@
-"""Needs of tasks on other machines: Photon's code, the user's adapter and formats, JARs.
+"""Give tasks on other machines what they need: Photon's code, the user's adapter and formats, JARs.
 
 Packages (PyArrow, NumPy, ...) are on the machines, in an image or in a packed environment
 (docs/deployment.md).

@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 CREDENTIALS_PROVIDER = "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider"
-CORES_TOLD_AFTER_SECONDS = 15.0  # executors of a cluster need some 5 s to start
+CORES_TOLD_AFTER_SECONDS = 15.0  # without a core; executors of a cluster need some 5 s to start
 TASK_TRIES = 4  # for a task whose worker died, in all
 # The JVM only schedules; records are read, joined and written in Python workers. Compiled no further than
 # needed for that, a session takes 8 s of a core until it is warm, instead of 15 s, and a small job 3.9 s for
@@ -57,7 +57,7 @@ def usable_cores() -> int:
 
 
 def local_master(workers: int | None = None, jobs: int = 1) -> str:
-    """This machine, with so many tasks at once of each of `jobs`; None: as many as there are usable cores."""
+    """Spark's name for this machine, where each of `jobs` has `workers` tasks at once; None: one a core."""
     return f"local[{jobs * (workers or usable_cores())},{TASK_TRIES}]"
 
 

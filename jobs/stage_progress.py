@@ -55,7 +55,7 @@ def reporting_stages(session: SparkSession, say: Callable[[str], None]) -> Itera
 
 
 class StageWatch:
-    """Tells of the stages of a step. Thread-safe, as far as a step may change at any time."""
+    """Tells of the stages of a step. Another thread may begin a new step at any time."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
@@ -69,7 +69,7 @@ class StageWatch:
         self._say(text)
 
     def see(self, stages: Stages, now_seconds: float) -> None:
-        """Say how far these are, if that has changed by a tenth. Others than before begin with a look."""
+        """Say how far these are, if that has changed by a tenth. Of new stages it says nothing yet."""
         before, self._seen = self._seen, stages
         if stages.ids != before.ids:
             self._since_seconds = now_seconds

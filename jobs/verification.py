@@ -47,8 +47,8 @@ if TYPE_CHECKING:
 
 
 Progress = Callable[[str], None]
-# So much of logs, tables and kept results is verified in this process, by DuckDB: Spark takes 15 s to begin,
-# and this much takes less.
+# Up to so many bytes of logs, tables and kept results are verified in this process, by DuckDB. That takes
+# less than the 15 s in which Spark begins.
 WITHOUT_SPARK_BYTES = 64 * 2**20
 PLAN_CHARACTERS = 10_000
 
@@ -66,8 +66,8 @@ def verify(
 ) -> VerificationReport:
     """Verify what `datacenters` have read against the tables of all.
 
-    `session`: instead of one of its own; or what makes one, or has it already, when it is needed. It is not
-    if there is no more to read than `verification.without_spark`: then this process does it.
+    `session`: the one to use, or a function that returns it, called when it is needed; None: it begins and
+    ends its own. With None or a function, this process verifies up to `WITHOUT_SPARK_BYTES` by itself.
     Reads what is new since results were kept, and says the same as a verification of all. `keep`: keep the
     results, for the next one. `anew`: read all. `window`: report only events of these times,
     and keep nothing. `pages`: write down what recovery looks at, where that is more than a report holds.

@@ -22,13 +22,16 @@ class Findings:
     """The findings of one verification, each kind looked for by a method of its own."""
 
     def __init__(self, session: Any, scope: Scope, pages: bool, known: DataFrame) -> None:
-        """`known`: cases that a recorded verification has told. `pages`: as `verify`."""
+        """`known`: the findings of the last recorded verification. `pages`: as for `verify`."""
         self._session, self._scope, self._pages, self._known = session, scope, pages, known
         self.of: dict[str, list[Finding]] = {name: scope.findings(name) for name in scope.selected}
-        self.in_question: list[DataFrame] = []  # cases, and events of which nobody can tell
+        self.in_question: list[DataFrame] = []  # cases, and events whose rows nobody can compare
 
     def _find(self, kind: FindingKind, cases: DataFrame, to_recover: bool = False) -> None:
-        """Report cases: rows with datacenter, event_id, where, detail; those `to_recover` one by one."""
+        """Report cases: rows with datacenter, event_id, where and detail. `to_recover`: name each of them.
+
+        `acting`: who recovers a case. It is the case's holder, or its own datacenter if nobody holds it.
+        """
         most = MOST_EXAMPLES
         cases = self._with_what_is_known(kind, cases.withColumn("kind", F.lit(kind)))
         self.in_question.append(cases.select("datacenter", "kind", "event_id", "known_us"))

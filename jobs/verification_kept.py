@@ -1,8 +1,8 @@
 """Results of verifications that are kept (docs/adr/0050): what is new beside them, and keeping more of them.
 
-A place or an event is known by a hash of its id, for that only tells which records are looked at again. A
-record is read again where it is open, or where anything changed that its class depends on; with it all
-records of its event.
+Events and keys are kept as hashes, which only tell which records are looked at again: a collision costs a
+look. A record is read again where it is open, or where anything changed that its class depends on; with it
+all records of its event.
 """
 
 from __future__ import annotations
@@ -28,20 +28,16 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 SETTLED = "event long, key long, file int, offset long, hour_us long, class string, run int"
-UNSETTLED = "file int, offset long, run int"
+UNSETTLED = "file int, offset long, run int"  # looked at again by a run: older results no longer count
 OPEN = "event long, file int, offset long"  # without a place: a row whose event is in no log
 FINDINGS = "kind string, event long, known_us long"
-QUESTIONS = (
-    "datacenter string, kind string, event_id string, known_us long"  # without a kind: nobody can tell
-)
+# Without a kind: nobody can tell whether the event is a finding.
+QUESTIONS = "datacenter string, kind string, event_id string, known_us long"
 PRIMARIES = "key long, file int, offset long, run int"
+# Records of these classes are settled. So are joined ones whose rows are right. Others are read each time.
 FINAL = ("joined_elsewhere", "duplicates", "filtered", "skipped", "unjoinable", "too_old", "dead_letters")
-BY_PRIMARY = (
-    "joined",
-    "filtered",
-    "unjoinable",
-    "too_old",
-)  # looked at again if a primary of their key comes
+# Records of these classes are looked at again if a primary of their key comes.
+BY_PRIMARY = ("joined", "filtered", "unjoinable", "too_old")
 
 Compute = Callable[["DataFrame"], "DataFrame"]  # the rows of a query, in its place
 

@@ -35,7 +35,7 @@ class ClosedDays:
     """The days to request now, and the last day that is done with."""
 
     first: date | None
-    last: date | None  # None with `first`: nothing
+    last: date | None  # None, as `first`: there is nothing to request
     through: date | None
     reason: str
 

@@ -45,7 +45,7 @@ class Watermark:
 
     @property
     def complete_up_to(self) -> datetime | None:
-        """No record before it that had come waits any more. None: nobody has read a time yet."""
+        """Every record before it that had come is decided: none waits. None: nobody has read a time yet."""
         return _latest(each.complete_up_to_us for each in self.datacenters.values())
 
     @property

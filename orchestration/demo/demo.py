@@ -32,11 +32,11 @@ from photon.verification.stored_reports import StoredReport, newest
 
 LONGEST_SECONDS = 540.0  # all phases of a demo at their bounds; its traffic is stopped long before
 STAY_SECONDS = 86_400.0  # live traffic ends by itself after a day: it fills a disk
-STAY_ROWS = 10_000  # the last minutes: nothing else is shown
+STAY_ROWS = 10_000  # rows that are kept: those of the last minutes, which are all that is shown
 POLL_SECONDS = 0.1  # a row's delay is measured to within so much
-LOOK_SECONDS = 1.0  # at files and states: some ms a datacenter
-SHOW_SECONDS = 5.0
-DEATH_SECONDS = 5.0
+LOOK_SECONDS = 1.0  # between two looks at files and states, each some ms a datacenter
+SHOW_SECONDS = 5.0  # between two lines on a datacenter
+DEATH_SECONDS = 5.0  # a killed process has ended within so much
 LOG_LINES = 15  # lines of a process that ended, in the message
 RUN_FAILED = ("FAILURE", "CANCELED")
 

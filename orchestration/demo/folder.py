@@ -55,7 +55,7 @@ class DemoFolder:
                 entry.unlink()
 
     def rotate_logs(self) -> None:
-        """Rename the log files of earlier traffic: new ones get their names."""
+        """Move the log files of earlier traffic into folders `earlier-N`: new ones get their names."""
         for side in self.path.glob("logs/*/*"):
             number = sum(entry.is_dir() for entry in side.iterdir())
             files = [entry for entry in side.iterdir() if entry.is_file()]

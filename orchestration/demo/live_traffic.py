@@ -20,14 +20,14 @@ class LiveRun:
 
     lines: int  # over all datacenters
     bytes: int
-    most_behind_seconds: float  # how late the latest line was written: a busy machine, or a tick
+    most_behind_seconds: float  # the longest that a line was overdue: the machine was busy, or it is a tick
 
 
 class LiveTraffic:
     """Appends a traffic below `folder`/logs in real time, whole lines in every tick.
 
     Each line carries `logged_at`, the time of its first writing; copies to several datacenters
-    are the same bytes (one that a story makes lag shows the time of the first copy).
+    are the same bytes. So a copy that a story delays shows the time of the first one.
     """
 
     def __init__(

@@ -56,10 +56,10 @@ def verify(
     """Classify every foreign record that PIPELINE's datacenters have read, and print the equation.
 
     Reads the raw logs and the tables of all datacenters while joins go on: with Spark, or in this process if
-    there is no more to read than verification.without_spark. What a recorded verification has settled is read
-    again only where something changed. Exit status 1 if a promise is broken: an event is missing, has two
-    rows, or a row says what its logs do not. 3 if a datacenter's state or a data file of a table can't be
-    read, so that nothing of it is verified.
+    there are at most 64 MiB to read. What a recorded verification has settled is read again only where
+    something changed. Exit status 1 if a promise is broken: an event is missing, has two rows, or a row says
+    what its logs do not. 3 if a datacenter's state or a data file of a table can't be read, so that nothing
+    of it is verified.
     """
     with opened(pipeline_file) as pipeline:
         from photon.errors import WrongUsage

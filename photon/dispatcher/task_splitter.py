@@ -63,7 +63,7 @@ def join_tasks(plan: Plan, files: Mapping[int, TrackedFile], workers: int) -> tu
 
 
 def most_join_tasks(plan: Plan) -> int:
-    """No run of the plan has more join tasks, on however many workers."""
+    """How many join tasks a run of the plan has at most, on any number of workers."""
     ranges, retries = plan.content.foreign, plan.content.retries
     size_bytes = sum(r.end_bytes - r.start_bytes for r in ranges) + RETRY_BYTES * count(retries)
     return size_bytes // TASK_BYTES + 1

@@ -1,4 +1,8 @@
-"""A datacenter in words: who is at work, how far behind it is, what waits and why, what needs somebody."""
+"""A datacenter in words: who is at work, how much is unread, what waits and why, what needs somebody.
+
+`Facts.activity` chooses among the headlines. What needs somebody, also for how long it is behind, is a
+verdict of `photon.health.judge`.
+"""
 
 from __future__ import annotations
 

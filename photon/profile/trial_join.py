@@ -34,9 +34,9 @@ class SideSeen:
     dead_letters: dict[str, int]  # dead letters by reason
     out_of_order: float  # share of events that are earlier than the one before them in their file
     latest_by_seconds: float  # the most that an event is earlier than one before it in its file
-    first_us: int | None
+    first_us: int | None  # the earliest event time, if there is any
     last_us: int | None
-    is_whole: bool
+    is_whole: bool  # the sample is all there is in the log
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Trial:
     without_key: int
     without_primary: int  # in the sample; it may be in what was not read
     example: dict[str, Any] | None  # the columns of a row beside Photon's own, as the table will have them
-    unmatched_keys: tuple[str, ...]  # some of them
+    unmatched_keys: tuple[str, ...]  # up to three keys whose primary is not in the sample
 
     @property
     def key_share(self) -> float:

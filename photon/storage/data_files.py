@@ -35,7 +35,7 @@ _FILTERED = pa.schema([("_epoch", pa.string()), ("_batch", pa.int64())])  # rows
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A data file as the table's log tells of it; None: it does not."""
+    """A data file as the table's log describes it. None: the log does not say."""
 
     path: str  # relative to the table's folder
     size_bytes: int

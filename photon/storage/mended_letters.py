@@ -23,7 +23,7 @@ MENDED_LETTERS = AppendTable(
         [
             ("_datacenter", pa.string()),
             ("_epoch", pa.string()),
-            ("_batch", pa.int64()),  # the last completed one; a later one looks at the letter again
+            ("_batch", pa.int64()),  # the last one completed then; a later one looks at the letter again
             ("_occurrence", pa.string()),
             ("event_id", pa.string()),
             ("raw", pa.binary()),  # null: the line as the log has it, for what it failed on was mended
@@ -65,9 +65,9 @@ def add_mended(pipeline: Pipeline, datacenter: str, letters: Iterable[MendedLett
 def mended_letters(
     pipeline: Pipeline, datacenter: str, epoch: str, completed: int | None = None
 ) -> Mapping[Occurrence, MendedLetter]:
-    """The letters of an epoch that were taken up before batch `completed`, as they were last.
+    """The letters of an epoch, each as it was taken up last.
 
-    LakeUnavailable, FormatTooNew.
+    `completed`: leave out those that a later batch than this one looks at. LakeUnavailable, FormatTooNew.
     """
     wanted = text("_epoch") == epoch
     if completed is not None:

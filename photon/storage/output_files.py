@@ -63,7 +63,10 @@ def write_parquet(folder: Location, name: str, rows: pa.Table) -> int:
 def add_action(
     folder: Location, file: OutputFile, partitions: Collection[str] = (), changes_rows: bool = True
 ) -> AddAction:
-    """The log's words for a file of the table in `folder`, which must be there as it was written."""
+    """The entry that adds this file to the log of the table in `folder`.
+
+    LakeUnavailable if the file is not there as it was written.
+    """
     target, store = folder / file.path, store_of(folder)
     with lake_errors(f"look at {target}, which a task has written"):
         size_bytes = store.size_bytes(file.path)

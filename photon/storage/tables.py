@@ -55,14 +55,15 @@ RowStatus = Literal["row", "no row", "undecided"]
 # Commits of one app id are numbered by batch; a fence is beyond every batch there can be.
 FENCE_VERSION = 2**53
 FENCE_TRIES = 5
-COMMITS_OF_A_BATCH = 2  # new columns, then the rows: a process that was killed may not have synced them
+COMMITS_OF_A_BATCH = 2  # new columns, then rows: a process that died may have left both unsynced
 # Keys that a commit carries beside its version (protocol A15).
 APP_METADATA, BATCH_METADATA, PLAN_METADATA = "photon.app", "photon.batch", "photon.plan"
-_PIPELINE = "pipeline "  # so begins what a table says of itself
-# To find an app's last one: it is nearly always the very last. Upkeep may have made many since.
+_PIPELINE = "pipeline "  # the description of a table begins with it
+# So many commits are searched for the last one of an app. It is nearly always the newest, but upkeep may have
+# made many since.
 COMMITS_READ = 1_000
 BATCH_COLUMNS = pa.schema([("_batch", pa.int64()), ("_plan", pa.string()), ("_occurrence", pa.string())])
-REOPENED_AFTER_SECONDS = 120.0  # a handle; `compaction.keep_log` is longer
+REOPENED_AFTER_SECONDS = 120.0  # a handle; sooner than entries leave the log (`compaction.keep_log`)
 
 
 class CommitConflict(Exception):

@@ -39,11 +39,11 @@ from photon.registry.stores.decisions import (
 )
 from photon.registry.stores.register_store import MEMBERS_MOVED, RegisterStore
 
-OUTRUN_TIMES = 2  # in a row; once is chance
-WAYS_GIVEN = 2  # then who has reserved the position seems to be gone: he needs two round trips
-THROTTLED_SECONDS = 0.5  # then the other stores decide by a ballot, if they can (B14)
+OUTRUN_TIMES = 2  # positions lost to others and not made up for by own ones; a single loss is chance
+WAYS_GIVEN = 2  # waits for who has reserved the position: he needs two round trips, and then seems gone
+THROTTLED_SECONDS = 0.5  # an insert waits so long for a store that throttles; then a ballot decides (B14)
 
-Judge = Callable[[Key, Any], Any]  # a reply as it counts: NoReply in place of one with a damaged copy
+Judge = Callable[[Key, Any], Any]  # returns a reply, or NoReply in place of one with a damaged copy
 
 
 class Reserved(NamedTuple):
@@ -62,15 +62,15 @@ class Contender:
     key: Key
     value: bytes
     proposer: str  # this offer's alone: two values of one writer must never share a ballot
-    reserved: Reserved | None = None  # an earlier offer did it, and a check has confirmed it
+    reserved: Reserved | None = None  # by an earlier offer, as a check has confirmed
     is_outrun: bool = False  # others are faster in this ledger, again and again
     counter: int = 1
     needs_ballot: bool = False
-    was_outbid: bool = False
-    gave_way: int = 0
+    was_outbid: bool = False  # somebody else is about to decide there: let him end first
+    gave_way: int = 0  # how often it waited for who has reserved the position
     reason: str = ""
     chosen: bytes | None = None
-    next: Reserved | None = None
+    next: Reserved | None = None  # the position behind it, for the next offer
 
     def next_ballot(self) -> str:
         """A ballot above all seen. Each is used once: an answer to it may have got lost."""

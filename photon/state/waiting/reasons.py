@@ -28,7 +28,7 @@ LONGEST_FOR_CLOCK = timedelta(minutes=1)  # nobody wakes these, and time goes on
 # Records of about the same age are due together, in steps of an eighth of their wait: a batch for each alone
 # would keep a dispatcher busy that has nothing else to do.
 _STEPS_OF_A_WAIT = 8
-_LEAST_STEP_US = MICROSECONDS
+_LEAST_STEP_US = MICROSECONDS  # shorter steps are left out: such records are due each at its own time
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Reason:
 
     name: str
     words: str  # for people: "they wait ..."
-    delay: Callable[[Pipeline], timedelta] | None = None  # None: backoff by its attempts, or for ever
+    delay: Callable[[Pipeline], timedelta] | None = None  # None: `due_us` or `held_us` says how long
 
 
 REASONS = (
@@ -73,7 +73,10 @@ HELD_DELAY_US = MICROSECONDS  # a holder at work has closed its batch before tha
 
 
 def due_us(codes: Codes, attempts: Ints, pipeline: Pipeline, now_us: int, rng: np.random.Generator) -> Ints:
-    """When records are due that wait for these reasons, after as many attempts."""
+    """When records are due, by the code of their reason and the number of their attempts.
+
+    For those that are held or ordered the caller takes `held_us` instead.
+    """
     due = together_us(now_us, backoff_us(attempts, pipeline.retry, rng))
     for code, reason in enumerate(REASONS):
         if reason.delay is not None:
@@ -104,7 +107,7 @@ def backoff_us(attempts: Ints, retry: Retry, rng: np.random.Generator) -> Ints:
 
 
 def together_us(now_us: int, waits_us: Ints) -> Ints:
-    """When records are due that wait so long: a little later, at times that they share with others."""
+    """When records are due after these waits: up to an eighth later, at times that they share with others."""
     steps_us = np.exp2(np.floor(np.log2(np.maximum(waits_us, 1) / _STEPS_OF_A_WAIT))).astype(np.int64)
     steps_us = np.where(steps_us < _LEAST_STEP_US, 1, steps_us)
     due: Ints = -(-(now_us + waits_us) // steps_us) * steps_us
