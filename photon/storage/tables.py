@@ -117,8 +117,13 @@ class OutputTable:
             return is_table(self.folder)
 
     def create(self, pipeline: str, datacenter: str) -> None:
-        """Make the table if it is not there, with Photon's own columns; the others come with the rows."""
+        """Make the table if it is not there, with Photon's own columns; the others come with the rows.
+
+        One that is there has to be writable, before any row waits for it.
+        """
         if self.exists():
+            with lake_errors(f"open {self.folder}"):
+                self.writable()
             return
         # STATS_COLUMNS: of any other column delta-rs would take bounds that are not there for null, and
         # leave out every file when rows are filtered by it.

@@ -80,7 +80,7 @@ def _in_datacenter(name: str, one: DatacenterTrace, found: Trace) -> str:
 
 
 def _of_removed(why: str, recover: str) -> str:
-    if why == "doubled":
+    if why == "second row":
         return f"Have its row made again: {recover}."
     if why == "altered id":
         return f"Have the event joined again whose row it was: {recover}."

@@ -15,7 +15,7 @@ DROPPED = ("the adapter drops it", "it has no key, or the adapter passes over it
 WHY_REMOVED = {
     "filtered": "the adapter dropped the pair",
     "skipped": "the adapter passed over the event",
-    "doubled": "another row had its event",
+    "second row": "another row had its event",
     "altered id": "its record had claimed another event, so somebody had altered the id",
 }
 

@@ -66,14 +66,14 @@ def test_half_a_line_is_left_to_its_writer_and_a_whole_one_is_to_be_read(world: 
     log = world.folder / "logs/east/clicks/a.jsonl"
     with log.open("a") as file:
         file.write('{"click": "half')
-    said = headline("east", status(world), world.clock.now_us(), "p.yaml")
+    said = headline(status(world), "p.yaml")
     assert said == (
         "east is at rest: only half a line waits in clicks/a.jsonl (15 bytes), and its writer has to end it; "
         "1 events wait"
     )
     with log.open("a") as file:
         file.write('"}\n{"click')
-    assert "is NOT RUNNING" in headline("east", status(world), world.clock.now_us(), "p.yaml")
+    assert "is NOT RUNNING" in headline(status(world), "p.yaml")
 
 
 def test_orders_wait_and_then_their_records_do(world: World) -> None:

@@ -51,17 +51,11 @@ def never(*given: object, **more: object) -> bool:
     return False
 
 
-SELDOM = "what else begins as a deleted log is taken for it"  # some hundred seeds are searched
-# The broken variants of protocol D6, D8 and D9, and what tells them.
+# The broken variants of protocol D6, D8 and D9, and what tells them. test_logs_held alone holds that a log
+# that was deleted is known by all that it got: in 6,000 of these histories nothing else begins as one does.
 VARIANTS: dict[str, tuple[object, str, Callable[..., object], str]] = {
     "logs are not held open": (OpenFiles, "_open", nothing, NOT_READ),
     "what lost its name is not copied": (tail, "kept_of", lambda *_: {}, NOT_READ),
-    SELDOM: (
-        OpenFiles,
-        "as_it_ended",
-        lambda _, file: file,
-        NOT_READ,
-    ),
     "rotations that nobody saw are not looked for": (
         unseen_rotations,
         "unseen_rotations",
@@ -74,9 +68,7 @@ VARIANTS: dict[str, tuple[object, str, Callable[..., object], str]] = {
 }
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.long if name == SELDOM else ()) for name in VARIANTS]
-)
+@pytest.mark.parametrize("name", VARIANTS)
 def test_a_rule_that_is_left_out_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     owner, attribute, replacement, because = VARIANTS[name]
     monkeypatch.setattr(owner, attribute, replacement)
