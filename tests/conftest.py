@@ -20,6 +20,14 @@ settings.register_profile("photon", deadline=None)
 settings.load_profile("photon")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def as_nice_as_before() -> Iterator[None]:
+    """Upkeep that runs within a test's process leaves its niceness: all later tests would come after others."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("os.nice", lambda increment: 0)
+        yield
+
+
 @pytest.fixture(scope="module")
 def shared_spark() -> Iterator[None]:
     """A module's runs share a Spark session: a start takes longer than most of what they ask of it."""
