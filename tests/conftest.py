@@ -22,7 +22,7 @@ settings.load_profile("photon")
 
 @pytest.fixture(scope="session", autouse=True)
 def as_nice_as_before() -> Iterator[None]:
-    """Upkeep that runs within a test's process leaves its niceness: all later tests would come after others."""
+    """Upkeep within a test's process leaves its niceness alone: later tests would come after others."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("os.nice", lambda increment: 0)
         yield
