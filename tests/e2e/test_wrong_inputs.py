@@ -97,7 +97,7 @@ WRONG: list[tuple[str, Spoil, str, int, tuple[str, ...]]] = [
     ("lake of another", setting("datacenters.west", {"logs": "logs", "lake": "lake/here"}), JOIN, 2, ("datacenters.west.lake", "expected a folder of its own", "datacenters.here.lake")),
     ("adapter without a colon", setting("adapter", "photon.adapters"), JOIN, 2, ("adapter", "expected module:attribute", "such as photon.adapters:merge_columns")),
     ("adapter's module", setting("adapter", "nowhere:rows"), JOIN, 2, ("no module 'nowhere'", "put nowhere.py there", "mend the name")),
-    ("adapter's name", setting("adapter", "photon.adapters:rows"), JOIN, 2, ("photon.adapters:rows", "has no 'rows'", "adapters.py")),
+    ("adapter's name", setting("adapter", "photon.adapters:rows"), JOIN, 2, ("photon.adapters:rows", "has no 'rows'", "photon/adapters")),
     # -- the logs
     ("csv that is JSON lines", clicks('{"click": "c1"}\n'), JOIN, 2, ("foreign.format", "expected the format of", "looks like jsonl")),
     ("csv without a header", clicks(CLICKS.partition("\n")[2]), JOIN, 2, ("foreign.id", "got 'click'", "it has c1, q1, 1")),

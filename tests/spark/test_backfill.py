@@ -25,7 +25,7 @@ from photon.upkeep.backfill.removed_rows import removed_rows
 from photon.verification.days import utc_day
 from photon.verification.report import VerificationReport
 
-pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.server, pytest.mark.timeout(900)]
 
 SEED = 17
 DAY = datetime.fromtimestamp(START_US / 1e6, UTC).date()

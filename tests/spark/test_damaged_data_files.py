@@ -16,7 +16,7 @@ from photon.storage.replacing import data_files
 from photon.verification.recovery import RecoveryPlan
 from photon.verification.report import VerificationReport
 
-pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.server, pytest.mark.timeout(900)]
 
 PIPELINE = """
 name: damaged

@@ -22,7 +22,7 @@ from photon.storage.delta import open_table
 from photon.verification.days import utc_day
 from tests.spark.on_s3 import joined_on_s3
 
-pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.server, pytest.mark.timeout(900)]
 
 DAY = datetime.fromtimestamp(START_US / 1e6, UTC).date()
 

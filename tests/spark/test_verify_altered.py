@@ -14,7 +14,7 @@ from photon.verification.days import Window, utc_day
 from photon.verification.recovery import RecoveryPlan
 from photon.verification.report import DatacenterReport
 
-pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.server, pytest.mark.timeout(3600)]
 
 PIPELINE = """
 name: altered

@@ -14,7 +14,7 @@ from photon.pipeline.file import Pipeline, load_pipeline
 from photon.storage.tables import OutputTable
 from photon.verification.report import DatacenterReport
 
-pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.server, pytest.mark.timeout(900)]
 
 PIPELINE = """
 name: again

@@ -16,7 +16,7 @@ from photon.upkeep.dead_letters.mending import plan_mending
 from photon.upkeep.dead_letters.open_letters import plan_recovery_of_letters
 from photon.verification.report import TERMS, DatacenterReport
 
-pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.server, pytest.mark.timeout(900)]
 
 PIPELINE = """
 name: mended
