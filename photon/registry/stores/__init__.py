@@ -13,8 +13,8 @@ moved (B11), and *accepts*. A store that throttles is asked again (B14). Each of
 own, since a second value of one writer at one ballot would be two values at it.
 
 **Reserving** (`rounds`). Where fewer than f stores will answer, an offer begins with the ballot, and its
-accept prepares p + 1 in the same step: after the check the next offer need only accept (B13). So does who was
-outrun at two positions in a row, with his prepare: or else the nearest writer wins for ever.
+accept prepares p + 1 in the same step: after the check the next offer need only accept (B13). So does a
+writer that was outrun twice more than it won, with its prepare: or else the nearest writer wins for ever.
 
 **Reading** (`reading`) writes nothing. Who offers at p + 1 has confirmed before that p is decided, and his
 value has the checksum of the one at p (L1). So each intact copy at p + 1, chosen or not, says that p is
