@@ -40,6 +40,10 @@ def judge_works(facts: Facts, memory: Memory, pipeline: Pipeline) -> list[Verdic
         *_blocks(facts),
         _orders(facts, pipeline),
     ]
+    if facts.put_back:
+        broken.append(
+            Verdict("error", f"{name}: {facts.put_back}", in_short="has an older copy of its table")
+        )
     if facts.second_rows:
         says = f"{name}: {facts.second_rows}"
         broken.append(Verdict("error", says, in_short="has events with two rows"))

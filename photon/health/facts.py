@@ -21,7 +21,15 @@ from photon.dispatcher.shift.growth import LIVE_BYTES, Growth, growth_of
 from photon.dispatcher.shift.lease import LeaseStatus, lease_status_of
 from photon.dispatcher.shift.people import Decision, Decisions, decisions_seen
 from photon.errors import FormatTooNew
-from photon.health.lakes import has_rows_without_state, is_fenced, lake_problems, second_rows, uncompacted
+from photon.health.lakes import (
+    has_rows_without_state,
+    is_fence,
+    lake_problems,
+    last_batch,
+    put_back,
+    second_rows,
+    uncompacted,
+)
 from photon.health.stages import orders_of
 from photon.logs.files import TrackedFile
 from photon.pipeline.file import Pipeline
@@ -91,6 +99,7 @@ class Facts:
     is_starting: bool = False  # a run of it is on its way
     decisions: Decisions = field(default_factory=Decisions)  # what people have decided on all datacenters
     is_fenced: bool = False  # the others have ended its epoch
+    put_back: str = ""  # that its table is an older copy, with what to do
     verified: Verified | None = None  # the newest verification; None: there is none
     unverified_because: str = ""  # why no verification could be read
     lost: Losses = field(default_factory=Losses)  # that nobody has acknowledged
@@ -235,6 +244,7 @@ def gather(
     lake = []
     if asks_lake:
         lake = lake_problems(pipeline, datacenter, has_state, decisions.tables.get(datacenter))
+    last = last_batch(pipeline, datacenter, view.epoch) if asks_lake and not lake else None
     is_made_by_join = view.epoch is None and pipeline.registry.endpoints == "local"
     refused = why_refused(pipeline, datacenter, view)
     process = lease.lease.process if lease.lease and lease.is_locked and lease.lease.is_here else None
@@ -252,7 +262,8 @@ def gather(
         lease,
         is_starting,
         decisions,
-        is_fenced=asks_lake and not lake and is_fenced(pipeline, datacenter, view.epoch),
+        is_fenced=is_fence(last),
+        put_back=put_back(pipeline, datacenter, view.completed, last),
         verified=verified,
         unverified_because=unverified_because,
         lost=lost,

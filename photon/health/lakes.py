@@ -44,21 +44,44 @@ def lake_problems(pipeline: Pipeline, datacenter: str, has_run: bool, table_id: 
         return [str(error)]
 
 
-def is_fenced(pipeline: Pipeline, datacenter: str, epoch: str | None) -> bool:
-    """Whether others have ended this epoch, as the table says (E1); False where it can't be read."""
+def last_batch(pipeline: Pipeline, datacenter: str, epoch: str | None) -> int | None:
+    """The last batch of this epoch in the table of joined rows; None where it can't be read."""
     if epoch is None:
-        return False
-    question = partial(_is_fenced, pipeline, datacenter, epoch)
+        return None
+    question = partial(_last_batch, pipeline, datacenter, epoch)
     with suppress(UserError, OSError):
         return DistantLakes(ANSWERS_WITHIN).ask(datacenter, question)
-    return False
+    return None
 
 
-def _is_fenced(pipeline: Pipeline, datacenter: str, epoch: str) -> bool:
-    from photon.storage.tables import FENCE_VERSION, OutputTable, app_id
+def _last_batch(pipeline: Pipeline, datacenter: str, epoch: str) -> int | None:
+    from photon.storage.tables import OutputTable, app_id
 
     table = OutputTable(pipeline.datacenters[datacenter].lake, "joined_events")
-    return table.exists() and table.version_of(app_id(datacenter, epoch)) == FENCE_VERSION
+    return table.version_of(app_id(datacenter, epoch)) if table.exists() else None
+
+
+def is_fence(batch: int | None) -> bool:
+    """Whether the last batch in a table says that others have ended the epoch (E1)."""
+    if batch is None:
+        return False
+    from photon.storage.tables import FENCE_VERSION
+
+    return batch == FENCE_VERSION
+
+
+def put_back(pipeline: Pipeline, datacenter: str, completed: int, last: int | None) -> str:
+    """Say that the table lacks batches that the state has completed, as an older copy does; empty: none.
+
+    `last`: the last batch in the table, read after `completed`: a batch is committed before it is completed.
+    """
+    if last is None or last >= completed:
+        return ""
+    return (
+        f"{pipeline.datacenters[datacenter].lake / 'joined_events'} ends with batch {last:,}, and batch "
+        f"{completed:,} was committed: an older copy was put back, and rows are missing until they are "
+        f"joined again: photon join {pipeline.typed} -d {datacenter}"
+    )
 
 
 def has_rows_without_state(pipeline: Pipeline, datacenter: str, has_state: bool) -> bool:

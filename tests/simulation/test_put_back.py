@@ -12,7 +12,9 @@ import pytest
 from photon.dispatcher.refusals import PlaceTaken
 from photon.dispatcher.retrying import BatchReport, Callbacks
 from photon.dispatcher.shift.lease import DatacenterLock, Lease
+from photon.dispatcher.shift.people import Decisions
 from photon.dispatcher.shift.run import run_shift
+from photon.health.headline import sentences
 from photon.health.lakes import second_rows
 from photon.health.status import status_of
 from photon.process.faults import REFILL_FAULT_POINTS, arm, disarm, watched
@@ -201,6 +203,32 @@ def test_an_alarm_about_a_lake_that_was_away_ends_when_its_rows_are_there(tmp_pa
 
     world.join("west", "stop", Callbacks(should_stop=should_stop))
     assert [list(one) for one in told] == [["east"], []]
+
+
+def test_an_older_lake_under_a_datacenter_at_rest_is_told_until_its_events_are_joined_again(
+    tmp_path: Path,
+) -> None:
+    world = Copied(tmp_path, ("east",))
+    world.queries("q1")
+    world.clicks(("c1", "q1"))
+    world.join_all()
+    world.copy(["lake"])
+    world.clicks(("d1", "q1"))
+    world.join_all()
+    told = "batch 2 was committed: an older copy was put back, and rows are missing"
+    assert told not in said_by_status(world)
+    world.put_back(["lake"])
+    assert (
+        f"{told} until they are joined again: photon join {world.pipeline.typed} -d east"
+        in said_by_status(world)
+    )
+    world.join_all()
+    assert told not in said_by_status(world)
+    world.must_be_sound(["c1", "d1"])
+
+
+def said_by_status(world: Copied) -> str:
+    return "\n".join(sentences(status_of(world.pipeline, "east", world.clock, Decisions())))
 
 
 def said_of_second_rows(world: Copied) -> str:
