@@ -91,7 +91,7 @@ docs: setup
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "site/index.html is made"
 
-# What needs minutes, or programs that Debian has (chromium, postgresql, prometheus); a test without its program fails.
+# These need minutes, or programs of Debian (chromium, postgresql, prometheus); a test without its program fails.
 REST = slow or browser or services
 # Two processes, each with whole files: their tests share servers, joins and Spark sessions. Folders with long
 # files come first, so that both processes end at about the same time.
@@ -111,7 +111,7 @@ test-all: setup dynamodb-local
 	$(BIN)/pytest -m "services and not long"
 	$(BIN)/pytest -m "browser and not long"
 
-# By hand: what a shorter test holds too. Whole demos and real logs under Spark take both cores.
+# People run these by hand; shorter tests hold the same. Whole demos and real logs under Spark take both cores.
 test-long: setup dynamodb-local
 	$(BIN)/pytest -n 2 -m "long and not (spark or slow)"
 	$(BIN)/pytest -m "long and (spark or slow)"

@@ -159,7 +159,7 @@ class TableWatch:
 
 @dataclass
 class _Join:
-    """The join that is measured, and what is told of it meanwhile."""
+    """The join that is measured, and the progress that it reports."""
 
     process: subprocess.Popen[bytes]
     log: Path

@@ -21,7 +21,7 @@ class Spent:
 
 @contextmanager
 def timed(cpu_seconds: Callable[[], float] = time.process_time) -> Iterator[Spent]:
-    """Measure a block. `cpu_seconds` tells of the processes that count; else this one alone does."""
+    """Measure a block. `cpu_seconds` adds up the processes that count; without it this one counts alone."""
     spent = Spent()
     began, cpu_before = time.perf_counter(), cpu_seconds()
     yield spent

@@ -17,7 +17,7 @@ from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Shares
 from photon.state.losses import BAD, bad_since
 
-# Of the foreign records: a retried write now and then is no news, one in twenty says that the id is none.
+# A retried write now and then is no news; one foreign record in twenty says that the id is none.
 CONFLICTING_SHARES = Shares(warn=0.001, error=0.05)
 LEAST_RECORDS = 100  # of fewer a share says little: two of three bad ones are no outage
 

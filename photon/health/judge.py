@@ -238,7 +238,7 @@ _JUDGES: Mapping[str, Judge] = MappingProxyType(
 )
 # Planned work may be on the disk of its logs, too.
 ENDED_BY_A_HOLD = frozenset({"works", "waiting", "logs", "lag", "backlog"})
-# What is judged where the state can't be read, too.
+# These are judged where the state can't be read, too.
 WITHOUT_STATE = frozenset({"works", "waiting", "logs", "verified"})
 PROMISES: Mapping[str, str] = MappingProxyType(
     {

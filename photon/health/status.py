@@ -28,7 +28,7 @@ from photon.state.completeness.published import last_said
 from photon.state.database import StateReader, damage_is_named
 from photon.state.view import open_view
 
-# By when waiting events were first seen: within so many seconds.
+# Waiting events are counted by how many seconds ago they were first seen.
 AGES = (
     (60, "within a minute"),
     (600, "within ten minutes"),
@@ -137,7 +137,7 @@ def status_of(
     decisions: Decisions | None = None,
     remember: Callable[[Facts], Memory] = Memory.of_one_look,
 ) -> DatacenterStatus:
-    """Look at the datacenter now. `remember`: how whoever looks again and again knows since when things last.
+    """Look at the datacenter now. `remember` tells one who looks often since when each thing lasts.
 
     A folder that is missing is a verdict, not an error. StateDamaged, StateUnavailable, FormatTooNew.
     """

@@ -1,4 +1,4 @@
-"""What a process takes from its machine: time, chance, and threads beside the one that runs batches."""
+"""The machine under a process gives it time, chance, and threads beside the one that runs batches."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ REFUSALS = REMEDIES.keys() - {"NoSuchBucket"}
 
 
 def is_refusal(error: BaseException) -> bool:
-    """Whether a store refuses whoever asks; then nobody knows what is there."""
+    """Whether a store refuses these credentials; then nobody knows what is there."""
     said = _S3_SAYS.search(str(error))
     return isinstance(error, PermissionError) or (said is not None and said["code"] in REFUSALS)
 

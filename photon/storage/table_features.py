@@ -107,7 +107,7 @@ def expected(columns: pa.Schema, partitions: tuple[str, ...] = ()) -> Expected:
     return Expected(tuple((column.name, column.type) for column in made), partitions)
 
 
-ANY_COLUMNS = Expected((), ())  # for a small table, whoever writes it
+ANY_COLUMNS = Expected((), ())  # a small table may have any columns
 
 
 @dataclass(frozen=True, slots=True)

@@ -123,6 +123,7 @@ def test_a_thread_gives_no_sign_of_life_after_the_batch_is_completed() -> None:
     with announcer.working(is_open=True, machine=Machine()):
         announcer.completed()
         beats = ledgers.decided.beats.get(EPOCH, 0)
+        # A real thread: one that went on would give many signs in ten silences.
         time.sleep(10 * silent_after.total_seconds())
         assert ledgers.decided.beats.get(EPOCH, 0) <= beats + 1, "one may just have been given"
 

@@ -78,7 +78,7 @@ def cited_in(source: Path) -> set[str]:
 
 @cache
 def functions_of(file: str) -> dict[str, bool]:
-    """By the names that pytest may find in a file: whether `make test` leaves it out."""
+    """Say for each name that pytest may find in a file whether `make test` leaves it out."""
     path = ROOT / file
     found: dict[str, bool] = {}
     text = path.read_text() if path.is_file() else ""

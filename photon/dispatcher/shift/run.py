@@ -65,7 +65,7 @@ log = logging.getLogger(__name__)
 # Opens what runs the tasks of a datacenter's batches, when its shift begins: Spark's takes seconds.
 Engine = Callable[[Pipeline, str], BatchRunner]
 
-# Ends of a join that others tell of: the registry, where people have decided so; or whoever took over.
+# A join ended so says nothing itself: the registry has what people decided, or the next join takes over.
 KNOWN_OTHERWISE = (OnHold, RetiredDatacenter, Superseded)
 
 
