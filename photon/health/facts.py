@@ -22,10 +22,10 @@ from photon.dispatcher.shift.lease import LeaseStatus, lease_status_of
 from photon.dispatcher.shift.people import Decision, Decisions, decisions_seen
 from photon.errors import FormatTooNew
 from photon.health.lakes import (
+    Tables,
     has_rows_without_state,
     is_fence,
-    lake_problems,
-    last_batch,
+    look_at_tables,
     put_back,
     second_rows,
     uncompacted,
@@ -241,10 +241,10 @@ def gather(
     """All facts of a datacenter. `reader`: its opened logs, if it has any that were worth it."""
     folder, view = pipeline.datacenters[datacenter].state, growth.state
     has_state = view.epoch is not None or bool(growth.state_unreadable)
-    lake = []
+    tables = Tables()
     if asks_lake:
-        lake = lake_problems(pipeline, datacenter, has_state, decisions.tables.get(datacenter))
-    last = last_batch(pipeline, datacenter, view.epoch) if asks_lake and not lake else None
+        known = decisions.tables.get(datacenter)
+        tables = look_at_tables(pipeline, datacenter, has_state, known, view.epoch)
     is_made_by_join = view.epoch is None and pipeline.registry.endpoints == "local"
     refused = why_refused(pipeline, datacenter, view)
     process = lease.lease.process if lease.lease and lease.is_locked and lease.lease.is_here else None
@@ -262,14 +262,14 @@ def gather(
         lease,
         is_starting,
         decisions,
-        is_fenced=is_fence(last),
-        put_back=put_back(pipeline, datacenter, view.completed, last),
+        is_fenced=is_fence(tables.last_batch),
+        put_back=put_back(pipeline, datacenter, view.completed, tables.last_batch),
         verified=verified,
         unverified_because=unverified_because,
         lost=lost,
         lost_named=_lost_named(pipeline, datacenter, lost, files) if lost else (),
         has_rows_without_state=has_rows_without_state(pipeline, datacenter, has_state),
-        lake=tuple(lake),
+        lake=tables.problems,
         refused=refused or ("" if is_made_by_join else decisions.refused_because),
         second_rows=second_rows(pipeline, datacenter),
         is_stopped=process is not None and is_stopped(process),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -29,36 +30,29 @@ ANSWERS_WITHIN = timedelta(seconds=2)  # `photon status` asks each lake in turn,
 MOST_COMMITS = 20_000  # in a table's log: eight times what compaction leaves, and 60 ms for each batch
 
 
-def lake_problems(pipeline: Pipeline, datacenter: str, has_run: bool, table_id: str | None) -> list[str]:
-    """Name what keeps a datacenter's tables from being read or written, and what to do.
+@dataclass(frozen=True)
+class Tables:
+    """The tables of a datacenter, as one look at its lake finds them."""
+
+    problems: tuple[str, ...] = ()  # why they can't be read or written, each with what to do
+    last_batch: int | None = None  # of the epoch, in the joined rows; None: there is a problem, or no epoch
+
+
+def look_at_tables(
+    pipeline: Pipeline, datacenter: str, has_run: bool, table_id: str | None, epoch: str | None
+) -> Tables:
+    """Look at a datacenter's tables.
 
     `table_id`: of its joined rows, as the registry knows it; None: it knows none, or was not asked.
     """
     lake = pipeline.datacenters[datacenter].lake
     if not has_run and table_id is None and isinstance(lake, Path) and not lake.exists():
-        return []  # nothing was ever made
-    question = partial(_problems, pipeline, datacenter, has_run, table_id)
+        return Tables()  # nothing was ever made
+    question = partial(_tables, pipeline, datacenter, has_run, table_id, epoch)
     try:
         return DistantLakes(ANSWERS_WITHIN).ask(datacenter, question)
     except (UserError, OSError) as error:
-        return [str(error)]
-
-
-def last_batch(pipeline: Pipeline, datacenter: str, epoch: str | None) -> int | None:
-    """The last batch of this epoch in the table of joined rows; None where it can't be read."""
-    if epoch is None:
-        return None
-    question = partial(_last_batch, pipeline, datacenter, epoch)
-    with suppress(UserError, OSError):
-        return DistantLakes(ANSWERS_WITHIN).ask(datacenter, question)
-    return None
-
-
-def _last_batch(pipeline: Pipeline, datacenter: str, epoch: str) -> int | None:
-    from photon.storage.tables import OutputTable, app_id
-
-    table = OutputTable(pipeline.datacenters[datacenter].lake, "joined_events")
-    return table.version_of(app_id(datacenter, epoch)) if table.exists() else None
+        return Tables((str(error),))
 
 
 def is_fence(batch: int | None) -> bool:
@@ -94,10 +88,14 @@ def has_rows_without_state(pipeline: Pipeline, datacenter: str, has_state: bool)
     return False
 
 
-def _problems(pipeline: Pipeline, datacenter: str, has_run: bool, table_id: str | None) -> list[str]:
-    from photon.storage.tables import OutputTable  # which takes long to import, for a status of nothing
+def _tables(
+    pipeline: Pipeline, datacenter: str, has_run: bool, table_id: str | None, epoch: str | None
+) -> Tables:
+    # It takes long to import, for a status of nothing.
+    from photon.storage.tables import OutputTable, app_id
 
     found: list[str] = []
+    last_batch: int | None = None
     lake = pipeline.datacenters[datacenter].lake
     for name in TABLE_COLUMNS:
         table = OutputTable(lake, name)
@@ -107,15 +105,17 @@ def _problems(pipeline: Pipeline, datacenter: str, has_run: bool, table_id: str 
             found.append(str(error))
             continue
         except LakeUnavailable as error:
-            return [*found, str(error)]
+            return Tables((*found, str(error)))
         if handle is not None and (why := table.why_not_written(handle)):
             found.append(why)
         if name == "joined_events":
             if handle is not None:
                 found += _of_another_pipeline(pipeline, datacenter, table)
+                if epoch is not None:
+                    last_batch = table.version_in(handle, app_id(datacenter, epoch))
             here = None if handle is None else str(handle.metadata().id)
             found += _not_its_own(pipeline, datacenter, here, has_run, table_id)
-    return found
+    return Tables(tuple(found), None if found else last_batch)
 
 
 def second_rows(pipeline: Pipeline, datacenter: str) -> str:
