@@ -86,6 +86,7 @@ class _Server(ThreadingHTTPServer):
     faulty: FaultyS3
     daemon_threads = True
     block_on_close = False
+    request_queue_size = 128  # many objects are asked for at once; the default holds five
 
     def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
         super().__init__(address, handler)
