@@ -17,9 +17,11 @@ from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import RemoveAction
 
 from photon.errors import UserError
+from photon.process.faults import fault_point
 from photon.storage.data_files import DataFiles
 from photon.storage.delta import HOOKS, lake_errors, partitions_of
 from photon.storage.output_files import OutputFile, add_action, partition_values
+from photon.storage.replaced_files import LIST_METADATA, ReplacedFiles
 from photon.storage.tables import APP_METADATA, CommitConflict, OutputTable
 
 MOST_TRIES = 100  # to commit once: appends come between some times a second, and each takes milliseconds
@@ -53,12 +55,16 @@ def replace_files(
 ) -> None:
     """Put `files` in the place of the files `gone`, as number `number` of `app`, all or nothing, and on disk.
 
-    `changes_rows`: not if they have the same rows, and whoever looks for changes is to find none.
+    `changes_rows`: not if they have the same rows, and whoever looks for changes is to find none. If rows
+    change, a list of these files is in the lake before the commit, which names it: older releases need it.
     FilesGone if the table has not all of them any more; NotReplaced if somebody else commits as `app`;
     SchemaConflict or CommitConflict if new columns do not fit. LakeUnavailable: then nobody knows whether it
     was committed.
     """
     table.sync()  # the last commit of a dispatcher that died comes before this
+    if changes_rows:
+        says = {**says, LIST_METADATA: _listed(table, set(gone), files, number)}
+        fault_point("rebuild.after_listed")
     for attempt in range(1, MOST_TRIES + 1):
         handle = table.with_columns_of(files)
         version = table.version_in(handle, app)
@@ -82,6 +88,13 @@ def replace_files(
             f"{table.folder}: {MOST_TRIES} commits met others in a row; start it again: it goes on"
         )
     table.sync()
+
+
+def _listed(table: OutputTable, gone: Collection[str], files: Sequence[OutputFile], number: int) -> str:
+    """Store the list of a replacement; its name. LakeUnavailable."""
+    went = [file for file in DataFiles(table.load()).all() if file.path in gone]
+    with lake_errors(f"store the list of files that a rebuild of {table.folder} replaces"):
+        return ReplacedFiles(table.folder.parent).add(number, went, [file.path for file in files])
 
 
 def _commit(
