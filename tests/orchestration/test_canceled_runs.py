@@ -84,7 +84,7 @@ def test_a_run_of_several_assets_begins_none_of_the_others(
     [
         (REPORT, "clicks__registry_report"),
         ("photon.upkeep.plans.carry_out", "clicks__gc"),
-        ("photon.process.operating_system.come_after_others", "clicks__compaction"),
+        ("photon.upkeep.compact.plan_compaction", "clicks__compaction"),
         ("assets.run_history.prune_history", PRUNING_JOB),
     ],
 )

@@ -17,6 +17,7 @@ from photon.logs import ranges
 from photon.logs.files import TrackedFile
 from photon.logs.ranges import Stretch
 from photon.storage import replacing
+from photon.storage.replacing import Replacement
 from photon.storage.tables import OutputTable
 from photon.verification import scope
 from tests.simulation import recovery_stories as stories
@@ -50,8 +51,9 @@ def test_a_rebuild_that_replaces_whatever_is_there_drops_what_came_meanwhile(
 ) -> None:  # E3
     commit = replacing._commit
 
-    def replace_all(table: OutputTable, handle: DeltaTable, gone: object, *more: Any) -> None:
-        commit(table, handle, replacing.data_files(handle), *more)
+    def replace_all(table: OutputTable, handle: DeltaTable, wanted: Replacement, actions: object) -> None:
+        everything = replace(wanted, gone=frozenset(replacing.data_files(handle)))
+        commit(table, handle, wanted, everything.actions(table, handle))
 
     monkeypatch.setattr(replacing, "_commit", replace_all)
     story = partial(test_rebuild.test_rows_that_are_appended_meanwhile_are_neither_lost_nor_doubled, tmp_path)
