@@ -17,6 +17,7 @@ from photon.logs.files import TrackedFile
 from photon.process.readable import readable
 from photon.state.database import StateUnavailable, damage_is_named
 from photon.state.view import StateView, view_state
+from photon.tokens import new_id
 
 ACKNOWLEDGED_FILE = "acknowledged.json"
 FORMAT = 1
@@ -233,6 +234,6 @@ def acknowledge(folder: Path, view: StateView) -> None:
     """
     known = {**asdict(losses_of(view)), "counts": view.gained}
     text = json.dumps({"format": FORMAT, "epoch": view.epoch, **known})
-    unfinished = folder / f"{ACKNOWLEDGED_FILE}.new"
+    unfinished = folder / f"{ACKNOWLEDGED_FILE}.{new_id()}"  # others may do it at the same moment
     unfinished.write_text(text)
     unfinished.replace(folder / ACKNOWLEDGED_FILE)
