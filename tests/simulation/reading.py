@@ -9,8 +9,9 @@ from unittest import mock
 
 from photon import read
 from photon.tracing import trace
+from photon.upkeep import recovery
 from photon.upkeep.backfill import rows_in_doubt
-from photon.verification import recovery, scope
+from photon.verification import scope
 
 if TYPE_CHECKING:
     from tests.simulation.world import World

@@ -18,6 +18,8 @@ from tests.simulation.world import World, counts_of
 Plant = Callable[[World], None]
 A_MINUTE_SECONDS = 60.0
 GIVES_UP_SOON = "retry: {unjoinable_after: 1m, allowed_lateness: 1s}\n"
+# A second recovery that does not see the order of the first: it looked before that was written.
+BOTH_LOOKED_BEFORE = mock.patch("photon.upkeep.recovery.already_ordered", return_value={})
 HOME = "home: {takeover_delay: 0s}\n"
 
 
@@ -85,7 +87,8 @@ def two_recoveries_count_once(world: World, plant: Plant) -> None:
     before = world.join().counts.as_dict()
     plant(world)
     recover_all(world)
-    recover_all(world)
+    with BOTH_LOOKED_BEFORE:
+        recover_all(world)
     after = world.join().counts.as_dict()
     assert world.joined_ids() == ["c1", "c2"], "an event has two rows"
     assert after == before, f"the counts were {before} and are {after}"
@@ -106,7 +109,8 @@ def what_was_given_up_is_joined_once_its_primary_is_there(world: World, mode: Mo
     assert found.kind.startswith("unjoinable_but_joinable")
     assert "photon recover" in found.meaning.remedy
     recover_all(world)
-    recover_all(world)
+    with BOTH_LOOKED_BEFORE:
+        recover_all(world)
     counts = world.join().counts
     assert world.joined_ids() == ["c1", "c2"], "an event that was given up has no row"
     assert counts.of("joined") == 2, f"an order counts twice: {counts.as_dict()}"

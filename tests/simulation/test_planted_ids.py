@@ -9,7 +9,7 @@ import pytest
 
 from photon.registry.appending import append
 from photon.registry.entry import Claimant, Claims, Entry, Epoch
-from photon.verification.recovery import acts_on
+from photon.upkeep.recovery import acts_on
 from tests.simulation.rebuilding import set_adapter
 from tests.simulation.verifying import recover_all, verify
 from tests.simulation.world import NOON_US, World, hashed

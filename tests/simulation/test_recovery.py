@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from contextlib import closing
 from pathlib import Path
@@ -10,7 +11,7 @@ from unittest import mock
 import pytest
 
 from photon.dispatcher.dispatcher import Mode
-from photon.dispatcher.recovery.orders import OrderedRecord, waiting_orders, write_order
+from photon.dispatcher.recovery.orders import FOLDER, OrderedRecord, waiting_orders, write_order
 from photon.process import faults
 from photon.process.faults import FAULT_POINTS, ORDER_FAULT_POINTS
 from photon.storage.tables import OutputTable
@@ -49,6 +50,18 @@ def test_a_recovery_that_dies_is_run_again(world: World, point: str) -> None:
     recover_all(world)
     assert world.join().counts.as_dict() == before
     assert world.joined_ids() == ["c1", "c2"]
+
+
+def test_an_order_that_nobody_finished_goes_with_a_later_one(world: World) -> None:
+    stories.joined_world(world)
+    stories.a_row_is_removed(world)
+    faults.arm("order.before_rename", raise_simulated_crash)
+    with pytest.raises(SimulatedCrash):
+        recover_all(world)
+    (unfinished,) = (world.state() / FOLDER).iterdir()
+    os.utime(unfinished, (0, 0))
+    recover_all(world)
+    assert list((world.state() / FOLDER).iterdir()) == waiting_orders(world.state())
 
 
 @pytest.mark.parametrize("fault", stories.FAULTS)
@@ -157,8 +170,10 @@ def test_dead_letters_are_joined_once_the_adapter_is_mended(
     assert counts_of(world.join().counts, "joined", "dead_letters") == {"joined": 1, "dead_letters": 3}
     monkeypatch.setattr(failing_adapter, "fails_on", ["c2"])
     assert plan_recovery_of_letters(world.pipeline, "east").expected.ordered == 2
-    for _ in range(2):  # the second is of the same batch, and finds them taken up
-        plan_recovery_of_letters(world.pipeline, "east").apply()
+    plans = [plan_recovery_of_letters(world.pipeline, "east") for _ in range(2)]
+    for plan in plans:  # the second is of the same batch, and finds them taken up
+        plan.apply()
+    assert plan_recovery_of_letters(world.pipeline, "east").expected.waiting.total() == 2
     counts = world.join().counts
     assert world.joined_ids() == ["c1", "c3"]
     assert counts_of(counts, "foreign", "joined", "dead_letters") == {

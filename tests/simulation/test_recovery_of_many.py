@@ -8,7 +8,8 @@ import pytest
 
 from photon.dispatcher.recovery.orders import waiting_orders
 from photon.storage.tables import OutputTable
-from photon.verification import case_pages, recovery
+from photon.upkeep import recovery
+from photon.verification import case_pages
 from tests.simulation.verifying import recover_all, recover_from, verify
 from tests.simulation.world import World
 

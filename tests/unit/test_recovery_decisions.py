@@ -21,8 +21,8 @@ from photon.dispatcher.recovery.orders import (
 from photon.errors import FormatTooNew
 from photon.state.outcomes import Counts, OutcomeClass
 from photon.tokens import Occurrence
+from photon.upkeep.recovery import Recovered, acts_on, counted_as, unknown_to
 from photon.verification.classes import Evidence
-from photon.verification.recovery import Recovered, acts_on, counted_as, unknown_to
 from photon.verification.report import Case
 
 PLACE = Occurrence(1, 0)
