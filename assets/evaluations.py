@@ -55,7 +55,8 @@ def evaluation_asset(kind: Evaluation, served: ServedPipeline) -> AssetsDefiniti
             run = WorkRun(context, served, pipeline, config, clock, began_us)
             metadata = {**kind.work(run), "seconds": run.seconds()}
         if run.is_dry:
-            yield AssetObservation(key, metadata={**metadata, "dry_run": True})
+            says = f"dry run, nothing was changed: {metadata['says']}"
+            yield AssetObservation(key, metadata={**metadata, "says": says, "dry_run": True})
         else:
             yield MaterializeResult(metadata=metadata)
 

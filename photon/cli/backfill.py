@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from photon.cli.output import chosen, json_option, opened, pipeline_argument, print_result, showing_progress
+from photon.cli.output import (
+    ORDERED_BEFORE,
+    chosen,
+    dry_run_option,
+    json_option,
+    opened,
+    pipeline_argument,
+    print_outcome,
+    showing_progress,
+)
 
 if TYPE_CHECKING:
     from photon.upkeep.backfill.fill import Filled
@@ -25,7 +34,7 @@ if TYPE_CHECKING:
 @click.option(
     "--wait", is_flag=True, help="Of a fill: wait until what it orders was taken up, and look again."
 )
-@click.option("--dry-run", is_flag=True, help="Say what would be done, and change nothing.")
+@dry_run_option
 @json_option
 def backfill(
     pipeline_file: Path,
@@ -44,7 +53,7 @@ def backfill(
     of the days again from its own two records, with the adapter of today, and replaces those that differ; one
     that can't be made again stays and is told. Killed and started again, it goes on.
     """
-    with opened(pipeline_file) as pipeline:
+    with opened(pipeline_file, dry_run) as pipeline:
         from photon.dispatcher.shift.people import decisions_of
         from photon.errors import WrongUsage
         from photon.verification.days import window_of
@@ -66,7 +75,7 @@ def backfill(
             else:
                 rebuilt = program.rebuild(pipeline, name, window, dry_run, say, showing_plan(say))
                 value, text = rebuilt.as_dict(), rebuilt_text(rebuilt, dry_run)
-    print_result({"dry_run": dry_run, **value}, text, as_json)
+    print_outcome(value, [text], dry_run, as_json)
 
 
 def showing_plan(say: Callable[[str], None]) -> Callable[[RebuildPlan], None]:
@@ -107,6 +116,8 @@ def filled_text(datacenter: str, done: Filled, dry_run: bool) -> str:
     lines = [
         f"{datacenter}: {done.ordered:,} records {verb} looked at again" + (f" ({kinds})" if kinds else "")
     ]
+    if done.waiting:
+        lines.append(f"{datacenter}: {done.waiting:,} records {ORDERED_BEFORE}")
     lines += [
         f"{datacenter}: {count:,} records are of datacenter {name}, which has to act: have it filled too"
         for name, count in done.left_to.items()

@@ -9,14 +9,13 @@ from pathlib import Path
 import click
 
 from photon.cli.output import (
-    NOTHING_CHANGED,
     UPKEEP_LINE_SECONDS,
     chosen,
     dry_run_option,
     json_option,
     opened,
     pipeline_argument,
-    print_result,
+    print_outcome,
     showing_progress,
 )
 
@@ -32,13 +31,11 @@ def compact(pipeline_file: Path, datacenter: str | None, dry_run: bool, as_json:
     No row changes. Data files stay for a week after they left a table, so readers that are open go on. May be
     stopped and run again at any moment.
     """
-    with opened(pipeline_file) as pipeline, showing_progress(UPKEEP_LINE_SECONDS) as say:
+    with opened(pipeline_file, dry_run) as pipeline, showing_progress(UPKEEP_LINE_SECONDS) as say:
         from photon.process.clock import SystemClock
-        from photon.process.operating_system import come_after_others
         from photon.upkeep.compact import plan_compaction
         from photon.upkeep.plans import carry_out
 
-        come_after_others()
         done = {
             name: carry_out(partial(plan_compaction, pipeline, name, SystemClock()), dry_run, say)
             for name in chosen(pipeline, datacenter)
@@ -50,5 +47,6 @@ def compact(pipeline_file: Path, datacenter: str | None, dry_run: bool, as_json:
         for name, tables in done.items()
         for table, one in tables.items()
     ]
+    lines += [f"{name}: there is no table yet: it has not joined" for name in done if not done[name]]
     value = {name: {table: asdict(one) for table, one in tables.items()} for name, tables in done.items()}
-    print_result(value, "\n".join([NOTHING_CHANGED, *lines] if dry_run else lines), as_json)
+    print_outcome({"datacenters": value}, lines, dry_run, as_json)

@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from photon.cli.ending import fail
-from photon.cli.output import counted, expected_errors, json_option, log_to_stderr, print_result
+from photon.cli.output import (
+    counted,
+    dry_run_option,
+    expected_errors,
+    json_option,
+    log_to_stderr,
+    print_outcome,
+)
 from photon.errors import NOT_DONE
 
 if TYPE_CHECKING:
@@ -62,7 +69,7 @@ Examples:
 @click.option(
     "--force", is_flag=True, help="Write over a pipeline file, or into the folders of tables, that are there."
 )
-@click.option("--dry-run", is_flag=True, help="Look and try, and write nothing.")
+@dry_run_option
 @json_option
 def init(
     primary: str,
@@ -117,7 +124,7 @@ def init(
         with expected_errors():
             problem, next_step = _next_step(output, problem)
         report += f"\n\n{output} is written. {next_step}".rstrip()
-    print_result(told, report, as_json)
+    print_outcome(told, [report], dry_run, as_json)
     if problem:
         fail(problem, NOT_DONE)
 

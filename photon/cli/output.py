@@ -7,6 +7,7 @@ import logging
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -68,7 +69,8 @@ within_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option
 dry_run_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
     "--dry-run", is_flag=True, help="Say what would be done, and change nothing."
 )
-NOTHING_CHANGED = "dry run, nothing was changed:"
+ORDERED_BEFORE = "were ordered before and wait: the datacenter takes them up when it runs"
+NOTHING_CHANGED = "dry run, nothing was changed:"  # then comes what would be done
 
 
 def print_result(value: object, text: str, as_json: bool) -> None:
@@ -78,7 +80,10 @@ def print_result(value: object, text: str, as_json: bool) -> None:
 
 
 def print_outcome(value: Mapping[str, Any], lines: Iterable[str], dry_run: bool, as_json: bool) -> None:
-    """Print what a verb has done, or would do in a dry run, which the first line says."""
+    """Print what a verb has done, or would do in a dry run, which the first line says.
+
+    Whoever does it to several datacenters tells them apart below "datacenters".
+    """
     told = [NOTHING_CHANGED, *lines] if dry_run else lines
     print_result({"dry_run": dry_run, **value}, "\n".join(told), as_json)
 
@@ -144,20 +149,25 @@ def chosen(pipeline: Pipeline, datacenter: str | None) -> list[str]:
 
 
 @contextmanager
-def opened(pipeline_file: Path) -> Iterator[Pipeline]:
-    """The pipeline of a command that asks its registry; with logs and errors as all commands have them."""
+def opened(pipeline_file: Path, dry_run: bool = False) -> Iterator[Pipeline]:
+    """The pipeline of a command that asks its registry; with logs and errors as all commands have them.
+
+    A dry run leaves no process behind: it ends once the local registry that it has started has stopped.
+    """
     log_to_stderr()
     with expected_errors():
         from photon.pipeline.file import load_pipeline
         from photon.process.in_time import NotInTime, Question
         from photon.registry.opening import close_registries
+        from photon.registry.servers.local_server import STOPS_WITHIN_SECONDS
 
         try:
             yield load_pipeline(pipeline_file)
         finally:
             # One that hangs ends with the process.
             with suppress(NotInTime):
-                Question(close_registries).answer(CLOSE_SECONDS)
+                closing = Question(partial(close_registries, see_servers_stop=dry_run))
+                closing.answer(STOPS_WITHIN_SECONDS if dry_run else CLOSE_SECONDS)
 
 
 @contextmanager

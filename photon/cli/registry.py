@@ -75,7 +75,7 @@ def repair(pipeline_file: Path, url: str, anew: bool, dry_run: bool, as_json: bo
     From a majority of the others, while joins go on. May be killed and run again: then it goes on where it
     stopped.
     """
-    with opened(pipeline_file) as pipeline:
+    with opened(pipeline_file, dry_run) as pipeline:
         from photon.upkeep.repair import plan_repair
 
         plan = plan_repair(pipeline, url, anew)
@@ -87,7 +87,7 @@ def repair(pipeline_file: Path, url: str, anew: bool, dry_run: bool, as_json: bo
     before = " (others by the run before)" if done.went_on else ""
     copied = f"{done.copied:,} entries copied{before}, {done.mended:,} mended afterwards"
     says = f"{done.endpoint} is repaired: {copied}"
-    print_result(asdict(done), says, as_json)
+    print_outcome(asdict(done), [says], dry_run, as_json)
 
 
 @registry.command(epilog=epilog_of("registry refill"))
@@ -101,7 +101,7 @@ def refill(pipeline_file: Path, dry_run: bool, as_json: bool) -> None:
     logs again, and joins what has no row. Changes nothing if the registry lacks nothing. May be killed and
     run again; until it has run to its end no datacenter joins. Exit status 1 if an event has two rows.
     """
-    with opened(pipeline_file) as pipeline, showing_progress(UPKEEP_LINE_SECONDS) as say:
+    with opened(pipeline_file, dry_run) as pipeline, showing_progress(UPKEEP_LINE_SECONDS) as say:
         from photon.registry.opening import open_reader
         from photon.upkeep.plans import carry_out
         from photon.upkeep.refill import plan_refill
@@ -212,18 +212,19 @@ def reshard(words: tuple[Path, int | None], dry_run: bool, as_json: bool) -> Non
     A single word is LEDGERS if it is a number; ./4 is a file.
     """
     pipeline_file, ledgers = words
-    with opened(pipeline_file) as pipeline:
+    with opened(pipeline_file, dry_run) as pipeline:
         from photon.registry.opening import open_reader
         from photon.upkeep.plans import carry_out
         from photon.upkeep.reshard import plan_reshard
 
         done = carry_out(lambda: plan_reshard(pipeline, open_reader(pipeline), ledgers), dry_run)
-    print_outcome(done.as_dict(), [_reshard_line(done, pipeline)], dry_run, as_json)
+    print_outcome(done.as_dict(), [_reshard_line(done, dry_run, pipeline)], dry_run, as_json)
 
 
-def _reshard_line(done: Resharded, pipeline: Pipeline) -> str:
+def _reshard_line(done: Resharded, dry_run: bool, pipeline: Pipeline) -> str:
     if done.applied:
-        return f"{done.ledgers} ledgers from now on (before: {done.ledgers_before}): {done.because}"
+        are = "would be" if dry_run else "are"
+        return f"there {are} {done.ledgers} ledgers now (before: {done.ledgers_before}): {done.because}"
     if not done.is_due:
         return f"{done.ledgers_before} ledgers: {done.because}"
     return (
@@ -243,7 +244,7 @@ def gc(pipeline_file: Path, dry_run: bool, as_json: bool) -> None:
     Dagster's). Ids go with all of their generation of ledgers. Joins go on; may be killed and run again. Exit
     status 3 if the registry did not answer on the way: the next pass goes on.
     """
-    with opened(pipeline_file) as pipeline, showing_progress(UPKEEP_LINE_SECONDS) as say:
+    with opened(pipeline_file, dry_run) as pipeline, showing_progress(UPKEEP_LINE_SECONDS) as say:
         from photon.process.clock import SystemClock
         from photon.registry.opening import open_reader
         from photon.upkeep.gc import plan_gc
@@ -263,6 +264,8 @@ def _gc_lines(done: GcResult, dry_run: bool) -> list[str]:
     if done.dropped:
         dropped = ", ".join(map(str, done.dropped))
         lines.append(f"generation {dropped} {'would be' if dry_run else 'is'} dropped, with its ids")
+    if done.kept_because:
+        lines.append(f"no id {'would be' if dry_run else 'is'} dropped: {done.kept_because}")
     lines.append(f"before: {_size(done.before)}; afterwards: {_size(done.after)}")
     if done.problem:
         lines.append(f"NOT ALL: {done.problem}")

@@ -29,7 +29,6 @@ from photon.pipeline.sections import (
     PrimaryLog,
     Recovery,
     Registry,
-    Releases,
     Retry,
     Shift,
     Spark,
@@ -71,7 +70,6 @@ class Pipeline(Strict):
     availability: Availability = Availability()
     backfill: Backfill = Backfill()
     compaction: Compaction = Compaction()
-    releases: Releases = Releases()
     health: Health = Health()
     alerts: Alerts = Alerts()
     shift: Shift = Shift()

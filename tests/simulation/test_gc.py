@@ -99,6 +99,31 @@ def test_a_dry_run_changes_nothing(world: World) -> None:
     assert world.ledgers.register == before.register
 
 
+def test_a_dry_run_tells_to_the_byte_what_the_run_leaves(world: World) -> None:
+    assert collect(world, would=True) == collect(world)
+    two_days_later(world)
+    would = collect(world, would=True)
+    assert would == collect(world)
+    assert would.dropped == (0,)
+
+
+def test_where_no_id_goes_run_and_dry_run_say_why(world: World) -> None:
+    with mock.patch("photon.upkeep.gc.newest", return_value={}):
+        done = plan_gc(world.pipeline, world.reader(), world.clock).apply()
+    assert done.kept_because.startswith("generation 0 of ledgers is the newest: ids go once another one has")
+    assert collect(world, would=True).kept_because.startswith(
+        "generation 0 of ledgers has ids of events up to 2023-11-14T22:13:20.000000+00:00"
+    )
+    collect(world)
+    two_days_later(world)
+    assert collect(world).kept_because == "", "a generation is dropped"
+
+
+def test_where_ids_are_kept_for_ever_the_reason_is_the_setting(tmp_path: Path) -> None:
+    done = collect(World(tmp_path, ["east"]))
+    assert done.kept_because == done.because == "registry.keep_days is null: ids are kept for ever"
+
+
 @pytest.mark.parametrize("point", [*GC_FAULT_POINTS, *ROLL_FAULT_POINTS])
 def test_a_pass_that_was_killed_is_simply_run_again(world: World, point: str) -> None:
     collect(world)

@@ -161,7 +161,7 @@ def test_a_retirement_that_is_run_again_does_nothing_more(world: World) -> None:
     assert world.join_with_a_crash("claim.after", "west")
     retired(world, "west")
     world.join("east")
-    assert retired(world, "west") == Retired(released=0, kept=0, rows=0)
+    assert retired(world, "west") == Retired(released=0, kept=0, rows=0, was_retired=True)
     holder = world.holder("c1")
     assert holder is not None
     assert holder.epoch.datacenter == "east"
@@ -256,6 +256,14 @@ def test_a_dry_run_says_what_would_become_of_rows_and_ids_and_changes_nothing(wo
     without = plan_retire(world.pipeline, world.reader(), "west", lake_is_gone=True).expected
     assert without == Retired(released=3, kept=0, rows=None)
     assert world.ledgers.copy().values == before.values
+
+
+def test_a_dry_run_says_that_a_datacenter_is_retired_already(world: World) -> None:
+    stories.both_have(world, "c1")
+    world.join("west")
+    retired(world, "west")
+    would = plan_retire(world.pipeline, world.reader(), "west").expected
+    assert would == Retired(released=0, kept=1, rows=1, was_retired=True)
 
 
 def test_the_last_datacenter_is_not_retired(world: World) -> None:

@@ -1,1 +1,0 @@
-"""Releases: what they say, who makes them, how they are read."""
