@@ -61,7 +61,7 @@ def is_fence(batch: int | None) -> bool:
         return False
     from photon.storage.tables import FENCE_VERSION
 
-    return batch == FENCE_VERSION
+    return batch >= FENCE_VERSION
 
 
 def put_back(pipeline: Pipeline, datacenter: str, completed: int, last: int | None) -> str:

@@ -29,6 +29,7 @@ from photon.pipeline.sections import (
     PrimaryLog,
     Recovery,
     Registry,
+    Releases,
     Retry,
     Shift,
     Spark,
@@ -70,6 +71,7 @@ class Pipeline(Strict):
     availability: Availability = Availability()
     backfill: Backfill = Backfill()
     compaction: Compaction = Compaction()
+    releases: Releases = Releases()
     health: Health = Health()
     alerts: Alerts = Alerts()
     shift: Shift = Shift()

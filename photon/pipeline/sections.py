@@ -282,6 +282,13 @@ class Compaction(Strict):
     keep_log: LogDuration = timedelta(minutes=5)
 
 
+class Releases(Strict):
+    """Snapshots of all tables together, for readers (docs/operations.md)."""
+
+    every: PositiveDuration = timedelta(seconds=30)
+    keep: PositiveDuration = timedelta(days=7)  # so long a release can be read, and old data files stay
+
+
 class Shares(Strict):
     """The shares of all records from which on something is a warning, and an error."""
 

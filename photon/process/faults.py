@@ -91,6 +91,7 @@ BACKFILL_FAULT_POINTS: tuple[str, ...] = (
     "rebuild.after_tasks",
     "rebuild.after_note",
     "rebuild.after_removed",
+    "rebuild.after_listed",
     "rebuild.after_commit",
     "rebuild.before_end",
 )

@@ -23,7 +23,7 @@ from photon.process.in_time import behind_others
 from photon.storage.data_files import DataFile, pages_of_rows
 from photon.storage.delta import lake_errors
 from photon.storage.output_files import OutputFile
-from photon.storage.replacing import FilesGone, Replacement, replace_files
+from photon.storage.replacing import FilesGone, PlannedReplacement, replace_files
 from photon.storage.tables import OutputTable
 
 GROUP_ROWS = 20_000  # a row group is in memory at once, and read together where one batch is looked for
@@ -116,7 +116,7 @@ def compact(table: OutputTable, group: Group, app: str) -> OutputFile | None:
     fault_point("compact.after_write")
     gone, says = frozenset(each.path for each in group.files), {GROUP_METADATA: group.epoch}
     try:
-        replace_files(table, Replacement(gone, [file], app, number, says, changes_rows=False))
+        replace_files(table, PlannedReplacement(gone, [file], app, number, says, changes_rows=False))
     except FilesGone:
         table.store.remove(file.path)
         return None

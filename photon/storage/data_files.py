@@ -27,6 +27,8 @@ _COLUMNS = {
     "min._batch": pa.int64(),
     "max._batch": pa.int64(),
     f"partition.{DATE_COLUMN}": pa.date32(),
+    "null_count._epoch": pa.int64(),
+    "null_count._batch": pa.int64(),
 }
 
 READ_AT_ONCE_BYTES = 2**20  # smaller files are one request to a store, and not three
@@ -45,6 +47,8 @@ class DataFile:
     first_batch: int | None
     last_batch: int | None
     date: date | None = None  # UTC day of all its events, where the table is partitioned
+    epoch_nulls: int | None = None  # rows that bounds tell nothing of
+    batch_nulls: int | None = None
 
     @property
     def epoch(self) -> str | None:

@@ -81,13 +81,15 @@ def add_action(
 
 
 def _stats(metadata: pq.FileMetaData, rows: int) -> str:
-    """Bounds of the columns by which rows are read back; Parquet's footer has them."""
+    """Bounds and nulls of the columns by which rows are read back; Parquet's footer has them."""
     low: dict[str, object] = {}
     high: dict[str, object] = {}
+    nulls: dict[str, int] = {}
     for name in STATS_COLUMNS:
         column = metadata.schema.names.index(name)
         groups = [metadata.row_group(g).column(column).statistics for g in range(metadata.num_row_groups)]
         if groups and all(group is not None and group.has_min_max for group in groups):
             low[name] = min(group.min for group in groups)
             high[name] = max(group.max for group in groups)
-    return json.dumps({"numRecords": rows, "minValues": low, "maxValues": high, "nullCount": {}})
+            nulls[name] = sum(group.null_count for group in groups)
+    return json.dumps({"numRecords": rows, "minValues": low, "maxValues": high, "nullCount": nulls})

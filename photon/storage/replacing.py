@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction
@@ -27,6 +27,7 @@ from photon.storage.archived_log import removed_by
 from photon.storage.data_files import DataFiles
 from photon.storage.delta import HOOKS, lake_errors, log_entry, partitions_of
 from photon.storage.output_files import OutputFile, add_action, partition_values
+from photon.storage.replaced_files import LIST_METADATA, ReplacedFiles
 from photon.storage.tables import APP_METADATA, CommitConflict, OutputTable
 
 # Each takes some milliseconds. Beside appends each 20 ms, on two cores at a load of 13, the first or second
@@ -50,7 +51,7 @@ def data_files(handle: DeltaTable) -> dict[str, int]:
 
 
 @dataclass(frozen=True)
-class Replacement:
+class PlannedReplacement:
     """Files that take the place of the files `gone`, as number `number` of `app`.
 
     `changes_rows`: not if they have the same rows, and whoever looks for changes is to find none.
@@ -93,19 +94,32 @@ class Replacement:
         return all(file.path in there for file in self.files) and there.keys().isdisjoint(self.gone)
 
 
-def replace_files(table: OutputTable, wanted: Replacement) -> None:
+def replace_files(table: OutputTable, wanted: PlannedReplacement) -> None:
     """Commit a replacement, all or nothing, and on disk.
 
+    If rows change, a list of these files is in the lake before the commit, which names it: older releases
+    need it.
     FilesGone if the table has not all of the files any more; NotReplaced if somebody else commits as its app;
     SchemaConflict or CommitConflict if new columns do not fit. LakeUnavailable: then nobody knows whether it
     was committed.
     """
     table.sync()  # the last commit of a dispatcher that died comes before this
+    if wanted.changes_rows:
+        wanted = replace(wanted, says={**wanted.says, LIST_METADATA: _listed(table, wanted)})
+        fault_point("rebuild.after_listed")
     _replace(table, wanted)
     table.sync()
 
 
-def _replace(table: OutputTable, wanted: Replacement) -> None:
+def _listed(table: OutputTable, wanted: PlannedReplacement) -> str:
+    """Store the list of a replacement; its name. LakeUnavailable."""
+    went = [file for file in DataFiles(table.load()).all() if file.path in wanted.gone]
+    with lake_errors(f"store the list of files that a rebuild of {table.folder} replaces"):
+        lists = ReplacedFiles(table.folder.parent)
+        return lists.add(wanted.number, went, [file.path for file in wanted.files])
+
+
+def _replace(table: OutputTable, wanted: PlannedReplacement) -> None:
     actions: list[AddAction | RemoveAction] = []
     looked_at = -1  # the version
     for _ in range(MOST_TRIES):
@@ -139,7 +153,10 @@ def _removed(table: OutputTable, after: int, version: int) -> set[str]:
 
 
 def _commit(
-    table: OutputTable, handle: DeltaTable, wanted: Replacement, actions: list[AddAction | RemoveAction]
+    table: OutputTable,
+    handle: DeltaTable,
+    wanted: PlannedReplacement,
+    actions: list[AddAction | RemoveAction],
 ) -> None:
     metadata = {APP_METADATA: wanted.app, NUMBER_METADATA: str(wanted.number), **wanted.says}
     with lake_errors(f"replace files of {table.folder}"):

@@ -1,13 +1,16 @@
 """Data files that nobody needs any more leave the folder of a table, after a week (protocol A10).
 
 The archive of the log says which files left the table a week ago. What was never committed is found by a look
-at the whole folder, which may have a million files: once a day.
+at the whole folder, which may have a million files: once a day. Files that a kept release needs stay.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 from itertools import takewhile
+
+from deltalake import DeltaTable
 
 from photon.process.clock import MICROSECONDS
 from photon.process.faults import fault_point
@@ -28,16 +31,30 @@ LOOKED = "looked"  # in the archive: when the whole folder was looked at last
 MOST_REMOVED = 1_000  # in one request
 
 
-def vacuum(table: OutputTable, open_plan: PlanKey | None, knows_plans: bool, now_us: int) -> int:
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What stays for readers: for how long whatever left, and by path what a kept release needs."""
+
+    hours: int = KEEP_HOURS
+    files: Collection[str] = frozenset()
+
+    def hours_of(self, handle: DeltaTable) -> int:
+        """People may want files kept for longer (`delta.deletedFileRetentionDuration`)."""
+        return kept_hours(handle, "deletedFile", self.hours)
+
+
+def vacuum(
+    table: OutputTable, open_plan: PlanKey | None, knows_plans: bool, now_us: int, kept: Kept = Kept()
+) -> int:
     """Remove files that left the table at least a week ago, and such as it never had; how many.
 
     Candidates of `open_plan` stay however old they are. Unless `knows_plans`, what was never committed
     stays: it may be of a plan whose state is elsewhere. LakeUnavailable.
     """
     with lake_errors(f"remove old data files of {table.folder}"):
-        done = _remove_what_left(table, now_us - _keep_hours(table) * HOUR_US)
+        done = _remove_what_left(table, now_us, kept)
         if knows_plans and now_us - _looked_us(table) >= BETWEEN_LOOKS_US:
-            names = _never_committed(table, open_plan)
+            names = _never_committed(table, open_plan, kept)
             _remove(table, names)
             done += len(names)
             archive = store_of(table.folder / FOLDER)
@@ -46,37 +63,39 @@ def vacuum(table: OutputTable, open_plan: PlanKey | None, knows_plans: bool, now
     return done
 
 
-def would_remove(table: OutputTable, open_plan: PlanKey | None, knows_plans: bool, now_us: int) -> int:
+def would_remove(
+    table: OutputTable, open_plan: PlanKey | None, knows_plans: bool, now_us: int, kept: Kept = Kept()
+) -> int:
     """How many files `vacuum` would remove now, with a look at the whole folder. LakeUnavailable."""
     with lake_errors(f"look at {table.folder}"):
-        left = sum(len(gone) for _, gone in _what_left(table, now_us - _keep_hours(table) * HOUR_US))
-        return left + (len(_never_committed(table, open_plan)) if knows_plans else 0)
+        left = sum(len(gone) for _, gone in _what_left(table, now_us, kept))
+        return left + (len(_never_committed(table, open_plan, kept)) if knows_plans else 0)
 
 
-def _keep_hours(table: OutputTable) -> int:
-    """People may want them kept for longer (`delta.deletedFileRetentionDuration`)."""
-    return kept_hours(table.load(), "deletedFile", KEEP_HOURS)
-
-
-def _remove_what_left(table: OutputTable, before_us: int) -> int:
+def _remove_what_left(table: OutputTable, now_us: int, kept: Kept) -> int:
     """Remove the files that commits took out of the table, and then the bundles of these commits."""
     archive, done = ArchivedLog(table.folder), 0
-    for bundle, gone in _what_left(table, before_us):
+    for bundle, gone in _what_left(table, now_us, kept):
         _remove(table, gone)
         archive.remove(bundle)
         done += len(gone)
     return done
 
 
-def _what_left(table: OutputTable, before_us: int) -> Iterator[tuple[Bundle, set[str]]]:
-    """The bundles of commits before a time, each with the files that these took out of the table."""
-    archive = ArchivedLog(table.folder)
+def _what_left(table: OutputTable, now_us: int, kept: Kept) -> Iterator[tuple[Bundle, set[str]]]:
+    """The bundles of old commits, each with the files that these took out of the table.
+
+    A bundle stays whole while a kept release needs one of its files.
+    """
+    archive, before_us = ArchivedLog(table.folder), now_us - kept.hours_of(table.load()) * HOUR_US
     bundles = takewhile(lambda bundle: archive.changed_us(bundle) < before_us, archive.bundles())
     there: Collection[str] | None = None
     for bundle in bundles:
         if there is None:  # somebody may have restored the table to a version that has one of them
             there = data_files(open_table(table.folder)).keys()
-        yield bundle, set(archive.removed(bundle)).difference(there)
+        gone = set(archive.removed(bundle)).difference(there)
+        if gone.isdisjoint(kept.files):
+            yield bundle, gone
 
 
 def _looked_us(table: OutputTable) -> int:
@@ -86,10 +105,10 @@ def _looked_us(table: OutputTable) -> int:
         return 0
 
 
-def _never_committed(table: OutputTable, open_plan: PlanKey | None) -> list[str]:
+def _never_committed(table: OutputTable, open_plan: PlanKey | None, kept: Kept) -> list[str]:
     """Files that are a week old and that the table has not, and has not had since."""
     handle = open_table(table.folder)  # one that was open before may lack entries that are gone
-    old = handle.vacuum(kept_hours(handle, "deletedFile", KEEP_HOURS), dry_run=True, full=True)
+    old = handle.vacuum(kept.hours_of(handle), dry_run=True, full=True)
     prefix = prefix_of(open_plan) if open_plan is not None else None
     old = [path for path in old if prefix is None or not path.startswith(prefix)]
     return sorted(set(old) - _left_lately(table)) if old else []

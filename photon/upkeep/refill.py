@@ -44,7 +44,7 @@ from photon.state.database import STATE_FILE
 from photon.state.view import open_view
 from photon.storage.delta import LakeUnavailable
 from photon.storage.joined_rows import CommittedRows
-from photon.storage.tables import CommitConflict, OutputTable, app_id
+from photon.storage.tables import CommitConflict, OutputTable, app_id, fence_epoch
 from photon.tokens import Occurrence
 from photon.upkeep.plans import Say, refuse_outdated, silent
 
@@ -287,7 +287,8 @@ class _Refill:
             known += map(int, CommittedRows(table).epochs())
             while table.knows(app_id(datacenter, str(max(known) + 1))):  # an epoch may have committed no row
                 known.append(max(known) + 1)
-            for number in range(1, max(known) + 1):
+            # Also the last one, which nobody has begun: ledgers call it over, and so must the table.
+            for number in range(1, max(known) + 2):
                 self._fence_one(table, datacenter, number)
         return max(known) + 1
 
@@ -298,7 +299,7 @@ class _Refill:
     def _fence_one(self, table: OutputTable, datacenter: str, number: int) -> None:
         """NotRefilled, LakeUnavailable."""
         try:
-            table.fence(app_id(datacenter, str(number)))
+            fence_epoch(table.folder.parent, datacenter, str(number))
         except CommitConflict as error:
             raise NotRefilled(
                 f"the table of datacenter {datacenter} was just written: {error}; stop who writes it, then "

@@ -20,7 +20,7 @@ from photon.registry.epochs import end_epochs, give_up_epochs
 from photon.registry.id_registry import IdRegistry
 from photon.registry.register import Register, with_given_up
 from photon.registry.view import current_register, newest_states
-from photon.storage.tables import CommitConflict, OutputTable, app_id
+from photon.storage.tables import CommitConflict, OutputTable, fence_epoch
 from photon.upkeep.plans import Say, refuse_outdated, silent
 from photon.upkeep.retirable import NotRetired, table_that_counts
 
@@ -88,7 +88,7 @@ def plan_retire(
 def _fence(table: OutputTable, epoch: Epoch) -> None:
     """NotRetired, LakeUnavailable."""
     try:
-        table.fence(app_id(epoch.datacenter, str(epoch.number)))
+        fence_epoch(table.folder.parent, epoch.datacenter, str(epoch.number))
     except CommitConflict as error:
         raise NotRetired(f"its table was just written: {error}; run it again") from error
 

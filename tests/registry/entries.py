@@ -22,6 +22,7 @@ from photon.registry.entry import (
     Genesis,
     Hashes,
     LedgerId,
+    NumberedRelease,
 )
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
@@ -121,5 +122,6 @@ ENTRIES = st.builds(
     st.lists(FREES, max_size=3).map(tuple),
     st.none() | any_claims(),
     st.booleans(),
+    st.none() | st.builds(NumberedRelease, NUMBERS, st.binary(max_size=300)),
     st.booleans(),
 )

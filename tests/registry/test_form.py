@@ -24,6 +24,7 @@ from photon.registry.entry import (
     Free,
     Genesis,
     LedgerId,
+    NumberedRelease,
 )
 from photon.registry.form import (
     MOST_ENTRY_BYTES,
@@ -53,6 +54,7 @@ SAMPLE = Entry(
     (Free(LedgerId(0, 1), 9, hashes_of(3)),),
     claims_of(PLAN, *range(10, 60), times_us=5_000),
     are_joins=True,
+    release=NumberedRelease(4_096, b'{"parts": {}}'),
     seals=True,
 )
 SIGNED_BYTES = 16
@@ -150,11 +152,12 @@ def test_the_form_is_the_documented_one() -> None:
         np.array([70, 90], np.int64),
     )
     entry = Entry("w", BEFORE, closes=(Close(Epoch("n", 2), 299),), claims=claims, seals=True)
-    header = b"PhLe" + bytes.fromhex("0100 0100 02000000 24000000") + BEFORE
+    entry = replace(entry, release=NumberedRelease(300, b"{}"))
+    header = b"PhLe" + bytes.fromhex("0100 0100 02000000 2a000000") + BEFORE
     first, second = bytes([1] + [0] * 7 + [2] + [0] * 7), bytes([3] + [0] * 7 + [255] * 8)
-    fields = b"\1w\3" + b"\3\1n\2\xab\2\0\0\0" + b"\5\1n\2\xac\2\1p\2"
+    fields = b"\1w\4" + b"\3\1n\2\xab\2\0\0\0" + b"\5\1n\2\xac\2\1p\2"
     columns = b"\xd0\x0f\1\1\1" + b"\x0a\1\1\1" + b"\xb4\1\1\1\x27"
-    assert encode(entry) == signed(header + first + second + fields + columns + b"\7")
+    assert encode(entry) == signed(header + first + second + fields + columns + b"\7\xac\2\2{}" + b"\10")
 
 
 # -- how large it is
@@ -315,8 +318,8 @@ def test_any_fields_with_a_checksum_that_agrees_raise_nothing_else(fields: bytes
     ("fields", "says"),
     [
         (b"\1w\1\0", "a part of kind 0 follows one of kind 0"),
-        (b"\1w\2\7\7", "a part of kind 7 follows one of kind 7"),
-        (b"\1w\2\7\2\0", "a part of kind 2 follows one of kind 7"),
+        (b"\1w\2\10\10", "a part of kind 8 follows one of kind 8"),
+        (b"\1w\2\10\2\0", "a part of kind 2 follows one of kind 8"),
         (b"\1w\0\0", "it goes on behind its last part"),
         (b"\1w\1", "it ends within a field"),
         (b"\1\xff\0", "the writer is no UTF-8"),
@@ -369,12 +372,12 @@ def test_a_newer_version_is_refused_but_has_a_checksum(version: int) -> None:
             look(newer, "position 5")
 
 
-@pytest.mark.parametrize("kind", [8, 100])
+@pytest.mark.parametrize("kind", [9, 100])
 def test_an_unknown_kind_of_part_is_refused(kind: int) -> None:
     fields = b"\1w\1" + bytes([kind])
     header = b"PhLe" + bytes.fromhex("0100 0000 00000000") + len(fields).to_bytes(4, "little") + bytes(16)
     with pytest.raises(
-        EntryTooNew, match=f"a part of position 5 has format {kind}, this Photon knows up to 7"
+        EntryTooNew, match=f"a part of position 5 has format {kind}, this Photon knows up to 8"
     ):
         decode(signed(header + fields), "position 5")
 

@@ -17,7 +17,7 @@ from photon.logs import ranges
 from photon.logs.files import TrackedFile
 from photon.logs.ranges import Stretch
 from photon.storage import replacing
-from photon.storage.replacing import Replacement
+from photon.storage.replacing import PlannedReplacement
 from photon.storage.tables import OutputTable
 from photon.verification import scope
 from tests.simulation import recovery_stories as stories
@@ -51,7 +51,9 @@ def test_a_rebuild_that_replaces_whatever_is_there_drops_what_came_meanwhile(
 ) -> None:  # E3
     commit = replacing._commit
 
-    def replace_all(table: OutputTable, handle: DeltaTable, wanted: Replacement, actions: object) -> None:
+    def replace_all(
+        table: OutputTable, handle: DeltaTable, wanted: PlannedReplacement, actions: object
+    ) -> None:
         everything = replace(wanted, gone=frozenset(replacing.data_files(handle)))
         commit(table, handle, wanted, everything.actions(table, handle))
 

@@ -25,7 +25,7 @@ from photon.storage.data_files import DataFile, DataFiles
 from photon.storage.delta import LOG_FOLDER, log_entry
 from photon.storage.joined_rows import CommittedRows
 from photon.storage.output_files import write_rows
-from photon.storage.replacing import Replacement, replace_files
+from photon.storage.replacing import PlannedReplacement, replace_files
 from photon.storage.store import store_of
 from photon.storage.table_log import checkpoint, clean
 from photon.storage.tables import CommitConflict, LastCommit, OutputTable, app_id
@@ -239,7 +239,9 @@ def test_a_compaction_whose_file_a_rebuild_replaces_meanwhile_changes_nothing(ta
     def rebuild_meanwhile(point: str, place: object) -> None:
         if point == "compact.after_write":
             path = group.files[0].path
-            replace_files(other, Replacement(frozenset([path]), [rows_of_batch(other, 1)], REBUILD, 1, {}))
+            replace_files(
+                other, PlannedReplacement(frozenset([path]), [rows_of_batch(other, 1)], REBUILD, 1, {})
+            )
 
     with watched(rebuild_meanwhile):
         assert compact(table, group, COMPACTION) is None
@@ -265,7 +267,7 @@ def test_what_a_rebuild_does_to_compacted_rows_is_a_change(table: OutputTable) -
     since = commit_at(table.folder, table.load().version())
     compact_all(table)
     (path,) = (file.path for file in DataFiles(table.load()).all() if file.path.startswith("compacted"))
-    replace_files(table, Replacement(frozenset([path]), [rows_of_batch(table, 1)], REBUILD, 1, {}))
+    replace_files(table, PlannedReplacement(frozenset([path]), [rows_of_batch(table, 1)], REBUILD, 1, {}))
     changed = changed_since(table.folder, since, table.load().version())
     assert changed is not None
     assert changed.removed == (str(table.folder / path),)
@@ -472,7 +474,7 @@ def test_checkpoints_have_no_tombstones_of_a_compaction(table: OutputTable) -> N
 
 def test_they_have_those_of_a_rebuild_for_a_week(table: OutputTable) -> None:
     (path, *_) = (file.path for file in DataFiles(table.load()).all())
-    replace_files(table, Replacement(frozenset([path]), [rows_of_batch(table, 1)], REBUILD, 1, {}))
+    replace_files(table, PlannedReplacement(frozenset([path]), [rows_of_batch(table, 1)], REBUILD, 1, {}))
     version = checkpoint(table.folder)
     rows = pq.read_table(table.folder / "_delta_log" / f"{version:020d}.checkpoint.parquet")
     assert rows["remove"].null_count == rows.num_rows - 1

@@ -30,7 +30,8 @@ from photon.process.pace import pace
 from photon.state.view import open_view
 from photon.storage.delta import lake_errors
 from photon.storage.output_files import OutputFile
-from photon.storage.replacing import FilesGone, NotReplaced, Replacement, data_files, replace_files
+from photon.storage.replaced_files import rebuild_app
+from photon.storage.replacing import FilesGone, NotReplaced, PlannedReplacement, data_files, replace_files
 from photon.storage.store import Store
 from photon.storage.table_features import is_append_only
 from photon.storage.tables import CommitConflict, OutputTable, SchemaConflict
@@ -136,7 +137,7 @@ class Rebuild:
         self._writes = writes
         began_us = self.clock.elapsed_us()
         self._table = OutputTable(self.pipeline.datacenters[self.datacenter].lake, TABLE)
-        self._app = f"photon:{self.datacenter}:rebuild"
+        self._app = rebuild_app(self.datacenter)
         self._check()
         with only_one(self.pipeline.datacenters[self.datacenter].state, self.datacenter) as folder:
             committed = self._table.version_of(self._app)
@@ -289,7 +290,9 @@ class Rebuild:
         try:
             replace_files(
                 self._table,
-                Replacement(frozenset(touched), outputs, self._app, number, {RUN_METADATA: progress.run}),
+                PlannedReplacement(
+                    frozenset(touched), outputs, self._app, number, {RUN_METADATA: progress.run}
+                ),
             )
         except SchemaConflict:
             self._settle_columns(outputs)

