@@ -33,6 +33,7 @@ from photon.storage.tables import APP_METADATA, CommitConflict, OutputTable
 # Each takes some milliseconds. Beside appends each 20 ms, on two cores at a load of 13, the first or second
 # try wins; so many are lost in a row only where this process has no processor.
 MOST_TRIES = 1_000
+Actions = list[AddAction | RemoveAction]
 NUMBER_METADATA = "photon.replacement"
 
 
@@ -64,7 +65,7 @@ class PlannedReplacement:
     says: Mapping[str, str]
     changes_rows: bool = True
 
-    def actions(self, table: OutputTable, handle: DeltaTable) -> list[AddAction | RemoveAction]:
+    def actions(self, table: OutputTable, handle: DeltaTable) -> Actions:
         """All that is committed, for a version that has the files. FilesGone, LakeUnavailable."""
         with table.reading():
             there = [file for file in DataFiles(handle).all() if file.path in self.gone]
@@ -120,7 +121,7 @@ def _listed(table: OutputTable, wanted: PlannedReplacement) -> str:
 
 
 def _replace(table: OutputTable, wanted: PlannedReplacement) -> None:
-    actions: list[AddAction | RemoveAction] = []
+    actions: Actions = []
     looked_at = -1  # the version
     for _ in range(MOST_TRIES):
         handle = table.with_columns_of(wanted.files)
@@ -152,12 +153,7 @@ def _removed(table: OutputTable, after: int, version: int) -> set[str]:
         return {path for entry in entries for path in removed_by(entry)}
 
 
-def _commit(
-    table: OutputTable,
-    handle: DeltaTable,
-    wanted: PlannedReplacement,
-    actions: list[AddAction | RemoveAction],
-) -> None:
+def _commit(table: OutputTable, handle: DeltaTable, wanted: PlannedReplacement, actions: Actions) -> None:
     metadata = {APP_METADATA: wanted.app, NUMBER_METADATA: str(wanted.number), **wanted.says}
     with lake_errors(f"replace files of {table.folder}"):
         fault_point("lake.before_commit", table.folder)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
+import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -16,8 +19,9 @@ import pytest
 from deltalake import DeltaTable
 
 from photon.adapters import ROW_COLUMNS
+from photon.process import in_time
 from photon.process.faults import watched
-from photon.storage import archived_log, table_log
+from photon.storage import archived_log, replacing, table_log
 from photon.storage.archived_log import ArchivedLog, Bundle, BundleDamaged, LogEntries, runs_of
 from photon.storage.changes import ChangedFiles, Commit, changed_since, commit_at
 from photon.storage.compaction import SMALL_BYTES, Group, RowsDiffer, compact, groups_of
@@ -247,6 +251,80 @@ def test_a_compaction_whose_file_a_rebuild_replaces_meanwhile_changes_nothing(ta
         assert compact(table, group, COMPACTION) is None
     assert len(rows(again(table))) == before
     assert not list(table.folder.glob("compacted-*"))
+
+
+LOST_TRIES = 30
+
+
+def test_a_compaction_that_appends_beat_again_and_again_wins_and_reads_only_what_is_new(
+    table: OutputTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (group,) = groups(table)
+    other, before, looks = again(table), len(rows(table)), []
+    batches = iter(range(BATCHES + 1, BATCHES + 1 + LOST_TRIES))
+
+    class Looked(DataFiles):
+        def __init__(self, handle: DeltaTable) -> None:
+            looks.append(handle.version())
+            super().__init__(handle)
+
+    def append_first(place: object) -> None:
+        if (batch := next(batches, None)) is not None:
+            append(other, batch)
+
+    monkeypatch.setattr(replacing, "DataFiles", Looked)
+    with before_each_try(append_first):
+        assert compact(table, group, COMPACTION) is not None
+    assert next(batches, None) is None
+    assert len(rows(again(table))) == before + 2 * LOST_TRIES
+    assert len(looks) == 1, "it looked at all files again"
+    assert len(list(table.folder.glob("compacted-*"))) == 1, "it wrote its file again"
+
+
+def test_a_compaction_that_is_beaten_by_a_rebuild_of_its_files_changes_nothing(table: OutputTable) -> None:
+    (group,) = groups(table)
+    other, before, done = again(table), len(rows(table)), []
+
+    def rebuild_first(place: object) -> None:
+        if not done:
+            done.append(place)
+            new = [rows_of_batch(other, 1)]
+            replace_files(other, PlannedReplacement(frozenset([group.files[0].path]), new, REBUILD, 1, {}))
+
+    with before_each_try(rebuild_first):
+        assert compact(table, group, COMPACTION) is None
+    assert len(rows(again(table))) == before
+    assert not list(table.folder.glob("compacted-*"))
+
+
+@contextmanager
+def before_each_try(meanwhile: Callable[[object], None]) -> Iterator[None]:
+    """Have something done right before each commit but those that it makes itself."""
+    inside = False
+
+    def watch(point: str, place: object) -> None:
+        nonlocal inside
+        if point == "lake.before_commit" and not inside:
+            inside = True
+            meanwhile(place)
+            inside = False
+
+    with watched(watch):
+        yield
+
+
+def test_files_are_rewritten_behind_others_and_committed_at_the_rank_of_joins(
+    table: OutputTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    yielding: list[int] = []
+    monkeypatch.setattr(in_time, "come_after_others", lambda: yielding.append(threading.get_ident()))
+    committing: list[int] = []
+    (group,) = groups(table)
+    with before_each_try(lambda place: committing.append(threading.get_ident())):
+        compact(table, group, COMPACTION)
+    assert len(yielding) == 1
+    assert committing == [threading.get_ident()]
+    assert committing != yielding
 
 
 # -- changes
