@@ -18,6 +18,7 @@ from photon.cli.output import (
     print_result,
     showing_progress,
 )
+from photon.process.readable import counted
 
 if TYPE_CHECKING:
     from photon.pipeline.file import Pipeline
@@ -91,17 +92,19 @@ def _would_retire(datacenter: str, would: Retired) -> list[str]:
     else:
         lines = [f"datacenter {datacenter} would never run again under this name"]
     if would.rows is not None:
-        lines.append(f"its {would.rows:,} rows would stay and count; {would.kept:,} ids keep their rows")
+        lines.append(
+            f"{counted(would.rows, 'row')} would stay and count; {counted(would.kept, 'id', 'keep')} a row"
+        )
     else:
         lines.append("its lake is gone: its rows would count no more")
-    return [*lines, f"{would.released:,} ids would be free for the other datacenters"]
+    return [*lines, f"{counted(would.released, 'id')} would be free for the other datacenters"]
 
 
 def _retired(pipeline: Pipeline, datacenter: str, done: Retired, lake_is_gone: bool) -> list[str]:
     already = " already" if done.was_retired else ""
     lines = [
-        f"datacenter {datacenter} is retired{already}: {done.released:,} ids are free, {done.kept:,} have "
-        "their rows"
+        f"datacenter {datacenter} is retired{already}: {counted(done.released, 'id', 'are')} free, "
+        f"{counted(done.kept, 'id', 'keep')} a row"
     ]
     if lake_is_gone:
         lines.append(

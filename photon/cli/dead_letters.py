@@ -14,7 +14,6 @@ from photon.cli.ending import fail
 from photon.cli.output import (
     ORDERED_BEFORE,
     chosen,
-    counted,
     dry_run_option,
     json_option,
     opened,
@@ -23,7 +22,7 @@ from photon.cli.output import (
     print_result,
 )
 from photon.errors import WRONG_USAGE
-from photon.process.readable import readable
+from photon.process.readable import counted, readable
 
 if TYPE_CHECKING:
     from photon.pipeline.file import Pipeline
@@ -142,7 +141,7 @@ def _export(
         for name in names:
             done = export_letters(pipeline, name, reason, sink)
             value[name] = asdict(done)
-            text.append(f"{name}: {done.exported:,} dead letters are in {target}")
+            text.append(f"{name}: {counted(done.exported, 'dead letter', 'are')} in {target}")
             text += [f"{name}: the lines of {done.gone:,} are gone from their logs"] * bool(done.gone)
             text += [f"{name}: {done.left_out:,} more: mend these, then export again"] * bool(done.left_out)
     return value, "\n".join(text)
@@ -181,11 +180,13 @@ def _lines_of_mending(done: Mapping[str, Mending], most: int, dry_run: bool) -> 
             lines.append(f"{name}: PROBLEM {one.ordered.problem}")
             continue
         lines.append(
-            f"{name}: {one.ordered.ordered:,} mended lines {verb} looked at again, {one.left:,} dead letters "
-            "are left as they are"
+            f"{name}: {counted(one.ordered.ordered, 'mended line', verb)} looked at again, "
+            f"{counted(one.left, 'dead letter', 'are')} left as {'it is' if one.left == 1 else 'they are'}"
         )
         if waiting := one.ordered.waiting.total():
-            lines.append(f"  {waiting:,} mended lines {ORDERED_BEFORE}, with the line that was mended first")
+            lines.append(
+                f"  {counted(waiting, 'mended line')} {ORDERED_BEFORE}, with the line that was mended first"
+            )
         problems, others = most_common(one.problems)
         lines += [f"  {count:,} not: {problem}" for problem, count in problems.items()]
         lines += [f"  {others:,} not, for other reasons"] * bool(others)

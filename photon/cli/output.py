@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from photon.cli.ending import current_ending, fail, is_redrawn, line_start
+from photon.cli.ending import Ending, current_ending, fail, is_redrawn, line_start
 from photon.errors import NOT_DONE, WRONG_USAGE, UserError
 from photon.process.pace import seldom
 
@@ -36,12 +37,18 @@ def pipeline_file_of(ctx: click.Context, _: click.Parameter, given: Sequence[Pat
     if not (given or DEFAULT_PIPELINE_FILE.exists() or ctx.resilient_parsing):
         fail(
             f"there is no {DEFAULT_PIPELINE_FILE} in {Path.cwd()}: name the pipeline file, as in "
-            f"{ctx.command_path} folder/my.yaml, or write one for logs that are there: "
-            "photon init PRIMARY FOREIGN",
+            f"{_typed_with_a_file(ctx)}, or write one for logs that are there: photon init PRIMARY FOREIGN",
             WRONG_USAGE,
             ctx.obj,
         )
     return given[0] if given else DEFAULT_PIPELINE_FILE
+
+
+def _typed_with_a_file(ctx: click.Context) -> str:
+    """The command as it was typed, with a pipeline file in its place."""
+    path = ctx.command_path.split()
+    words = ctx.obj.words[len(path) - 1 :] if isinstance(ctx.obj, Ending) else ()
+    return shlex.join((*path, "folder/my.yaml", *words))
 
 
 # The file is what is left before a command's last arguments, which are filled first: so one word of
@@ -86,11 +93,6 @@ def print_outcome(value: Mapping[str, Any], lines: Iterable[str], dry_run: bool,
     """
     told = [NOTHING_CHANGED, *lines] if dry_run else lines
     print_result({"dry_run": dry_run, **value}, "\n".join(told), as_json)
-
-
-def counted(count: int, thing: str) -> str:
-    """A number of things, for people: 1 dead letter, 2 dead letters."""
-    return f"{count:,} {thing}" if count == 1 else f"{count:,} {thing}s"
 
 
 def log_to_stderr() -> None:

@@ -21,6 +21,7 @@ from photon.cli.output import (
     showing_progress,
 )
 from photon.errors import NOT_DONE, WrongUsage
+from photon.process.readable import counted
 
 if TYPE_CHECKING:
     from photon.pipeline.file import Pipeline
@@ -116,11 +117,12 @@ def recovery_text(done: Mapping[str, Recovered], dry_run: bool) -> str:
         if one.problem:
             lines.append(f"{name}: PROBLEM {kinds}: {one.problem}")
         elif one.ordered:
-            lines.append(f"{name}: {one.ordered:,} records {verb} looked at again ({kinds})")
+            lines.append(f"{name}: {counted(one.ordered, 'record', verb)} looked at again ({kinds})")
         if waiting := one.waiting.total():
-            lines.append(f"{name}: {waiting:,} records {ORDERED_BEFORE}")
+            lines.append(f"{name}: {counted(waiting, 'record')} {ORDERED_BEFORE}")
         lines += [
-            f"{name}: {count:,} records are of datacenter {holder}, which has to act: recover it there"
+            f"{name}: {counted(count, 'record', 'are')} of datacenter {holder}, which has to act: recover it "
+            "there"
             for holder, count in one.left_to.items()
         ]
         lines += [
@@ -130,7 +132,7 @@ def recovery_text(done: Mapping[str, Recovered], dry_run: bool) -> str:
         ]
         if one.left_out:
             lines.append(
-                f"{name}: {one.left_out:,} records are left for the next round: recover again once these "
-                "are joined"
+                f"{name}: {counted(one.left_out, 'record', 'are')} left for the next round: recover again "
+                "once these are joined"
             )
     return "\n".join(lines or ["nothing is to be recovered"])

@@ -18,12 +18,14 @@ from photon.dispatcher.recovery.second_rows import second_rows_noted
 from photon.dispatcher.refusals import PlaceTaken, refuse_place_of_another
 from photon.errors import UserError
 from photon.pipeline.file import Pipeline
-from photon.process.readable import readable
+from photon.process.readable import counted, readable
 from photon.storage.columns import TABLE_COLUMNS
 from photon.storage.delta import LakeUnavailable, UnsupportedTable, is_table
 from photon.storage.table_log import commits_in_log
 
 if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
     from photon.storage.tables import OutputTable
 
 ANSWERS_WITHIN = timedelta(seconds=2)  # `photon status` asks each lake in turn, and is to answer within 5 s
@@ -35,6 +37,7 @@ class Tables:
     """The tables of a datacenter, as one look at its lake finds them."""
 
     problems: tuple[str, ...] = ()  # why they can't be read or written, each with what to do
+    lost_files: tuple[str, ...] = ()  # tables with data files that are gone, and what to do
     last_batch: int | None = None  # of the epoch, in the joined rows; None: there is a problem, or no epoch
 
 
@@ -95,6 +98,7 @@ def _tables(
     from photon.storage.tables import OutputTable, app_id
 
     found: list[str] = []
+    lost: list[str] = []
     last_batch: int | None = None
     lake = pipeline.datacenters[datacenter].lake
     for name in TABLE_COLUMNS:
@@ -108,6 +112,10 @@ def _tables(
             return Tables((*found, str(error)))
         if handle is not None and (why := table.why_not_written(handle)):
             found.append(why)
+        if handle is not None and isinstance(
+            lake, Path
+        ):  # of a store each listing costs: `photon verify` does
+            lost += _lost_files(lake / name, handle)
         if name == "joined_events":
             if handle is not None:
                 found += _of_another_pipeline(pipeline, datacenter, table)
@@ -115,7 +123,16 @@ def _tables(
                     last_batch = table.version_in(handle, app_id(datacenter, epoch))
             here = None if handle is None else str(handle.metadata().id)
             found += _not_its_own(pipeline, datacenter, here, has_run, table_id)
-    return Tables(tuple(found), None if found else last_batch)
+    return Tables(tuple(found), tuple(lost), None if found else last_batch)
+
+
+def _lost_files(folder: Path, handle: DeltaTable) -> list[str]:
+    """Say that data files of a table are gone, if so. It was opened before, so none of them is new."""
+    from photon.storage.damaged_files import gone, missing_files
+    from photon.storage.replacing import data_files
+
+    lost = missing_files(folder, data_files(handle))
+    return [gone(folder, handle.version(), lost)] if lost else []
 
 
 def second_rows(pipeline: Pipeline, datacenter: str) -> str:
@@ -130,8 +147,8 @@ def second_rows(pipeline: Pipeline, datacenter: str) -> str:
     if not there:
         return ""
     return (
-        f"{len(there):,} events or more have two rows, such as {readable(there[0])}: photon verify "
-        f"{pipeline.typed} names them and their days, and says how one row of each is left"
+        f"at least {counted(len(there), 'event', 'have')} two rows, such as {readable(there[0])}: photon "
+        f"verify {pipeline.typed} names ids and days, and says how one row is left"
     )
 
 

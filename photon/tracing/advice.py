@@ -73,10 +73,21 @@ def _in_datacenter(name: str, one: DatacenterTrace, found: Trace) -> str:
     if one.removed:
         return _of_removed(one.removed[-1]["why"], recover)
     if one.unjoined or one.waiting:
-        if any(primary.was_read for primary in one.primaries):
-            return f"Have it looked at again, for its primary is there: {recover}."
-        return f"Nothing, until its primary event is logged. If it is not joined then: {recover}."
+        return _of_given_up(name, one, found, join, recover)
     return _of_records(name, one, found) if one.records else ""
+
+
+def _of_given_up(name: str, one: DatacenterTrace, found: Trace, join: str, recover: str) -> str:
+    if any(primary.was_read for primary in one.primaries):
+        return f"Have it looked at again, for its primary is there: {recover}."
+    if one.primaries:
+        return (
+            f"Have datacenter {name} read its primary event, which is in the log; it is joined then. If "
+            f"{name} does not run: {join}."
+        )
+    if not found.logs_searched:
+        return "Search the logs for its primary event too: leave out --no-logs."
+    return f"Nothing, until its primary event is logged. If it is not joined then: {recover}."
 
 
 def _of_removed(why: str, recover: str) -> str:

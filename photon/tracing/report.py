@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from photon.process.clock import in_utc
+from photon.process.readable import counted
 from photon.state.waiting.reasons import WHY
 
 Decision = Literal["", "on hold", "retired", "lake gone"]  # that people have made on a datacenter
@@ -141,7 +142,7 @@ class DatacenterTrace:
     watermark_us: int | None = None
     removed: list[dict[str, Any]] = field(default_factory=list)  # rows that rebuilds took out
     decision: Decision = ""
-    never_joined: bool = False  # the registry knows no epoch of it
+    has_joined: bool | None = None  # ever, as registry or state tell; None: neither could be asked
     not_written: str = ""  # why it commits nothing to one of its tables
 
     @property
@@ -219,7 +220,8 @@ class Trace:
         if not self.problems:
             return verdict
         return (
-            f"{verdict} Not everything could be asked: {len(self.problems)} parts are missing, named below."
+            f"{verdict} Not everything could be asked: {counted(len(self.problems), 'part', 'are')} missing, "
+            "named below."
         )
 
     def as_dict(self) -> dict[str, Any]:
@@ -248,7 +250,7 @@ def _copies(name: str, one: DatacenterTrace) -> str:
         return f" Datacenter {name} has {count} records of it: all but one are duplicates."
     return (
         f" Datacenter {name} has {count} records of it: one that was joined, {too_old} too old, because they"
-        f" came after gc, {count - 1 - too_old} duplicates."
+        f" came after gc, {counted(count - 1 - too_old, 'duplicate')}."
     )
 
 
@@ -278,11 +280,11 @@ def _searched(name: str, one: DatacenterTrace) -> str:
         return f"The foreign log of {name} could not be searched."
     if not log.files:
         return f"The foreign log of {name} has no file."
-    newest = f", and grew last at {moment(log.grown_us)}" if log.grown_us is not None else ""
+    newest = f", and was seen to grow last at {moment(log.grown_us)}" if log.grown_us is not None else ""
     batch = f" up to batch {one.batch}" if one.batch else ""
     return (
-        f"The foreign log of {name} was searched to its end: {log.files} files with {log.searched_bytes:,} "
-        f"bytes, of which {log.read_bytes:,} are read{batch}{newest}."
+        f"The foreign log of {name} was searched to its end: {counted(log.files, 'file')} with "
+        f"{counted(log.searched_bytes, 'byte')}, of which {log.read_bytes:,} are read{batch}{newest}."
     )
 
 
@@ -294,8 +296,9 @@ def _fate(one: DatacenterTrace, is_known: bool) -> str:
     for record in one.waiting:
         if record.status != "unjoinable":
             return (
-                f"it waits ({record.reason}) {WHY[record.reason]}, looked for {record.attempts} times since "
-                f"{moment(record.first_seen_us)}, due again {moment(record.due_us)}.{_primaries(one)}"
+                f"it waits ({record.reason}) {WHY[record.reason]}, looked for "
+                f"{counted(record.attempts, 'time')} since {moment(record.first_seen_us)}, due "
+                f"again {moment(record.due_us)}.{_primaries(one)}"
             )
     if one.lost:
         return f"it is lost: its record {one.lost[0]} waited, and went from its log and from where it waited."
@@ -313,7 +316,8 @@ def _fate(one: DatacenterTrace, is_known: bool) -> str:
     if not one.records:
         return ""
     if not any(record.was_read for record in one.records):
-        return "it is in the log, not yet read."
+        never = ", for this datacenter has never joined" if one.has_joined is False else ""
+        return f"it is in the log, not yet read{never}."
     if all(record.key is None for record in one.records):
         return "it was read and skipped: it has no key."
     if not is_known:

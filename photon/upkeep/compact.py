@@ -17,6 +17,7 @@ from photon.pipeline.sections import Compaction
 from photon.process.clock import MICROSECONDS, Clock, microseconds
 from photon.process.in_time import behind_others
 from photon.process.pace import pace
+from photon.process.readable import counted
 from photon.state.view import open_view
 from photon.storage.append_table import REPORT_TABLES, compact_report_table, would_compact_report_table
 from photon.storage.columns import TABLE_COLUMNS
@@ -93,7 +94,7 @@ class CompactionPlan:
         total_bytes, began_us = sum(group.size_bytes for group in plan.groups), self.clock.elapsed_us()
         for number, group in enumerate(plan.groups, start=1):
             far = pace(done_bytes, total_bytes, (self.clock.elapsed_us() - began_us) / MICROSECONDS)
-            of = f"group {number} of {len(plan.groups)}, {len(group.files):,} files"
+            of = f"group {number} of {len(plan.groups)}, {counted(len(group.files), 'file')}"
             say(f"{plan.table.folder}: {far}; {of}")
             done_bytes += group.size_bytes
             written = compact(plan.table, group, f"photon:{self.datacenter}:compaction")

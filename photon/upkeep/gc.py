@@ -13,6 +13,7 @@ from typing import Any
 from photon.pipeline.file import Pipeline
 from photon.process.clock import MICROSECONDS, Clock, in_utc
 from photon.process.faults import fault_point
+from photon.process.readable import counted
 from photon.registry.entry import LedgerId, told_boundary
 from photon.registry.errors import RegistryUnavailable
 from photon.registry.generations import drop, droppable, raise_boundary, roll
@@ -136,7 +137,7 @@ class GcPlan:
             raise_boundary(view, positions, self.boundary_us)
         fault_point("gc.after_boundary")
         if (full := self.full_generation) is not None:
-            say(f"generation {full} has {before.bytes:,} bytes of entries: the next one begins")
+            say(f"generation {full} has {counted(before.bytes, 'byte')} of entries: the next one begins")
             ledgers = view.register.generations[full].ledgers
             roll(view, positions, ledgers, homes_of(self.pipeline, ledgers), after=full)
         fault_point("gc.after_roll")
@@ -196,7 +197,7 @@ def boundary_limit(
     """
     if keep_days is None:
         return BoundaryLimit(None, "registry.keep_days is null: ids are kept for ever")
-    boundary_us, because = now_us - keep_days * _DAY_US, f"ids are kept for {keep_days} days"
+    boundary_us, because = now_us - keep_days * _DAY_US, f"ids are kept for {counted(keep_days, 'day')}"
     for name in datacenters_to_verify(reports, register):
         if name not in reports:
             return BoundaryLimit(
@@ -223,7 +224,8 @@ def _verified_until_us(name: str, report: StoredReport | None, register: Registe
         one = lost[0]
         return (
             f"foreign logs of {name} can't be read again and were read further than verified, such as "
-            f"{one['path']} ({one['bytes']:,} bytes; {one['reason']}): put them back as they were and verify"
+            f"{one['path']} ({counted(one['bytes'], 'byte')}; {one['reason']}): put them back as "
+            "they were, and verify"
         )
     verified_us: int | None = report.report["verified_until_us"]
     if verified_us is None:

@@ -25,6 +25,7 @@ from photon.errors import UserError
 from photon.pipeline.file import Pipeline
 from photon.process.clock import SystemClock
 from photon.process.faults import fault_point
+from photon.process.readable import counted
 from photon.registry.entry import Claimant, Claims, Epoch, LedgerId, Mask
 from photon.registry.errors import RegistryMismatch
 from photon.registry.id_registry import IdRegistry
@@ -272,7 +273,7 @@ class _Refill:
             for page in CommittedRows(table).all_pages(self.page_rows):
                 yield from claims_of_rows(page, datacenter, self.pipeline.foreign)
                 done.rows += page.num_rows
-                self.say(f"{done.rows:,} rows {what}")
+                self.say(f"{counted(done.rows, 'row')} {what}")
 
     def _fence(self, datacenter: str, register: Register) -> int:
         """Fence every epoch that register, table or state know: a number above them. NotRefilled."""

@@ -144,5 +144,5 @@ def advise(pipeline: Pipeline, register: Register, bytes_per_second: float | Non
 def _asked_for(pipeline: Pipeline, register: Register, ledgers: int) -> Advice:
     now, homes = register.generations[-1], homes_of(pipeline, ledgers)
     is_due = (now.ledgers, now.homes) != (ledgers, homes)
-    because = "they were asked for" if is_due else f"there are {ledgers} ledgers"
+    because = "as was asked for" if is_due else "as they are already"
     return Advice(ledgers, homes, because, is_due)

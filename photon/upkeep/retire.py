@@ -14,6 +14,7 @@ from functools import partial
 from photon.dispatcher.recovery.rows_of_plans import RowsOfPlans
 from photon.pipeline.file import Pipeline
 from photon.process.faults import fault_point
+from photon.process.readable import counted
 from photon.registry.closing import Rowless
 from photon.registry.entry import Epoch
 from photon.registry.epochs import end_epochs, give_up_epochs
@@ -60,7 +61,7 @@ class RetirePlan:
         fault_point("retire.after_register")
         registry.read_on()
         held, last_epoch = _count_ids(registry, datacenter), register.epochs[datacenter]
-        say(f"ends {last_epoch} epochs of datacenter {datacenter}, which hold {held:,} ids")
+        say(f"ends {counted(last_epoch, 'epoch')} of datacenter {datacenter}; held: {counted(held, 'id')}")
         if table is None:
             give_up_epochs(registry, datacenter, last_epoch)
         else:
@@ -99,7 +100,7 @@ def _free_all(registry: IdRegistry, datacenter: str, say: Say) -> None:
     for hashes in list(registry.view.ids_of(datacenter)):  # before any of it is freed
         registry.free(hashes, lambda claimant: claimant.epoch.datacenter == datacenter)
         freed += len(hashes)
-        say(f"{freed:,} joins of datacenter {datacenter} are freed")
+        say(f"frees the joins of datacenter {datacenter}: {freed:,}")
         fault_point("retire.after_freed")
 
 

@@ -39,7 +39,7 @@ def test_requests_without_a_row_are_told_by_every_command(tmp_path: Path) -> Non
     file = tmp_path / "pipeline.yaml"
     file.write_text(PIPELINE)
     joined = photon("join", file, "--complete", "--engine", "local")
-    assert "2 of 2 duplicates say something else than the record of their id that joined" in joined.stderr
+    assert "2 duplicates say something else than the record of the same id that joined" in joined.stderr
     counts = photon_json("join", file, "--complete", "--engine", "local")["here"]
     assert (counts["joined"], counts["duplicates"], counts["conflicting"]) == (20, 2, 2)
     assert joined_rows(file)["uri"].unique().to_pylist() == ["/"]

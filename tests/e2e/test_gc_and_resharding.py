@@ -108,7 +108,7 @@ def test_another_number_of_ledgers_counts_at_once_and_the_join_goes_on(make: Mak
     assert world.join()["joined"] == OLD + YOUNG
     state = told(photon("registry", "state", world.file, "--json"))
     assert (state["ids"], state["generations"], len(state["ledgers"])) == (OLD + YOUNG, 2, 4)
-    assert photon("registry", "reshard", world.file, "1").output.startswith("1 ledgers from now on")
+    assert photon("registry", "reshard", world.file, "1").output.startswith("1 ledger from now on")
 
 
 def test_without_a_number_the_policy_is_asked(make: MakeWorld) -> None:

@@ -184,10 +184,12 @@ def test_status_says_what_to_do_about_a_datacenter_that_is_silent(world: World) 
     world.join("east")
     status = status_of(world.pipeline, "east", world.clock)
     assert status.waiting == {"held": 1}
-    (problem,) = [one for one in status.problems if "are held" in one]
-    assert "1 events are held: west registered them and is silent" in problem
+    (problem,) = [one for one in status.problems if " held: west" in one]
+    assert "1 event is held: west is silent" in problem
     assert f"there is no table {lake / 'joined_events'}" in problem
     assert "start datacenter west again" in problem
     (world.folder / "aside").rename(lake)
     world.join("east")
-    assert not [one for one in status_of(world.pipeline, "east", world.clock).problems if "are held" in one]
+    assert not [
+        one for one in status_of(world.pipeline, "east", world.clock).problems if " held: west" in one
+    ]

@@ -103,7 +103,7 @@ def test_a_segment_that_goes_while_the_datacenter_runs_is_made_again(
     with caplog.at_level(logging.WARNING):
         world.join(callbacks=Callbacks(on_batch=lose_them_once))
     assert world.joined_ids() == ["c1", "c2"]
-    assert "primary logs are indexed again: 1 files" in caplog.text
+    assert "primary logs are indexed again: 1 file" in caplog.text
 
 
 def test_a_lost_index_is_made_again_though_the_state_can_not_be_written_at_first(

@@ -241,7 +241,7 @@ def test_a_retirement_tells_what_it_does(world: World) -> None:
     world.join("west")
     said: list[str] = []
     plan_retire(world.pipeline, world.reader(), "west").apply(said.append)
-    assert said == ["ends 1 epochs of datacenter west, which hold 1 ids"]
+    assert said == ["ends 1 epoch of datacenter west; held: 1 id"]
 
 
 def test_a_dry_run_says_what_would_become_of_rows_and_ids_and_changes_nothing(world: World) -> None:

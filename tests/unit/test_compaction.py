@@ -19,6 +19,7 @@ import pytest
 from deltalake import DeltaTable
 
 from photon.adapters import ROW_COLUMNS
+from photon.cli.compact import compacted_text
 from photon.process import in_time
 from photon.process.faults import watched
 from photon.storage import archived_log, replacing, table_log
@@ -35,6 +36,7 @@ from photon.storage.table_log import checkpoint, clean
 from photon.storage.tables import CommitConflict, LastCommit, OutputTable, app_id
 from photon.storage.vacuum import vacuum
 from photon.tokens import Occurrence, PlanKey, Token
+from photon.upkeep.compact import Compacted
 
 APP, COMPACTION, REBUILD = app_id("east", "e"), "photon:east:compaction", "photon:east:rebuild"
 LARGE, WEEK_SECONDS = 2**30, 7 * 86_400
@@ -620,3 +622,22 @@ def test_files_that_were_never_committed_go_after_a_week_but_those_of_an_open_pl
     assert vacuum(table, None, True, _now_us()) == 0  # the folder was looked at just now
     assert vacuum(table, None, True, _now_us() + DAY_US) == 1
     assert len(rows(again(table))) == 2 * BATCHES
+
+
+# -- what the command says
+
+
+@pytest.mark.parametrize(
+    ("done", "says"),
+    [
+        (Compacted(), "0 data files; removed: nothing"),
+        (Compacted(files_before=1, files_after=1), "1 data file; removed: nothing"),
+        (
+            Compacted(files_before=9, files_after=2, log_files_removed=1, data_files_removed=3),
+            "9 data files became 2; removed: 1 old log entry, 3 old data files",
+        ),
+    ],
+)
+def test_a_compaction_says_what_became_of_each_table(done: Compacted, says: str) -> None:
+    """Broken variant: "0 files would be 0"."""
+    assert compacted_text(done, dry_run=False) == says

@@ -61,7 +61,7 @@ def test_a_dry_run_shows_before_and_after_and_orders_nothing(world: World) -> No
 
 
 def test_a_function_mends_what_it_returns(world: World) -> None:
-    assert "1 mended lines are looked at again" in run(world, "--mend", "mends:comma").output
+    assert "1 mended line is looked at again" in run(world, "--mend", "mends:comma").output
     assert world.join().counts.of("joined") == 2
     left = run(world, "--mend", "mends:nothing").output
     assert left == "east: 0 mended lines are looked at again, 3 dead letters are left as they are\n"

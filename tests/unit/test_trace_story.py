@@ -24,6 +24,7 @@ from photon.tracing.report import (
     Trace,
     WaitingRecord,
 )
+from photon.tracing.table_rows import missing_table
 from photon.upkeep.backfill.messages import Gone
 from photon.upkeep.dead_letters.open_letters import plan_recovery_of_letters
 from photon.upkeep.retire import plan_retire
@@ -73,8 +74,9 @@ def test_an_id_that_nobody_knows_says_how_far_was_looked(world: World) -> None:
     file = world.folder / "logs/east/clicks/a.jsonl"
     size_bytes, read_bytes = file.stat().st_size, len(file.read_bytes().splitlines(True)[0])
     assert (
-        f"The foreign log of east was searched to its end: 1 files with {size_bytes:,} bytes, of which "
-        f"{read_bytes:,} are read up to batch {found.datacenters['east'].batch}, and grew last at "
+        f"The foreign log of east was searched to its end: 1 file with {size_bytes:,} bytes, of which "
+        f"{read_bytes:,} are read up to batch {found.datacenters['east'].batch}, and was seen to grow "
+        "last at "
     ) in found.verdict
     assert "The foreign log of west has no file." in found.verdict
     (searched,) = found.datacenters["east"].searched
@@ -83,6 +85,37 @@ def test_an_id_that_nobody_knows_says_how_far_was_looked(world: World) -> None:
     ]
     assert f"clicks/a.jsonl to byte {size_bytes:,}, read to {read_bytes:,}" in trace_text(found)
     assert "Check the id" in found.what_to_do
+
+
+def test_an_event_that_was_given_up_is_joined_by_a_start_that_reads_its_primary(world: World) -> None:
+    world.clicks(("c1", "q1"))
+    world.join(mode="complete")
+    world.queries("q1")
+    found = world.trace("c1")
+    assert f"If east does not run: photon join {world.pipeline.file} -d east." in found.what_to_do
+    assert "photon recover" not in found.what_to_do
+    world.join()
+    assert world.trace("c1").verdict.startswith("Joined by datacenter east")
+
+
+def test_a_datacenter_that_never_joined_lacks_nothing_and_is_to_be_started(world: World) -> None:
+    """Broken variant: its table is not there, so that it is to be retired as one whose lake is gone."""
+    world.clicks(("c1", "q1"), datacenter="west")
+    world.join("east")
+    found = world.trace("c1")
+    assert "not yet read, for this datacenter has never joined." in found.verdict
+    assert found.what_to_do == f"Have datacenter west read it: photon join {world.pipeline.file} -d west."
+    assert found.problems == []
+    assert "west (has never joined):" in trace_text(found)
+
+
+@pytest.mark.parametrize("has_joined", [None, False])
+def test_nobody_is_to_retire_a_datacenter_that_may_never_have_joined(
+    world: World, has_joined: bool | None
+) -> None:
+    remedy = missing_table(world.pipeline, "west", "joined_events", has_joined).remedy
+    assert "retire" not in remedy
+    assert f"photon join {world.pipeline.file} -d west" in remedy
 
 
 def test_a_waiting_event_says_why_in_words_and_that_nothing_is_to_be_done(world: World) -> None:
@@ -281,6 +314,7 @@ def test_a_datacenter_on_hold_is_to_be_resumed_first(world: World) -> None:
 # -- what to do, alone
 
 RECORD = LogRecord("clicks/a.jsonl", 1, 0, 0, "q1", True)
+UNREAD = LogRecord("queries/a.jsonl", 2, 0, 0, None, False)
 
 
 def story(one: DatacenterTrace, holder_state: HolderState = "", is_joined: bool = False) -> Trace:
@@ -310,6 +344,11 @@ def letter(event_id: str | None) -> DatacenterTrace:
         (story(waiting("home")), "photon join p.yaml -d east"),
         (story(waiting("clock")), "foreign.time_unit"),
         (story(waiting("unjoinable", "unjoinable")), "photon recover p.yaml -d east"),
+        (
+            story(replace(waiting("unjoinable", "unjoinable"), primaries=[UNREAD])),
+            "does not run: photon join p.yaml -d east",
+        ),
+        (Trace("c1", False, datacenters={"east": DatacenterTrace(unjoined=[{}])}), "leave out --no-logs"),
         (story(DatacenterTrace(lost=["1:0"])), "photon join p.yaml -d east"),
         (
             story(DatacenterTrace(dead_letters=[{"reason": "x", "event_id": None}])),

@@ -54,13 +54,13 @@ def test_a_primary_that_came_but_was_not_read_yet_is_named(world):
     assert "Its primary event is in queries/a.jsonl at offset 0 (not yet read)" in traced(world, "c1").verdict
 
 
-def test_an_unjoinable_event_is_given_up_until_the_next_start(world):
+def test_an_unjoinable_event_is_given_up_until_its_primary_is_read(world):
     world.clicks(("c1", "q1"))
     world.join("east", "complete")
     found = traced(world, "c1")
     assert found.datacenters["east"].unjoined[0]["key"] == "q1"
     assert "east: given up as unjoinable" in found.verdict
-    assert "given up until the next start" in trace_text(found)
+    assert "given up until its primary is read" in trace_text(found)
 
 
 def test_a_line_that_is_no_event_is_found_by_the_id_in_it(world):

@@ -58,7 +58,7 @@ class Filled:
         return [finding for finding in self.report.violations if not finding.cases]
 
     def as_dict(self) -> dict[str, Any]:
-        left_out = ("window", "orders")
+        left_out = ("window", "orders", "report")
         values = {name: getattr(self, name) for name in self.__dataclass_fields__ if name not in left_out}
         return {**values, "report": self.report.as_dict()}
 
