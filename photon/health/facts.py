@@ -106,26 +106,26 @@ class Facts:
     growth: Growth
     lease: LeaseStatus
     is_starting: bool = False  # a run of it is on its way
-    decisions: Decisions = field(default_factory=Decisions)  # what people have decided on all datacenters
+    decisions: Decisions = field(default_factory=Decisions)  # people's, on all datacenters
     is_fenced: bool = False  # the others have ended its epoch
     lost_files: tuple[str, ...] = ()  # tables with data files that are gone, and what to do
-    put_back: str = ""  # that its table is an older copy, with what to do
+    put_back: str = ""  # says that its table is an older copy, and what to do
     verified: Verified | None = None  # the newest verification; None: there is none
     unverified_because: str = ""  # why no verification could be read
-    lost: Losses = field(default_factory=Losses)  # that nobody has acknowledged
+    lost: Losses = field(default_factory=Losses)  # all losses that nobody has acknowledged
     lost_named: tuple[str, ...] = ()  # the events and files that are lost, each in words
-    has_rows_without_state: bool = False  # whether it has joined, and its state is gone
+    has_rows_without_state: bool = False  # it has joined, and its state is gone
     lake: tuple[str, ...] = ()  # why its tables can't be read or written, with what to do
     refused: str = ""  # why each start refuses its state, with what to do
-    second_rows: str = ""  # that it has rows that double others, with what to do
-    is_stopped: bool = False  # whether its process goes on only if somebody continues it
-    what_ends_it: str = ""  # how to end its process, or to continue it; empty: it is on another machine
+    second_rows: str = ""  # says that some events have two rows, and what to do
+    is_stopped: bool = False  # its process goes on only if somebody continues it
+    what_ends_it: str = ""  # the command that ends or continues its process; empty: it is elsewhere
     half_lines: tuple[str, ...] = ()  # the files in which half a line waits, where nothing else is unread
     passed_over: tuple[str, ...] = ()  # log files that reading leaves out, each with the reason
     acknowledged: Mapping[str, int] = field(default_factory=dict)  # records by class that people know of
     refused_orders: int = 0  # work orders that could not be read
-    uncompacted: str = ""  # that nobody compacts its table, with what to do
-    columns: tuple[str, ...] = ()  # of the newest foreign lines, where none has a key
+    uncompacted: str = ""  # says that nobody compacts its table, and what to do
+    columns: tuple[str, ...] = ()  # names in the newest foreign lines, where none has a key
     overdue: int = 0  # records whose primaries are not where logs are read, while no record ever met one
 
     @property
@@ -311,7 +311,7 @@ def _overdue(pipeline: Pipeline, datacenter: str, view: StateView) -> int:
     """How many records wait in vain, as it seems; where any has met its primary, nobody has to know."""
     if has_met(view.counts.as_dict()) or not view.counts.of("pending"):
         return 0
-    with suppress(StateUnavailable):  # as while segments are merged: the next look tells
+    with suppress(StateUnavailable):  # while segments are merged; the next look tells
         return overdue_records(pipeline, datacenter)
     return 0
 

@@ -38,7 +38,7 @@ class Tables:
 
     problems: tuple[str, ...] = ()  # why they can't be read or written, each with what to do
     lost_files: tuple[str, ...] = ()  # tables with data files that are gone, and what to do
-    last_batch: int | None = None  # of the epoch, in the joined rows; None: there is a problem, or no epoch
+    last_batch: int | None = None  # the epoch's, in the joined rows; None: there is a problem, or no epoch
 
 
 def look_at_tables(
@@ -94,7 +94,7 @@ def has_rows_without_state(pipeline: Pipeline, datacenter: str, has_state: bool)
 def _tables(
     pipeline: Pipeline, datacenter: str, has_run: bool, table_id: str | None, epoch: str | None
 ) -> Tables:
-    # It takes long to import, for a status of nothing.
+    # Imported here, since a status of nothing needs none of it and imports long.
     from photon.storage.tables import OutputTable, app_id
 
     found: list[str] = []
@@ -112,9 +112,7 @@ def _tables(
             return Tables((*found, str(error)))
         if handle is not None and (why := table.why_not_written(handle)):
             found.append(why)
-        if handle is not None and isinstance(
-            lake, Path
-        ):  # of a store each listing costs: `photon verify` does
+        if handle is not None and isinstance(lake, Path):  # in a store each listing costs
             lost += _lost_files(lake / name, handle)
         if name == "joined_events":
             if handle is not None:
@@ -143,7 +141,7 @@ def second_rows(pipeline: Pipeline, datacenter: str) -> str:
     try:
         there = DistantLakes(ANSWERS_WITHIN).ask(datacenter, partial(_second_rows, pipeline, noted))
     except (UserError, OSError):
-        return ""  # that the lake can't be read is told
+        return ""  # `look_at_tables` tells that the lake can't be read
     if not there:
         return ""
     return (
@@ -194,7 +192,7 @@ def _of_another_pipeline(pipeline: Pipeline, datacenter: str, table: OutputTable
 def _not_its_own(
     pipeline: Pipeline, datacenter: str, here: str | None, has_run: bool, table_id: str | None
 ) -> list[str]:
-    """That the table of joined rows is not there, or is another one, if so."""
+    """Say that the table of joined rows is not there, or is another one; empty: it is as it should be."""
     folder = pipeline.datacenters[datacenter].lake / "joined_events"
     if here is None and (has_run or table_id is not None):
         return [

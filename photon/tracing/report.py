@@ -10,8 +10,8 @@ from photon.process.clock import in_utc
 from photon.process.readable import counted
 from photon.state.waiting.reasons import WHY
 
-Decision = Literal["", "on hold", "retired", "lake gone"]  # that people have made on a datacenter
-HolderState = Literal["", "on hold", "retired", "lake gone", "over", "silent", "live"]  # of an epoch
+Decision = Literal["", "on hold", "retired", "lake gone"]  # people's, on a datacenter
+HolderState = Literal["", "on hold", "retired", "lake gone", "over", "silent", "live"]  # an epoch's
 DROPPED = ("the adapter drops it", "it has no key, or the adapter passes over it")  # outcomes of `try_joins`
 WHY_REMOVED = {
     "filtered": "the adapter dropped the pair",
@@ -31,7 +31,7 @@ class RegistryAnswer:
 
     id_status: Literal["held", "joined", "free", "too old"]
     boundary_us: int | None = None
-    datacenter: str | None = None  # that claimed it, with epoch, batch and plan
+    datacenter: str | None = None  # the claimant, with epoch, batch and plan
     epoch: str | None = None
     batch: int | None = None
     plan: str | None = None  # empty: a refill made the claim of a row that named none
@@ -39,7 +39,7 @@ class RegistryAnswer:
     position: int | None = None  # entry of the claim in the ledger
     time_us: int | None = None  # time of the event, as it was claimed
     occurrence: str | None = None  # the record that was to join, in its epoch
-    holder_state: HolderState = ""  # of the epoch that holds it
+    holder_state: HolderState = ""  # the holding epoch's
     also_claimed: tuple[str, ...] = ()  # plans that came too late
 
     @property
@@ -83,7 +83,7 @@ class SearchedFile:
 
     path: str
     searched_bytes: int
-    read_bytes: int  # as far as the dispatcher has committed it
+    read_bytes: int  # the offset that the dispatcher has committed
     grown_us: int  # when it was seen to grow last
 
 
@@ -96,7 +96,7 @@ class SearchedLog:
     searched_bytes: int
     read_bytes: int
     grown_us: int | None
-    last: tuple[SearchedFile, ...]  # those that grew last, the latest first
+    last: tuple[SearchedFile, ...]  # the files that were seen to grow last, the latest first
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,14 +127,12 @@ class DatacenterTrace:
 
     rows: list[dict[str, Any]] = field(default_factory=list)
     waiting: list[WaitingRecord] = field(default_factory=list)
-    lost: list[str] = field(
-        default_factory=list
-    )  # occurrences of records that waited, and whose bytes are gone
+    lost: list[str] = field(default_factory=list)  # occurrences whose bytes went while they waited
     dead_letters: list[dict[str, Any]] = field(default_factory=list)
     unjoined: list[dict[str, Any]] = field(default_factory=list)
     too_old: list[dict[str, Any]] = field(default_factory=list)
     records: list[LogRecord] = field(default_factory=list)  # records of the foreign log
-    primaries: list[LogRecord] = field(default_factory=list)  # that the records name
+    primaries: list[LogRecord] = field(default_factory=list)  # primary records that `records` name
     orders: list[OrderOf] = field(default_factory=list)
     mended: list[dict[str, Any]] = field(default_factory=list)  # dead letters that were taken up again
     searched: list[SearchedLog] = field(default_factory=list)
@@ -306,7 +304,7 @@ def _fate(one: DatacenterTrace, is_known: bool) -> str:
         return f"it is a dead letter: {one.counting_letters[-1]['reason']}."
     if one.too_old:
         return "too old: it may have been joined; ids of its age are deleted by gc."
-    if one.rows:  # that don't count
+    if one.rows:  # none of them counts
         return "it has a row that does not count, for the datacenter is retired and its lake was given up."
     if one.removed:
         last = one.removed[-1]

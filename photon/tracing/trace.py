@@ -40,7 +40,7 @@ from photon.tracing.report import DatacenterTrace, OrderOf, RegistryAnswer, Trac
 from photon.tracing.table_rows import UNREADABLE, ask_table, missing_table, removed_of
 from photon.upkeep.dead_letters.trial_join import try_joins
 
-MOST_LOST = 10  # of one event, named
+MOST_LOST = 10  # records of one event that are named
 NEXT_SECONDS = 0.3  # a call that hangs in one datacenter may hang in the next one too
 
 
@@ -112,8 +112,8 @@ def _ask_datacenter(
     pipeline: Pipeline, name: str, here: DatacenterTrace, found: Trace, progress: Progress
 ) -> None:
     event_id = found.event_id
-    has_never_joined = here.has_joined is False
-    with _noting_problem(found, f"datacenter {name}: its state", unless=here.is_retired or has_never_joined):
+    expects_no_state = here.is_retired or here.has_joined is False
+    with _noting_problem(found, f"datacenter {name}: its state", unless=expects_no_state):
         _find_in_state(pipeline, name, event_id, here)
     tables: dict[TableName, list[dict[str, Any]]] = {
         "joined_events": here.rows,
@@ -127,7 +127,7 @@ def _ask_datacenter(
         rows += answer.rows
         here.not_written = here.not_written or answer.not_written
         unread = list(answer.unread)
-        if not answer.is_there and has_lake and not has_never_joined:
+        if not answer.is_there and has_lake and here.has_joined is not False:
             unread.append(missing_table(pipeline, name, table, here.has_joined))
         if table == "joined_events":
             has_lake = answer.is_there

@@ -211,7 +211,7 @@ def test_waiting_records_whose_logs_are_gone_are_told_before_they_go(
     world.join()
     change(world, "id: query", "id: q")
     world.join()
-    assert "2 records that wait go with the state, since their logs are gone" in caplog.text
+    assert "2 waiting records go with the state, for want of logs" in caplog.text
     (world.folder / "kept").rename(world.folder / "logs" / "east" / "clicks" / "a.jsonl")
     log(world, "queries", {"q": "q1", "at": NOON_US}, {"q": "q2", "at": NOON_US})
     world.join()
