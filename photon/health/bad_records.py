@@ -137,7 +137,10 @@ def _no_key_matches(facts: Facts, memory: Memory, pipeline: Pipeline) -> Verdict
     keys = (
         f"primary.id ({', '.join(pipeline.primary.id)}) and foreign.key ({', '.join(pipeline.foreign.key)})"
     )
-    remedy = f"mend {keys} in {pipeline.file}: {_which_match(facts, pipeline)}; {JOIN_AGAIN}"
+    remedy = (
+        f"bring the primary logs of the same time, if they are missing; else mend {keys} in {pipeline.file}: "
+        f"{_which_match(facts, pipeline)}; {JOIN_AGAIN}"
+    )
     return Verdict(level, f"{facts.datacenter}: {says}", remedy, "joins nothing, for no key matches")
 
 

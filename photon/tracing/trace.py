@@ -98,8 +98,11 @@ def _note_what_the_register_says(pipeline: Pipeline, register: Register | None, 
     """Note people's decisions, who has ever joined, and whose rows nobody asks: the file lacks them."""
     for name, here in found.datacenters.items():
         here.has_joined = register is not None and name in register.epochs
-        here.decision = decision_on(name, register) if register is not None else ""
-    for name in datacenters_missing_in_file(pipeline, register) if register is not None else ():
+    if register is None:
+        return
+    for name, here in found.datacenters.items():
+        here.decision = decision_on(name, register)
+    for name in datacenters_missing_in_file(pipeline, register):
         unread = Unread(
             f"{pipeline.file} does not name it",
             f"put datacenter {name} back into the pipeline file; if it was renamed, under its old name",

@@ -55,7 +55,7 @@ def test_a_dry_run_shows_before_and_after_and_orders_nothing(world: World) -> No
     assert f"    after   {BAD.replace('7 ', '7, ')}\n" in said
     assert "a record: id c1, key q1, time 2023-11-14" in said
     assert "it joins the primary event at queries/a.jsonl, offset 0" in said
-    assert "1 mended lines would be looked at again, 0 dead letters are left as they are" in said
+    assert "1 mended line would be looked at again, 0 dead letters are left as they are" in said
     assert "3 not: still no record: " in said
     assert waiting_orders(world.state()) == []
 

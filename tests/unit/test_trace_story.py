@@ -114,7 +114,7 @@ def test_nobody_is_to_retire_a_datacenter_that_may_never_have_joined(
     world: World, has_joined: bool | None
 ) -> None:
     remedy = missing_table(world.pipeline, "west", "joined_events", has_joined).remedy
-    assert "retire" not in remedy
+    assert "--lake-is-gone" not in remedy
     assert f"photon join {world.pipeline.file} -d west" in remedy
 
 

@@ -99,7 +99,7 @@ def test_a_free_id_has_no_row_in_a_table_that_can_not_be_read(world: World) -> N
     cut(data_file(table(world)))
     world.clicks(("c2", "q1"), datacenter="east")
     found = world.trace("c2")
-    assert found.verdict.startswith("Not joined. east: it is in the log, not yet read.")
+    assert found.verdict.startswith("Not joined. east: it is in the log, not yet read, for")
 
 
 def test_damaged_records_of_a_rebuild_do_not_keep_the_rest_from_being_told(
