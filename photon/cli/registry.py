@@ -228,9 +228,8 @@ def reshard(words: tuple[Path, int | None], dry_run: bool, as_json: bool) -> Non
 
 def _reshard_line(done: Resharded, dry_run: bool, pipeline: Pipeline) -> str:
     if done.applied:
-        are = "would be" if dry_run else "are"
-        ledgers = counted(done.ledgers, "ledger")
-        return f"there {are} {ledgers} now (before: {done.ledgers_before}): {done.because}"
+        begin = "would begin" if dry_run else "from now on"
+        return f"{counted(done.ledgers, 'ledger')} {begin} (before: {done.ledgers_before}): {done.because}"
     if not done.is_due:
         return f"{counted(done.ledgers_before, 'ledger')}: {done.because}"
     return (

@@ -80,7 +80,9 @@ def test_lines_that_wait_in_an_order_are_told_and_not_ordered_again(world: World
     run(world, "--mend", "mends:comma")
     said = run(world, "--mend", "mends:comma", *more).output
     assert "0 mended lines " in said
-    assert "  1 mended lines were ordered before and wait: the datacenter takes them up when it runs" in said
+    assert (
+        "  1 mended line ordered before and not taken up yet: the datacenter does that when it runs" in said
+    )
     assert len(waiting_orders(world.state())) == 1
     assert world.join().counts.of("joined") == 2
 
