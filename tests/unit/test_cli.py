@@ -395,7 +395,7 @@ def test_a_trace_before_the_very_first_join_says_so_and_proposes_to_retire_nobod
     assert done.exit_code == 0
     assert "has never joined" in done.stdout
     assert "retire" not in done.stdout
-    assert "no table" not in done.stdout
+    assert "no table joined_events" not in done.stdout
 
 
 def test_a_trace_of_no_id_is_wrong_usage(pipeline: Path) -> None:
