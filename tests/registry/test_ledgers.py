@@ -7,7 +7,7 @@ import pytest
 
 from photon.registry.appending import append
 from photon.registry.closing import Closing, close_batches, close_of, end_epoch
-from photon.registry.entry import Claimant, Claims, Entry
+from photon.registry.entry import Claimant, Entry
 from photon.registry.errors import RegistryMismatch
 from photon.registry.form import encode
 from photon.registry.generations import drop, raise_boundary, roll
@@ -15,6 +15,7 @@ from photon.registry.id_registry import EpochOver, claim
 from photon.registry.register import with_boundary
 from photon.registry.view import View, catch_up
 from tests.registry.in_memory import EAST, WEST, PositionsInMemory, claims_of, hashes_of, held_by, with_rows
+from tests.support.claims import claims_for
 
 FIRST, SECOND = Claimant(EAST, 1, "plan 1"), Claimant(EAST, 2, "plan 2")
 OTHER = Claimant(WEST, 1, "plan of west")
@@ -115,14 +116,7 @@ def test_claims_that_are_too_many_for_an_entry_take_several() -> None:
     store = PositionsInMemory(2)
     east = store.view("east")
     chance = np.random.default_rng(1)
-    length = 20_000
-    claims = Claims(
-        FIRST,
-        chance.integers(0, 2**64, (length, 2), dtype=np.uint64),
-        np.full(length, 100, np.int64),
-        np.zeros(length, np.uint32),
-        np.arange(length, dtype=np.int64),
-    )
+    claims = claims_for(FIRST, chance.integers(0, 2**64, (20_000, 2), dtype=np.uint64))
     found = claim(east, store, claims)
     assert found.are_of(FIRST).all()
     assert all(len(values) > 2 for values in store.values.values())

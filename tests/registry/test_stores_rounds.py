@@ -44,6 +44,16 @@ def append_behind(client: StorePositions, values: list[bytes]) -> bytes:
     return own
 
 
+@pytest.fixture
+def memory() -> Memory:
+    return Memory(3)
+
+
+@pytest.fixture
+def client(memory: Memory) -> StorePositions:
+    return memory.client()
+
+
 SIZES = pytest.mark.parametrize("n", [1, 3, 5])
 
 
@@ -106,9 +116,10 @@ def test_with_a_minority_known_to_be_down_a_position_costs_an_accept_and_a_check
     assert read_all(memory.client())[:-1] == values[:-1]
 
 
-def test_what_was_reserved_counts_only_once_a_check_has_confirmed_it() -> None:
-    memory = Memory(3)
-    client, other = memory.client(), memory.client()
+def test_what_was_reserved_counts_only_once_a_check_has_confirmed_it(
+    memory: Memory, client: StorePositions
+) -> None:
+    other = memory.client()
     memory.take_down(1)
     values = append(client, 2)
     attempt = client.attempt()
@@ -132,8 +143,7 @@ def two_behind_which_is_reserved(memory: Memory, client: StorePositions) -> list
     return values
 
 
-def test_who_sleeps_on_a_reservation_through_a_change_of_members_does_not_use_it() -> None:
-    memory = Memory(3)
+def test_who_sleeps_on_a_reservation_through_a_change_of_members_does_not_use_it(memory: Memory) -> None:
     sleeper, other = memory.client(), memory.client()
     values = two_behind_which_is_reserved(memory, sleeper)
     other.change(with_the_last_down)
@@ -146,10 +156,8 @@ def test_who_sleeps_on_a_reservation_through_a_change_of_members_does_not_use_it
     assert append(memory.client(), 1)[:3] == values
 
 
-def test_what_was_reserved_is_used_once() -> None:
+def test_what_was_reserved_is_used_once(memory: Memory, client: StorePositions) -> None:
     """Two values at one ballot could both be chosen by it."""
-    memory = Memory(3)
-    client = memory.client()
     memory.take_down(1)
     values = append(client, 2)
     for store in memory.stores[1:]:
@@ -163,8 +171,7 @@ def test_what_was_reserved_is_used_once() -> None:
     )
 
 
-def test_who_has_reserved_a_position_is_waited_for_and_not_for_ever() -> None:
-    memory = Memory(3)
+def test_who_has_reserved_a_position_is_waited_for_and_not_for_ever(memory: Memory) -> None:
     holder, other = memory.client(), memory.client()
     values = two_behind_which_is_reserved(memory, holder)
     began_us = memory.clock.elapsed_us()
@@ -173,8 +180,7 @@ def test_who_has_reserved_a_position_is_waited_for_and_not_for_ever() -> None:
     assert append(memory.client(), 1)[:3] == values
 
 
-def test_of_two_who_append_to_one_ledger_neither_starves() -> None:
-    memory = Memory(3)
+def test_of_two_who_append_to_one_ledger_neither_starves(memory: Memory) -> None:
     quick, slow = memory.client(), memory.client()
     values = append(quick, 1)
     for _ in range(3):  # the quick one is first, again and again
@@ -220,8 +226,7 @@ def test_a_ledger_of_many_pages_is_read_from_any_position_on(n: int) -> None:
         assert bool(some) == (first < 11)
 
 
-def test_all_but_the_tail_is_read_from_one_store() -> None:
-    memory = Memory(3)
+def test_all_but_the_tail_is_read_from_one_store(memory: Memory) -> None:
     append(memory.client(), 11)
     client = memory.client()
     attempt = client.attempt()
@@ -231,8 +236,9 @@ def test_all_but_the_tail_is_read_from_one_store() -> None:
     assert [store.requests for slot, store in enumerate(memory.stores) if slot != nearest] == [[], []]
 
 
-def test_with_one_of_three_down_a_new_view_writes_nothing_and_lacks_the_last_entry_at_most() -> None:
-    memory = Memory(3)
+def test_with_one_of_three_down_a_new_view_writes_nothing_and_lacks_the_last_entry_at_most(
+    memory: Memory,
+) -> None:
     values = append(memory.client(), 9)
     for out in range(3):
         memory.stores[out].fault = down
@@ -243,8 +249,7 @@ def test_with_one_of_three_down_a_new_view_writes_nothing_and_lacks_the_last_ent
 
 
 @pytest.mark.parametrize("position", [0, 3, 5])
-def test_a_damaged_copy_is_no_reply_and_another_one_is_read(position: int) -> None:
-    memory = Memory(3)
+def test_a_damaged_copy_is_no_reply_and_another_one_is_read(memory: Memory, position: int) -> None:
     values = append(memory.client(), 6)
     memory.stores[0].items[key(position)] = Copy(damaged(values[position]))
     found = read_all(memory.client())
@@ -265,8 +270,7 @@ def test_the_only_copy_being_damaged_nobody_is_told_that_nothing_is_there(positi
     assert isinstance(offered(attempt, position, entry()), Undecided)
 
 
-def test_a_ballot_mends_a_damaged_copy() -> None:
-    memory = Memory(3)
+def test_a_ballot_mends_a_damaged_copy(memory: Memory) -> None:
     (value,) = append(memory.client(), 1)
     memory.stores[1].items[key(0)] = Copy(damaged(value))
     assert offered(memory.client().attempt(), 0, entry()) == Chosen(value)
@@ -291,9 +295,8 @@ def test_one_of_three_put_back_to_an_older_copy_replaces_no_decided_value(out: i
 # -- the check
 
 
-def test_an_attempt_is_void_once_the_members_have_changed() -> None:
-    memory = Memory(3)
-    client, other = memory.client(), memory.client()
+def test_an_attempt_is_void_once_the_members_have_changed(memory: Memory, client: StorePositions) -> None:
+    other = memory.client()
     attempt = client.attempt()
     own = entry()
     assert offered(attempt, 0, own) == Chosen(own)
@@ -303,9 +306,10 @@ def test_an_attempt_is_void_once_the_members_have_changed() -> None:
     client.attempt().confirm()  # the next one asks the stores that the register names
 
 
-def test_a_ballot_of_an_attempt_whose_members_have_changed_accepts_nothing() -> None:
-    memory = Memory(3)
-    client, other = memory.client(), memory.client()
+def test_a_ballot_of_an_attempt_whose_members_have_changed_accepts_nothing(
+    memory: Memory, client: StorePositions
+) -> None:
+    other = memory.client()
     attempt = client.attempt()
     memory.stores[0].items[key(0)] = Copy(entry())  # so that a ballot is needed
     other.change(with_the_last_down)
@@ -314,9 +318,8 @@ def test_a_ballot_of_an_attempt_whose_members_have_changed_accepts_nothing() -> 
     assert all(store.items.get(key(0), ABSENT).accepted == "" for store in memory.stores)
 
 
-def test_an_attempt_is_void_once_the_registry_was_made_anew() -> None:
-    memory = Memory(3)
-    client, other = memory.client(), memory.client()
+def test_an_attempt_is_void_once_the_registry_was_made_anew(memory: Memory, client: StorePositions) -> None:
+    other = memory.client()
     attempt = client.attempt()
     append(other, 1)
     other.change(lambda register: replace(register, incarnation=2))
@@ -340,9 +343,7 @@ def test_changes_of_two_clients_are_both_in_the_register(n: int) -> None:
     assert [each.is_dropped for each in register.generations] == [True, False]
 
 
-def test_a_change_half_written_is_ended_by_who_reads_it() -> None:
-    memory = Memory(3)
-    client = memory.client()
+def test_a_change_half_written_is_ended_by_who_reads_it(memory: Memory, client: StorePositions) -> None:
     for store in memory.stores[1:]:
         store.fault = lambda request: "down" if request == "accept" else None
     with pytest.raises(RegistryUnavailable):
@@ -357,9 +358,7 @@ def test_a_change_half_written_is_ended_by_who_reads_it() -> None:
 # -- forgetting
 
 
-def test_only_ledgers_of_dropped_generations_are_forgotten() -> None:
-    memory = Memory(3)
-    client = memory.client()
+def test_only_ledgers_of_dropped_generations_are_forgotten(memory: Memory, client: StorePositions) -> None:
     append(client, 9)
     with pytest.raises(ValueError, match="0-0"):
         client.forget([LEDGER])
@@ -371,10 +370,8 @@ def test_only_ledgers_of_dropped_generations_are_forgotten() -> None:
     assert read_all(client, LedgerId(1, 0)) == kept
 
 
-def test_two_offers_of_one_client_never_share_a_ballot() -> None:
+def test_two_offers_of_one_client_never_share_a_ballot(memory: Memory, client: StorePositions) -> None:
     """Two values at one ballot could both be chosen by it."""
-    memory = Memory(3)
-    client = memory.client()
     memory.stores[0].items[key(0)] = Copy(entry())  # so that a ballot is needed
     ballots = []
     for _ in range(2):
@@ -387,9 +384,7 @@ def test_two_offers_of_one_client_never_share_a_ballot() -> None:
     assert not {one.partition("-")[2] for one in ballots[0]} & {one.partition("-")[2] for one in ballots[1]}
 
 
-def test_a_store_that_throttles_is_asked_again_to_forget() -> None:
-    memory = Memory(3)
-    client = memory.client()
+def test_a_store_that_throttles_is_asked_again_to_forget(memory: Memory, client: StorePositions) -> None:
     append(client, 3)
     client.change(lambda register: with_dropped(with_generation(register, 0, 4), 0))
     memory.stores[2].fault = once("throttled", "forget")
@@ -422,8 +417,7 @@ def test_a_majority_that_is_silent_neither_keeps_nor_tells_signs_of_life(n: int)
         client.beats([Epoch("east", 1)])
 
 
-def test_a_store_that_is_just_filled_does_not_count_for_signs_of_life() -> None:
-    memory = Memory(3)
+def test_a_store_that_is_just_filled_does_not_count_for_signs_of_life(memory: Memory) -> None:
     client, epoch = memory.client(), Epoch("east", 1)
     client.change(with_the_last_down)
     client.beat(epoch, 1)
@@ -431,9 +425,9 @@ def test_a_store_that_is_just_filled_does_not_count_for_signs_of_life() -> None:
     assert client.beats([epoch]) == {epoch: 1}
 
 
-def test_a_check_asks_each_store_once_for_the_register_and_the_last_entry() -> None:
-    memory = Memory(3)
-    client = memory.client()
+def test_a_check_asks_each_store_once_for_the_register_and_the_last_entry(
+    memory: Memory, client: StorePositions
+) -> None:
     values = append(client, 2)
     attempt = client.attempt()
     memory.forget_requests()

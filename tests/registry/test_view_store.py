@@ -101,6 +101,13 @@ class Stores:
         self._opened.append(ViewStore(self.folder, self.runs))
         return self._opened[-1]
 
+    def filled(self) -> tuple[ViewStore, View]:
+        """A store that has saved a view with everything that one can have, and that view."""
+        store = self.start()
+        view = filled(store)
+        store.save(view)
+        return store, view
+
     def end(self) -> None:
         """End the process that has the store open."""
         while self._opened:
@@ -131,9 +138,7 @@ def names(store: ViewStore) -> set[str]:
 
 
 def test_a_view_comes_back_as_it_was_saved(stores: Stores) -> None:
-    store = stores.start()
-    view = filled(store)
-    store.save(view)
+    _, view = stores.filled()
     assert known(stores.start().load(register_of(), "w")) == known(view)
 
 
@@ -158,8 +163,7 @@ def test_each_of_many_saves_comes_back(stores: Stores) -> None:
 
 
 def test_a_view_that_another_one_replaces_is_saved_whole(stores: Stores) -> None:
-    store = stores.start()
-    store.save(filled(store))
+    store, _ = stores.filled()
     other = View(register_of(), "w")
     append(other, ONE, Entry("w", genesis=Genesis(2)))
     store.save(other)
@@ -178,9 +182,7 @@ def test_a_new_field_of_a_ledgers_state_needs_a_new_format() -> None:
 
 
 def test_a_run_that_did_not_change_keeps_its_file(stores: Stores) -> None:
-    store = stores.start()
-    view = filled(store)
-    store.save(view)
+    store, view = stores.filled()
     before = names(store)
     append(view, ONE, Entry("w"))
     store.save(view)
@@ -188,16 +190,12 @@ def test_a_run_that_did_not_change_keeps_its_file(stores: Stores) -> None:
 
 
 def test_holds_are_mapped_from_their_files_once_saved(stores: Stores) -> None:
-    store = stores.start()
-    view = filled(store)
-    store.save(view)
+    _, view = stores.filled()
     assert all(not run.upper.flags.owndata for run in view.holds.runs(0))
 
 
 def test_files_of_runs_that_were_merged_are_removed(stores: Stores) -> None:
-    store = stores.start()
-    view = filled(store)
-    store.save(view)
+    store, view = stores.filled()
     before = names(store)
     claim(view, 3, *range(150, 600))
     store.save(view)
@@ -206,9 +204,7 @@ def test_files_of_runs_that_were_merged_are_removed(stores: Stores) -> None:
 
 
 def test_a_run_that_a_plan_names_stays_until_none_does(stores: Stores) -> None:
-    store = stores.start()
-    view = filled(store)
-    store.save(view)
+    store, view = stores.filled()
     named = names(store)
     claim(view, 3, *range(150, 600))
     store.save(view, in_use=named)
@@ -221,8 +217,7 @@ def test_a_run_that_a_plan_names_stays_until_none_does(stores: Stores) -> None:
 
 
 def test_a_reader_s_runs_name_no_files_of_another_process(stores: Stores) -> None:
-    store = stores.start()
-    store.save(filled(store))
+    stores.filled()
     found = read_stored(stores.folder, stores.runs, register_of(), "reader")
     assert found is not None
     assert found.holds.files == []
@@ -230,9 +225,7 @@ def test_a_reader_s_runs_name_no_files_of_another_process(stores: Stores) -> Non
 
 
 def test_a_crash_before_the_transaction_leaves_the_view_before_and_files_that_go(stores: Stores) -> None:
-    store = stores.start()
-    view = filled(store)
-    store.save(view)
+    store, view = stores.filled()
     listed, register = names(store), register_of()
     before = stores.start().load(register, "w")
     claim(view, 3, *range(150, 600))
@@ -251,8 +244,7 @@ def test_a_crash_before_the_transaction_leaves_the_view_before_and_files_that_go
 
 
 def test_a_register_that_went_on_is_the_views(stores: Stores) -> None:
-    store = stores.start()
-    store.save(filled(store))
+    stores.filled()
     later = with_boundary(with_generation(register_of(), 0, 1), 7)
     view = stores.start().load(later, "w")
     assert (view.register, NEXT in view.states) == (later, True)
@@ -279,8 +271,7 @@ def test_what_a_dropped_generation_held_does_not_come_back(stores: Stores) -> No
 
 
 def test_a_view_of_an_earlier_incarnation_is_made_anew(stores: Stores) -> None:
-    store = stores.start()
-    store.save(filled(store))
+    stores.filled()
     assert is_empty(stores.start().load(replace(register_of(), incarnation=2), "w"))
     assert stores.files() == set()
 
@@ -358,8 +349,7 @@ def the_database_is_text(stores: Stores) -> None:
 def test_a_damaged_view_is_made_anew_and_can_be_saved(
     stores: Stores, damage: Damage, caplog: pytest.LogCaptureFixture
 ) -> None:
-    store = stores.start()
-    store.save(filled(store))
+    stores.filled()
     stores.end()
     damage(stores)
     store = stores.start()
@@ -372,8 +362,7 @@ def test_a_damaged_view_is_made_anew_and_can_be_saved(
 
 
 def test_files_are_compared_with_their_checksums_only_after_a_process_that_was_killed(stores: Stores) -> None:
-    store = stores.start()
-    store.save(filled(store))
+    stores.filled()
     stores.end()
     a_byte_of_a_run_is_altered(stores)
     assert not is_empty(stores.start().load(register_of(), "w"))
@@ -383,9 +372,7 @@ def test_files_are_compared_with_their_checksums_only_after_a_process_that_was_k
 
 
 def test_another_process_s_view_is_read_while_that_one_goes_on(stores: Stores) -> None:
-    store = stores.start()
-    view = filled(store)
-    store.save(view)
+    store, view = stores.filled()
     found = read_stored(stores.folder, stores.runs, register_of(), "reader")
     assert found is not None
     assert known(found) == known(view)
@@ -398,9 +385,7 @@ def test_another_process_s_view_is_read_while_that_one_goes_on(stores: Stores) -
 def test_a_reader_whose_files_vanish_while_it_opens_them_tries_again(
     stores: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = stores.start()
-    view = filled(store)
-    store.save(view)
+    _, view = stores.filled()
     right = view_store.open_run
     tries = 0
 
@@ -421,8 +406,7 @@ def test_a_view_that_is_not_there_or_damaged_is_nothing_to_a_reader_and_stays_as
     stores: Stores,
 ) -> None:
     assert read_stored(stores.folder, stores.runs, register_of(), "reader") is None
-    store = stores.start()
-    store.save(filled(store))
+    stores.filled()
     stores.end()
     the_database_is_text(stores)
     content = stores.database.read_bytes()
@@ -431,9 +415,7 @@ def test_a_view_that_is_not_there_or_damaged_is_nothing_to_a_reader_and_stays_as
 
 
 def test_no_flipped_byte_of_the_database_makes_another_view(stores: Stores) -> None:
-    store = stores.start()
-    view = filled(store)
-    store.save(view)
+    _, view = stores.filled()
     stores.end()
     whole, files = stores.database.read_bytes(), {each: each.read_bytes() for each in stores.runs.iterdir()}
     used = [at for at, byte in enumerate(whole) if byte]
@@ -456,9 +438,7 @@ def test_no_flipped_byte_of_the_database_makes_another_view(stores: Stores) -> N
 
 
 def test_a_disk_that_fails_is_no_damage(stores: Stores) -> None:
-    store = stores.start()
-    view = filled(store)
-    store.save(view)
+    _, view = stores.filled()
     stores.end()
     stores.database.rename(stores.folder / "kept")
     stores.database.mkdir()
