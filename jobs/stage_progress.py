@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from photon.process.pace import pace
-from photon.process.readable import counted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -80,4 +79,4 @@ class StageWatch:
 
 
 def _tasks(count: int) -> str:
-    return counted(count, "task")
+    return f"{count:,} tasks"

@@ -29,7 +29,6 @@ from photon.cli.output import (
     shows_line,
 )
 from photon.errors import NOT_DONE, NOT_MEANT, WRONG_USAGE
-from photon.process.readable import counted
 
 log = logging.getLogger(__name__)
 
@@ -96,7 +95,7 @@ def join(
         results = {name: _join_one(pipeline, name, mode, engine, signals)}
         is_cut_short = mode == "stop" or signals.stop_requested()
         _tell_conflicts(pipeline, name, results[name])
-        status = _warned(pipeline, name, results[name], complete, is_cut_short)
+        status = DONE if is_cut_short else _warned(pipeline, name, results[name], complete)
     else:
         passed_on = [f"--{mode.replace('_', '-')}"] if mode != "stop" else []
         passed_on += ["--engine", engine, *(["--master", master] if master else [])]
@@ -194,25 +193,25 @@ def _engine(name: str) -> Any:
     return without_spark
 
 
-def _warned(pipeline: Any, name: str, counts: Any, complete: bool, is_cut_short: bool) -> int:
+def _warned(pipeline: Any, name: str, counts: Any, complete: bool) -> int:
     """Warn where hardly anything joined: a complete join has failed then; else logs may still come."""
     from photon.dispatcher.shift.misconfigured import signs_of_misconfiguration
 
     with expected_errors():
-        told = signs_of_misconfiguration(pipeline, name, counts, complete and not is_cut_short, is_cut_short)
+        told = signs_of_misconfiguration(pipeline, name, counts, complete)
     for each in told:
         log.warning("%s: %s", name, each)
-    return NOT_MEANT if told and complete and not is_cut_short else DONE
+    return NOT_MEANT if told and complete else DONE
 
 
 def _tell_conflicts(pipeline: Any, name: str, counts: Any) -> None:
-    """Warn of records that have no row although they differ from the record of the same id that has one."""
+    """Say how many records have no row though they say something else than the one of their id that has."""
     if conflicting := counts["conflicting"]:
         log.warning(
-            "%s: %s something else than the record of the same id that joined, without a row of their own: "
+            "%s: %s duplicates say something else than the record of their id that joined, and have no row: "
             "foreign.id (%s) may be no id. %s has some of them, with both places",
             name,
-            counted(conflicting, "duplicate", "say"),
+            f"{conflicting:,} of {counts['duplicates']:,}",
             ", ".join(pipeline.foreign.id),
             pipeline.datacenters[name].lake / "conflicting",
         )
