@@ -17,6 +17,7 @@ from assets.runs import Metadata, canceled_with_a_sentence, pipeline_of_run
 from assets.work import AssetWork, DryRunConfig, WorkRun
 from photon.pipeline.file import Pipeline
 from photon.process.clock import MICROSECONDS, SystemClock, in_utc
+from photon.process.readable import counted
 from photon.registry.register import MOST_LEDGERS
 from resources.environment import ServedPipeline
 
@@ -55,7 +56,8 @@ def evaluation_asset(kind: Evaluation, served: ServedPipeline) -> AssetsDefiniti
             run = WorkRun(context, served, pipeline, config, clock, began_us)
             metadata = {**kind.work(run), "seconds": run.seconds()}
         if run.is_dry:
-            yield AssetObservation(key, metadata={**metadata, "dry_run": True})
+            says = f"dry run, nothing was changed: {metadata['says']}"
+            yield AssetObservation(key, metadata={**metadata, "says": says, "dry_run": True})
         else:
             yield MaterializeResult(metadata=metadata)
 
@@ -115,7 +117,7 @@ def _collected(done: "GcResult") -> str:
         what.append(f"generation {done.generation} of ledgers was begun")
     if done.dropped:
         ids, numbers = done.before.ids - done.after.ids, ", ".join(map(str, done.dropped))
-        what.append(f"{ids:,} ids were dropped, with all of generation {numbers}")
+        what.append(f"{counted(ids, 'id', 'were')} dropped, with all of generation {numbers}")
     return "; ".join(what) if what else f"nothing was due: {done.because}"
 
 
@@ -183,13 +185,14 @@ def resharding_metadata(done: "Resharded", pipeline: Pipeline) -> Metadata:
 def _resharded(done: "Resharded", pipeline: Pipeline) -> str:
     """The findings and the work of one evaluation, in a sentence."""
     if done.applied:
-        return f"{done.ledgers} new ledgers in the place of {done.ledgers_before}: {done.because}"
+        return f"{counted(done.ledgers, 'new ledger')} in the place of {done.ledgers_before}: {done.because}"
     if not done.is_due:
         return f"nothing was due: {done.because}"
     by_hand = f"photon registry reshard {pipeline.typed} {done.ledgers_wanted}"
     return (
-        f"{done.ledgers_wanted} new ledgers would do better: {done.because}. What to do: {by_hand}, a run"
-        f" with ledgers: {done.ledgers_wanted} in its config, or registry.resharding.policy: apply"
+        f"{counted(done.ledgers_wanted, 'new ledger')} would do better: {done.because}. What to "
+        f"do: {by_hand}, a run with ledgers: {done.ledgers_wanted} in its config, or "
+        "registry.resharding.policy: apply"
     )
 
 

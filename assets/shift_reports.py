@@ -23,6 +23,7 @@ from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Shift
 from photon.process.clock import MICROSECONDS, Clock, SystemClock, in_utc
 from photon.process.pace import size, span
+from photon.process.readable import counted
 from photon.read import Watermark, newest_watermark
 from photon.state.completeness.estimate import Completeness
 from photon.state.completeness.published import last_said
@@ -222,7 +223,7 @@ def says(datacenter: str, latest: ShiftReport, growth: Growth) -> str:
     """The shift's work since its last report, in a sentence."""
     unread_bytes = growth.primary.unread_bytes + growth.foreign.unread_bytes
     return (
-        f"{datacenter} joined {latest.joined:,} events in {latest.batches:,} batches within"
+        f"{datacenter} joined {counted(latest.joined, 'event')} in {counted(latest.batches, 'batch')} within"
         f" {latest.seconds:,.0f} s; {growth.state.counts.of('pending'):,} wait, {size(unread_bytes)} unread;"
         f" batch {growth.state.completed:,} of epoch {growth.state.epoch or 'none'}"
     )

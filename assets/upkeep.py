@@ -74,7 +74,7 @@ def upkeep_jobs(kinds: Sequence[Upkeep], served: ServedPipeline) -> list[JobDefi
 
 def _recover(run: WorkRun) -> Metadata:
     from photon.upkeep.plans import carry_out
-    from photon.verification.recovery import RecoveryPlan
+    from photon.upkeep.recovery import RecoveryPlan
     from photon.verification.stored_reports import newest
 
     stored = newest(run.pipeline, run.served.datacenters)
@@ -115,11 +115,9 @@ RECOVERY = Upkeep(
 
 
 def _compact(run: WorkRun) -> Metadata:
-    from photon.process.operating_system import come_after_others
     from photon.upkeep.compact import Compacted, plan_compaction
     from photon.upkeep.plans import carry_out
 
-    come_after_others()
     pipeline, names, clock, say = run.pipeline, run.served.datacenters, run.clock, run.context.log.info
     done = {
         name: carry_out(partial(plan_compaction, pipeline, name, clock), run.is_dry, say) for name in names

@@ -17,6 +17,7 @@ from jobs.local.session import LocalSession
 from jobs.verification import is_small
 from photon.logs.ranges import PIECE_BYTES
 from photon.pipeline.file import Pipeline
+from photon.process.readable import counted
 from photon.verification.log_copies.comparing import ComparedCopies, compare_copies
 from photon.verification.log_copies.lacks import FileDigest, Hour, Lack
 from photon.verification.log_copies.tasks import DIGESTS, IDS, Part, digest_parts, digests_of, ids_of_parts
@@ -100,7 +101,9 @@ class Reading:
         paths: Mapping[tuple[str, int], str],
     ) -> tuple[list[Lack], set[tuple[str, int]]]:
         """Events that each `expected` datacenter lacks in these hours, and files that can't be read."""
-        self._progress(f"comparing the events of {len(expected)} hours in which copies of the logs differ")
+        self._progress(
+            f"comparing the events of {counted(len(expected), 'hour')} in which copies of the logs differ"
+        )
         session = self._session_for(parts)
         with words_of(session):
             read = self._read(session, parts, ids_of_parts, IDS).persist()

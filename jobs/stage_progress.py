@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from photon.process.pace import pace
+from photon.process.readable import counted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -79,4 +80,4 @@ class StageWatch:
 
 
 def _tasks(count: int) -> str:
-    return f"{count:,} tasks"
+    return counted(count, "task")

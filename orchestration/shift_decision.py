@@ -12,6 +12,7 @@ from photon.dispatcher.shift.growth import Growth
 from photon.dispatcher.shift.lease import LEASE_SECONDS, START_SECONDS, Lease, LeaseStatus
 from photon.pipeline.sections import Shift
 from photon.process.clock import MICROSECONDS
+from photon.process.readable import counted
 
 # After it lets go of the datacenter, a run reports and stops its Spark session, which alone may take 30 s.
 RUN_END_SECONDS = 60
@@ -168,7 +169,7 @@ def _why_wait(found: Snapshot, shift: Shift, held: bool, in_progress: Sequence[R
     if not growth.files and not growth.due:
         return "; ".join(["no log files", *growth.problems])
     if lease is not None and growth.signature == lease.idle_seen and not growth.due:
-        return f"nothing new since the last shift; {growth.waiting} events wait, none is due"
+        return f"nothing new since the last shift; {counted(growth.waiting, 'event', 'wait')}, none is due"
     return None
 
 
@@ -216,7 +217,11 @@ def _why_launch(found: Snapshot, held: bool, fail: Sequence[RunToFail]) -> str:
         return f"the process {lease.process} of the last shift is gone"
     if lease.idle_seen is None:
         return "the last shift left before all was done"
-    return "the logs have grown" if growth.signature != lease.idle_seen else f"{growth.due} events are due"
+    return (
+        "the logs have grown"
+        if growth.signature != lease.idle_seen
+        else f"{counted(growth.due, 'event', 'are')} due"
+    )
 
 
 def _seconds(us: int) -> int:

@@ -28,6 +28,7 @@ from photon.health.status import DatacenterStatus, status_of
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.process.clock import MICROSECONDS, Clock, SystemClock
 from photon.process.operating_system import handled_by
+from photon.process.readable import counted
 from photon.verification.stored_reports import StoredReport, newest
 
 LONGEST_SECONDS = 540.0  # all phases of a demo at their bounds; its traffic is stopped long before
@@ -266,7 +267,7 @@ class Demo:
 
     def _stop_traffic(self) -> None:
         run = self.generator.stop()
-        say(f"{run.lines:,} lines were written, {run.bytes / 2**20:.0f} MiB")
+        say(f"{counted(run.lines, 'line', 'were')} written, {run.bytes / 2**20:.0f} MiB")
 
     def _verify(self) -> None:
         self._verification = self.stack.launch((self.pipeline.name, "verification_report"))

@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from photon.cli.output import chosen, json_option, opened, pipeline_argument, print_result, showing_progress
+from photon.cli.output import (
+    ORDERED_BEFORE,
+    chosen,
+    dry_run_option,
+    json_option,
+    opened,
+    pipeline_argument,
+    print_outcome,
+    showing_progress,
+)
+from photon.process.readable import counted
 
 if TYPE_CHECKING:
     from photon.upkeep.backfill.fill import Filled
@@ -25,7 +35,7 @@ if TYPE_CHECKING:
 @click.option(
     "--wait", is_flag=True, help="Of a fill: wait until what it orders was taken up, and look again."
 )
-@click.option("--dry-run", is_flag=True, help="Say what would be done, and change nothing.")
+@dry_run_option
 @json_option
 def backfill(
     pipeline_file: Path,
@@ -44,7 +54,7 @@ def backfill(
     of the days again from its own two records, with the adapter of today, and replaces those that differ; one
     that can't be made again stays and is told. Killed and started again, it goes on.
     """
-    with opened(pipeline_file) as pipeline:
+    with opened(pipeline_file, dry_run) as pipeline:
         from photon.dispatcher.shift.people import decisions_of
         from photon.errors import WrongUsage
         from photon.verification.days import window_of
@@ -66,7 +76,7 @@ def backfill(
             else:
                 rebuilt = program.rebuild(pipeline, name, window, dry_run, say, showing_plan(say))
                 value, text = rebuilt.as_dict(), rebuilt_text(rebuilt, dry_run)
-    print_result({"dry_run": dry_run, **value}, text, as_json)
+    print_outcome(value, [text], dry_run, as_json)
 
 
 def showing_plan(say: Callable[[str], None]) -> Callable[[RebuildPlan], None]:
@@ -78,10 +88,11 @@ def plan_text(plan: RebuildPlan) -> str:
     """A rebuild's plan in one line, for people."""
     from photon.process.pace import size
 
+    rows = f"{counted(plan.rows, 'row')} in {counted(plan.files, 'file')} ({size(plan.bytes)})"
     return (
-        f"{plan.datacenter}: {plan.rows:,} rows in {plan.files:,} files ({size(plan.bytes)}) are to be made "
-        f"again, in {plan.pages:,} pages, in about {max(1, plan.estimated_seconds):,.0f} s on idle cores; "
-        f"{plan.second_rows:,} rows are not the first of their event"
+        f"{plan.datacenter}: {rows} to be made again, in {counted(plan.pages, 'page')}, in about "
+        f"{max(1, plan.estimated_seconds):,.0f} s on idle cores; "
+        f"{counted(plan.second_rows, 'row', 'are')} not the first of an event"
     )
 
 
@@ -89,14 +100,14 @@ def rebuilt_text(done: Rebuilt, dry_run: bool) -> str:
     """A rebuild's outcome, for people."""
     tally, would = done.tally, "would be " if dry_run else ""
     lines = [plan_text(done.plan)]
-    lines.append(f"{tally.rows:,} rows of these days: {tally.same:,} are the same")
+    lines.append(f"{counted(tally.rows, 'row')} of these days: the same are {tally.same:,}")
     lines.append(f"{tally.replaced:,} {would}replaced")
     lines += [f"{count:,} {would}removed: {why}" for why, count in tally.dropped.items()]
     lines += [f"{count:,} can't be made again and stay: {why}" for why, count in tally.kept.items()]
     lines += [f"    {one.event_id} at {one.occurrence}: {one.why}" for one in done.examples]
     if done.went_on:
         lines.append("this went on with a rebuild that had been stopped")
-    lines.append(f"{done.commits:,} commits, {done.seconds:,.1f} s")
+    lines.append(f"{counted(done.commits, 'commit')}, {done.seconds:,.1f} s")
     return "\n".join(lines)
 
 
@@ -105,10 +116,14 @@ def filled_text(datacenter: str, done: Filled, dry_run: bool) -> str:
     verb = "would be" if dry_run else "are"
     kinds = ", ".join(f"{count:,} {kind}" for kind, count in done.kinds.items())
     lines = [
-        f"{datacenter}: {done.ordered:,} records {verb} looked at again" + (f" ({kinds})" if kinds else "")
+        f"{datacenter}: {counted(done.ordered, 'record', verb)} looked at again"
+        + (f" ({kinds})" if kinds else "")
     ]
+    if done.waiting:
+        lines.append(f"{datacenter}: {counted(done.waiting, 'record')} {ORDERED_BEFORE}")
     lines += [
-        f"{datacenter}: {count:,} records are of datacenter {name}, which has to act: have it filled too"
+        f"{datacenter}: {counted(count, 'record', 'are')} of datacenter {name}, which has to act: have it "
+        "filled too"
         for name, count in done.left_to.items()
     ]
     if done.left_out:
@@ -117,9 +132,11 @@ def filled_text(datacenter: str, done: Filled, dry_run: bool) -> str:
             " afterwards"
         )
     if done.outside:
-        lines.append(f"{datacenter}: {done.outside:,} records of other times are left alone")
+        lines.append(f"{datacenter}: {counted(done.outside, 'record')} of other times: left alone")
     if done.untimed:
-        lines.append(f"{datacenter}: {done.untimed:,} records can't be read again: nobody knows their times")
+        lines.append(
+            f"{datacenter}: {counted(done.untimed, 'record')} can't be read again: nobody knows the times"
+        )
     lines += [f"{datacenter}: {text}" for text in (done.waits, done.problem) if text]
     classes = ", ".join(f"{count:,} {name}" for name, count in done.report.equation().items() if count)
     return "\n".join([*lines, f"{datacenter}: {classes}"])

@@ -10,12 +10,15 @@ import click
 
 from photon.cli.output import (
     UPKEEP_LINE_SECONDS,
+    dry_run_option,
     json_option,
     opened,
     pipeline_argument,
+    print_outcome,
     print_result,
     showing_progress,
 )
+from photon.process.readable import counted
 
 if TYPE_CHECKING:
     from photon.pipeline.file import Pipeline
@@ -62,7 +65,7 @@ def _hold(pipeline_file: Path, datacenter: str, is_held: bool, says: str, as_jso
 @pipeline_argument
 @click.argument("datacenter")
 @click.option("--lake-is-gone", is_flag=True, help="Its rows are lost too: they count no more.")
-@click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
+@dry_run_option
 @json_option
 def retire(pipeline_file: Path, datacenter: str, lake_is_gone: bool, dry_run: bool, as_json: bool) -> None:
     """Give DATACENTER of PIPELINE up for good: it never runs again under this name.
@@ -71,7 +74,7 @@ def retire(pipeline_file: Path, datacenter: str, lake_is_gone: bool, dry_run: bo
     its rows don't count any more, and all of its events are free; refused while its lake can be read. May be
     killed and run again.
     """
-    with opened(pipeline_file) as pipeline, showing_progress(UPKEEP_LINE_SECONDS) as say:
+    with opened(pipeline_file, dry_run) as pipeline, showing_progress(UPKEEP_LINE_SECONDS) as say:
         from photon.registry.opening import open_reader
         from photon.upkeep.plans import carry_out
         from photon.upkeep.retire import plan_retire
@@ -79,22 +82,29 @@ def retire(pipeline_file: Path, datacenter: str, lake_is_gone: bool, dry_run: bo
         done = carry_out(
             lambda: plan_retire(pipeline, open_reader(pipeline), datacenter, lake_is_gone), dry_run, say
         )
-    told = _in_a_dry_run(datacenter, done) if dry_run else _retired(pipeline, datacenter, done, lake_is_gone)
-    print_result(asdict(done), "\n".join(told), as_json)
+    told = _would_retire(datacenter, done) if dry_run else _retired(pipeline, datacenter, done, lake_is_gone)
+    print_outcome(asdict(done), told, dry_run, as_json)
 
 
-def _in_a_dry_run(datacenter: str, would: Retired) -> list[str]:
-    lines = [f"dry run, nothing was changed: datacenter {datacenter} would never run again under this name"]
+def _would_retire(datacenter: str, would: Retired) -> list[str]:
+    if would.was_retired:
+        lines = [f"datacenter {datacenter} is retired already; this would free what an earlier run has left"]
+    else:
+        lines = [f"datacenter {datacenter} would never run again under this name"]
     if would.rows is not None:
-        lines.append(f"its {would.rows:,} rows would stay and count; {would.kept:,} ids keep their rows")
+        lines.append(
+            f"{counted(would.rows, 'row')} would stay and count; {counted(would.kept, 'id', 'keep')} a row"
+        )
     else:
         lines.append("its lake is gone: its rows would count no more")
-    return [*lines, f"{would.released:,} ids would be free for the other datacenters"]
+    return [*lines, f"{counted(would.released, 'id')} would be free for the other datacenters"]
 
 
 def _retired(pipeline: Pipeline, datacenter: str, done: Retired, lake_is_gone: bool) -> list[str]:
+    already = " already" if done.was_retired else ""
     lines = [
-        f"datacenter {datacenter} is retired: {done.released:,} ids are free, {done.kept:,} have their rows"
+        f"datacenter {datacenter} is retired{already}: {counted(done.released, 'id', 'are')} free, "
+        f"{counted(done.kept, 'id', 'keep')} a row"
     ]
     if lake_is_gone:
         lines.append(

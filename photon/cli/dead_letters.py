@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,9 +11,18 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from photon.cli.ending import fail
-from photon.cli.output import chosen, counted, json_option, opened, pipeline_argument, print_result
+from photon.cli.output import (
+    ORDERED_BEFORE,
+    chosen,
+    dry_run_option,
+    json_option,
+    opened,
+    pipeline_argument,
+    print_outcome,
+    print_result,
+)
 from photon.errors import WRONG_USAGE
-from photon.process.readable import readable
+from photon.process.readable import counted, readable
 
 if TYPE_CHECKING:
     from photon.pipeline.file import Pipeline
@@ -40,7 +49,7 @@ MOST_SHOWN = 20
     type=click.Path(path_type=Path, dir_okay=False),
     help="Write them to this new file, to be edited and given back by --mend-file.",
 )
-@click.option("--dry-run", is_flag=True, help="Show what would be mended, and order nothing.")
+@dry_run_option
 @json_option
 def dead_letters(
     pipeline_file: Path,
@@ -63,18 +72,17 @@ def dead_letters(
         raise click.UsageError("expected one of --mend, --mend-file and --export")
     if dry_run and function is None and mend_file is None:
         raise click.UsageError("--dry-run goes with --mend or --mend-file: without them nothing is ordered")
-    with opened(pipeline_file) as pipeline:
+    with opened(pipeline_file, dry_run) as pipeline:
         names = chosen(pipeline, datacenter)
         if export is not None:
             print_result(*_export(pipeline, names, reason, export), as_json)
         elif function is None and mend_file is None:
             print_result(*_list(pipeline, names, reason, most), as_json)
         else:
-            done = _mend(pipeline, names, function, mend_file, reason, dry_run)
-            if dry_run:
-                done = {name: one.tried(pipeline, name, most) for name, one in done.items()}
+            done = _mend(pipeline, names, function, mend_file, reason, most, dry_run)
             value = {name: one.as_dict(most) for name, one in done.items()}
-            print_result(value, "\n".join(_lines_of_mending(done, most, dry_run)), as_json)
+            lines = _lines_of_mending(done, most, dry_run)
+            print_outcome({"datacenters": value}, lines, dry_run, as_json)
 
 
 def _list(pipeline: Pipeline, names: Sequence[str], reason: str, most: int) -> tuple[dict[str, Any], str]:
@@ -133,7 +141,7 @@ def _export(
         for name in names:
             done = export_letters(pipeline, name, reason, sink)
             value[name] = asdict(done)
-            text.append(f"{name}: {done.exported:,} dead letters are in {target}")
+            text.append(f"{name}: {counted(done.exported, 'dead letter', 'are')} in {target}")
             text += [f"{name}: the lines of {done.gone:,} are gone from their logs"] * bool(done.gone)
             text += [f"{name}: {done.left_out:,} more: mend these, then export again"] * bool(done.left_out)
     return value, "\n".join(text)
@@ -145,17 +153,21 @@ def _mend(
     function: str | None,
     mend_file: Path | None,
     reason: str,
+    most: int,
     dry_run: bool,
 ) -> dict[str, Mending]:
-    from photon.upkeep.dead_letters.mending import load_mend, plan_mending, read_edits
+    """Mend the letters of each datacenter, the first `most` of them tried before anything is ordered."""
+    from photon.upkeep.dead_letters.mending import MendingPlan, load_mend, plan_mending, read_edits
     from photon.upkeep.plans import carry_out
 
     mend = load_mend(function, pipeline.file.parent) if function is not None else None
     edits = {name: read_edits(mend_file, name) for name in names} if mend_file is not None else {}
-    return {
-        name: carry_out(partial(plan_mending, pipeline, name, mend or edits[name], reason), dry_run)
-        for name in names
-    }
+
+    def plan(name: str) -> MendingPlan:
+        made = plan_mending(pipeline, name, mend or edits[name], reason)
+        return replace(made, expected=made.expected.tried(pipeline, name, most))
+
+    return {name: carry_out(partial(plan, name), dry_run) for name in names}
 
 
 def _lines_of_mending(done: Mapping[str, Mending], most: int, dry_run: bool) -> list[str]:
@@ -168,9 +180,13 @@ def _lines_of_mending(done: Mapping[str, Mending], most: int, dry_run: bool) -> 
             lines.append(f"{name}: PROBLEM {one.ordered.problem}")
             continue
         lines.append(
-            f"{name}: {one.ordered.ordered:,} mended lines {verb} looked at again, {one.left:,} dead letters "
-            "are left as they are"
+            f"{name}: {counted(one.ordered.ordered, 'mended line', verb)} looked at again, "
+            f"{counted(one.left, 'dead letter', 'are')} left as {'it is' if one.left == 1 else 'they are'}"
         )
+        if waiting := one.ordered.waiting.total():
+            lines.append(
+                f"  {counted(waiting, 'mended line')} {ORDERED_BEFORE}, with the line that was mended first"
+            )
         problems, others = most_common(one.problems)
         lines += [f"  {count:,} not: {problem}" for problem, count in problems.items()]
         lines += [f"  {others:,} not, for other reasons"] * bool(others)

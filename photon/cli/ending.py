@@ -10,7 +10,7 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NoReturn, TextIO
@@ -28,8 +28,12 @@ UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 class Ending:
     """The state of a command while it runs (`ctx.obj`)."""
 
-    as_json: bool = False  # --json is among its words
+    words: Sequence[str] = ()  # as they are typed behind `photon`
     has_printed: bool = False  # the one object of --json is out
+
+    @property
+    def as_json(self) -> bool:
+        return "--json" in self.words
 
 
 class InOrder(click.Command):
@@ -38,7 +42,7 @@ class InOrder(click.Command):
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
-        ending = Ending(as_json="--json" in args)
+        ending = Ending(tuple(args))
         with in_order(ending):
             return super().make_context(info_name, args, parent, obj=ending, **extra)
 

@@ -40,7 +40,14 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "photon backfill pipeline.yaml -d east --day 2026-01-31 --dry-run",
             "photon backfill pipeline.yaml -d east --day 2026-01-31 --rebuild",
         ),
-        "compact": ("photon compact pipeline.yaml",),
+        "compact": (
+            "photon compact pipeline.yaml --dry-run         # how many files would be rewritten",
+            "photon compact pipeline.yaml -d east",
+        ),
+        "metrics": (
+            "photon metrics pipeline.yaml                   # once, on standard output",
+            "photon metrics pipeline.yaml --serve 9464 -d east",
+        ),
         "acknowledge": ("photon acknowledge pipeline.yaml east --dry-run   # what is lost",),
         "trace": (
             "photon trace pipeline.yaml c42",

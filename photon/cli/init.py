@@ -12,10 +12,18 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from photon.cli.ending import fail
-from photon.cli.output import counted, expected_errors, json_option, log_to_stderr, print_result
+from photon.cli.output import (
+    dry_run_option,
+    expected_errors,
+    json_option,
+    log_to_stderr,
+    print_outcome,
+)
 from photon.errors import NOT_DONE
+from photon.process.readable import counted
 
 if TYPE_CHECKING:
+    from photon.pipeline.file import Pipeline
     from photon.profile.column_roles import Answers, Guess
     from photon.profile.findings import Question
     from photon.profile.sample import Sample
@@ -25,6 +33,8 @@ UNITS = click.Choice(["s", "ms", "us", "ns", "iso8601"])
 NOT_SURE = 1  # nothing was written, and a person has to say what nobody can tell from the logs
 SHOWN_REASONS = 3
 OUTPUT = "pipeline.yaml"
+# A log file that was written to so lately may grow still: few live logs are silent for a minute.
+GROWS_SECONDS = 60
 
 
 @click.command(
@@ -62,7 +72,7 @@ Examples:
 @click.option(
     "--force", is_flag=True, help="Write over a pipeline file, or into the folders of tables, that are there."
 )
-@click.option("--dry-run", is_flag=True, help="Look and try, and write nothing.")
+@dry_run_option
 @json_option
 def init(
     primary: str,
@@ -117,7 +127,7 @@ def init(
         with expected_errors():
             problem, next_step = _next_step(output, problem)
         report += f"\n\n{output} is written. {next_step}".rstrip()
-    print_result(told, report, as_json)
+    print_outcome(told, [report], dry_run, as_json)
     if problem:
         fail(problem, NOT_DONE)
 
@@ -129,7 +139,7 @@ def _next_step(written: Path, problem: str | None) -> tuple[str | None, str]:
     from photon.registry.opening import begin_anew
 
     pipeline = load_pipeline(written)
-    join = f"photon join {shlex.quote(str(written))} --complete"
+    join = _join_command(pipeline, f"photon join {shlex.quote(str(written))}")
     if problem is None and (refused := check_columns(pipeline)):
         problem = "\n".join(refused)
     if problem:
@@ -140,6 +150,22 @@ def _next_step(written: Path, problem: str | None) -> tuple[str | None, str]:
             f"There is what was joined before. Next, to begin anew: {begin_anew(pipeline)}; then {join}",
         )
     return None, f"Next: {join}"
+
+
+def _join_command(pipeline: Pipeline, join: str) -> str:
+    """The join that fits the logs: one that follows them where a file was written to just now."""
+    from photon.logs.folders import watch_of
+    from photon.process.clock import MICROSECONDS, SystemClock
+
+    watches = [
+        watch_of(place.logs, log.files)
+        for place in pipeline.datacenters.values()
+        for log in (pipeline.primary, pipeline.foreign)
+    ]
+    written_us = max((file.modified_ns // 1_000 for one in watches for file in one.scan().files), default=0)
+    if SystemClock().now_us() - written_us < GROWS_SECONDS * MICROSECONDS:
+        return f"{join}, which follows the logs until Ctrl-C. If nothing is added to them: {join} --complete"
+    return f"{join} --complete. If lines are still added to the logs: {join}"
 
 
 def _answers(said: dict[str, Any]) -> Answers:

@@ -29,6 +29,7 @@ from photon.cli.output import (
     shows_line,
 )
 from photon.errors import NOT_DONE, NOT_MEANT, WRONG_USAGE
+from photon.process.readable import counted
 
 log = logging.getLogger(__name__)
 
@@ -95,7 +96,7 @@ def join(
         results = {name: _join_one(pipeline, name, mode, engine, signals)}
         is_cut_short = mode == "stop" or signals.stop_requested()
         _tell_conflicts(pipeline, name, results[name])
-        status = DONE if is_cut_short else _warned(pipeline, name, results[name], complete)
+        status = _warned(pipeline, name, results[name], complete, is_cut_short)
     else:
         passed_on = [f"--{mode.replace('_', '-')}"] if mode != "stop" else []
         passed_on += ["--engine", engine, *(["--master", master] if master else [])]
@@ -193,25 +194,25 @@ def _engine(name: str) -> Any:
     return without_spark
 
 
-def _warned(pipeline: Any, name: str, counts: Any, complete: bool) -> int:
+def _warned(pipeline: Any, name: str, counts: Any, complete: bool, is_cut_short: bool) -> int:
     """Warn where hardly anything joined: a complete join has failed then; else logs may still come."""
     from photon.dispatcher.shift.misconfigured import signs_of_misconfiguration
 
     with expected_errors():
-        told = signs_of_misconfiguration(pipeline, name, counts, complete)
+        told = signs_of_misconfiguration(pipeline, name, counts, complete and not is_cut_short, is_cut_short)
     for each in told:
         log.warning("%s: %s", name, each)
-    return NOT_MEANT if told and complete else DONE
+    return NOT_MEANT if told and complete and not is_cut_short else DONE
 
 
 def _tell_conflicts(pipeline: Any, name: str, counts: Any) -> None:
-    """Say how many records have no row though they say something else than the one of their id that has."""
+    """Warn of records that have no row although they differ from the record of the same id that has one."""
     if conflicting := counts["conflicting"]:
         log.warning(
-            "%s: %s duplicates say something else than the record of their id that joined, and have no row: "
+            "%s: %s something else than the record of the same id that joined, without a row of their own: "
             "foreign.id (%s) may be no id. %s has some of them, with both places",
             name,
-            f"{conflicting:,} of {counts['duplicates']:,}",
+            counted(conflicting, "duplicate", "say"),
             ", ".join(pipeline.foreign.id),
             pipeline.datacenters[name].lake / "conflicting",
         )

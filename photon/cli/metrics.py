@@ -25,10 +25,6 @@ def metrics(pipeline_file: Path, port: int | None, host: str, datacenter: str | 
 
     Each request reads what photon status reads, and what the last shift has written of itself; it disturbs no
     join. Run it on each machine that has the state of a datacenter; where others are elsewhere, with -d.
-
-    \b
-    photon metrics pipeline.yaml
-    photon metrics pipeline.yaml --serve 9464 -d east
     """
     with opened(pipeline_file) as pipeline:
         from photon.health.metrics.serving import page_of, serving

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import logging
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from photon.cli.ending import current_ending, fail, is_redrawn, line_start
+from photon.cli.ending import Ending, current_ending, fail, is_redrawn, line_start
 from photon.errors import NOT_DONE, WRONG_USAGE, UserError
 from photon.process.pace import seldom
 
@@ -35,12 +37,18 @@ def pipeline_file_of(ctx: click.Context, _: click.Parameter, given: Sequence[Pat
     if not (given or DEFAULT_PIPELINE_FILE.exists() or ctx.resilient_parsing):
         fail(
             f"there is no {DEFAULT_PIPELINE_FILE} in {Path.cwd()}: name the pipeline file, as in "
-            f"{ctx.command_path} folder/my.yaml, or write one for logs that are there: "
-            "photon init PRIMARY FOREIGN",
+            f"{_typed_with_a_file(ctx)}, or write one for logs that are there: photon init PRIMARY FOREIGN",
             WRONG_USAGE,
             ctx.obj,
         )
     return given[0] if given else DEFAULT_PIPELINE_FILE
+
+
+def _typed_with_a_file(ctx: click.Context) -> str:
+    """The command as it was typed, with a pipeline file in its place."""
+    path = ctx.command_path.split()
+    words = ctx.obj.words[len(path) - 1 :] if isinstance(ctx.obj, Ending) else ()
+    return shlex.join((*path, "folder/my.yaml", *words))
 
 
 # The file is what is left before a command's last arguments, which are filled first: so one word of
@@ -68,7 +76,8 @@ within_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option
 dry_run_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
     "--dry-run", is_flag=True, help="Say what would be done, and change nothing."
 )
-NOTHING_CHANGED = "dry run, nothing was changed:"
+ORDERED_BEFORE = "ordered before and not taken up yet: the datacenter does that when it runs"
+NOTHING_CHANGED = "dry run, nothing was changed:"  # then comes what would be done
 
 
 def print_result(value: object, text: str, as_json: bool) -> None:
@@ -78,14 +87,12 @@ def print_result(value: object, text: str, as_json: bool) -> None:
 
 
 def print_outcome(value: Mapping[str, Any], lines: Iterable[str], dry_run: bool, as_json: bool) -> None:
-    """Print what a verb has done, or would do in a dry run, which the first line says."""
+    """Print what a verb has done, or would do in a dry run, which the first line says.
+
+    Whoever does it to several datacenters tells them apart below "datacenters".
+    """
     told = [NOTHING_CHANGED, *lines] if dry_run else lines
     print_result({"dry_run": dry_run, **value}, "\n".join(told), as_json)
-
-
-def counted(count: int, thing: str) -> str:
-    """A number of things, for people: 1 dead letter, 2 dead letters."""
-    return f"{count:,} {thing}" if count == 1 else f"{count:,} {thing}s"
 
 
 def log_to_stderr() -> None:
@@ -144,20 +151,25 @@ def chosen(pipeline: Pipeline, datacenter: str | None) -> list[str]:
 
 
 @contextmanager
-def opened(pipeline_file: Path) -> Iterator[Pipeline]:
-    """The pipeline of a command that asks its registry; with logs and errors as all commands have them."""
+def opened(pipeline_file: Path, dry_run: bool = False) -> Iterator[Pipeline]:
+    """The pipeline of a command that asks its registry; with logs and errors as all commands have them.
+
+    A dry run leaves no process behind: it ends once the local registry that it has started has stopped.
+    """
     log_to_stderr()
     with expected_errors():
         from photon.pipeline.file import load_pipeline
         from photon.process.in_time import NotInTime, Question
         from photon.registry.opening import close_registries
+        from photon.registry.servers.local_server import STOPS_WITHIN_SECONDS
 
         try:
             yield load_pipeline(pipeline_file)
         finally:
             # One that hangs ends with the process.
             with suppress(NotInTime):
-                Question(close_registries).answer(CLOSE_SECONDS)
+                closing = Question(partial(close_registries, see_servers_stop=dry_run))
+                closing.answer(STOPS_WITHIN_SECONDS if dry_run else CLOSE_SECONDS)
 
 
 @contextmanager

@@ -11,18 +11,21 @@ import click
 
 from photon.cli.ending import fail
 from photon.cli.output import (
+    ORDERED_BEFORE,
     chosen,
+    dry_run_option,
     json_option,
     opened,
     pipeline_argument,
-    print_result,
+    print_outcome,
     showing_progress,
 )
 from photon.errors import NOT_DONE, WrongUsage
+from photon.process.readable import counted
 
 if TYPE_CHECKING:
     from photon.pipeline.file import Pipeline
-    from photon.verification.recovery import Recovered
+    from photon.upkeep.recovery import Recovered
 
 
 MOST_KINDS = 20  # more are not told: dead letters may have many reasons
@@ -32,7 +35,7 @@ MOST_KINDS = 20  # more are not told: dead letters may have many reasons
 @pipeline_argument
 @click.option("--datacenter", "-d", help="Only this one's records. Without it: those of every datacenter.")
 @click.option("--recorded", is_flag=True, help="Take the newest stored reports, and verify nothing anew.")
-@click.option("--dry-run", is_flag=True, help="Say what would be looked at again, and order nothing.")
+@dry_run_option
 @click.option("--dead-letters", is_flag=True, help="Dead letters alone: once what they failed on is mended.")
 @click.option("--reason", default="", help="Of dead letters: only those whose reason has this text.")
 @json_option
@@ -50,10 +53,11 @@ def recover(
     Joins nothing by itself: it leaves work orders in state folders. A datacenter that runs takes them up
     within a moment, another one at its next start. It may be run again, and beside joins.
     """
-    with opened(pipeline_file) as pipeline:
+    with opened(pipeline_file, dry_run) as pipeline:
         from photon.upkeep.dead_letters.open_letters import plan_recovery_of_letters
         from photon.upkeep.plans import carry_out
-        from photon.verification.recovery import RecoveryPlan
+        from photon.upkeep.recovery import RecoveryPlan
+        from photon.verification.case_pages import remove_pages
 
         names, retired = _acting(pipeline, chosen(pipeline, datacenter))
         if reason and not dead_letters:
@@ -68,9 +72,12 @@ def recover(
         else:
             reports = _reports(pipeline, names, recorded)
             done = carry_out(lambda: RecoveryPlan(pipeline, reports), dry_run)
+            if dry_run and not recorded:
+                for name, report in reports.items():
+                    remove_pages(pipeline, name, report)
     value = {name: one.as_dict() for name, one in done.items()}
     lines = [f"{name} is retired, and never joins again: the others join what was its" for name in retired]
-    print_result(value, "\n".join([*lines, recovery_text(done, dry_run)]), as_json)
+    print_outcome({"datacenters": value}, [*lines, recovery_text(done, dry_run)], dry_run, as_json)
 
 
 def _acting(pipeline: Pipeline, names: list[str]) -> tuple[list[str], list[str]]:
@@ -110,9 +117,12 @@ def recovery_text(done: Mapping[str, Recovered], dry_run: bool) -> str:
         if one.problem:
             lines.append(f"{name}: PROBLEM {kinds}: {one.problem}")
         elif one.ordered:
-            lines.append(f"{name}: {one.ordered:,} records {verb} looked at again ({kinds})")
+            lines.append(f"{name}: {counted(one.ordered, 'record', verb)} looked at again ({kinds})")
+        if waiting := one.waiting.total():
+            lines.append(f"{name}: {counted(waiting, 'record')} {ORDERED_BEFORE}")
         lines += [
-            f"{name}: {count:,} records are of datacenter {holder}, which has to act: recover it there"
+            f"{name}: {counted(count, 'record', 'are')} of datacenter {holder}, which has to act: recover it "
+            "there"
             for holder, count in one.left_to.items()
         ]
         lines += [
@@ -122,7 +132,7 @@ def recovery_text(done: Mapping[str, Recovered], dry_run: bool) -> str:
         ]
         if one.left_out:
             lines.append(
-                f"{name}: {one.left_out:,} records are left for the next round: recover again once these "
-                "are joined"
+                f"{name}: {counted(one.left_out, 'record', 'are')} left for the next round: recover again "
+                "once these are joined"
             )
     return "\n".join(lines or ["nothing is to be recovered"])

@@ -26,6 +26,7 @@ from photon.cli.output import (
     within_option,
 )
 from photon.errors import NOT_DONE
+from photon.process.readable import counted
 
 DOUBLES_TOLD = 10
 # As in photon.registry.register, which takes long to load.
@@ -75,7 +76,7 @@ def repair(pipeline_file: Path, url: str, anew: bool, dry_run: bool, as_json: bo
     From a majority of the others, while joins go on. May be killed and run again: then it goes on where it
     stopped.
     """
-    with opened(pipeline_file) as pipeline:
+    with opened(pipeline_file, dry_run) as pipeline:
         from photon.upkeep.repair import plan_repair
 
         plan = plan_repair(pipeline, url, anew)
@@ -85,9 +86,9 @@ def repair(pipeline_file: Path, url: str, anew: bool, dry_run: bool, as_json: bo
         with showing_progress(UPKEEP_LINE_SECONDS) as say:
             done = plan.apply(say)
     before = " (others by the run before)" if done.went_on else ""
-    copied = f"{done.copied:,} entries copied{before}, {done.mended:,} mended afterwards"
+    copied = f"{counted(done.copied, 'entry')} copied{before}, {done.mended:,} mended afterwards"
     says = f"{done.endpoint} is repaired: {copied}"
-    print_result(asdict(done), says, as_json)
+    print_outcome(asdict(done), [says], dry_run, as_json)
 
 
 @registry.command(epilog=epilog_of("registry refill"))
@@ -101,7 +102,7 @@ def refill(pipeline_file: Path, dry_run: bool, as_json: bool) -> None:
     logs again, and joins what has no row. Changes nothing if the registry lacks nothing. May be killed and
     run again; until it has run to its end no datacenter joins. Exit status 1 if an event has two rows.
     """
-    with opened(pipeline_file) as pipeline, showing_progress(UPKEEP_LINE_SECONDS) as say:
+    with opened(pipeline_file, dry_run) as pipeline, showing_progress(UPKEEP_LINE_SECONDS) as say:
         from photon.registry.opening import open_reader
         from photon.upkeep.plans import carry_out
         from photon.upkeep.refill import plan_refill
@@ -117,17 +118,21 @@ def _refill_lines(done: Refilled, dry_run: bool, pipeline: Pipeline) -> list[str
     lines = []
     would = "would be " if dry_run else ""
     if not done.began:
-        lines.append(f"{done.rows:,} rows: the registry has the id of each")
+        lines.append(f"{counted(done.rows, 'row')}: the registry has the id of each")
     else:
         lines.append(
-            f"{done.rows:,} rows: {done.put_back:,} ids {would}put back, {done.released:,} {would}taken from "
-            "who has no row for them"
+            f"{counted(done.rows, 'row')}: {counted(done.put_back, 'id')} {would}put back, {done.released:,} "
+            f"{would}taken from who has no row for them"
         )
         lines.append("each datacenter begins a new epoch: it reads its logs again, and joins what has no row")
     if done.too_old:
-        lines.append(f"{done.too_old:,} rows are older than what the registry keeps, and need no id")
+        lines.append(
+            f"{counted(done.too_old, 'row', 'are')} older than what the registry keeps, so no id is needed"
+        )
     if done.doubles:
-        lines.append(f"PROBLEM {len(done.doubles):,} events have a second row, and stay as they are:")
+        lines.append(
+            f"PROBLEM {counted(len(done.doubles), 'event', 'have')} a second row, which is left alone:"
+        )
         lines += [f"  {one}" for one in done.doubles[:DOUBLES_TOLD]]
         lines.append(f"  photon verify {pipeline.typed} names all, and what leaves one row of each")
     return lines
@@ -169,21 +174,21 @@ def _state_lines(found: RegistryState, pipeline: Pipeline) -> list[str]:
         sealed = "" if ledger.state == "open" else f", {ledger.state}"
         home = f" (home of {ledger.home})" if ledger.home else ""
         lines.append(
-            f"  ledger {ledger.ledger}{home}: {ledger.ids:,} ids in {ledger.positions:,} entries of"
-            f" {ledger.bytes:,} bytes{sealed}"
+            f"  ledger {ledger.ledger}{home}: {counted(ledger.ids, 'id')} in "
+            f"{counted(ledger.positions, 'entry')} of {counted(ledger.bytes, 'byte')}{sealed}"
         )
     for one in found.endpoints:
         if one.health != "up":
             lines.append(f"  PROBLEM {one.endpoint}: {one.health}: {one.problem}")
         if not one.answers:
             continue
-        size = "" if one.bytes is None else f", {one.bytes:,} bytes"
-        lacks = f"lacks {one.behind:,} of {one.positions:,} entries"
+        size = "" if one.bytes is None else f", {counted(one.bytes, 'byte')}"
+        lacks = f"lacks {one.behind:,} of {counted(one.positions, 'entry')}"
         lines.append(f"  {one.endpoint}: {one.health}, a read takes {one.read_ms:.1f} ms{size}, {lacks}")
     decided = (("on hold", found.register.on_hold), ("retired", found.register.given_up))
     lines += [f"  datacenter {name}: {what}" for what, names in decided for name in names]
     for epoch in found.epochs:
-        unclosed = f"{epoch.unclosed:,} ids that no batch has closed"
+        unclosed = f"{counted(epoch.unclosed, 'id')} that no batch has closed"
         lines.append(f"  datacenter {epoch.datacenter}: epoch {epoch.number} is {epoch.state}, {unclosed}")
     if found.register.is_refilling:
         lines.append(f"  PROBLEM a refill did not end: photon registry refill {pipeline.typed}")
@@ -212,23 +217,24 @@ def reshard(words: tuple[Path, int | None], dry_run: bool, as_json: bool) -> Non
     A single word is LEDGERS if it is a number; ./4 is a file.
     """
     pipeline_file, ledgers = words
-    with opened(pipeline_file) as pipeline:
+    with opened(pipeline_file, dry_run) as pipeline:
         from photon.registry.opening import open_reader
         from photon.upkeep.plans import carry_out
         from photon.upkeep.reshard import plan_reshard
 
         done = carry_out(lambda: plan_reshard(pipeline, open_reader(pipeline), ledgers), dry_run)
-    print_outcome(done.as_dict(), [_reshard_line(done, pipeline)], dry_run, as_json)
+    print_outcome(done.as_dict(), [_reshard_line(done, dry_run, pipeline)], dry_run, as_json)
 
 
-def _reshard_line(done: Resharded, pipeline: Pipeline) -> str:
+def _reshard_line(done: Resharded, dry_run: bool, pipeline: Pipeline) -> str:
     if done.applied:
-        return f"{done.ledgers} ledgers from now on (before: {done.ledgers_before}): {done.because}"
+        begin = "would begin" if dry_run else "from now on"
+        return f"{counted(done.ledgers, 'ledger')} {begin} (before: {done.ledgers_before}): {done.because}"
     if not done.is_due:
-        return f"{done.ledgers_before} ledgers: {done.because}"
+        return f"{counted(done.ledgers_before, 'ledger')}: {done.because}"
     return (
-        f"{done.ledgers_wanted} ledgers would do better than {done.ledgers_before}: {done.because}."
-        f" To have them: photon registry reshard {pipeline.typed} {done.ledgers_wanted}"
+        f"{counted(done.ledgers_wanted, 'ledger')} in place of {done.ledgers_before}: {done.because}."
+        f" To have that: photon registry reshard {pipeline.typed} {done.ledgers_wanted}"
     )
 
 
@@ -243,7 +249,7 @@ def gc(pipeline_file: Path, dry_run: bool, as_json: bool) -> None:
     Dagster's). Ids go with all of their generation of ledgers. Joins go on; may be killed and run again. Exit
     status 3 if the registry did not answer on the way: the next pass goes on.
     """
-    with opened(pipeline_file) as pipeline, showing_progress(UPKEEP_LINE_SECONDS) as say:
+    with opened(pipeline_file, dry_run) as pipeline, showing_progress(UPKEEP_LINE_SECONDS) as say:
         from photon.process.clock import SystemClock
         from photon.registry.opening import open_reader
         from photon.upkeep.gc import plan_gc
@@ -263,6 +269,8 @@ def _gc_lines(done: GcResult, dry_run: bool) -> list[str]:
     if done.dropped:
         dropped = ", ".join(map(str, done.dropped))
         lines.append(f"generation {dropped} {'would be' if dry_run else 'is'} dropped, with its ids")
+    if done.kept_because:
+        lines.append(f"no id {'would be' if dry_run else 'is'} dropped: {done.kept_because}")
     lines.append(f"before: {_size(done.before)}; afterwards: {_size(done.after)}")
     if done.problem:
         lines.append(f"NOT ALL: {done.problem}")
@@ -270,4 +278,4 @@ def _gc_lines(done: GcResult, dry_run: bool) -> list[str]:
 
 
 def _size(size: RegistrySize) -> str:
-    return f"{size.ids:,} ids in {size.ledgers:,} ledgers of {size.bytes:,} bytes"
+    return f"{counted(size.ids, 'id')} in {counted(size.ledgers, 'ledger')} of {counted(size.bytes, 'byte')}"

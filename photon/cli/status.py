@@ -21,6 +21,7 @@ from photon.cli.output import (
     within_option,
 )
 from photon.errors import NOT_DONE
+from photon.process.readable import counted
 
 if TYPE_CHECKING:
     from photon.health.status import DatacenterStatus
@@ -120,17 +121,17 @@ def _details(one: DatacenterStatus) -> list[str]:
         safe = f"{len(log.safe_to_delete)} safe to delete, {log.safe_to_delete_bytes:,} bytes"
         kinds = f"{log.gone_files} gone, {safe}"
         lines.append(
-            f"  {side:8} {log.files:>7,} files ({kinds}), {log.read_bytes:>15,} bytes read, "
+            f"  {side:8} {counted(log.files, 'file'):>13} ({kinds}), {log.read_bytes:>15,} bytes read, "
             f"{log.backlog_bytes:,} waiting"
         )
     for kind, work in (("not committed", one.stages.uncommitted), ("to take up again", one.stages.requeued)):
         lines.append(
-            f"  {kind}: {work.plans:,} plans, {work.primary_bytes:,} primary and {work.foreign_bytes:,} "
-            f"foreign bytes, {work.records:,} records"
+            f"  {kind}: {counted(work.plans, 'plan')}, {work.primary_bytes:,} primary and "
+            f"{work.foreign_bytes:,} foreign bytes, {counted(work.records, 'record')}"
         )
     for reason, count in one.waiting.items():
         age_seconds = one.stages.oldest_waiting_seconds.get(reason, 0.0)
-        lines.append(f"  waiting, {reason}: {count:,} records, the oldest for {age_seconds:,.0f} s")
+        lines.append(f"  waiting, {reason}: {counted(count, 'record')}, the oldest for {age_seconds:,.0f} s")
     if one.waiting_by_age:
         ages = ", ".join(f"{count:,} {age}" for age, count in one.waiting_by_age.items())
         lines.append(f"  waiting, by when they were first seen: {ages}")

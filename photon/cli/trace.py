@@ -16,6 +16,7 @@ from photon.cli.output import (
     showing_progress,
     within_option,
 )
+from photon.process.readable import counted
 
 if TYPE_CHECKING:
     from photon.tracing.report import DatacenterTrace, RegistryAnswer, Trace
@@ -62,8 +63,11 @@ def trace_text(found: Trace) -> str:
     if found.registry is not None:
         lines += _ledgers(found.registry)
     for name, one in found.datacenters.items():
-        decided = f" ({SAID_OF[one.decision]})" if one.decision else ""
-        lines += [f"{name}{decided}:", *(f"  {line}" for line in _datacenter(one) or ["nothing"])]
+        said = SAID_OF.get(one.decision) or ("has never joined" if one.has_joined is False else "")
+        lines += [
+            f"{name} ({said}):" if said else f"{name}:",
+            *(f"  {line}" for line in _datacenter(one) or ["nothing"]),
+        ]
     return "\n".join([*lines, *(f"NOT ASKED {problem}" for problem in found.problems)])
 
 
@@ -88,8 +92,10 @@ def _datacenter(one: DatacenterTrace) -> list[str]:
 
     lines = [f"row          {_columns(row)}" for row in one.rows]
     for w in one.waiting:
-        next_try = "given up until the next start" if w.status == "unjoinable" else f"due {moment(w.due_us)}"
-        since = f"{w.attempts} attempts, first seen {moment(w.first_seen_us)}"
+        next_try = (
+            "given up until its primary is read" if w.status == "unjoinable" else f"due {moment(w.due_us)}"
+        )
+        since = f"{counted(w.attempts, 'attempt')}, first seen {moment(w.first_seen_us)}"
         lines.append(f"waiting      {w.occurrence} ({w.reason}) {WHY[w.reason]}, {since}, {next_try}")
     for order in one.orders:
         mended = ", with a mended line" if order.is_mended else ""
@@ -109,15 +115,15 @@ def _datacenter(one: DatacenterTrace) -> list[str]:
             for r in records
         ]
     for log in one.searched:
-        read = f"{log.searched_bytes:,} bytes searched, {log.read_bytes:,} of them read"
-        lines.append(f"searched     {log.side} log: {log.files:,} files, {read}")
+        read = f"{counted(log.searched_bytes, 'byte')} searched, {log.read_bytes:,} of them read"
+        lines.append(f"searched     {log.side} log: {counted(log.files, 'file')}, {read}")
         lines += [
             f"             {f.path} to byte {f.searched_bytes:,}, read to {f.read_bytes:,}, "
-            f"grew last {moment(f.grown_us)}"
+            f"seen to grow last at {moment(f.grown_us)}"
             for f in log.last
         ]
         if more := log.files - len(log.last):
-            lines.append(f"             and {more:,} more files")
+            lines.append(f"             and {counted(more, 'more file')}")
     return lines
 
 

@@ -21,7 +21,7 @@ from photon.cli.output import (
     showing_progress,
 )
 from photon.errors import NOT_DONE
-from photon.process.readable import table_lines, typed
+from photon.process.readable import counted, table_lines, typed
 
 if TYPE_CHECKING:
     from photon.pipeline.file import Pipeline
@@ -145,18 +145,19 @@ def report_text(report: VerificationReport, pipeline_file: Path | str) -> str:
 def _remarks(name: str, report: DatacenterReport) -> list[str]:
     lines = [f"{name}: NOTE {note}" for note in report.notes]
     lines += [
-        f"{name}: NOT VERIFIED {file.bytes:,} bytes of the {file.side} log {file.path}: {file.reason}"
+        f"{name}: NOT VERIFIED {counted(file.bytes, 'byte')} of the {file.side} log {file.path}: "
+        f"{file.reason}"
         for file in report.unverified
     ]
     earlier = report.verified_earlier
     if earlier.files:
         lines.append(
-            f"{name}: {earlier.files:,} foreign logs ({earlier.bytes:,} bytes) can't be read again and were"
-            f" verified before, such as {earlier.example}"
+            f"{name}: {counted(earlier.files, 'foreign log')} ({counted(earlier.bytes, 'byte')}) can't be "
+            f"read again, and had been verified before, such as {earlier.example}"
         )
     if report.rows_not_compared:
         lines.append(
-            f"{name}: {report.rows_not_compared:,} rows not compared: "
+            f"{name}: {counted(report.rows_not_compared, 'row')} not compared: "
             "their logs can't be read again, or their batch was being completed"
         )
     return lines

@@ -20,6 +20,7 @@ from photon.join.messages import BatchRunner, BatchTasks
 from photon.process.clock import MICROSECONDS, Clock
 from photon.process.faults import fault_point
 from photon.process.measures import Meter
+from photon.process.readable import counted
 from photon.registry.entry import NO_HASHES, Claims, Hashes, Mask
 from photon.registry.errors import RegistryUnavailable
 from photon.registry.id_registry import EpochOver, IdRegistry
@@ -122,7 +123,9 @@ class ClaimingRounds:
 
     def _run_again(self, tasks: BatchTasks, which: Sequence[int], settled: Settled) -> None:
         log.info(
-            "batch %d: %d tasks lost claims to others, and run again", tasks.context.plan.batch, len(which)
+            "batch %d: claims were lost to others; run again: %s",
+            tasks.context.plan.batch,
+            counted(len(which), "task"),
         )
         self.registry.read_on()  # who won may have closed it by now
         plan = claimant_of(tasks.context.plan)

@@ -6,7 +6,7 @@ Nothing is claimed or closed here: `claiming_rounds` and `closing_batches` do th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from photon.dispatcher.completion import Results
 from photon.process.faults import fault_point
@@ -32,6 +32,7 @@ class Committing:
     tables: Mapping[TableName, OutputTable]
     datacenter: str
     epoch: str
+    side_batches: dict[TableName, int] = field(default_factory=dict)  # the last ones of this process
 
     @property
     def _joined(self) -> OutputTable:
@@ -49,6 +50,7 @@ class Committing:
         for name in SIDE_TABLES:
             if files := results.files(name):
                 self.tables[name].commit_missing(files, self.datacenter, plan.key)
+                self.side_batches[name] = plan.key.batch
             fault_point(f"side_tables.after_{name}")
         fault_point("commit.before_main")
         self._commit_rows(plan, results.files("joined_events"))
@@ -92,7 +94,7 @@ class Committing:
     def is_at_its_end(self, completed: int) -> bool:
         """Whether this epoch commits nothing more: others fenced it (E1), or its lake was put back (A13)."""
         version = self._joined.version_of(self._app)
-        return version == FENCE_VERSION or version < completed
+        return version >= FENCE_VERSION or version < completed
 
     def already_recorded(self, plan: Plan, ran_before: bool) -> dict[Occurrence, OutcomeClass]:
         """The records that earlier runs of this work put into the tables, with their classes (A12)."""

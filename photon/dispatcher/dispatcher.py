@@ -29,6 +29,7 @@ from photon.logs.source import LogsUnavailable
 from photon.logs.tailing.open_files import OpenFiles
 from photon.process.clock import MICROSECONDS
 from photon.process.faults import fault_point
+from photon.process.readable import counted
 from photon.registry.errors import RegistryUnavailable
 from photon.state.database import StateUnavailable, why_not
 from photon.state.plan import Advance, Plan, PlanContent
@@ -141,7 +142,8 @@ class Dispatcher:
             return False
         reopened = self.state.reopen_unjoinable() if mode == "complete" else 0
         if reopened:
-            log.info("%d unjoinable events of an earlier run are looked for again", reopened)
+            again = counted(reopened, "unjoinable event")
+            log.info("%s of an earlier run looked for again", again)
         return True
 
     def _step(self, mode: Mode, idle_seconds: float) -> bool:
@@ -246,7 +248,7 @@ class Dispatcher:
             self.index.check()
             return
         files = self.reader.of("primary").values()
-        log.warning("primary logs are indexed again: %d files", len(files))
+        log.warning("primary logs are indexed again: %s", counted(len(files), "file"))
         segments = self.tools.reindex(files)
         fault_point("index.after_reindex")
         self.index.start_again(segments)

@@ -19,6 +19,7 @@ from photon.pipeline.remembered import (
     changed_settings,
     remembered_settings,
 )
+from photon.process.readable import counted
 from photon.registry.opening import begin_anew
 from photon.state.database import StateReader, StateUnavailable
 from photon.state.dispatcher_state import DispatcherState
@@ -99,10 +100,9 @@ def _tell_of_waiting_without_logs(state: DispatcherState) -> None:
     gone = sum(count for number, count in state.waiting.by_file().items() if number not in there)
     if gone:
         log.warning(
-            "%s: %s records that wait go with the state, since their logs are gone: put these logs back, and "
-            "they are read and joined",
+            "%s: %s with the state, for want of logs: put the logs back, and they are read and joined",
             state.folder,
-            f"{gone:,}",
+            counted(gone, "waiting record", "go"),
         )
 
 

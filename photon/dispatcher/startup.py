@@ -34,7 +34,15 @@ from photon.state.database import STATE_FILE, StateUnavailable
 from photon.state.dispatcher_state import DispatcherState
 from photon.storage.delta import LakeMismatch, LakeUnavailable
 from photon.storage.joined_rows import CommittedRows
-from photon.storage.tables import FENCE_VERSION, CommitConflict, LastCommit, OutputTable, app_id
+from photon.storage.tables import (
+    FENCE_VERSION,
+    CommitConflict,
+    LastCommit,
+    OutputTable,
+    app_id,
+    batch_of,
+    fence_epoch,
+)
 
 log = logging.getLogger(__name__)
 
@@ -197,14 +205,11 @@ class _NewEpoch:
     def has_run_before(self, register: Register) -> bool:
         """Whether an epoch before has committed a batch. LakeUnavailable.
 
-        A fence alone is no run: first starts that failed leave one. It hides how far its epoch came; rows
-        tell.
+        A fence alone is no run: first starts that failed leave one.
         """
         numbers = range(register.epochs.get(self.datacenter, 0), 0, -1)
         versions = (self.table.version_of(self._app(number)) for number in numbers)
-        return any(version not in (0, FENCE_VERSION) for version in versions) or bool(
-            CommittedRows(self.table).epochs()
-        )
+        return any(map(batch_of, versions)) or bool(CommittedRows(self.table).epochs())
 
     def begin(self, before: int, follows: bool, reads_all: bool) -> DispatcherState:
         """The state of a new epoch; `before`: the epoch of the state that was here, 0 if none was.
@@ -213,17 +218,17 @@ class _NewEpoch:
         """
         epoch = self._numbered(before)
         fault_point("start.after_number")
-        last = range(before or max(1, epoch.number - 1), epoch.number)
         with _conflicts_are_waited_for(self.table):
-            for number in last:
+            for number in range(1, epoch.number):
                 # Also where the registry calls it over: a lake that was put back has no fence.
-                self.table.fence(self._app(number))
+                if self.table.version_of(self._app(number)) < FENCE_VERSION:
+                    self._fence(Epoch(self.datacenter, number))
             snapshot = partial(RowsOfPlans, self.table)
             end_epochs(self.registry, self.datacenter, epoch.number - 1, self._fence, snapshot)
             fault_point("start.after_close")
             self.table.commit([], self._app(epoch.number), 0, exactly_after=0)
         fault_point("start.after_batch_0")
-        for number in last:
+        for number in range(before or max(1, epoch.number - 1), epoch.number):
             remove_work(self.pipeline.datacenters[self.datacenter], str(number))
         return self._stored(str(epoch.number), follows, reads_all)
 
@@ -249,7 +254,7 @@ class _NewEpoch:
         return app_id(self.datacenter, str(number))
 
     def _fence(self, epoch: Epoch) -> None:
-        self.table.fence(self._app(epoch.number))
+        fence_epoch(self.table.folder.parent, epoch.datacenter, str(epoch.number))
 
     def _stored(self, epoch: str, follows: bool, reads_all: bool) -> DispatcherState:
         """The state, on the disk. `reads_all`: also where it would read from now."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from photon.dispatcher import completion
 from photon.dispatcher.completion import GivenUpHold, OwnHold
 from photon.dispatcher.recovery.holders import Holders
+from photon.process.readable import counted
 from photon.registry.entry import Claimant, Mask
 from photon.registry.errors import RegistryUnavailable
 from photon.registry.hashing import hashes_of_texts
@@ -70,9 +71,9 @@ class TableAnswers:
         try:
             self.registry.free(hashes_of_texts(ids), set(resolved.to_free.values()).__contains__)
         except RegistryUnavailable as error:
-            log.info("%d events are freed when their records are looked at again: %s", len(ids), error)
+            log.info("%s freed at the next look at the records: %s", counted(len(ids), "event", "are"), error)
             return
-        log.warning("batch %d: %d events have lost their rows, and are joined again", batch, len(ids))
+        log.warning("batch %d: %s no row any more; joined again", batch, counted(len(ids), "event", "have"))
         resolved.released |= {one.occurrence for one in records if one.event_id in resolved.to_free}
 
     def _holds_of_given_up(

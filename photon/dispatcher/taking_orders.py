@@ -17,6 +17,7 @@ from photon.join.waiting_records import as_waiting
 from photon.logs.files import TrackedFile
 from photon.pipeline.file import Pipeline
 from photon.process.faults import fault_point
+from photon.process.readable import counted
 from photon.state.dispatcher_state import DispatcherState
 from photon.state.plan import PlanContent
 from photon.state.waiting.reasons import ORDERED
@@ -102,11 +103,11 @@ class OrderTaking:
             log.warning("work order %s is of an epoch that is over: recover again", order.order_id)
             return
         log.info(
-            "work order %s (%s): %d of %d records are looked at again",
-            order.order_id, order.why, taken, len(order.records),
+            "work order %s (%s): looks again at %d of %s",
+            order.order_id, order.why, taken, counted(len(order.records), "record"),
         )  # fmt: skip
         if gone:
-            log.warning("work order %s: %d records are no longer to be found", order.order_id, gone)
+            log.warning("work order %s: %s gone", order.order_id, counted(gone, "record", "are"))
 
     def _waiting(self, found: pa.Table, taken: Sequence[OrderedRecord], now_us: int) -> pa.Table:
         """The records as those that wait, due now."""

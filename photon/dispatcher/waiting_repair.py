@@ -15,7 +15,7 @@ from photon.logs.folders import log_folder
 from photon.pipeline.file import Pipeline
 from photon.pipeline.location import Location
 from photon.process.faults import fault_point
-from photon.process.readable import readable
+from photon.process.readable import counted, readable
 from photon.state.dispatcher_state import DispatcherState
 from photon.state.waiting.reasons import NEVER_US, PRIMARY
 from photon.state.waiting.retries import Retries
@@ -148,7 +148,8 @@ class WaitingRepair:
             write_index(self._folder, segment, stub)
             store_of(self._folder).sync()
             self.state.waiting.forget()
-        said = f"both files of waiting records {segment} are gone or damaged: {lost} records are lost"
+        lost_records = counted(lost, "record", "are")
+        said = f"both files of waiting records {segment} are gone or damaged: {lost_records} lost"
         if planned := sum(len(each.rows) for each in kept):
             said += f", and {planned} more that a plan refers to, unless their rows are stored"
         log.warning(

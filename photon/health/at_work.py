@@ -13,6 +13,7 @@ from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Durations
 from photon.process.clock import MICROSECONDS
 from photon.process.pace import size, span
+from photon.process.readable import counted
 
 # Its process waits for what is unavailable: a hiccup of the registry is over within seconds.
 WAITING = Durations(warn=timedelta(seconds=30), error=timedelta(minutes=1))
@@ -44,6 +45,9 @@ def judge_works(facts: Facts, memory: Memory, pipeline: Pipeline) -> list[Verdic
         broken.append(
             Verdict("error", f"{name}: {facts.put_back}", in_short="has an older copy of its table")
         )
+    if facts.lost_files:
+        says = f"{name}: {'; '.join(facts.lost_files)}"
+        broken.append(Verdict("error", says, in_short="lacks data files of its tables"))
     if facts.second_rows:
         says = f"{name}: {facts.second_rows}"
         broken.append(Verdict("error", says, in_short="has events with two rows"))
@@ -99,7 +103,7 @@ def _nobody(facts: Facts, memory: Memory, pipeline: Pipeline) -> Verdict | None:
         return _silent(level, seconds, facts, pipeline)
     if facts.state.epoch is None and not memory.is_patient:
         return _never_ran(level, facts, pipeline)
-    due = f", and {facts.growth.due:,} events are due" if facts.growth.due else ""
+    due = f", and {counted(facts.growth.due, 'event', 'are')} due" if facts.growth.due else ""
     return Verdict(
         level,
         f"{facts.datacenter}: nobody has run it for {span(seconds)}; {size(facts.unread_bytes)} of its logs "
@@ -188,10 +192,10 @@ def _held_back(facts: Facts, pipeline: Pipeline) -> Verdict | None:
         return Verdict("warn", f"{facts.datacenter}: {says}", remedy, f"can't read the lake of {names}")
     return Verdict(
         "error",
-        f"{facts.datacenter}: {held:,} events are held: {names} registered them and is silent, and what it "
-        f"did not join can't be freed from here: {why}",
+        f"{facts.datacenter}: {counted(held, 'event', 'are')} held: {names} is silent, and what it "
+        f"registered and did not join can't be freed from here: {why}",
         remedy,
-        f"has {held:,} events that {names} holds",
+        f"has {counted(held, 'event')} that {names} holds",
     )
 
 
@@ -200,8 +204,8 @@ def _orders(facts: Facts, pipeline: Pipeline) -> Verdict | None:
         return None
     return Verdict(
         "warn",
-        f"{facts.datacenter}: {facts.refused_orders:,} work orders could not be read, and are set aside",
-        f"photon recover {pipeline.typed} orders them again",
+        f"{facts.datacenter}: {counted(facts.refused_orders, 'work order', 'were')} set aside: unreadable",
+        f"photon recover {pipeline.typed} orders again what they said",
         "has work orders that can't be read",
     )
 

@@ -1,8 +1,9 @@
-"""Verdicts on shares of bad records: of all that was ever read, and of the latest window; the worse counts.
+"""Verdicts on bad records: on wrong keys, and on shares of all records that were bad.
 
-What people have acknowledged is in neither. A share of few records of all is a warning at most: one bad line
-of three is no outage, and it is not well either. A share of few records of a window says nothing, since they
-count among all records too.
+A share is one of all that was ever read, and one of the latest window; the worse counts. What people have
+acknowledged is in neither. A share of few records of all is a warning at most: one bad line of three is no
+outage, and it is not well either. A share of few records of a window says nothing, since they count among all
+records too.
 """
 
 from __future__ import annotations
@@ -10,11 +11,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from photon.dispatcher.shift.keys import (
+    JOIN_AGAIN,
+    columns_in_words,
+    keyless_of_late,
+    no_key_matches,
+    none_has_a_key,
+    which_match,
+)
 from photon.health.facts import Facts
 from photon.health.memory import Memory
 from photon.health.verdict import LEVELS, Level, Verdict, level_of
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Shares
+from photon.process.readable import counted
 from photon.state.losses import BAD, bad_since
 
 # A retried write now and then is no news; one foreign record in twenty says that the id is none.
@@ -97,14 +107,79 @@ def judge_dead_letters(facts: Facts, memory: Memory, pipeline: Pipeline) -> list
     return [judge_share(facts, pipeline, kind, bounds, remedy) for kind in kinds]
 
 
-def judge_unjoinable(facts: Facts, memory: Memory, pipeline: Pipeline) -> Verdict:
-    """Whether few foreign records have found no primary event."""
+def judge_unjoinable(facts: Facts, memory: Memory, pipeline: Pipeline) -> list[Verdict]:
+    """Whether foreign records have keys, and few of these have found no primary event."""
+    wrong = _no_key_matches(facts, memory, pipeline) or _share_unjoinable(facts, pipeline)
+    keyless = _keyless(facts, memory, pipeline)
+    return [keyless, wrong] if keyless is not None else [wrong]
+
+
+def _share_unjoinable(facts: Facts, pipeline: Pipeline) -> Verdict:
     unjoined = pipeline.datacenters[facts.datacenter].lake / "unjoined"
     remedy = (
         "look whether foreign.key and primary.id name the same thing, and whether primary logs are missing; "
         f"rows of {unjoined} have the ids of some: a trace tells the story of one event"
     )
     return judge_share(facts, pipeline, UNJOINABLE, pipeline.health.unjoinable, remedy)
+
+
+def _no_key_matches(facts: Facts, memory: Memory, pipeline: Pipeline) -> Verdict | None:
+    """Say that the key is a wrong one, where no record ever met its primary event.
+
+    The first events of a live log may be older than its primary log, so a few that wait are no sign.
+    """
+    unjoinable = bad_since(facts.acknowledged, "unjoinable", facts.state)
+    overdue = facts.overdue if facts.overdue >= LEAST_RECORDS else 0
+    says = no_key_matches({**facts.state.counts.as_dict(), "unjoinable": unjoinable}, overdue)
+    level = _level_of_all(unjoinable + overdue, memory)
+    if not says or level == "ok":
+        return None
+    keys = (
+        f"primary.id ({', '.join(pipeline.primary.id)}) and foreign.key ({', '.join(pipeline.foreign.key)})"
+    )
+    remedy = (
+        f"bring the primary logs of the same time, if they are missing; else mend {keys} in {pipeline.file}: "
+        f"{_which_match(facts, pipeline)}; {JOIN_AGAIN}"
+    )
+    return Verdict(level, f"{facts.datacenter}: {says}", remedy, "joins nothing, for no key matches")
+
+
+def _keyless(facts: Facts, memory: Memory, pipeline: Pipeline) -> Verdict | None:
+    """Say that no record has the key, or that none of the latest has it although many were to be expected."""
+    state, name, columns = facts.state, facts.datacenter, ", ".join(pipeline.foreign.key)
+    seen = f"; {columns_in_words(facts.columns)}" if facts.columns else ""
+    has_adapter = not pipeline.adapter.startswith("photon.adapters:")
+    or_adapter = f", or the adapter {pipeline.adapter} passes over each" if has_adapter else ""
+    no_key = f"`{columns}` (foreign.key){or_adapter}"
+    if none_has_a_key(state.counts.as_dict()):
+        level = _level_of_all(state.counts.of("skipped"), memory)
+        records = counted(state.counts.foreign, "foreign record")
+        says = f"{name} joins nothing: none of its {records} has the key {no_key}{seen}"
+        mend = f"mend foreign.key in {pipeline.file}: {_which_match(facts, pipeline)}; {JOIN_AGAIN}"
+        return Verdict(level, says, mend, "joins nothing, for no foreign record has a key")
+    if latest := keyless_of_late(state.gained, state.before):
+        says = (
+            f"{name}: none of the latest {counted(round(latest), 'foreign record')} has the key {no_key}, "
+            f"while earlier ones had it{seen}"
+        )
+        remedy = (
+            "if whoever writes the log has renamed the column, have it written under its old name too; if "
+            "nothing of late belongs to a primary event, nothing is to be done"
+        )
+        return Verdict("warn", says, remedy, "gets foreign records without a key")
+    return None
+
+
+def _level_of_all(records: int, memory: Memory) -> Level:
+    """The level of something that is so of all records; a watcher waits until there are more than a few."""
+    if records >= LEAST_RECORDS:
+        return "error"
+    return "ok" if memory.is_patient else "warn"
+
+
+def _which_match(facts: Facts, pipeline: Pipeline) -> str:
+    logs = pipeline.datacenters[facts.datacenter].logs
+    return which_match(f"{logs}/{pipeline.primary.files}", f"{logs}/{pipeline.foreign.files}")
 
 
 def judge_conflicting(facts: Facts, memory: Memory, pipeline: Pipeline) -> Verdict:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -18,6 +19,13 @@ import pyarrow as pa
 from photon.dispatcher.log_reader import LogReader
 from photon.dispatcher.refusals import why_refused
 from photon.dispatcher.shift.growth import LIVE_BYTES, Growth, growth_of
+from photon.dispatcher.shift.keys import (
+    columns_of_newest,
+    has_met,
+    keyless_of_late,
+    none_has_a_key,
+    overdue_records,
+)
 from photon.dispatcher.shift.lease import LeaseStatus, lease_status_of
 from photon.dispatcher.shift.people import Decision, Decisions, decisions_seen
 from photon.errors import FormatTooNew
@@ -36,7 +44,8 @@ from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Durations
 from photon.process.clock import MICROSECONDS
 from photon.process.operating_system import is_stopped, what_ends
-from photon.process.readable import readable
+from photon.process.readable import counted, readable
+from photon.state.database import StateUnavailable
 from photon.state.losses import Losses, acknowledged_counts, lost_files, open_losses
 from photon.state.view import StateView, open_view
 from photon.storage.append_table import AppendTable
@@ -97,24 +106,27 @@ class Facts:
     growth: Growth
     lease: LeaseStatus
     is_starting: bool = False  # a run of it is on its way
-    decisions: Decisions = field(default_factory=Decisions)  # what people have decided on all datacenters
+    decisions: Decisions = field(default_factory=Decisions)  # people's, on all datacenters
     is_fenced: bool = False  # the others have ended its epoch
-    put_back: str = ""  # that its table is an older copy, with what to do
+    lost_files: tuple[str, ...] = ()  # tables with data files that are gone, and what to do
+    put_back: str = ""  # says that its table is an older copy, and what to do
     verified: Verified | None = None  # the newest verification; None: there is none
     unverified_because: str = ""  # why no verification could be read
-    lost: Losses = field(default_factory=Losses)  # that nobody has acknowledged
+    lost: Losses = field(default_factory=Losses)  # all losses that nobody has acknowledged
     lost_named: tuple[str, ...] = ()  # the events and files that are lost, each in words
-    has_rows_without_state: bool = False  # whether it has joined, and its state is gone
+    has_rows_without_state: bool = False  # it has joined, and its state is gone
     lake: tuple[str, ...] = ()  # why its tables can't be read or written, with what to do
     refused: str = ""  # why each start refuses its state, with what to do
-    second_rows: str = ""  # that it has rows that double others, with what to do
-    is_stopped: bool = False  # whether its process goes on only if somebody continues it
-    what_ends_it: str = ""  # how to end its process, or to continue it; empty: it is on another machine
+    second_rows: str = ""  # says that some events have two rows, and what to do
+    is_stopped: bool = False  # its process goes on only if somebody continues it
+    what_ends_it: str = ""  # the command that ends or continues its process; empty: it is elsewhere
     half_lines: tuple[str, ...] = ()  # the files in which half a line waits, where nothing else is unread
     passed_over: tuple[str, ...] = ()  # log files that reading leaves out, each with the reason
     acknowledged: Mapping[str, int] = field(default_factory=dict)  # records by class that people know of
     refused_orders: int = 0  # work orders that could not be read
-    uncompacted: str = ""  # that nobody compacts its table, with what to do
+    uncompacted: str = ""  # says that nobody compacts its table, and what to do
+    columns: tuple[str, ...] = ()  # names in the newest foreign lines, where none has a key
+    overdue: int = 0  # records whose primaries are not where logs are read, while no record ever met one
 
     @property
     def state(self) -> StateView:
@@ -253,7 +265,7 @@ def gather(
         verified = newest_verification(pipeline, datacenter)
     except (LakeUnavailable, FormatTooNew) as error:
         unverified_because = str(error)
-    lost = open_losses(folder, view)
+    lost, has_no_key = open_losses(folder, view), has_no_key_of_late(view)
     files = reader.files if reader is not None else view.files
     return Facts(
         datacenter,
@@ -263,6 +275,7 @@ def gather(
         is_starting,
         decisions,
         is_fenced=is_fence(tables.last_batch),
+        lost_files=tables.lost_files,
         put_back=put_back(pipeline, datacenter, view.completed, tables.last_batch),
         verified=verified,
         unverified_because=unverified_because,
@@ -279,7 +292,28 @@ def gather(
         acknowledged=acknowledged_counts(folder, view.epoch),
         refused_orders=orders_of(folder, now_us).refused,
         uncompacted=uncompacted(pipeline, datacenter) if view.epoch is not None else "",
+        columns=_foreign_columns(pipeline, datacenter, view) if has_no_key else (),
+        overdue=_overdue(pipeline, datacenter, view),
     )
+
+
+def has_no_key_of_late(view: StateView) -> bool:
+    """Whether no foreign record has a key, or none of the latest although many were to be expected."""
+    return none_has_a_key(view.counts.as_dict()) or bool(keyless_of_late(view.gained, view.before))
+
+
+def _foreign_columns(pipeline: Pipeline, datacenter: str, view: StateView) -> tuple[str, ...]:
+    read = (tracked for tracked in view.files.values() if tracked.file.side == "foreign")
+    return columns_of_newest(pipeline.datacenters[datacenter].logs, pipeline.foreign, read)
+
+
+def _overdue(pipeline: Pipeline, datacenter: str, view: StateView) -> int:
+    """How many records wait in vain, as it seems; where any has met its primary, nobody has to know."""
+    if has_met(view.counts.as_dict()) or not view.counts.of("pending"):
+        return 0
+    with suppress(StateUnavailable):  # while segments are merged; the next look tells
+        return overdue_records(pipeline, datacenter)
+    return 0
 
 
 def opened_logs(pipeline: Pipeline, datacenter: str, view: StateView, now_us: int) -> LogReader:
@@ -324,5 +358,5 @@ def _lost_named(
     said = lost_files(lost, files)
     more = len(said) - MOST_LOST_NAMED
     command = f"photon acknowledge {pipeline.typed} {datacenter} --dry-run"
-    beyond = [f"{more:,} more files went with unread bytes, or in use: {command} names them all"]
+    beyond = [f"{counted(more, 'more file')} went with unread bytes, or in use: {command} names all"]
     return (*events, *said[:MOST_LOST_NAMED], *(beyond if more > 0 else []))

@@ -11,6 +11,7 @@ from photon.health.stages import PlannedWork, Stages
 from photon.health.status import DatacenterStatus
 from photon.process.clock import MICROSECONDS
 from photon.process.pace import size, span
+from photon.process.readable import counted
 from photon.state.waiting.reasons import WHY
 
 
@@ -67,7 +68,7 @@ def _how_to_start(facts: Facts, join: str) -> str:
 
 def _half_lines(facts: Facts) -> str:
     first, *others = facts.half_lines
-    where = f"{first} and {len(others):,} more files" if others else first
+    where = f"{first} and {counted(len(others), 'more file')}" if others else first
     return f"only half a line waits in {where} ({size(facts.unread_bytes)}), and its writer has to end it"
 
 
@@ -90,15 +91,15 @@ def sentences(one: DatacenterStatus) -> list[str]:
     said += _orders(one)
     if deletable := len(one.primary.safe_to_delete) + len(one.foreign.safe_to_delete):
         safe = size(one.primary.safe_to_delete_bytes + one.foreign.safe_to_delete_bytes)
-        said.append(f"{deletable:,} log files ({safe}) need not be kept: --safe-to-delete names them")
+        said.append(f"{counted(deletable, 'log file')} ({safe}) may be deleted: see --safe-to-delete")
     if one.kept_log_bytes:
         said.append(f"{size(one.kept_log_bytes)} of logs that were deleted unread are kept for a week")
     if lost := one.counts.get("lost_bytes", 0):
         known = "" if one.facts.lost.bytes else ", which people know of"
         said.append(f"{size(lost)} of logs went away before they were read{known}")
     if conflicting := one.counts.get("conflicting", 0):
-        of_all = f"{conflicting:,} of {one.counts['duplicates']:,} duplicates"
-        said.append(f"{of_all} say something else than the record of their id that joined")
+        other_content = f"{counted(conflicting, 'duplicate', 'say')} something else"
+        said.append(f"{other_content} than the record of the same id that joined")
     said += [f"note: {note}" for note in one.notes]
     for verdict in one.broken:
         if not verdict.is_in_headline:
@@ -113,19 +114,21 @@ def _planned(stages: Stages) -> list[str]:
         nth = f", attempt {open_.attempt}" if open_.attempt > 1 else ""
         said.append(f"batch {open_.batch} is planned and not committed{nth}: {_amount(open_)}")
     if again.plans:
-        said.append(f"{again.plans:,} plans are taken up again before anything new: {_amount(again)}")
+        said.append(
+            f"{counted(again.plans, 'plan', 'are')} taken up again before anything new: {_amount(again)}"
+        )
     return said
 
 
 def _amount(work: PlannedWork) -> str:
     parts = (f"{size(work.primary_bytes)} of primary logs", f"{size(work.foreign_bytes)} of foreign logs")
-    return f"{parts[0]}, {parts[1]}, {work.records:,} records that have waited"
+    return f"{parts[0]}, {parts[1]}, {counted(work.records, 'record')} that waited"
 
 
 def _waiting(reason: str, one: DatacenterStatus) -> str:
     age_seconds = one.stages.oldest_waiting_seconds.get(reason)
     oldest = "" if age_seconds is None else f"; the oldest was first seen {span(age_seconds)} ago"
-    return f"{one.waiting[reason]:,} events wait {WHY[reason]}{oldest}"
+    return f"{counted(one.waiting[reason], 'event', 'wait')} {WHY[reason]}{oldest}"
 
 
 def _orders(one: DatacenterStatus) -> list[str]:
@@ -133,10 +136,11 @@ def _orders(one: DatacenterStatus) -> list[str]:
     if orders.waiting:
         when = "it runs again" if not one.facts.lease.is_locked else "it has finished its batch"
         said.append(
-            f"{orders.waiting:,} work orders wait until {when}, the oldest for {span(orders.oldest_seconds)}"
+            f"{counted(orders.waiting, 'work order', 'wait')} until {when}, the oldest for "
+            f"{span(orders.oldest_seconds)}"
         )
     return said
 
 
 def _waits(waiting: int) -> str:
-    return f"; {waiting:,} events wait" if waiting else ", and nothing waits"
+    return f"; {counted(waiting, 'event', 'wait')}" if waiting else ", and nothing waits"

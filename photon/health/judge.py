@@ -27,7 +27,7 @@ from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Durations
 from photon.process.clock import MICROSECONDS, in_utc
 from photon.process.pace import size, span
-from photon.process.readable import typed
+from photon.process.readable import counted, typed
 from photon.state.losses import Losses
 
 Judge = Callable[[Facts, Memory, Pipeline], Verdict | Sequence[Verdict]]
@@ -106,7 +106,7 @@ def _passed_over(facts: Facts, pipeline: Pipeline) -> Verdict | None:
         f"{pipeline.file} match them. photon status {pipeline.typed} names them all"
     )
     says = f"{facts.datacenter}: files are passed over: {shown}"
-    return Verdict("warn", says, remedy, f"passes over {len(files):,} log files", names=files)
+    return Verdict("warn", says, remedy, f"passes over {counted(len(files), 'log file')}", names=files)
 
 
 def _no_logs(facts: Facts, pipeline: Pipeline) -> Verdict | None:
@@ -157,8 +157,10 @@ def _nothing_lost(facts: Facts, memory: Memory, pipeline: Pipeline) -> Verdict:
     lost = facts.lost
     if not lost:
         return Verdict("ok", f"{facts.datacenter} has lost nothing that nobody knows of")
-    said = [f"{lost.bytes:,} bytes of log files that went away were not read"] if lost.bytes else []
-    said += [f"{lost.records:,} records that waited are nowhere any more"] if lost.records else []
+    said = (
+        [f"{counted(lost.bytes, 'byte', 'were')} not read of log files that went away"] if lost.bytes else []
+    )
+    said += [f"{counted(lost.records, 'waiting record', 'are')} nowhere any more"] if lost.records else []
     said += [_may_be_lost(lost)] if lost.may_be_lost else []
     return Verdict(
         "error" if lost.is_certain else "warn",
@@ -174,10 +176,9 @@ def _nothing_lost(facts: Facts, memory: Memory, pipeline: Pipeline) -> Verdict:
 
 def _may_be_lost(lost: Losses) -> str:
     """The sum of what is known, and that it is not all."""
-    files = len(lost.may_be_lost)
     return (
-        f"at least {lost.may_be_lost_bytes:,} bytes may be lost of {files:,} log "
-        f"file{'s' if files > 1 else ''} truncated or gone in use; how many more nobody knows"
+        f"at least {counted(lost.may_be_lost_bytes, 'byte')} may be lost of "
+        f"{counted(len(lost.may_be_lost), 'log file')} truncated or gone in use; how many more nobody knows"
     )
 
 
@@ -248,7 +249,7 @@ PROMISES: Mapping[str, str] = MappingProxyType(
         "lag": "It is not far behind its logs (`health.lag`).",
         "backlog": "Not much of its logs is unread.",
         "dead_letters": "Few of its records are dead letters (`health.dead_letters`).",
-        "unjoinable": "Few of its records find no primary event (`health.unjoinable`).",
+        "unjoinable": "Its records have keys, and few find no primary event (`health.unjoinable`).",
         "conflicting": "Few of its records have another one's id and other content.",
         "nothing_lost": "Nothing that was to be read is lost, or people know of it.",
         "clock": "No event is ahead of this machine's clock.",

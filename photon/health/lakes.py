@@ -18,12 +18,14 @@ from photon.dispatcher.recovery.second_rows import second_rows_noted
 from photon.dispatcher.refusals import PlaceTaken, refuse_place_of_another
 from photon.errors import UserError
 from photon.pipeline.file import Pipeline
-from photon.process.readable import readable
+from photon.process.readable import counted, readable
 from photon.storage.columns import TABLE_COLUMNS
 from photon.storage.delta import LakeUnavailable, UnsupportedTable, is_table
 from photon.storage.table_log import commits_in_log
 
 if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
     from photon.storage.tables import OutputTable
 
 ANSWERS_WITHIN = timedelta(seconds=2)  # `photon status` asks each lake in turn, and is to answer within 5 s
@@ -35,7 +37,8 @@ class Tables:
     """The tables of a datacenter, as one look at its lake finds them."""
 
     problems: tuple[str, ...] = ()  # why they can't be read or written, each with what to do
-    last_batch: int | None = None  # of the epoch, in the joined rows; None: there is a problem, or no epoch
+    lost_files: tuple[str, ...] = ()  # tables with data files that are gone, and what to do
+    last_batch: int | None = None  # the epoch's, in the joined rows; None: there is a problem, or no epoch
 
 
 def look_at_tables(
@@ -61,7 +64,7 @@ def is_fence(batch: int | None) -> bool:
         return False
     from photon.storage.tables import FENCE_VERSION
 
-    return batch == FENCE_VERSION
+    return batch >= FENCE_VERSION
 
 
 def put_back(pipeline: Pipeline, datacenter: str, completed: int, last: int | None) -> str:
@@ -91,10 +94,11 @@ def has_rows_without_state(pipeline: Pipeline, datacenter: str, has_state: bool)
 def _tables(
     pipeline: Pipeline, datacenter: str, has_run: bool, table_id: str | None, epoch: str | None
 ) -> Tables:
-    # It takes long to import, for a status of nothing.
+    # Imported here, since a status of nothing needs none of it and imports long.
     from photon.storage.tables import OutputTable, app_id
 
     found: list[str] = []
+    lost: list[str] = []
     last_batch: int | None = None
     lake = pipeline.datacenters[datacenter].lake
     for name in TABLE_COLUMNS:
@@ -108,6 +112,8 @@ def _tables(
             return Tables((*found, str(error)))
         if handle is not None and (why := table.why_not_written(handle)):
             found.append(why)
+        if handle is not None and isinstance(lake, Path):  # in a store each listing costs
+            lost += _lost_files(lake / name, handle)
         if name == "joined_events":
             if handle is not None:
                 found += _of_another_pipeline(pipeline, datacenter, table)
@@ -115,7 +121,16 @@ def _tables(
                     last_batch = table.version_in(handle, app_id(datacenter, epoch))
             here = None if handle is None else str(handle.metadata().id)
             found += _not_its_own(pipeline, datacenter, here, has_run, table_id)
-    return Tables(tuple(found), None if found else last_batch)
+    return Tables(tuple(found), tuple(lost), None if found else last_batch)
+
+
+def _lost_files(folder: Path, handle: DeltaTable) -> list[str]:
+    """Say that data files of a table are gone, if so. It was opened before, so none of them is new."""
+    from photon.storage.damaged_files import gone, missing_files
+    from photon.storage.replacing import data_files
+
+    lost = missing_files(folder, data_files(handle))
+    return [gone(folder, handle.version(), lost)] if lost else []
 
 
 def second_rows(pipeline: Pipeline, datacenter: str) -> str:
@@ -126,12 +141,12 @@ def second_rows(pipeline: Pipeline, datacenter: str) -> str:
     try:
         there = DistantLakes(ANSWERS_WITHIN).ask(datacenter, partial(_second_rows, pipeline, noted))
     except (UserError, OSError):
-        return ""  # that the lake can't be read is told
+        return ""  # `look_at_tables` tells that the lake can't be read
     if not there:
         return ""
     return (
-        f"{len(there):,} events or more have two rows, such as {readable(there[0])}: photon verify "
-        f"{pipeline.typed} names them and their days, and says how one row of each is left"
+        f"at least {counted(len(there), 'event', 'have')} two rows, such as {readable(there[0])}: photon "
+        f"verify {pipeline.typed} names ids and days, and says how one row is left"
     )
 
 
@@ -177,7 +192,7 @@ def _of_another_pipeline(pipeline: Pipeline, datacenter: str, table: OutputTable
 def _not_its_own(
     pipeline: Pipeline, datacenter: str, here: str | None, has_run: bool, table_id: str | None
 ) -> list[str]:
-    """That the table of joined rows is not there, or is another one, if so."""
+    """Say that the table of joined rows is not there, or is another one; empty: it is as it should be."""
     folder = pipeline.datacenters[datacenter].lake / "joined_events"
     if here is None and (has_run or table_id is not None):
         return [

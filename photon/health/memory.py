@@ -23,7 +23,7 @@ FRESH_SECONDS = 300
 # Words that change again within a minute are told after it: what flaps is not stored at each look.
 REWORDED_US = 60 * MICROSECONDS
 # A number with its unit. Numbers change all the time, and are no other words.
-_NUMBER = re.compile(r"\d[\d.,:T+-]*(?: ?(?:bytes|[KMGT]iB|days|h|min|s)\b)?")
+_NUMBER = re.compile(r"\d[\d.,:T+-]*(?: ?(?:bytes?|[KMGT]iB|days?|h|min|s)\b)?")
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -14,6 +14,7 @@ from photon.health.status import DatacenterStatus, status_of
 from photon.pipeline.file import Pipeline
 from photon.process.clock import Clock
 from photon.process.in_time import NotInTime, Question
+from photon.process.readable import counted
 
 FOLDER_SECONDS = 0.3  # a folder that takes longer to be listed is taken for one that hangs
 
@@ -66,8 +67,19 @@ def overall(
     well = ", ".join(f"{name} is {one.facts.activity}" for name, one in found.items() if name not in reasons)
     if reasons:
         verb = "needs" if len(reasons) == 1 else "need"
-        of_all = f"{len(reasons)} of {len(found) + len(unknown)} datacenters {verb} somebody"
-        well = f"{of_all}: " + "; ".join(f"{name} {' and '.join(why)}" for name, why in reasons.items())
+        of_all = f"{len(reasons)} of {counted(len(found) + len(unknown), 'datacenter')} {verb} somebody"
+        well = f"{of_all}: " + "; ".join(f"{name} {_in_one_clause(why)}" for name, why in reasons.items())
     elif not registry_is_unknown:
         return f"All is well: {well}"
     return f"The registry needs somebody: it could not be asked; {well}" if registry_is_unknown else well
+
+
+def _in_one_clause(reasons: Sequence[str]) -> str:
+    """The reasons, with what several begin with said once: "has bad records (these; those)"."""
+    details: dict[str, list[str]] = {}
+    for reason in reasons:
+        begins, bracket, detail = reason.partition(" (")
+        details.setdefault(begins, []).extend([detail.removesuffix(")")] * bool(bracket))
+    return " and ".join(
+        f"{begins} ({'; '.join(some)})" if some else begins for begins, some in details.items()
+    )

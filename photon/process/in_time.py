@@ -5,6 +5,7 @@ A thread that hangs is left alone: it ends with the process.
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from photon.errors import UserError
+from photon.process.operating_system import come_after_others
 
 T = TypeVar("T")
 
@@ -63,6 +65,19 @@ class Question(Generic[T]):
         if self._error is not None:
             raise self._error
         return self._answers[0]
+
+
+def behind_others(work: Callable[[], T]) -> T:
+    """Do `work` on a thread that yields processors to others, while this thread keeps its rank.
+
+    Linux has a niceness for each thread; elsewhere all of the process yields from then on.
+    """
+
+    def yielding() -> T:
+        come_after_others()
+        return work()
+
+    return Question(yielding).answer(math.inf)
 
 
 def _at_work_seconds() -> float:

@@ -44,7 +44,10 @@ def what_ends(process: int) -> str:
 
 
 def come_after_others() -> None:
-    """Have this process, and all that it starts from now on, yield processors to others."""
+    """Have this process, and all that it starts from now on, yield processors to others.
+
+    On Linux that is this thread, with the threads and processes that it starts.
+    """
     os.nice(max(0, NICENESS - os.nice(0)))
 
 

@@ -1,4 +1,4 @@
-"""Texts for people: escapes for what does not show, commands that can be typed, tables that line up."""
+"""Texts for people: counted things, escapes for what does not show, commands to type, tables that line up."""
 
 from __future__ import annotations
 
@@ -20,6 +20,22 @@ def readable(text: str | bytes) -> str:
         each if each.isprintable() or each == "\t" else each.encode("unicode_escape").decode()
         for each in text
     )
+
+
+# Other verbs end with an s: one event waits.
+_OF_ONE = {"are": "is", "have": "has", "were": "was", "would be": "would be", "go": "goes", "": ""}
+
+
+def counted(count: int, thing: str, verb: str = "") -> str:
+    """A number of things: 1 dead letter, 2 dead letters. With the verb "are": 1 entry is, 2 entries are."""
+    things, verb = (thing, _OF_ONE.get(verb, f"{verb}s")) if count == 1 else (_plural(thing), verb)
+    return f"{count:,} {things} {verb}".rstrip()
+
+
+def _plural(thing: str) -> str:
+    if re.search("[^aeiou]y$", thing):
+        return f"{thing[:-1]}ies"
+    return f"{thing}es" if thing.endswith(("ch", "s", "x")) else f"{thing}s"
 
 
 def typed(remedy: str, pipeline_file: Path | str, datacenter: str) -> str:

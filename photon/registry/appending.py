@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from photon.process.faults import fault_point
-from photon.registry.entry import Entry, Genesis, LedgerId
+from photon.registry.entry import Entry, Genesis, LedgerId, NumberedRelease
 from photon.registry.errors import RegistryUnavailable
 from photon.registry.fold import LedgerState
 from photon.registry.form import decode, encode
@@ -103,7 +103,9 @@ def open_ledger(view: View, positions: Attempts, ledger: LedgerId) -> None:
             catch_up(view, positions, [ledger])  # a parent is dropped: then somebody has opened this one
             continue
         attempt = positions.attempt()
-        value = encode(Entry(view.writer, genesis=_genesis(view, ledger)))
+        value = encode(
+            Entry(view.writer, genesis=_genesis(view, ledger), release=_last_release(view, ledger))
+        )
         reply = attempt.offer({ledger: Offer(0, value)})[ledger]
         if confirm(view, attempt) and isinstance(reply, Chosen) and ledger in view.states:
             view.take(ledger, [reply.value])
@@ -123,6 +125,13 @@ def _genesis(view: View, ledger: LedgerId) -> Genesis:
             void[datacenter] = max(number, void.get(datacenter, 0))
     ledgers = view.register.generations[ledger.generation].ledgers
     return Genesis(ledgers, parents, max([at_birth, *(state.boundary_us for state in states)]), void)
+
+
+def _last_release(view: View, ledger: LedgerId) -> NumberedRelease | None:
+    """The last release of the parents, which the first ledger of a generation begins with."""
+    states = [view.states[parent] for parent in view.register.parents(ledger)]
+    releases = [state.release for state in states if state.release is not None]
+    return max(releases, default=None) if ledger.number == 0 else None
 
 
 def seal(view: View, positions: Attempts, ledger: LedgerId) -> None:

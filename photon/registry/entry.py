@@ -124,6 +124,16 @@ class Genesis:
     void: Mapping[str, int] = field(default_factory=dict)
 
 
+class NumberedRelease(NamedTuple):
+    """A release, as `photon.releases` stores it. It counts if its number is above all before it."""
+
+    number: int
+    content: bytes
+
+
+NO_RELEASE = NumberedRelease(-1, b"")
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Entry:
     """The value of one position; with no part at all it is a no-op.
@@ -141,6 +151,7 @@ class Entry:
     frees: tuple[Free, ...] = ()  # joins that go: the epoch's owner says so, or who fenced it (L11)
     claims: Claims | None = None
     are_joins: bool = False
+    release: NumberedRelease | None = None  # in the first ledger of a generation
     seals: bool = False
 
 

@@ -17,6 +17,7 @@ from photon.registry.entry import Claimant, Claims, Hashes
 HASH_BYTES = 16
 CHECKSUM_BYTES = 16
 MOST_TEXT_BYTES = 255  # a writer, a plan, or a datacenter, which pipelines limit to 63
+MOST_CONTENT_BYTES = 2**20  # an entry bounds it sooner
 _MOST_NUMBER_BYTES = 10  # 64 bits, seven to a byte
 # Level 3 makes the columns of usual batches no smaller, and takes longer.
 _LEVEL = 1
@@ -68,6 +69,11 @@ class FieldsWriter:
             raise ValueError(f"{name} has {len(content)} bytes, {expected}: {value[:40]}...")
         self.packed.append(len(content))
         self.packed += content
+
+    def content(self, value: bytes) -> None:
+        """Bytes, and how many."""
+        self.number(len(value), MOST_CONTENT_BYTES, "the length of a release")
+        self.packed += value
 
     def some_hashes(self, hashes: Hashes) -> None:
         """Hashes, and how many. ValueError."""
@@ -142,6 +148,9 @@ class FieldsReader:
             return self._take(length).decode()
         except UnicodeDecodeError:
             raise FieldsDamaged(f"{name} is no UTF-8") from None
+
+    def content(self) -> bytes:
+        return self._take(self.number(MOST_CONTENT_BYTES, "the length of a release"))
 
     def some_hashes(self) -> Hashes:
         left = len(self._hashes) - self._hashes_at

@@ -22,6 +22,7 @@ import numpy.typing as npt
 from photon.registry.entry import (
     FOR_EVER,
     NO_BOUNDARY_US,
+    NO_RELEASE,
     Claimant,
     Claims,
     Close,
@@ -32,6 +33,7 @@ from photon.registry.entry import (
     Hashes,
     LedgerId,
     Mask,
+    NumberedRelease,
     ledger_numbers,
 )
 from photon.registry.holds import HashSet, Holds, Refs
@@ -78,7 +80,7 @@ class LedgerState:
 
     `void_through`: by epoch the batch up to which claims are void. `over`: by datacenter the last epoch that
     claims nothing any more, nor does any before it. `latest_us`: the greatest time of what was held here.
-    `entries_bytes`: the size of its entries.
+    `entries_bytes`: the size of its entries. `release`: the last one.
     """
 
     ledger: LedgerId
@@ -93,6 +95,7 @@ class LedgerState:
     unclosed: Mapping[ClaimsAt, Unclosed] = field(default_factory=dict)
     latest_us: int = NO_BOUNDARY_US
     entries_bytes: int = 0
+    release: NumberedRelease | None = None
 
     @property
     def takes_entries(self) -> bool:
@@ -142,6 +145,8 @@ def fold(state: LedgerState, entry: Entry, checksum: bytes, holds: Holds, state_
             _free_joins(state, free, holds)
         if entry.claims is not None:
             state = _claimed(state, position, entry.claims, entry.are_joins, holds, state_of)
+        if entry.release is not None and entry.release.number > (state.release or NO_RELEASE).number:
+            state = replace(state, release=entry.release)
         is_sealed = entry.seals
     return replace(state, next_position=position + 1, checksum=checksum, is_sealed=is_sealed)
 

@@ -14,7 +14,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from photon.errors import FormatTooNew
-from photon.registry.entry import Claimant, Claims, Close, Entry, Epoch, Free, Genesis, Hashes, LedgerId
+from photon.registry.entry import (
+    Claimant,
+    Claims,
+    Close,
+    Entry,
+    Epoch,
+    Free,
+    Genesis,
+    Hashes,
+    LedgerId,
+    NumberedRelease,
+)
 from photon.registry.fields import CHECKSUM_BYTES, HASH_BYTES, FieldsDamaged, FieldsReader, FieldsWriter
 from photon.registry.register import ENTRY_VERSION
 
@@ -284,6 +295,8 @@ _GENESIS = _record(
     boundary_us=_BOUNDARY,
     void=_Form(_write_void, _read_void),
 )
+_CONTENT = _Form(FieldsWriter.content, FieldsReader.content)
+_RELEASE = _record(NumberedRelease, number=_number(MOST_NUMBER, "a release's number"), content=_CONTENT)
 
 
 class _Part(NamedTuple):
@@ -309,5 +322,6 @@ _PARTS = {
     4: _Part("frees", _FREE, repeats=True),
     5: _Part("claims", _Form(_write_claims, _read_claims)),
     6: _Part("are_joins", _NONE),
-    7: _Part("seals", _NONE),
+    7: _Part("release", _RELEASE),
+    8: _Part("seals", _NONE),
 }

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 
+from photon.process.clock import in_utc
 from photon.process.faults import fault_point
 from photon.registry.appending import everywhere, open_ledger
-from photon.registry.entry import Entry
+from photon.registry.entry import Entry, told_boundary
 from photon.registry.positions import Positions
 from photon.registry.register import with_boundary, with_dropped, with_generation
 from photon.registry.view import View, catch_up, newest_states
@@ -48,19 +50,34 @@ def raise_boundary(view: View, positions: Positions, boundary_us: int) -> None:
     )
 
 
-def droppable(view: View) -> int | None:
-    """The oldest generation, if what it holds lies below the boundary of each id's newest ledger; or None."""
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Nothing can be dropped now, because of this."""
+
+    because: str
+
+
+def droppable(view: View) -> int | Kept:
+    """The oldest generation, if what it holds lies below the boundary of each id's newest ledger."""
     live = view.register.live_generations
     if len(live) < 2:
-        return None
+        return Kept(f"generation {live[0]} of ledgers is the newest: ids go once another one has begun")
     oldest, children = (
         [view.states[ledger] for ledger in view.register.ledgers(generation)] for generation in live[:2]
     )
     # Two entries: with a store down nobody can prove a genesis that is the last one, nor make it again.
     if not all(state.is_sealed for state in oldest) or not all(one.next_position > 1 for one in children):
-        return None
+        return Kept(f"generation {live[1]} of ledgers is only half begun")
     latest_us = max(state.latest_us for state in oldest)
-    return live[0] if all(latest_us < state.boundary_us for state in newest_states(view)) else None
+    boundary_us = min(state.boundary_us for state in newest_states(view))
+    if latest_us < boundary_us:
+        return live[0]
+    if (boundary_told_us := told_boundary(boundary_us)) is None:
+        return Kept("there is no boundary yet: ids go once they lie below it")
+    return Kept(
+        f"generation {live[0]} of ledgers has ids of events up to {in_utc(latest_us)}, and goes as a whole: "
+        f"the boundary is {in_utc(boundary_told_us)}"
+    )
 
 
 def drop(view: View, positions: Positions) -> list[int]:
@@ -70,7 +87,7 @@ def drop(view: View, positions: Positions) -> list[int]:
     """
     everywhere(view, positions, lambda state: Entry(), lambda state: state.next_position == 1)
     dropped = []
-    while (generation := droppable(view)) is not None:
+    while isinstance(generation := droppable(view), int):
         view.note(positions.change(partial(with_dropped, generation=generation)))
         dropped.append(generation)
         fault_point("gc.after_drop")

@@ -21,6 +21,7 @@ from photon.registry.errors import RegistryMismatch, RegistryMissing, RegistryUn
 from photon.registry.id_registry import IdRegistry
 from photon.registry.positions import Positions
 from photon.registry.register import MOST_LEDGERS, Generation, Members, Register
+from photon.registry.servers.local_server import has_data
 from photon.registry.stores.directory import TABLE_SECONDS, Directory
 from photon.registry.stores.finding import RegistryFound, ask_stores, require_distinct_stores
 from photon.registry.stores.opening import leave_servers, open_positions, server_of
@@ -77,7 +78,9 @@ def find_registry(pipeline: Pipeline, grace_seconds: float | None = None) -> Led
     belong together, RegistryUnavailable if too few endpoints answer.
     """
     endpoints = endpoints_of(pipeline)
-    found = ask_stores(pipeline, endpoints, grace_seconds)
+    # A server that is started where there is no data would make an empty registry.
+    can_be_there = pipeline.registry.endpoints != "local" or has_data(pipeline.registry_folder)
+    found = ask_stores(pipeline, endpoints, grace_seconds) if can_be_there else None
     if found is None:
         places = ", ".join(map(str, endpoints))
         makes_it = "join" if pipeline.registry.endpoints == "local" else "registry init"
@@ -261,13 +264,16 @@ def start_servers(endpoints: Iterable[EndpointAddress]) -> None:
             Question(server.ensure)
 
 
-def close_registries() -> None:
-    """Close all that this process has opened; a local server that nobody else uses stops."""
+def close_registries(see_servers_stop: bool = False) -> None:
+    """Close all that this process has opened; a local server that nobody else uses stops.
+
+    `see_servers_stop`: wait for that, as far as this process has started it.
+    """
     with _lock:
         for positions in _opened.values():
             positions.close()
         _opened.clear()
-        leave_servers()
+        leave_servers(see_servers_stop)
 
 
 @contextmanager

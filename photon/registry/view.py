@@ -13,7 +13,16 @@ import numpy as np
 import numpy.typing as npt
 
 from photon.registry.claimants import Claimants
-from photon.registry.entry import Claimant, Claims, Epoch, Hashes, LedgerId, Mask, ledger_numbers
+from photon.registry.entry import (
+    Claimant,
+    Claims,
+    Epoch,
+    Hashes,
+    LedgerId,
+    Mask,
+    NumberedRelease,
+    ledger_numbers,
+)
 from photon.registry.errors import RegistryMismatch
 from photon.registry.fold import ClaimsAt, LedgerState, OutOfOrder, Unclosed, are_among, fold, still_held
 from photon.registry.form import checksum, decode
@@ -123,6 +132,7 @@ class View:
         self.holds = Holds()
         self.states: dict[LedgerId, LedgerState] = {}
         self.claimants = Claimants()
+        self.new_releases: list[NumberedRelease] = []  # folded here, until somebody takes them away
         self.note(register)
 
     def note(self, register: Register) -> None:
@@ -188,6 +198,8 @@ class View:
             except OutOfOrder:
                 return number
             self.states[ledger] = replace(after, entries_bytes=state.entries_bytes + len(value))
+            if after.release is not None and after.release != state.release:
+                self.new_releases.append(after.release)
             if entry.claims is not None:
                 self.claimants.put((ledger, state.next_position), entry.claims.claimant)
         return len(values)
@@ -261,6 +273,11 @@ class View:
     def is_over(self, epoch: Epoch) -> bool:
         """Whether any ledger says that the epoch was closed for ever."""
         return any(state.is_over(epoch) for state in self.states.values())
+
+    @property
+    def last_release(self) -> NumberedRelease | None:
+        """The last release that was read; None: there is none."""
+        return max((state.release for state in self.states.values() if state.release), default=None)
 
     def closed_through(self, epoch: Epoch) -> int:
         """The greatest batch of the epoch that a close names, in any ledger; 0: none (L10)."""

@@ -30,7 +30,7 @@ import numpy.typing as npt
 
 from photon.errors import FormatTooNew, UserError
 from photon.pipeline.location import Location
-from photon.registry.entry import Claimant, Epoch, LedgerId
+from photon.registry.entry import Claimant, Epoch, LedgerId, NumberedRelease
 from photon.registry.fold import LedgerState, Unclosed
 from photon.registry.holds import Run, RunFile
 from photon.registry.register import Register, decode_register, encode_register
@@ -41,7 +41,7 @@ from photon.storage.store_errors import StoreUnavailable
 
 log = logging.getLogger(__name__)
 
-FORMAT = 4
+FORMAT = 5
 VIEW_FILE = "view.sqlite"
 READ_TRIES = 3  # at reading another process's view
 _SCHEMA = f"""
@@ -382,6 +382,7 @@ def _encoded(state: LedgerState) -> dict[str, Any]:
         "checksum": state.checksum.hex(),
         "void_through": [[*epoch, batch] for epoch, batch in state.void_through.items()],
         "over": dict(state.over),
+        "release": state.release and [state.release.number, state.release.content.decode()],
         "unclosed": [[*at, one.claimant, len(one)] for at, one in state.unclosed.items()],
     }
 
@@ -408,10 +409,12 @@ def _decoded(ledger: LedgerId, stored: Mapping[str, Any], columns: BytesIO) -> L
         hashes = column("hashes", 2 * length).reshape(-1, 2)
         one = Unclosed(claimant, hashes, column("files", length), column("offsets_bytes", length))
         unclosed[LedgerId(*origin), position] = one
+    release = stored["release"]
     others = {
         "ledger": ledger,
         "checksum": bytes.fromhex(stored["checksum"]),
         "void_through": {Epoch(name, number): batch for name, number, batch in stored["void_through"]},
         "unclosed": unclosed,
+        "release": release and NumberedRelease(release[0], release[1].encode()),
     }
     return LedgerState(**{**stored, **others})

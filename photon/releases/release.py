@@ -1,3 +1,4 @@
+# LEAD 11:48: STOP. Read /work/wt/RELEASES.md (second edition) before you go on; then delete this line.
 """A release: a number, a cut through the tables of all datacenters, and what is said of its rows.
 
 The order of epochs and batches is the order in which rows became final: an epoch is fenced and closed before
@@ -14,7 +15,6 @@ from typing import Any, Literal, NamedTuple
 
 from photon.errors import FormatTooNew
 from photon.process.clock import MICROSECONDS
-from photon.registry.entry import FOR_EVER
 
 FORMAT = 1
 
@@ -23,17 +23,17 @@ Change = Literal["rebuilt", "retired", "lake put back", "changed by others", "re
 
 
 class Place(NamedTuple):
-    """A batch of an epoch, with all batches before it; FOR_EVER: the epoch is over, and all of it counts."""
+    """A batch of an epoch, with all batches and epochs of its datacenter before it."""
 
     epoch: int
     batch: int
 
     def __str__(self) -> str:
-        return f"epoch {self.epoch}, " + ("whole" if self.batch == FOR_EVER else f"batch {self.batch}")
+        return f"epoch {self.epoch}, batch {self.batch}"
 
 
 Cut = Mapping[str, Place]  # by datacenter the last rows that count
-NOTHING = Place(0, FOR_EVER)  # before the first epoch
+NOTHING = Place(0, 0)  # before the first epoch
 
 
 def covers(cut: Cut, other: Cut) -> bool:
@@ -43,41 +43,29 @@ def covers(cut: Cut, other: Cut) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """Up to which event times a datacenter called its rows complete, and what it had read to say so.
+    """Up to which event times a datacenter called the rows of a cut complete."""
 
-    `seen`: the cut that it knew. Of a record that it calls joined elsewhere the row is in there.
-    """
-
-    place: Place
     complete_up_to_us: int | None = None
     mostly_up_to_us: int | None = None
-    seen: Cut = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Tip:
-    """The tables of a datacenter as it saw them itself when it made a release: readers find these, or more.
-
-    `version` and `digest`: of the newest commit to `joined_events`. `side_batches`: by side table the last
-    batch that the epoch committed. `rebuilt`: the number of the last commit of a rebuild. `first_date`: the
-    day of its earliest row.
-    """
-
-    epoch: int
-    table_id: str
-    version: int
-    digest: str
-    side_batches: Mapping[str, int] = field(default_factory=dict)
-    rebuilt: int = 0
-    first_date: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One datacenter's part of a release. Without a tip it has not made a release itself yet."""
+    """One datacenter's part of a release, made by who read its lake at that moment.
+
+    `rows`: of `joined_events` up to `place`, counted in this `version` of the table. `rebuilt`: the number of
+    the last commit of a rebuild. `side_batches`: by side table the last batch that the place's epoch
+    committed. `first_us`: no row is of an event before it; `new_from_us`: no row that the release adds is.
+    """
 
     place: Place
-    tip: Tip | None = None
+    table_id: str
+    rows: int
+    version: int
+    rebuilt: int = 0
+    side_batches: Mapping[str, int] = field(default_factory=dict)
+    first_us: int | None = None
+    new_from_us: int | None = None
     statement: Statement | None = None
 
 
@@ -92,16 +80,24 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class SetBack:
-    """Rows have left at `since_us`: none from `to_us` on are called complete (None: none at all)."""
+    """Rows have left, so that statements of before count only up to `to_us` (None: not at all).
+
+    `awaits`: the datacenters that have not verified since release `number`, where the rows left. A statement
+    counts in full again once its datacenter has found that none of its events lacks a row.
+    """
 
     to_us: int | None
-    since_us: int
+    number: int
+    awaits: tuple[str, ...]
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """A release. `by`: the datacenter that made it. It never changes, and its number is never used again."""
+    """A release. `by`: the datacenter that made it. It never changes, and its number is never used again.
+
+    `lakes_gone`: datacenters that were retired without their lakes, and never have a part again.
+    """
 
     number: int
     made_us: int
@@ -109,6 +105,7 @@ class Release:
     parts: Mapping[str, Part]
     notes: tuple[Note, ...] = ()
     set_back: SetBack | None = None
+    lakes_gone: tuple[str, ...] = ()
 
     @property
     def cut(self) -> Cut:
@@ -134,11 +131,14 @@ class Release:
         return self._latest("mostly_up_to_us")
 
     def _latest(self, name: str) -> int | None:
-        said = [getattr(part.statement, name) for part in self.parts.values() if part.statement is not None]
-        latest_us = max((time_us for time_us in said if time_us is not None), default=None)
-        if self.set_back is None or latest_us is None:
-            return latest_us
-        return None if self.set_back.to_us is None else min(latest_us, self.set_back.to_us)
+        times_us = (self._counted(datacenter, name) for datacenter in self.parts)
+        return max((time_us for time_us in times_us if time_us is not None), default=None)
+
+    def _counted(self, datacenter: str, name: str) -> int | None:
+        time_us: int | None = getattr(self.parts[datacenter].statement, name, None)
+        if time_us is None or self.set_back is None or datacenter not in self.set_back.awaits:
+            return time_us
+        return None if self.set_back.to_us is None else min(time_us, self.set_back.to_us)
 
 
 def encode_release(release: Release) -> bytes:
@@ -157,18 +157,16 @@ def decode_release(value: bytes, where: str = "a release") -> Release:
             **stored,
             "parts": {name: _part(one) for name, one in stored["parts"].items()},
             "notes": tuple(Note(**one) for one in stored["notes"]),
-            "set_back": None if set_back is None else SetBack(**set_back),
+            "set_back": None
+            if set_back is None
+            else SetBack(**{**set_back, "awaits": tuple(set_back["awaits"])}),
+            "lakes_gone": tuple(stored["lakes_gone"]),
         }
     )
 
 
 def _part(stored: Mapping[str, Any]) -> Part:
-    tip, said = stored["tip"], stored["statement"]
-    return Part(Place(*stored["place"]), None if tip is None else Tip(**tip), _statement(said))
-
-
-def _statement(stored: Mapping[str, Any] | None) -> Statement | None:
-    if stored is None:
-        return None
-    seen = {name: Place(*place) for name, place in stored["seen"].items()}
-    return Statement(**{**stored, "place": Place(*stored["place"]), "seen": seen})
+    place, statement = Place(*stored["place"]), stored["statement"]
+    return Part(
+        **{**stored, "place": place, "statement": None if statement is None else Statement(**statement)}
+    )

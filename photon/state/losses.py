@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from photon.logs.files import TrackedFile
-from photon.process.readable import readable
+from photon.process.readable import counted, readable
 from photon.state.database import StateUnavailable, damage_is_named
 from photon.state.view import StateView, view_state
+from photon.tokens import new_id
 
 ACKNOWLEDGED_FILE = "acknowledged.json"
 FORMAT = 1
@@ -97,11 +98,13 @@ def lost_files(lost: Losses, files: Mapping[int, TrackedFile]) -> list[str]:
 def _lost_of(lost: Losses, number: int, tracked: TrackedFile) -> str:
     unread_bytes = lost.file_bytes.get(number, 0) if tracked.state != "open" else 0
     if not tracked.end_unknown or number not in lost.may_be_lost:
-        return f"{tracked.state}, and {unread_bytes:,} bytes were not read" if unread_bytes else ""
+        return (
+            f"{tracked.state}, and {counted(unread_bytes, 'byte', 'were')} not read" if unread_bytes else ""
+        )
     if unread_bytes:
         return (
-            f"{tracked.state} while it was in use, and at least {unread_bytes:,} bytes were not read, which "
-            "may be lost; how many more nobody knows"
+            f"{tracked.state} while it was in use: at least {counted(unread_bytes, 'byte')} may be lost "
+            "unread; how many more nobody knows"
         )
     return (
         "it was truncated or went while it was in use, and what was written to it last may be lost: at least "
@@ -186,9 +189,9 @@ def _named(losses: Losses, counts: Mapping[str, int], view: StateView) -> list[s
     """List what a person may acknowledge, a line each."""
     lines = lost_files(losses, view.files)
     if losses.other_bytes:
-        lines.append(f"{losses.other_bytes:,} bytes went after they were planned")
+        lines.append(f"{counted(losses.other_bytes, 'byte')} of logs that went while a plan named them")
     if losses.records:
-        lines.append(f"{losses.records:,} records that waited are lost")
+        lines.append(f"{counted(losses.records, 'waiting record', 'are')} lost")
     return lines + [f"{count:,} {BAD[name]}" for name, count in counts.items()]
 
 
@@ -233,6 +236,6 @@ def acknowledge(folder: Path, view: StateView) -> None:
     """
     known = {**asdict(losses_of(view)), "counts": view.gained}
     text = json.dumps({"format": FORMAT, "epoch": view.epoch, **known})
-    unfinished = folder / f"{ACKNOWLEDGED_FILE}.new"
+    unfinished = folder / f"{ACKNOWLEDGED_FILE}.{new_id()}"  # others may do it at the same moment
     unfinished.write_text(text)
     unfinished.replace(folder / ACKNOWLEDGED_FILE)

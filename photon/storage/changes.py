@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from urllib.parse import unquote
 
 from photon.pipeline.location import Location
 from photon.storage.archived_log import LogEntries
 from photon.storage.store import store_of
+from photon.storage.tables import APP_METADATA
 
 NO_COMMIT = -1
 
@@ -75,6 +76,25 @@ def changed_since(folder: Location, since: Commit, version: int | None) -> Chang
     return ChangedFiles(
         *(tuple(str(folder / path) for path in paths) for paths in (changed.added, changed.removed))
     )
+
+
+def changed_by_others(folder: Location, first: int, last: int) -> Iterator[tuple[int, str]]:
+    """The commits of these versions that changed rows and are none of Photon's, with their operations.
+
+    What left the archive of the log too is left out. OSError.
+    """
+    entries = LogEntries(folder)
+    for version in range(first, last + 1):
+        try:
+            actions = [json.loads(line) for line in entries.read(version).splitlines()]
+        except FileNotFoundError:
+            continue
+        info: dict[str, str] = next(
+            (action["commitInfo"] for action in actions if "commitInfo" in action), {}
+        )
+        files = [action.get("add") or action.get("remove") or {} for action in actions]
+        if APP_METADATA not in info and any(file.get("dataChange") for file in files):
+            yield version, str(info.get("operation", "a commit"))
 
 
 def _changes(entries: Iterable[bytes]) -> ChangedFiles | None:

@@ -12,16 +12,18 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
+from functools import partial
 from typing import BinaryIO
 
 import pyarrow.parquet as pq
 
 from photon.errors import UserError
 from photon.process.faults import fault_point
+from photon.process.in_time import behind_others
 from photon.storage.data_files import DataFile, pages_of_rows
 from photon.storage.delta import lake_errors
 from photon.storage.output_files import OutputFile
-from photon.storage.replacing import FilesGone, replace_files
+from photon.storage.replacing import FilesGone, PlannedReplacement, replace_files
 from photon.storage.tables import OutputTable
 
 GROUP_ROWS = 20_000  # a row group is in memory at once, and read together where one batch is looked for
@@ -105,15 +107,16 @@ class RowsDiffer(UserError):
 def compact(table: OutputTable, group: Group, app: str) -> OutputFile | None:
     """Put one file in the place of a group's, in one commit beside the dispatcher's (protocol E3).
 
+    The file is written behind others. The commit is not: on a busy machine an append would always come first.
     None if somebody else has replaced one of them: they stay for the next time. LakeUnavailable, NotReplaced,
     CommitConflict, RowsDiffer.
     """
     number = table.version_of(app) + 1
-    file = _rewrite(table, group)
+    file = behind_others(partial(_rewrite, table, group))
     fault_point("compact.after_write")
-    gone = [each.path for each in group.files]
+    gone, says = frozenset(each.path for each in group.files), {GROUP_METADATA: group.epoch}
     try:
-        replace_files(table, gone, [file], app, number, {GROUP_METADATA: group.epoch}, changes_rows=False)
+        replace_files(table, PlannedReplacement(gone, [file], app, number, says, changes_rows=False))
     except FilesGone:
         table.store.remove(file.path)
         return None

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from photon.pipeline.location import Location
+from photon.process.readable import counted
 from photon.storage.delta import LakeUnavailable
 from photon.storage.store import store_of
 
@@ -17,22 +18,33 @@ def damaged(datacenter: str, file: object, why: str) -> LakeUnavailable:
     return LakeUnavailable(f"datacenter {datacenter}: the data file {file} {why}; put it back {REMEDY}")
 
 
+def missing_files(folder: Location, paths: Iterable[str]) -> list[str]:
+    """Which of these data files are not in the folder of their table: one listing tells it."""
+    store, wanted = store_of(folder), list(paths)
+    there = set(store.names())
+    # Photon writes its files into the folder itself; others may make folders of partitions.
+    there |= {path for path in wanted if "/" in path and store.size_bytes(path) is not None}
+    return [path for path in wanted if path not in there]
+
+
+def gone(folder: Location, version: int, lost: Sequence[str]) -> str:
+    """Say that a version of a table names files that are gone, and what to do."""
+    return (
+        f"{folder}: {counted(len(lost), 'data file', 'are')} gone that version {version} of the table names, "
+        f"such as {folder / lost[0]}; put them back {REMEDY}"
+    )
+
+
 def refuse_incomplete(datacenter: str, folder: Location, version: int, sizes: Mapping[str, int]) -> None:
     """LakeUnavailable if a data file of this version of a table is gone, or is not as long as its log says.
 
     `sizes`: of all its files, by path. Reads none of them: Spark takes an empty file for one without rows.
     """
-    store = store_of(folder)
-    there = set(store.names())
-    # Photon writes its files into the folder itself; others may make folders of partitions.
-    there |= {path for path in sizes if "/" in path and store.size_bytes(path) is not None}
-    if lost := [path for path in sizes if path not in there]:
-        raise LakeUnavailable(
-            f"datacenter {datacenter}: {folder}: {len(lost)} data files that version {version} of the table "
-            f"names are gone, such as {folder / lost[0]}; put them back {REMEDY}"
-        )
+    if lost := missing_files(folder, sizes):
+        raise LakeUnavailable(f"datacenter {datacenter}: {gone(folder, version, lost)}")
     if not isinstance(folder, Path):  # an object of a store is whole, and each look costs a request
         return
+    store = store_of(folder)
     for path, size_bytes in sizes.items():
         found_bytes = store.size_bytes(path)
         if found_bytes != size_bytes:

@@ -52,10 +52,12 @@ from photon.tokens import Occurrence, PlanKey, Token
 # How the table answers for a token. "no row": none will come; "undecided": its batch is not yet committed.
 RowStatus = Literal["row", "no row", "undecided"]
 
-# Commits of one app id are numbered by batch; a fence is beyond every batch there can be.
+# Commits of one app id are numbered by batch. A fence is beyond every batch there can be, by the last one: so
+# it says how far the app came.
 FENCE_VERSION = 2**53
 FENCE_TRIES = 5
-COMMITS_OF_A_BATCH = 2  # new columns, then rows: a process that died may have left both unsynced
+FENCED_TABLES: tuple[TableName, ...] = ("dead_letters", "unjoined", "too_old", "joined_events")
+COMMITS_OF_A_BATCH = 3  # new columns, rows, a fence: processes that died may have left all of them unsynced
 # Keys that a commit carries beside its version (protocol A15).
 APP_METADATA, BATCH_METADATA, PLAN_METADATA = "photon.app", "photon.batch", "photon.plan"
 _PIPELINE = "pipeline "  # the description of a table begins with it
@@ -98,6 +100,22 @@ def _expected(name: TableName) -> Expected:
 def app_id(datacenter: str, epoch: str, table: TableName = "joined_events") -> str:
     """The name under which an epoch commits to a table."""
     return f"photon:{datacenter}:{epoch}:{table}"
+
+
+def batch_of(version: int) -> int:
+    """The last batch of an app that is at this version, fenced or not."""
+    return version - FENCE_VERSION if version >= FENCE_VERSION else version
+
+
+def fence_epoch(lake: Location, datacenter: str, epoch: str) -> None:
+    """Have a datacenter's tables take no commit of the epoch any more: the joined rows last (protocol E1).
+
+    CommitConflict, LakeUnavailable.
+    """
+    for name in FENCED_TABLES:
+        table = OutputTable(lake, name)
+        if table.exists():
+            table.fence(app_id(datacenter, epoch, name))
 
 
 class OutputTable:
@@ -322,10 +340,12 @@ class OutputTable:
         Others may fence it at the same moment. CommitConflict if the app commits each time; LakeUnavailable.
         """
         for tries_left in reversed(range(FENCE_TRIES)):
-            if self.version_of(app) == FENCE_VERSION:
-                return
+            handle = self.writable()
+            version = self.version_in(handle, app)
+            if version >= FENCE_VERSION:
+                return self.sync()  # who wrote it may have been killed right after
             try:
-                return self.commit([], app, FENCE_VERSION, None)
+                return self._write(handle, [], app, FENCE_VERSION + version, None)
             except CommitConflict:
                 if not tries_left:
                     raise

@@ -11,8 +11,8 @@ def what_to_do(found: Trace) -> str:
     """How the event gets its row, or why nothing brings one; empty where nothing is to be done."""
     if rows := found.counting_rows:
         if len(rows) > 1:
-            return _of_doubled(found)
-        return _of_a_strange_row(rows[0][1]["file"], found) if found.contradiction else ""
+            return _leave_one_row(found)
+        return _take_out_the_row(rows[0][1]["file"], found) if found.contradiction else ""
     if found.not_known:
         remedies = (f"{name}: {one.remedy}" for name, one in found.not_known.items())
         return f"Have the joined events read, then trace again. {'. '.join(remedies)}."
@@ -22,13 +22,13 @@ def what_to_do(found: Trace) -> str:
     if sentences:
         return " ".join(sentences)
     if found.holder is not None:
-        return _of_holder(found.holder, found.pipeline)
+        return _bring_back_the_holder(found.holder, found.pipeline)
     retired = [name for name, one in found.datacenters.items() if one.is_retired and one.records]
-    return _of_a_retired_log(retired[0]) if retired else _of_an_unknown_id(found)
+    return _move_the_log_of(retired[0]) if retired else _look_for_the_id(found)
 
 
-def _of_doubled(found: Trace) -> str:
-    """As verification has it (`duplicate_rows`)."""
+def _leave_one_row(found: Trace) -> str:
+    """Say how an event with several rows keeps one, as verification does (`duplicate_rows`)."""
     days = {
         (name, f"{at.astimezone(UTC):%Y-%m-%d}")
         for name, row in found.counting_rows
@@ -41,7 +41,7 @@ def _of_doubled(found: Trace) -> str:
     return f"Keep copies of the files of its rows for analysis. Then leave one row: {rebuilds}."
 
 
-def _of_a_strange_row(file: str, found: Trace) -> str:
+def _take_out_the_row(file: str, found: Trace) -> str:
     return (
         f"Keep a copy of {file} for analysis. Then, if its record is in the logs, take the row out of the "
         "table (docs/operations.md, a row that the registry does not know), and have the event joined again: "
@@ -59,7 +59,7 @@ def _in_datacenter(name: str, one: DatacenterTrace, found: Trace) -> str:
     if one.orders:
         return f"Let datacenter {name} take up its work order; if it does not run: {join}."
     if waits:
-        return _of_waiting(waits[0].reason, name, one, found)
+        return _let_it_wait(waits[0].reason, name, one, found)
     if one.lost:
         again = f"move the state of {name} away, and start it: {join}"
         return f"Put a copy of its log file back under its name, {again}."
@@ -71,15 +71,26 @@ def _in_datacenter(name: str, one: DatacenterTrace, found: Trace) -> str:
     if one.too_old:
         return "Nothing can be done: ids of its age are forgotten, so it might be joined a second time."
     if one.removed:
-        return _of_removed(one.removed[-1]["why"], recover)
+        return _join_again_what_was_removed(one.removed[-1]["why"], recover)
     if one.unjoined or one.waiting:
-        if any(primary.was_read for primary in one.primaries):
-            return f"Have it looked at again, for its primary is there: {recover}."
-        return f"Nothing, until its primary event is logged. If it is not joined then: {recover}."
-    return _of_records(name, one, found) if one.records else ""
+        return _look_for_the_primary(name, one, found, join, recover)
+    return _look_again_at(name, one, found) if one.records else ""
 
 
-def _of_removed(why: str, recover: str) -> str:
+def _look_for_the_primary(name: str, one: DatacenterTrace, found: Trace, join: str, recover: str) -> str:
+    if any(primary.was_read for primary in one.primaries):
+        return f"Have it looked at again, for its primary is there: {recover}."
+    if one.primaries:
+        return (
+            f"Have datacenter {name} read its primary event, which is in the log; it is joined then. If "
+            f"{name} does not run: {join}."
+        )
+    if not found.logs_searched:
+        return "Search the logs for its primary event too: leave out --no-logs."
+    return f"Nothing, until its primary event is logged. If it is not joined then: {recover}."
+
+
+def _join_again_what_was_removed(why: str, recover: str) -> str:
     if why == "second row":
         return f"Have its row made again: {recover}."
     if why == "altered id":
@@ -87,15 +98,15 @@ def _of_removed(why: str, recover: str) -> str:
     return f"Nothing: the adapter decided so. If it should not, mend the adapter, then: {recover}."
 
 
-def _of_a_retired_log(name: str) -> str:
+def _move_the_log_of(name: str) -> str:
     return f"Put its log file below the logs folder of a datacenter that runs: {name} is retired."
 
 
-def _of_waiting(reason: str, name: str, one: DatacenterTrace, found: Trace) -> str:
+def _let_it_wait(reason: str, name: str, one: DatacenterTrace, found: Trace) -> str:
     runs = f"if datacenter {name} does not run (photon status {found.pipeline}): "
     runs += f"photon join {found.pipeline} -d {name}"
     if reason == "held" and found.holder is not None:
-        return _of_holder(found.holder, found.pipeline)
+        return _bring_back_the_holder(found.holder, found.pipeline)
     if reason == "clock":
         return "Check the clock that wrote its time, and foreign.time_unit in the pipeline file."
     if reason == "primary" and not one.primaries:
@@ -106,7 +117,7 @@ def _of_waiting(reason: str, name: str, one: DatacenterTrace, found: Trace) -> s
     return f"Nothing, for it is looked at again soon; {runs}."
 
 
-def _of_records(name: str, one: DatacenterTrace, found: Trace) -> str:
+def _look_again_at(name: str, one: DatacenterTrace, found: Trace) -> str:
     read = [record for record in one.records if record.was_read]
     if not read:
         return f"Have datacenter {name} read it: photon join {found.pipeline} -d {name}."
@@ -115,15 +126,15 @@ def _of_records(name: str, one: DatacenterTrace, found: Trace) -> str:
     if drops := [record.outcome for record in read if record.is_dropped]:
         return f"Nothing: {drops[0]}. If it should not, mend the adapter."
     if found.holder is not None:
-        return _of_holder(found.holder, found.pipeline)
+        return _bring_back_the_holder(found.holder, found.pipeline)
     return (
         f"Have it found and looked at again: photon recover {found.pipeline} -d {name}; "
         f"photon verify {found.pipeline} says why."
     )
 
 
-def _of_holder(holder: RegistryAnswer, pipeline: str) -> str:
-    """Advice on an event that somebody holds, and that has no row."""
+def _bring_back_the_holder(holder: RegistryAnswer, pipeline: str) -> str:
+    """Advise on an event that somebody holds, and that has no row."""
     name = holder.datacenter
     if holder.id_status == "joined":
         if holder.holder_state in ("retired", "lake gone"):
@@ -145,7 +156,7 @@ def _of_holder(holder: RegistryAnswer, pipeline: str) -> str:
     return "Let the other datacenters run: they free what an epoch that is over holds without a row."
 
 
-def _of_an_unknown_id(found: Trace) -> str:
+def _look_for_the_id(found: Trace) -> str:
     if found.registry is not None and found.registry.id_status == "too old":
         return "Nothing can be done: ids of its age are forgotten."
     if not found.logs_searched:

@@ -24,7 +24,7 @@ from photon.tracing.report import LogRecord, SearchedFile, SearchedLog, Trace
 
 # An id of these characters is in a line as it is, whatever the format.
 _PLAIN_ID = re.compile(r"[A-Za-z0-9 _.:@#+=~-]+")
-MOST_FILES_NAMED = 3  # the files of a searched log that grew last
+MOST_FILES_NAMED = 3  # files of a searched log: those that were seen to grow last
 # Files that the state does not know get numbers of their own, for one search.
 _FIRST_NEW_FILE_NUMBER = 2**30
 Progress = Callable[[str], None]  # is told how far a search is
@@ -85,7 +85,7 @@ def _harm(tracked: TrackedFile, side: Side) -> str:
 
 
 def _searched(side: Side, files: Sequence[SearchedFile]) -> SearchedLog:
-    """The report on a log that was searched, with those of its files that grew last."""
+    """The report on a log that was searched, with those of its files that were seen to grow last."""
     latest = sorted(files, key=lambda file: -file.grown_us)
     return SearchedLog(
         side,
@@ -100,7 +100,7 @@ def _searched(side: Side, files: Sequence[SearchedFile]) -> SearchedLog:
 def _search_file(
     pipeline: Pipeline, datacenter: str, tracked: TrackedFile, ids: Sequence[str], read_up_to: int
 ) -> Iterator[tuple[list[LogRecord], int]]:
-    """For each piece of a file, to its end: the records with these ids, and where the piece ends."""
+    """Yield for each piece of a file the records with these ids, and where the piece ends."""
     file, log, limits = tracked.file, _log(pipeline, tracked.file.side), pipeline.limits
     whole = replace(tracked, offset_bytes=tracked.size_bytes, tail_hash=b"")
     stretch = Stretch(whole, file.header_bytes, whole.offset_bytes)

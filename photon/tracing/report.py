@@ -7,10 +7,11 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from photon.process.clock import in_utc
+from photon.process.readable import counted
 from photon.state.waiting.reasons import WHY
 
-Decision = Literal["", "on hold", "retired", "lake gone"]  # that people have made on a datacenter
-HolderState = Literal["", "on hold", "retired", "lake gone", "over", "silent", "live"]  # of an epoch
+Decision = Literal["", "on hold", "retired", "lake gone"]  # people's, on a datacenter
+HolderState = Literal["", "on hold", "retired", "lake gone", "over", "silent", "live"]  # an epoch's
 DROPPED = ("the adapter drops it", "it has no key, or the adapter passes over it")  # outcomes of `try_joins`
 WHY_REMOVED = {
     "filtered": "the adapter dropped the pair",
@@ -30,7 +31,7 @@ class RegistryAnswer:
 
     id_status: Literal["held", "joined", "free", "too old"]
     boundary_us: int | None = None
-    datacenter: str | None = None  # that claimed it, with epoch, batch and plan
+    datacenter: str | None = None  # the claimant, with epoch, batch and plan
     epoch: str | None = None
     batch: int | None = None
     plan: str | None = None  # empty: a refill made the claim of a row that named none
@@ -38,7 +39,7 @@ class RegistryAnswer:
     position: int | None = None  # entry of the claim in the ledger
     time_us: int | None = None  # time of the event, as it was claimed
     occurrence: str | None = None  # the record that was to join, in its epoch
-    holder_state: HolderState = ""  # of the epoch that holds it
+    holder_state: HolderState = ""  # the holding epoch's
     also_claimed: tuple[str, ...] = ()  # plans that came too late
 
     @property
@@ -82,7 +83,7 @@ class SearchedFile:
 
     path: str
     searched_bytes: int
-    read_bytes: int  # as far as the dispatcher has committed it
+    read_bytes: int  # the offset that the dispatcher has committed
     grown_us: int  # when it was seen to grow last
 
 
@@ -95,7 +96,7 @@ class SearchedLog:
     searched_bytes: int
     read_bytes: int
     grown_us: int | None
-    last: tuple[SearchedFile, ...]  # those that grew last, the latest first
+    last: tuple[SearchedFile, ...]  # the files that were seen to grow last, the latest first
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,14 +127,12 @@ class DatacenterTrace:
 
     rows: list[dict[str, Any]] = field(default_factory=list)
     waiting: list[WaitingRecord] = field(default_factory=list)
-    lost: list[str] = field(
-        default_factory=list
-    )  # occurrences of records that waited, and whose bytes are gone
+    lost: list[str] = field(default_factory=list)  # occurrences whose bytes went while they waited
     dead_letters: list[dict[str, Any]] = field(default_factory=list)
     unjoined: list[dict[str, Any]] = field(default_factory=list)
     too_old: list[dict[str, Any]] = field(default_factory=list)
     records: list[LogRecord] = field(default_factory=list)  # records of the foreign log
-    primaries: list[LogRecord] = field(default_factory=list)  # that the records name
+    primaries: list[LogRecord] = field(default_factory=list)  # primary records that `records` name
     orders: list[OrderOf] = field(default_factory=list)
     mended: list[dict[str, Any]] = field(default_factory=list)  # dead letters that were taken up again
     searched: list[SearchedLog] = field(default_factory=list)
@@ -141,7 +140,7 @@ class DatacenterTrace:
     watermark_us: int | None = None
     removed: list[dict[str, Any]] = field(default_factory=list)  # rows that rebuilds took out
     decision: Decision = ""
-    never_joined: bool = False  # the registry knows no epoch of it
+    has_joined: bool | None = None  # ever, as registry or state tell; None: neither could be asked
     not_written: str = ""  # why it commits nothing to one of its tables
 
     @property
@@ -219,7 +218,8 @@ class Trace:
         if not self.problems:
             return verdict
         return (
-            f"{verdict} Not everything could be asked: {len(self.problems)} parts are missing, named below."
+            f"{verdict} Not everything could be asked: {counted(len(self.problems), 'part', 'are')} missing, "
+            "named below."
         )
 
     def as_dict(self) -> dict[str, Any]:
@@ -248,7 +248,7 @@ def _copies(name: str, one: DatacenterTrace) -> str:
         return f" Datacenter {name} has {count} records of it: all but one are duplicates."
     return (
         f" Datacenter {name} has {count} records of it: one that was joined, {too_old} too old, because they"
-        f" came after gc, {count - 1 - too_old} duplicates."
+        f" came after gc, {counted(count - 1 - too_old, 'duplicate')}."
     )
 
 
@@ -278,11 +278,11 @@ def _searched(name: str, one: DatacenterTrace) -> str:
         return f"The foreign log of {name} could not be searched."
     if not log.files:
         return f"The foreign log of {name} has no file."
-    newest = f", and grew last at {moment(log.grown_us)}" if log.grown_us is not None else ""
+    newest = f", and was seen to grow last at {moment(log.grown_us)}" if log.grown_us is not None else ""
     batch = f" up to batch {one.batch}" if one.batch else ""
     return (
-        f"The foreign log of {name} was searched to its end: {log.files} files with {log.searched_bytes:,} "
-        f"bytes, of which {log.read_bytes:,} are read{batch}{newest}."
+        f"The foreign log of {name} was searched to its end: {counted(log.files, 'file')} with "
+        f"{counted(log.searched_bytes, 'byte')}, of which {log.read_bytes:,} are read{batch}{newest}."
     )
 
 
@@ -294,8 +294,9 @@ def _fate(one: DatacenterTrace, is_known: bool) -> str:
     for record in one.waiting:
         if record.status != "unjoinable":
             return (
-                f"it waits ({record.reason}) {WHY[record.reason]}, looked for {record.attempts} times since "
-                f"{moment(record.first_seen_us)}, due again {moment(record.due_us)}.{_primaries(one)}"
+                f"it waits ({record.reason}) {WHY[record.reason]}, looked for "
+                f"{counted(record.attempts, 'time')} since {moment(record.first_seen_us)}, due "
+                f"again {moment(record.due_us)}.{_primaries(one)}"
             )
     if one.lost:
         return f"it is lost: its record {one.lost[0]} waited, and went from its log and from where it waited."
@@ -303,7 +304,7 @@ def _fate(one: DatacenterTrace, is_known: bool) -> str:
         return f"it is a dead letter: {one.counting_letters[-1]['reason']}."
     if one.too_old:
         return "too old: it may have been joined; ids of its age are deleted by gc."
-    if one.rows:  # that don't count
+    if one.rows:  # none of them counts
         return "it has a row that does not count, for the datacenter is retired and its lake was given up."
     if one.removed:
         last = one.removed[-1]
@@ -313,7 +314,8 @@ def _fate(one: DatacenterTrace, is_known: bool) -> str:
     if not one.records:
         return ""
     if not any(record.was_read for record in one.records):
-        return "it is in the log, not yet read."
+        never = ", for this datacenter has never joined" if one.has_joined is False else ""
+        return f"it is in the log, not yet read{never}."
     if all(record.key is None for record in one.records):
         return "it was read and skipped: it has no key."
     if not is_known:

@@ -41,14 +41,12 @@ UNREADABLE = (OSError, pa.ArrowInvalid)
 
 @dataclass(frozen=True)
 class TableAnswer:
-    """The rows of an event in one table, as dicts by column; `unread`: what may have more.
-
-    `not_written`: why its datacenter commits nothing to it.
-    """
+    """The rows of an event in one table, as dicts by column."""
 
     rows: list[dict[str, Any]] = field(default_factory=list)
-    unread: list[Unread] = field(default_factory=list)
-    not_written: str = ""
+    unread: list[Unread] = field(default_factory=list)  # places that may have more rows
+    not_written: str = ""  # why its datacenter commits nothing to the table
+    is_there: bool = True
 
 
 def ask_table(pipeline: Pipeline, datacenter: str, name: TableName, event_id: str) -> TableAnswer:
@@ -57,9 +55,7 @@ def ask_table(pipeline: Pipeline, datacenter: str, name: TableName, event_id: st
     table = OutputTable(lake, name)
     try:
         if not table.exists():
-            lost = f"if it is lost for good: photon retire {pipeline.typed} {datacenter} --lake-is-gone"
-            remedy = f"put the lake folder {lake} back, or make it readable from here; {lost}"
-            return TableAnswer(unread=[Unread(f"no table {name} in {lake}", remedy)])
+            return TableAnswer(is_there=False)
         handle = table.load()
         dataset = handle.to_pyarrow_dataset()
     except UnsupportedTable as error:
@@ -75,6 +71,19 @@ def ask_table(pipeline: Pipeline, datacenter: str, name: TableName, event_id: st
     columns = [*SHOWN[name], *(["event_id"] if name == "dead_letters" else []), _FILE]
     found, unread = _read(dataset, columns, of_event, table.folder)
     return TableAnswer(_with_files(found, handle, table.folder), unread, table.why_not_written(handle))
+
+
+def missing_table(pipeline: Pipeline, datacenter: str, name: TableName, has_joined: bool | None) -> Unread:
+    """Say what a missing table means, and what to do. `has_joined`: ever; None: nobody knows."""
+    lake, join = pipeline.datacenters[datacenter].lake, f"photon join {pipeline.typed} -d {datacenter}"
+    back = f"put the lake folder {lake} back, or make it readable from here"
+    if name != "joined_events":
+        remedy = f"put it back from a copy of the lake, or let a start make an empty one: {join}"
+    elif has_joined:
+        remedy = f"{back}; if it is lost for good: photon retire {pipeline.typed} {datacenter} --lake-is-gone"
+    else:
+        remedy = f"{back}; if datacenter {datacenter} has never joined, start it: {join}"
+    return Unread(f"no table {name} in {lake}", remedy)
 
 
 def _read(

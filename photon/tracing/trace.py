@@ -13,10 +13,12 @@ from deltalake.exceptions import DeltaError
 from photon.dispatcher.recovery.orders import orders_in
 from photon.dispatcher.refusals import datacenters_missing_in_file
 from photon.dispatcher.shift.people import ASK_SECONDS, asked_in_time
+from photon.dispatcher.shift.run import has_begun
 from photon.errors import UserError
 from photon.logs.one_record import read_records_of
 from photon.pipeline.file import Pipeline
 from photon.process.in_time import NotInTime, Question
+from photon.registry.errors import RegistryMissing
 from photon.registry.opening import (
     GRACE_SECONDS,
     find_registry_soon,
@@ -35,10 +37,10 @@ from photon.tracing.advice import what_to_do
 from photon.tracing.log_search import Progress, search_log
 from photon.tracing.registry_answers import ask_registry, decision_on
 from photon.tracing.report import DatacenterTrace, OrderOf, RegistryAnswer, Trace, Unread, WaitingRecord
-from photon.tracing.table_rows import UNREADABLE, ask_table, removed_of
+from photon.tracing.table_rows import UNREADABLE, ask_table, missing_table, removed_of
 from photon.upkeep.dead_letters.trial_join import try_joins
 
-MOST_LOST = 10  # of one event, named
+MOST_LOST = 10  # records of one event that are named
 NEXT_SECONDS = 0.3  # a call that hangs in one datacenter may hang in the next one too
 
 
@@ -59,7 +61,7 @@ def trace(
     with _noting_problem(found, "registry"):
         register = asked_in_time(pipeline, partial(_register_soon, pipeline), seconds)
         _note_what_the_register_says(pipeline, register, found)
-        does_answer = True
+        does_answer = register is not None
     for name, here in found.datacenters.items():
         asked = Question(partial(_ask_datacenter, pipeline, name, here, found, progress))
         try:
@@ -78,19 +80,28 @@ def trace(
     return found
 
 
-def _register_soon(pipeline: Pipeline) -> Register:
-    return read_register(pipeline, positions_at(find_registry_soon(pipeline)))
+def _register_soon(pipeline: Pipeline) -> Register | None:
+    """The register; None before the very first join, which makes it. Raises what `find_registry` raises."""
+    try:
+        return read_register(pipeline, positions_at(find_registry_soon(pipeline)))
+    except RegistryMissing:
+        if has_begun(pipeline):
+            raise
+        return None
 
 
 def _ask_ledgers(pipeline: Pipeline, found: Trace) -> RegistryAnswer:
     return ask_registry(pipeline, open_reader(pipeline, GRACE_SECONDS), found)
 
 
-def _note_what_the_register_says(pipeline: Pipeline, register: Register, found: Trace) -> None:
-    """Note people's decisions, who has never joined, and whose rows nobody asks: the file lacks them."""
+def _note_what_the_register_says(pipeline: Pipeline, register: Register | None, found: Trace) -> None:
+    """Note people's decisions, who has ever joined, and whose rows nobody asks: the file lacks them."""
+    for name, here in found.datacenters.items():
+        here.has_joined = register is not None and name in register.epochs
+    if register is None:
+        return
     for name, here in found.datacenters.items():
         here.decision = decision_on(name, register)
-        here.never_joined = name not in register.epochs
     for name in datacenters_missing_in_file(pipeline, register):
         unread = Unread(
             f"{pipeline.file} does not name it",
@@ -104,7 +115,8 @@ def _ask_datacenter(
     pipeline: Pipeline, name: str, here: DatacenterTrace, found: Trace, progress: Progress
 ) -> None:
     event_id = found.event_id
-    with _noting_problem(found, f"datacenter {name}: its state", unless=here.is_retired):
+    expects_no_state = here.is_retired or here.has_joined is False
+    with _noting_problem(found, f"datacenter {name}: its state", unless=expects_no_state):
         _find_in_state(pipeline, name, event_id, here)
     tables: dict[TableName, list[dict[str, Any]]] = {
         "joined_events": here.rows,
@@ -112,15 +124,20 @@ def _ask_datacenter(
         "unjoined": here.unjoined,
         "too_old": here.too_old,
     }
-    is_gone = not here.rows_count
+    is_gone, has_lake = not here.rows_count, True
     for table, rows in tables.items():
         answer = ask_table(pipeline, name, table, event_id)
         rows += answer.rows
         here.not_written = here.not_written or answer.not_written
+        unread = list(answer.unread)
+        if not answer.is_there and has_lake and here.has_joined is not False:
+            unread.append(missing_table(pipeline, name, table, here.has_joined))
+        if table == "joined_events":
+            has_lake = answer.is_there
         if not is_gone:
-            found.problems += [f"datacenter {name}: {one.why}; {one.remedy}" for one in answer.unread]
-            if table == "joined_events" and answer.unread and not here.never_joined:
-                found.unread[name] = answer.unread[0]
+            found.problems += [f"datacenter {name}: {one.why}; {one.remedy}" for one in unread]
+            if table == "joined_events" and unread:
+                found.unread[name] = unread[0]
     with _noting_problem(found, f"datacenter {name}: its mended letters", unless=is_gone):
         _find_mended(pipeline, name, event_id, here)
     with _noting_problem(found, f"datacenter {name}: what rebuilds removed", unless=is_gone):
@@ -160,6 +177,7 @@ def _find_in_state(pipeline: Pipeline, datacenter: str, event_id: str, here: Dat
             )
             for row in state.waiting.of_event(event_id)
         ]
+        here.has_joined = True
         here.batch, here.watermark_us = state.completed, state.watermark_us
         here.lost += [str(occurrence) for occurrence, _ in state.lost_records(MOST_LOST, event_id)]
 

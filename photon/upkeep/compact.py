@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 from photon.pipeline.file import Pipeline
 from photon.pipeline.location import Location
 from photon.pipeline.sections import Compaction
 from photon.process.clock import MICROSECONDS, Clock, microseconds
+from photon.process.in_time import behind_others
 from photon.process.pace import pace
+from photon.process.readable import counted
 from photon.state.view import open_view
 from photon.storage.append_table import REPORT_TABLES, compact_report_table, would_compact_report_table
 from photon.storage.columns import TABLE_COLUMNS
@@ -76,10 +79,11 @@ class CompactionPlan:
     def _keep_fit(self, plan: TablePlan, say: Say) -> Compacted:
         table, now_us = plan.table, self.clock.now_us
         rows, commits = self._rewrite(plan, say)
-        checkpoint(table.folder)
-        entries = clean(table.folder, log_kept_since_us(table, self.pipeline.compaction, now_us()))
+        behind_others(partial(checkpoint, table.folder))
+        kept_since_us = log_kept_since_us(table, self.pipeline.compaction, now_us())
+        entries = behind_others(partial(clean, table.folder, kept_since_us))
         knows_plans, open_plan = open_plan_of(self.pipeline.datacenters[self.datacenter].state)
-        data_files = vacuum(table, open_plan, knows_plans, now_us())
+        data_files = behind_others(partial(vacuum, table, open_plan, knows_plans, now_us()))
         with table.reading():
             files_after = len(DataFiles(table.load()))
         return Compacted(plan.expected.files_before, files_after, commits, rows, entries, data_files)
@@ -90,7 +94,7 @@ class CompactionPlan:
         total_bytes, began_us = sum(group.size_bytes for group in plan.groups), self.clock.elapsed_us()
         for number, group in enumerate(plan.groups, start=1):
             far = pace(done_bytes, total_bytes, (self.clock.elapsed_us() - began_us) / MICROSECONDS)
-            of = f"group {number} of {len(plan.groups)}, {len(group.files):,} files"
+            of = f"group {number} of {len(plan.groups)}, {counted(len(group.files), 'file')}"
             say(f"{plan.table.folder}: {far}; {of}")
             done_bytes += group.size_bytes
             written = compact(plan.table, group, f"photon:{self.datacenter}:compaction")

@@ -6,20 +6,22 @@ again: docs/adr/0020, and rules L5 and L12.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from photon.pipeline.file import Pipeline
 from photon.process.clock import MICROSECONDS, Clock, in_utc
 from photon.process.faults import fault_point
+from photon.process.readable import counted
 from photon.registry.entry import LedgerId, told_boundary
 from photon.registry.errors import RegistryUnavailable
 from photon.registry.generations import drop, droppable, raise_boundary, roll
 from photon.registry.id_registry import IdRegistry
-from photon.registry.register import Register, with_boundary, with_dropped
-from photon.registry.view import View
+from photon.registry.imagined import imagined
+from photon.registry.positions import Positions
+from photon.registry.register import Register
+from photon.registry.view import View, current_register
 from photon.upkeep.plans import Say, refuse_outdated, silent
 from photon.upkeep.registry_state import RegistrySize, size_of
 from photon.upkeep.reshard import homes_of
@@ -42,7 +44,10 @@ class BoundaryLimit:
 
 @dataclass(frozen=True, slots=True)
 class GcResult:
-    """The work of one pass. `generation`: the newest one. `problem`: the next pass takes it up."""
+    """The work of one pass. `generation`: the newest one. `problem`: the next pass takes it up.
+
+    `kept_because`: why no id is dropped; empty if a generation is.
+    """
 
     because: str
     boundary_before_us: int | None
@@ -52,6 +57,7 @@ class GcResult:
     dropped: tuple[int, ...]
     before: RegistrySize
     after: RegistrySize
+    kept_because: str = ""
     problem: str | None = None
 
     @property
@@ -68,6 +74,7 @@ class GcResult:
             "generation": self.generation,
             "rolled": self.rolled,
             "dropped": list(self.dropped),
+            "kept_because": self.kept_because,
             "before": asdict(self.before),
             "after": asdict(self.after),
             "problem": self.problem,
@@ -76,49 +83,65 @@ class GcResult:
 
 @dataclass(frozen=True)
 class GcPlan:
-    """A pass to come: a new boundary, the generation that is full, and what is expected of the pass."""
+    """A pass to come: a new boundary, and the generation that is full.
+
+    A dry run is the same pass on an imagined registry.
+    """
 
     pipeline: Pipeline
     registry: IdRegistry
     register: Register  # when the plan was made
+    limit: BoundaryLimit
     boundary_us: int | None  # None: it stays where it is
     full_generation: int | None  # the next one begins behind it
-    expected: GcResult
+
+    @property
+    def expected(self) -> GcResult:
+        """The result that a pass has if nobody else appends."""
+        return self._collected(*imagined(self.registry.view), silent)
 
     def apply(self, say: Say = silent) -> GcResult:
         """Raise the boundary, begin the next generation, and drop old ones; a pass that died is run again.
 
         PlanOutdated, LakeUnavailable. If the registry does not answer, the result has the problem.
         """
-        if self.pipeline.registry.keep_days is None:
-            return self.expected
-        view, positions, dropped = self.registry.view, self.registry.positions, tuple[int, ...]()
-        problem = None
-        try:
-            refuse_outdated(self.register, self.registry.read_register())
-            if self.boundary_us is not None:
-                say(f"the boundary goes to {in_utc(self.boundary_us)}")
-                raise_boundary(view, positions, self.boundary_us)
-            fault_point("gc.after_boundary")
-            if (full := self.full_generation) is not None:
-                size_bytes = self.expected.before.bytes
-                say(f"generation {full} has {size_bytes:,} bytes of entries: the next one begins")
-                ledgers = view.register.generations[full].ledgers
-                roll(view, positions, ledgers, homes_of(self.pipeline, ledgers), after=full)
-            fault_point("gc.after_roll")
-            dropped = tuple(drop(view, positions))
-        except RegistryUnavailable as error:
-            problem = str(error)
-        boundary_us, newest = told_boundary(view.register.boundary_us), len(view.register.generations) - 1
-        return replace(
-            self.expected,
-            boundary_us=boundary_us,
-            generation=newest,
-            rolled=newest > len(self.register.generations) - 1,
+        return self._collected(self.registry.view, self.registry.positions, say)
+
+    def _collected(self, view: View, positions: Positions, say: Say) -> GcResult:
+        before, dropped, kept, problem = size_of(view), tuple[int, ...](), self.limit.because, None
+        if self.pipeline.registry.keep_days is not None:
+            try:
+                dropped = self._collect(view, positions, before, say)
+                kept = why_kept(view)
+            except RegistryUnavailable as error:
+                problem = str(error)
+        newest_one = len(view.register.generations) - 1
+        return GcResult(
+            self.limit.because,
+            told_boundary(self.register.boundary_us),
+            told_boundary(view.register.boundary_us),
+            newest_one,
+            rolled=newest_one > len(self.register.generations) - 1,
             dropped=dropped,
+            before=before,
             after=size_of(view),
+            kept_because="" if dropped or problem else kept,
             problem=problem,
         )
+
+    def _collect(self, view: View, positions: Positions, before: RegistrySize, say: Say) -> tuple[int, ...]:
+        """The generations that are dropped. PlanOutdated, RegistryUnavailable."""
+        refuse_outdated(self.register, current_register(positions))
+        if self.boundary_us is not None:
+            say(f"the boundary goes to {in_utc(self.boundary_us)}")
+            raise_boundary(view, positions, self.boundary_us)
+        fault_point("gc.after_boundary")
+        if (full := self.full_generation) is not None:
+            say(f"generation {full} has {counted(before.bytes, 'byte')} of entries: the next one begins")
+            ledgers = view.register.generations[full].ledgers
+            roll(view, positions, ledgers, homes_of(self.pipeline, ledgers), after=full)
+        fault_point("gc.after_roll")
+        return tuple(drop(view, positions))
 
 
 def plan_gc(pipeline: Pipeline, registry: IdRegistry, clock: Clock) -> GcPlan:
@@ -126,41 +149,20 @@ def plan_gc(pipeline: Pipeline, registry: IdRegistry, clock: Clock) -> GcPlan:
 
     RegistryUnavailable, LakeUnavailable.
     """
-    view, register, before = registry.view, registry.register, size_of(registry.view)
+    register = registry.register
     limit = may_go(pipeline, register, clock)
-    boundary_us, newest = told_boundary(register.boundary_us), len(register.generations) - 1
-    unchanged = GcResult(limit.because, boundary_us, boundary_us, newest, False, (), before, before)
-    if pipeline.registry.keep_days is None:
-        return GcPlan(pipeline, registry, register, None, None, unchanged)
     rises = limit.boundary_us is not None and limit.boundary_us > register.boundary_us
-    full = full_generation(view)
-    after = _imagined(view, limit.boundary_us)
-    dropped = []
-    while (generation := droppable(after)) is not None:
-        after.note(with_dropped(after.register, generation))
-        dropped.append(generation)
-    expected = replace(
-        unchanged,
-        boundary_us=told_boundary(after.register.boundary_us),
-        generation=newest + (full is not None),
-        rolled=full is not None,
-        dropped=tuple(dropped),
-        after=size_of(after),
-    )
-    return GcPlan(pipeline, registry, register, limit.boundary_us if rises else None, full, expected)
+    full = full_generation(registry.view)
+    return GcPlan(pipeline, registry, register, limit, limit.boundary_us if rises else None, full)
 
 
-def _imagined(view: View, boundary_us: int | None) -> View:
-    """A view of what would be if the boundary were there, in the register and in every ledger."""
-    imagined = copy.copy(view)
-    imagined.states, imagined.holds = dict(view.states), copy.deepcopy(view.holds)
-    if boundary_us is not None:
-        imagined.register = with_boundary(view.register, boundary_us)
-        for ledger, state in view.states.items():
-            if state.takes_entries:
-                at_least_us = max(boundary_us, state.boundary_us)
-                imagined.states[ledger] = replace(state, boundary_us=at_least_us)
-    return imagined
+def why_kept(view: View) -> str:
+    """Why no id can be dropped; empty if some can."""
+    found = droppable(view)
+    if isinstance(found, int):
+        return ""
+    takes_claims = len(view.register.live_generations) == 1
+    return found.because + (f", at {GENERATION_BYTES:,} bytes of entries" if takes_claims else "")
 
 
 # -- what is due: pure but for the stored reports
@@ -195,7 +197,7 @@ def boundary_limit(
     """
     if keep_days is None:
         return BoundaryLimit(None, "registry.keep_days is null: ids are kept for ever")
-    boundary_us, because = now_us - keep_days * _DAY_US, f"ids are kept for {keep_days} days"
+    boundary_us, because = now_us - keep_days * _DAY_US, f"ids are kept for {counted(keep_days, 'day')}"
     for name in datacenters_to_verify(reports, register):
         if name not in reports:
             return BoundaryLimit(
@@ -222,7 +224,8 @@ def _verified_until_us(name: str, report: StoredReport | None, register: Registe
         one = lost[0]
         return (
             f"foreign logs of {name} can't be read again and were read further than verified, such as "
-            f"{one['path']} ({one['bytes']:,} bytes; {one['reason']}): put them back as they were and verify"
+            f"{one['path']} ({counted(one['bytes'], 'byte')}; {one['reason']}): put them back as "
+            "they were, and verify"
         )
     verified_us: int | None = report.report["verified_until_us"]
     if verified_us is None:

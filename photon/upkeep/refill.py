@@ -25,6 +25,7 @@ from photon.errors import UserError
 from photon.pipeline.file import Pipeline
 from photon.process.clock import SystemClock
 from photon.process.faults import fault_point
+from photon.process.readable import counted
 from photon.registry.entry import Claimant, Claims, Epoch, LedgerId, Mask
 from photon.registry.errors import RegistryMismatch
 from photon.registry.id_registry import IdRegistry
@@ -39,12 +40,12 @@ from photon.registry.refilling import (
     with_refill_ended,
 )
 from photon.registry.register import Register
-from photon.registry.view import View
+from photon.registry.view import View, current_register
 from photon.state.database import STATE_FILE
 from photon.state.view import open_view
 from photon.storage.delta import LakeUnavailable
 from photon.storage.joined_rows import CommittedRows
-from photon.storage.tables import CommitConflict, OutputTable, app_id
+from photon.storage.tables import CommitConflict, OutputTable, app_id, fence_epoch
 from photon.tokens import Occurrence
 from photon.upkeep.plans import Say, refuse_outdated, silent
 
@@ -97,7 +98,7 @@ class RefillPlan:
         done, second_rows, work = self.expected, self.second_rows, self.work
         if done.began:
             _refuse_beside_joins(work.pipeline)
-            refuse_outdated(self.register, work.registry.read_register())
+            refuse_outdated(self.register, current_register(work.registry.positions))
             work.say = say
             done = work.run(self.register, self.expected)
             second_rows = work.second_rows
@@ -272,7 +273,7 @@ class _Refill:
             for page in CommittedRows(table).all_pages(self.page_rows):
                 yield from claims_of_rows(page, datacenter, self.pipeline.foreign)
                 done.rows += page.num_rows
-                self.say(f"{done.rows:,} rows {what}")
+                self.say(f"{counted(done.rows, 'row')} {what}")
 
     def _fence(self, datacenter: str, register: Register) -> int:
         """Fence every epoch that register, table or state know: a number above them. NotRefilled."""
@@ -287,7 +288,8 @@ class _Refill:
             known += map(int, CommittedRows(table).epochs())
             while table.knows(app_id(datacenter, str(max(known) + 1))):  # an epoch may have committed no row
                 known.append(max(known) + 1)
-            for number in range(1, max(known) + 1):
+            # Also the last one, which nobody has begun: ledgers call it over, and so must the table.
+            for number in range(1, max(known) + 2):
                 self._fence_one(table, datacenter, number)
         return max(known) + 1
 
@@ -298,7 +300,7 @@ class _Refill:
     def _fence_one(self, table: OutputTable, datacenter: str, number: int) -> None:
         """NotRefilled, LakeUnavailable."""
         try:
-            table.fence(app_id(datacenter, str(number)))
+            fence_epoch(table.folder.parent, datacenter, str(number))
         except CommitConflict as error:
             raise NotRefilled(
                 f"the table of datacenter {datacenter} was just written: {error}; stop who writes it, then "

@@ -12,6 +12,7 @@ from photon.pipeline.file import Pipeline
 from photon.registry.generations import roll
 from photon.registry.id_registry import IdRegistry
 from photon.registry.register import MOST_LEDGERS, Register
+from photon.registry.view import current_register
 from photon.upkeep.plans import Say, refuse_outdated, silent
 from photon.upkeep.registry_state import RANGE_BYTES_PER_SECOND, busiest_bytes_per_second, size_of
 
@@ -55,12 +56,11 @@ class Advice:
 
 @dataclass(frozen=True)
 class ReshardPlan:
-    """A generation to come. `begins_now`: it was asked for and is due, or the pipeline file has it so."""
+    """A generation to come, if it was asked for and is due, or the pipeline file has it so."""
 
     registry: IdRegistry
     register: Register  # when the plan was made
     homes: tuple[str, ...]
-    begins_now: bool
     expected: Resharded
 
     def apply(self, say: Say = silent) -> Resharded:
@@ -68,15 +68,14 @@ class ReshardPlan:
 
         RegistryUnavailable: it may have taken effect; ask again.
         """
-        if not self.begins_now:
+        if not self.expected.applied:
             return self.expected
         registry, wanted = self.registry, self.expected.ledgers_wanted
-        refuse_outdated(self.register, registry.read_register())
-        generation = roll(
-            registry.view, registry.positions, wanted, self.homes, after=self.expected.generation
-        )
+        refuse_outdated(self.register, current_register(registry.positions))
+        newest = len(self.register.generations) - 1
+        generation = roll(registry.view, registry.positions, wanted, self.homes, after=newest)
         ledgers = registry.register.generations[generation].ledgers
-        return replace(self.expected, generation=generation, ledgers=ledgers, applied=True)
+        return replace(self.expected, generation=generation, ledgers=ledgers)
 
 
 def plan_reshard(pipeline: Pipeline, registry: IdRegistry, ledgers: int | None = None) -> ReshardPlan:
@@ -89,20 +88,20 @@ def plan_reshard(pipeline: Pipeline, registry: IdRegistry, ledgers: int | None =
         advice, is_wanted = _advice(pipeline, register, rate), pipeline.registry.resharding.policy == "apply"
     else:
         advice, is_wanted = _asked_for(pipeline, register, ledgers), True
-    before = register.generations[-1].ledgers
+    before, begins_now = register.generations[-1].ledgers, is_wanted and advice.is_due
     expected = Resharded(
         advice.because,
-        len(register.generations) - 1,
+        len(register.generations) - 1 + begins_now,
         before,
         advice.ledgers,
-        before,
-        False,
+        advice.ledgers if begins_now else before,
+        begins_now,
         size.ids,
         size.bytes,
         rate,
         advice.is_due,
     )
-    return ReshardPlan(registry, register, advice.homes, is_wanted and advice.is_due, expected)
+    return ReshardPlan(registry, register, advice.homes, expected)
 
 
 def homes_of(pipeline: Pipeline, ledgers: int) -> tuple[str, ...]:
@@ -145,5 +144,5 @@ def advise(pipeline: Pipeline, register: Register, bytes_per_second: float | Non
 def _asked_for(pipeline: Pipeline, register: Register, ledgers: int) -> Advice:
     now, homes = register.generations[-1], homes_of(pipeline, ledgers)
     is_due = (now.ledgers, now.homes) != (ledgers, homes)
-    because = "they were asked for" if is_due else f"there are {ledgers} ledgers"
+    because = "as was asked for" if is_due else "as they are already"
     return Advice(ledgers, homes, because, is_due)

@@ -8,6 +8,7 @@ from functools import partial
 from photon.dispatcher.recovery.distant_lakes import DistantLakes
 from photon.errors import UserError
 from photon.pipeline.file import Pipeline
+from photon.process.readable import counted
 from photon.registry.register import Register
 from photon.storage.delta import LakeForbidden, LakeUnavailable, UnsupportedTable
 from photon.storage.replacing import data_files
@@ -94,4 +95,4 @@ def _missing_files(table: OutputTable) -> str:
     with table.reading(), ThreadPoolExecutor(LOOKS_AT_ONCE) as pool:
         sizes = list(pool.map(table.store.size_bytes, paths))
     missing = [path for path, size_bytes in zip(paths, sizes, strict=True) if size_bytes is None]
-    return f"{len(missing):,} files of {table.folder} are gone, such as {missing[0]}" if missing else ""
+    return f"{table.folder} lacks {counted(len(missing), 'file')}, such as {missing[0]}" if missing else ""

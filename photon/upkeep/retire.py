@@ -8,19 +8,20 @@ if the lake is gone: its joins are freed    -> the others may join them (L11)
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from photon.dispatcher.recovery.rows_of_plans import RowsOfPlans
 from photon.pipeline.file import Pipeline
 from photon.process.faults import fault_point
+from photon.process.readable import counted
 from photon.registry.closing import Rowless
 from photon.registry.entry import Epoch
 from photon.registry.epochs import end_epochs, give_up_epochs
 from photon.registry.id_registry import IdRegistry
 from photon.registry.register import Register, with_given_up
-from photon.registry.view import newest_states
-from photon.storage.tables import CommitConflict, OutputTable, app_id
+from photon.registry.view import current_register, newest_states
+from photon.storage.tables import CommitConflict, OutputTable, fence_epoch
 from photon.upkeep.plans import Say, refuse_outdated, silent
 from photon.upkeep.retirable import NotRetired, table_that_counts
 
@@ -29,12 +30,14 @@ from photon.upkeep.retirable import NotRetired, table_that_counts
 class Retired:
     """The result of retiring: ids that are free again, and ids with a row that counts.
 
-    `rows`: of its table, which stay and count; None: the lake is gone.
+    `rows`: of its table, which stay and count; None: the lake is gone. `was_retired`: an earlier run has
+    retired it, and may have died before it had freed all.
     """
 
     released: int
     kept: int
     rows: int | None
+    was_retired: bool = False
 
 
 @dataclass(frozen=True)
@@ -53,12 +56,12 @@ class RetirePlan:
         PlanOutdated, NotRetired, LakeUnavailable, RegistryUnavailable.
         """
         registry, datacenter, table = self.registry, self.datacenter, self.table
-        refuse_outdated(self.register, registry.read_register())
+        refuse_outdated(self.register, current_register(registry.positions))
         register = registry.change(lambda now: with_given_up(now, datacenter, table is None))
         fault_point("retire.after_register")
         registry.read_on()
         held, last_epoch = _count_ids(registry, datacenter), register.epochs[datacenter]
-        say(f"ends {last_epoch} epochs of datacenter {datacenter}, which hold {held:,} ids")
+        say(f"ends {counted(last_epoch, 'epoch')} of datacenter {datacenter}; held: {counted(held, 'id')}")
         if table is None:
             give_up_epochs(registry, datacenter, last_epoch)
         else:
@@ -67,7 +70,7 @@ class RetirePlan:
         if table is None:
             _free_all(registry, datacenter, say)
         kept = _count_ids(registry, datacenter)
-        return Retired(max(0, held - kept), kept, _count_rows(table))
+        return replace(self.expected, released=max(0, held - kept), kept=kept, rows=_count_rows(table))
 
 
 def plan_retire(
@@ -79,14 +82,14 @@ def plan_retire(
     registry.read_on()
     held = _count_ids(registry, datacenter)
     released = held if table is None else _count_rowless(registry, datacenter, RowsOfPlans(table))
-    expected = Retired(released, held - released, _count_rows(table))
+    expected = Retired(released, held - released, _count_rows(table), datacenter in register.given_up)
     return RetirePlan(registry, register, datacenter, table, expected)
 
 
 def _fence(table: OutputTable, epoch: Epoch) -> None:
     """NotRetired, LakeUnavailable."""
     try:
-        table.fence(app_id(epoch.datacenter, str(epoch.number)))
+        fence_epoch(table.folder.parent, epoch.datacenter, str(epoch.number))
     except CommitConflict as error:
         raise NotRetired(f"its table was just written: {error}; run it again") from error
 
@@ -97,7 +100,7 @@ def _free_all(registry: IdRegistry, datacenter: str, say: Say) -> None:
     for hashes in list(registry.view.ids_of(datacenter)):  # before any of it is freed
         registry.free(hashes, lambda claimant: claimant.epoch.datacenter == datacenter)
         freed += len(hashes)
-        say(f"{freed:,} joins of datacenter {datacenter} are freed")
+        say(f"frees the joins of datacenter {datacenter}: {freed:,}")
         fault_point("retire.after_freed")
 
 

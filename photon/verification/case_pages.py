@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import groupby, islice
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -76,6 +76,14 @@ def read_page(pipeline: Pipeline, datacenter: str, name: str) -> list[Case]:
         if store.size_bytes(name) is None:
             return []
         return [Case(**row) for row in pq.read_table(store.open(name)).to_pylist()]
+
+
+def remove_pages(pipeline: Pipeline, datacenter: str, report: Mapping[str, Any]) -> None:
+    """Remove the pages that a report names, which nobody is to read. LakeUnavailable."""
+    folder, findings = _folder(pipeline, datacenter), (*report["violations"], *report["findings"])
+    names = [name for finding in findings for name in finding.get("pages", ())]
+    with lake_errors(f"remove pages from {folder}"):
+        store_of(folder).remove(*names)
 
 
 def _folder(pipeline: Pipeline, datacenter: str) -> Location:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import math
 import re
 from collections.abc import Callable, Iterator
@@ -10,10 +9,8 @@ from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
-from photon.adapters import ROW_COLUMNS
 from photon.logs.on_s3 import objects
 from photon.logs.source import LogsUnavailable
 from photon.logs.tailing.tail import LogTail
@@ -23,17 +20,16 @@ from photon.pipeline.sections import Limits, PrimaryLog, Tailing
 from photon.storage import s3
 from photon.storage.candidate_files import candidate_files, read_candidates, write_candidates
 from photon.storage.delta import LakeUnavailable
-from photon.storage.output_files import OutputFile, write_rows
 from photon.storage.store import store_of
 from photon.storage.store_errors import StoreUnavailable
-from photon.storage.tables import CommitConflict, LastCommit, OutputTable, app_id
+from photon.storage.tables import CommitConflict, LastCommit, OutputTable
 from photon.tokens import PlanKey
 from tests.conftest import BUCKET
 from tests.faulty_s3 import Fault, FaultyS3
+from tests.support.output_tables import APP, ids_in, new_table, rows_of, written
 
 pytestmark = pytest.mark.server
 
-APP = app_id("east", "e")
 PLAN = PlanKey("east", "e", 1, "p")
 BUSY = "SlowDown: Please reduce your request rate, at "
 
@@ -48,26 +44,11 @@ def folder(faulty: FaultyS3, tmp_path: Path) -> Iterator[S3Folder]:
 
 @pytest.fixture
 def table(folder: S3Folder) -> OutputTable:
-    made = OutputTable(folder, "joined_events")
-    made.create("clicks", "east")
-    return made
+    return new_table(folder)
 
 
 def put(folder: S3Folder, name: str, content: bytes = b"content") -> None:
     store_of(folder).create(name, lambda sink: sink.write(content))
-
-
-def row(event_id: str) -> pa.Table:
-    plan = {"_datacenter": "east", "_epoch": "e", "_batch": 1, "_plan": "p"}
-    return pa.Table.from_pylist([plan | {"_occurrence": "1:0", "_event_id": event_id}], ROW_COLUMNS)
-
-
-def written(table: OutputTable, event_id: str) -> OutputFile:
-    return write_rows(table.folder.parent, table.name, 1, row(event_id))
-
-
-def ids_in(table: OutputTable) -> list[str]:
-    return sorted(table.load().to_pyarrow_table(columns=["_event_id"])["_event_id"].to_pylist())
 
 
 def is_commit(method: str, path: str) -> bool:
@@ -118,12 +99,6 @@ def test_a_store_that_refuses_connections_is_named_and_is_there_again_without_a_
     assert store_of(folder).read("a") == b"content"
 
 
-def test_a_slow_store_is_waited_for(folder: S3Folder, faulty: FaultyS3) -> None:
-    faulty.delay_seconds = 0.5
-    put(folder, "a")
-    assert store_of(folder).read("a") == b"content"
-
-
 def test_an_object_of_a_bucket_that_is_missing_is_not_gone(faulty: FaultyS3) -> None:
     """Broken variant: taken for gone, what waits in a bucket would be given up when its endpoint changes."""
     store = store_of(S3Folder("no-such-bucket", "waiting", faulty.url))
@@ -140,7 +115,7 @@ def test_an_object_of_a_bucket_that_is_missing_is_not_gone(faulty: FaultyS3) -> 
 def test_a_commit_that_fails_is_there_once_or_not_at_all_as_the_table_says_then(
     table: OutputTable, faulty: FaultyS3, fault: Fault, requests: float
 ) -> None:
-    file = written(table, "a")
+    file = written(table, 1, "a")
     faulty.meet(fault, requests, among=is_commit)
     with suppress(LakeUnavailable, CommitConflict):
         table.commit([file], APP, 1, 0, "p")
@@ -150,36 +125,19 @@ def test_a_commit_that_fails_is_there_once_or_not_at_all_as_the_table_says_then(
         assert not fault.endswith("late")
         table.commit([file], APP, 1, 0, "p")
     assert table.last_commit(APP) == LastCommit(1, "p")
-    table.commit([written(table, "b")], APP, 2, 1, "q")
+    table.commit([written(table, 2, "b")], APP, 2, 1, "q")
     assert ids_in(table) == ["a", "b"]
 
 
 def test_a_table_is_opened_and_read_through_failures_now_and_then(
     table: OutputTable, faulty: FaultyS3
 ) -> None:
-    table.commit([written(table, "a")], APP, 1, 0, "p")
+    table.commit([written(table, 1, "a")], APP, 1, 0, "p")
     faulty.meet("busy", share=0.3, seed=1)
     again = OutputTable(table.folder.parent, "joined_events")
     assert again.exists()
     assert ids_in(again) == ["a"]
     assert faulty.met["busy"] > 1
-
-
-@pytest.mark.parametrize(
-    ("what", "use"),
-    [
-        ("cannot look for the table {}", lambda table: table.exists()),
-        ("cannot read the table {}", lambda table: table.load()),
-        ("cannot write {}/batch-1-", lambda table: written(table, "a")),
-    ],
-)
-def test_a_lake_that_does_not_answer_is_named_with_no_remedy_but_to_wait(
-    table: OutputTable, faulty: FaultyS3, what: str, use: Callable[[OutputTable], None]
-) -> None:
-    faulty.refuse()
-    with pytest.raises(LakeUnavailable, match=re.escape(what.format(table.folder))) as raised:
-        use(table)
-    assert re.search(rf"Connection refused.*, at {faulty.url}(; it is tried again)?$", str(raised.value))
 
 
 @pytest.mark.parametrize(
@@ -201,7 +159,7 @@ def test_candidate_rows_that_can_not_be_read_now_are_not_taken_for_half_written(
     folder: S3Folder, faulty: FaultyS3
 ) -> None:
     """Broken variant: their ids would stay registered without a row, for nobody to join."""
-    write_candidates(folder, PLAN, 0, row("a"))
+    write_candidates(folder, PLAN, 0, rows_of(1, "a"))
     names = candidate_files(folder, PLAN, 1)
     faulty.meet("busy")
     with pytest.raises(LakeUnavailable, match=f"cannot read candidate rows from {folder}/joined_events"):
@@ -222,27 +180,6 @@ def tail_of(folder: S3Folder) -> LogTail:
 
 def is_read_of_b(method: str, path: str) -> bool:
     return method == "GET" and "/b" in path.partition("?")[0]
-
-
-@pytest.mark.parametrize("ending", ["", ".gz"])
-def test_a_new_object_that_can_not_be_read_now_is_not_left_out(
-    folder: S3Folder, faulty: FaultyS3, ending: str
-) -> None:
-    """Broken variant: a complete join would end without its events."""
-    put(folder, "a", b'{"n": 1}\n')
-    put(folder, "b" + ending, gzip.compress(b'{"n": 2}\n') if ending else b'{"n": 2}\n')
-    objects._beginnings.clear()
-    tail = tail_of(folder)
-    faulty.meet("busy", among=is_read_of_b)
-    seen = tail.observe({}, 1, now_us=0, final=True)
-    assert (seen.is_away, seen.checks_pending) == (True, True)
-    (problem,) = seen.problems
-    assert f"{folder}/b{ending}: {BUSY}" in problem.reason
-    faulty.mend()
-    again = tail.observe(seen.changed, max(seen.changed, default=0) + 1, now_us=1, final=True)
-    assert not again.is_away
-    found = {**seen.changed, **again.changed}.values()
-    assert sorted(tracked.file.path for tracked in found) == ["a", f"b{ending}"]
 
 
 def test_a_range_that_can_not_be_cut_now_is_not_taken_for_half_a_line(

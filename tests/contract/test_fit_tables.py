@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
@@ -12,26 +11,25 @@ import pytest
 from photon.adapters import ROW_COLUMNS
 from photon.pipeline.location import Location
 from photon.storage import tables
-from photon.storage.candidate_files import candidate_files, write_candidates
 from photon.storage.compaction import compact, groups_of
 from photon.storage.data_files import DataFiles
-from photon.storage.delta import LOG_FOLDER, LakeUnavailable, log_entry, open_table
+from photon.storage.delta import LOG_FOLDER, log_entry, open_table
 from photon.storage.output_files import write_rows_by_date
 from photon.storage.store import store_of
 from photon.storage.table_log import checkpoint, clean
-from photon.storage.tables import CommitConflict, OutputTable, app_id
+from photon.storage.tables import CommitConflict, OutputTable
 from photon.storage.vacuum import vacuum
-from photon.tokens import Occurrence, PlanKey
+from photon.tokens import Occurrence
+from tests.support.output_tables import APP, ids_in, new_table
 
-APP, BATCHES = app_id("east", "e"), 9
+BATCHES = 9
 FAR_US = 2**52  # all checkpoints were written before
 NEW_YEAR = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 @pytest.fixture
 def table(folder: Location) -> OutputTable:
-    made = OutputTable(folder, "joined_events")
-    made.create("clicks", "east")
+    made = new_table(folder)
     for batch in range(1, BATCHES + 1):
         append(made, batch)
     return made
@@ -60,20 +58,15 @@ def compact_all(table: OutputTable) -> int:
     return len(groups)
 
 
-def ids(table: OutputTable) -> list[str]:
-    found = open_table(table.folder).to_pyarrow_table()
-    return sorted(found["_event_id"].to_pylist())
-
-
 def test_compaction_and_a_clean_log_leave_the_table_as_it_was(table: OutputTable) -> None:
-    before, reader = ids(table), open_table(table.folder)
+    before, reader = ids_in(table), open_table(table.folder)
     assert compact_all(table) == 2
     assert len(DataFiles(table.load())) == 4
     checkpoint(table.folder)
     assert clean(table.folder, FAR_US) > BATCHES
     assert store_of(table.folder).size_bytes(log_entry(3)) is None
     assert vacuum(table, None, True, time.time_ns() // 1_000) == 0  # nothing has lain there for a week
-    assert ids(table) == before
+    assert ids_in(table) == before
     assert reader.to_pyarrow_table().num_rows == 2 * BATCHES  # it was open before
     assert len(list(store_of(table.folder / LOG_FOLDER).names())) <= 4
 
@@ -97,36 +90,6 @@ def test_a_dispatcher_that_opens_its_table_anew_goes_on_and_a_zombie_fails(
     with pytest.raises(CommitConflict):
         append(zombie, BATCHES + 1)
     append(table, BATCHES + 2)
-    assert len(ids(table)) == 2 * BATCHES + 4
+    assert len(ids_in(table)) == 2 * BATCHES + 4
     found = OutputTable(folder, "joined_events").occurrences_of("e", 4, "p4")
     assert sorted(found) == [Occurrence(4, 0), Occurrence(4, 1)]
-
-
-def test_a_handle_whose_entries_went_all_the_same_is_told_once_and_opened_anew(
-    table: OutputTable, folder: Location
-) -> None:
-    """Without an earlier look: what `REOPENED_AFTER_SECONDS` spares everybody."""
-    other = OutputTable(folder, "joined_events")
-    other.commit([], app_id("east", "an epoch that was fenced"), 1, 0)
-    table.load()
-    checkpoint(other.folder)
-    assert clean(other.folder, FAR_US) > 0
-    with pytest.raises(LakeUnavailable):
-        append(table, BATCHES + 1)
-    append(table, BATCHES + 1)
-    assert len(ids(table)) == 2 * BATCHES + 2
-
-
-def test_candidates_of_an_open_plan_are_nothing_that_vacuum_takes(
-    table: OutputTable, folder: Location, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plans = [PlanKey("east", "e", BATCHES + 1, name) for name in ("open", "ended")]
-    for plan in plans:
-        write_candidates(folder, plan, 0, rows(BATCHES + 1))
-    listed: Callable[..., list[str]] = lambda handle, hours, dry_run, full=False: [  # noqa: E731  # all are old
-        name for plan in plans for name in candidate_files(folder, plan, 1)
-    ]
-    monkeypatch.setattr("deltalake.DeltaTable.vacuum", listed)
-    assert vacuum(table, plans[0], True, FAR_US) == 2
-    assert len(candidate_files(folder, plans[0], 1)) == 2
-    assert candidate_files(folder, plans[1], 1) == []

@@ -29,6 +29,12 @@ PATIENCE_SECONDS = 60
 NAMES = ["a.log", "a b/100%+ü.log", "a%20b.log", "x=1/y&z#?.log"]
 
 
+@pytest.fixture(autouse=True)
+def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
+
+
 def until(holds: Callable[[], object]) -> None:
     """Another process or thread makes it so: there is no clock to inject."""
     deadline = time.monotonic() + PATIENCE_SECONDS
@@ -75,10 +81,8 @@ def test_a_notice_wakes_whoever_rests(on_s3: S3Folder) -> None:
 
 
 def test_whoever_listens_listens_again_after_the_store_was_gone_and_ends_when_it_is_told_to(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    for name, value in CREDENTIALS.items():
-        monkeypatch.setenv(name, value)
     with MinioServer(tmp_path, ["logs"]) as server:
         folder = S3Folder("logs", "east", server.url)
         with listening(folder) as news:
@@ -104,11 +108,13 @@ Answer = Callable[[BaseHTTPRequestHandler], None]
 
 
 @contextmanager
-def store(answer: Answer) -> Iterator[S3Folder]:
-    """A store that answers whoever listens so."""
+def store(answer: Answer) -> Iterator[tuple[S3Folder, list[str]]]:
+    """A store that answers whoever listens so, and what it was asked for."""
+    asked: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
+            asked.append(self.path)
             with suppress(OSError):  # whoever listened has gone
                 answer(self)
 
@@ -119,7 +125,7 @@ def store(answer: Answer) -> Iterator[S3Folder]:
     server.daemon_threads = True
     threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
     try:
-        yield S3Folder("logs", "east", f"http://127.0.0.1:{server.server_address[1]}")
+        yield S3Folder("logs", "east", f"http://127.0.0.1:{server.server_address[1]}"), asked
     finally:
         server.shutdown()
         server.server_close()
@@ -172,16 +178,8 @@ def test_a_store_that_tells_too_little_is_told_of_once_and_then_listed(
     answer: Answer, said: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Broken variant: one that lists its bucket instead is asked again and again, at full speed."""
-    for name, value in CREDENTIALS.items():
-        monkeypatch.setenv(name, value)
     monkeypatch.setattr(module, "SIGN_OF_LIFE_SECONDS", 0.5)
-    asked: list[str] = []
-
-    def counted(request: BaseHTTPRequestHandler) -> None:
-        asked.append(request.path)
-        answer(request)
-
-    with caplog.at_level(logging.WARNING, module.__name__), store(counted) as folder:
+    with caplog.at_level(logging.WARNING, module.__name__), store(answer) as (folder, asked):
         with listening(folder) as news:
             until(lambda: caplog.records)
             until(lambda: news.take() is None)
@@ -195,16 +193,9 @@ def test_a_store_that_is_busy_is_asked_again_soon_and_not_told_of(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """As a MinIO that has just started. Broken variant: nobody listens for ten minutes."""
-    for name, value in CREDENTIALS.items():
-        monkeypatch.setenv(name, value)
     monkeypatch.setattr(module, "FIRST_PAUSE_SECONDS", 0.01)
-    asked: list[str] = []
-
-    def busy(request: BaseHTTPRequestHandler) -> None:
-        asked.append(request.path)
-        answers(503, "application/xml", b"<Error><Code>XMinioServerNotInitialized</Code></Error>")(request)
-
-    with store(busy) as folder, listening(folder):
+    busy = answers(503, "application/xml", b"<Error><Code>XMinioServerNotInitialized</Code></Error>")
+    with store(busy) as (folder, asked), listening(folder):
         until(lambda: len(asked) > 3)
     assert not caplog.records
 

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import gzip
-import itertools
-import threading
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import BinaryIO
 
@@ -14,12 +11,10 @@ import boto3
 import numpy as np
 import pytest
 
-from infra.servers.minio import CREDENTIALS, MinioServer
+from infra.servers.minio import MinioServer
 from photon.logs.files import ByteRange, TrackedFile
 from photon.logs.folders import log_folder
-from photon.logs.formats.utf16 import narrow
 from photon.logs.on_s3 import objects
-from photon.logs.parse import read_events
 from photon.logs.ranges import RangeGone, read_at, read_pieces, read_range, read_stretches, stretches_of
 from photon.logs.scattered import read_stretches_in_order
 from photon.logs.source import LogsUnavailable
@@ -118,25 +113,6 @@ def test_new_files_are_read_once_and_known_after_a_restart(logs: Logs) -> None:
     assert logs.read() == {}
 
 
-@pytest.mark.parametrize("name", ["a.log", "a.log.gz"])
-def test_records_of_utf_16_are_cut_and_read_at_their_offsets(logs: Logs, name: str) -> None:
-    stored = ("id,t\n" + "".join(f"ਊ{n},{n}\n" for n in range(40))).encode("utf-16")
-    logs.write(name, gzip.compress(stored) if name.endswith(".gz") else stored)
-    log = PrimaryLog(files="**/*.log", format="csv", id="id", time="t", encoding="utf-16")
-    logs.tail = LogTail(logs.location, "primary", log, Limits(), Tailing())
-    cut = logs.cuts()[1]
-    parsed = read_events(
-        read_range(logs.location, logs.known().file, cut), logs.known().file, cut, log, Limits()
-    )
-    assert parsed.events["_id"].to_pylist() == [f"ਊ{n}" for n in range(40)]
-    starts = parsed.events["_offset"].to_pylist()
-    stretches = list(itertools.pairwise(starts))
-    found = read_stretches_in_order(
-        logs.location, {1: logs.known().file}, np.ones(len(stretches), np.int64), stretches
-    )
-    assert [narrow(each or b"") for each in found] == [f"ਊ{n},{n}\n".encode() for n in range(39)]
-
-
 def test_a_file_that_went_unread_vanishes_at_the_second_look(logs: Logs) -> None:
     logs.write("a.log", b'{"n": 1}\n')
     logs.write("b.log", b'{"n": 2}\n')
@@ -221,20 +197,6 @@ def test_the_last_line_of_an_object_needs_no_newline(bucket: Logs) -> None:
     assert bucket.read() == {1: b'{"n": 1}\n{"n": 2}', 2: b'{"n": 3}'}
 
 
-def test_objects_are_known_again_without_a_request_for_each(
-    bucket: Logs, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for number in range(20):
-        bucket.write(f"{number}.log", b'{"n": %d}\n' % number)
-    assert len(bucket.read()) == 20
-    bucket.restart()
-    asked: list[str] = []
-    read = S3Store.read_object
-    monkeypatch.setattr(S3Store, "read_object", lambda *given: asked.append(given[1]) or read(*given))  # type: ignore[func-returns-value]
-    assert bucket.look().changed == {}
-    assert asked == []
-
-
 def put_by_key(folder: S3Folder, name: str, data: bytes) -> None:
     """As other programs do, whatever the key."""
     client = boto3.client("s3", endpoint_url=folder.endpoint_url)
@@ -268,51 +230,6 @@ def test_a_key_that_ends_with_a_slash_is_a_problem_of_its_own(bucket: Logs) -> N
     assert [(problem.path, problem.reason) for problem in bucket.last_seen.problems] == [
         ("a.log", LISTED_ONLY)
     ]
-
-
-class DoubledSlash(BaseHTTPRequestHandler):
-    """AWS, with one object that a MinIO would not take."""
-
-    KEY, CONTENT = "east/a//b.log", b'{"n": 1}\n'
-
-    def do_GET(self) -> None:
-        self.answer(with_content=True)
-
-    def do_HEAD(self) -> None:
-        self.answer(with_content=False)
-
-    def answer(self, with_content: bool) -> None:
-        content = self.CONTENT
-        if is_listing := "list-type=2" in self.path:
-            told = f"<Key>{self.KEY}</Key><Size>{len(content)}</Size><ETag>&quot;e&quot;</ETag>"
-            dated = f"<Contents>{told}<LastModified>2026-11-24T00:00:00.000Z</LastModified></Contents>"
-            content = f"<ListBucketResult><KeyCount>1</KeyCount>{dated}</ListBucketResult>".encode()
-        known = is_listing or self.path == f"/logs/{self.KEY}"
-        self.send_response((200 if is_listing else 206) if known else 404)
-        self.send_header("Content-Length", str(len(content)))
-        self.send_header("Content-Range", f"bytes 0-{len(content) - 1}/{len(content)}")
-        self.send_header("ETag", '"e"')
-        self.send_header("Last-Modified", "Tue, 24 Nov 2026 00:00:00 GMT")
-        self.end_headers()
-        if with_content:
-            self.wfile.write(content)
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
-
-
-def test_a_key_with_slashes_side_by_side_is_read_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in CREDENTIALS.items():
-        monkeypatch.setenv(name, value)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), DoubledSlash)
-    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
-    try:
-        logs = Logs(S3Folder("logs", "east", f"http://127.0.0.1:{server.server_address[1]}"))
-        assert logs.read() == {1: DoubledSlash.CONTENT}
-        assert logs.paths() == {1: "a//b.log"}
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 @pytest.mark.parametrize("name", ["a//b", "/b", "a/", "a/../b", "./b", "..", "t\tb", "n\nb", "a\x7f"])
@@ -359,6 +276,16 @@ def is_of_a_bad_object(method: str, path: str) -> bool:
 def unreliable(faulty: FaultyS3, on_s3: S3Folder) -> Logs:
     """A folder on S3 behind a way that may fail."""
     return Logs(replace(on_s3, endpoint_url=faulty.url))
+
+
+def test_objects_are_known_again_without_a_request_for_each(unreliable: Logs, faulty: FaultyS3) -> None:
+    for number in range(20):
+        unreliable.write(f"{number}.log", b'{"n": %d}\n' % number)
+    assert len(unreliable.read()) == 20
+    unreliable.restart()
+    faulty.meet("busy", among=lambda method, path: "list-type" not in path)
+    assert unreliable.look().changed == {}
+    assert faulty.met["busy"] == 0
 
 
 @pytest.mark.parametrize("ending", ["", ".gz"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
 import pytest
 
 from infra.servers.stores import StoreServer
@@ -24,6 +23,7 @@ from photon.registry.refilling import (
 from photon.registry.stores.copies import ledger_key
 from photon.registry.view import View
 from tests.simulation.world import hashed
+from tests.support.claims import claims_for
 
 pytestmark = pytest.mark.server
 
@@ -31,9 +31,7 @@ ROW = Claimant(Epoch("a", 3), 7, "p")
 
 
 def claims_of(claimant: Claimant, *ids: str) -> Claims:
-    many = len(ids)
-    places = (np.zeros(many, np.uint32), np.arange(many, dtype=np.int64))
-    return Claims(claimant, hashed(*ids), np.full(many, 1_000_000), *places)
+    return claims_for(claimant, hashed(*ids))
 
 
 def test_what_was_filled_counts_from_the_switch_on_and_nothing_of_before(

@@ -7,14 +7,13 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from infra.servers.stores import StoreServer
 from photon.pipeline.file import Pipeline
 from photon.process.clock import SystemClock
 from photon.process.faults import REPAIR_FAULT_POINTS
-from photon.registry.entry import Claimant, Claims, Epoch
+from photon.registry.entry import Claimant, Epoch
 from photon.registry.errors import RegistryMismatch, RegistryUnavailable
 from photon.registry.generations import roll
 from photon.registry.id_registry import IdRegistry
@@ -22,7 +21,8 @@ from photon.registry.opening import close_registries, init_registry, open_reader
 from photon.upkeep.registry_state import registry_state
 from photon.upkeep.repair import plan_repair
 from tests.simulation.world import hashed
-from tests.support.crashes import dies_at
+from tests.support.claims import claims_for
+from tests.support.crashes import crash_at
 
 pytestmark = pytest.mark.server
 
@@ -36,9 +36,7 @@ def pipeline(new_pipeline: Callable[[], Pipeline]) -> Pipeline:
 
 def claim(registry: IdRegistry, batch: int, *ids: str) -> None:
     claimant = Claimant(Epoch("a", 1), batch, "p")
-    many = len(ids)
-    columns = np.full(many, 1_000_000), np.zeros(many, np.uint32), np.arange(many, dtype=np.int64)
-    assert registry.claim(Claims(claimant, hashed(*ids), *columns)).are_of(claimant).all()
+    assert registry.claim(claims_for(claimant, hashed(*ids))).are_of(claimant).all()
 
 
 def held(pipeline: Pipeline, *ids: str) -> list[bool]:
@@ -88,7 +86,7 @@ def test_all_is_copied_before_the_endpoint_comes_up_also_behind_a_seal_that_nobo
 ) -> None:
     """With one store down a seal has two copies of an insert, which prove nothing."""
     registry = with_some_claims(pipeline, 5)
-    roll(*_view_and_positions(registry), ledgers=3)
+    roll(registry.view, registry.positions, ledgers=3)
     for batch in range(6, 16):
         claim(registry, batch, f"{batch}-1", f"{batch}-2")
     servers[0].wipe()
@@ -126,14 +124,16 @@ def test_joins_go_on_while_an_endpoint_is_repaired(pipeline: Pipeline, servers: 
 def test_a_repair_that_was_killed_is_run_again(
     pipeline: Pipeline, servers: list[StoreServer], point: str
 ) -> None:
-    roll(*_view_and_positions(with_some_claims(pipeline, 5)), ledgers=3)
+    registry = with_some_claims(pipeline, 5)
+    roll(registry.view, registry.positions, ledgers=3)
     with_some_claims(pipeline, 5)
     if point == "repair.after_compared":  # it has something to compare
         without(servers[1], open_reader(pipeline))
     servers[0].wipe()
     servers[0].start()
-    with dies_at(point):
+    with crash_at(point) as crash:
         plan_repair(pipeline, servers[0].url).apply()
+    assert crash.has_happened
     close_registries()
     assert held(pipeline, "1-1") == [True]
     plan_repair(pipeline, servers[0].url).apply()
@@ -141,10 +141,6 @@ def test_a_repair_that_was_killed_is_run_again(
     servers[1].kill()
     close_registries()
     assert held(pipeline, "5-2", "1-1") == [True, True]
-
-
-def _view_and_positions(registry: IdRegistry):  # type: ignore[no-untyped-def]
-    return registry.view, registry.positions
 
 
 def test_an_endpoint_put_back_to_an_older_copy_is_out_of_use_before_it_is_started(

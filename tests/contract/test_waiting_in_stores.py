@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -17,16 +15,13 @@ from photon.state.waiting.segments import (
     INDEX,
     RECORD_COLUMNS,
     RECORDS,
-    WaitingDamaged,
     WaitingIndex,
     read_all_records,
     read_retries,
-    write_index,
     write_segment,
 )
 from photon.storage import local_copies, s3
 from photon.storage.store import store_of
-from photon.storage.store_errors import StoreUnavailable
 
 pytestmark = pytest.mark.usefixtures("copies")
 
@@ -76,32 +71,6 @@ def test_segments_are_merged(folder: Location) -> None:
     assert read_all_records(folder, "c")["_id"].to_pylist() == ["c1", "c2", "c6"]
 
 
-@pytest.mark.parametrize("suffix", [RECORDS, INDEX])
-@pytest.mark.parametrize(
-    "change",
-    [lambda whole: whole[: len(whole) // 2], lambda whole: b"", lambda whole: b"x" * len(whole), None],
-)
-def test_a_file_that_is_gone_or_altered_is_damaged(
-    folder: Location, suffix: str, change: Callable[[bytes], bytes] | None
-) -> None:
-    write_segment(folder, "a", records(500))
-    store, name = store_of(folder), "a" + suffix
-    if change is None:
-        store.remove(name)
-    else:
-        altered = change(store.read(name))
-        store.put(name, lambda sink: sink.write(altered))
-    with pytest.raises(WaitingDamaged):
-        WaitingIndex(folder, "a").check() if suffix == INDEX else read_all_records(folder, "a")
-
-
-def test_an_index_that_was_made_again_is_the_one_that_is_read(folder: Location) -> None:
-    write_segment(folder, "a", records(50))
-    assert len(WaitingIndex(folder, "a")) == 50
-    write_index(folder, "a", records(40))
-    assert len(WaitingIndex(folder, "a")) == 40
-
-
 @pytest.mark.server
 def test_a_damaged_copy_of_an_index_is_fetched_again(
     on_s3: S3Folder,
@@ -127,20 +96,3 @@ def test_a_store_that_does_not_answer_has_damaged_nothing(
         with pytest.raises(OSError, match="cannot read waiting records from s3://photon/waiting/a"):
             read()
     s3.forget_clients()
-
-
-@pytest.mark.server
-def test_a_store_that_goes_while_records_are_read_has_damaged_nothing(
-    on_s3: S3Folder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write_segment(on_s3, "a", records(3 * GROUP_ROWS, 1000))
-    read = s3.S3Store.read
-
-    def goes(store: s3.S3Store, name: str, start_bytes: int = 0, end_bytes: int | None = None) -> bytes:
-        if start_bytes < 2**20:  # the footer is at the end
-            raise StoreUnavailable("it is away")
-        return read(store, name, start_bytes, end_bytes)
-
-    monkeypatch.setattr(s3.S3Store, "read", goes)
-    with pytest.raises(OSError, match=r"cannot read waiting records from .*: it is away"):
-        read_retries(on_s3, [references("a", 0)])

@@ -88,6 +88,6 @@ def test_a_join_that_is_stopped_is_named_at_once_with_the_command_that_has_it_go
         with stopped(process.pid):
             done = photon("status", pipeline, "--check", *WITHIN, status=1)
     first, _, headline, *_ = done.stdout.splitlines()
-    assert first == "1 of 1 datacenters needs somebody: east is silent"
+    assert first == "1 of 1 datacenter needs somebody: east is silent"
     assert headline.startswith("east is SILENT: no sign of life for ")
     assert f"process {process.pid} is stopped: kill -CONT {process.pid} has it go on" in headline

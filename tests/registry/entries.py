@@ -20,8 +20,8 @@ from photon.registry.entry import (
     Epoch,
     Free,
     Genesis,
-    Hashes,
     LedgerId,
+    NumberedRelease,
 )
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
@@ -44,24 +44,6 @@ def same(one: Any, other: Any) -> bool:
     if type(one) is tuple:
         return len(one) == len(other) and all(map(same, one, other))
     return type(one) is type(other) and bool(one == other)
-
-
-def hashes_of(*numbers: int) -> Hashes:
-    """A hash for each number, spread over the whole range."""
-    upper = np.array(numbers, np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-    return np.stack((upper, np.array(numbers, np.uint64)), axis=1)
-
-
-def claims_of(claimant: Claimant, *numbers: int, times_us: int = 0) -> Claims:
-    """Claims of the ids with these numbers."""
-    length = len(numbers)
-    return Claims(
-        claimant,
-        hashes_of(*numbers),
-        np.full(length, times_us, np.int64),
-        np.zeros(length, np.uint32),
-        np.arange(length, dtype=np.int64) * 100,
-    )
 
 
 def usual_claims(length: int, seed: int, files: int = 4, is_shuffled: bool = False) -> Claims:
@@ -121,5 +103,6 @@ ENTRIES = st.builds(
     st.lists(FREES, max_size=3).map(tuple),
     st.none() | any_claims(),
     st.booleans(),
+    st.none() | st.builds(NumberedRelease, NUMBERS, st.binary(max_size=300)),
     st.booleans(),
 )

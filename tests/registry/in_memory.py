@@ -9,12 +9,12 @@ import numpy as np
 from photon.registry.entry import Claimant, Claims, Epoch, Hashes, LedgerId, Mask
 from photon.registry.fold import ClaimsAt, Unclosed
 from photon.registry.positions import Offer
-from photon.registry.view import View
-from tests.support.memory_ledgers import MemoryLedgers, checksum_at, memory_registry
-
-__all__ = ["EAST", "WEST", "PositionsInMemory", "checksum_at", "claims_of", "hashes_of", "with_rows"]
+from photon.registry.view import Holders, View
+from tests.support.claims import claims_for
+from tests.support.memory_ledgers import MemoryLedgers, memory_registry
 
 EAST, WEST = Epoch("east", 1), Epoch("west", 1)
+LEFT, RIGHT = 1, 12  # ids: of two ledgers one has the left one, the other the right one
 
 
 class PositionsInMemory(MemoryLedgers):
@@ -41,14 +41,7 @@ def hashes_of(*ids: int) -> Hashes:
 
 def claims_of(claimant: Claimant, *ids: int, time_us: int = 100) -> Claims:
     """Claims for these ids, all of events of one time."""
-    length = len(ids)
-    return Claims(
-        claimant,
-        hashes_of(*ids),
-        np.full(length, time_us, np.int64),
-        np.zeros(length, np.uint32),
-        np.arange(length, dtype=np.int64) * 300,
-    )
+    return claims_for(claimant, hashes_of(*ids), time_us)
 
 
 def with_rows(*ids: int) -> Callable[[ClaimsAt, Unclosed], Mask]:
@@ -59,3 +52,26 @@ def with_rows(*ids: int) -> Callable[[ClaimsAt, Unclosed], Mask]:
         return np.array([tuple(each) not in rows for each in one.hashes.tolist()], bool)
 
     return rowless
+
+
+def held_by(holders: Holders, claimant: Claimant) -> list[bool]:
+    """Which of the ids that were asked for this claimant holds."""
+    own: list[bool] = holders.are_of(claimant).tolist()
+    return own
+
+
+def held_and_joined(view: View, *ids: int) -> list[tuple[bool, bool]]:
+    """Of each id whether somebody holds it, and whether that is a join."""
+    found = view.holders(hashes_of(*ids))
+    return list(zip(found.are_held.tolist(), found.are_joins.tolist(), strict=True))
+
+
+def before_the_next(store: MemoryLedgers, call: str, happens: Callable[[], object]) -> None:
+    """Have something happen just before the next call of this name, once."""
+
+    def once(name: str) -> None:
+        if name == call:
+            store.on_call = lambda name: None
+            happens()
+
+    store.on_call = once

@@ -301,6 +301,9 @@ def states_of(view: View) -> dict[LedgerId, object]:
 
 
 def _of_state(state: LedgerState) -> object:
-    unclosed = {at: sorted(one.hashes.tolist()) for at, one in state.unclosed.items()}
+    unclosed = {
+        at: (one.claimant, sorted(zip(one.hashes.tolist(), one.files, one.offsets_bytes, strict=True)))
+        for at, one in state.unclosed.items()
+    }
     kinds = (state.is_open, state.is_sealed, state.boundary_us, state.latest_us)
     return (state.next_position, state.checksum, kinds, dict(state.void_through), dict(state.over), unclosed)

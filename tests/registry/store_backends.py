@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
-import threading
 from collections.abc import Callable, Generator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +125,25 @@ class Memory:
         self.clients.append(StorePositions(stores, SETTINGS))
         return self.clients[-1]
 
+    @property
+    def requests(self) -> list[str]:
+        """All that the stores were asked for."""
+        return [request for store in self.stores for request in store.requests]
+
+    def forget_requests(self) -> None:
+        for store in self.stores:
+            store.requests.clear()
+
+    def take_down(self, many: int) -> None:
+        """Have the first stores answer nobody."""
+        for store in self.stores[:many]:
+            store.fault = down
+
+    def mend(self) -> None:
+        """Have all stores answer again."""
+        for store in self.stores:
+            store.fault = lambda request: None
+
     def values_at(self, position: int) -> list[bytes | None]:
         """The value of each copy."""
         return [store.items.get(key(position), ABSENT).value for store in self.stores]
@@ -172,52 +189,3 @@ def read_all(client: Positions, ledger: LedgerId = LEDGER) -> list[bytes]:
 def offered(attempt: StoreAttempt, position: int, value: bytes) -> Chosen | Undecided:
     """What comes of one offer, unconfirmed."""
     return attempt.offer({LEDGER: Offer(position, value)})[LEDGER]
-
-
-def append_by_eight(client: Callable[[], StorePositions], each: int, disturb: Callable[[], None]) -> None:
-    """Eight threads append to twenty ledgers until all have so many entries, while `disturb` is called.
-
-    Checked: whatever anybody is told of a position, now or later, is the same value.
-    """
-    ledgers = [LedgerId(0, number) for number in range(20)]
-    seen: dict[tuple[LedgerId, int], bytes] = {}
-    lock = threading.Lock()
-
-    def see(ledger: LedgerId, position: int, value: bytes) -> None:
-        with lock:
-            assert seen.setdefault((ledger, position), value) == value, (ledger, position)
-
-    def write(seed: int) -> None:
-        own, chance = client(), random.Random(seed)
-        views: dict[LedgerId, list[bytes]] = {ledger: [] for ledger in ledgers}
-        while short := [ledger for ledger, view in views.items() if len(view) < each]:
-            some = chance.sample(short, min(8, len(short)))
-            reading = own.attempt()
-            found = reading.read({ledger: len(views[ledger]) for ledger in some})
-            reading.confirm()
-            for ledger, tail in found.items():
-                for value in tail.values:
-                    see(ledger, len(views[ledger]), value)
-                    views[ledger].append(value)
-            ends = {ledger: views[ledger][-1] if views[ledger] else b"" for ledger in some}
-            offering = own.attempt()
-            outcomes = offering.offer(
-                {ledger: Offer(len(views[ledger]), entry(end)) for ledger, end in ends.items()}
-            )
-            offering.confirm()
-            for ledger, outcome in outcomes.items():
-                if isinstance(outcome, Chosen):
-                    see(ledger, len(views[ledger]), outcome.value)
-                    views[ledger].append(outcome.value)
-
-    with ThreadPoolExecutor(8) as pool:
-        writing = [pool.submit(write, seed) for seed in range(8)]
-        disturb()
-        for one in writing:
-            one.result()
-    reader = client()
-    for ledger in ledgers:
-        values = read_all(reader, ledger)
-        assert len(values) >= each - 1  # of the last one two copies may be no proof
-        for position, value in enumerate(values):
-            see(ledger, position, value)

@@ -5,7 +5,7 @@ What is replaced is the smallest part of the product that keeps the rule. L11 is
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from photon.registry import appending, closing, epochs, fold, generations, id_registry, view
+from photon.registry import appending, closing, fold, generations, id_registry, view
 from photon.registry.appending import Make
-from photon.registry.entry import Claimant, Claims, Close, Entry, Genesis, LedgerId, Mask
+from photon.registry.entry import Claimant, Claims, Entry, Genesis, LedgerId, Mask
 from photon.registry.fold import LedgerState
-from photon.registry.holds import Holds, Refs
-from photon.registry.positions import Attempt, Positions, Unconfirmed
+from photon.registry.holds import Refs
+from photon.registry.positions import Positions
 from photon.registry.view import Holders, View
 from tests.registry import test_staged
 from tests.registry.in_memory import EAST, PositionsInMemory, claims_of, hashes_of, with_rows
@@ -65,17 +65,6 @@ def test_a_close_made_for_an_earlier_position_joins_what_has_no_row(monkeypatch:
     caught_by_story(story, r"\(True, True\) != \(False, False\)")
 
 
-def test_replies_of_members_that_have_left_give_a_ledger_two_pasts(monkeypatch: Patch) -> None:  # L1, L8
-    def confirm(one: View, attempt: Attempt, states: Iterable[LedgerState] = ()) -> bool:
-        with suppress(Unconfirmed):
-            one.note(attempt.confirm())
-        return True
-
-    for module in (view, appending):
-        monkeypatch.setattr(module, "confirm", confirm)
-    caught(PUT_BACK)
-
-
 def test_a_later_claim_that_holds_the_id_gives_it_two_rows(monkeypatch: Patch) -> None:  # L2
     def nobody_holds(refs: Refs, state: LedgerState, state_of: fold.StateOf) -> Mask:
         return np.zeros(len(refs.generations), bool)
@@ -91,14 +80,6 @@ def test_a_later_claim_that_holds_the_id_gives_it_two_rows(monkeypatch: Patch) -
 def test_an_append_that_is_not_checked_wins_in_a_ledger_that_was_deleted(monkeypatch: Patch) -> None:  # L8
     monkeypatch.setattr(appending, "confirm", lambda one, attempt, states=(): True)
     caught(PUT_BACK)
-
-
-def test_a_plan_that_wins_by_either_of_two_records_joins_their_event_twice(monkeypatch: Patch) -> None:  # L2
-    def are_won(found: Holders, claims: Claims) -> Mask:
-        return found.are_of(claims.claimant) & ~found.are_too_old
-
-    monkeypatch.setattr(Holders, "are_won", are_won)
-    caught(TWO_ROWS)
 
 
 # -- closing: L3, L4, L9
@@ -126,34 +107,6 @@ def test_claims_that_count_behind_their_close_are_never_closed_again(monkeypatch
 def test_a_close_that_frees_nothing_joins_what_has_no_row(monkeypatch: Patch) -> None:  # L4
     monkeypatch.setattr(closing, "_frees", lambda state, epoch, through, rowless: iter(()))
     caught(NO_ROW)
-
-
-def test_a_part_of_a_close_that_closes_joins_what_has_no_row(monkeypatch: Patch) -> None:  # L4
-    right = fold._closed
-
-    def closed(state: LedgerState, close: Close, holds: Holds) -> LedgerState:
-        return right(state, replace(close, is_part=False), holds)
-
-    monkeypatch.setattr(fold, "_closed", closed)
-    caught(NO_ROW)
-
-
-def test_an_epoch_that_is_ended_in_open_ledgers_alone_goes_on_in_others(monkeypatch: Patch) -> None:  # L4
-    monkeypatch.setattr(appending, "_is_due", lambda one, ledger: False)
-    caught("was ended, and may open")
-
-
-def test_an_epoch_that_is_ended_without_a_fence_commits_rows_of_ids_that_are_free(
-    monkeypatch: Patch,
-) -> None:  # L4
-    right = epochs.end_epochs
-
-    def end_epochs(*arguments: Any) -> None:
-        registry, datacenter, through, _, *others = arguments
-        right(registry, datacenter, through, lambda epoch: None, *others)
-
-    monkeypatch.setattr(epochs, "end_epochs", end_epochs)
-    caught(NOT_ITS_HOLDER)
 
 
 def test_what_is_held_and_not_closed_is_taken_for_a_join(monkeypatch: Patch) -> None:  # L9

@@ -89,13 +89,3 @@ def test_owners_say_of_each_position_which_datacenter_claims_there(step: int) ->
     for position in positions:
         expected[position] = 1 + owners.datacenters.index(claimant(position).epoch.datacenter)
     assert column.tolist() == expected
-
-
-def test_a_position_takes_less_than_forty_bytes_and_owners_of_many_are_cheap() -> None:
-    claimants = Claimants()
-    for position in range(100_000):
-        claimants.put((ONE, position), Claimant(Epoch("north", 1), position, f"{position:016x}"))
-    columns = claimants._ledgers[ONE]
-    arrays = (columns.epochs, columns.batches, columns.ends)
-    assert sum(one.itemsize * len(one) for one in arrays) + len(columns.plans) <= 40 * 100_000
-    assert sum(len(block) for block in claimants.owners().blocks[ONE]) < 10_000

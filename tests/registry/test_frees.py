@@ -77,25 +77,17 @@ def test_a_free_that_comes_late_leaves_the_next_holder_alone() -> None:
     a_free_that_comes_late_leaves_the_next_holder_alone()
 
 
-def what_is_not_closed_yet_is_left_to_its_close() -> None:
+def test_what_is_not_closed_yet_is_left_to_its_close() -> None:
     one = scene(is_closed=False)
     one.free(FIRST_LEDGER, 1)
-    assert one.west.holders(hashes_of(1, 2)).are_of(FIRST).all(), "a free took what no close had decided"
-
-
-def test_what_is_not_closed_yet_is_left_to_its_close() -> None:
-    what_is_not_closed_yet_is_left_to_its_close()
-
-
-def a_ledger_frees_nothing_of_another_one_s_range() -> None:
-    one = scene()
-    roll(one.east, one.store, 2)
-    one.free(LedgerId(1, 1), 1)  # id 1 is in the range of the first
-    assert one.west.holders(hashes_of(1)).are_of(FIRST).all(), "a ledger freed what is not in its range"
+    assert one.west.holders(hashes_of(1, 2)).are_of(FIRST).all()
 
 
 def test_a_ledger_frees_nothing_of_another_one_s_range() -> None:
-    a_ledger_frees_nothing_of_another_one_s_range()
+    one = scene()
+    roll(one.east, one.store, 2)
+    one.free(LedgerId(1, 1), 1)  # id 1 is in the range of the first
+    assert one.west.holders(hashes_of(1)).are_of(FIRST).all()
 
 
 def test_frees_that_name_a_dropped_ledger_are_passed_over() -> None:
@@ -121,14 +113,3 @@ def test_frees_that_do_not_look_who_holds_take_an_id_from_its_next_holder(
 
     monkeypatch.setattr(fold, "_free", free)
     caught_by_story(a_free_that_comes_late_leaves_the_next_holder_alone, "took the id from its next holder")
-
-
-def test_frees_of_what_is_not_closed_take_it_from_a_plan_that_may_still_commit(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # L11
-    def free_joins(state: fold.LedgerState, named: Free, holds: Holds) -> None:
-        fold._free(state, (named.ledger, named.position), named.hashes, holds)
-
-    monkeypatch.setattr(fold, "_free_joins", free_joins)
-    caught_by_story(what_is_not_closed_yet_is_left_to_its_close, "took what no close had decided")
-    caught_by_story(a_ledger_frees_nothing_of_another_one_s_range, "freed what is not in its range")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import pytest
 
@@ -11,26 +10,20 @@ from photon.registry import closing, epochs
 from photon.registry.appending import seal
 from photon.registry.closing import Closing, Rowless
 from photon.registry.entry import Claimant, Epoch, LedgerId, Mask
-from photon.registry.errors import OtherTable, RegistryUnavailable, RetiredDatacenter
+from photon.registry.errors import OtherTable, RegistryUnavailable
 from photon.registry.fold import ClaimsAt, Unclosed
 from photon.registry.form import decode
 from photon.registry.generations import roll
 from photon.registry.id_registry import EpochOver, IdRegistry
 from photon.registry.positions import Chosen, Offer, Tail, Undecided
-from photon.registry.register import with_boundary, with_generation
-from tests.registry.in_memory import EAST, WEST, claims_of, hashes_of, with_rows
+from photon.registry.register import with_generation
+from tests.registry.in_memory import EAST, LEFT, RIGHT, WEST, claims_of, hashes_of, held_and_joined, with_rows
 from tests.support.crashes import SimulatedCrash
 from tests.support.memory_ledgers import MemoryLedgers, memory_registry
 
 FIRST, SECOND, THIRD = (Claimant(EAST, batch, f"plan {batch}") for batch in (1, 2, 3))
 OTHER = Claimant(WEST, 1, "plan of west")
-LEFT, RIGHT = 1, 12  # ids: of two ledgers one has the left one, the other the right one
 ONE, TWO = LedgerId(0, 0), LedgerId(0, 1)
-
-
-def held_and_joined(registry: IdRegistry, *ids: int) -> list[tuple[bool, bool]]:
-    found = registry.holders(hashes_of(*ids))
-    return list(zip(found.are_held.tolist(), found.are_joins.tolist(), strict=True))
 
 
 def entries(ledgers: MemoryLedgers, ledger: LedgerId) -> int:
@@ -44,7 +37,7 @@ def test_a_close_rides_with_the_next_claim_in_one_entry(ledgers: MemoryLedgers, 
     east.claim(claims_of(FIRST, 1, 2))
     east.claim(claims_of(SECOND, 3), Closing(EAST, 1, with_rows(1)))
     assert entries(ledgers, ONE) == 3
-    assert held_and_joined(east, 1, 2, 3) == [(True, True), (False, False), (True, False)]
+    assert held_and_joined(east.view, 1, 2, 3) == [(True, True), (False, False), (True, False)]
 
 
 def test_a_ledger_that_the_next_batch_does_not_meet_is_closed_beside_it(
@@ -53,7 +46,7 @@ def test_a_ledger_that_the_next_batch_does_not_meet_is_closed_beside_it(
     east.claim(claims_of(FIRST, LEFT, RIGHT))
     ledgers.calls.clear()
     east.claim(claims_of(SECOND, 2), Closing(EAST, 1, with_rows(LEFT, RIGHT)))
-    assert held_and_joined(east, LEFT, RIGHT) == [(True, True), (True, True)]
+    assert held_and_joined(east.view, LEFT, RIGHT) == [(True, True), (True, True)]
     assert (entries(ledgers, ONE), entries(ledgers, TWO)) == (3, 3)
     assert ledgers.calls["offer"] == 1
 
@@ -66,7 +59,7 @@ def test_what_a_sealed_ledger_had_not_closed_is_closed_in_its_child(
     east.read_register()
     seal(east.view, ledgers, TWO)
     east.claim(claims_of(SECOND, 2), Closing(EAST, 1, with_rows(LEFT, RIGHT)))
-    assert held_and_joined(east, LEFT, RIGHT) == [(True, True), (True, True)]
+    assert held_and_joined(east.view, LEFT, RIGHT) == [(True, True), (True, True)]
 
 
 def test_a_batch_whose_ids_others_hold_closes_what_is_due_all_the_same(
@@ -76,7 +69,7 @@ def test_a_batch_whose_ids_others_hold_closes_what_is_due_all_the_same(
     east.claim(claims_of(FIRST, LEFT, RIGHT))
     found = east.claim(claims_of(SECOND, 2), Closing(EAST, 1, with_rows(LEFT, RIGHT)))
     assert found.holder(0) == OTHER
-    assert held_and_joined(east, LEFT, RIGHT) == [(True, True), (True, True)]
+    assert held_and_joined(east.view, LEFT, RIGHT) == [(True, True), (True, True)]
 
 
 def test_rows_are_looked_for_once_in_each_ledger(east: IdRegistry) -> None:
@@ -100,11 +93,6 @@ def test_a_close_with_nothing_unclosed_asks_nobody(ledgers: MemoryLedgers, east:
     assert not ledgers.calls
 
 
-def test_claims_of_nothing_ask_nobody(ledgers: MemoryLedgers, east: IdRegistry) -> None:
-    ledgers.is_away = True
-    assert len(east.claim(claims_of(FIRST)).are_held) == 0
-
-
 @pytest.mark.parametrize("most", [1, 2, 100])
 def test_frees_that_are_too_many_to_ride_go_before_in_parts(
     east: IdRegistry, most: int, monkeypatch: pytest.MonkeyPatch
@@ -113,20 +101,13 @@ def test_frees_that_are_too_many_to_ride_go_before_in_parts(
     monkeypatch.setattr(closing, "MOST_RIDING", 1)
     east.claim(claims_of(FIRST, 1, 2, 3, 4))
     east.claim(claims_of(SECOND, 5), Closing(EAST, 1, with_rows(4)))
-    assert held_and_joined(east, 1, 2, 3, 4, 5) == [(False, False)] * 3 + [(True, True), (True, False)]
+    assert held_and_joined(east.view, 1, 2, 3, 4, 5) == [(False, False)] * 3 + [(True, True), (True, False)]
 
 
 def test_an_id_that_the_riding_close_frees_is_won_by_the_claims_beside_it(east: IdRegistry) -> None:
     east.claim(claims_of(FIRST, 1))
     found = east.claim(claims_of(SECOND, 1, 2), Closing(EAST, 1, with_rows()))
     assert found.are_of(SECOND).tolist() == [True, True]
-
-
-def test_claims_of_an_epoch_that_is_over_end_their_process(east: IdRegistry, west: IdRegistry) -> None:
-    east.claim(claims_of(FIRST, 1))
-    epochs.end_epochs(west, "east", 1, lambda epoch: None, lambda: with_rows(1))
-    with pytest.raises(EpochOver):
-        east.claim(claims_of(SECOND, 2), Closing(EAST, 1, with_rows(1)))
 
 
 # -- two records of one event in one plan
@@ -143,22 +124,6 @@ def test_a_claim_is_won_at_its_own_place_alone(east: IdRegistry) -> None:
     east.claim(first)
     assert east.claim(again).are_won(again).tolist() == [True, False]
     assert east.claim(first).are_won(first).all()
-
-
-def test_nobody_wins_what_another_plan_holds_at_the_same_place(east: IdRegistry, west: IdRegistry) -> None:
-    east.claim(claims_of(FIRST, 1))
-    others = claims_of(OTHER, 1, 2)
-    found = west.claim(others)
-    assert found.are_won(others).tolist() == [False, True]
-    assert [found.holder(at) for at in (0, 1)] == [FIRST, OTHER]
-
-
-def test_what_was_won_below_the_boundary_is_not_won(ledgers: MemoryLedgers, east: IdRegistry) -> None:
-    claims = claims_of(FIRST, 1)
-    east.claim(claims)
-    ledgers.change(lambda register: with_boundary(register, 101))
-    east.read_register()
-    assert not east.claim(claims).are_won(claims).any()
 
 
 # -- tails
@@ -193,7 +158,7 @@ def test_an_undecided_tail_is_settled_by_a_no_op(is_carried_on: bool) -> None:
     tail = ledgers.values[ONE].pop()
     ledgers.undecided[ONE] = tail if is_carried_on else b""
     east.catch_up()
-    assert held_and_joined(east, 1) == [(is_carried_on, False)]
+    assert held_and_joined(east.view, 1) == [(is_carried_on, False)]
     last = decode(ledgers.values[ONE][-1])
     assert (last.writer, last.claims is None) == (("west", False) if is_carried_on else ("east", True))
 
@@ -216,15 +181,7 @@ def test_reading_on_writes_nothing_at_an_undecided_tail() -> None:
     ledgers.calls.clear()
     reader.read_on()
     assert ledgers.calls["offer"] == 0
-    assert held_and_joined(reader, 1) == [(False, False)]
-
-
-def test_a_registry_that_is_away_settles_nothing(ledgers: MemoryLedgers, east: IdRegistry) -> None:
-    ledgers.is_away = True
-    with pytest.raises(RegistryUnavailable):
-        east.catch_up()
-    with pytest.raises(RegistryUnavailable):
-        east.claim(claims_of(FIRST, 1))
+    assert held_and_joined(reader.view, 1) == [(False, False)]
 
 
 # -- lost answers
@@ -260,13 +217,13 @@ def test_joins_of_some_claimants_are_freed_in_all_ledgers(ledgers: MemoryLedgers
     east.close(Closing(EAST, 2, with_rows(LEFT, RIGHT, 2, 13)))
     roll(east.view, ledgers, 1)
     east.free(hashes_of(LEFT, RIGHT, 2, 13), lambda claimant: claimant == FIRST)
-    assert held_and_joined(east, LEFT, RIGHT, 2, 13) == [(False, False)] * 2 + [(True, True)] * 2
+    assert held_and_joined(east.view, LEFT, RIGHT, 2, 13) == [(False, False)] * 2 + [(True, True)] * 2
 
 
 def test_what_is_not_closed_is_not_freed(east: IdRegistry) -> None:
     east.claim(claims_of(FIRST, 1))
     east.free(hashes_of(1), lambda claimant: True)
-    assert held_and_joined(east, 1) == [(True, False)]
+    assert held_and_joined(east.view, 1) == [(True, False)]
 
 
 def test_frees_that_are_too_many_for_an_entry_take_several(
@@ -277,17 +234,11 @@ def test_frees_that_are_too_many_for_an_entry_take_several(
     east.close(Closing(EAST, 1, with_rows(1, 2, 3, 4, 5)))
     before = entries(ledgers, ONE)
     east.free(hashes_of(1, 2, 3, 4, 5), lambda claimant: True)
-    assert held_and_joined(east, 1, 2, 3, 4, 5) == [(False, False)] * 5
+    assert held_and_joined(east.view, 1, 2, 3, 4, 5) == [(False, False)] * 5
     assert entries(ledgers, ONE) == before + 3
 
 
 # -- signs of life
-
-
-def test_the_greatest_beat_of_an_epoch_counts(east: IdRegistry, west: IdRegistry) -> None:
-    east.beat(EAST, 5)
-    east.beat(EAST, 4)
-    assert west.beats([EAST, WEST]) == {EAST: 5, WEST: 0}
 
 
 # -- epochs
@@ -337,7 +288,7 @@ def test_an_epoch_is_ended_with_all_before_it(east: IdRegistry, west: IdRegistry
     lake = Lake(1, RIGHT)
     epochs.end_epochs(west, "east", 2, lake.fence, lake.rowless)
     assert lake.fenced == [EAST, later]
-    assert held_and_joined(west, 1, 2, LEFT + 2, RIGHT) == [
+    assert held_and_joined(west.view, 1, 2, LEFT + 2, RIGHT) == [
         (True, True),
         (False, False),
         (False, False),
@@ -365,7 +316,7 @@ def test_what_a_lake_that_is_given_up_had_not_closed_is_free(east: IdRegistry, w
     east.claim(claims_of(FIRST, 1))
     east.claim(claims_of(SECOND, 2), Closing(EAST, 1, with_rows(1)))
     epochs.give_up_epochs(west, "east", 1)
-    assert held_and_joined(west, 1, 2) == [(True, True), (False, False)]
+    assert held_and_joined(west.view, 1, 2) == [(True, True), (False, False)]
 
 
 def test_who_dies_over_ending_an_epoch_is_followed_by_who_sees_that(
@@ -385,7 +336,7 @@ def test_who_dies_over_ending_an_epoch_is_followed_by_who_sees_that(
     epochs.end_epochs(east, "east", 1, lake.fence, lake.rowless)
     assert epochs.unfinished(east) == []
     assert lake.fenced == [EAST, Epoch("east", 2)]
-    assert held_and_joined(east, LEFT, RIGHT) == [(True, True), (False, False)]
+    assert held_and_joined(east.view, LEFT, RIGHT) == [(True, True), (False, False)]
 
 
 def test_an_epoch_is_live_while_it_is_the_newest_and_nobody_has_ended_it(
@@ -399,9 +350,3 @@ def test_an_epoch_is_live_while_it_is_the_newest_and_nobody_has_ended_it(
     assert epochs.is_live(east, next_one)
     east.read_on()
     assert not epochs.is_live(east, next_one)
-
-
-def test_a_retired_datacenter_begins_no_epoch(east: IdRegistry) -> None:
-    east.change(lambda register: replace(register, given_up=("east",)))
-    with pytest.raises(RetiredDatacenter):
-        epochs.begin_epoch(east, "east", 0, "table")

@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
-
 import numpy as np
 import pytest
 
-from photon.registry import id_registry
-from photon.registry.appending import append, seal
+from photon.registry.appending import append
 from photon.registry.closing import Closing, close_batches, close_of, end_epoch
-from photon.registry.entry import Claimant, Claims, Entry, Epoch
-from photon.registry.errors import RegistryMismatch, RegistryUnavailable
+from photon.registry.entry import Claimant, Entry
+from photon.registry.errors import RegistryMismatch
 from photon.registry.form import encode
 from photon.registry.generations import drop, raise_boundary, roll
 from photon.registry.id_registry import EpochOver, claim
-from photon.registry.register import with_boundary, with_generation
-from photon.registry.view import Holders, View, catch_up
-from tests.registry.in_memory import EAST, WEST, PositionsInMemory, claims_of, hashes_of, with_rows
+from photon.registry.register import with_boundary
+from photon.registry.view import View, catch_up
+from tests.registry.in_memory import EAST, WEST, PositionsInMemory, claims_of, hashes_of, held_by, with_rows
+from tests.support.claims import claims_for
 
 FIRST, SECOND = Claimant(EAST, 1, "plan 1"), Claimant(EAST, 2, "plan 2")
 OTHER = Claimant(WEST, 1, "plan of west")
-
-
-def held_by(holders: Holders, claimant: Claimant) -> list[bool]:
-    own: list[bool] = holders.are_of(claimant).tolist()
-    return own
 
 
 def test_the_first_claim_holds_an_id_and_the_second_learns_who_does() -> None:
@@ -36,15 +28,6 @@ def test_the_first_claim_holds_an_id_and_the_second_learns_who_does() -> None:
     found = claim(west, store, claims_of(OTHER, 9, 10))
     assert held_by(found, OTHER) == [False, True]
     assert held_by(found, FIRST) == [True, False]
-
-
-def test_a_plan_that_runs_again_holds_what_its_first_run_has_claimed() -> None:
-    store = PositionsInMemory()
-    east = store.view("east")
-    claim(east, store, claims_of(FIRST, 1, 2))
-    again = store.view("east, started again")
-    catch_up(again, store)
-    assert held_by(claim(again, store, claims_of(FIRST, 1, 2, 3)), FIRST) == [True] * 3
 
 
 def test_a_hold_is_a_join_once_its_batch_is_closed_and_free_if_it_has_no_row() -> None:
@@ -58,17 +41,6 @@ def test_a_hold_is_a_join_once_its_batch_is_closed_and_free_if_it_has_no_row() -
     assert found.are_joins.tolist() == [True, False]
     assert found.are_held.tolist() == [True, False]
     assert held_by(claim(west, store, claims_of(OTHER, 2)), OTHER) == [True]
-
-
-def test_claims_of_a_batch_that_is_closed_are_void_and_end_their_process() -> None:
-    store = PositionsInMemory()
-    east, copy = store.view("east"), store.view("a copy of east's state")
-    claim(east, store, claims_of(FIRST, 1))
-    close_batches(east, store, Closing(EAST, 1, with_rows(1)))
-    with pytest.raises(EpochOver, match="epoch east:1 is over"):
-        claim(copy, store, claims_of(FIRST, 2))
-    catch_up(east, store)
-    assert not east.holders(hashes_of(2)).are_held.any()
 
 
 def test_an_epoch_that_is_ended_claims_nothing_in_any_ledger_nor_in_children() -> None:
@@ -125,22 +97,6 @@ def test_a_generation_below_the_boundary_is_dropped_and_its_ids_are_too_old() ->
         assert found.are_held.tolist() == [False, False, True]
 
 
-def test_a_later_record_of_an_id_that_was_dropped_is_won_by_one_for_every_reader() -> None:
-    """Whether a reader has heard of the drop when it meets the claim or not (L12)."""
-    store = PositionsInMemory()
-    east, west = store.view("east"), store.view("west")
-    claim(east, store, claims_of(FIRST, 1, time_us=100))
-    roll(east, store, 1)
-    raise_boundary(east, store, 101)
-    before_the_drop = store.view("read before the drop")
-    catch_up(before_the_drop, store)
-    drop(east, store)
-    assert held_by(claim(east, store, claims_of(SECOND, 1, time_us=200)), SECOND) == [True]
-    before_the_drop.take(store.register.ledgers(1)[0], store.values[store.register.ledgers(1)[0]][2:])
-    assert held_by(before_the_drop.holders(hashes_of(1)), SECOND) == [True]
-    assert held_by(claim(west, store, claims_of(OTHER, 1, time_us=200)), OTHER) == [False]
-
-
 def test_a_registry_that_was_put_back_is_not_read_on() -> None:
     store = PositionsInMemory()
     east = store.view("east")
@@ -160,27 +116,12 @@ def test_claims_that_are_too_many_for_an_entry_take_several() -> None:
     store = PositionsInMemory(2)
     east = store.view("east")
     chance = np.random.default_rng(1)
-    length = 20_000
-    claims = Claims(
-        FIRST,
-        chance.integers(0, 2**64, (length, 2), dtype=np.uint64),
-        np.full(length, 100, np.int64),
-        np.zeros(length, np.uint32),
-        np.arange(length, dtype=np.int64),
-    )
+    claims = claims_for(FIRST, chance.integers(0, 2**64, (20_000, 2), dtype=np.uint64))
     found = claim(east, store, claims)
     assert found.are_of(FIRST).all()
     assert all(len(values) > 2 for values in store.values.values())
     close_batches(east, store, Closing(EAST, 1, lambda at, one: np.ones(len(one.hashes), bool)))
     assert not east.holders(claims.hashes).are_held.any()
-
-
-def test_an_epoch_with_a_number_above_is_not_ended_with_those_before_it() -> None:
-    store = PositionsInMemory()
-    east = store.view("east")
-    end_epoch(east, store, EAST, with_rows())
-    later = Claimant(Epoch("east", 2), 1, "plan of the next epoch")
-    assert held_by(claim(east, store, claims_of(later, 1)), later) == [True]
 
 
 def test_a_registry_that_lost_its_last_entry_is_refused_though_nothing_stands_behind_it() -> None:
@@ -220,49 +161,6 @@ def test_a_register_that_was_put_back_alone_is_refused_by_the_ledgers_of_later_g
         claim(fresh, store, claims_of(OTHER, 1))
     with pytest.raises(RegistryMismatch, match="was opened in another generation"):
         roll(fresh, store, 3)
-
-
-def test_nothing_is_dropped_while_a_generation_is_sealed_and_the_next_one_not_open() -> None:
-    """A roller died behind its seals: the boundaries of these ledgers are the next one's."""
-    store = PositionsInMemory()
-    east = store.view("east")
-    claim(east, store, claims_of(FIRST, 1, time_us=100))
-    roll(east, store, 2)
-    raise_boundary(east, store, 50)
-    store.decided.register = with_generation(store.register, 1, 1)
-    catch_up(east, store)
-    for ledger in store.register.ledgers(1):
-        seal(east, store, ledger)
-    assert drop(east, store) == []
-
-
-def test_an_id_that_is_freed_while_others_are_claimed_is_claimed_too(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """No id is without a holder in the end, though it had one when the first of them were appended."""
-    store = PositionsInMemory()
-    east, west = store.view("east"), store.view("west")
-    claim(east, store, claims_of(FIRST, 1))
-    catch_up(west, store)
-    append_once = id_registry.append
-
-    def append_while_east_closes(*arguments: Any) -> Any:
-        outcomes = append_once(*arguments)
-        monkeypatch.undo()
-        close_batches(east, store, Closing(EAST, 1, with_rows()))
-        catch_up(west, store)
-        return outcomes
-
-    monkeypatch.setattr(id_registry, "append", append_while_east_closes)
-    assert held_by(claim(west, store, claims_of(OTHER, 1, 2)), OTHER) == [True, True]
-
-
-def test_nobody_wins_while_the_ids_of_all_rows_are_put_back() -> None:
-    store = PositionsInMemory()
-    east = store.view("east")
-    store.decided.register = replace(store.register, is_refilling=True)
-    with pytest.raises(RegistryUnavailable, match="are being put back"):
-        claim(east, store, claims_of(FIRST, 1))
 
 
 def test_what_was_won_below_a_boundary_that_rose_meanwhile_is_too_old() -> None:

@@ -10,19 +10,17 @@ import numpy as np
 import pytest
 
 from photon.registry.closing import Closing
-from photon.registry.entry import NO_TIME_US, Claimant, Epoch
-from photon.registry.generations import raise_boundary, roll
+from photon.registry.entry import Claimant
+from photon.registry.generations import roll
 from photon.registry.holds import Run, RunFile
 from photon.registry.id_registry import MOST_INLINE, IdRegistry
-from photon.registry.lookups import Found, Hold, claimant_of
+from photon.registry.lookups import Found, Hold
 from photon.registry.view_store import ViewStore
-from photon.tokens import PlanKey
-from tests.registry.in_memory import EAST, WEST, claims_of, hashes_of, with_rows
+from tests.registry.in_memory import EAST, LEFT, RIGHT, WEST, claims_of, hashes_of, with_rows
 from tests.support.memory_ledgers import MemoryLedgers
 
 PLAN, NEXT_PLAN = Claimant(EAST, 1, "plan 1"), Claimant(EAST, 2, "plan 2")
 OTHER = Claimant(WEST, 1, "plan of west")
-LEFT, RIGHT = 1, 12  # ids: of two ledgers one has the left one, the other the right one
 
 
 def look_up(registry: IdRegistry, plan: Claimant, *ids: int, time_us: int = 100) -> Found:
@@ -63,48 +61,6 @@ def test_each_plan_sees_its_own_holds_those_of_its_datacenter_and_others(
     assert found.are(Hold.HERE, Hold.THIS_PLAN).tolist() == [False, False, False, True, True, False]
 
 
-def test_who_comes_after_a_roll_sees_what_parents_closed_and_what_they_did_not(
-    ledgers: MemoryLedgers, east: IdRegistry, west: IdRegistry
-) -> None:
-    joined(west, OTHER, LEFT)
-    west.claim(claims_of(Claimant(WEST, 2, "open"), 2, RIGHT))
-    east.claim(claims_of(PLAN, 3, 13))
-    roll(east.view, ledgers, 1)
-    east.claim(claims_of(NEXT_PLAN, 4))
-    found = look_up(east, NEXT_PLAN, LEFT, 2, RIGHT, 3, 13, 4, 5)
-    assert codes(found) == [
-        Hold.JOINED_ELSEWHERE,
-        Hold.ELSEWHERE,
-        Hold.ELSEWHERE,
-        Hold.HERE,
-        Hold.HERE,
-        Hold.THIS_PLAN,
-        Hold.NOBODY,
-    ]
-    assert {found.holder(at) for at in (3, 4)} == {PLAN}
-
-
-def test_nobody_s_id_of_before_the_boundary_is_too_old_and_somebody_s_is_not(
-    ledgers: MemoryLedgers, east: IdRegistry
-) -> None:
-    joined(east, PLAN, 1)
-    raise_boundary(east.view, ledgers, 101)
-    assert codes(look_up(east, NEXT_PLAN, 1, 2)) == [Hold.HERE, Hold.TOO_OLD]
-    assert codes(look_up(east, NEXT_PLAN, 1, 2, time_us=101)) == [Hold.HERE, Hold.NOBODY]
-    assert codes(look_up(east, NEXT_PLAN, 1, 2, time_us=NO_TIME_US)) == [Hold.HERE, Hold.NOBODY]
-
-
-def test_what_the_plan_has_won_is_too_old_once_the_boundary_has_passed_it(
-    ledgers: MemoryLedgers, east: IdRegistry
-) -> None:
-    east.claim(claims_of(PLAN, 1))
-    assert codes(look_up(east, PLAN, 1)) == [Hold.THIS_PLAN]
-    raise_boundary(east.view, ledgers, 101)
-    assert codes(look_up(east, PLAN, 1)) == [Hold.TOO_OLD]
-    assert codes(look_up(east, NEXT_PLAN, 1)) == [Hold.HERE]
-    assert east.claim(claims_of(PLAN, 1)).are_too_old.tolist() == [True]
-
-
 @pytest.mark.parametrize("rolls", [False, True])
 @pytest.mark.parametrize("plan", [None, PLAN])
 def test_what_a_plan_holds_is_told_with_the_place_of_its_record(
@@ -120,15 +76,6 @@ def test_what_a_plan_holds_is_told_with_the_place_of_its_record(
     assert codes(found) == [Hold.ELSEWHERE, Hold.THIS_PLAN, Hold.THIS_PLAN]
     assert found.places.files.tolist() == [-1, 4, 5]
     assert found.places.offsets_bytes.tolist() == [-1, 300, 600]
-
-
-def test_in_an_empty_registry_nobody_holds_anything(east: IdRegistry) -> None:
-    assert codes(look_up(east, PLAN, 1, 2)) == [Hold.NOBODY, Hold.NOBODY]
-    assert codes(look_up(east, PLAN)) == []
-
-
-def test_a_plan_s_key_is_a_claimant() -> None:
-    assert claimant_of(PlanKey("east", "3", 7, "p")) == Claimant(Epoch("east", 3), 7, "p")
 
 
 # -- with files

@@ -9,17 +9,15 @@ import pytest
 
 from photon.registry.appending import append
 from photon.registry.closing import Closing
-from photon.registry.entry import NO_TIME_US, Claimant, Claims, Entry, LedgerId
-from photon.registry.errors import RegistryUnavailable
+from photon.registry.entry import Claimant, Claims, Entry, LedgerId
 from photon.registry.generations import roll
 from photon.registry.id_registry import IdRegistry
 from photon.registry.origins import claims_behind, origins_of
 from photon.tokens import Occurrence
-from tests.registry.in_memory import EAST, WEST, claims_of, hashes_of, with_rows
+from tests.registry.in_memory import EAST, LEFT, RIGHT, WEST, claims_of, hashes_of, with_rows
 from tests.support.memory_ledgers import MemoryLedgers, memory_registry
 
 PLAN, LATE, LATER = Claimant(EAST, 1, "plan"), Claimant(WEST, 1, "late"), Claimant(EAST, 2, "later")
-LEFT, RIGHT = 1, 12  # ids: of two ledgers one has the left one, the other the right one
 ONE, TWO = LedgerId(0, 0), LedgerId(0, 1)
 
 
@@ -54,14 +52,6 @@ def test_of_each_id_the_claim_that_holds_it_is_told_with_its_time_and_place(regi
     assert [holders.holder(index) for index in range(2)] == [PLAN, None]
 
 
-def test_an_event_without_a_time_has_none(registry: IdRegistry) -> None:
-    claims = placed(PLAN, LEFT)
-    registry.claim(replace(claims, times_us=np.full(1, NO_TIME_US)))
-    (origin,) = origins_of(registry, claims.hashes)
-    assert origin is not None
-    assert origin.time_us is None
-
-
 def test_a_join_that_was_closed_and_rolled_long_ago_is_told_as_one_of_today(registry: IdRegistry) -> None:
     registry.claim(placed(PLAN, LEFT, RIGHT))
     registry.close(Closing(EAST, 1, with_rows(LEFT, RIGHT)))
@@ -94,10 +84,3 @@ def test_an_id_that_was_freed_is_held_by_the_claim_that_came_next(registry: IdRe
     (held,) = origins_of(registry, hashes_of(LEFT))
     assert held is not None
     assert held.claimant == LATER
-
-
-def test_without_an_answer_nothing_is_told(ledgers: MemoryLedgers, registry: IdRegistry) -> None:
-    registry.claim(placed(PLAN, LEFT))
-    ledgers.is_away = True
-    with pytest.raises(RegistryUnavailable):
-        origins_of(registry, hashes_of(LEFT))

@@ -26,13 +26,6 @@ def refs_of(*claims: ClaimsAt | None) -> Refs:
     return Refs(np.array(generations, np.int32), np.array(numbers, np.uint16), np.array(positions, np.uint32))
 
 
-def test_a_place_is_that_of_the_claims_that_hold_the_id() -> None:
-    claims = [((LEFT, 2), unclosed(1, 2, file=5)), ((RIGHT, 2), unclosed(3, file=6))]
-    places = places_of(hashes_of(2, 3, 1), refs_of((LEFT, 2), (RIGHT, 2), (LEFT, 2)), claims)
-    assert places.files.tolist() == [5, 6, 5]
-    assert places.offsets_bytes.tolist() == [10, 0, 0]
-
-
 def test_what_nobody_holds_or_is_closed_has_no_place() -> None:
     claims = [((LEFT, 2), unclosed(1, file=5))]
     places = places_of(hashes_of(1, 1, 2, 1), refs_of(None, (LEFT, 1), (LEFT, 2), (RIGHT, 2)), claims)
@@ -45,9 +38,3 @@ def test_claims_that_held_the_id_before_others_are_not_taken_for_these() -> None
     for at, files in (((LEFT, 2), [5, 5]), ((LEFT, 7), [6, 6])):
         assert places_of(hashes_of(1, 2), refs_of(at, at), claims).files.tolist() == files
         assert places_of(hashes_of(1, 2), refs_of(at, at), claims[::-1]).files.tolist() == files
-
-
-def test_children_have_parts_of_their_parent_s_claims() -> None:
-    claims = [((LEFT, 2), unclosed(1, file=5)), ((LEFT, 2), unclosed(2, 3, file=5))]
-    places = places_of(hashes_of(3, 1), refs_of((LEFT, 2), (LEFT, 2)), claims)
-    assert places.offsets_bytes.tolist() == [10, 0]

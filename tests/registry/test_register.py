@@ -11,7 +11,7 @@ import pytest
 
 from photon.errors import FormatTooNew
 from photon.registry.entry import Epoch, LedgerId, ledger_numbers
-from photon.registry.errors import RetiredDatacenter
+from photon.registry.errors import RegistryUnavailable, RetiredDatacenter
 from photon.registry.register import (
     MOST_LEDGERS,
     REGISTER_FORMAT,
@@ -75,6 +75,11 @@ def test_a_lake_that_is_gone_stays_so() -> None:
     gone = with_given_up(NEW, "west", is_lake_gone=True)
     assert with_given_up(gone, "west", is_lake_gone=False).lakes_gone == ("west",)
     assert with_given_up(gone, "east", is_lake_gone=False).lakes_gone == ("west",)
+
+
+def test_no_epoch_begins_while_a_refill_goes_on() -> None:
+    with pytest.raises(RegistryUnavailable, match="no epoch begins before that has ended"):
+        with_epoch(replace(NEW, is_refilling=True), "east")
 
 
 def test_numbers_never_go_back() -> None:

@@ -5,33 +5,25 @@ One thread, so that a seed repeats its history. Whatever is confirmed of a posit
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
 import pytest
 
-from photon.process.clock import SystemClock
 from photon.registry.errors import RegistryUnavailable
 from photon.registry.form import EntryDamaged, checksum
 from photon.registry.positions import Chosen, Unconfirmed
 from photon.registry.register import Members, Register
-from photon.registry.stores.asking import Stores
-from photon.registry.stores.channel import Threads
 from photon.registry.stores.copies import ABSENT, Accept, Copy, Done, Key, Prepare, Promised
-from photon.registry.stores.deadline import MACHINE_CHANCE
 from photon.registry.stores.decisions import ballot, count_done, counter_above, majority, recover
 from photon.registry.stores.positions import StorePositions
 from tests.registry.store_backends import (
     LEDGER,
-    SETTINGS,
     Memory,
     MemoryStore,
-    append_by_eight,
     damaged,
     entry,
-    first_register,
     key,
     offered,
 )
@@ -214,23 +206,3 @@ def test_histories_come_to_positions_and_to_repairs() -> None:
             history.act()
     assert sum(len(history.seen) for history in histories) > 50
     assert sum(history.members.version > 3 for history in histories) > 3
-
-
-def test_a_thousand_positions_have_one_value_each_for_eight_threads() -> None:
-    """On threads, as the product asks; a request in thirty gets no answer."""
-    members = Members(1, ("one", "two", "three"))
-    stores = [MemoryStore(name) for name in members.incarnations]
-    made: list[StorePositions] = []
-
-    def client() -> StorePositions:
-        asked = Stores(members, lambda slot, _: stores[slot], Threads(8), SystemClock(), MACHINE_CHANCE)
-        made.append(StorePositions(asked, SETTINGS))
-        return made[-1]
-
-    client().create(first_register(members))
-    for number, store in enumerate(stores):
-        chance = random.Random(number)
-        store.fault = lambda request, chance=chance: "lost answer" if chance.random() < 1 / 30 else None  # type: ignore[misc]
-    append_by_eight(client, 50, lambda: None)
-    for one in made:
-        one.close()

@@ -9,7 +9,7 @@ import pytest
 from photon.registry.entry import Epoch, LedgerId
 from photon.registry.errors import RegistryUnavailable
 from photon.registry.form import checksum
-from photon.registry.positions import Chosen, Offer, Unconfirmed, Undecided
+from photon.registry.positions import Chosen, Unconfirmed, Undecided
 from photon.registry.register import Members, Register, with_dropped, with_generation
 from photon.registry.stores.copies import ABSENT, Copy
 from photon.registry.stores.positions import StorePositions
@@ -44,6 +44,16 @@ def append_behind(client: StorePositions, values: list[bytes]) -> bytes:
     return own
 
 
+@pytest.fixture
+def memory() -> Memory:
+    return Memory(3)
+
+
+@pytest.fixture
+def client(memory: Memory) -> StorePositions:
+    return memory.client()
+
+
 SIZES = pytest.mark.parametrize("n", [1, 3, 5])
 
 
@@ -51,12 +61,11 @@ SIZES = pytest.mark.parametrize("n", [1, 3, 5])
 def test_what_is_offered_is_chosen_with_one_request_to_each_store(n: int) -> None:
     memory = Memory(n)
     attempt = memory.client().attempt()
-    for store in memory.stores:
-        store.requests.clear()
+    memory.forget_requests()
     own = entry()
     assert offered(attempt, 0, own) == Chosen(own)
-    assert sum(len(store.requests) for store in memory.stores) >= (3 * n + 3) // 4
-    assert {request for store in memory.stores for request in store.requests} == {"insert"}
+    assert len(memory.requests) >= (3 * n + 3) // 4
+    assert set(memory.requests) == {"insert"}
 
 
 @SIZES
@@ -89,58 +98,38 @@ def test_throttled_inserts_are_sent_again_and_cost_no_ballot(n: int) -> None:
         store.requests.clear()
     own = entry()
     assert offered(attempt, 0, own) == Chosen(own)
-    assert {request for store in memory.stores for request in store.requests} == {"insert"}
+    assert set(memory.requests) == {"insert"}
     assert memory.values_at(0).count(own) >= (3 * n + 3) // 4
-
-
-@pytest.mark.parametrize(("n", "out"), [(3, 1), (5, 2)])
-def test_with_a_minority_down_offers_are_chosen_and_read(n: int, out: int) -> None:
-    memory = Memory(n)
-    client = memory.client()
-    for store in memory.stores[:out]:
-        store.fault = down
-    values = append(client, 6)
-    assert read_all(client) == values
-    assert read_all(memory.client()) == values
 
 
 @pytest.mark.parametrize(("n", "out"), [(3, 1), (5, 2)])
 def test_with_a_minority_known_to_be_down_a_position_costs_an_accept_and_a_check(n: int, out: int) -> None:
     memory = Memory(n)
     client = memory.client()
-    for store in memory.stores[:out]:
-        store.fault = down
+    memory.take_down(out)
     values = append(client, 2)
     for _ in range(3):
-        for store in memory.stores:
-            store.requests.clear()
+        memory.forget_requests()
         values.append(append_behind(client, values))
         for store in memory.stores[out:]:
             assert sorted(store.requests) == ["accept", "get", "prepare"]  # of the position behind it
     assert read_all(memory.client())[:-1] == values[:-1]
 
 
-def test_where_all_answer_nothing_is_reserved() -> None:
-    memory = Memory(3)
-    append(memory.client(), 3)
-    assert not {"prepare", "accept"}.intersection(*(store.requests[6:] for store in memory.stores))
-    assert all(key(3) not in store.items for store in memory.stores)
-
-
-def test_what_was_reserved_counts_only_once_a_check_has_confirmed_it() -> None:
-    memory = Memory(3)
-    client, other = memory.client(), memory.client()
-    memory.stores[0].fault = down
+def test_what_was_reserved_counts_only_once_a_check_has_confirmed_it(
+    memory: Memory, client: StorePositions
+) -> None:
+    other = memory.client()
+    memory.take_down(1)
     values = append(client, 2)
     attempt = client.attempt()
     own = entry(values[-1])
     assert offered(attempt, 2, own) == Chosen(own)
-    memory.stores[0].fault = lambda request: None
+    memory.mend()
     other.change(with_the_last_down)
     with pytest.raises(Unconfirmed):
         attempt.confirm()
-    for store in memory.stores:
-        store.requests.clear()
+    memory.forget_requests()
     values.append(own)
     assert append_behind(client, values)
     assert memory.stores[1].requests[0] == "prepare"
@@ -148,14 +137,13 @@ def test_what_was_reserved_counts_only_once_a_check_has_confirmed_it() -> None:
 
 def two_behind_which_is_reserved(memory: Memory, client: StorePositions) -> list[bytes]:
     """Append two entries while a store is down: the client has reserved position 2 then. All are up again."""
-    memory.stores[0].fault = down
+    memory.take_down(1)
     values = append(client, 2)
-    memory.stores[0].fault = lambda request: None
+    memory.mend()
     return values
 
 
-def test_who_sleeps_on_a_reservation_through_a_change_of_members_does_not_use_it() -> None:
-    memory = Memory(3)
+def test_who_sleeps_on_a_reservation_through_a_change_of_members_does_not_use_it(memory: Memory) -> None:
     sleeper, other = memory.client(), memory.client()
     values = two_behind_which_is_reserved(memory, sleeper)
     other.change(with_the_last_down)
@@ -168,11 +156,9 @@ def test_who_sleeps_on_a_reservation_through_a_change_of_members_does_not_use_it
     assert append(memory.client(), 1)[:3] == values
 
 
-def test_what_was_reserved_is_used_once() -> None:
+def test_what_was_reserved_is_used_once(memory: Memory, client: StorePositions) -> None:
     """Two values at one ballot could both be chosen by it."""
-    memory = Memory(3)
-    client = memory.client()
-    memory.stores[0].fault = down
+    memory.take_down(1)
     values = append(client, 2)
     for store in memory.stores[1:]:
         store.fault = lambda request: "lost request" if request == "accept" else None
@@ -185,8 +171,7 @@ def test_what_was_reserved_is_used_once() -> None:
     )
 
 
-def test_who_has_reserved_a_position_is_waited_for_and_not_for_ever() -> None:
-    memory = Memory(3)
+def test_who_has_reserved_a_position_is_waited_for_and_not_for_ever(memory: Memory) -> None:
     holder, other = memory.client(), memory.client()
     values = two_behind_which_is_reserved(memory, holder)
     began_us = memory.clock.elapsed_us()
@@ -195,8 +180,7 @@ def test_who_has_reserved_a_position_is_waited_for_and_not_for_ever() -> None:
     assert append(memory.client(), 1)[:3] == values
 
 
-def test_of_two_who_append_to_one_ledger_neither_starves() -> None:
-    memory = Memory(3)
+def test_of_two_who_append_to_one_ledger_neither_starves(memory: Memory) -> None:
     quick, slow = memory.client(), memory.client()
     values = append(quick, 1)
     for _ in range(3):  # the quick one is first, again and again
@@ -220,42 +204,12 @@ def test_with_a_majority_down_the_outcome_is_undecided_and_reading_says_so(n: in
     client = memory.client()
     append(client, 1)
     attempt = client.attempt()
-    for store in memory.stores[:out]:
-        store.fault = down
+    memory.take_down(out)
     assert isinstance(offered(attempt, 1, entry()), Undecided)
     with pytest.raises(RegistryUnavailable):
         attempt.read({LEDGER: 1})
     with pytest.raises(RegistryUnavailable):
         attempt.confirm()
-
-
-def test_an_undecided_offer_is_settled_by_who_offers_next() -> None:
-    memory = Memory(3)
-    client = memory.client()
-    attempt = client.attempt()
-    for store in memory.stores[1:]:
-        store.fault = down
-    own = entry()
-    assert isinstance(offered(attempt, 0, own), Undecided)
-    for store in memory.stores:
-        store.fault = lambda request: None
-    assert read_all(memory.client()) == []  # nobody knows yet
-    values = append(memory.client(), 1)
-    assert read_all(client) == values
-    assert len(set(memory.values_at(0)) - {None}) <= 2
-
-
-def test_many_ledgers_are_offered_to_and_read_at_once() -> None:
-    memory = Memory(3)
-    client = memory.client()
-    ledgers = [LedgerId(0, number) for number in range(2)]
-    values = {ledger: entry() for ledger in ledgers}
-    attempt = client.attempt()
-    outcomes = attempt.offer({ledger: Offer(0, value) for ledger, value in values.items()})
-    assert outcomes == {ledger: Chosen(value) for ledger, value in values.items()}
-    found = attempt.read(dict.fromkeys(ledgers, 0))
-    assert {ledger: found[ledger].values for ledger in ledgers} == {one: [values[one]] for one in ledgers}
-    attempt.confirm()
 
 
 # -- reading
@@ -272,20 +226,19 @@ def test_a_ledger_of_many_pages_is_read_from_any_position_on(n: int) -> None:
         assert bool(some) == (first < 11)
 
 
-def test_all_but_the_tail_is_read_from_one_store() -> None:
-    memory = Memory(3)
+def test_all_but_the_tail_is_read_from_one_store(memory: Memory) -> None:
     append(memory.client(), 11)
     client = memory.client()
     attempt = client.attempt()
     nearest = client.stores.nearest(client.stores.active)
-    for store in memory.stores:
-        store.requests.clear()
+    memory.forget_requests()
     assert len(attempt.read({LEDGER: 0})[LEDGER].values) == 3  # of a page of four
     assert [store.requests for slot, store in enumerate(memory.stores) if slot != nearest] == [[], []]
 
 
-def test_with_one_of_three_down_a_new_view_writes_nothing_and_lacks_the_last_entry_at_most() -> None:
-    memory = Memory(3)
+def test_with_one_of_three_down_a_new_view_writes_nothing_and_lacks_the_last_entry_at_most(
+    memory: Memory,
+) -> None:
     values = append(memory.client(), 9)
     for out in range(3):
         memory.stores[out].fault = down
@@ -295,22 +248,10 @@ def test_with_one_of_three_down_a_new_view_writes_nothing_and_lacks_the_last_ent
         memory.stores[out].fault = lambda request: None
 
 
-def test_what_a_minority_has_behind_the_end_is_undecided_and_stays_so() -> None:
-    memory = Memory(3)
-    values = append(memory.client(), 2)
-    memory.stores[0].items[key(2)] = Copy(entry(values[-1]))
-    before = [dict(store.items) for store in memory.stores]
-    assert read_all(memory.client()) == values
-    assert [store.items for store in memory.stores] == before
-
-
 @pytest.mark.parametrize("position", [0, 3, 5])
-@pytest.mark.parametrize("slot", [0, 1, 2])
-def test_a_damaged_copy_is_no_reply_and_another_one_is_read(position: int, slot: int) -> None:
-    memory = Memory(3)
+def test_a_damaged_copy_is_no_reply_and_another_one_is_read(memory: Memory, position: int) -> None:
     values = append(memory.client(), 6)
-    store = memory.stores[slot]
-    store.items[key(position)] = Copy(damaged(values[position]))
+    memory.stores[0].items[key(position)] = Copy(damaged(values[position]))
     found = read_all(memory.client())
     assert found == (values if position < 5 else values[:5])  # of the last one two copies are no proof
     longer = append(memory.client(), 1)
@@ -329,17 +270,7 @@ def test_the_only_copy_being_damaged_nobody_is_told_that_nothing_is_there(positi
     assert isinstance(offered(attempt, position, entry()), Undecided)
 
 
-def test_two_of_three_copies_being_damaged_nobody_is_told_that_nothing_is_there() -> None:
-    memory = Memory(3)
-    (value,) = append(memory.client(), 1)
-    for store in memory.stores[:2]:
-        store.items[key(0)] = Copy(damaged(value))
-    with pytest.raises(RegistryUnavailable):
-        memory.client().attempt().read({LEDGER: 0})
-
-
-def test_a_ballot_mends_a_damaged_copy() -> None:
-    memory = Memory(3)
+def test_a_ballot_mends_a_damaged_copy(memory: Memory) -> None:
     (value,) = append(memory.client(), 1)
     memory.stores[1].items[key(0)] = Copy(damaged(value))
     assert offered(memory.client().attempt(), 0, entry()) == Chosen(value)
@@ -347,28 +278,15 @@ def test_a_ballot_mends_a_damaged_copy() -> None:
     assert read_all(memory.client()) == [value]
 
 
-def test_a_store_that_lacks_what_the_others_have_hides_nothing() -> None:
-    memory = Memory(3)
-    values = append(memory.client(), 9)
-    for slot in range(3):
-        older = dict(memory.stores[slot].items)
-        for position in (0, 4, 5, 8):
-            del memory.stores[slot].items[key(position)]
-        found = read_all(memory.client())
-        assert found in (values, values[:-1])
-        memory.stores[slot].items = older
-
-
-@pytest.mark.parametrize("slot", [0, 1, 2])
-@pytest.mark.parametrize("out", [0, 1, 2, None])
-def test_one_of_three_put_back_to_an_older_copy_replaces_no_decided_value(slot: int, out: int | None) -> None:
+@pytest.mark.parametrize("out", [0, 1, None])
+def test_one_of_three_put_back_to_an_older_copy_replaces_no_decided_value(out: int | None) -> None:
     for seed in range(5):
         memory = Memory(3, seed)
         client = memory.client()
         append(client, 2)
-        older = dict(memory.stores[slot].items)
+        older = dict(memory.stores[0].items)
         values = append(client, 3)
-        memory.stores[slot].items = older
+        memory.stores[0].items = older
         if out is not None:
             memory.stores[out].fault = down
         assert append(memory.client(), 2)[:5] == values
@@ -377,9 +295,8 @@ def test_one_of_three_put_back_to_an_older_copy_replaces_no_decided_value(slot: 
 # -- the check
 
 
-def test_an_attempt_is_void_once_the_members_have_changed() -> None:
-    memory = Memory(3)
-    client, other = memory.client(), memory.client()
+def test_an_attempt_is_void_once_the_members_have_changed(memory: Memory, client: StorePositions) -> None:
+    other = memory.client()
     attempt = client.attempt()
     own = entry()
     assert offered(attempt, 0, own) == Chosen(own)
@@ -389,9 +306,10 @@ def test_an_attempt_is_void_once_the_members_have_changed() -> None:
     client.attempt().confirm()  # the next one asks the stores that the register names
 
 
-def test_a_ballot_of_an_attempt_whose_members_have_changed_accepts_nothing() -> None:
-    memory = Memory(3)
-    client, other = memory.client(), memory.client()
+def test_a_ballot_of_an_attempt_whose_members_have_changed_accepts_nothing(
+    memory: Memory, client: StorePositions
+) -> None:
+    other = memory.client()
     attempt = client.attempt()
     memory.stores[0].items[key(0)] = Copy(entry())  # so that a ballot is needed
     other.change(with_the_last_down)
@@ -400,9 +318,8 @@ def test_a_ballot_of_an_attempt_whose_members_have_changed_accepts_nothing() -> 
     assert all(store.items.get(key(0), ABSENT).accepted == "" for store in memory.stores)
 
 
-def test_an_attempt_is_void_once_the_registry_was_made_anew() -> None:
-    memory = Memory(3)
-    client, other = memory.client(), memory.client()
+def test_an_attempt_is_void_once_the_registry_was_made_anew(memory: Memory, client: StorePositions) -> None:
+    other = memory.client()
     attempt = client.attempt()
     append(other, 1)
     other.change(lambda register: replace(register, incarnation=2))
@@ -426,15 +343,12 @@ def test_changes_of_two_clients_are_both_in_the_register(n: int) -> None:
     assert [each.is_dropped for each in register.generations] == [True, False]
 
 
-def test_a_change_half_written_is_ended_by_who_reads_it() -> None:
-    memory = Memory(3)
-    client = memory.client()
+def test_a_change_half_written_is_ended_by_who_reads_it(memory: Memory, client: StorePositions) -> None:
     for store in memory.stores[1:]:
         store.fault = lambda request: "down" if request == "accept" else None
     with pytest.raises(RegistryUnavailable):
         client.change(lambda register: with_generation(register, 0, 4))
-    for store in memory.stores:
-        store.fault = lambda request: None
+    memory.mend()
     memory.stores[1].fault = down
     assert len(memory.client().read_register().generations) == 2
     memory.stores[1].fault, memory.stores[0].fault = lambda request: None, down
@@ -444,9 +358,7 @@ def test_a_change_half_written_is_ended_by_who_reads_it() -> None:
 # -- forgetting
 
 
-def test_only_ledgers_of_dropped_generations_are_forgotten() -> None:
-    memory = Memory(3)
-    client = memory.client()
+def test_only_ledgers_of_dropped_generations_are_forgotten(memory: Memory, client: StorePositions) -> None:
     append(client, 9)
     with pytest.raises(ValueError, match="0-0"):
         client.forget([LEDGER])
@@ -458,10 +370,8 @@ def test_only_ledgers_of_dropped_generations_are_forgotten() -> None:
     assert read_all(client, LedgerId(1, 0)) == kept
 
 
-def test_two_offers_of_one_client_never_share_a_ballot() -> None:
+def test_two_offers_of_one_client_never_share_a_ballot(memory: Memory, client: StorePositions) -> None:
     """Two values at one ballot could both be chosen by it."""
-    memory = Memory(3)
-    client = memory.client()
     memory.stores[0].items[key(0)] = Copy(entry())  # so that a ballot is needed
     ballots = []
     for _ in range(2):
@@ -474,9 +384,7 @@ def test_two_offers_of_one_client_never_share_a_ballot() -> None:
     assert not {one.partition("-")[2] for one in ballots[0]} & {one.partition("-")[2] for one in ballots[1]}
 
 
-def test_a_store_that_throttles_is_asked_again_to_forget() -> None:
-    memory = Memory(3)
-    client = memory.client()
+def test_a_store_that_throttles_is_asked_again_to_forget(memory: Memory, client: StorePositions) -> None:
     append(client, 3)
     client.change(lambda register: with_dropped(with_generation(register, 0, 4), 0))
     memory.stores[2].fault = once("throttled", "forget")
@@ -491,8 +399,7 @@ def test_the_greatest_sign_of_life_that_a_majority_has_is_told(n: int) -> None:
     epoch, silent = Epoch("east", 3), Epoch("west", 1)
     for number in (4, 7, 5):
         one.beat(epoch, number)
-    for store in memory.stores[: (n - 1) // 2]:
-        store.fault = down
+    memory.take_down((n - 1) // 2)
     assert other.beats([epoch, silent]) == {epoch: 7, silent: 0}
     other.beat(epoch, 8)
     assert one.beats([epoch]) == {epoch: 8}
@@ -503,16 +410,14 @@ def test_the_greatest_sign_of_life_that_a_majority_has_is_told(n: int) -> None:
 def test_a_majority_that_is_silent_neither_keeps_nor_tells_signs_of_life(n: int) -> None:
     memory = Memory(n)
     client = memory.client()
-    for store in memory.stores[: n // 2 + 1]:
-        store.fault = down
+    memory.take_down(n // 2 + 1)
     with pytest.raises(RegistryUnavailable, match="too few stores answer for signs of life"):
         client.beat(Epoch("east", 1), 1)
     with pytest.raises(RegistryUnavailable, match="too few stores answer for signs of life"):
         client.beats([Epoch("east", 1)])
 
 
-def test_a_store_that_is_just_filled_does_not_count_for_signs_of_life() -> None:
-    memory = Memory(3)
+def test_a_store_that_is_just_filled_does_not_count_for_signs_of_life(memory: Memory) -> None:
     client, epoch = memory.client(), Epoch("east", 1)
     client.change(with_the_last_down)
     client.beat(epoch, 1)
@@ -520,26 +425,14 @@ def test_a_store_that_is_just_filled_does_not_count_for_signs_of_life() -> None:
     assert client.beats([epoch]) == {epoch: 1}
 
 
-def test_a_check_asks_each_store_once_for_the_register_and_the_last_entry() -> None:
-    memory = Memory(3)
-    client = memory.client()
+def test_a_check_asks_each_store_once_for_the_register_and_the_last_entry(
+    memory: Memory, client: StorePositions
+) -> None:
     values = append(client, 2)
     attempt = client.attempt()
-    for store in memory.stores:
-        store.requests.clear()
+    memory.forget_requests()
     register, lacking = attempt.check({LEDGER: (1, checksum(values[1]))})
     assert (register, lacking) == (client.read_register(), set())
-    asked = [request for store in memory.stores for request in store.requests]
-    assert asked.count("ending") <= 3
+    assert memory.requests.count("ending") <= 3
     assert client.attempt().check({LEDGER: (1, checksum(values[0]))})[1] == {LEDGER}
     assert client.attempt().check({LEDGER: (2, checksum(values[1]))})[1] == {LEDGER}
-
-
-def test_a_check_behind_a_change_of_members_is_void() -> None:
-    memory = Memory(3)
-    one, other = memory.client(), memory.client()
-    values = append(one, 2)
-    attempt = one.attempt()
-    other.change(with_the_last_down)
-    with pytest.raises(Unconfirmed):
-        attempt.check({LEDGER: (1, checksum(values[1]))})

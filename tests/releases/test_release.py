@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from photon.errors import FormatTooNew
-from photon.registry.entry import FOR_EVER
 from photon.releases.release import (
     NOTHING,
     Note,
@@ -16,7 +15,6 @@ from photon.releases.release import (
     Release,
     SetBack,
     Statement,
-    Tip,
     covers,
     decode_release,
     encode_release,
@@ -25,14 +23,22 @@ from photon.releases.release import (
 SECOND_US = 1_000_000
 EAST = Part(
     Place(2, 7),
-    Tip(2, "table-of-east", 12, "digest", {"unjoined": 5}, rebuilt=1, first_date="2026-01-01"),
-    Statement(Place(2, 7), 90 * SECOND_US, 95 * SECOND_US, {"west": Place(1, FOR_EVER)}),
+    "table-of-east",
+    rows=40,
+    version=12,
+    rebuilt=1,
+    side_batches={"unjoined": 5},
+    first_us=3 * SECOND_US,
+    new_from_us=80 * SECOND_US,
+    statement=Statement(90 * SECOND_US, 95 * SECOND_US),
 )
-WEST = Part(Place(1, FOR_EVER), statement=Statement(Place(1, 3), 100 * SECOND_US, None))
+WEST = Part(Place(1, 3), "table-of-west", 7, 4, statement=Statement(100 * SECOND_US, None))
 BOTH = Release(5, 1, "east", {"east": EAST, "west": WEST}, (Note("rebuilt", "east", "a day was made again"),))
 
 
-@pytest.mark.parametrize("release", [BOTH, replace(BOTH, set_back=SetBack(None, 3, "a lake is gone"))])
+@pytest.mark.parametrize(
+    "release", [BOTH, replace(BOTH, set_back=SetBack(None, 3, ("east",), "a lake is gone"))]
+)
 def test_a_release_is_read_as_it_was_stored(release: Release) -> None:
     assert decode_release(encode_release(release)) == release
 
@@ -43,13 +49,13 @@ def test_a_release_of_a_newer_photon_is_refused_and_never_misread() -> None:
 
 
 def test_a_place_lies_before_all_batches_of_later_epochs() -> None:
-    places = [NOTHING, Place(1, 1), Place(1, 2), Place(1, FOR_EVER), Place(2, 1)]
+    places = [NOTHING, Place(1, 1), Place(1, 2), Place(2, 0), Place(2, 1)]
     assert sorted(places, reverse=True) == places[::-1]
 
 
 def test_a_cut_covers_another_where_it_is_as_far_in_every_datacenter() -> None:
     cut = {"east": Place(2, 7), "west": Place(1, 3)}
-    assert all(covers(cut, other) for other in ({}, cut, {"east": Place(1, FOR_EVER)}))
+    assert all(covers(cut, other) for other in ({}, cut, {"east": Place(1, 9)}))
     assert not covers(cut, {"east": Place(2, 8)})
     assert not covers(cut, {"north": Place(1, 1)})
 
@@ -60,6 +66,11 @@ def test_a_release_is_complete_up_to_the_latest_time_that_a_datacenter_says() ->
 
 @pytest.mark.parametrize(("to_us", "complete_us"), [(40 * SECOND_US, 40 * SECOND_US), (None, None)])
 def test_rows_that_have_left_set_completeness_back(to_us: int | None, complete_us: int | None) -> None:
-    release = replace(BOTH, set_back=SetBack(to_us, 1, "the lake of north is gone"))
+    release = replace(BOTH, set_back=SetBack(to_us, 1, ("east", "west"), "the lake of north is gone"))
     assert release.complete_up_to_us == complete_us
     assert release.mostly_up_to_us == complete_us
+
+
+def test_a_datacenter_that_has_verified_since_rows_left_is_believed_again() -> None:
+    release = replace(BOTH, set_back=SetBack(40 * SECOND_US, 1, ("west",), "the lake of north is gone"))
+    assert release.complete_up_to_us == 90 * SECOND_US

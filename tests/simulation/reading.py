@@ -8,21 +8,16 @@ from typing import TYPE_CHECKING
 from unittest import mock
 
 from photon import read
-from photon.dispatcher.shift import people
 from photon.tracing import trace
+from photon.upkeep import recovery
 from photon.upkeep.backfill import rows_in_doubt
-from photon.verification import recovery, scope
+from photon.verification import scope
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
 ASK_LEDGERS = (scope, trace, rows_in_doubt)
-ASK_THE_REGISTER = (
-    (read, "read_register"),
-    (recovery, "read_register"),
-    (trace, "_register_soon"),
-    (people, "register_of"),
-)
+ASK_THE_REGISTER = ((read, "read_register"), (recovery, "read_register"), (trace, "_register_soon"))
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from photon.logs import ranges
 from photon.logs.files import TrackedFile
 from photon.logs.ranges import Stretch
 from photon.storage import replacing
+from photon.storage.replacing import PlannedReplacement
 from photon.storage.tables import OutputTable
 from photon.verification import scope
 from tests.simulation import recovery_stories as stories
@@ -25,6 +26,11 @@ from tests.simulation.catching import caught_by_story
 from tests.simulation.world import World
 
 Patch = pytest.MonkeyPatch
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
 
 
 def test_a_row_is_made_again_beside_one_that_is_there(world: World, monkeypatch: Patch) -> None:  # E8
@@ -45,8 +51,11 @@ def test_a_rebuild_that_replaces_whatever_is_there_drops_what_came_meanwhile(
 ) -> None:  # E3
     commit = replacing._commit
 
-    def replace_all(table: OutputTable, handle: DeltaTable, gone: object, *more: Any) -> None:
-        commit(table, handle, replacing.data_files(handle), *more)
+    def replace_all(
+        table: OutputTable, handle: DeltaTable, wanted: PlannedReplacement, actions: object
+    ) -> None:
+        everything = replace(wanted, gone=frozenset(replacing.data_files(handle)))
+        commit(table, handle, wanted, everything.actions(table, handle))
 
     monkeypatch.setattr(replacing, "_commit", replace_all)
     story = partial(test_rebuild.test_rows_that_are_appended_meanwhile_are_neither_lost_nor_doubled, tmp_path)

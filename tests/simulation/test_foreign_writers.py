@@ -55,5 +55,6 @@ def test_the_union_leaves_out_a_retired_datacenter(changed: World):
 
 def test_joining_goes_on(changed: World):
     changed.clicks(("c9", "q"), ("c3", "q"))
-    changed.join()
+    counts = changed.join().counts
+    assert counts.adds_up
     assert "c9" in changed.joined_ids()

@@ -104,7 +104,8 @@ def test_primaries_that_come_late_mend_what_was_bad(tmp_path: Path) -> None:
 
 def test_a_lake_that_is_gone_is_told_by_every_light(tmp_path: Path) -> None:
     world = World(tmp_path)
-    world.events("c1")
+    world.queries("q1")
+    world.clicks(("c1", "q1"))
     world.join()
     assert level_everywhere(world, "works") == "ok"
     lake = world.pipeline.datacenters["east"].lake
@@ -116,12 +117,37 @@ def test_a_lake_that_is_gone_is_told_by_every_light(tmp_path: Path) -> None:
 
 def test_a_state_that_is_gone_beside_a_lake_is_no_datacenter_that_never_ran(tmp_path: Path) -> None:
     world = World(tmp_path)
-    world.events("c1")
+    world.queries("q1")
+    world.clicks(("c1", "q1"))
     world.join()
     world.state().rename(tmp_path / "moved away")
     first, verdicts = status_and_verdicts(world)
-    assert first == "1 of 1 datacenters needs somebody: east has lost its state"
+    assert first == "1 of 1 datacenter needs somebody: east has lost its state"
     assert str(world.state()) in verdicts["works"].remedy
     one = status_of(world.pipeline, "east", world.clock, Decisions())
     said = headline(one, "p.yaml")
     assert said.startswith("east has no state, and its lake has rows: put the state folder back")
+
+
+def test_records_of_which_none_has_a_key_are_no_promise_kept(tmp_path: Path) -> None:
+    """Broken variant: each is skipped, nothing is joined, and all is well."""
+    world = World(tmp_path)
+    world.queries("q1")
+    world.clicks(*((f"c{n}", None) for n in range(100)))
+    world.join()
+    assert level_everywhere(world, "unjoinable") == "error"
+    first, verdicts = status_and_verdicts(world)
+    assert first.endswith("east joins nothing, for no foreign record has a key")
+    assert "the newest lines have click, query, at" in verdicts["unjoinable"].says
+
+
+def test_a_data_file_that_is_gone_is_told_before_any_verification(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    read(world, 3)
+    (file,) = (world.pipeline.datacenters["east"].lake / "joined_events").glob("*.parquet")  # type: ignore[union-attr]
+    file.unlink()
+    assert level_everywhere(world, "works") == "error"
+    first, verdicts = status_and_verdicts(world)
+    assert first.endswith("east lacks data files of its tables")
+    assert "1 data file is gone that version" in verdicts["works"].says
+    assert f"such as {file}; put them back from a copy of the lake" in verdicts["works"].says

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from photon.storage.tables import OutputTable
 from photon.verification.tasks import TO_COMPARE, TaskScope, compare_rows
 from tests.simulation.world import NOON_US, World
 
@@ -104,7 +105,7 @@ def compared(folder: Path, adapter: str, **times: int | None) -> pa.RecordBatch:
     query = {"query": "q", "at": NOON_US, "text": "text of q"}
     to_compare |= {"primary_raw": json.dumps(query).encode(), "values": values, **times}
     headers = {("east", number): b"" for number in (1, 2)}
-    schema = world.table().schema()
+    schema = OutputTable(world.pipeline.datacenters["east"].lake, "joined_events").schema()
     scope = TaskScope(world.pipeline, headers, {"east": schema})
     (verdicts,) = compare_rows([pa.RecordBatch.from_pylist([to_compare, to_compare])], scope)
     return verdicts

@@ -18,12 +18,18 @@ from tests.simulation.mending_stories import mend, world_with_a_bad_line
 from tests.simulation.world import World
 
 
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
 def status(world: World) -> DatacenterStatus:
     return status_of(world.pipeline, "east", world.clock)
 
 
 def test_a_batch_that_is_not_committed_is_told_until_it_is(world: World) -> None:
-    world.events("c1")
+    world.queries("q1")
+    world.clicks(("c1", "q1"))
     assert world.join_with_a_crash("commit.before_main")
     work = status(world).stages.uncommitted
     assert (work.plans, work.batch, work.attempt) == (1, 1, 1)
@@ -63,7 +69,7 @@ def test_half_a_line_is_left_to_its_writer_and_a_whole_one_is_to_be_read(world: 
     said = headline(status(world), "p.yaml")
     assert said == (
         "east is at rest: only half a line waits in clicks/a.jsonl (15 bytes), and its writer has to end it; "
-        "1 events wait"
+        "1 event waits"
     )
     with log.open("a") as file:
         file.write('"}\n{"click')
@@ -103,10 +109,10 @@ def test_people_read_first_how_it_stands_and_find_the_stages_below(
     monkeypatch.setattr(people, "beside_states", lambda _, known: known)  # the world's registry is in memory
     said = CliRunner().invoke(main, ["status", str(world.pipeline.file)]).output.splitlines()
     bad = "east has bad records (1 of all 2 foreign records are dead letters)"
-    assert said[:2] == [f"1 of 1 datacenters needs somebody: {bad}", ""]
+    assert said[:2] == [f"1 of 1 datacenter needs somebody: {bad}", ""]
     assert said[2].startswith("east is at rest")
-    assert said[3].startswith("  1 events wait for a primary event that is in no log yet; the oldest was")
-    assert said[5].startswith("  1 work orders wait until it runs again, the oldest for ")
+    assert said[3].startswith("  1 event waits for a primary event that is in no log yet; the oldest was")
+    assert said[5].startswith("  1 work order waits until it runs again, the oldest for ")
     assert "  work orders: 1 waiting, 0 refused" in said
     value = json.loads(CliRunner().invoke(main, ["status", str(world.pipeline.file), "--json"]).stdout)
     assert value["east"]["stages"]["orders"]["waiting"] == 1

@@ -11,10 +11,10 @@ import pyarrow as pa
 from photon.storage.columns import TableName
 from photon.tokens import Occurrence
 from photon.upkeep.plans import carry_out
+from photon.upkeep.recovery import Recovered, RecoveryPlan
 from photon.verification.case_pages import store_pages
 from photon.verification.classes import Evidence, class_of
 from photon.verification.reading import read_foreign, read_primary
-from photon.verification.recovery import Recovered, RecoveryPlan
 from photon.verification.report import Case, DatacenterReport, Example, Finding, FindingKind
 from photon.verification.scope import Scope, open_scope
 from photon.verification.tasks import TO_CLASSIFY, TaskScope, classify_records

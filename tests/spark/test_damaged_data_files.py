@@ -13,7 +13,7 @@ from photon.dispatcher.shift.run import prepare, run_shift
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.storage.delta import LakeUnavailable, open_table
 from photon.storage.replacing import data_files
-from photon.verification.recovery import RecoveryPlan
+from photon.upkeep.recovery import RecoveryPlan
 from photon.verification.report import VerificationReport
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.server, pytest.mark.timeout(900)]

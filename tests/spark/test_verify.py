@@ -23,9 +23,9 @@ from photon.state.outcomes import Counts
 from photon.state.view import ReadOffsets, read_offsets
 from photon.storage.delta import LakeUnavailable
 from photon.storage.tables import OutputTable
+from photon.upkeep.recovery import RecoveryPlan
 from photon.upkeep.retire import plan_retire
 from photon.verification import case_pages
-from photon.verification.recovery import RecoveryPlan
 from photon.verification.report import TERMS, DatacenterReport, Finding, VerificationReport
 
 pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.timeout(900)]

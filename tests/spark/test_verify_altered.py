@@ -10,8 +10,8 @@ import pytest
 from photon.dispatcher.shift.run import prepare, run_shift
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.storage.tables import OutputTable
+from photon.upkeep.recovery import RecoveryPlan
 from photon.verification.days import Window, utc_day
-from photon.verification.recovery import RecoveryPlan
 from photon.verification.report import DatacenterReport
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.server, pytest.mark.timeout(3600)]

@@ -21,9 +21,9 @@ from photon.cli.verify import report_text
 from photon.dispatcher.shift.run import prepare, run_shift
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.storage.tables import OutputTable
+from photon.upkeep.recovery import RecoveryPlan
 from photon.verification.days import HOUR_US, Window
 from photon.verification.kept import kept_folder
-from photon.verification.recovery import RecoveryPlan
 from photon.verification.report import Finding, VerificationReport
 from photon.verification.scope import open_scope
 

@@ -188,7 +188,7 @@ def test_it_burns_too_fast_when_a_part_of_the_budget_goes_in_too_few_hours(
 def test_the_sentence_says_what_is_left_and_what_is_wrong() -> None:
     bad_minutes = [bad(at) for at in range(500)]
     says = sentence("east", budget(*bad_minutes), SETTINGS)
-    assert "500 bad minutes in 28 days, of 403 that are allowed" in says
+    assert "500 bad minutes in 28 days, of 403 allowed" in says
     assert "99.9 % of events readable within 5 s, in 99 % of minutes" in says
     assert "USED UP, by 97 minutes more" in says
     assert "BURNS TOO FAST: 15 % of it went in the last 1 h" in says

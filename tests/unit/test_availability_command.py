@@ -41,10 +41,10 @@ def run(world: World, *arguments: str) -> Result:
 
 def test_it_says_how_many_minutes_were_bad_and_names_the_latest(world: World) -> None:
     said = run(world, "availability").output
-    assert "availability of east: 1 bad minutes in 28 days, of 403 that are allowed" in said
+    assert "availability of east: 1 bad minute in 28 days, of 403 allowed" in said
     assert "availability of west: no minute was judged yet" in said
-    assert "availability of all datacenters: 1 bad minutes" in said
-    assert f"{FIRST_MINUTE}+00:00: 1 of 1 events were not readable in time" in said
+    assert "availability of all datacenters: 1 bad minute" in said
+    assert f"{FIRST_MINUTE}+00:00: 1 of 1 event not readable in time" in said
 
 
 def test_a_bad_minute_leads_to_its_slowest_event_and_the_place_of_its_line(world: World) -> None:
@@ -71,7 +71,7 @@ def test_what_is_no_minute_is_refused(world: World) -> None:
 
 
 def test_status_says_it_in_a_sentence(world: World) -> None:
-    assert "availability of all datacenters: 1 bad minutes" in run(world, "status").output
+    assert "availability of all datacenters: 1 bad minute" in run(world, "status").output
 
 
 def test_a_lake_that_cannot_be_read_is_named_and_the_others_are_told(tmp_path: Path) -> None:

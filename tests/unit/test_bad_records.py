@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 
 from orchestration.demo.traffic import Traffic
+from photon.dispatcher.shift.keys import LEAST_EXPECTED
+from photon.health.bad_records import LEAST_RECORDS, judge_unjoinable
+from photon.health.memory import Memory
 from photon.health.verdict import Verdict
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.state.outcomes import Counts
@@ -122,6 +125,100 @@ def test_primary_records_that_are_dead_letters_are_told_of_too(pipeline: Pipelin
 
 def test_of_a_log_without_records_nothing_is_told(pipeline: Pipeline) -> None:
     assert judged(pipeline, "dead_letters", 0).level == "ok"
+
+
+# -- wrong keys
+
+
+def keys(
+    pipeline: Pipeline,
+    foreign: int,
+    is_patient: bool = False,
+    before: dict[str, int] | None = None,
+    columns: tuple[str, ...] = (),
+    overdue: int = 0,
+    known: dict[str, int] | None = None,
+    **classes: int,
+) -> Verdict | None:
+    """The first verdict on keys and primaries that is not well, for a person or for a watcher."""
+    counts = Counts(foreign=foreign, primary=9, classes=classes)  # type: ignore[arg-type]
+    state = {"counts": counts, "before": before or {}}
+    found = facts(state=state, columns=columns, overdue=overdue, acknowledged=known or {})
+    told = judge_unjoinable(found, Memory(is_patient=is_patient), pipeline)
+    return next((one for one in told if one.level != "ok"), None)
+
+
+def test_records_of_which_none_has_a_key_are_told_with_the_columns_that_they_have(pipeline: Pipeline) -> None:
+    """Broken variant: a wrong foreign.key has everything skipped, and all is well."""
+    verdict = keys(pipeline, 1_000, columns=("click", "query"), skipped=990, dead_letters=10)
+    assert verdict is not None
+    assert verdict.level == "error"
+    key = ", ".join(pipeline.foreign.key)
+    assert f"none of its 1,000 foreign records has the key `{key}` (foreign.key)" in verdict.says
+    assert "the newest lines have click, query" in verdict.says
+    assert f"mend foreign.key in {pipeline.file}: photon init --dry-run " in verdict.remedy
+
+
+def test_a_few_records_without_a_key_are_told_to_a_person_and_no_watcher_alarms_for_them(
+    pipeline: Pipeline,
+) -> None:
+    verdict = keys(pipeline, 3, skipped=3)
+    assert verdict is not None
+    assert verdict.level == "warn"
+    assert keys(pipeline, 3, is_patient=True, skipped=3) is None
+
+
+def test_one_record_with_a_key_makes_a_log_one_that_mostly_has_none(pipeline: Pipeline) -> None:
+    assert keys(pipeline, 100_000, skipped=99_999, joined=1) is None
+
+
+@pytest.mark.parametrize(
+    ("with_a_key_before", "latest", "is_told"),
+    [(5_000, 2 * LEAST_EXPECTED, True), (5_000, LEAST_EXPECTED, False), (10, 2 * LEAST_EXPECTED, False)],
+    ids=["as many as were to be expected are missing", "few were to be expected", "few ever have a key"],
+)
+def test_a_key_that_is_gone_from_the_latest_records_is_told_where_many_were_to_be_expected(
+    pipeline: Pipeline, with_a_key_before: int, latest: int, is_told: bool
+) -> None:
+    skipped = 10_000 - with_a_key_before
+    before = {"foreign": 10_000, "skipped": skipped}
+    verdict = keys(
+        pipeline, 10_000 + latest, before=before, skipped=skipped + latest, joined=with_a_key_before
+    )
+    assert (verdict is not None) is is_told
+    if verdict is not None:
+        assert verdict.level == "warn"
+        assert f"none of the latest {latest:,} foreign records has the key" in verdict.says
+
+
+def test_a_latest_record_with_a_key_is_enough(pipeline: Pipeline) -> None:
+    before = {"foreign": 10_000, "skipped": 5_000}
+    assert keys(pipeline, 11_000, before=before, skipped=5_999, joined=5_001) is None
+
+
+def test_keys_that_never_met_a_primary_event_are_told_in_place_of_a_share(pipeline: Pipeline) -> None:
+    verdict = keys(pipeline, 500, skipped=490, unjoinable=10)
+    assert verdict is not None
+    assert verdict.level == "warn"
+    assert "no key matches: 10 foreign events were given up; 9 primary events were read" in verdict.says
+    assert "primary.id (" in verdict.remedy
+    assert "all logs are read anew" in verdict.remedy
+
+
+@pytest.mark.parametrize(("overdue", "is_told"), [(LEAST_RECORDS - 1, False), (LEAST_RECORDS, True)])
+def test_events_that_wait_in_vain_are_a_wrong_key_where_they_are_more_than_the_first_ones_of_a_log(
+    pipeline: Pipeline, overdue: int, is_told: bool
+) -> None:
+    assert (keys(pipeline, 500, overdue=overdue, pending=500) is not None) is is_told
+
+
+def test_keys_of_which_one_has_met_its_primary_event_are_right(pipeline: Pipeline) -> None:
+    assert keys(pipeline, 10_000, overdue=500, pending=9_900, unjoinable=99, filtered=1) is None
+
+
+def test_what_was_given_up_and_acknowledged_is_no_wrong_key(pipeline: Pipeline) -> None:
+    known = {"foreign": 500, "unjoinable": 10}
+    assert keys(pipeline, 500, known=known, skipped=490, unjoinable=10) is None
 
 
 def test_a_window_has_the_records_of_one_or_two_of_its_lengths() -> None:

@@ -369,9 +369,33 @@ def test_a_folder_without_a_pipeline_file_is_told_with_the_way_to_one(
     done = photon("trace", "c42")
     assert done.exit_code == 2
     assert done.stderr.startswith(f"photon: there is no pipeline.yaml in {tmp_path}: name the pipeline file")
-    assert "photon trace folder/my.yaml" in done.stderr
     assert "photon init PRIMARY FOREIGN" in done.stderr
     assert photon("trace", "--help").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "command"),
+    [
+        (["trace", "c 42", "--no-logs"], "photon trace folder/my.yaml 'c 42' --no-logs"),
+        (["hold", "east"], "photon hold folder/my.yaml east"),
+        (["registry", "reshard", "4"], "photon registry reshard folder/my.yaml 4"),
+        (["status"], "photon status folder/my.yaml"),
+    ],
+)
+def test_the_command_that_names_a_pipeline_file_has_all_words_that_were_typed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], command: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert f"as in {command}, or write one" in photon(*words).stderr
+
+
+def test_a_trace_before_the_very_first_join_says_so_and_proposes_to_retire_nobody(pipeline: Path) -> None:
+    """Broken variant: each table is not there, and the lakes are to be given up as gone."""
+    done = photon("trace", pipeline, "c1")
+    assert done.exit_code == 0
+    assert "has never joined" in done.stdout
+    assert "retire" not in done.stdout
+    assert "no table joined_events" not in done.stdout
 
 
 def test_a_trace_of_no_id_is_wrong_usage(pipeline: Path) -> None:

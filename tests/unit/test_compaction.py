@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
+import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -16,8 +19,10 @@ import pytest
 from deltalake import DeltaTable
 
 from photon.adapters import ROW_COLUMNS
+from photon.cli.compact import compacted_text
+from photon.process import in_time
 from photon.process.faults import watched
-from photon.storage import archived_log, table_log
+from photon.storage import archived_log, replacing, table_log
 from photon.storage.archived_log import ArchivedLog, Bundle, BundleDamaged, LogEntries, runs_of
 from photon.storage.changes import ChangedFiles, Commit, changed_since, commit_at
 from photon.storage.compaction import SMALL_BYTES, Group, RowsDiffer, compact, groups_of
@@ -25,12 +30,13 @@ from photon.storage.data_files import DataFile, DataFiles
 from photon.storage.delta import LOG_FOLDER, log_entry
 from photon.storage.joined_rows import CommittedRows
 from photon.storage.output_files import write_rows
-from photon.storage.replacing import replace_files
+from photon.storage.replacing import PlannedReplacement, replace_files
 from photon.storage.store import store_of
 from photon.storage.table_log import checkpoint, clean
 from photon.storage.tables import CommitConflict, LastCommit, OutputTable, app_id
 from photon.storage.vacuum import vacuum
 from photon.tokens import Occurrence, PlanKey, Token
+from photon.upkeep.compact import Compacted
 
 APP, COMPACTION, REBUILD = app_id("east", "e"), "photon:east:compaction", "photon:east:rebuild"
 LARGE, WEEK_SECONDS = 2**30, 7 * 86_400
@@ -239,12 +245,88 @@ def test_a_compaction_whose_file_a_rebuild_replaces_meanwhile_changes_nothing(ta
     def rebuild_meanwhile(point: str, place: object) -> None:
         if point == "compact.after_write":
             path = group.files[0].path
-            replace_files(other, [path], [rows_of_batch(other, 1)], REBUILD, 1, {})
+            replace_files(
+                other, PlannedReplacement(frozenset([path]), [rows_of_batch(other, 1)], REBUILD, 1, {})
+            )
 
     with watched(rebuild_meanwhile):
         assert compact(table, group, COMPACTION) is None
     assert len(rows(again(table))) == before
     assert not list(table.folder.glob("compacted-*"))
+
+
+LOST_TRIES = 30
+
+
+def test_a_compaction_that_appends_beat_again_and_again_wins_and_reads_only_what_is_new(
+    table: OutputTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (group,) = groups(table)
+    other, before, looks = again(table), len(rows(table)), []
+    batches = iter(range(BATCHES + 1, BATCHES + 1 + LOST_TRIES))
+
+    class Looked(DataFiles):
+        def __init__(self, handle: DeltaTable) -> None:
+            looks.append(handle.version())
+            super().__init__(handle)
+
+    def append_first(place: object) -> None:
+        if (batch := next(batches, None)) is not None:
+            append(other, batch)
+
+    monkeypatch.setattr(replacing, "DataFiles", Looked)
+    with before_each_try(append_first):
+        assert compact(table, group, COMPACTION) is not None
+    assert next(batches, None) is None
+    assert len(rows(again(table))) == before + 2 * LOST_TRIES
+    assert len(looks) == 1, "it looked at all files again"
+    assert len(list(table.folder.glob("compacted-*"))) == 1, "it wrote its file again"
+
+
+def test_a_compaction_that_is_beaten_by_a_rebuild_of_its_files_changes_nothing(table: OutputTable) -> None:
+    (group,) = groups(table)
+    other, before, done = again(table), len(rows(table)), []
+
+    def rebuild_first(place: object) -> None:
+        if not done:
+            done.append(place)
+            new = [rows_of_batch(other, 1)]
+            replace_files(other, PlannedReplacement(frozenset([group.files[0].path]), new, REBUILD, 1, {}))
+
+    with before_each_try(rebuild_first):
+        assert compact(table, group, COMPACTION) is None
+    assert len(rows(again(table))) == before
+    assert not list(table.folder.glob("compacted-*"))
+
+
+@contextmanager
+def before_each_try(meanwhile: Callable[[object], None]) -> Iterator[None]:
+    """Have something done right before each commit but those that it makes itself."""
+    inside = False
+
+    def watch(point: str, place: object) -> None:
+        nonlocal inside
+        if point == "lake.before_commit" and not inside:
+            inside = True
+            meanwhile(place)
+            inside = False
+
+    with watched(watch):
+        yield
+
+
+def test_files_are_rewritten_behind_others_and_committed_at_the_rank_of_joins(
+    table: OutputTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    yielding: list[int] = []
+    monkeypatch.setattr(in_time, "come_after_others", lambda: yielding.append(threading.get_ident()))
+    committing: list[int] = []
+    (group,) = groups(table)
+    with before_each_try(lambda place: committing.append(threading.get_ident())):
+        compact(table, group, COMPACTION)
+    assert len(yielding) == 1
+    assert committing == [threading.get_ident()]
+    assert committing != yielding
 
 
 # -- changes
@@ -265,7 +347,7 @@ def test_what_a_rebuild_does_to_compacted_rows_is_a_change(table: OutputTable) -
     since = commit_at(table.folder, table.load().version())
     compact_all(table)
     (path,) = (file.path for file in DataFiles(table.load()).all() if file.path.startswith("compacted"))
-    replace_files(table, [path], [rows_of_batch(table, 1)], REBUILD, 1, {})
+    replace_files(table, PlannedReplacement(frozenset([path]), [rows_of_batch(table, 1)], REBUILD, 1, {}))
     changed = changed_since(table.folder, since, table.load().version())
     assert changed is not None
     assert changed.removed == (str(table.folder / path),)
@@ -472,7 +554,7 @@ def test_checkpoints_have_no_tombstones_of_a_compaction(table: OutputTable) -> N
 
 def test_they_have_those_of_a_rebuild_for_a_week(table: OutputTable) -> None:
     (path, *_) = (file.path for file in DataFiles(table.load()).all())
-    replace_files(table, [path], [rows_of_batch(table, 1)], REBUILD, 1, {})
+    replace_files(table, PlannedReplacement(frozenset([path]), [rows_of_batch(table, 1)], REBUILD, 1, {}))
     version = checkpoint(table.folder)
     rows = pq.read_table(table.folder / "_delta_log" / f"{version:020d}.checkpoint.parquet")
     assert rows["remove"].null_count == rows.num_rows - 1
@@ -540,3 +622,22 @@ def test_files_that_were_never_committed_go_after_a_week_but_those_of_an_open_pl
     assert vacuum(table, None, True, _now_us()) == 0  # the folder was looked at just now
     assert vacuum(table, None, True, _now_us() + DAY_US) == 1
     assert len(rows(again(table))) == 2 * BATCHES
+
+
+# -- what the command says
+
+
+@pytest.mark.parametrize(
+    ("done", "says"),
+    [
+        (Compacted(), "0 data files; removed: nothing"),
+        (Compacted(files_before=1, files_after=1), "1 data file; removed: nothing"),
+        (
+            Compacted(files_before=9, files_after=2, log_files_removed=1, data_files_removed=3),
+            "9 data files became 2; removed: 1 old log entry, 3 old data files",
+        ),
+    ],
+)
+def test_a_compaction_says_what_became_of_each_table(done: Compacted, says: str) -> None:
+    """Broken variant: "0 files would be 0"."""
+    assert compacted_text(done, dry_run=False) == says

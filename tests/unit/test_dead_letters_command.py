@@ -55,23 +55,43 @@ def test_a_dry_run_shows_before_and_after_and_orders_nothing(world: World) -> No
     assert f"    after   {BAD.replace('7 ', '7, ')}\n" in said
     assert "a record: id c1, key q1, time 2023-11-14" in said
     assert "it joins the primary event at queries/a.jsonl, offset 0" in said
-    assert "1 mended lines would be looked at again, 0 dead letters are left as they are" in said
+    assert "1 mended line would be looked at again, 0 dead letters are left as they are" in said
     assert "3 not: still no record: " in said
     assert waiting_orders(world.state()) == []
 
 
 def test_a_function_mends_what_it_returns(world: World) -> None:
-    assert "1 mended lines are looked at again" in run(world, "--mend", "mends:comma").output
+    assert "1 mended line is looked at again" in run(world, "--mend", "mends:comma").output
     assert world.join().counts.of("joined") == 2
     left = run(world, "--mend", "mends:nothing").output
     assert left == "east: 0 mended lines are looked at again, 3 dead letters are left as they are\n"
+
+
+def test_run_and_dry_run_tell_the_same_of_each_line(world: World) -> None:
+    words = ("--mend", "mends:comma", "--json")
+    would, did = (json.loads(run(world, *words, *more).stdout) for more in (["--dry-run"], []))
+    assert (would["dry_run"], did["dry_run"]) == (True, False)
+    assert would["datacenters"]["east"]["lines"] == did["datacenters"]["east"]["lines"]
+    assert did["datacenters"]["east"]["lines"][0]["join"].startswith("it joins the primary event at")
+
+
+@pytest.mark.parametrize("more", [[], ["--dry-run"]])
+def test_lines_that_wait_in_an_order_are_told_and_not_ordered_again(world: World, more: list[str]) -> None:
+    run(world, "--mend", "mends:comma")
+    said = run(world, "--mend", "mends:comma", *more).output
+    assert "0 mended lines " in said
+    assert (
+        "  1 mended line ordered before and not taken up yet: the datacenter does that when it runs" in said
+    )
+    assert len(waiting_orders(world.state())) == 1
+    assert world.join().counts.of("joined") == 2
 
 
 def test_what_was_exported_and_edited_is_mended(world: World, tmp_path: Path) -> None:
     file = tmp_path / "letters.jsonl"
     assert run(world, "--export", str(file)).output == f"east: 4 dead letters are in {file}\n"
     file.write_text(file.read_text().replace('7 \\"at', '7, \\"at'))
-    value = json.loads(run(world, "--mend-file", str(file), "--json").stdout)["east"]
+    value = json.loads(run(world, "--mend-file", str(file), "--json").stdout)["datacenters"]["east"]
     assert (value["ordered"], value["left_as_they_are"], value["problems"]) == (1, 3, {})
     assert world.join().counts.of("joined") == 2
 

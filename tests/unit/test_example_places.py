@@ -16,7 +16,8 @@ from tests.simulation.world import NOON_US, World
 @pytest.fixture
 def world(tmp_path: Path) -> World:
     made = World(tmp_path)
-    made.events("c", "d", query="q")
+    made.queries("q")
+    made.clicks(("c", "q"), ("d", "q"))
     made.join()
     return made
 

@@ -123,9 +123,9 @@ def test_what_is_planned_and_ordered_is_told_stage_by_stage():
     )
     assert sentences(status(stages=stages)) == [
         "batch 17 is planned and not committed, attempt 2: 1.0 MiB of primary logs, 2.0 MiB of foreign logs, "
-        "5 records that have waited",
+        "5 records that waited",
         "3 plans are taken up again before anything new: 0 bytes of primary logs, 0 bytes of foreign logs, "
-        "1,200 records that have waited",
+        "1,200 records that waited",
         "2 work orders wait until it has finished its batch, the oldest for 2 min",
     ]
     said = sentences(status(stages=stages, is_run=False))
@@ -135,7 +135,7 @@ def test_what_is_planned_and_ordered_is_told_stage_by_stage():
 def test_log_files_that_need_not_be_kept_are_told_with_their_size():
     log = LogStatus(2, 0, 100, 0, ("a.log",), 2**30)
     (said,) = sentences(status(foreign=log))
-    assert said == "1 log files (1.0 GiB) need not be kept: --safe-to-delete names them"
+    assert said == "1 log file (1.0 GiB) may be deleted: see --safe-to-delete"
 
 
 def test_each_reason_to_wait_has_its_words():

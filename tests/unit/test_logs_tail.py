@@ -264,7 +264,7 @@ def test_a_folder_that_vanished_with_unread_bytes_is_named_and_the_rest_goes_on(
     world.look()
     problems = [problem for _ in range(2) for problem in world.look().problems]
     assert {problem.path for problem in problems} == {"sub"}
-    assert "4 bytes in it were not read" in problems[0].reason
+    assert "in it 4 bytes were not read" in problems[0].reason
     assert world.read() == {1: b"one\n"}
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from photon.dispatcher.shift.keys import columns_of_newest
 from photon.dispatcher.shift.misconfigured import (
     JoinFindings,
     LogFound,
@@ -15,6 +16,7 @@ from photon.dispatcher.shift.misconfigured import (
     signs_of_misconfiguration,
 )
 from photon.pipeline.file import Pipeline, load_pipeline
+from photon.pipeline.values import Format
 from photon.process.clock import MICROSECONDS
 from photon.state.outcomes import OUTCOME_CLASSES
 from photon.state.view import view_state
@@ -41,10 +43,13 @@ def told(
     pipeline: Pipeline = PIPELINE,
     adapter_skips: bool = False,
     is_complete: bool = False,
+    is_cut_short: bool = False,
+    columns: tuple[str, ...] = (),
     **counts: int,
 ) -> list[str]:
     none = dict.fromkeys([*OUTCOME_CLASSES, "foreign", "primary", "primary_dead_letters"], 0)
-    return signs_in(pipeline, {**none, **counts}, JoinFindings(logs, overdue, adapter_skips, is_complete))
+    found = JoinFindings(logs, overdue, adapter_skips, is_complete, is_cut_short, columns=columns)
+    return signs_in(pipeline, {**none, **counts}, found)
 
 
 @pytest.mark.parametrize(
@@ -90,7 +95,7 @@ def test_keys_that_never_match_are_told_with_the_command_that_says_which_do() ->
 
 def test_keys_are_told_before_anything_is_given_up() -> None:
     (only,) = told(overdue=5, foreign=7, pending=7, primary=4)
-    assert "no key matches: 5 foreign events wait, though primary logs are read beyond them" in only
+    assert "no key matches: 5 foreign events wait, though primary logs are read beyond; 4 primary" in only
 
 
 @pytest.mark.parametrize(("click_at_seconds", "is_told"), [(5, True), (3_600, False)])
@@ -137,6 +142,31 @@ def test_foreign_lines_of_which_none_has_a_key_are_told_with_the_command_that_sa
     assert "none has the key `q` (`foreign.key`)" in only
     assert "photon init --dry-run 'logs/q/*.csv' 'logs/c/*.csv'" in only
     assert "Mend `foreign.key` in p.yaml" in only
+
+
+def test_lines_without_the_key_are_told_with_the_columns_that_they_have() -> None:
+    (only,) = told(foreign=50, skipped=50, columns=("click", "query"))
+    assert "(`foreign.key`); the newest lines have click, query; photon init --dry-run" in only
+
+
+@pytest.mark.parametrize("format_", ["jsonl", "csv"])
+def test_the_columns_of_the_newest_lines_are_read_where_no_line_has_the_key(
+    tmp_path: Path, format_: Format
+) -> None:
+    world = World(tmp_path, format_=format_)
+    world.queries("q1")
+    world.clicks(("c1", "q1"))
+    world.join()
+    place = world.pipeline.datacenters["east"]
+    read = [one for one in view_state(place.state, NOON_US).files.values() if one.file.side == "foreign"]
+    assert {"click", "query"} <= set(columns_of_newest(place.logs, world.pipeline.foreign, read))
+
+
+def test_a_join_that_was_stopped_is_told_of_a_wrong_key_and_not_of_files_that_it_did_not_reach() -> None:
+    unread = (replace(LOGS[0], unread=3), LOGS[1])
+    assert told(unread, is_cut_short=True) == []
+    (only,) = told(unread, is_cut_short=True, foreign=50, skipped=50)
+    assert "none has the key `q`" in only
 
 
 def test_beside_lines_without_a_key_dead_letters_are_told() -> None:

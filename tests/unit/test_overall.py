@@ -38,6 +38,11 @@ def test_each_verdict_that_is_not_well_is_named() -> None:
     )
 
 
+def test_what_two_verdicts_begin_with_is_said_once() -> None:
+    told = said(DEAD, Verdict("warn", "west: 4 of all 9", "mend", "has bad records (4 of 9)"), BROKEN)
+    assert told.endswith("west has bad records (2 of 3; 4 of 9) and is broken (1 missing)")
+
+
 def test_a_verdict_without_few_words_is_named_by_its_promise() -> None:
     assert "west fails broken" in said(Verdict("warn", "west has a strange table", "mend it"))
 

@@ -17,7 +17,7 @@ from photon.storage.columns import by_date
 from photon.storage.compaction import compact, groups_of
 from photon.storage.data_files import DataFiles
 from photon.storage.output_files import write_rows_by_date
-from photon.storage.replacing import replace_files
+from photon.storage.replacing import PlannedReplacement, replace_files
 from photon.storage.tables import OutputTable, app_id
 from photon.tokens import Occurrence, PlanKey
 
@@ -121,7 +121,7 @@ def test_replaced_files_leave_their_partitions(table: OutputTable) -> None:
     new = write_rows_by_date(
         table.folder.parent, "joined_events", 1, rows(times=[NEW_YEAR + timedelta(days=1)])
     )
-    replace_files(table, gone, new, "photon:east:rebuild", 1, {})
+    replace_files(table, PlannedReplacement(frozenset(gone), new, "photon:east:rebuild", 1, {}))
     assert read(table)[DATE_COLUMN].to_pylist().count(DATES[1]) == 0
     assert read(table).num_rows == 3
 

@@ -29,7 +29,7 @@ with showing_progress() as say:
 AS_JSON = """
 import sys, click
 from photon.cli.ending import Ending
-with click.Context(click.Command("verify"), obj=Ending(as_json=True)):
+with click.Context(click.Command("verify"), obj=Ending(("verify", "--json"))):
     exec(sys.argv[1])
 """
 

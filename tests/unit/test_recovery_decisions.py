@@ -21,8 +21,8 @@ from photon.dispatcher.recovery.orders import (
 from photon.errors import FormatTooNew
 from photon.state.outcomes import Counts, OutcomeClass
 from photon.tokens import Occurrence
+from photon.upkeep.recovery import Recovered, acts_on, counted_as, unknown_to
 from photon.verification.classes import Evidence
-from photon.verification.recovery import Recovered, acts_on, counted_as, unknown_to
 from photon.verification.report import Case
 
 PLACE = Occurrence(1, 0)
@@ -161,7 +161,7 @@ def test_people_are_told_what_is_ordered_and_who_has_to_act() -> None:
     west = Recovered(kinds=Counter(missing=1), problem="its state is not on this machine")
     assert recovery_text({"east": east, "west": west}, dry_run=False).splitlines() == [
         "east: 2 records are looked at again (2 missing)",
-        "east: 1 records are of datacenter west, which has to act: recover it there",
+        "east: 1 record is of datacenter west, which has to act: recover it there",
         "east: PROBLEM 1 of them are in no log that datacenter west has read, so nobody acts: copy the log "
         "files that have them from east to west, and recover again",
         "east: 3 records are left for the next round: recover again once these are joined",

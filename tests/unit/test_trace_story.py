@@ -13,6 +13,7 @@ import pytest
 
 from photon.cli.trace import trace_text
 from photon.registry.epochs import begin_epoch
+from photon.storage.tables import OutputTable
 from photon.tracing.advice import what_to_do
 from photon.tracing.report import (
     WHY_REMOVED,
@@ -23,10 +24,11 @@ from photon.tracing.report import (
     Trace,
     WaitingRecord,
 )
+from photon.tracing.table_rows import missing_table
 from photon.upkeep.backfill.messages import Gone
 from photon.upkeep.dead_letters.open_letters import plan_recovery_of_letters
 from photon.upkeep.retire import plan_retire
-from tests.simulation import failing_adapter
+from tests.simulation import failing_adapter, hold_stories
 from tests.simulation.mending_stories import mend, world_with_a_bad_line
 from tests.simulation.rebuilding import rebuild
 from tests.simulation.recovery_stories import HOME, a_row_is_removed
@@ -43,7 +45,8 @@ def world(tmp_path: Path) -> World:
 
 
 def test_a_joined_event_needs_nothing_and_says_when_its_batch_was_committed(world: World) -> None:
-    world.events("c1")
+    world.queries("q1")
+    world.clicks(("c1", "q1"))
     world.join()
     found = world.trace("c1")
     (row,) = found.datacenters["east"].rows
@@ -54,14 +57,16 @@ def test_a_joined_event_needs_nothing_and_says_when_its_batch_was_committed(worl
 
 
 def test_a_row_is_found_after_a_delete_which_writes_other_types(world: World) -> None:
-    world.events("c1", "c2")
+    world.queries("q1")
+    world.clicks(("c1", "q1"), ("c2", "q1"))
     world.join()
-    world.table().load().delete("_event_id = 'c2'")
+    OutputTable(world.pipeline.datacenters["east"].lake, "joined_events").load().delete("_event_id = 'c2'")
     assert world.trace("c1").verdict.startswith("Joined by datacenter east")
 
 
 def test_an_id_that_nobody_knows_says_how_far_was_looked(world: World) -> None:
-    world.events("c1")
+    world.queries("q1")
+    world.clicks(("c1", "q1"))
     world.join()
     world.clicks(("c2", "q1"))
     found = world.trace("nobody")
@@ -69,8 +74,9 @@ def test_an_id_that_nobody_knows_says_how_far_was_looked(world: World) -> None:
     file = world.folder / "logs/east/clicks/a.jsonl"
     size_bytes, read_bytes = file.stat().st_size, len(file.read_bytes().splitlines(True)[0])
     assert (
-        f"The foreign log of east was searched to its end: 1 files with {size_bytes:,} bytes, of which "
-        f"{read_bytes:,} are read up to batch {found.datacenters['east'].batch}, and grew last at "
+        f"The foreign log of east was searched to its end: 1 file with {size_bytes:,} bytes, of which "
+        f"{read_bytes:,} are read up to batch {found.datacenters['east'].batch}, and was seen to grow "
+        "last at "
     ) in found.verdict
     assert "The foreign log of west has no file." in found.verdict
     (searched,) = found.datacenters["east"].searched
@@ -79,6 +85,37 @@ def test_an_id_that_nobody_knows_says_how_far_was_looked(world: World) -> None:
     ]
     assert f"clicks/a.jsonl to byte {size_bytes:,}, read to {read_bytes:,}" in trace_text(found)
     assert "Check the id" in found.what_to_do
+
+
+def test_an_event_that_was_given_up_is_joined_by_a_start_that_reads_its_primary(world: World) -> None:
+    world.clicks(("c1", "q1"))
+    world.join(mode="complete")
+    world.queries("q1")
+    found = world.trace("c1")
+    assert f"If east does not run: photon join {world.pipeline.file} -d east." in found.what_to_do
+    assert "photon recover" not in found.what_to_do
+    world.join()
+    assert world.trace("c1").verdict.startswith("Joined by datacenter east")
+
+
+def test_a_datacenter_that_never_joined_lacks_nothing_and_is_to_be_started(world: World) -> None:
+    """Broken variant: its table is not there, so that it is to be retired as one whose lake is gone."""
+    world.clicks(("c1", "q1"), datacenter="west")
+    world.join("east")
+    found = world.trace("c1")
+    assert "not yet read, for this datacenter has never joined." in found.verdict
+    assert found.what_to_do == f"Have datacenter west read it: photon join {world.pipeline.file} -d west."
+    assert found.problems == []
+    assert "west (has never joined):" in trace_text(found)
+
+
+@pytest.mark.parametrize("has_joined", [None, False])
+def test_nobody_is_to_retire_a_datacenter_that_may_never_have_joined(
+    world: World, has_joined: bool | None
+) -> None:
+    remedy = missing_table(world.pipeline, "west", "joined_events", has_joined).remedy
+    assert "--lake-is-gone" not in remedy
+    assert f"photon join {world.pipeline.file} -d west" in remedy
 
 
 def test_a_waiting_event_says_why_in_words_and_that_nothing_is_to_be_done(world: World) -> None:
@@ -91,8 +128,9 @@ def test_a_waiting_event_says_why_in_words_and_that_nothing_is_to_be_done(world:
 
 
 def test_what_another_datacenter_holds_says_how_it_stands(world: World) -> None:
-    world.events("c1", "c2")
-    world.table("west").create("p", "west")
+    world.queries("q1")
+    world.clicks(("c1", "q1"), ("c2", "q1"))
+    OutputTable(world.pipeline.datacenters["west"].lake, "joined_events").create("p", "west")
     world.registered_elsewhere("c1", is_closed=False)
     found = world.trace("c1")
     assert "epoch 1 of datacenter west is live, and has not closed batch 1" in found.verdict
@@ -101,8 +139,9 @@ def test_what_another_datacenter_holds_says_how_it_stands(world: World) -> None:
 
 
 def test_what_another_datacenter_has_closed_lacks_its_row(world: World) -> None:
-    world.events("c1")
-    world.table("west").create("p", "west")
+    world.queries("q1")
+    world.clicks(("c1", "q1"))
+    OutputTable(world.pipeline.datacenters["west"].lake, "joined_events").create("p", "west")
     world.registered_elsewhere("c1")
     assert "it was joined, and its row is gone" in world.trace("c1").verdict
 
@@ -136,7 +175,8 @@ def test_what_an_adapter_drops_is_told_and_needs_nothing(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(failing_adapter, "drops", ["c1"])
-    world.events("c1")
+    world.queries("q1")
+    world.clicks(("c1", "q1"))
     world.join()
     found = world.trace("c1")
     assert "it was read and is in no table: the adapter drops it." in found.verdict
@@ -147,7 +187,8 @@ def test_a_letter_that_was_dropped_at_the_second_look_is_told_as_dropped(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(failing_adapter, "fails_on", ["c1"])
-    world.events("c1")
+    world.queries("q1")
+    world.clicks(("c1", "q1"))
     world.join()
     assert "--dead-letters." in world.trace("c1").what_to_do
     monkeypatch.setattr(failing_adapter, "fails_on", [])
@@ -158,7 +199,8 @@ def test_a_letter_that_was_dropped_at_the_second_look_is_told_as_dropped(
 
 
 def test_a_removed_row_says_what_to_do_and_it_helps(world: World) -> None:
-    world.events("c1")
+    world.queries("q1")
+    world.clicks(("c1", "q1"))
     world.join()
     a_row_is_removed(world)
     found = world.trace("c1")
@@ -189,7 +231,7 @@ def test_the_json_form_has_the_whole_story(world: World) -> None:
 
 def test_a_datacenter_that_is_silent_is_named_with_its_remedy(tmp_path: Path) -> None:
     world = World(tmp_path, ("east", "west"), HOME)
-    world.everywhere("c1")
+    hold_stories.both_have(world, "c1")
     assert world.join_with_a_crash("claim.after", "west")
     world.pipeline.datacenters["west"].lake.rename(world.folder / "aside")
     world.join("east")
@@ -202,7 +244,8 @@ def test_a_datacenter_that_is_silent_is_named_with_its_remedy(tmp_path: Path) ->
 def test_a_row_that_a_rebuild_removed_says_when_and_why(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world.events("c1")
+    world.queries("q1")
+    world.clicks(("c1", "q1"))
     world.join()
     monkeypatch.setattr(failing_adapter, "drops", ["c1"])
     rebuild(world)
@@ -217,7 +260,7 @@ def test_a_row_that_a_rebuild_removed_says_when_and_why(
 
 
 def test_rows_of_a_datacenter_that_is_retired_with_its_lake_gone_do_not_count(world: World) -> None:
-    world.everywhere("c1")
+    hold_stories.both_have(world, "c1")
     world.join("west")
     lake = world.pipeline.datacenters["west"].lake
     lake.rename(world.folder / "aside")
@@ -235,7 +278,7 @@ def test_rows_of_a_datacenter_that_is_retired_with_its_lake_gone_do_not_count(wo
 
 
 def test_what_was_joined_in_a_lake_that_is_gone_is_joined_by_another(world: World) -> None:
-    world.everywhere("c1")
+    hold_stories.both_have(world, "c1")
     world.join("west")
     world.join("east")
     shutil.rmtree(world.pipeline.datacenters["west"].lake)
@@ -251,7 +294,7 @@ def test_what_was_joined_in_a_lake_that_is_gone_is_joined_by_another(world: Worl
 
 
 def test_a_retired_datacenter_is_not_asked_to_run(world: World) -> None:
-    world.everywhere("c1")
+    hold_stories.both_have(world, "c1")
     world.join("west")
     world.clicks(("late", "q1"), datacenter="west")
     plan_retire(world.pipeline, world.reader(), "west").apply()
@@ -271,6 +314,7 @@ def test_a_datacenter_on_hold_is_to_be_resumed_first(world: World) -> None:
 # -- what to do, alone
 
 RECORD = LogRecord("clicks/a.jsonl", 1, 0, 0, "q1", True)
+UNREAD = LogRecord("queries/a.jsonl", 2, 0, 0, None, False)
 
 
 def story(one: DatacenterTrace, holder_state: HolderState = "", is_joined: bool = False) -> Trace:
@@ -300,6 +344,11 @@ def letter(event_id: str | None) -> DatacenterTrace:
         (story(waiting("home")), "photon join p.yaml -d east"),
         (story(waiting("clock")), "foreign.time_unit"),
         (story(waiting("unjoinable", "unjoinable")), "photon recover p.yaml -d east"),
+        (
+            story(replace(waiting("unjoinable", "unjoinable"), primaries=[UNREAD])),
+            "does not run: photon join p.yaml -d east",
+        ),
+        (Trace("c1", False, datacenters={"east": DatacenterTrace(unjoined=[{}])}), "leave out --no-logs"),
         (story(DatacenterTrace(lost=["1:0"])), "photon join p.yaml -d east"),
         (
             story(DatacenterTrace(dead_letters=[{"reason": "x", "event_id": None}])),

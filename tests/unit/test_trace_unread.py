@@ -12,7 +12,7 @@ from photon.cli.trace import trace_text
 from photon.storage.delta import LOG_FOLDER
 from photon.tracing.report import Trace
 from photon.upkeep.backfill.messages import REMOVED
-from tests.simulation import failing_adapter
+from tests.simulation import failing_adapter, hold_stories
 from tests.simulation.rebuilding import rebuild
 from tests.simulation.world import World
 
@@ -21,7 +21,7 @@ from tests.simulation.world import World
 def world(tmp_path: Path) -> World:
     """West has joined c1; both datacenters have its record."""
     made = World(tmp_path, ("east", "west"), f"adapter: {failing_adapter.NAME}:join")
-    made.everywhere("c1")
+    hold_stories.both_have(made, "c1")
     made.join("west")
     return made
 
@@ -99,7 +99,7 @@ def test_a_free_id_has_no_row_in_a_table_that_can_not_be_read(world: World) -> N
     cut(data_file(table(world)))
     world.clicks(("c2", "q1"), datacenter="east")
     found = world.trace("c2")
-    assert found.verdict.startswith("Not joined. east: it is in the log, not yet read.")
+    assert found.verdict.startswith("Not joined. east: it is in the log, not yet read, for")
 
 
 def test_damaged_records_of_a_rebuild_do_not_keep_the_rest_from_being_told(

@@ -11,6 +11,7 @@ from photon.cli.trace import trace_text
 from photon.registry.appending import append
 from photon.registry.entry import Claimant, Claims, Entry, Epoch, LedgerId
 from photon.registry.generations import raise_boundary
+from photon.storage.tables import OutputTable
 from photon.tracing.log_search import may_contain
 from photon.tracing.report import DatacenterTrace, LogRecord, Trace
 from tests.simulation.reading import asking
@@ -27,7 +28,9 @@ def traced(world, event_id, **more):
 
 
 def test_a_joined_event_says_where_when_and_from_what(world):
-    world.everywhere("c1")
+    for name in ("east", "west"):
+        world.queries("q1", datacenter=name)
+        world.clicks(("c1", "q1"), datacenter=name)
     world.join("east")
     found = traced(world, "c1")
     (row,) = found.datacenters["east"].rows
@@ -51,13 +54,13 @@ def test_a_primary_that_came_but_was_not_read_yet_is_named(world):
     assert "Its primary event is in queries/a.jsonl at offset 0 (not yet read)" in traced(world, "c1").verdict
 
 
-def test_an_unjoinable_event_is_given_up_until_the_next_start(world):
+def test_an_unjoinable_event_is_given_up_until_its_primary_is_read(world):
     world.clicks(("c1", "q1"))
     world.join("east", "complete")
     found = traced(world, "c1")
     assert found.datacenters["east"].unjoined[0]["key"] == "q1"
     assert "east: given up as unjoinable" in found.verdict
-    assert "given up until the next start" in trace_text(found)
+    assert "given up until its primary is read" in trace_text(found)
 
 
 def test_a_line_that_is_no_event_is_found_by_the_id_in_it(world):
@@ -73,7 +76,8 @@ def test_an_event_without_a_key_was_skipped(world):
 
 
 def test_every_record_of_an_event_is_found_in_every_file(world):
-    world.events("c1", "c2", "c1")
+    world.queries("q1")
+    world.clicks(("c1", "q1"), ("c2", "q1"), ("c1", "q1"))
     world.clicks(("c1", "q1"), file="b.jsonl")
     world.join("east")
     found = traced(world, "c1")
@@ -97,7 +101,7 @@ def test_without_the_logs_an_unknown_id_may_still_be_in_them(world):
 
 
 def test_a_joined_event_without_a_row_is_told_with_its_holder(world):
-    world.table("west").create("p", "west")
+    OutputTable(world.pipeline.datacenters["west"].lake, "joined_events").create("p", "west")
     holder = world.registered_elsewhere("c1")
     assert f"The registry says it is joined by {holder}, but there is no row" in traced(world, "c1").verdict
 
@@ -124,7 +128,8 @@ def test_the_boundary_is_told_and_an_event_below_it_is_too_old(world):
 
 
 def test_without_the_registry_the_rest_is_shown_and_the_missing_part_is_named(world):
-    world.events("c1")
+    world.queries("q1")
+    world.clicks(("c1", "q1"))
     world.join("east")
     world.ledgers.is_away = True
     found = traced(world, "c1")
@@ -133,7 +138,8 @@ def test_without_the_registry_the_rest_is_shown_and_the_missing_part_is_named(wo
 
 
 def test_a_datacenter_whose_lake_is_missing_is_named(world):
-    world.events("c1")
+    world.queries("q1")
+    world.clicks(("c1", "q1"))
     world.join("east")
     world.join("west")
     shutil.rmtree(world.pipeline.datacenters["west"].lake)
@@ -194,7 +200,8 @@ def test_readers_see_the_union_of_all_datacenters_and_can_filter_by_any_column(w
 
 def test_readers_do_not_see_rows_of_datacenters_that_they_leave_out(world):
     for name in ("east", "west"):  # whose epochs have one number
-        world.events(f"of {name}", datacenter=name)
+        world.queries("q1", datacenter=name)
+        world.clicks((f"of {name}", "q1"), datacenter=name)
         world.join(name)
     rows = read.joined(world.pipeline, retired=["east"]).to_table()
     assert rows["_event_id"].to_pylist() == ["of west"]
@@ -202,7 +209,8 @@ def test_readers_do_not_see_rows_of_datacenters_that_they_leave_out(world):
 
 @pytest.mark.parametrize(("gone", "rows"), [((), 1), (("east",), 0)])
 def test_readers_do_not_see_rows_of_a_datacenter_whose_lake_was_given_up(world, gone, rows):
-    world.events("c1")
+    world.queries("q1")
+    world.clicks(("c1", "q1"))
     world.join("east")
     world.reader().change(lambda register: replace(register, given_up=("east",), lakes_gone=gone))
     with asking(world):

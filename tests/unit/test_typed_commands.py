@@ -30,7 +30,7 @@ PLACEHOLDER = re.compile(
 WITHOUT_A_PIPELINE = {
     "photon/cli/examples.py",  # `--help` shows them, on pipeline.yaml
     "photon/cli/verify.py",  # of an option's help, and who has made a report
-    "photon/verification/recovery.py",  # who has left an order
+    "photon/upkeep/recovery.py",  # who has left an order
     "jobs/backfill.py",  # what Spark's pages call its sessions
     "jobs/log_copies.py",
     "jobs/verification.py",

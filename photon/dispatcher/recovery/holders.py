@@ -27,7 +27,7 @@ from photon.registry.fold import ClaimsAt, Unclosed
 from photon.registry.register import Register
 from photon.registry.view import unclosed_claimants
 from photon.storage.delta import LakeUnavailable
-from photon.storage.tables import CommitConflict, OutputTable, app_id
+from photon.storage.tables import CommitConflict, OutputTable, fence_epoch
 
 log = logging.getLogger(__name__)
 
@@ -259,7 +259,9 @@ class Holders:
         """Make sure that the epoch commits no more (E1). CommitConflict, LakeUnavailable."""
         if epoch in self._fenced:
             return
-        self._lakes.ask(epoch.datacenter, partial(table.fence, app_id(epoch.datacenter, str(epoch.number))))
+        self._lakes.ask(
+            epoch.datacenter, partial(fence_epoch, table.folder.parent, epoch.datacenter, str(epoch.number))
+        )
         self._fenced.add(epoch)
         fault_point("recover.after_fence")
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from base64 import b64decode, b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -24,6 +25,7 @@ from photon.tokens import Occurrence, new_id
 FOLDER = "orders"  # in a datacenter's state folder
 SUFFIX, UNFINISHED, REFUSED = ".json", ".unfinished", ".refused"
 ORDER_FORMAT = 2  # 1 had no mended lines
+ABANDONED_SECONDS = 3_600.0  # an unfinished order is so old: to write one takes milliseconds
 MOST_RECORDS = 10_000  # in one order: it is read as a whole
 # Classes that a record is taken out of, in this order, if its own class has none left.
 _OTHER_CLASSES: Sequence[OutcomeClass] = [name for name in OUTCOME_CLASSES if name != "pending"]
@@ -62,6 +64,7 @@ def write_order(state: Path, epoch: str, completed: int, why: str, records: Sequ
         sink.write(text)
 
     folder.mkdir(exist_ok=True)
+    _remove_abandoned(folder)
     target = folder / f"{completed:010}-{order.order_id}{SUFFIX}"
     unfinished = target.with_name(target.name + UNFINISHED)
     write_synced(unfinished, write)
@@ -70,6 +73,14 @@ def write_order(state: Path, epoch: str, completed: int, why: str, records: Sequ
     sync(folder)
     fault_point("order.after_rename")
     return order
+
+
+def _remove_abandoned(folder: Path) -> None:
+    """Remove the files of recoveries that died before their order was whole."""
+    for path in folder.glob(f"*{UNFINISHED}"):
+        with suppress(FileNotFoundError):
+            if time.time() - path.stat().st_mtime > ABANDONED_SECONDS:
+                path.unlink()
 
 
 def order_to_json(order: Order) -> str:
@@ -117,6 +128,19 @@ def orders_in(state: Path) -> Iterator[tuple[Order, int]]:
         # One that can't be read is left to the dispatcher, which may take up each of them at any moment.
         with suppress(FileNotFoundError, FormatTooNew, ValueError, KeyError, TypeError):
             yield order_from_json(path.read_text()), path.stat().st_mtime_ns // 1_000
+
+
+def already_ordered(state: Path, epoch: str) -> dict[Occurrence, str]:
+    """The records of an epoch that an order has which nobody has taken up yet, with the order's id. OSError.
+
+    Another order of them would come to nothing: only the first of the two is heeded (`still_open`).
+    """
+    return {
+        record.occurrence: order.order_id
+        for order, _ in orders_in(state)
+        if order.epoch == epoch
+        for record in order.records
+    }
 
 
 def read_order(path: Path) -> Order | None:

@@ -5,10 +5,19 @@ What is wrong while a datacenter runs is told by `photon.health`.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from photon.dispatcher.shift.keys import (
+    JOIN_AGAIN,
+    columns_in_words,
+    columns_of_newest,
+    has_met,
+    no_key_matches,
+    none_has_a_key,
+    overdue_records,
+    which_match,
+)
 from photon.join.adapting import adapter_of, may_skip
 from photon.logs.file_kinds import LOOKED_AT_BYTES, no_json_lines
 from photon.logs.files import Side
@@ -17,14 +26,10 @@ from photon.logs.source import UNREADABLE
 from photon.pipeline.file import Pipeline
 from photon.pipeline.location import Location
 from photon.pipeline.sections import Log
-from photon.process.clock import microseconds
 from photon.registry.opening import begin_anew
 from photon.state.view import open_view
 
-JOIN_AGAIN = "then join again: all logs are read anew"  # a new epoch begins (A24)
 EVERYTHING, SHOWN_OTHERS = "**/*", 3
-# Classes of records whose primary event was found, here or elsewhere.
-MET = ("joined", "joined_elsewhere", "duplicates", "filtered")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,21 +60,29 @@ class JoinFindings:
     overdue: int = 0
     adapter_skips: bool = False  # whether it may pass over events that have a key
     is_complete: bool = False  # whether no line may come any more
+    is_cut_short: bool = False  # whether the join was stopped, so that files may not be read yet
     # A file that holds something else than lines, and what to do with it, for each log without an event.
     odd_files: Mapping[Side, str] = field(default_factory=dict)
+    columns: tuple[str, ...] = ()  # of the newest foreign lines, where none has a key
 
 
 def signs_of_misconfiguration(
-    pipeline: Pipeline, datacenter: str, counts: Mapping[str, float], is_complete: bool = False
+    pipeline: Pipeline,
+    datacenter: str,
+    counts: Mapping[str, float],
+    is_complete: bool = False,
+    is_cut_short: bool = False,
 ) -> list[str]:
     """Look at a datacenter's logs as they are now, and name what is wrong with its join.
 
     AdapterNotFound, StateUnavailable, FormatTooNew.
     """
-    overdue = 0 if _has_met(counts) else _overdue(pipeline, datacenter)
+    overdue = 0 if has_met(counts) else overdue_records(pipeline, datacenter)
     logs, adapter_skips = look_at_logs(pipeline, datacenter), may_skip(adapter_of(pipeline))
     odd_files = _odd_files(pipeline, datacenter, counts)
-    return signs_in(pipeline, counts, JoinFindings(logs, overdue, adapter_skips, is_complete, odd_files))
+    columns = _columns(pipeline, datacenter) if none_has_a_key(counts) else ()
+    found = JoinFindings(logs, overdue, adapter_skips, is_complete, is_cut_short, odd_files, columns)
+    return signs_in(pipeline, counts, found)
 
 
 def look_at_logs(pipeline: Pipeline, datacenter: str) -> tuple[LogFound, ...]:
@@ -114,19 +127,18 @@ def _odd_file(place: Location, log: Log) -> str | None:
     return None
 
 
-def _overdue(pipeline: Pipeline, datacenter: str) -> int:
-    """How many records wait for a primary event although primary logs are read far beyond them."""
-    with open_view(pipeline.datacenters[datacenter].state) as state:
-        if state is None or state.watermark_us is None:
-            return 0
-        lateness_us = microseconds(pipeline.retry.allowed_lateness)
-        return state.waiting.count_for_primary(state.watermark_us - lateness_us)
+def _columns(pipeline: Pipeline, datacenter: str) -> tuple[str, ...]:
+    place = pipeline.datacenters[datacenter]
+    with open_view(place.state) as state:
+        files = state.files().values() if state is not None else ()
+        read = [tracked for tracked in files if tracked.file.side == "foreign"]
+    return columns_of_newest(place.logs, pipeline.foreign, read)
 
 
 def signs_in(pipeline: Pipeline, counts: Mapping[str, float], found: JoinFindings) -> list[str]:
     """Name each sign with what was found and what to look at; none if all is well."""
     return [
-        *_nothing_to_read(pipeline, found.logs),
+        *(_nothing_to_read(pipeline, found.logs) if not found.is_cut_short else ()),
         *(_nothing_read(pipeline, counts, found.logs) if found.is_complete else ()),
         *_nothing_understood(pipeline, counts, found.odd_files),
         *_nothing_with_a_key(pipeline, counts, found),
@@ -190,47 +202,30 @@ def _nothing_understood(
 
 
 def _nothing_with_a_key(pipeline: Pipeline, counts: Mapping[str, float], found: JoinFindings) -> list[str]:
-    skipped, dead_letters = counts["skipped"], counts["dead_letters"]
-    if not skipped or skipped + dead_letters != counts["foreign"]:
+    if not none_has_a_key(counts):
         return []
+    skipped, dead_letters = counts["skipped"], counts["dead_letters"]
     columns = ", ".join(pipeline.foreign.key)
     none_has = f"none has the key `{columns}` (`foreign.key`)"
     because = f"{none_has}, or the adapter {pipeline.adapter} skips it" if found.adapter_skips else none_has
     other = f", the other {dead_letters:,} are dead letters" if dead_letters else ""
+    seen = f"; {columns_in_words(found.columns)}" if found.columns else ""
     mend = "`foreign.key` or the adapter" if found.adapter_skips else "`foreign.key`"
     again = _again(pipeline) if found.adapter_skips else JOIN_AGAIN
     return [
-        f"all {skipped:,} foreign lines that could be read were skipped{other}: {because}; "
-        f"{_which_match(found.logs)}. Mend {mend} in {pipeline.file}, {again}"
+        f"all {skipped:,} foreign lines that could be read were skipped{other}: {because}"
+        f"{seen}; {which_match(*(log.place for log in found.logs))}. Mend {mend} in {pipeline.file}, {again}"
     ]
 
 
 def _nothing_met(pipeline: Pipeline, counts: Mapping[str, float], found: JoinFindings) -> list[str]:
-    if _has_met(counts) or not (counts["unjoinable"] + found.overdue and counts["primary"]):
+    says = no_key_matches(counts, found.overdue)
+    if not says:
         return []
-    unmet = [
-        f"{count:,} foreign events {what}"
-        for count, what in (
-            (counts["unjoinable"], "were given up"),
-            (found.overdue, "wait, though primary logs are read beyond them"),
-        )
-        if count
-    ]
-    return [
-        f"no key matches: {' and '.join(unmet)}, and {counts['primary']:,} primary events were read; "
-        f"{_which_match(found.logs)}. Mend `primary.id` and `foreign.key` in {pipeline.file}, {JOIN_AGAIN}"
-    ]
-
-
-def _which_match(logs: tuple[LogFound, ...]) -> str:
-    places = " ".join(shlex.quote(log.place) for log in logs)
-    return f"photon init --dry-run {places} says which columns match"
+    match = which_match(*(log.place for log in found.logs))
+    return [f"{says}; {match}. Mend `primary.id` and `foreign.key` in {pipeline.file}, {JOIN_AGAIN}"]
 
 
 def _again(pipeline: Pipeline) -> str:
     # Records that were read by another adapter, or under other ids, are not read again by themselves.
     return f"then begin anew: {begin_anew(pipeline)}; and join again"
-
-
-def _has_met(counts: Mapping[str, float]) -> bool:
-    return any(counts[name] for name in MET)

@@ -98,15 +98,15 @@ def prepare(pipeline: Pipeline, callbacks: Callbacks | None = None) -> None:
     check_modules(pipeline)
     if pipeline.registry.endpoints != "local":
         return
-    clock, has_begun = SystemClock(), partial(_has_begun, pipeline)
+    clock, has_joined = SystemClock(), partial(has_begun, pipeline)
     if callbacks is not None:
         retry = BackoffRetry(callbacks, clock, random.Random())
-        has_begun = partial(retry.until_available, has_begun)
-    if not has_begun():
+        has_joined = partial(retry.until_available, has_joined)
+    if not has_joined():
         init_registry(pipeline, clock)
 
 
-def _has_begun(pipeline: Pipeline) -> bool:
+def has_begun(pipeline: Pipeline) -> bool:
     """Whether a datacenter has a state or a lake: states first, for lakes may be away."""
     places = pipeline.datacenters.values()
     return any((place.state / STATE_FILE).exists() for place in places) or any(

@@ -18,6 +18,7 @@ from photon.logs.tailing.contents import Contents
 from photon.logs.tailing.observation import Look
 from photon.logs.tailing.open_files import OpenFiles
 from photon.logs.tailing.unknown_ends import Ends
+from photon.process.readable import counted
 
 
 def paths_elsewhere(look: Look, contents: Contents, found: Scan, held: OpenFiles | None) -> list[str]:
@@ -149,6 +150,9 @@ def vanished_folders(files: Iterable[TrackedFile], found: Scan) -> list[FileProb
         if file.state == "gone" and folder not in found.folders and file.unread_bytes:
             unread[folder] = unread.get(folder, 0) + file.unread_bytes
     return [
-        FileProblem(folder or ".", f"the folder is not there any more; {bytes_} bytes in it were not read")
+        FileProblem(
+            folder or ".",
+            f"the folder is not there any more; in it {counted(bytes_, 'byte', 'were')} not read",
+        )
         for folder, bytes_ in unread.items()
     ]

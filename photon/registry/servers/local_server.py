@@ -31,6 +31,8 @@ from photon.registry.servers.local_supervisor import (
     CANNOT_EXECUTE,
     DATABASES,
     START_SECONDS,
+    STOP_SECONDS,
+    USERS_POLL_SECONDS,
     WAIT_POLL_SECONDS,
     Running,
     ServerKind,
@@ -46,6 +48,7 @@ NAMES: dict[ServerKind, str] = {
 }
 LOG_TAIL_BYTES = 600
 LEAVE_SECONDS = 0.2
+STOPS_WITHIN_SECONDS = USERS_POLL_SECONDS + STOP_SECONDS + 1.0  # a supervisor looks, stops a server, ends
 _MODULE = "photon.registry.servers.local_supervisor"  # run as the supervisor
 
 
@@ -93,6 +96,19 @@ class LocalServer:
                 self._users = None
         finally:
             self._lock.release()
+
+    def see_it_stop(self) -> None:
+        """Wait until a server that this process has started, and left, has stopped, or others use it."""
+        if self._supervisor is None:
+            return
+        deadline = time.monotonic() + STOPS_WITHIN_SECONDS
+        while self._supervisor.poll() is None and time.monotonic() < deadline and not self._is_used():
+            time.sleep(WAIT_POLL_SECONDS)
+
+    def _is_used(self) -> bool:
+        """Whether somebody holds the server. A supervisor that is stopping it holds the lock alone."""
+        with (self.folder / "users.lock").open("ab") as users:
+            return not try_lock(users, fcntl.LOCK_EX) and try_lock(users, fcntl.LOCK_SH)
 
     def _hold(self, deadline: float) -> None:
         if self._users is None:
@@ -188,6 +204,11 @@ def kind_of(folder: Path) -> ServerKind:
         if (folder / database).exists():
             return kind
     return default_kind()
+
+
+def has_data(folder: Path) -> bool:
+    """Whether a local registry was ever made in this folder."""
+    return any((folder / database).exists() for database in DATABASES.values())
 
 
 def hanging(folder: Path) -> str:

@@ -14,6 +14,7 @@ from itertools import groupby
 from operator import eq
 
 from photon.process.faults import fault_point
+from photon.process.readable import counted
 from photon.registry.entry import LedgerId
 from photon.registry.errors import RegistryUnavailable
 from photon.registry.fold import LedgerState
@@ -56,7 +57,7 @@ class Copying:
             for some in self._decided(ledger, state, first):
                 self._put(target, name, some)
                 self.copied += len(some)
-                self.say(f"{self.copied:,} entries copied")
+                self.say(f"{counted(self.copied, 'entry')} copied")
                 fault_point("repair.after_page")
 
     def mend(self, stores: Sequence[DynamoStore], states: Mapping[LedgerId, LedgerState]) -> int:

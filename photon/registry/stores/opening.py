@@ -69,11 +69,13 @@ def server_of(endpoint: EndpointAddress) -> LocalServer | None:
         return _servers[key]
 
 
-def leave_servers() -> None:
-    """Hold no local server any longer: one that nobody else uses stops."""
+def leave_servers(see_them_stop: bool = False) -> None:
+    """Hold no local server any longer: one that nobody else uses stops, soon or before this returns."""
     with _opening:
         for server in _servers.values():
             server.leave()
+            if see_them_stop:
+                server.see_it_stop()
         _servers.clear()
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from photon.logs.files import TrackedFile
 from photon.process.clock import in_utc
+from photon.process.readable import counted
 from photon.state.completeness.arrivals import Arrivals, Ints
 
 
@@ -43,8 +44,8 @@ class Completeness:
         up_to, mostly = in_utc(self.complete_up_to_us, "seconds"), in_utc(self.mostly_up_to_us, "seconds")
         return (
             f"complete up to {up_to}, {100 * self.of_events:g} % up to {mostly}, as of "
-            f"{in_utc(self.said_us, 'seconds')}; {self.came_late:,} of the latest {self.came:,} records "
-            f"({self.late_share:.2%}) came late, with logs read beyond them"
+            f"{in_utc(self.said_us, 'seconds')}; {self.came_late:,} of the latest "
+            f"{counted(self.came, 'record')} ({self.late_share:.2%}) came late, with logs read beyond them"
         )
 
 

@@ -18,8 +18,8 @@ from photon.process.clock import Clock, SystemClock
 from photon.upkeep.backfill.findings_in_window import FindingsInWindow, findings_in_window
 from photon.upkeep.backfill.yielding import PAUSE_SECONDS, yield_to_joins
 from photon.upkeep.plans import Say, silent
+from photon.upkeep.recovery import Recovered, RecoveryPlan
 from photon.verification.days import Window
-from photon.verification.recovery import Recovered, RecoveryPlan
 from photon.verification.report import DatacenterReport, Finding
 
 NOBODY_RUNS = "nobody runs datacenter {}: it takes the orders up at its next start"
@@ -44,7 +44,8 @@ class Filled:
     untimed: int  # records whose lines can't be read again
     waits: str  # why the records that are not taken up wait
     problem: str
-    orders: tuple[str, ...] = ()  # ids of the last round's orders
+    orders: tuple[str, ...] = ()  # ids of the orders that have them, of earlier fills too
+    waiting: int = 0  # of the records that are left: those that were ordered before, and not taken up yet
 
     @property
     def is_whole(self) -> bool:
@@ -57,7 +58,7 @@ class Filled:
         return [finding for finding in self.report.violations if not finding.cases]
 
     def as_dict(self) -> dict[str, Any]:
-        left_out = ("window", "orders")
+        left_out = ("window", "orders", "report")
         values = {name: getattr(self, name) for name in self.__dataclass_fields__ if name not in left_out}
         return {**values, "report": self.report.as_dict()}
 
@@ -95,7 +96,7 @@ class FillPlan:
             findings.report,
             1,
             done.ordered,
-            done.ordered,
+            done.ordered + done.waiting.total(),
             dict(findings.by_day),
             dict(done.kinds),
             dict(done.left_to),
@@ -104,7 +105,8 @@ class FillPlan:
             findings.untimed,
             "",
             done.problem,
-            tuple(done.orders),
+            (*done.orders, *done.waiting),
+            done.waiting.total(),
         )
 
 

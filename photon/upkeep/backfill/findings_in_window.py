@@ -42,10 +42,16 @@ def findings_in_window(
 
 
 def restricted(report: DatacenterReport, window: Window, times: Times) -> FindingsInWindow:
-    """The report with the cases whose times are in the window; those that it does not name stay counted."""
+    """The report with the cases whose times are in the window; those that it does not name stay counted.
+
+    Findings that break no promise and have no cases, such as records that conflict, are of all times: none is
+    in it.
+    """
     findings, outside, untimed = [], 0, 0
     by_day: Counter[str] = Counter()
     for finding in report.findings:
+        if not (finding.cases or finding.meaning.violation):
+            continue
         timed = [(case, times.get(Occurrence.parse(case.occurrence))) for case in finding.cases]
         in_window = [(case, us) for case, us in timed if us is not None and us in window]
         inside, unknown = tuple(case for case, _ in in_window), sum(us is None for _, us in timed)

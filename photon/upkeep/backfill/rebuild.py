@@ -31,7 +31,7 @@ from photon.state.view import open_view
 from photon.storage.delta import lake_errors
 from photon.storage.output_files import OutputFile
 from photon.storage.replaced_files import rebuild_app
-from photon.storage.replacing import FilesGone, NotReplaced, data_files, replace_files
+from photon.storage.replacing import FilesGone, NotReplaced, PlannedReplacement, data_files, replace_files
 from photon.storage.store import Store
 from photon.storage.table_features import is_append_only
 from photon.storage.tables import CommitConflict, OutputTable, SchemaConflict
@@ -288,7 +288,12 @@ class Rebuild:
         record_removed(lake, self.datacenter, [file for one in made for file in one.removed])
         fault_point("rebuild.after_removed")
         try:
-            replace_files(self._table, touched, outputs, self._app, number, {RUN_METADATA: progress.run})
+            replace_files(
+                self._table,
+                PlannedReplacement(
+                    frozenset(touched), outputs, self._app, number, {RUN_METADATA: progress.run}
+                ),
+            )
         except SchemaConflict:
             self._settle_columns(outputs)
             progress.pages.pop()

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from photon.errors import UserError
 from photon.pipeline.file import Pipeline
+from photon.process.readable import counted
 from photon.registry.hashing import hashes_of_texts
 from photon.registry.opening import open_reader
 from photon.registry.origins import Origin, origins_of
@@ -55,7 +56,9 @@ def settle_misplaced(
     try:
         claims = _claims_of(pipeline, [event_id for event_id in (*own, *there) if event_id is not None])
     except UserError as error:
-        log.warning("%d rows stay whose records are not at their places: %s", rows.num_rows, error)
+        log.warning(
+            "%s although the record is not in its place: %s", counted(rows.num_rows, "row", "stay"), error
+        )
         claims = {}
     asked = zip(stamped, own, there, strict=True)
     fates = [fate_of(stamp, claims.get(event_id), claims.get(other)) for stamp, event_id, other in asked]

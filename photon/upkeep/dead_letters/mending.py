@@ -35,7 +35,7 @@ from photon.upkeep.dead_letters.open_letters import (
 )
 from photon.upkeep.dead_letters.trial_join import try_joins
 from photon.upkeep.plans import Say, silent
-from photon.verification.recovery import OrdersPlan, Recovered
+from photon.upkeep.recovery import OrdersPlan, Recovered
 
 # Gets a line and why it is a dead letter; returns the mended line, or None to leave it as it is.
 Mend = Callable[[bytes, str], bytes | str | None]

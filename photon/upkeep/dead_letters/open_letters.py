@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from photon.dispatcher.recovery.orders import MOST_RECORDS, OrderedRecord
+from photon.dispatcher.recovery.orders import MOST_RECORDS, OrderedRecord, already_ordered
 from photon.logs.files import ByteRange, Side, TrackedFile
 from photon.pipeline.file import Pipeline
 from photon.process.readable import readable
@@ -25,7 +25,7 @@ from photon.state.view import open_view
 from photon.storage.columns import DEAD_LETTER_COLUMNS, text
 from photon.storage.tables import OutputTable
 from photon.tokens import Occurrence
-from photon.verification.recovery import OrdersPlan, Recovered
+from photon.upkeep.recovery import OrdersPlan, Recovered, without_ordered
 
 MOST_REASONS = 20  # so many are counted one by one
 SHOWN_BYTES = 160  # a longer line is cut
@@ -225,11 +225,14 @@ def orders_plan(
     left_out: int | None = None,
 ) -> OrdersPlan:
     """The plan of orders for these records. `left_out`: letters for the next run; None: all but `letters`."""
+    state = pipeline.datacenters[datacenter].state
+    ordered = already_ordered(state, found.epoch)
+    new, waiting = without_ordered(records, ordered)
     expected = Recovered(
-        ordered=len(records),
-        kinds=Counter(each.reason for each in letters),
+        ordered=len(new),
+        kinds=Counter(each.reason for each in letters if each.occurrence not in ordered),
+        waiting=waiting,
         left_out=len(found) - len(letters) if left_out is None else left_out,
         problem=found.problem,
     )
-    state = pipeline.datacenters[datacenter].state
-    return OrdersPlan(state, found.epoch, found.completed, records, expected)
+    return OrdersPlan(state, found.epoch, found.completed, new, expected)

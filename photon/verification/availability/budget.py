@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from photon.pipeline.sections import Availability
 from photon.process.clock import MICROSECONDS, in_utc, microseconds
+from photon.process.readable import counted
 
 MINUTE_US = 60 * MICROSECONDS
 HOUR_US = 60 * MINUTE_US
@@ -227,11 +228,12 @@ def sentence(name: str, budget: Budget | None, settings: Availability) -> str:
     if budget is None:
         return f"{name}: no minute was judged yet; a verification that is recorded judges those that are over"
     says = (
-        f"{name}: {budget.bad:,} bad minutes in {BUDGET_DAYS} days, of {budget.allowed:,} that are allowed "
-        f"({promise(settings)}); {budget.judged:,} minutes judged, until {in_utc(budget.until_us, 'minutes')}"
+        f"{name}: {counted(budget.bad, 'bad minute')} in {BUDGET_DAYS} days, of {budget.allowed:,} allowed "
+        f"({promise(settings)}); {counted(budget.judged, 'minute')} judged, until "
+        f"{in_utc(budget.until_us, 'minutes')}"
     )
     if budget.left < 0:
-        says += f"; the error budget is USED UP, by {-budget.left:,} minutes more"
+        says += f"; the error budget is USED UP, by {counted(-budget.left, 'minute')} more"
     if budget.burning:
         hours, share = budget.burning[0]
         says += f"; it BURNS TOO FAST: {share * 100:,.0f} % of it went in the last {hours} h"

@@ -10,6 +10,7 @@ from photon.errors import UserError
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Availability
 from photon.process.clock import in_utc
+from photon.process.readable import counted
 from photon.verification.availability.budget import Budget, Minute, budget_of, sentence, together
 from photon.verification.availability.stored import stored_minutes
 
@@ -62,7 +63,7 @@ class AvailabilityReport:
     def bad_minutes(self) -> list[str]:
         """The latest bad minutes of all together, for people."""
         return [
-            f"{in_utc(minute.at_us, 'minutes')}: {minute.late:,} of {minute.joinable:,} events were not "
+            f"{in_utc(minute.at_us, 'minutes')}: {minute.late:,} of {counted(minute.joinable, 'event')} not "
             f"readable in time, {minute.without_row:,} of them without a row"
             for minute in self._bad()
         ]

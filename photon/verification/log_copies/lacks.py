@@ -13,6 +13,7 @@ from itertools import groupby
 
 from photon.logs.files import Side
 from photon.process.clock import MICROSECONDS, in_utc
+from photon.process.readable import counted
 from photon.verification.report import Example, Finding, FindingKind
 
 HOUR_US = 3_600 * MICROSECONDS
@@ -175,6 +176,5 @@ def _detail(lack: Lack, own_sizes: Mapping[str, int]) -> str:
     # The same name need not be the same file: copies may be split otherwise.
     own = "has no file of this name" if size is None else f"has a file of this name that ends at byte {size}"
     times = f"{in_utc(lack.first_us, 'seconds')} to {in_utc(lack.last_us, 'seconds')}"
-    return (
-        f"{lack.events:,} events of {times}, the last one {lack.last_event}; the copy of {lack.short} {own}"
-    )
+    events = f"{counted(lack.events, 'event')} of {times}, the last one {lack.last_event}"
+    return f"{events}; the copy of {lack.short} {own}"

@@ -93,8 +93,9 @@ class Lake(Table):
         """F7."""
         batches = self.batches[app]
         before = batches[-1] if batches else -1  # an epoch begins with batch 0
-        is_next = version == before + 1 and before != FENCE_VERSION
-        must(is_next or version == FENCE_VERSION, f"F7: {app} commits {version} after {before}")
+        is_next = version == before + 1 and before < FENCE_VERSION
+        is_fence = version == FENCE_VERSION + max(before, 0)
+        must(is_next or is_fence, f"F7: {app} commits {version} after {before}")
         batches.append(version)
 
 

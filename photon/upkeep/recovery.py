@@ -13,12 +13,19 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from photon.dispatcher.recovery.orders import MOST_RECORDS, OrderedRecord, waiting_orders, write_order
+from photon.dispatcher.recovery.orders import (
+    MOST_RECORDS,
+    OrderedRecord,
+    already_ordered,
+    waiting_orders,
+    write_order,
+)
 from photon.pipeline.file import Pipeline
 from photon.registry.opening import read_register
 from photon.state.database import STATE_FILE, StateUnavailable
 from photon.state.outcomes import OutcomeClass
 from photon.tokens import Occurrence
+from photon.upkeep.plans import Say, silent
 from photon.verification.case_pages import read_page
 from photon.verification.classes import Evidence
 from photon.verification.report import Case
@@ -35,6 +42,8 @@ class Recovered:
     ordered: int = 0  # records
     orders: list[str] = field(default_factory=list)  # their ids; none in a plan
     kinds: Counter[str] = field(default_factory=Counter)  # ordered records by kind of finding
+    # Records that were ordered before, by the id of the order, which nobody has taken up yet.
+    waiting: Counter[str] = field(default_factory=Counter)
     left_to: Counter[str] = field(default_factory=Counter)  # records by the datacenter that registered them
     unknown_to: Counter[str] = field(default_factory=Counter)  # those whose own report does not name them
     left_out: int = 0  # records that are left for the next round
@@ -45,6 +54,7 @@ class Recovered:
             "ordered": self.ordered,
             "orders": self.orders,
             "kinds": dict(self.kinds),
+            "waiting": self.waiting.total(),
             "left_to": dict(self.left_to),
             "unknown_to": dict(self.unknown_to),
             "left_out": self.left_out,
@@ -68,7 +78,7 @@ class OrdersPlan:
     records: Sequence[OrderedRecord]
     expected: Recovered
 
-    def apply(self, say: Callable[[str], None] = lambda text: None) -> Recovered:
+    def apply(self, say: Say = silent) -> Recovered:
         """Leave the orders. StateUnavailable."""
         orders = write_orders(self.state, self.epoch, self.completed, self.records)
         return replace(self.expected, orders=orders)
@@ -90,7 +100,7 @@ class RecoveryPlan:
         """The result that leaving the orders would have. Raises as `apply`."""
         return _recover(self.pipeline, self.reports, lambda *_: [])
 
-    def apply(self, say: Callable[[str], None] = lambda text: None) -> dict[str, Recovered]:
+    def apply(self, say: Say = silent) -> dict[str, Recovered]:
         """Leave the orders.
 
         RegistryUnavailable, RegistryMissing, RegistryMismatch, LakeUnavailable, StateUnavailable.
@@ -143,15 +153,18 @@ def _recover_one(
     done, state = Recovered(), pipeline.datacenters[datacenter].state
     done.left_out = sum(finding["count"] for finding in _with_cases(report))
     room = max(0, MOST_WAITING_ORDERS - len(waiting_orders(state)))
+    ordered = already_ordered(state, report["epoch"]) if room else {}
     for page in islice(_pages(pipeline, datacenter, report), room):
         records: list[OrderedRecord] = []
         for kind, cases in page:
             acting = Counter(acts_on(case, datacenter, retired) for case in cases)
             own = [case for case in cases if acts_on(case, datacenter, retired) == datacenter]
             done.left_out -= len(cases)
-            done.kinds[kind] += len(own)
             done.left_to += Counter({name: n for name, n in acting.items() if name != datacenter})
-            records += ordered_records(own, kind, datacenter)
+            new, waiting = without_ordered(ordered_records(own, kind, datacenter), ordered)
+            done.kinds[kind] += len(new)
+            done.waiting += waiting
+            records += new
         if records and not (state / STATE_FILE).exists():
             done.problem = NOT_HERE.format(datacenter)
         else:
@@ -182,6 +195,14 @@ def write_orders(state: Path, epoch: str, completed: int, records: Sequence[Orde
         ]
     except OSError as error:
         raise StateUnavailable(f"cannot leave a work order in {state}: {error}") from error
+
+
+def without_ordered(
+    records: Sequence[OrderedRecord], ordered: Mapping[Occurrence, str]
+) -> tuple[list[OrderedRecord], Counter[str]]:
+    """The records that no order has yet, and how many the others are, by the id of their order."""
+    new = [one for one in records if one.occurrence not in ordered]
+    return new, Counter(ordered[one.occurrence] for one in records if one.occurrence in ordered)
 
 
 def acts_on(case: Case, datacenter: str, retired: Collection[str]) -> str:

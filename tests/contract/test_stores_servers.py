@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import random
 import shutil
-import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,17 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from infra.servers.stores import StoreServer, dynamodb_client, fastest_kind, is_available, store_servers
-from photon.errors import UserError
+from infra.servers.stores import StoreServer, is_available, store_servers
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Registry
 from photon.process.clock import SystemClock
-from photon.registry.address import LedgersAddress, table_name
+from photon.registry.address import LedgersAddress
 from photon.registry.entry import Entry, LedgerId
-from photon.registry.errors import RegistryMismatch, RegistryMissing, RegistryUnavailable
+from photon.registry.errors import RegistryMismatch, RegistryMissing
 from photon.registry.form import checksum, encode
 from photon.registry.opening import close_registries, find_registry, init_registry
-from photon.registry.positions import Chosen, Undecided
+from photon.registry.positions import Chosen
 from photon.registry.register import with_dropped, with_generation
 from photon.registry.stores.opening import open_positions
 from photon.registry.stores.positions import StorePositions
@@ -30,10 +29,6 @@ from tests.registry.entries import usual_claims
 from tests.registry.store_backends import (
     LEDGER,
     append,
-    append_by_eight,
-    damaged,
-    entry,
-    key,
     offered,
     pipeline_over,
     read_all,
@@ -43,22 +38,7 @@ pytestmark = pytest.mark.server
 
 SETTINGS = Registry(total_timeout=timedelta(seconds=30))
 QUICK = Registry(total_timeout=timedelta(seconds=3))
-IMPATIENT = Registry(total_timeout=timedelta(seconds=1))
 Opened = Callable[..., StorePositions]
-
-
-@pytest.fixture(scope="module")
-def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[StoreServer]]:
-    with store_servers(fastest_kind(), tmp_path_factory.mktemp("stores"), 3) as servers:
-        yield servers
-
-
-@pytest.fixture
-def servers(machines: list[StoreServer]) -> list[StoreServer]:
-    """Three servers that run."""
-    for server in machines:
-        server.start()
-    return machines
 
 
 @pytest.fixture(scope="module")
@@ -136,40 +116,6 @@ def test_who_comes_second_is_told_the_value_that_is_there(urls: list[str], opene
     assert offered(opened(address).attempt(), 0, second) == Chosen(first)
 
 
-def test_two_that_race_for_a_position_agree(urls: list[str], opened: Opened) -> None:
-    address = new_ledgers(urls)
-    clients = [opened(address), opened(address)]
-    both = threading.Barrier(2)
-
-    def race(client: StorePositions) -> list[bytes]:
-        there: list[bytes] = []
-        for position in range(10):
-            both.wait()
-            attempt = client.attempt()
-            outcome = offered(attempt, position, entry(there[-1] if there else b""))
-            attempt.confirm()
-            assert isinstance(outcome, Chosen), outcome
-            there.append(outcome.value)
-        return there
-
-    with ThreadPoolExecutor(2) as pool:
-        one, other = pool.map(race, clients)
-    assert one == other == read_all(opened(address))
-
-
-def test_a_copy_that_was_altered_is_no_reply(urls: list[str], opened: Opened) -> None:
-    address = new_ledgers(urls)
-    client = opened(address)
-    values = append(client, 3)
-    _alter(address, urls[0], 1, damaged(values[1]))
-    if len(urls) == 1:
-        with pytest.raises(RegistryUnavailable, match=r"1\.0-0/1"):
-            opened(_impatient(address)).attempt().read({LEDGER: 1})
-    else:
-        assert read_all(opened(address)) == values
-        assert append(opened(address), 2)[:3] == values
-
-
 def test_what_was_dropped_is_forgotten_at_every_store(urls: list[str], opened: Opened) -> None:
     address = new_ledgers(urls)
     client = opened(address)
@@ -198,14 +144,6 @@ def test_ledgers_are_not_found_where_none_were_made_or_for_other_settings(server
         find_registry(new_pipeline(urls))
     with pytest.raises(RegistryMismatch, match="other settings"):
         find_registry(pipeline_over(urls, SETTINGS, address.pipeline, id_="another"))
-
-
-def test_stores_of_other_ledgers_or_one_twice_are_refused(servers: list[StoreServer]) -> None:
-    one, two, three = (server.url for server in servers)
-    address = new_ledgers([one, two, three])
-    for wrong in ([one, one, one], [one], [three, one, two]):
-        with pytest.raises(UserError):
-            find_registry(pipeline_over(wrong, SETTINGS, address.pipeline))
 
 
 def test_two_that_make_ledgers_at_once_make_the_same(servers: list[StoreServer]) -> None:
@@ -294,47 +232,27 @@ def test_a_server_put_back_to_an_older_copy_hides_nothing_that_is_not_noticed(
     assert read_all(opened(address)) == longer
 
 
-def test_with_two_of_three_killed_nobody_is_told_anything(servers: list[StoreServer], opened: Opened) -> None:
-    address = new_ledgers([server.url for server in servers])
-    append(opened(address), 1)
-    attempt = opened(_impatient(address)).attempt()
-    for server in servers[:2]:
-        server.kill()
-    assert isinstance(offered(attempt, 1, entry()), Undecided)
-    with pytest.raises(RegistryUnavailable):
-        attempt.read({LEDGER: 1})
-    with pytest.raises(RegistryUnavailable):
-        attempt.confirm()
-
-
 # -- histories
 
 
-@pytest.mark.parametrize("each", [10, pytest.param(50, marks=pytest.mark.long)])
+@pytest.mark.parametrize("each", [20, pytest.param(100, marks=pytest.mark.long)])
 def test_positions_have_one_value_each_for_all_readers_and_ever(
     servers: list[StoreServer], opened: Opened, each: int
 ) -> None:
-    """Eight threads append to twenty ledgers; two of three servers are killed under way, and come back."""
+    """Eight threads append to four ledgers; two of three servers are killed under way, and come back."""
     address = new_ledgers([server.url for server in servers])
+    ledgers = [LedgerId(0, number) for number in range(4)]
 
-    def kill_some() -> None:
+    def write(seed: int) -> list[tuple[LedgerId, list[bytes]]]:
+        client, chance = opened(address), random.Random(seed)
+        return [(ledger, append(client, 1, ledger)) for ledger in chance.choices(ledgers, k=each)]
+
+    with ThreadPoolExecutor(8) as pool:
+        writing = [pool.submit(write, seed) for seed in range(8)]
         for out in (2, 0):
             servers[out].kill()
             servers[out].start()
-
-    append_by_eight(lambda: opened(address), each, kill_some)
-
-
-def _impatient(address: LedgersAddress) -> LedgersAddress:
-    return LedgersAddress(address.pipeline, address.endpoints, address.members, IMPATIENT)
-
-
-def _alter(address: LedgersAddress, url: str, position: int, value: bytes) -> None:
-    """Put other bytes into a copy, as a bad disk does."""
-    ledger, number = key(position)
-    dynamodb_client(url, "local", timedelta(seconds=10), 1).update_item(
-        TableName=table_name(address.pipeline, address.members.incarnations[0]),
-        Key={"p": {"S": ledger}, "s": {"N": str(number)}},
-        UpdateExpression="SET v = :v",
-        ExpressionAttributeValues={":v": {"B": value}},
-    )
+    found = {ledger: read_all(opened(address), ledger) for ledger in ledgers}
+    for ledger, values in (told for one in writing for told in one.result()):
+        known = len(values) - 1  # of the last one two copies may be no proof
+        assert found[ledger][:known] == values[:known]

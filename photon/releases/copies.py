@@ -1,0 +1,153 @@
+"""The copies of releases that each lake keeps, so that readers ask no registry.
+
+`releases/NUMBER.json` has one release; full five hundreds lie together in `releases/packed`. A number has one
+content for ever, so nobody replaces a copy by another one, and the greatest number is the newest release. The
+newest one stays, the others until they are older than `releases.keep`.
+"""
+
+from __future__ import annotations
+
+import gzip
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import BinaryIO
+
+from photon.pipeline.location import Location
+from photon.releases.release import Release, decode_release, encode_release
+from photon.storage.store import Store, store_of
+
+FOLDER = "releases"
+PACKED = f"{FOLDER}/packed"
+PACK = 500  # so a lake lists at most some 1,000 single ones, in one request to S3
+_SINGLE = re.compile(r"(\d{12})\.json")
+_PACKED = re.compile(r"(\d{12})-(\d{12})\.jsonl\.gz")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class _File:
+    """The file that has the copies of some releases, from one number to another."""
+
+    first: int
+    last: int
+    name: str  # in the lake
+
+
+def latest(lake: Location) -> Release | None:
+    """The newest release that a lake has; None without any. OSError, FormatTooNew."""
+    store = store_of(lake)
+    files = _singles(lake) or _packs(lake)
+    return _read(store, files[-1])[-1] if files else None
+
+
+def oldest(lake: Location) -> Release | None:
+    """The oldest release that a lake has; None without any. OSError, FormatTooNew."""
+    files = _packs(lake) or _singles(lake)
+    return _read(store_of(lake), files[0])[0] if files else None
+
+
+def release(lake: Location, number: int) -> Release | None:
+    """The release with this number, None if the lake has none. OSError, FormatTooNew."""
+    store, single = store_of(lake), _single_of(number)
+    try:
+        return _read(store, single)[0]
+    except FileNotFoundError:  # packed, or never there
+        packs = [file for file in _packs(lake) if file.first <= number <= file.last]
+        found = (one for file in packs for one in _read(store, file))
+        return next((one for one in found if one.number == number), None)
+
+
+def as_of(lake: Location, time_us: int) -> Release | None:
+    """The newest release that was made at that time, or before. OSError, FormatTooNew."""
+    store, files = store_of(lake), sorted([*_packs(lake), *_singles(lake)])
+    first, end = 0, len(files)
+    while first < end:  # the first file whose releases were all made later
+        middle = (first + end) // 2
+        if _read(store, files[middle])[0].made_us <= time_us:
+            first = middle + 1
+        else:
+            end = middle
+    found = [one for one in _read(store, files[first - 1]) if one.made_us <= time_us] if first else []
+    return found[-1] if found else None
+
+
+def kept(lake: Location) -> list[Release]:
+    """All releases that a lake has, the oldest first. OSError, FormatTooNew."""
+    store = store_of(lake)
+    found = {one.number: one for file in [*_packs(lake), *_singles(lake)] for one in _read(store, file)}
+    return [found[number] for number in sorted(found)]
+
+
+def put(lake: Location, releases: Sequence[Release]) -> None:
+    """Have the lake keep these releases, on disk. OSError."""
+    if not releases:
+        return
+    store, newest = store_of(lake), releases[-1].number
+    store_of(lake / FOLDER).make()
+    single = [one for one in releases if one.number // PACK == newest // PACK]
+    _pack(lake, [one for one in releases if one.number // PACK < newest // PACK])
+    for one in single:
+        name, content = _single_of(one.number).name, encode_release(one)
+        if store.size_bytes(name) is None:
+            store.put(name, partial(_write, content))
+    store_of(lake / FOLDER).sync()
+
+
+def tidy(lake: Location, before_us: int) -> None:
+    """Pack full five hundreds, and remove releases that were made before a time. OSError, FormatTooNew.
+
+    The newest release stays.
+    """
+    store, singles = store_of(lake), _singles(lake)
+    if singles:
+        full = [file for file in singles if file.last // PACK < singles[-1].last // PACK]
+        _pack(lake, [one for file in full for one in _read(store, file)])
+        store.remove(*(file.name for file in full))
+    for file in sorted([*_packs(lake), *_singles(lake)])[:-1]:
+        if _read(store, file)[-1].made_us >= before_us:
+            return
+        store.remove(file.name)
+
+
+def _pack(lake: Location, releases: Iterable[Release]) -> None:
+    by_pack: dict[int, list[Release]] = {}
+    for one in releases:
+        by_pack.setdefault(one.number // PACK, []).append(one)
+    if not by_pack:
+        return
+    store = store_of(lake)
+    store_of(lake / PACKED).make()
+    for number, some in by_pack.items():
+        first, last = number * PACK, (number + 1) * PACK - 1
+        name = f"{PACKED}/{first:012d}-{last:012d}.jsonl.gz"
+        before = [] if store.size_bytes(name) is None else _read(store, _File(first, last, name))
+        together = {one.number: one for one in [*some, *before]}
+        content = gzip.compress(b"\n".join(encode_release(together[at]) for at in sorted(together)))
+        store.put(name, partial(_write, content))
+    store_of(lake / PACKED).sync()
+    store_of(lake / FOLDER).sync()
+
+
+def _write(content: bytes, sink: BinaryIO) -> None:
+    sink.write(content)
+
+
+def _single_of(number: int) -> _File:
+    return _File(number, number, f"{FOLDER}/{number:012d}.json")
+
+
+def _singles(lake: Location) -> list[_File]:
+    found = (_SINGLE.fullmatch(name) for name in store_of(lake / FOLDER).names())
+    return sorted(_single_of(int(one[1])) for one in found if one is not None)
+
+
+def _packs(lake: Location) -> list[_File]:
+    found = (_PACKED.fullmatch(name) for name in store_of(lake / PACKED).names())
+    return sorted(_File(int(one[1]), int(one[2]), f"{PACKED}/{one[0]}") for one in found if one is not None)
+
+
+def _read(store: Store, file: _File) -> list[Release]:
+    content = store.read(file.name)
+    lines = gzip.decompress(content).splitlines() if file.name.endswith(".gz") else [content]
+    return [decode_release(line, file.name) for line in lines]
