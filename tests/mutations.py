@@ -1,35 +1,63 @@
 """Which tests catch a random mistake in the product: the table behind docs/testing.md.
 
-`python -m tests.mutations COPY --count 60` takes a copy of the checkout that may be spoilt. It writes all
-mistakes into the copy's product at once, each asleep until `PHOTON_MISTAKE` names it. One run of the fast
-tests notes which tests pass each place; then each mistake is woken for those alone. A test that is the only
-one to fail catches something of its own. Wall clock: some minutes for each mistake on one core.
+`python -m tests.mutations COPY --count 60` takes a checkout that may be spoilt, such as one that
+`git worktree add --detach COPY` makes. It writes many mistakes into the copy's product at once, each asleep
+until `PHOTON_MISTAKE` names it. One run of the fast tests notes which tests pass each place, and how long
+they take. Then some mistakes are woken, each for the tests that pass it, until enough of these have failed.
+A test that is the only one to fail catches something of its own. `COPY/mistakes` keeps all that is found:
+the same command goes on where an earlier one ended. It takes the fast tests' time, and then at most a minute
+or so for each mistake on one core.
 """
 
 from __future__ import annotations
 
 import ast
+import json
 import os
 import random
-import re
+import shutil
+import signal
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import click
 
 FAST = "not (spark or server or slow or long or browser or services)"
-# A place that thousands of tests pass is judged by a sample, so that no mistake takes an hour.
-MOST_TESTS_PER_MISTAKE = 400
-TEST_SECONDS = 60  # a mistake may make a test wait for ever
+PLACES = 1500  # They are passed without a mistake: enough to tell what a test goes through.
+ENOUGH_CATCH = 2  # After these none of them catches the mistake alone.
+# What the tests of one mistake may take, by the noted times: many pass thousands of tests.
+SECONDS_OF_TESTS = 60
+MOST_TESTS = 400  # To collect more takes longer than to run them.
+TEST_SECONDS = 60  # A mistake may make a test wait for ever; the machine may be busy.
+MISTAKE_SECONDS = 300  # A test that doesn't even heed its own timeout ends here.
+AT_ONCE = 2
+NOTES = "mistakes"  # a folder in the copy
+SCRATCH = "/dev/shm/mistakes"
 AWAKE = "PHOTON_MISTAKE"
-PROBE = """import os
+REPORTS = "PHOTON_MISTAKE_REPORTS"
+# The module in the copy that all mistakes ask whether they are awake. It is a plugin of pytest too.
+PROBE = """import json, os
+append, flags = os.write, os.O_CREAT | os.O_APPEND | os.O_WRONLY
+awake = int(os.environ.get("PHOTON_MISTAKE", -1))
+notes = os.open({notes!r}, flags)
+noted = set()
 def woken(number):
-    with open(os.path.join({folder!r}, f"{{number}}.passed"), "a") as passed:
-        passed.write(os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0] + "\\n")
-    return os.environ.get("PHOTON_MISTAKE") == str(number)
+    if awake >= 0:
+        return number == awake
+    note = f"{{number}} " + os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0]
+    if note not in noted:
+        noted.add(note)
+        append(notes, (note + "\\n").encode())
+    return False
+def pytest_runtest_logreport(report):
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        with open(os.environ["PHOTON_MISTAKE_REPORTS"], "a") as reports:
+            reports.write(json.dumps([report.nodeid, report.outcome, report.duration]) + "\\n")
 """
 COMPARED = {
     ast.Lt: "<=",
@@ -47,19 +75,36 @@ COMPARED = {
 
 @dataclass(frozen=True)
 class Mistake:
-    """The expression of these lines and bytes of a file, and the wrong one in its place."""
+    """An expression of a file, and the wrong one in its place. Places are a line from 1 and a byte from 0."""
 
-    file: Path
-    node: ast.expr
+    file: str
+    begin: tuple[int, int]
+    end: tuple[int, int]
     right: str
     wrong: str
 
-    @property
-    def place(self) -> str:
-        return f"{self.file}:{self.node.lineno}"
+
+@dataclass(frozen=True)
+class Noted:
+    """The tests that pass each place; for each test its seconds, and how many places it passes."""
+
+    passing: dict[int, set[str]]
+    seconds: dict[str, float]
+    places: Counter[str]
+    fail_anyhow: int
 
 
-def mistakes_of(file: Path, source: str) -> Iterator[Mistake]:
+@dataclass(frozen=True)
+class Found:
+    """How many tests pass a mistake's place, how many of these ran, and which of them caught it."""
+
+    number: int
+    passing: int
+    ran: int
+    caught: list[str]
+
+
+def mistakes_of(file: str, source: str) -> Iterator[Mistake]:
     """Every mistake that could be made in a file's functions: comparisons, logic, numbers, calls left out."""
     tree = ast.parse(source)
     untouched = {id(part) for node in ast.walk(tree) for part in _not_to_be_changed(node)}
@@ -73,13 +118,16 @@ def mistakes_of(file: Path, source: str) -> Iterator[Mistake]:
         else:
             continue
         if id(changed) not in untouched:
-            yield Mistake(file, changed, _text(changed, source), wrong)
+            assert changed.end_lineno is not None
+            assert changed.end_col_offset is not None
+            begin, end = (changed.lineno, changed.col_offset), (changed.end_lineno, changed.end_col_offset)
+            yield Mistake(file, begin, end, _text(changed, source), wrong)
 
 
 def _not_to_be_changed(node: ast.AST) -> Iterator[ast.AST]:
-    """Annotations, defaults and decorators; and formatted strings, whose places Python 3.11 does not tell."""
+    """Annotations, defaults, decorators, patterns; and formatted strings, whose places Python 3.11 hides."""
     parts: list[ast.AST] = []
-    if isinstance(node, ast.JoinedStr):
+    if isinstance(node, ast.JoinedStr | ast.pattern):
         parts = [node]
     elif isinstance(node, ast.AnnAssign):
         parts = [node.annotation]
@@ -111,43 +159,118 @@ def _text(node: ast.expr, source: str) -> str:
     return ast.get_source_segment(source, node) or ""
 
 
-def write_asleep(copy: Path, mistakes: list[Mistake], notes: Path) -> None:
+def chosen(copy: Path, chance: random.Random) -> list[Mistake]:
+    """Mistakes by chance, none inside another."""
+    files = [path.relative_to(copy) for path in sorted((copy / "photon").rglob("*.py"))]
+    found = [each for file in files for each in mistakes_of(str(file), (copy / file).read_text())]
+    apart: list[Mistake] = []
+    for each in chance.sample(found, len(found)):
+        near = (other for other in apart if other.file == each.file)
+        if all(each.end <= other.begin or other.end <= each.begin for other in near):
+            apart.append(each)
+        if len(apart) == PLACES:
+            break
+    return apart
+
+
+def write_asleep(copy: Path, mistakes: list[Mistake]) -> None:
     """Put the mistakes into the copy's files, from the end of each to its beginning."""
-    (copy / "_mistakes.py").write_text(PROBE.format(folder=str(notes)))
-    numbered = sorted(
-        enumerate(mistakes), key=lambda each: (each[1].node.lineno, each[1].node.col_offset), reverse=True
-    )
+    numbered = sorted(enumerate(mistakes), key=lambda each: each[1].begin, reverse=True)
     for number, mistake in numbered:
-        node, file = mistake.node, copy / mistake.file
+        file = copy / mistake.file
         lines = file.read_bytes().splitlines(keepends=True)
-        assert node.end_lineno is not None
-        assert node.end_col_offset is not None
-        first, last = node.lineno - 1, node.end_lineno - 1
-        before, after = lines[first][: node.col_offset], lines[last][node.end_col_offset :]
+        first, last = mistake.begin[0] - 1, mistake.end[0] - 1
+        before, after = lines[first][: mistake.begin[1]], lines[last][mistake.end[1] :]
         asleep = f'(({mistake.wrong}) if __import__("_mistakes").woken({number}) else ({mistake.right}))'
         lines[first : last + 1] = [before + asleep.encode() + after]
         file.write_bytes(b"".join(lines))
+    for name in {mistake.file for mistake in mistakes}:
+        ast.parse((copy / name).read_text())
 
 
-def pytest(copy: Path, notes: Path, tests: list[str], awake: int | None) -> set[str]:
-    """The tests that failed."""
-    names = notes / "tests.txt"
-    names.write_text("\n".join(tests))
-    environment = os.environ | {"PYTHONPATH": str(copy), AWAKE: "" if awake is None else str(awake)}
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-m",
-        FAST,
-        f"--timeout={TEST_SECONDS}",
-        "-p",
-        "no:cacheprovider",
-    ]
-    command += [f"@{names}"] if tests else ["-n", "2"]
-    ended = subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True)
-    return set(re.findall(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", ended.stdout, re.MULTILINE))
+def planted(copy: Path, seed: int) -> list[Mistake]:
+    """The mistakes that the copy has, or is given now."""
+    kept = copy / NOTES / "planted.json"
+    if not kept.exists():
+        kept.parent.mkdir(exist_ok=True)
+        mistakes = chosen(copy, random.Random(seed))
+        write_asleep(copy, mistakes)
+        (copy / "_mistakes.py").write_text(PROBE.format(notes=str(copy / NOTES / "passed.txt")))
+        kept.write_text(json.dumps([asdict(each) for each in mistakes]))
+    return [Mistake(**each) for each in json.loads(kept.read_text())]
+
+
+def noted(copy: Path) -> Noted:
+    """What the fast tests pass while all mistakes are asleep. They run once for it."""
+    reports, passed = copy / NOTES / "noted.json", copy / NOTES / "passed.txt"
+    if not reports.exists():
+        passed.unlink(missing_ok=True)
+        pytest(copy, "noting", ["-n", str(AT_ONCE), "-m", FAST], None)
+        (copy / NOTES / "noting.json").rename(reports)
+    outcomes, seconds = _reported(reports)
+    passing: dict[int, set[str]] = {}
+    for line in passed.read_text().splitlines():
+        number, _, test = line.partition(" ")
+        if outcomes.get(test) == "passed":  # What a fixture of a session passes is no test's.
+            passing.setdefault(int(number), set()).add(test)
+    fail_anyhow = sum(outcome == "failed" for outcome in outcomes.values())
+    return Noted(passing, seconds, Counter(test for tests in passing.values() for test in tests), fail_anyhow)
+
+
+def wake(copy: Path, noted: Noted, number: int) -> Found:
+    """Run the tests that pass a mistake's place, most particular ones first, until enough of them fail."""
+    passing = noted.passing.get(number, set())
+    seconds_left = float(SECONDS_OF_TESTS)
+    tests: list[str] = []
+    for test in sorted(passing, key=lambda test: (noted.places[test], test)):
+        if noted.seconds[test] <= seconds_left and len(tests) < MOST_TESTS:
+            tests.append(test)
+            seconds_left -= noted.seconds[test]
+    if not tests:
+        return Found(number, len(passing), 0, [])
+    outcomes = pytest(copy, f"awake-{number}", [f"--maxfail={ENOUGH_CATCH}", *tests], number)
+    caught = {test for test, outcome in outcomes.items() if outcome == "failed"}
+    if caught:  # A busy machine makes a test fail too.
+        asleep = pytest(copy, f"asleep-{number}", sorted(caught & passing), PLACES)
+        caught -= {test for test, outcome in asleep.items() if outcome == "failed"}
+    return Found(number, len(passing), len(outcomes), sorted(caught))
+
+
+def pytest(copy: Path, name: str, arguments: list[str], awake: int | None) -> dict[str, str]:
+    """How each test ended. A run that had to be killed has a test of its own that failed."""
+    reports, names = copy / NOTES / f"{name}.json", copy / NOTES / f"{name}.txt"
+    reports.unlink(missing_ok=True)
+    names.write_text("\n".join(arguments))
+    environment = os.environ | {"PYTHONPATH": str(copy), REPORTS: str(reports)}
+    if awake is not None:
+        environment[AWAKE] = str(awake)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "_mistakes"]
+    command += [f"--basetemp={SCRATCH}/{os.getpid()}-{name}", f"@{names}"]
+    command += [f"--timeout={TEST_SECONDS}"] if awake is not None else []
+    with (copy / NOTES / f"{name}.out").open("w") as out:
+        running = subprocess.Popen(
+            command, cwd=copy, env=environment, stdout=out, stderr=out, start_new_session=True
+        )
+    try:
+        running.wait(None if awake is None else MISTAKE_SECONDS)
+        ended_itself = {}
+    except subprocess.TimeoutExpired:
+        os.killpg(running.pid, signal.SIGKILL)
+        ended_itself = {"(it hung)": "failed"}
+    finally:
+        shutil.rmtree(f"{SCRATCH}/{os.getpid()}-{name}", ignore_errors=True)
+    return _reported(reports)[0] | ended_itself
+
+
+def _reported(reports: Path) -> tuple[dict[str, str], dict[str, float]]:
+    """The outcome and the seconds of each test, of its set-up, call and teardown together."""
+    outcomes: dict[str, str] = {}
+    seconds: Counter[str] = Counter()
+    for line in reports.read_text().splitlines() if reports.exists() else []:
+        test, outcome, duration = json.loads(line)
+        outcomes[test] = outcome if outcomes.get(test, "passed") == "passed" else outcomes[test]
+        seconds[test] += duration
+    return outcomes, dict(seconds)
 
 
 @click.command()
@@ -155,35 +278,34 @@ def pytest(copy: Path, notes: Path, tests: list[str], awake: int | None) -> set[
 @click.option("--count", default=60, show_default=True)
 @click.option("--seed", default=1, show_default=True)
 def main(copy: Path, count: int, seed: int) -> None:
-    """Print a row for each mistake: its place, how many tests pass it, and how many catch it, by folder."""
-    chance = random.Random(seed)
-    files = [path.relative_to(copy) for path in sorted((copy / "photon").rglob("*.py"))]
-    found = [each for file in files for each in mistakes_of(file, (copy / file).read_text())]
-    mistakes = chance.sample(found, count)
-    notes = copy / "mistakes"
-    notes.mkdir()
-    write_asleep(copy, mistakes, notes)
-    fail_anyhow = pytest(copy, notes, [], None)
-    passing = [_passing(notes / f"{number}.passed") - fail_anyhow for number in range(count)]
-    print(f"seed {seed}; {len(fail_anyhow)} tests fail in a changed source anyhow")
-    for number, mistake in enumerate(mistakes):
-        tests = sorted(passing[number])
-        sample = chance.sample(tests, min(len(tests), MOST_TESTS_PER_MISTAKE))
-        caught = sorted(pytest(copy, notes, sample, number)) if sample else []
-        folders = [test.split("/")[1] for test in caught]
-        by_folder = ", ".join(f"{folders.count(name)} {name}" for name in sorted(set(folders)))
-        right = " ".join(mistake.right.split())
-        print(
-            f"{number} | {mistake.place} | {right} -> {mistake.wrong} | {len(tests)} | {by_folder or 'none'}"
-        )
-        if len(caught) == 1:
-            print(f"   alone: {caught[0]}")
-        sys.stdout.flush()
+    """Print a row for each mistake: its place, how many tests pass it, how many ran, and which caught it."""
+    copy = copy.absolute()
+    mistakes, notes = planted(copy, seed), noted(copy)
+    print(f"seed {seed}; {len(notes.seconds)} tests, {notes.fail_anyhow} fail in a changed source anyhow")
+    results = copy / NOTES / "results.json"
+    lines = results.read_text().splitlines() if results.exists() else []
+    found = [Found(**json.loads(line)) for line in lines]
+    for each in found:
+        print(row_of(mistakes[each.number], each))
+    left = sorted(set(range(count)) - {each.number for each in found})
+    with ThreadPoolExecutor(AT_ONCE) as pool, results.open("a") as kept:
+        for awake in as_completed([pool.submit(wake, copy, notes, number) for number in left]):
+            found.append(awake.result())
+            kept.write(json.dumps(asdict(found[-1])) + "\n")
+            kept.flush()
+            print(row_of(mistakes[found[-1].number], found[-1]), flush=True)
+    by_count = Counter(min(len(each.caught), ENOUGH_CATCH) for each in found if each.passing)
+    print(f"{sum(not each.passing for each in found)} are passed by no test,", end=" ")
+    print(f"{by_count[0]} caught by none, {by_count[1]} by one alone, {by_count[ENOUGH_CATCH]} by more")
+    alone = {each.caught[0] for each in found if len(each.caught) == 1}
+    print(f"{len(alone)} of {len(notes.seconds)} tests are the only one to catch a mistake")
 
 
-def _passing(noted: Path) -> set[str]:
-    """The tests that passed a place, from its notes; those of a fixture or a session are nobody's."""
-    return set(noted.read_text().splitlines()) - {""} if noted.exists() else set()
+def row_of(mistake: Mistake, found: Found) -> str:
+    """A mistake and what became of it, as a row of a table."""
+    right, wrong = " ".join(mistake.right.split()), " ".join(mistake.wrong.split())
+    numbers = f"{found.passing} | {found.ran} | {', '.join(found.caught) or 'none'}"
+    return f"{found.number} | {mistake.file}:{mistake.begin[0]} | {right} -> {wrong} | {numbers}"
 
 
 if __name__ == "__main__":
