@@ -6,18 +6,18 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 from dagster import AssetCheckSeverity
 
 from assets.reports import availability_check, availability_metadata
 from orchestration.demo.traffic import Traffic
-from photon.cli.main import main
 from photon.pipeline.file import load_pipeline
 from photon.pipeline.sections import Availability
 from photon.verification.availability.budget import MINUTE_US, Minute
 from photon.verification.availability.report import AvailabilityReport, judge_all, report_of
 from tests.simulation.test_availability import SECOND, START_US, Live, make
 from tests.simulation.world import World
+from tests.support.commands import photon
 
 FIRST_MINUTE = "2023-11-14T22:14"  # of `START_US`
 
@@ -36,7 +36,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
 
 def run(world: World, *arguments: str) -> Result:
     command, *options = arguments
-    return CliRunner().invoke(main, [command, str(world.pipeline.file), *options])
+    return photon(command, world.pipeline.file, *options)
 
 
 def test_it_says_how_many_minutes_were_bad_and_names_the_latest(world: World) -> None:

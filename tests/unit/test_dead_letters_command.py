@@ -4,12 +4,12 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from photon.cli.main import main
 from photon.dispatcher.recovery.orders import waiting_orders
 from tests.simulation.mending_stories import BAD, world_with_a_bad_line
 from tests.simulation.world import World
+from tests.support.commands import photon
 
 MEND = """
 def comma(line, reason):
@@ -30,7 +30,7 @@ def world(tmp_path: Path) -> World:
 
 
 def run(world: World, *options: str) -> Result:
-    return CliRunner().invoke(main, ["dead-letters", str(world.pipeline.file), *options])
+    return photon("dead-letters", world.pipeline.file, *options)
 
 
 def test_the_list_is_counted_by_reason_and_bounded(world: World) -> None:

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from photon.cli.main import main
 from photon.pipeline.file import load_pipeline
 from photon.profile.proposal import proposed_name
 from tests.e2e.real_logs import JOINED, RealLogs
+from tests.support.commands import photon
 
 QUERIES = [{"query_id": f"q{i}", "time": f"2026-01-05T10:00:{i % 60:02}Z", "user": i % 3} for i in range(200)]
 CLICKS = [
@@ -50,7 +50,7 @@ def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def init(*options: str, primary: str = "logs/queries", foreign: str = "logs/clicks") -> Result:
-    return CliRunner().invoke(main, ["init", primary, foreign, *options])
+    return photon("init", primary, foreign, *options)
 
 
 def test_the_pipeline_file_of_two_folders_names_their_ids_keys_times_and_units(logs: Path) -> None:

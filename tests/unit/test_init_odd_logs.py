@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
-from photon.cli.main import main
 from photon.pipeline.file import load_pipeline
+from tests.support.commands import photon
 
 NAMES = ("id", "ts", "a.b", "x y", "é", "uid", "n", "N", "time", "#x", "yes", "")
 VALUES: tuple[Callable[[int], Any], ...] = (
@@ -66,7 +65,7 @@ def test_no_odd_log_ends_it_with_a_defect(tmp_path: Path, seed: int) -> None:
         (tmp_path / f"{side}.log").write_bytes(as_text(odd_rows(chance), chance))
     said = chance.choice([(), ("--foreign-id", "click_id", "--foreign-time", "at", "--primary-time", "at")])
     places = [str(tmp_path / f"{side}.log") for side in "ab"]
-    done = CliRunner().invoke(main, ["init", *places, "-o", str(tmp_path / "p.yaml"), *said])
+    done = photon("init", *places, "-o", tmp_path / "p.yaml", *said)
     assert done.exit_code in (0, 1, 2, 3), done.output
     if done.exit_code == 0:
         assert load_pipeline(tmp_path / "p.yaml").foreign.key

@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from photon.cli.main import main
 from photon.logs.file_kinds import Odd
 from photon.logs.formats.times import parse_times
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.profile.column import formats_of
 from photon.profile.file_format import FileFormat, format_of, format_of_both
+from tests.support.commands import photon
 
 NAMES = ["click_id", "query_id", "at", "note"]
 ROWS = [[f"c{i}", f"q{i % 9}", str(1_767_607_200 + i), ("a", "b c", "")[i % 3]] for i in range(40)]
@@ -152,7 +151,7 @@ def described(folder: Path, clicks: str | bytes, *said: str, status: int = 0) ->
     (folder / "queries" / "a.csv").write_text(lines(queries))
     (folder / "clicks" / "a.csv").write_bytes(clicks.encode() if isinstance(clicks, str) else clicks)
     places = [str(folder / name) for name in ("queries", "clicks")]
-    done = CliRunner().invoke(main, ["init", *places, "--force", "-o", str(folder / "p.yaml"), *said])
+    done = photon("init", *places, "--force", "-o", folder / "p.yaml", *said)
     assert done.exit_code == status, done.output
     return done.stderr if status else load_pipeline(folder / "p.yaml")
 

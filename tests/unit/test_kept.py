@@ -11,27 +11,14 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from photon.logs.files import LogFile, TrackedFile
-from photon.pipeline.file import Pipeline, load_pipeline
 from photon.storage.changes import Commit, changed_since, commit_at
 from photon.tokens import Occurrence
 from photon.verification.kept import KeptFile
 from photon.verification.reading import NEIGHBOUR_BYTES, neighbours
 from photon.verification.since import Look, is_trusted, look_at, mended_since
 
-PIPELINE = """
-name: clicks
-datacenters: {east: {logs: logs/east}}
-primary: {files: "q*.csv", format: csv, id: id, time: at}
-foreign: {files: "c*.csv", format: csv, id: id, key: key, time: at}
-"""
 KEPT = KeptFile(end_bytes=100, since_run=1, size_bytes=120, changed_ns=5)
 AS_IT_WAS = Look(120, 5)
-
-
-@pytest.fixture
-def pipeline(tmp_path: Path) -> Pipeline:
-    (tmp_path / "pipeline.yaml").write_text(PIPELINE)
-    return load_pipeline(tmp_path / "pipeline.yaml")
 
 
 def tracked(read_up_to: int = 100, compressed: bool = False) -> TrackedFile:

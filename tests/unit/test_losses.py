@@ -10,10 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
 from orchestration.demo.traffic import Traffic
-from photon.cli.main import main
 from photon.health.metrics.families import families
 from photon.health.status import status_of
 from photon.logs.files import LogFile, TrackedFile
@@ -25,6 +23,7 @@ from photon.state.dispatcher_state import DispatcherState
 from photon.state.losses import ACKNOWLEDGED_FILE, Losses, acknowledge, open_losses
 from photon.state.outcomes import Counts
 from photon.state.view import StateView
+from tests.support.commands import photon
 
 FIRST = TrackedFile(
     LogFile(1, "foreign", "clicks/a.log", 7, False, b"", 0, 20, b"h"), 40, b"", False, 100, 5, None
@@ -91,7 +90,7 @@ def test_every_light_tells_the_same_bytes_that_may_be_lost_until_they_are_acknow
     assert len(told["lost"]["may_be_lost"]) == metrics["photon_may_be_lost_files"] == unknown
     assert told["lost"]["bytes"] == metrics["photon_open_loss_bytes"] == lost_bytes
     assert status.count("nobody knows") == unknown + 1, "each file is named once, and their sum"
-    assert CliRunner().invoke(main, ["acknowledge", str(pipeline.file), "east"]).exit_code == 0
+    assert photon("acknowledge", pipeline.file, "east").exit_code == 0
     status, told, metrics = lights(pipeline)
     assert "nobody knows" not in status
     assert told["checks"]["nothing_lost"]["level"] == "ok"
@@ -100,8 +99,8 @@ def test_every_light_tells_the_same_bytes_that_may_be_lost_until_they_are_acknow
 
 def lights(pipeline: Pipeline) -> tuple[str, dict[str, Any], dict[str, float]]:
     """The text of `photon status`, its JSON, and the metrics, of east."""
-    text = CliRunner().invoke(main, ["status", str(pipeline.file)]).stdout
-    told = json.loads(CliRunner().invoke(main, ["status", str(pipeline.file), "--json"]).stdout)
+    text = photon("status", pipeline.file).stdout
+    told = json.loads(photon("status", pipeline.file, "--json").stdout)
     metrics = families({"east": status_of(pipeline, "east", SystemClock())})
     return text, told["east"], {one.name: one.value for metric in metrics for one in metric.samples}
 
@@ -158,11 +157,11 @@ def problems(pipeline: Pipeline) -> list[str]:
 
 def test_the_command_names_what_is_lost_and_ends_its_alarm(pipeline: Pipeline) -> None:
     assert problems(pipeline) == ["clicks/a.log: gone, and 60 bytes were not read"]
-    done = CliRunner().invoke(main, ["acknowledge", str(pipeline.file), "east"])
+    done = photon("acknowledge", pipeline.file, "east")
     said = "acknowledged:\neast: clicks/a.log: gone, and 60 bytes were not read\n"
     assert (done.exit_code, done.stdout) == (0, said)
     assert problems(pipeline) == []
-    again = CliRunner().invoke(main, ["acknowledge", str(pipeline.file), "east"])
+    again = photon("acknowledge", pipeline.file, "east")
     assert again.stdout == "east: there is nothing that is not acknowledged yet\n"
 
 
@@ -173,20 +172,20 @@ def test_a_lost_file_is_named_by_what_its_name_is_and_not_by_what_a_terminal_mak
     with closing(DispatcherState(pipeline.datacenters["east"].state)) as state:
         state.put_files([odd], lost_bytes=60)
     assert "clicks/a\\x1b[7m\\n.log: gone, and 60 bytes were not read" in problems(pipeline)
-    done = CliRunner().invoke(main, ["acknowledge", str(pipeline.file), "east", "--dry-run"])
+    done = photon("acknowledge", pipeline.file, "east", "--dry-run")
     assert "east: clicks/a\\x1b[7m\\n.log: gone, and 60 bytes were not read\n" in done.stdout
 
 
 def test_a_dry_run_ends_no_alarm(pipeline: Pipeline) -> None:
-    done = CliRunner().invoke(main, ["acknowledge", str(pipeline.file), "east", "--dry-run"])
+    done = photon("acknowledge", pipeline.file, "east", "--dry-run")
     assert done.stdout.startswith("dry run, nothing was changed:\nwould be acknowledged:\neast: clicks/a.log")
     assert problems(pipeline) != []
 
 
 @pytest.mark.parametrize("dry_run", [True, False])
 def test_the_object_says_whether_it_was_a_dry_run(pipeline: Pipeline, dry_run: bool) -> None:
-    words = ["acknowledge", str(pipeline.file), "east", "--json", *(["--dry-run"] if dry_run else [])]
-    told = json.loads(CliRunner().invoke(main, words).stdout)
+    options = ["--dry-run"] if dry_run else []
+    told = json.loads(photon("acknowledge", pipeline.file, "east", "--json", *options).stdout)
     assert told == {
         "dry_run": dry_run,
         "file_bytes": {"1": 60},
@@ -202,7 +201,7 @@ def test_the_object_says_whether_it_was_a_dry_run(pipeline: Pipeline, dry_run: b
 def test_where_there_is_no_state_nobody_is_told_that_nothing_is_lost(pipeline: Pipeline) -> None:
     state = pipeline.datacenters["east"].state
     state.rename(state.with_name("of another machine"))
-    done = CliRunner().invoke(main, ["acknowledge", str(pipeline.file), "east"])
+    done = photon("acknowledge", pipeline.file, "east")
     assert (done.exit_code, done.stdout) == (3, "")
     assert f"photon: {state}: there is no state" in done.stderr
     assert "run it on the machine that has the datacenter's state folder" in done.stderr
@@ -210,5 +209,5 @@ def test_where_there_is_no_state_nobody_is_told_that_nothing_is_lost(pipeline: P
 
 def test_a_damaged_state_is_told_with_its_remedy(pipeline: Pipeline) -> None:
     (pipeline.datacenters["east"].state / STATE_FILE).write_bytes(b"this is no database, " * 100)
-    done = CliRunner().invoke(main, ["acknowledge", str(pipeline.file), "east"])
+    done = photon("acknowledge", pipeline.file, "east")
     assert (done.exit_code, "is damaged" in done.stderr) == (3, True)

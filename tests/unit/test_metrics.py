@@ -8,11 +8,9 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
-from click.testing import CliRunner
 from prometheus_client.core import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from photon.cli.main import main
 from photon.dispatcher.shift.measured import Measured
 from photon.dispatcher.shift.people import Decisions
 from photon.errors import FormatTooNew, WrongUsage
@@ -23,7 +21,7 @@ from photon.health.metrics.shift_families import shift_families
 from photon.health.stages import Orders, PlannedWork, Stages
 from photon.health.status import DatacenterStatus, LogStatus
 from photon.health.verdict import Verdict
-from photon.pipeline.file import Pipeline, load_pipeline
+from photon.pipeline.file import Pipeline
 from photon.process.clock import MICROSECONDS, SystemClock
 from photon.process.measures import Measures
 from photon.registry.errors import RegistryMismatch
@@ -33,24 +31,13 @@ from photon.state.outcomes import Counts
 from photon.storage.delta import LakeUnavailable
 from photon.verification.availability.budget import Budget
 from tests.simulation.world import World
+from tests.support.commands import photon
 from tests.unit.test_headline import NOW_US, ON_HOLD, status
 
-PIPELINE = """
-name: clicks
-datacenters: {east: {logs: logs/east}, west: {logs: logs/west}}
-primary: {files: "q*.csv", format: csv, id: id, time: at}
-foreign: {files: "c*.csv", format: csv, id: id, key: key, time: at}
-"""
 SAID = Completeness("e", 1, 0, 5 * MICROSECONDS, 5 * MICROSECONDS, 5 * MICROSECONDS, 0.999, 0, 100, 3)
 JOINED = Counts(classes={"joined": 9})  # type: ignore[arg-type]
 MAYBE = Losses({1: 60}, may_be_lost={1: 60, 4: 0})
 Samples = dict[tuple[str, ...], float]  # by the name and the values of the labels
-
-
-@pytest.fixture
-def pipeline(tmp_path: Path) -> Pipeline:
-    (tmp_path / "pipeline.yaml").write_text(PIPELINE)
-    return load_pipeline(tmp_path / "pipeline.yaml")
 
 
 @pytest.fixture
@@ -201,7 +188,7 @@ def test_a_file_that_lacks_a_datacenter_is_a_number_and_not_an_error(
 
 
 def test_one_datacenter_alone_may_be_asked_for(pipeline: Pipeline) -> None:
-    done = CliRunner().invoke(main, ["metrics", str(pipeline.file), "-d", "west"])
+    done = photon("metrics", pipeline.file, "-d", "west")
     assert 'photon_readable{datacenter="west"}' in done.stdout
     assert "east" not in done.stdout
 
@@ -228,6 +215,6 @@ def _as_named(metric: Metric) -> str:
 
 
 def test_the_command_prints_them_once(pipeline: Pipeline) -> None:
-    done = CliRunner().invoke(main, ["metrics", str(pipeline.file)])
+    done = photon("metrics", pipeline.file)
     assert done.exit_code == 0, done.output
     assert done.stdout.endswith("# EOF\n")

@@ -6,11 +6,10 @@ import shutil
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from photon.cli.main import main
 from photon.dispatcher.shared_places import shared_logs
 from photon.pipeline.file import Pipeline, load_pipeline
+from tests.support.commands import photon
 
 PIPELINE = """
 name: searches
@@ -71,20 +70,19 @@ def test_join_and_status_tell_of_shared_logs_and_of_a_copied_project(tmp_path: P
     with_logs(project, "e")
     file = pipeline(project, "e", "e").file
     joins = ["join", "--until-idle", "--engine", "local", "-d", "east"]
-    run = CliRunner()
-    first = run.invoke(main, [*joins, str(file)])
+    first = photon(*joins, file)
     assert first.exit_code == 0
     assert "read the same primary and foreign logs" in first.output
-    assert "read the same primary and foreign logs" in run.invoke(main, ["status", str(file)]).output
+    assert "read the same primary and foreign logs" in photon("status", file).output
     assert "is a copy of" not in first.output
 
     shutil.copytree(project, copy, ignore=shutil.ignore_patterns("*.lock"))
-    again = run.invoke(main, [*joins, str(copy / "p.yaml")])
+    again = photon(*joins, copy / "p.yaml")
     assert again.exit_code == 0
     told = f"state/east is a copy of {project}/state/east, which is there still"
     assert told in again.output
-    assert told in run.invoke(main, ["status", str(copy / "p.yaml")]).output
-    assert "is a copy of" not in run.invoke(main, ["status", str(file)]).output
+    assert told in photon("status", copy / "p.yaml").output
+    assert "is a copy of" not in photon("status", file).output
 
     shutil.rmtree(project)
-    assert "is a copy of" not in run.invoke(main, [*joins, str(copy / "p.yaml")]).output
+    assert "is a copy of" not in photon(*joins, copy / "p.yaml").output

@@ -3,10 +3,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 from photon import read
-from photon.cli.main import main
 from photon.cli.trace import trace_text
 from photon.registry.appending import append
 from photon.registry.entry import Claimant, Claims, Entry, Epoch, LedgerId
@@ -16,6 +14,7 @@ from photon.tracing.log_search import may_contain
 from photon.tracing.report import DatacenterTrace, LogRecord, Trace
 from tests.simulation.reading import asking
 from tests.simulation.world import NOON_US, World, hashed
+from tests.support.commands import photon
 
 
 @pytest.fixture
@@ -149,7 +148,7 @@ def test_a_datacenter_whose_lake_is_missing_is_named(world):
 
 
 def test_the_command_refuses_a_pipeline_file_that_is_not_there(tmp_path):
-    result = CliRunner().invoke(main, ["trace", str(tmp_path / "none.yaml"), "c1"])
+    result = photon("trace", tmp_path / "none.yaml", "c1")
     assert result.exit_code == 2
 
 

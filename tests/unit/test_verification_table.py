@@ -35,13 +35,8 @@ from photon.verification.stored_reports import (
     read_verified_offsets,
 )
 from tests.support.crashes import SimulatedCrash, raise_simulated_crash
+from tests.support.pipelines import PIPELINE
 
-PIPELINE = """
-name: clicks
-datacenters: {east: {logs: logs/east}, west: {logs: logs/west}}
-primary: {files: "q*.csv", format: csv, id: id, time: at}
-foreign: {files: "c*.csv", format: csv, id: id, key: key, time: at}
-"""
 AT_US = 1_767_607_200_123_456
 SOUND = DatacenterReport(classes={"joined": 7, "pending": 2}, rows=7)
 BROKEN = DatacenterReport(
@@ -49,12 +44,6 @@ BROKEN = DatacenterReport(
     findings=[Finding("missing", 3, (Example("e1", "1:0", "why"),)), Finding("unjoinable_but_joinable", 5)],
     rows=6,
 )
-
-
-@pytest.fixture
-def pipeline(tmp_path: Path) -> Pipeline:
-    (tmp_path / "pipeline.yaml").write_text(PIPELINE)
-    return load_pipeline(tmp_path / "pipeline.yaml")
 
 
 def store(pipeline: Pipeline, at_us: int = AT_US, **reports: DatacenterReport) -> None:

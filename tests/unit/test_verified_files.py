@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from photon.logs.files import LogFile, TrackedFile
-from photon.pipeline.file import Pipeline, load_pipeline
+from photon.pipeline.file import Pipeline
 from photon.state.view import ReadOffsets
 from photon.verification.report import Unverified, VerifiedEarlier
 from photon.verification.scope import Scope
@@ -21,12 +20,6 @@ from photon.verification.stored_reports import (
 )
 from tests.support.memory_ledgers import MemoryLedgers, memory_registry
 
-PIPELINE = """
-name: clicks
-datacenters: {east: {logs: logs/east}, west: {logs: logs/west}}
-primary: {files: "q*.csv", format: csv, id: id, time: at}
-foreign: {files: "c*.csv", format: csv, id: id, key: key, time: at}
-"""
 HEADER_BYTES = 10
 
 
@@ -41,12 +34,6 @@ def gone(tracked: TrackedFile) -> TrackedFile:
 
 def lost(number: int, size_bytes: int) -> Unverified:
     return Unverified(f"c{number}.csv", "foreign", size_bytes, "the file is not there")
-
-
-@pytest.fixture
-def pipeline(tmp_path: Path) -> Pipeline:
-    (tmp_path / "pipeline.yaml").write_text(PIPELINE)
-    return load_pipeline(tmp_path / "pipeline.yaml")
 
 
 # -- what counts

@@ -5,9 +5,7 @@ import re
 from dataclasses import replace
 
 import pytest
-from click.testing import CliRunner
 
-from photon.cli.main import main
 from photon.pipeline.file import load_pipeline
 from photon.verification.report import (
     DatacenterReport,
@@ -19,6 +17,7 @@ from photon.verification.report import (
 )
 from photon.verification.stored_reports import newest
 from tests.simulation.world import World
+from tests.support.commands import photon
 
 SOUND = VerificationReport(
     {"east": DatacenterReport({"joined": 1_200, "skipped": 3}, rows=1_200)}, rows=1_200
@@ -45,7 +44,7 @@ def run(tmp_path, monkeypatch):
 
     def run(report, *options):
         monkeypatch.setattr("jobs.verification.verify", lambda pipeline, names, say, **options: report)
-        return CliRunner().invoke(main, ["verify", str(world.pipeline.file), *options])
+        return photon("verify", world.pipeline.file, *options)
 
     return run
 

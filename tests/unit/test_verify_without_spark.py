@@ -9,9 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from photon.cli.main import main
+from tests.support.commands import photon
 
 pytestmark = pytest.mark.server
 
@@ -52,7 +51,7 @@ def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "chatty.py").write_text(CHATTY)
     file = folder / "p.yaml"
     file.write_text(PIPELINE)
-    done = CliRunner().invoke(main, ["join", str(file), "--complete", "--engine", "local"])
+    done = photon("join", file, "--complete", "--engine", "local")
     assert done.exit_code == 0, done.output
     return file
 
@@ -118,7 +117,7 @@ def test_a_path_that_would_be_a_pattern_is_verified_without_spark(
     for each in ("p.yaml", "chatty.py"):
         shutil.copy(pipeline.with_name(each), folder)
     shutil.copytree(pipeline.with_name("logs"), folder / "logs")
-    joined = CliRunner().invoke(main, ["join", str(folder / "p.yaml"), "--complete", "--engine", "local"])
+    joined = photon("join", folder / "p.yaml", "--complete", "--engine", "local")
     assert joined.exit_code == 0, joined.output
     done = verify(folder / "p.yaml", "--json")
     assert done.returncode == 0, done.stderr

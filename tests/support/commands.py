@@ -1,0 +1,13 @@
+"""Commands of `photon` within a test's process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from click.testing import CliRunner, Result
+
+from photon.cli.main import main
+
+
+def photon(*words: str | Path) -> Result:
+    return CliRunner().invoke(main, [str(word) for word in words])
