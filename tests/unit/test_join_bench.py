@@ -126,9 +126,6 @@ def test_the_watch_sees_a_file_of_flink_once_it_has_its_name(tmp_path: Path) -> 
     assert compare(read_rows([tmp_path], EXPECTED.column_names), EXPECTED).is_right
 
 
-# -- Flink
-
-
 # -- the figures
 
 
