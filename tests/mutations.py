@@ -29,7 +29,6 @@ import click
 
 FAST = "not (spark or server or slow or long or browser or services)"
 PLACES = 1500  # They are passed without a mistake: enough to tell what a test goes through.
-ENOUGH_CATCH = 2  # After these none of them catches the mistake alone.
 # What the tests of one mistake may take, by the noted times: many pass thousands of tests.
 SECONDS_OF_TESTS = 60
 MOST_TESTS = 400  # To collect more takes longer than to run them.
@@ -217,7 +216,7 @@ def noted(copy: Path) -> Noted:
     return Noted(passing, seconds, Counter(test for tests in passing.values() for test in tests), fail_anyhow)
 
 
-def wake(copy: Path, noted: Noted, number: int) -> Found:
+def wake(copy: Path, noted: Noted, number: int, enough: int) -> Found:
     """Run the tests that pass a mistake's place, most particular ones first, until enough of them fail."""
     passing = noted.passing.get(number, set())
     seconds_left = float(SECONDS_OF_TESTS)
@@ -228,7 +227,7 @@ def wake(copy: Path, noted: Noted, number: int) -> Found:
             seconds_left -= noted.seconds[test]
     if not tests:
         return Found(number, len(passing), 0, [])
-    outcomes = pytest(copy, f"awake-{number}", [f"--maxfail={ENOUGH_CATCH}", *tests], number)
+    outcomes = pytest(copy, f"awake-{number}", [f"--maxfail={enough}", *tests], number)
     caught = {test for test, outcome in outcomes.items() if outcome == "failed"}
     if caught:  # A busy machine makes a test fail too.
         asleep = pytest(copy, f"asleep-{number}", sorted(caught & passing), PLACES)
@@ -277,27 +276,30 @@ def _reported(reports: Path) -> tuple[dict[str, str], dict[str, float]]:
 @click.argument("copy", type=click.Path(path_type=Path, exists=True))
 @click.option("--count", default=60, show_default=True)
 @click.option("--seed", default=1, show_default=True)
-def main(copy: Path, count: int, seed: int) -> None:
+@click.option("--below", default="photon", show_default=True, help="The folder whose mistakes are woken.")
+@click.option("--enough", default=2, show_default=True, help="After so many that fail no test is alone.")
+def main(copy: Path, count: int, seed: int, below: str, enough: int) -> None:
     """Print a row for each mistake: its place, how many tests pass it, how many ran, and which caught it."""
     copy = copy.absolute()
     mistakes, notes = planted(copy, seed), noted(copy)
     print(f"seed {seed}; {len(notes.seconds)} tests, {notes.fail_anyhow} fail in a changed source anyhow")
-    results = copy / NOTES / "results.json"
+    results = copy / NOTES / f"results-{enough}.json"
     lines = results.read_text().splitlines() if results.exists() else []
-    found = [Found(**json.loads(line)) for line in lines]
-    for each in found:
-        print(row_of(mistakes[each.number], each))
-    left = sorted(set(range(count)) - {each.number for each in found})
+    known = {one.number: one for one in (Found(**json.loads(line)) for line in lines)}
+    wanted = [number for number, one in enumerate(mistakes) if one.file.startswith(below)][:count]
     with ThreadPoolExecutor(AT_ONCE) as pool, results.open("a") as kept:
-        for awake in as_completed([pool.submit(wake, copy, notes, number) for number in left]):
-            found.append(awake.result())
-            kept.write(json.dumps(asdict(found[-1])) + "\n")
+        waking = [pool.submit(wake, copy, notes, number, enough) for number in wanted if number not in known]
+        for ended in as_completed(waking):
+            one = known[ended.result().number] = ended.result()
+            kept.write(json.dumps(asdict(one)) + "\n")
             kept.flush()
-            print(row_of(mistakes[found[-1].number], found[-1]), flush=True)
-    by_count = Counter(min(len(each.caught), ENOUGH_CATCH) for each in found if each.passing)
-    print(f"{sum(not each.passing for each in found)} are passed by no test,", end=" ")
-    print(f"{by_count[0]} caught by none, {by_count[1]} by one alone, {by_count[ENOUGH_CATCH]} by more")
-    alone = {each.caught[0] for each in found if len(each.caught) == 1}
+    found = [known[number] for number in wanted]
+    for one in found:
+        print(row_of(mistakes[one.number], one))
+    caught_by = Counter(min(len(one.caught), 2) for one in found if one.passing)
+    print(f"{sum(not one.passing for one in found)} are passed by no test,", end=" ")
+    print(f"{caught_by[0]} caught by none, {caught_by[1]} by one alone, {caught_by[2]} by more")
+    alone = {one.caught[0] for one in found if len(one.caught) == 1}
     print(f"{len(alone)} of {len(notes.seconds)} tests are the only one to catch a mistake")
 
 
