@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from orchestration.demo.traffic import Traffic
 from photon.dispatcher.shift.keys import LEAST_EXPECTED
 from photon.health.bad_records import LEAST_RECORDS, judge_unjoinable
 from photon.health.memory import Memory
 from photon.health.verdict import Verdict
-from photon.pipeline.file import Pipeline, load_pipeline
+from photon.pipeline.file import Pipeline
 from photon.state.outcomes import Counts
 from photon.state.window import begin_window, window_from_json, window_to_json
 from tests.unit.test_health import facts, verdicts
-
-
-@pytest.fixture
-def pipeline(tmp_path: Path) -> Pipeline:
-    return load_pipeline(Traffic(1).write_pipeline(tmp_path))
 
 
 def judged(

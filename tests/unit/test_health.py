@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from orchestration.demo.traffic import Traffic
 from photon.dispatcher.shift.growth import Growth, LogSize
 from photon.dispatcher.shift.lease import START_SECONDS, Lease, LeaseStatus
 from photon.dispatcher.shift.people import Decisions
@@ -17,7 +16,7 @@ from photon.health.facts import look as look_at
 from photon.health.judge import PROMISES, WITHOUT_STATE, judge
 from photon.health.memory import FRESH_SECONDS, Memory, Told, WatcherNotes, as_text, from_text, memory_beside
 from photon.health.verdict import Verdict
-from photon.pipeline.file import Pipeline, load_pipeline
+from photon.pipeline.file import Pipeline
 from photon.process.clock import MICROSECONDS
 from photon.state.losses import Losses
 from photon.state.outcomes import Counts
@@ -28,11 +27,6 @@ NOW_US = 1_800_000_000 * MICROSECONDS
 HOUR_US = 3_600 * MICROSECONDS
 GIB = 2**30
 SEEN = Lease(7, "host", "", NOW_US, idle_seen="seen")
-
-
-@pytest.fixture
-def pipeline(tmp_path: Path) -> Pipeline:
-    return load_pipeline(Traffic(1).write_pipeline(tmp_path))
 
 
 def facts(

@@ -12,13 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from orchestration.demo.traffic import Traffic
 from photon.dispatcher.shift import people
 from photon.dispatcher.shift.people import Decisions, decisions_in_time
 from photon.health import overall
 from photon.health.overall import look_at_all
 from photon.health.status import DatacenterStatus, status_of
-from photon.pipeline.file import Pipeline, load_pipeline
+from photon.pipeline.file import Pipeline
 from photon.process import in_time
 from photon.process.clock import Clock, SystemClock
 from photon.process.in_time import NotInTime, Question
@@ -31,11 +30,6 @@ def hanging() -> Iterator[threading.Event]:
     event = threading.Event()
     yield event
     event.set()
-
-
-@pytest.fixture
-def pipeline(tmp_path: Path) -> Pipeline:
-    return load_pipeline(Traffic(1, ("east", "west")).write_pipeline(tmp_path))
 
 
 def test_an_answer_in_time_is_given_and_so_is_an_error() -> None:
