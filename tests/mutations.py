@@ -23,6 +23,7 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 
 import click
@@ -31,6 +32,7 @@ FAST = "not (spark or server or slow or long or browser or services)"
 PLACES = 1500  # They are passed without a mistake: enough to tell what a test goes through.
 # What the tests of one mistake may take, by the noted times: many pass thousands of tests.
 SECONDS_OF_TESTS = 60
+MOST_CASES = 3  # of one test, each with other parameters
 MOST_TESTS = 400  # To collect more takes longer than to run them.
 TEST_SECONDS = 60  # A mistake may make a test wait for ever; the machine may be busy.
 MISTAKE_SECONDS = 300  # A test that doesn't even heed its own timeout ends here.
@@ -40,7 +42,7 @@ SCRATCH = "/dev/shm/mistakes"
 AWAKE = "PHOTON_MISTAKE"
 REPORTS = "PHOTON_MISTAKE_REPORTS"
 # The module in the copy that all mistakes ask whether they are awake. It is a plugin of pytest too.
-PROBE = """import json, os
+PROBE = """import collections, json, os
 append, flags = os.write, os.O_CREAT | os.O_APPEND | os.O_WRONLY
 awake = int(os.environ.get("PHOTON_MISTAKE", -1))
 notes = os.open({notes!r}, flags)
@@ -53,6 +55,14 @@ def woken(number):
         noted.add(note)
         append(notes, (note + "\\n").encode())
     return False
+def pytest_collection_modifyitems(items):
+    if awake < 0:
+        cases = collections.Counter()
+        def is_one_of_few(item):
+            name = item.nodeid.partition("[")[0]
+            cases[name] += 1
+            return cases[name] <= {most_cases}
+        items[:] = filter(is_one_of_few, items)
 def pytest_runtest_logreport(report):
     if "PYTEST_XDIST_WORKER" not in os.environ:
         with open(os.environ["PHOTON_MISTAKE_REPORTS"], "a") as reports:
@@ -155,7 +165,16 @@ def _wrong(node: ast.expr, source: str) -> str:
 
 
 def _text(node: ast.expr, source: str) -> str:
-    return ast.get_source_segment(source, node) or ""
+    assert node.end_lineno is not None
+    lines = _lines(source)[node.lineno - 1 : node.end_lineno]
+    lines[-1] = lines[-1][: node.end_col_offset]
+    lines[0] = lines[0][node.col_offset :]
+    return b"".join(lines).decode()
+
+
+@cache
+def _lines(source: str) -> list[bytes]:
+    return source.encode().splitlines(keepends=True)
 
 
 def chosen(copy: Path, chance: random.Random) -> list[Mistake]:
@@ -163,9 +182,11 @@ def chosen(copy: Path, chance: random.Random) -> list[Mistake]:
     files = [path.relative_to(copy) for path in sorted((copy / "photon").rglob("*.py"))]
     found = [each for file in files for each in mistakes_of(str(file), (copy / file).read_text())]
     apart: list[Mistake] = []
+    of_file: dict[str, list[Mistake]] = {}
     for each in chance.sample(found, len(found)):
-        near = (other for other in apart if other.file == each.file)
-        if all(each.end <= other.begin or other.end <= each.begin for other in near):
+        others = of_file.setdefault(each.file, [])
+        if all(each.end <= other.begin or other.end <= each.begin for other in others):
+            others.append(each)
             apart.append(each)
         if len(apart) == PLACES:
             break
@@ -194,7 +215,9 @@ def planted(copy: Path, seed: int) -> list[Mistake]:
         kept.parent.mkdir(exist_ok=True)
         mistakes = chosen(copy, random.Random(seed))
         write_asleep(copy, mistakes)
-        (copy / "_mistakes.py").write_text(PROBE.format(notes=str(copy / NOTES / "passed.txt")))
+        (copy / "_mistakes.py").write_text(
+            PROBE.format(notes=str(copy / NOTES / "passed.txt"), most_cases=MOST_CASES)
+        )
         kept.write_text(json.dumps([asdict(each) for each in mistakes]))
     return [Mistake(**each) for each in json.loads(kept.read_text())]
 
@@ -240,6 +263,7 @@ def pytest(copy: Path, name: str, arguments: list[str], awake: int | None) -> di
     reports, names = copy / NOTES / f"{name}.json", copy / NOTES / f"{name}.txt"
     reports.unlink(missing_ok=True)
     names.write_text("\n".join(arguments))
+    Path(SCRATCH).mkdir(exist_ok=True)
     environment = os.environ | {"PYTHONPATH": str(copy), REPORTS: str(reports)}
     if awake is not None:
         environment[AWAKE] = str(awake)
