@@ -1,7 +1,8 @@
 """Read what was joined: the union of the tables of all datacenters that were not given up as lost (E2).
 
-Also up to which event time it is complete, as the datacenters say. A table that the registry knows and that
-is not there is an error (E10): rows would be missing without a word.
+Either the rows of now, or those of a *release*, which are the same whoever reads them and when. Also up to
+which event time they are complete. A table that the registry knows, or a release, and that is not there is an
+error (E10): rows would be missing without a word.
 """
 
 from __future__ import annotations
@@ -10,24 +11,37 @@ import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import reduce
+from operator import or_
 from pathlib import Path
+from typing import Literal
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
+import pyarrow.fs as pafs
 from deltalake import DeltaTable
+from deltalake.fs import DeltaStorageHandler
 
-from photon.adapters import ROW_COLUMNS
-from photon.errors import FormatTooNew
+from photon.errors import FormatTooNew, WrongUsage
 from photon.pipeline.file import Pipeline, load_pipeline
+from photon.pipeline.location import Location
 from photon.pipeline.sections import Datacenter
 from photon.process.clock import MICROSECONDS
 from photon.registry.errors import RegistryMissing, RegistryUnavailable
 from photon.registry.known_tables import MissingTable, missing_tables
 from photon.registry.opening import read_register
 from photon.registry.register import Register
+from photon.releases.files import ReleaseFiles, guarantee
+from photon.releases.reading import OpenRelease, Wanted, kept_releases, open_release
+from photon.releases.release import Release
+from photon.releases.views import dead_letters_of, unjoined_of
 from photon.state.completeness.estimate import Completeness
 from photon.state.completeness.published import DOCUMENT, published
+from photon.storage.columns import TABLE_COLUMNS, TableName, text
 from photon.storage.delta import LakeMismatch, LakeUnavailable
+from photon.storage.mended_letters import MENDED_LETTERS
+from photon.storage.store import store_of
 from photon.storage.tables import OutputTable
 
 log = logging.getLogger(__name__)
@@ -42,27 +56,32 @@ class Watermark:
     """
 
     datacenters: Mapping[str, Completeness]  # datacenters that have said anything
+    release: Release | None = None  # then it says so itself
 
     @property
     def complete_up_to(self) -> datetime | None:
         """Every record before it that had come is decided: none waits. None: nobody has read a time yet."""
+        if self.release is not None:
+            return _latest([self.release.complete_up_to_us])
         return _latest(each.complete_up_to_us for each in self.datacenters.values())
 
     @property
     def mostly_up_to(self) -> datetime | None:
         """The time before which at least `availability.of_events` of the pipeline file do not wait."""
+        if self.release is not None:
+            return _latest([self.release.mostly_up_to_us])
         return _latest(each.mostly_up_to_us for each in self.datacenters.values())
 
 
-class JoinedRows(ds.UnionDataset):
-    """The joined rows of all datacenters at one version of each table: a dataset of pyarrow's.
+class Rows(ds.UnionDataset):
+    """Rows of the datacenters' tables, of now or of a release: a dataset of pyarrow's.
 
     `watermark`: up to where these very rows are complete. `unchecked`: what nobody could say of them, and
     why; empty if the registry knows no other table and no retired datacenter.
     """
 
     def __init__(
-        self, schema: pa.Schema, children: Sequence[ds.Dataset], watermark: Watermark, unchecked: str
+        self, schema: pa.Schema, children: Sequence[ds.Dataset], watermark: Watermark, unchecked: str = ""
     ) -> None:
         super().__init__(schema, children)
         self.watermark, self.unchecked = watermark, unchecked
@@ -72,9 +91,14 @@ class JoinedRows(ds.UnionDataset):
         """No record before it that had come lacks its row here. None: nobody has read a time yet."""
         return self.watermark.complete_up_to
 
-    def filter(self, expression: ds.Expression) -> JoinedRows:
+    @property
+    def release(self) -> Release | None:
+        """The release that these rows are of; None: rows of now."""
+        return self.watermark.release
+
+    def filter(self, expression: ds.Expression) -> Rows:
         """The same rows without those that do not match: their watermark is the same."""
-        found: JoinedRows = super().filter(expression)
+        found: Rows = super().filter(expression)
         found.watermark, found.unchecked = self.watermark, self.unchecked
         return found
 
@@ -83,8 +107,17 @@ class JoinedRows(ds.UnionDataset):
 _of_last_rows: dict[Path, Watermark] = {}
 
 
-def joined(pipeline: Pipeline | str | Path, retired: Collection[str] | None = None) -> JoinedRows:
+def joined(
+    pipeline: Pipeline | str | Path,
+    retired: Collection[str] | None = None,
+    *,
+    release: int | Literal["latest"] | None = None,
+    as_of: datetime | None = None,
+) -> Rows:
     """The joined rows of all datacenters, now: `.to_table(columns=..., filter=...)` reads them.
+
+    `release`: those of a release, by its number or the newest one; `as_of`: of the newest one that was made
+    by then. They need no registry. Raises ReleaseUnreadable, NoRelease, PipelineError.
 
     The columns are Photon's own (`ROW_COLUMNS`), then the adapter's. A column that a datacenter's table does
     not have yet is null in its rows. `retired`: datacenters to leave out, and the registry is not asked; None
@@ -94,16 +127,72 @@ def joined(pipeline: Pipeline | str | Path, retired: Collection[str] | None = No
     RegistryMismatch; pyarrow.ArrowTypeError if the tables disagree on a column's type.
     """
     pipeline = _loaded(pipeline)
+    if (wanted := _wanted(release, as_of)) is not None:
+        return _rows_of(open_release(pipeline, wanted), "joined_events")
     asked = _ask(pipeline) if retired is None else _without(pipeline, retired)
     # Before any table: what is said to be complete is in the versions that are opened after it.
     watermark = _promised(asked.places)
     handles = _opened(pipeline, asked, needs_all=retired is None).values()
     _of_last_rows[pipeline.file] = watermark
-    if not handles:
-        return JoinedRows(ROW_COLUMNS, [ds.dataset(ROW_COLUMNS.empty_table())], watermark, asked.unchecked)
-    schema = pa.unify_schemas([pa.schema(handle.schema().to_arrow()) for handle in handles])
-    tables = [handle.to_pyarrow_dataset(schema=schema) for handle in handles]
-    return JoinedRows(schema, tables, watermark, asked.unchecked)
+    return _rows_now(list(handles), "joined_events", watermark, asked.unchecked)
+
+
+def unjoined(
+    pipeline: Pipeline | str | Path,
+    *,
+    release: int | Literal["latest"] | None = None,
+    as_of: datetime | None = None,
+) -> Rows:
+    """The foreign events that were given up, each once, and none that has a joined row. In memory.
+
+    The first row of each by event time; two datacenters may both have given it up. Raises as `joined`.
+    """
+    pipeline = _loaded(pipeline)
+    if (wanted := _wanted(release, as_of)) is not None:
+        opened = open_release(pipeline, wanted)
+        found, others = _rows_of(opened, "unjoined"), _rows_of(opened, "joined_events")
+    else:
+        found = _side_rows_now(_ask(pipeline).places, "unjoined")
+        others = joined(pipeline)  # opened later: what is joined meanwhile is left out
+    rows = found.to_table()
+    return _in_memory(unjoined_of(rows, _ids_among(others, rows["event_id"])), others)
+
+
+def dead_letters(
+    pipeline: Pipeline | str | Path,
+    datacenter: str,
+    *,
+    release: int | Literal["latest"] | None = None,
+    as_of: datetime | None = None,
+) -> Rows:
+    """The lines of one datacenter's logs that could not be used, and were not looked at again. In memory.
+
+    The newest letter of each event, or of each place in a log, without events that have a joined row.
+    Raises as `joined`.
+    """
+    pipeline = _loaded(pipeline)
+    if datacenter not in pipeline.datacenters:
+        known = ", ".join(pipeline.datacenters)
+        raise WrongUsage(f"{pipeline.file} has no datacenter {datacenter!r}; expected one of {known}")
+    if (wanted := _wanted(release, as_of)) is not None:
+        opened = open_release(pipeline, wanted)
+        found, others = _rows_of(opened, "dead_letters", datacenter), _rows_of(opened, "joined_events")
+        mended = opened.mended(datacenter)
+    else:
+        found = _side_rows_now({datacenter: pipeline.datacenters[datacenter]}, "dead_letters")
+        with MENDED_LETTERS.reading(pipeline, datacenter) as again:
+            mended = MENDED_LETTERS.columns.empty_table() if again is None else again.to_table()
+        others = joined(pipeline)
+    rows = found.to_table()
+    return _in_memory(dead_letters_of(rows, mended, _ids_among(others, rows["event_id"])), others)
+
+
+def releases(pipeline: Pipeline | str | Path) -> list[Release]:
+    """The releases that can be read, the oldest first, each with what it shows first (`notes`).
+
+    LakeUnavailable if no lake answers.
+    """
+    return kept_releases(_loaded(pipeline))
 
 
 def joined_tables(pipeline: Pipeline | str | Path) -> dict[str, str]:
@@ -164,6 +253,73 @@ def _promised(places: Mapping[str, Datacenter]) -> Watermark:
         except (LakeUnavailable, FormatTooNew) as error:
             log.warning("nothing is known of how complete the rows of datacenter %s are: %s", name, error)
     return Watermark(said)
+
+
+# -- datasets
+
+
+def _wanted(release: int | Literal["latest"] | None, as_of: datetime | None) -> Wanted | None:
+    if release is not None and as_of is not None:
+        raise WrongUsage("release and as_of: expected one of them")
+    return as_of if release is None else release
+
+
+def _rows_now(handles: Sequence[DeltaTable], table: TableName, watermark: Watermark, unchecked: str) -> Rows:
+    if not handles:
+        columns = TABLE_COLUMNS[table]
+        return Rows(columns, [ds.dataset(columns.empty_table())], watermark, unchecked)
+    schema = pa.unify_schemas([pa.schema(handle.schema().to_arrow()) for handle in handles])
+    children = [handle.to_pyarrow_dataset(schema=schema) for handle in handles]
+    return Rows(schema, children, watermark, unchecked)
+
+
+def _side_rows_now(places: Mapping[str, Datacenter], name: TableName) -> Rows:
+    tables = (OutputTable(place.lake, name) for place in places.values())
+    return _rows_now([table.load() for table in tables if table.exists()], name, Watermark({}), "")
+
+
+def _rows_of(opened: OpenRelease, name: TableName, datacenter: str | None = None) -> Rows:
+    """The rows of a release: one filter over all files, which costs nothing where a file has no others."""
+    watermark = Watermark({}, opened.release)
+    tables = [each for each in opened.tables(name) if datacenter in (None, each.datacenter)]
+    if not tables:
+        return _rows_now([], name, watermark, "")
+    schema = pa.unify_schemas([each.schema for each in tables])
+    rows = Rows(schema, [_dataset(each, schema) for each in tables], watermark)
+    if not any(each.partial for each in tables):
+        return rows
+    counted = [(text("_datacenter") == each.datacenter) & each.condition for each in tables]
+    return rows.filter(reduce(or_, counted))
+
+
+def _dataset(files: ReleaseFiles, schema: pa.Schema) -> ds.Dataset:
+    there = (*files.whole, *files.partial)
+    filesystem = _filesystem(files.folder, {file.path: file.size_bytes for file in there})
+    kind = ds.ParquetFileFormat(default_fragment_scan_options=ds.ParquetFragmentScanOptions(pre_buffer=True))
+    fragments = [
+        kind.make_fragment(
+            file.path, filesystem, partition_expression=guarantee(files.datacenter, file, schema)
+        )
+        for file in there
+    ]
+    return ds.FileSystemDataset(fragments, schema, kind, filesystem)
+
+
+def _filesystem(folder: Location, sizes_bytes: dict[str, int]) -> pafs.FileSystem:
+    if isinstance(folder, Path):
+        return pafs.SubTreeFileSystem(str(folder), pafs.LocalFileSystem())
+    store = store_of(folder)
+    return pafs.PyFileSystem(DeltaStorageHandler(store.url, store.delta_options, sizes_bytes))
+
+
+def _ids_among(rows: Rows, ids: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The event ids among these that have a joined row."""
+    wanted = text("_event_id").isin(pc.unique(ids.drop_null()))
+    return rows.to_table(columns=["_event_id"], filter=wanted)["_event_id"]
+
+
+def _in_memory(found: pa.Table, like: Rows) -> Rows:
+    return Rows(found.schema, [ds.dataset(found)], like.watermark, like.unchecked)
 
 
 # -- which tables count

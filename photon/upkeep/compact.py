@@ -18,17 +18,22 @@ from photon.process.clock import MICROSECONDS, Clock, microseconds
 from photon.process.in_time import behind_others
 from photon.process.pace import pace
 from photon.process.readable import counted
+from photon.releases.reading import needed_lists
 from photon.state.view import open_view
 from photon.storage.append_table import REPORT_TABLES, compact_report_table, would_compact_report_table
 from photon.storage.columns import TABLE_COLUMNS
 from photon.storage.compaction import LEAST_FILES, Group, compact, groups_of
 from photon.storage.data_files import DataFiles
+from photon.storage.delta import lake_errors
+from photon.storage.replaced_files import ReplacedFiles, Replacement
 from photon.storage.table_features import kept_hours
 from photon.storage.table_log import checkpoint, clean, would_clean
 from photon.storage.tables import OutputTable, app_id
-from photon.storage.vacuum import vacuum, would_remove
+from photon.storage.vacuum import KEEP_HOURS, Kept, vacuum, would_remove
 from photon.tokens import PlanKey
 from photon.upkeep.plans import Say, silent
+
+REBUILT_TABLE = "joined_events"  # rebuilds replace files of this one alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +88,13 @@ class CompactionPlan:
         kept_since_us = log_kept_since_us(table, self.pipeline.compaction, now_us())
         entries = behind_others(partial(clean, table.folder, kept_since_us))
         knows_plans, open_plan = open_plan_of(self.pipeline.datacenters[self.datacenter].state)
-        data_files = behind_others(partial(vacuum, table, open_plan, knows_plans, now_us()))
+        lists = lists_of(self.pipeline, self.datacenter, table)
+        kept = kept_for_readers(self.pipeline, lists)
+        data_files = behind_others(partial(vacuum, table, open_plan, knows_plans, now_us(), kept))
+        if table.name == REBUILT_TABLE:
+            with lake_errors(f"remove old lists of replaced files in {table.folder.parent}"):
+                before_us = now_us() - kept.hours * 3_600 * MICROSECONDS
+                ReplacedFiles(table.folder.parent).forget({one.name for one in lists}, before_us)
         with table.reading():
             files_after = len(DataFiles(table.load()))
         return Compacted(plan.expected.files_before, files_after, commits, rows, entries, data_files)
@@ -114,7 +125,8 @@ def plan_compaction(
         table = OutputTable(place.lake, name)
         if not table.exists():
             continue
-        files, groups = to_rewrite(table, datacenter, least_files)
+        files, groups = to_rewrite(pipeline, table, datacenter, least_files)
+        kept = kept_for_readers(pipeline, lists_of(pipeline, datacenter, table))
         expected = Compacted(
             files_before=files,
             files_after=files - sum(len(group.files) for group in groups) + len(groups),
@@ -123,7 +135,7 @@ def plan_compaction(
             log_files_removed=would_clean(
                 table.folder, log_kept_since_us(table, pipeline.compaction, now_us)
             ),
-            data_files_removed=would_remove(table, open_plan, knows_plans, now_us),
+            data_files_removed=would_remove(table, open_plan, knows_plans, now_us, kept),
         )
         tables.append(TablePlan(table, groups, expected))
     expected_of: dict[str, Compacted] = {one.table.name: one.expected for one in tables}
@@ -149,17 +161,33 @@ def log_kept_since_us(table: OutputTable, settings: Compaction, now_us: int) -> 
     return now_us - max(microseconds(settings.keep_log), hours_us)
 
 
+def lists_of(pipeline: Pipeline, datacenter: str, table: OutputTable) -> list[Replacement]:
+    """The replacements in a table that readers of kept releases undo. LakeUnavailable."""
+    return needed_lists(pipeline, datacenter) if table.name == REBUILT_TABLE else []
+
+
+def kept_for_readers(pipeline: Pipeline, lists: Sequence[Replacement]) -> Kept:
+    """What vacuum leaves to readers: all for a week, or as long as releases, and what these need."""
+    hours = -(-microseconds(pipeline.releases.keep) // (3_600 * MICROSECONDS))
+    return Kept(max(KEEP_HOURS, hours), {file.path for one in lists for file in one.went})
+
+
 def to_rewrite(
-    table: OutputTable, datacenter: str, least_files: int = LEAST_FILES
+    pipeline: Pipeline, table: OutputTable, datacenter: str, least_files: int = LEAST_FILES
 ) -> tuple[int, list[Group]]:
-    """How many files a table has now, and those that are to be rewritten together. LakeUnavailable."""
+    """How many files a table has now, and those that are to be rewritten together. LakeUnavailable.
+
+    What a rebuild brought stays as it is while a reader may undo it.
+    """
     with table.reading():
         handle = table.writable()  # a checkpoint and the log's old entries are at stake too
         files = DataFiles(handle).all()
         epochs = {file.epoch for file in files if file.epoch is not None}
         apps = {epoch: app_id(datacenter, epoch, table.name) for epoch in epochs}
         last = {epoch: handle.transaction_version(app) or 0 for epoch, app in apps.items()}
-    return len(files), groups_of(files, last, least_files=least_files)
+    came = {path for one in lists_of(pipeline, datacenter, table) for path in one.came}
+    free = [file for file in files if file.path not in came]
+    return len(files), groups_of(free, last, least_files=least_files)
 
 
 def open_plan_of(state: Path) -> tuple[bool, PlanKey | None]:

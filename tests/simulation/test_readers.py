@@ -258,7 +258,7 @@ def joined_between(world: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[li
         yield came
 
 
-def holds(world: World, rows: read.JoinedRows, promised: datetime | None) -> bool:
+def holds(world: World, rows: read.Rows, promised: datetime | None) -> bool:
     """Whether each click of the logs before a time has its row."""
     assert promised is not None
     wanted = {r["click"] for r in world.records("east", "clicks") if at(r["at"]) <= promised}

@@ -1,0 +1,314 @@
+"""Open a release from the lakes alone: no registry is asked, and no lock taken.
+
+A release is found among the copies in all lakes. Each table that is read has to hold what the release says
+of its datacenter; else `ReleaseUnreadable` names the lake and the remedy. What rebuilds have replaced since
+is put back in its place, by their lists, before rows are counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from itertools import islice
+from typing import Literal, TypeVar
+
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from photon.errors import UserError
+from photon.pipeline.file import Pipeline
+from photon.pipeline.location import Location
+from photon.process.clock import MICROSECONDS, in_utc
+from photon.releases import copies
+from photon.releases.files import ReleaseFiles, before, condition, rows_within, shares
+from photon.releases.release import Part, Place, Release
+from photon.storage.archived_log import commits
+from photon.storage.columns import TableName
+from photon.storage.data_files import DataFile, DataFiles
+from photon.storage.delta import LakeUnavailable, lake_errors
+from photon.storage.mended_letters import MENDED_LETTERS
+from photon.storage.replaced_files import LIST_METADATA, ReplacedFiles, Replacement, rebuild_app
+from photon.storage.replacing import NUMBER_METADATA, data_files
+from photon.storage.store_errors import reason_of
+from photon.storage.tables import APP_METADATA, OutputTable, app_id, batch_of
+
+Answer = TypeVar("Answer")
+Wanted = int | Literal["latest"] | datetime  # a time: the newest release that was made by then
+# Commits of a table that change no row, and name nobody.
+_CHANGES_NO_ROW = ("CREATE TABLE", "ADD COLUMN", "SET TBLPROPERTIES", "VACUUM START", "VACUUM END")
+_MENDED_COLUMNS = ["_epoch", "_batch", "_occurrence"]
+
+
+class NoRelease(UserError):
+    """There is no such release, not yet or not any more; the message says which are there."""
+
+
+class ReleaseUnreadable(UserError):
+    """A lake does not hold what a release says of it; the message says what was expected and what to do."""
+
+    def __init__(self, number: int | None, datacenter: str, why: str, remedy: str) -> None:
+        what = "no release" if number is None else f"release {number}"
+        super().__init__(f"{what} can be read, for the lake of datacenter {datacenter}: {why}; {remedy}")
+        self.datacenter = datacenter
+
+
+# -- which release
+
+
+def open_release(pipeline: Pipeline, wanted: Wanted = "latest") -> OpenRelease:
+    """Find a release in the lakes. Its tables are opened, and compared with it, when they are asked for.
+
+    ReleaseUnreadable, NoRelease, FormatTooNew.
+    """
+    found, away = _asked(pipeline, lambda lake: _copy(lake, wanted))
+    if not found:
+        for name, why in away.items():
+            raise ReleaseUnreadable(None, name, why, _bring_back(pipeline, name))
+        raise NoRelease(_none_there(pipeline, wanted))
+    release = max(found.values(), key=lambda one: one.number)
+    if not isinstance(wanted, int):  # a lake that does not answer may have a newer one
+        for name in away.keys() & release.parts.keys():
+            raise ReleaseUnreadable(release.number, name, away[name], _bring_back(pipeline, name))
+    same, _ = _asked(pipeline, lambda lake: copies.release(lake, release.number))
+    for name, one in same.items():
+        if one != release:
+            why = f"{pipeline.datacenters[name].lake} has another release under this number"
+            raise ReleaseUnreadable(release.number, name, why, _mismatch(pipeline))
+    return OpenRelease(pipeline, release)
+
+
+def kept_releases(pipeline: Pipeline) -> list[Release]:
+    """All releases that any lake keeps, the oldest first. LakeUnavailable: no lake answers; FormatTooNew."""
+    kept, away = _asked(pipeline, copies.kept)
+    if not kept and away:
+        raise LakeUnavailable("; ".join(away.values()))
+    found = {one.number: one for releases in kept.values() for one in releases}
+    return [found[number] for number in sorted(found)]
+
+
+def _copy(lake: Location, wanted: Wanted) -> Release | None:
+    if isinstance(wanted, int):
+        return copies.release(lake, wanted)
+    if isinstance(wanted, datetime):
+        return copies.as_of(lake, microseconds_at(wanted))
+    return copies.latest(lake)
+
+
+def microseconds_at(moment: datetime) -> int:
+    """A time, in UTC unless it says otherwise, as microseconds since 1970."""
+    at = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    return round(at.timestamp() * MICROSECONDS)
+
+
+def _asked(
+    pipeline: Pipeline, ask: Callable[[Location], Answer | None]
+) -> tuple[dict[str, Answer], dict[str, str]]:
+    """The lakes' answers by datacenter, and why others gave none."""
+    answers: dict[str, Answer] = {}
+    away: dict[str, str] = {}
+    for name, place in pipeline.datacenters.items():
+        try:
+            if answer := ask(place.lake):
+                answers[name] = answer
+        except (OSError, LakeUnavailable) as error:
+            why = reason_of(error) if isinstance(error, OSError) else str(error)
+            away[name] = f"cannot read the releases in {place.lake}: {why}"
+    return answers, away
+
+
+def _none_there(pipeline: Pipeline, wanted: Wanted) -> str:
+    there = kept_releases(pipeline)
+    if not there:
+        return f"{pipeline.name} has no release yet; a join makes one: photon join {pipeline.typed}"
+    first, last = (f"{one.number}, made {in_utc(one.made_us, 'seconds')}" for one in (there[0], there[-1]))
+    what = f"number {wanted}" if isinstance(wanted, int) else f"that was made by {wanted}"
+    kept = f"kept are {first}, to {last}: photon releases {pipeline.typed} lists them"
+    return f"{pipeline.name} has no release {what}; {kept}"
+
+
+def _bring_back(pipeline: Pipeline, name: str) -> str:
+    lost = f"if it is lost for good: photon retire {pipeline.typed} {name} --lake-is-gone"
+    return f"mount the lake or put it back; {lost}"
+
+
+def _mismatch(pipeline: Pipeline) -> str:
+    return f"put the newest copy of that lake back, or else: photon registry refill {pipeline.typed}"
+
+
+def needed_lists(pipeline: Pipeline, datacenter: str) -> list[Replacement]:
+    """The replacements that readers of a kept release undo: the files of their lists stay as they are.
+
+    Those that the oldest release of some lake does not show; all of them while a lake does not answer. Read
+    it after the table: what is there by a rebuild has its list by then. LakeUnavailable, FormatTooNew.
+    """
+    place = pipeline.datacenters[datacenter]
+    with lake_errors(f"read the releases in {place.lake}"):
+        newest, lists = copies.latest(place.lake), ReplacedFiles(place.lake)
+        oldest, away = _asked(pipeline, copies.oldest)
+        away = {name: why for name, why in away.items() if newest is None or name not in newest.lakes_gone}
+        parts = [one.parts.get(datacenter) for one in oldest.values()]
+        if not parts and not away:
+            return []
+        least = 0 if away else min(0 if part is None else part.rebuilt for part in parts)
+        return [lists.read(name) for name in lists.names(above=least)]
+
+
+# -- its tables
+
+
+@dataclass(frozen=True)
+class OpenRelease:
+    """A release, and the tables of its datacenters as they are now."""
+
+    pipeline: Pipeline
+    release: Release
+
+    def tables(self, table: TableName) -> list[ReleaseFiles]:
+        """The files of one table of each datacenter that have rows of the release, each lake checked.
+
+        ReleaseUnreadable.
+        """
+        found = (self.table(name, table) for name in sorted(self.release.parts))
+        return [files for files in found if files is not None]
+
+    def table(self, datacenter: str, table: TableName) -> ReleaseFiles | None:
+        """The same of one datacenter; None where it had made no such table. ReleaseUnreadable."""
+        part, main = self.release.parts[datacenter], self._main_tables[datacenter]
+        with self._reading(datacenter):
+            if table == "joined_events":
+                handle = main.load()
+                files = self._checked_files(datacenter, part, main, handle)
+            else:
+                side = OutputTable(main.folder.parent, table)
+                if not side.exists() and not part.side_batches.get(table):
+                    return None
+                main, handle = side, side.load()
+                self._check_batches(datacenter, handle, table, part.side_batches.get(table, 0))
+                files = DataFiles(handle).all()
+        schema = pa.schema(handle.schema().to_arrow())
+        return ReleaseFiles(datacenter, table, main.folder, part.place, schema, *shares(files, part.place))
+
+    def mended(self, datacenter: str) -> pa.Table:
+        """The dead letters that batches of the release took up again: `_epoch`, `_batch`, `_occurrence`.
+
+        A letter of a later batch has failed again since. ReleaseUnreadable.
+        """
+        place, lake = self.release.parts[datacenter].place, self._main_tables[datacenter].folder.parent
+        name = next(name for name, one in self.pipeline.datacenters.items() if one.lake == lake)
+        # What a batch completed is taken up by a later one, which the release has to have.
+        taken_up = condition(Place(place.epoch, place.batch - 1))
+        with self._reading(datacenter), MENDED_LETTERS.reading(self.pipeline, name) as rows:
+            if rows is None:
+                return pa.schema([MENDED_LETTERS.columns.field(one) for one in _MENDED_COLUMNS]).empty_table()
+            return rows.to_table(columns=_MENDED_COLUMNS, filter=taken_up)
+
+    @cached_property
+    def _main_tables(self) -> Mapping[str, OutputTable]:
+        """The table of joined rows of each datacenter, by its id: datacenters may have new names."""
+        ids: dict[str, OutputTable] = {}
+        away: dict[str, str] = {}
+        for name, place in self.pipeline.datacenters.items():
+            table = OutputTable(place.lake, "joined_events")
+            try:
+                if table.exists():
+                    ids[table.table_id()] = table
+            except LakeUnavailable as error:
+                away[name] = str(error)
+        for name, part in self.release.parts.items():
+            if part.table_id not in ids:
+                known = self.pipeline.datacenters.get(name)
+                where = self.pipeline.file if known is None else known.lake
+                why = away.get(name) or f"{where} has no table joined_events with the id {part.table_id}"
+                raise self._unreadable(name, why, _bring_back(self.pipeline, name))
+        return {name: ids[part.table_id] for name, part in self.release.parts.items()}
+
+    # -- what a table has to hold
+
+    def _checked_files(
+        self, datacenter: str, part: Part, table: OutputTable, handle: DeltaTable
+    ) -> list[DataFile]:
+        """The files of joined rows, as rebuilds that came after the release had found them."""
+        self._check_batches(datacenter, handle, "joined_events", part.place.batch)
+        rebuilt = handle.transaction_version(rebuild_app(datacenter)) or 0
+        if rebuilt < part.rebuilt:
+            why = f"{table.folder} is at rebuild {rebuilt}, and must have {part.rebuilt}"
+            raise self._unreadable(datacenter, why, self._older(datacenter))
+        files = self._before_rebuilds(datacenter, table, handle, rebuilt)
+        for path in files.keys() - data_files(handle).keys() if rebuilt > part.rebuilt else ():
+            if table.store.size_bytes(path) != files[path].size_bytes:
+                why = f"the data file {table.folder / path}, which a rebuild replaced, is gone"
+                raise self._unreadable(datacenter, why, self._later())
+        found = rows_within(table.store, files.values(), part.place)
+        if found != part.rows:
+            others = _commit_of_others(table.folder, handle.version(), part.version)
+            why = f"{table.folder} has {found:,} rows up to {part.place}, and must have {part.rows:,}{others}"
+            raise self._unreadable(datacenter, why, self._later())
+        return list(files.values())
+
+    def _check_batches(self, datacenter: str, handle: DeltaTable, table: TableName, batch: int) -> None:
+        epoch = self.release.parts[datacenter].place.epoch
+        found = batch_of(handle.transaction_version(app_id(datacenter, str(epoch), table)) or 0)
+        if found < batch:
+            why = f"{table} is at batch {found} of epoch {epoch}, and must have {batch}"
+            raise self._unreadable(datacenter, why, self._older(datacenter))
+
+    def _before_rebuilds(
+        self, datacenter: str, table: OutputTable, handle: DeltaTable, rebuilt: int
+    ) -> Mapping[str, DataFile]:
+        """The table's files without the rebuilds that came after the release; the last one goes first."""
+        files: Mapping[str, DataFile] = {file.path: file for file in DataFiles(handle).all()}
+        part, kept = self.release.parts[datacenter], ReplacedFiles(table.folder.parent)
+        lists = [kept.read(name) for name in kept.names(above=part.rebuilt)] if rebuilt > part.rebuilt else []
+        for number in range(rebuilt, part.rebuilt, -1):
+            done = [one for one in lists if one.number == number and one.is_done_in(files.keys())]
+            if len(done) > 1:  # a rebuild that was killed left another one
+                said = _list_of(table.folder, handle.version(), part.version, rebuild_app(datacenter), number)
+                done = [one for one in done if one.name == said]
+            if len(done) != 1:
+                others = _commit_of_others(table.folder, handle.version(), part.version)
+                why = f"nobody can tell which rows of {table.folder} rebuild {number} has replaced{others}"
+                raise self._unreadable(datacenter, why, self._later())
+            files = before(files, done[0])
+        return files
+
+    # -- errors
+
+    @contextmanager
+    def _reading(self, datacenter: str) -> Iterator[None]:
+        try:
+            with lake_errors(f"read the tables of datacenter {datacenter}"):
+                yield
+        except LakeUnavailable as error:
+            raise self._unreadable(datacenter, str(error), _bring_back(self.pipeline, datacenter)) from error
+
+    def _unreadable(self, datacenter: str, why: str, remedy: str) -> ReleaseUnreadable:
+        return ReleaseUnreadable(self.release.number, datacenter, why, remedy)
+
+    def _older(self, datacenter: str) -> str:
+        made = f"photon join {self.pipeline.typed} -d {datacenter}"
+        return (
+            f"put the newest copy of the lake back; without one start it, and read the next release: {made}"
+        )
+
+    def _later(self) -> str:
+        return f"read a release that was made after it: photon releases {self.pipeline.typed}"
+
+
+def _list_of(folder: Location, version: int, since: int, app: str, number: int) -> str | None:
+    """The name of the list that a replacement's commit names; None: the commit is gone."""
+    for commit in islice(commits(folder, version), version - since):
+        if (commit.get(APP_METADATA), commit.get(NUMBER_METADATA)) == (app, str(number)):
+            return commit.get(LIST_METADATA)
+    return None
+
+
+def _commit_of_others(folder: Location, version: int, since: int) -> str:
+    """What to say of the newest commit since a version that is not Photon's; empty: there is none."""
+    for age, commit in enumerate(islice(commits(folder, version), max(0, version - since))):
+        operation = commit.get("operation", "a commit")
+        if APP_METADATA not in commit and operation not in _CHANGES_NO_ROW:
+            return f" (version {version - age} of the table is {operation}, by others)"
+    return ""
