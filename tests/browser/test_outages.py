@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 
 import pytest
 from playwright.sync_api import Page
@@ -12,9 +11,6 @@ from tests.browser.live_platform import PIPELINE, LivePlatform
 from tests.browser.pages import AssetPage, RunPage, SensorPage
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(1_800)]
-
-STANDS_STILL_SECONDS = 30.0
-RED_AFTER_SECONDS = 60.0
 
 
 def test_a_shift_that_is_terminated_ends_as_canceled_and_its_sensor_starts_another(
@@ -39,7 +35,6 @@ def test_a_datacenter_that_is_dead_is_red_until_its_sensor_is_on_again(
     west = health.open("Checks").check("west__works")
     west.expect_result("Failed", "look whether its sensor is on")
     west.expect_red()
-    assert west.number_after("nobody has run it for") <= RED_AFTER_SECONDS
     health.check("east__works").expect_result("Passed", "east works")
     platform.wait_until_each_click_has_its_row()  # east joins what was west's
     assert platform.run_of("west") == killed
@@ -56,13 +51,11 @@ def test_a_registry_that_stands_still_is_told_when_that_begins_and_when_it_is_ov
     run = RunPage(page, platform.run_of("east")).open()
     run.filter_events("registry")
     with platform.registry_stands_still():
-        began = time.monotonic()
         run.expect_event(re.compile(r"waits: .*registry"))  # whichever call has met it first
         health = AssetPage(page, "health", PIPELINE)
         waiting = health.open("Checks").check("east__waiting")
         waiting.expect_result("Failed", "joins nothing", "registry", "docs/runbook.md#waiting")
         health.check("east__works").expect_result("Passed")
-        platform.wait(lambda: time.monotonic() - began >= STANDS_STILL_SECONDS, "the time to pass")
     run.open().filter_events("registry")
     run.expect_event(re.compile(r"goes on: since .* it has waited: .*registry"))
     health.open("Checks").check("east__waiting").expect_result("Passed")

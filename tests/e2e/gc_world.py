@@ -27,23 +27,22 @@ PIPELINE = """
 name: {name}
 datacenters: {{east: {{logs: logs/east}}}}
 primary: {{files: "queries/*.csv", format: csv, id: query, time: at, time_unit: us}}
-foreign: {{files: "clicks/*.csv", format: csv, id: click, key: query, time: at, time_unit: us{codec}}}
+foreign: {{files: "clicks/*.csv", format: csv, id: click, key: query, time: at, time_unit: us}}
 registry:
   endpoints: [{{url: {url}}}]
   keep_days: {keep_days}
 """
-CODECS = {"id alone": "", "id with its time": ", id_codec: server_process_timestamp"}
 
 
 class World:
     """One datacenter with events of 40 days ago, and later of today. They fill a generation."""
 
-    def __init__(self, folder: Path, url: str, codec: str = "", keep_days: int | None = 30) -> None:
+    def __init__(self, folder: Path, url: str, keep_days: int | None = 30) -> None:
         self.folder, self.now_us = folder, SystemClock().now_us()
         self.file = folder / "pipeline.yaml"
         days = "null" if keep_days is None else keep_days
         name = f"clicks-{uuid.uuid4().hex[:8]}"
-        self.file.write_text(PIPELINE.format(name=name, url=url, codec=codec, keep_days=days))
+        self.file.write_text(PIPELINE.format(name=name, url=url, keep_days=days))
         self.pipeline: Pipeline = load_pipeline(self.file)
         for side in ("queries", "clicks"):
             (folder / "logs" / "east" / side).mkdir(parents=True)
@@ -81,11 +80,7 @@ class World:
 def photon(*arguments: str | Path) -> Result:
     """Run a command in this process. A kibibyte fills a generation: no command has a way in for that."""
     with mock.patch("photon.upkeep.gc.GENERATION_BYTES", 1_024):
-        return _run(*arguments)
-
-
-def _run(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+        return CliRunner().invoke(main, [str(argument) for argument in arguments])
 
 
 def told(result: Result) -> Any:

@@ -1,4 +1,4 @@
-"""Real logs of a network under attack, laid out as datacenters' folders of files that grow.
+"""Real logs of a network under attack, laid out as datacenters' folders of files.
 
 TLS sessions (primary) and what Zeek noticed of the same connections (foreign), see README.txt in their
 folder. The data is not part of the project: it is found by PHOTON_REAL_LOGS, the folder itself or the one
@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import gzip
 import os
-import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,7 +30,6 @@ KIND_STREAMS = {"weird": 2, "analyzer": 2, "rdp": 1, "smtp": 1}  # files per kin
 RUN_LINES = 50  # so many lines in a row go to one file: servers write in bursts
 _KIND_COLUMN = 3
 
-Order = Literal["primary_first", "primary_last"]
 Files = Mapping[str, bytes]  # by path below a datacenter's logs folder: the whole file
 
 
@@ -41,34 +39,6 @@ class RealExpectation:
 
     joined: pa.Table  # foreign columns, then primary ones behind primary_, by event_id; text
     unjoinable: frozenset[str]  # event ids
-
-
-class RealLayout:
-    """Files of several datacenters that grow from step to step; between steps most last lines are partial."""
-
-    def __init__(self, folder: Path, steps: Sequence[Mapping[Path, bytes]]) -> None:
-        self.folder = folder
-        self._steps = list(reversed(steps))
-
-    @property
-    def steps_left(self) -> int:
-        """How many steps have yet to be written."""
-        return len(self._steps)
-
-    def write_step(self) -> bool:
-        """Append the next chunk to each file that has one; False if everything was written before."""
-        if not self._steps:
-            return False
-        for path, chunk in self._steps.pop().items():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with path.open("ab") as file:
-                file.write(chunk)
-        return True
-
-    def finish(self) -> None:
-        """Write all that is left."""
-        while self.write_step():
-            pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,25 +62,13 @@ class RealLogs:
             )
         return None
 
-    def lay_out(
-        self, folder: Path, datacenters: Sequence[str] = ("east", "west"),
-        order: Order = "primary_first", steps: int = 6, seed: int = 1,
-    ) -> RealLayout:  # fmt: skip
-        """A layout below `folder`/logs/DATACENTER, with nothing written yet.
-
-        Each side grows in `steps` steps, one side after the other as `order` says. The datacenters hold
-        the same lines, in files that are cut at different places.
-        """
-        by_side: list[list[dict[Path, bytes]]] = [[{} for _ in range(steps)] for _ in range(2)]
+    def lay_out(self, folder: Path, datacenters: Sequence[str] = ("east", "west")) -> None:
+        """Write the logs below `folder`/logs/DATACENTER: the same lines, spread over files differently."""
         for index, name in enumerate(datacenters):
-            chance = random.Random((seed << 16) | index)
-            sides = self._primary_files(3 + index, index), self._foreign_files(index)
-            for side, files in enumerate(sides):
-                for path, data in files.items():
-                    for step, chunk in enumerate(cut_anywhere(data, steps, chance)):
-                        by_side[side][step][folder / "logs" / name / path] = chunk
-        first, second = by_side if order == "primary_first" else reversed(by_side)
-        return RealLayout(folder, [*first, *second])
+            for path, data in {**self._primary_files(3 + index, index), **self._foreign_files(index)}.items():
+                file = folder / "logs" / name / path
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_bytes(data)
 
     def expectation(self) -> RealExpectation:
         """The join of the original files, by DuckDB, with every value as the text in the log."""
@@ -151,13 +109,6 @@ def write_pipeline(folder: Path, datacenters: Sequence[str] = ("east", "west"), 
     path = folder / "pipeline.yaml"
     path.write_text(_PIPELINE.format(datacenters=names) + more)
     return path
-
-
-def cut_anywhere(data: bytes, pieces: int, chance: random.Random) -> Iterator[bytes]:
-    """`data` in about equal pieces, cut at any byte: mostly inside a line."""
-    cuts = [round(len(data) * (piece + chance.uniform(-0.3, 0.3)) / pieces) for piece in range(1, pieces)]
-    for start, end in zip([0, *cuts], [*cuts, len(data)], strict=True):
-        yield data[start:end]
 
 
 def _lines(path: Path) -> tuple[bytes, list[bytes]]:

@@ -5,72 +5,26 @@ docs/operations.md says how: its blocks are run as they stand there.
 
 from __future__ import annotations
 
-import json
 import shutil
-import subprocess
-import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from photon.registry.servers.local_server import is_starting, running_server
-from photon.registry.servers.local_supervisor import LOOPBACK, answers, free_port, server_command
 from tests.documents import Block, blocks
-from tests.e2e.photon_process import PATIENCE_SECONDS, joined_rows, photon
+from tests.e2e.one_query import log_clicks, one_query
+from tests.e2e.photon_process import joined_rows, photon
 from tests.e2e.process_marks import soon
 from tests.e2e.test_documents import follow
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 
-PIPELINE = """
-name: backups
-datacenters: {datacenters}
-primary: {{files: "queries.jsonl", format: jsonl, id: query, time: at}}
-foreign: {{files: "clicks.jsonl", format: jsonl, id: click, key: query, time: at}}
-"""
 JOIN = ("--until-idle", "--engine", "local")
-
-
-class Endpoint:
-    """A dynoxide with its data in a folder, at a port that stays."""
-
-    def __init__(self, folder: Path, port: int) -> None:
-        folder.mkdir()
-        self.folder, self._port = folder, port
-        self.url = f"http://{LOOPBACK}:{port}"
-        self._server: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        """Start it, and wait until it answers."""
-        self._server = subprocess.Popen(server_command("dynoxide", self.folder, self._port))
-        end = time.monotonic() + PATIENCE_SECONDS
-        while not answers(self.url):
-            assert time.monotonic() < end, "the server does not answer"
-            time.sleep(0.05)
-
-    def stop(self) -> None:
-        """Kill it."""
-        assert self._server is not None
-        self._server.kill()
-        self._server.wait()
-
-
-def made(folder: Path, datacenters: str = "{east: {logs: logs}}", more: str = "") -> Path:
-    """A pipeline with one query."""
-    (folder / "logs").mkdir()
-    (folder / "logs" / "queries.jsonl").write_text(json.dumps({"query": "q", "at": 5}) + "\n")
-    file = folder / "pipeline.yaml"
-    file.write_text(PIPELINE.format(datacenters=datacenters) + more)
-    return file
 
 
 def click(pipeline: Path, first: int, end: int) -> None:
     """Log these clicks."""
-    with (pipeline.parent / "logs" / "clicks.jsonl").open("a") as log:
-        log.writelines(
-            json.dumps({"click": f"c{n}", "query": "q", "at": 6}) + "\n" for n in range(first, end)
-        )
+    log_clicks(pipeline, *(f"c{n}" for n in range(first, end)))
 
 
 def registry_at_rest(pipeline: Path) -> Path:
@@ -94,7 +48,7 @@ def section(name: str) -> list[Block]:
 @pytest.mark.spark
 def test_the_page_says_how_to_back_up_and_restore_and_no_event_gets_a_second_row(tmp_path: Path) -> None:
     """260 clicks are joined and copied, then 140 more are; those are logged again, too."""
-    pipeline = made(tmp_path)
+    pipeline = one_query(tmp_path)
     click(pipeline, 0, 260)
     photon("join", pipeline, *JOIN)
     follow(section("Make a copy"), tmp_path)
@@ -110,7 +64,7 @@ def test_the_page_says_how_to_back_up_and_restore_and_no_event_gets_a_second_row
 
 
 def test_a_registry_that_is_deleted_is_made_anew_and_filled(tmp_path: Path) -> None:
-    pipeline = made(tmp_path)
+    pipeline = one_query(tmp_path)
     click(pipeline, 0, 20)
     photon("join", pipeline, *JOIN)
     shutil.rmtree(registry_at_rest(pipeline))
@@ -122,12 +76,3 @@ def test_a_registry_that_is_deleted_is_made_anew_and_filled(tmp_path: Path) -> N
     photon("registry", "refill", pipeline)
     photon("join", pipeline, *JOIN)
     must_have(pipeline, 30)
-
-
-@pytest.fixture
-def endpoint(tmp_path: Path) -> Iterator[Endpoint]:
-    """A server of a registry, with a port of its own."""
-    server = Endpoint(tmp_path / "endpoint", free_port())
-    server.start()
-    yield server
-    server.stop()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import threading
@@ -14,36 +13,20 @@ import pytest
 from py4j.protocol import Py4JError
 
 from photon.join.messages import BatchTasks, RunnerDied
+from tests.e2e.one_query import log_clicks, one_query
 from tests.e2e.photon_process import PATIENCE_SECONDS, joined_rows, running, wait_for_rows
-
-PIPELINE = """
-name: session
-datacenters: {east: {logs: logs}}
-primary: {files: "queries.jsonl", format: jsonl, id: query, time: at}
-foreign: {files: "clicks.jsonl", format: jsonl, id: click, key: query, time: at}
-"""
-
-
-def click(number: int) -> str:
-    return json.dumps({"click": f"c{number}", "query": "q", "at": 6}) + "\n"
 
 
 @pytest.mark.spark
 @pytest.mark.server
 @pytest.mark.slow
 def test_a_datacenter_whose_spark_is_killed_goes_on_in_another_session(tmp_path: Path) -> None:
-    pipeline = tmp_path / "pipeline.yaml"
-    pipeline.write_text(PIPELINE)
-    (tmp_path / "logs").mkdir()
-    (tmp_path / "logs" / "queries.jsonl").write_text(json.dumps({"query": "q", "at": 5}) + "\n")
-    clicks = tmp_path / "logs" / "clicks.jsonl"
-    clicks.write_text(click(0))
+    pipeline = one_query(tmp_path, "c0")
     with running("join", pipeline, "-d", "east") as joining:
         wait_for_rows(pipeline, "east", at_least=1)
         (jvm,) = (each for each in psutil.Process(joining.pid).children() if each.name() == "java")
         os.kill(jvm.pid, signal.SIGKILL)
-        with clicks.open("a") as log:
-            log.writelines(click(number) for number in range(1, 4))
+        log_clicks(pipeline, "c1", "c2", "c3")
         wait_for_rows(pipeline, "east", at_least=4)
         joining.send_signal(signal.SIGTERM)
         _, said = joining.communicate(timeout=PATIENCE_SECONDS)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import re
 import signal
@@ -15,10 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from deltalake import DeltaTable
 
-from orchestration.demo.process_tree import DRAIN_SECONDS, END_SECONDS
-from tests.e2e.photon_process import PHOTON, joined_rows
+from orchestration.demo.process_tree import END_SECONDS
+from tests.e2e.photon_process import PHOTON
 from tests.e2e.process_marks import marked, soon
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(720)]
@@ -95,59 +93,3 @@ def test_staying_goes_on_with_what_the_demo_left_until_ctrl_c(folder: Path, mark
     assert demo.process.wait(END_SECONDS) == 0
     assert marked(mark) == []
     assert len(list(folder.glob("lake/*/joined_events/*.parquet"))) > rows_before
-
-
-@pytest.mark.long
-def test_shifts_whose_time_is_over_hand_over_and_join_nothing_twice(folder: Path, mark: str) -> None:
-    if not (folder / "dagster").is_dir():
-        run_whole(folder)
-    file = folder / "pipeline.yaml"
-    settings = file.read_text()
-    assert "shift: {idle: 5s}" in settings
-    file.write_text(settings.replace("shift: {idle: 5s}", "shift: {idle: 1h, length: 20s}"))
-    demo = started(folder, "--stay", program=STAYING)
-    demo.wait_for("east: run .*: joins")
-    first = re.findall(r"east: run (\w+),.*: joins", demo.said())[0]
-    demo.wait_for(rf"east: run (?!{first})\w+,.*: joins")
-    demo.process.send_signal(signal.SIGINT)
-    assert demo.process.wait(END_SECONDS) == 0
-    file.write_text(settings)
-    rows = joined_rows(file)
-    assert len(rows) == len(set(rows["_event_id"].to_pylist()))
-    commits = sorted(
-        entry["timestamp"] for entry in DeltaTable(folder / "lake/east/joined_events").history(100)
-    )
-    pauses = [after - before for before, after in itertools.pairwise(commits)]
-    print(f"longest pause between two of the last 100 commits: {max(pauses) / 1000:.1f} s")
-
-
-@pytest.mark.long
-def test_a_demo_that_is_killed_while_it_joins_leaves_no_process(tmp_path: Path, mark: str) -> None:
-    demo = started(tmp_path / "demo")
-    demo.wait_for("east: run .*: joins", "west: run .*: joins")
-    assert len(marked(mark)) > 5
-    demo.process.kill()
-    demo.process.wait()
-    assert soon(lambda: marked(mark) == [], END_SECONDS)
-
-
-@pytest.mark.long
-def test_a_second_ctrl_c_ends_a_demo_at_once(tmp_path: Path, mark: str) -> None:
-    demo = started(tmp_path / "demo")
-    demo.wait_for("east: run .*: joins", "west: run .*: joins")
-    demo.process.send_signal(signal.SIGINT)
-    demo.wait_for("everything that was started is being ended")
-    demo.process.send_signal(signal.SIGINT)
-    assert demo.process.wait(DRAIN_SECONDS / 2) == 130
-    assert marked(mark) == []
-
-
-@pytest.mark.long
-def test_a_dagster_process_that_dies_ends_the_demo_with_its_last_words(tmp_path: Path, mark: str) -> None:
-    demo = started(tmp_path / "demo")
-    demo.wait_for("the UI is there")
-    (daemon,) = (process for process in marked(mark) if "dagster-daemon" in " ".join(process.cmdline()))
-    daemon.kill()
-    assert demo.process.wait(END_SECONDS) == 3
-    assert "the daemon ended with status -9; the end of" in demo.said()
-    assert marked(mark) == []

@@ -124,7 +124,7 @@ ZEEK_HEAD = """\
 #fields\t{fields}
 #types\t{types}
 """
-CONN = (
+CONN = [
     "ts",
     "uid",
     "id.orig_h",
@@ -135,8 +135,8 @@ CONN = (
     "service",
     "duration",
     "orig_bytes",
-)
-HTTP = (
+]
+HTTP = [
     "ts",
     "uid",
     "id.orig_h",
@@ -147,7 +147,7 @@ HTTP = (
     "user_agent",
     "status_code",
     "tags",
-)
+]
 
 
 def write_zeek(path: Path, fields: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -167,19 +167,8 @@ def test_connections_and_requests_of_zeek_with_its_comment_lines(tmp_path: Path)
         port = str(chance.randrange(32_768, 61_000))
         ends = [f"10.2.0.{chance.randrange(250)}", port]
         took = "-" if number % 9 == 0 else f"{chance.random():.6f}"
-        connections.append(
-            [
-                zeek_time(start_us),
-                uid,
-                *ends,
-                "10.9.0.1",
-                "80",
-                "tcp",
-                "http",
-                took,
-                str(chance.randrange(10**6)),
-            ]
-        )
+        start, sent = zeek_time(start_us), str(chance.randrange(10**6))
+        connections.append([start, uid, *ends, "10.9.0.1", "80", "tcp", "http", took, sent])
         for depth in range(1, chance.choice([1, 2, 2, 3, 5])):
             agent = chance.choice(["-", 'curl/8 "quoted', "Mozilla/5.0 (X11; Linux)"])
             requests.append(

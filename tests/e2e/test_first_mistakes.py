@@ -126,14 +126,3 @@ def test_a_key_that_never_matches_is_found_by_the_command_that_the_message_names
     assert "all logs are read anew" in done.stderr
     written(folder)
     assert joined(file) == 2
-
-
-def test_a_folder_of_logs_that_is_missing_is_named(folder: Path) -> None:
-    file = written(folder)
-    (folder / "logs").rename(folder / "elsewhere")
-    done = photon("join", file, "--complete", "--engine", "local")
-    assert done.exit_code in (3, 5)
-    assert f"{folder}/logs" in done.stderr
-    assert "not a folder that can be read" in done.stderr
-    (folder / "elsewhere").rename(folder / "logs")
-    assert joined(file) == 2

@@ -11,7 +11,7 @@ import pytest
 from photon.process.clock import MICROSECONDS
 from photon.registry.opening import close_registries
 from photon.verification.report import TERMS
-from tests.e2e.gc_world import CODECS, DAY_US, OLD, YOUNG, World, photon, told
+from tests.e2e.gc_world import DAY_US, OLD, YOUNG, World, photon, told
 from tests.support.local_servers import local_server
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
@@ -28,8 +28,8 @@ MakeWorld = Callable[..., World]
 
 @pytest.fixture
 def make(tmp_path: Path, url: str) -> MakeWorld:
-    """A world with such ids, whose registry keeps them for so many days."""
-    return lambda codec="", keep_days=30: World(tmp_path, url, codec, keep_days)
+    """A world whose registry keeps ids for so many days."""
+    return lambda keep_days=30: World(tmp_path, url, keep_days)
 
 
 @pytest.fixture(autouse=True)
@@ -38,9 +38,8 @@ def everything_closed() -> Iterator[None]:
     close_registries()
 
 
-@pytest.mark.parametrize("codec", CODECS.values(), ids=CODECS)
-def test_old_ids_go_and_are_never_joined_again_not_even_by_a_new_epoch(make: MakeWorld, codec: str) -> None:
-    world = make(codec)
+def test_old_ids_go_and_are_never_joined_again_not_even_by_a_new_epoch(make: MakeWorld) -> None:
+    world = make()
     assert world.join()["joined"] == OLD
     world.verified(until_us=world.now_us)
     close_registries()
@@ -97,9 +96,8 @@ def test_gc_goes_by_a_verification_on_record(make: MakeWorld) -> None:
 # -- photon registry reshard
 
 
-@pytest.mark.parametrize("codec", CODECS.values(), ids=CODECS)
-def test_another_number_of_ledgers_counts_at_once_and_the_join_goes_on(make: MakeWorld, codec: str) -> None:
-    world = make(codec)
+def test_another_number_of_ledgers_counts_at_once_and_the_join_goes_on(make: MakeWorld) -> None:
+    world = make()
     world.join()
     done = told(photon("registry", "reshard", world.file, "3", "--json"))
     assert (done["ledgers_before"], done["ledgers"], done["applied"]) == (1, 3, True)

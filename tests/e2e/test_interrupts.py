@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.e2e.one_click import PIPELINE, one_click
+from tests.e2e.one_query import one_query
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 
@@ -29,8 +29,9 @@ MOMENTS = [
 
 @pytest.fixture(scope="module")
 def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    file = one_click(tmp_path_factory.mktemp("interrupted"))
-    file.with_name("by_spark.yaml").write_text(f"{PIPELINE}spark: {{master: 'spark://127.0.0.1:9'}}\n")
+    file = one_query(tmp_path_factory.mktemp("interrupted"), "c1", datacenters=("east", "west"))
+    by_spark = "spark: {master: 'spark://127.0.0.1:9'}\n"
+    file.with_name("by_spark.yaml").write_text(file.read_text() + by_spark)
     done = run(file, "join", "--complete", "--engine", "local")
     _, said = done.communicate()
     assert done.returncode == 0, said[-2000:]

@@ -1,9 +1,8 @@
-"""Two datacenters join growing, real logs, exactly once: with Spark, as processes, and through kill -9."""
+"""Two datacenters join real logs exactly once, with Spark and without, through kill -9."""
 
 from __future__ import annotations
 
 import random
-import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -12,13 +11,12 @@ import pyarrow as pa
 import pytest
 
 from photon.process.faults import FAULT_POINTS
-from tests.e2e.photon_process import joined_rows, kill, photon, photon_json, running, stop, wait_for_rows
+from tests.e2e.photon_process import joined_rows, kill, photon, photon_json, running, wait_for_rows
 from tests.e2e.real_logs import (
     FOLDER_VARIABLE,
     JOINED,
     PRIMARY,
     UNJOINABLE,
-    Order,
     RealExpectation,
     RealLogs,
     write_pipeline,
@@ -62,29 +60,6 @@ def assert_rows(pipeline: Path, expected: RealExpectation) -> None:
     assert rows.cast(pa.schema(expected.joined.schema)).equals(expected.joined)
 
 
-@pytest.mark.spark
-@pytest.mark.server
-@pytest.mark.slow
-@pytest.mark.long
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize("order", ["primary_first", "primary_last"])
-def test_two_processes_join_real_logs_that_grow_meanwhile(
-    real_logs: RealLogs, expectation: RealExpectation, tmp_path: Path, order: Order
-) -> None:
-    pipeline = write_pipeline(tmp_path)
-    layout = real_logs.lay_out(tmp_path, order=order)
-    layout.write_step()
-    photon("registry", "init", pipeline)
-    with running("join", pipeline, "-d", "east") as east, running("join", pipeline, "-d", "west") as west:
-        while layout.write_step():
-            time.sleep(1.0)  # the processes are to see the files grow
-        for name in DATACENTERS:
-            wait_for_rows(pipeline, name, 1_000)
-        assert (stop(east, signal.SIGINT), stop(west, signal.SIGTERM)) == (0, 0)
-    assert_counts(photon_json("join", pipeline, "--complete"))
-    assert_rows(pipeline, expectation)
-
-
 @pytest.mark.server
 @pytest.mark.slow
 @pytest.mark.timeout(600)
@@ -92,7 +67,7 @@ def test_kill_9_at_every_fault_point_changes_nothing_in_the_result(
     real_logs: RealLogs, expectation: RealExpectation, tmp_path: Path
 ) -> None:
     pipeline = write_pipeline(tmp_path, more=SMALL_BATCHES)
-    real_logs.lay_out(tmp_path).finish()
+    real_logs.lay_out(tmp_path)
     # Points that only primary or only foreign ranges pass come while there are some.
     points = sorted(FAULT_POINTS, key=lambda name: (name != "task.after_index", not name.startswith("task.")))
     with local_server(tmp_path / "state" / "registry"):  # else each process would start one of its own
@@ -119,7 +94,7 @@ def test_kill_9_under_spark_changes_nothing_in_the_result(
     print(f"seed {seed}")
     chance = random.Random(seed)
     pipeline = write_pipeline(tmp_path, more=SMALL_BATCHES)
-    real_logs.lay_out(tmp_path).finish()
+    real_logs.lay_out(tmp_path)
     photon("registry", "init", pipeline)
     east = ("join", pipeline, "-d", "east", "--complete")
     for point in ("commit.before_main:5", "commit.after_main:3"):

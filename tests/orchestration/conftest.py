@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 from dagster import DagsterInstance
 
+from photon.registry.opening import close_registries
+from tests.orchestration.location import Location
+
 SETTINGS = Path(__file__).parents[2] / "orchestration" / "dagster.yaml"
 
 
@@ -17,6 +20,13 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
     shutil.copy(SETTINGS, tmp_path / "dagster.yaml")
     return tmp_path
+
+
+@pytest.fixture
+def location(tmp_path: Path, instance: DagsterInstance) -> Iterator[Location]:
+    """A pipeline of two datacenters, as a Dagster of its own serves it."""
+    yield Location(tmp_path, instance=instance)
+    close_registries()
 
 
 @pytest.fixture

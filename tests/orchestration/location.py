@@ -42,8 +42,10 @@ class Location:
         name: str = "clicks",
         more: str = "",
         start_us: int | None = None,
+        instance: DagsterInstance | None = None,
     ) -> None:
         self.folder = folder
+        self._instance = instance
         start_us = SystemClock().now_us() - 3_000_000 if start_us is None else start_us
         self.traffic = Traffic(1, datacenters, duration_seconds=2, start_us=start_us)
         self.traffic.write_all(folder)
@@ -55,24 +57,23 @@ class Location:
         self.job = self.served.job_name("shift")
         self.clock = ManualClock(SystemClock().now_us())
 
+    @property
+    def instance(self) -> DagsterInstance:
+        """The Dagster that serves it, where a test has one."""
+        assert self._instance is not None
+        return self._instance
+
     def state(self, datacenter: str = "east") -> Path:
         return self.pipeline.datacenters[datacenter].state
 
-    def tick(
-        self, instance: DagsterInstance, datacenter: str = "east", cursor: str | None = None
-    ) -> SensorExecutionData:
+    def tick(self, datacenter: str = "east", cursor: str | None = None) -> SensorExecutionData:
         """What the sensor of a datacenter answers now; what it does to runs and processes is done."""
-        context = build_sensor_context(instance, cursor, definitions=self.defs)
+        context = build_sensor_context(self.instance, cursor, definitions=self.defs)
         return shift_sensor(self.served, datacenter, self.clock).evaluate_tick(context)
 
-    def run(
-        self,
-        instance: DagsterInstance,
-        datacenter: str = "east",
-        status: DagsterRunStatus = DagsterRunStatus.STARTED,
-    ) -> str:
+    def run(self, datacenter: str = "east", status: DagsterRunStatus = DagsterRunStatus.STARTED) -> str:
         """A run of the shift job as Dagster has it in its storage; its id."""
-        run = instance.create_run_for_job(
+        run = self.instance.create_run_for_job(
             self.defs.resolve_job_def(self.job),
             run_id=str(uuid.uuid4()),
             status=status,

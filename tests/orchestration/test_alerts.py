@@ -55,29 +55,28 @@ def tell(alert):
 """
 
 
-def location_with_hook(folder: Path, hook: str = "") -> Location:
+def location_with_hook(folder: Path, instance: DagsterInstance, hook: str = "") -> Location:
     """A location whose pipeline names a function of a module of its own."""
     name = f"hook_{abs(hash(str(folder)))}"  # a process imports a module of one name once
     folder.mkdir(exist_ok=True)
     (folder / f"{name}.py").write_text(HOOK)
-    return Location(folder, more=f"alerts: {{hook: '{hook or f'{name}:tell'}'}}\n")
+    return Location(folder, more=f"alerts: {{hook: '{hook or f'{name}:tell'}'}}\n", instance=instance)
 
 
 @pytest.fixture
-def location(tmp_path: Path) -> Location:
-    return location_with_hook(tmp_path / "pipeline")
+def location(tmp_path: Path, instance: DagsterInstance) -> Location:
+    return location_with_hook(tmp_path / "pipeline", instance)
 
 
 def tick(
     location: Location,
-    instance: DagsterInstance,
     cursor: str | None = None,
     settings: LocationSettings | None = None,
     clock: Clock | None = None,
 ) -> SensorExecutionData:
     """A tick in the location as it was loaded first, or with other `settings`."""
     defs = build_defs(settings) if settings else location.defs
-    context = build_sensor_context(instance, cursor, definitions=defs)
+    context = build_sensor_context(location.instance, cursor, definitions=defs)
     return alerts_sensor(str(location.file), settings or location.settings, clock).evaluate_tick(context)
 
 
@@ -93,13 +92,12 @@ def titles(location: Location) -> list[str]:
 
 def evaluate(
     location: Location,
-    instance: DagsterInstance,
     passed: bool,
     severity: str = "ERROR",
     says: str = "says",
     check: str = "east__works",
 ) -> None:
-    instance.report_runless_asset_event(
+    location.instance.report_runless_asset_event(
         AssetCheckEvaluation(
             asset_key=health_key(location.served),
             check_name=check,
@@ -111,13 +109,11 @@ def evaluate(
     )
 
 
-def test_a_check_that_fails_is_told_once_and_when_it_passes_again(
-    location: Location, instance: DagsterInstance
-) -> None:
-    cursor = tick(location, instance).cursor
+def test_a_check_that_fails_is_told_once_and_when_it_passes_again(location: Location) -> None:
+    cursor = tick(location).cursor
     for passed in (True, False, False, True, True):
-        evaluate(location, instance, passed, says="nobody has run it")
-        cursor = tick(location, instance, cursor).cursor
+        evaluate(location, passed, says="nobody has run it")
+        cursor = tick(location, cursor).cursor
     assert titles(location) == [
         "[ERROR] clicks: health east__works",
         "[OK AGAIN] clicks: health east__works",
@@ -125,11 +121,11 @@ def test_a_check_that_fails_is_told_once_and_when_it_passes_again(
     assert told(location)[0]["text"] == "nobody has run it"
 
 
-def test_what_goes_on_is_told_again_and_says_so(location: Location, instance: DagsterInstance) -> None:
-    evaluate(location, instance, passed=False)
+def test_what_goes_on_is_told_again_and_says_so(location: Location) -> None:
+    evaluate(location, passed=False)
     cursor = None
     for _ in range(3):
-        cursor = tick(location, instance, cursor, clock=location.clock).cursor
+        cursor = tick(location, cursor, clock=location.clock).cursor
         location.clock.advance(1_800)
     assert titles(location) == [
         "[ERROR] clicks: health east__works",
@@ -149,21 +145,21 @@ def evaluate_files(instance: DagsterInstance, at_load: LocationSettings) -> None
 
 @pytest.mark.parametrize("is_reloaded", [False, True])
 def test_a_pipeline_file_that_is_spoilt_is_told_to_the_function_that_it_named(
-    location: Location, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch, is_reloaded: bool
+    location: Location, monkeypatch: pytest.MonkeyPatch, is_reloaded: bool
 ) -> None:
     monkeypatch.setenv("PHOTON_PIPELINES", str(location.file))
     right = location.file.read_text()
-    cursor = tick(location, instance).cursor
+    cursor = tick(location).cursor
     spoil(location)
     settings = location_settings() if is_reloaded else None
-    evaluate_files(instance, settings or location.settings)
-    cursor = tick(location, instance, cursor, settings).cursor
+    evaluate_files(location.instance, settings or location.settings)
+    cursor = tick(location, cursor, settings).cursor
     (alert,) = told(location)
     assert alert["title"] == "[ERROR] clicks: pipeline is_served"
     assert "flavour: unknown key" in alert["text"]
     location.file.write_text(right)
-    evaluate_files(instance, location.settings)
-    tick(location, instance, cursor)
+    evaluate_files(location.instance, location.settings)
+    tick(location, cursor)
     assert [one["level"] for one in told(location)] == ["error", "ok"]
 
 
@@ -201,45 +197,41 @@ def failed_ticks(
     ],
 )
 def test_a_sensor_or_schedule_whose_ticks_fail_is_told_with_the_cause(
-    location: Location, instance: DagsterInstance, name: str, kind: InstigatorType, count: int
+    location: Location, name: str, kind: InstigatorType, count: int
 ) -> None:
-    failed_ticks(instance, name, count, kind)
-    tick(location, instance)
+    failed_ticks(location.instance, name, count, kind)
+    tick(location)
     (alert,) = told(location)
     assert (alert["kind"], alert["subject"], alert["level"]) == ("tick", name, "error")
     assert alert["text"].endswith("ConnectionError: no route to the lake")
 
 
-def test_one_tick_of_a_sensor_that_fails_is_no_news(location: Location, instance: DagsterInstance) -> None:
-    failed_ticks(instance, "clicks__watcher", 1)
-    tick(location, instance)
+def test_one_tick_of_a_sensor_that_fails_is_no_news(location: Location) -> None:
+    failed_ticks(location.instance, "clicks__watcher", 1)
+    tick(location)
     assert told(location) == []
 
 
-def test_ticks_that_fail_for_a_spoilt_file_are_told_as_the_file_alone(
-    location: Location, instance: DagsterInstance
-) -> None:
-    cursor = tick(location, instance).cursor
+def test_ticks_that_fail_for_a_spoilt_file_are_told_as_the_file_alone(location: Location) -> None:
+    cursor = tick(location).cursor
     spoil(location)
-    failed_ticks(instance, "clicks__watcher", 2)
-    tick(location, instance, cursor)
+    failed_ticks(location.instance, "clicks__watcher", 2)
+    tick(location, cursor)
     assert told(location) == []
 
 
-def test_a_run_that_fails_is_told_once_with_its_id(location: Location, instance: DagsterInstance) -> None:
-    before = location.run(instance)
-    instance.report_run_failed(instance.get_run_by_id(before), "long ago")  # type: ignore[arg-type]
-    cursor = tick(location, instance).cursor
-    failed = location.run(instance)
-    instance.report_run_failed(instance.get_run_by_id(failed), "its process is gone")  # type: ignore[arg-type]
+def test_a_run_that_fails_is_told_once_with_its_id(location: Location) -> None:
+    before = location.run()
+    location.instance.report_run_failed(location.instance.get_run_by_id(before), "long ago")  # type: ignore[arg-type]
+    cursor = tick(location).cursor
+    failed = location.run()
+    location.instance.report_run_failed(location.instance.get_run_by_id(failed), "its process is gone")  # type: ignore[arg-type]
     for _ in range(2):
-        cursor = tick(location, instance, cursor).cursor
+        cursor = tick(location, cursor).cursor
     assert [(one["kind"], one["run"]) for one in told(location)] == [("run", failed)]
 
 
-def test_a_stale_asset_is_told_and_when_it_is_fresh_again(
-    location: Location, instance: DagsterInstance
-) -> None:
+def test_a_stale_asset_is_told_and_when_it_is_fresh_again(location: Location) -> None:
     cursor, before = None, FreshnessState.UNKNOWN
     for state in (FreshnessState.PASS, FreshnessState.FAIL, FreshnessState.PASS):
         change = FreshnessStateChange(
@@ -248,38 +240,36 @@ def test_a_stale_asset_is_told_and_when_it_is_fresh_again(
             new_state=state,
             state_change_timestamp=1.8e9,
         )
-        instance._report_runless_asset_event(change)
-        cursor, before = tick(location, instance, cursor).cursor, state
+        location.instance._report_runless_asset_event(change)
+        cursor, before = tick(location, cursor).cursor, state
     assert titles(location) == ["[ERROR] clicks: joined_events", "[OK AGAIN] clicks: joined_events"]
 
 
-def test_what_a_function_failed_to_tell_is_told_at_the_next_tick(
-    location: Location, instance: DagsterInstance
-) -> None:
-    cursor = tick(location, instance).cursor
-    evaluate(location, instance, passed=False)
+def test_what_a_function_failed_to_tell_is_told_at_the_next_tick(location: Location) -> None:
+    cursor = tick(location).cursor
+    evaluate(location, passed=False)
     (location.folder / "broken").touch()
-    cursor = tick(location, instance, cursor).cursor
+    cursor = tick(location, cursor).cursor
     with pytest.raises(NotTold, match="ConnectionError: the pager does not answer"):
-        tick(location, instance, cursor)
+        tick(location, cursor)
     (location.folder / "broken").unlink()
-    tick(location, instance, cursor)
+    tick(location, cursor)
     assert titles(location) == ["[ERROR] clicks: health east__works"]
 
 
 def test_an_alert_for_which_the_function_raises_keeps_no_other_from_being_told_once(
-    location: Location, instance: DagsterInstance
+    location: Location,
 ) -> None:
-    cursor = tick(location, instance).cursor
+    cursor = tick(location).cursor
     checks = ["east__clock", "east__dead_letters", "east__lag", "east__works"]
     for check in checks:
-        evaluate(location, instance, passed=False, check=check)
+        evaluate(location, passed=False, check=check)
     (location.folder / "broken").write_text("dead_letters")
-    found = tick(location, instance, cursor)
+    found = tick(location, cursor)
     assert "raised for '[ERROR] clicks: health east__dead_letters'" in (found.skip_message or "")
     for _ in range(2):
         with pytest.raises(NotTold, match="ConnectionError: the pager does not answer"):
-            tick(location, instance, found.cursor)
+            tick(location, found.cursor)
     assert sorted(one["subject"] for one in told(location)) == [
         "health east__clock",
         "health east__lag",
@@ -311,19 +301,20 @@ def slow_hook(monkeypatch: pytest.MonkeyPatch) -> Iterator[SlowHook]:
 def test_a_function_that_hangs_is_not_called_again_and_was_told_if_it_returns_after_all(
     tmp_path: Path, instance: DagsterInstance, slow_hook: SlowHook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orchestration.alerts.CALL_SECONDS", 0.05)  # a sensor has no other way in
-    location = Location(tmp_path, more="alerts: {hook: 'slow_hook:tell'}\n")
+    location = Location(tmp_path, more="alerts: {hook: 'slow_hook:tell'}\n", instance=instance)
     sensor = alerts_sensor(str(location.file), location.settings)
 
     def tick(cursor: str | None) -> SensorExecutionData:
         return sensor.evaluate_tick(build_sensor_context(instance, cursor, definitions=location.defs))
 
     for check in ("east__lag", "east__works"):
-        evaluate(location, instance, passed=False, check=check)
-    first = tick(None)
-    assert "alerts.hook has not returned" in (first.skip_message or "")
-    with pytest.raises(NotTold, match=r"has not returned .* is not called until it has"):
-        tick(first.cursor)
+        evaluate(location, passed=False, check=check)
+    with monkeypatch.context() as impatient:  # a sensor has no other way in
+        impatient.setattr("orchestration.alerts.CALL_SECONDS", 0.05)
+        first = tick(None)
+        assert "alerts.hook has not returned" in (first.skip_message or "")
+        with pytest.raises(NotTold, match=r"has not returned .* is not called until it has"):
+            tick(first.cursor)
     assert len(slow_hook.called) == 1
     slow_hook.may_return.set()
     (hanging,) = (one for one in threading.enumerate() if one.name == "alerts.hook")
@@ -335,13 +326,11 @@ def test_a_function_that_hangs_is_not_called_again_and_was_told_if_it_returns_af
     ]
 
 
-def test_a_file_that_takes_the_name_of_another_takes_nothing_of_what_was_told(
-    location: Location, instance: DagsterInstance
-) -> None:
-    evaluate(location, instance, passed=False)
-    first = tick(location, instance).cursor or ""
+def test_a_file_that_takes_the_name_of_another_takes_nothing_of_what_was_told(location: Location) -> None:
+    evaluate(location, passed=False)
+    first = tick(location).cursor or ""
     of_another = first.replace(str(location.file), str(location.file.with_name("other.yaml")))
-    tick(location, instance, of_another)
+    tick(location, of_another)
     assert titles(location) == ["[ERROR] clicks: health east__works"] * 2
 
 
@@ -355,11 +344,11 @@ def test_a_slow_function_leaves_the_rest_to_the_next_tick() -> None:
 def test_without_a_function_nobody_is_told_and_the_tick_says_so(
     tmp_path: Path, instance: DagsterInstance
 ) -> None:
-    done = tick(Location(tmp_path), instance)
+    done = tick(Location(tmp_path, instance=instance))
     assert "names no alerts.hook" in (done.skip_message or "")
 
 
 @pytest.mark.parametrize("hook", ["no_such_module:tell", "json:no_such_function"])
 def test_a_function_that_is_not_there_is_named(tmp_path: Path, instance: DagsterInstance, hook: str) -> None:
     with pytest.raises(HookNotFound, match=r"^alerts\.hook: "):
-        tick(location_with_hook(tmp_path, hook), instance)
+        tick(location_with_hook(tmp_path, instance, hook))

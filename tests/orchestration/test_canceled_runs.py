@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,27 +17,20 @@ from assets.run_history import PRUNING_JOB
 from tests.orchestration.location import Location
 
 
-@pytest.fixture
-def location(tmp_path: Path) -> Location:
-    return Location(tmp_path)
-
-
-def end(
-    instance: DagsterInstance, location: Location, job: str | AssetSelection
-) -> tuple[list[str], list[str]]:
+def end(location: Location, job: str | AssetSelection) -> tuple[list[str], list[str]]:
     """Run a job of the location; what its steps say, and the stacks that its end shows."""
     if isinstance(job, str):
         definition = location.defs.resolve_job_def(job)
     else:
         graph, resources = location.defs.resolve_asset_graph(), location.defs.resources
         definition = asset_job("chosen", job).resolve(asset_graph=graph, resource_defs=resources)
-    result = definition.execute_in_process(instance=instance, raise_on_error=False)
-    run = instance.get_run_by_id(result.run_id)
+    result = definition.execute_in_process(instance=location.instance, raise_on_error=False)
+    run = location.instance.get_run_by_id(result.run_id)
     assert run is not None
     assert run.status is DagsterRunStatus.CANCELED
     failed = [event.step_failure_data for event in result.all_events if event.is_step_failure]
     stacks = [one.error.cause for one in failed if one.error is not None and one.error.cause is not None]
-    ended = instance.all_logs(run.run_id, of_type=DagsterEventType.RUN_CANCELED)
+    ended = location.instance.all_logs(run.run_id, of_type=DagsterEventType.RUN_CANCELED)
     stacks += [one.dagster_event.job_canceled_data.error for one in ended]  # type: ignore[union-attr]
     said = [one.user_failure_data.description if one.user_failure_data else "" for one in failed]
     return [str(each) for each in said], [str(stack) for stack in stacks if stack is not None]
@@ -68,12 +60,12 @@ REPORT = "photon.upkeep.registry_state.registry_state"
 
 
 def test_a_run_of_several_assets_begins_none_of_the_others(
-    location: Location, instance: DagsterInstance, terminated: Callable[[str], list[str]]
+    location: Location, terminated: Callable[[str], list[str]]
 ) -> None:
     for target in (REPORT, "jobs.verification.verify"):
         began = terminated(target)
     assets = [location.served.asset_key(name) for name in ("registry_state", "verification_report")]
-    said, stacks = end(instance, location, AssetSelection.assets(*assets))
+    said, stacks = end(location, AssetSelection.assets(*assets))
     assert len(began) == 1
     assert said == [SENTENCE, "The run was told to end. This had not begun."]
     assert stacks == []
@@ -90,21 +82,20 @@ def test_a_run_of_several_assets_begins_none_of_the_others(
 )
 def test_a_report_a_verb_and_pruning_end_with_a_sentence(
     location: Location,
-    instance: DagsterInstance,
     terminated: Callable[[str], list[str]],
     target: str,
     job: str,
 ) -> None:
     terminated(target)
-    assert end(instance, location, job) == ([SENTENCE], [])
+    assert end(location, job) == ([SENTENCE], [])
 
 
 @pytest.mark.parametrize("target", ["assets.health.look", "assets.pipeline_files.problems_now"])
 def test_checks_end_with_a_sentence(
-    location: Location, instance: DagsterInstance, terminated: Callable[[str], list[str]], target: str
+    location: Location, terminated: Callable[[str], list[str]], target: str
 ) -> None:
     terminated(target)
     (name,) = location.settings.file_names().values()
     of_health = AssetCheckKey(health_key(location.served), "east__works")
     key = of_health if "health" in target else check_key(name)
-    assert end(instance, location, AssetSelection.checks(key)) == ([SENTENCE], [])
+    assert end(location, AssetSelection.checks(key)) == ([SENTENCE], [])

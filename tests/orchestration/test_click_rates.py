@@ -18,16 +18,13 @@ from dagster import (
     evaluate_automation_conditions,
 )
 from deltalake import DeltaTable
-from pyspark.sql import SparkSession
 
 from assets.daily_joins import partition_key
-from examples.click_rates.definitions import RATES, read_joined, with_rates
+from examples.click_rates.definitions import RATES, with_rates
 from examples.click_rates.make_logs import DATACENTERS, DAY, QUERIES, clicks, make_logs, queries
 from photon.dispatcher.shift.run import prepare, run_shift
-from photon.registry.opening import close_registries, open_reader
-from photon.storage.delta import LakeUnavailable
+from photon.registry.opening import close_registries
 from photon.upkeep.backfill.days import day_of
-from photon.upkeep.retire import plan_retire
 from resources.environment import LocationSettings, location_settings
 
 on_spark = [pytest.mark.spark, pytest.mark.server, pytest.mark.slow, pytest.mark.timeout(600)]
@@ -113,22 +110,6 @@ def made(settings: LocationSettings, shared_spark: None) -> Iterator[dict[str, l
 
 class TestOnSpark:
     pytestmark = on_spark
-
-    def test_rows_of_a_datacenter_that_was_given_up_count_no_more(
-        self, settings: LocationSettings, made: Any
-    ) -> None:
-        (served,) = settings.served
-        pipeline, spark = served.pipeline, SparkSession.builder.getOrCreate()
-        by_datacenter = Counter(row["_datacenter"] for row in read_joined(spark, pipeline).collect())
-        assert by_datacenter["east"] > 0
-        lake = pipeline.datacenters["east"].lake
-        assert isinstance(lake, Path)
-        lake.rename(lake.with_name("aside"))
-        with pytest.raises(LakeUnavailable, match="datacenter east has joined"):
-            read_joined(spark, pipeline)
-        plan_retire(pipeline, open_reader(pipeline), "east", lake_is_gone=True).apply()
-        lake.with_name("aside").rename(lake)
-        assert read_joined(spark, pipeline).count() == by_datacenter["west"]
 
     def test_the_clicks_a_query_of_each_hour_are_those_of_the_logs(self, made: Any) -> None:
         by_hour = Counter(click["time"][11:13] for click in clicks())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import date, timedelta
-from pathlib import Path
 
 import pytest
 from dagster import DagsterInstance, DagsterRunStatus, build_sensor_context
@@ -82,11 +81,6 @@ def test_no_day_is_requested_that_dagster_does_not_show() -> None:
 
 
 @pytest.fixture
-def location(tmp_path: Path) -> Location:
-    return Location(tmp_path)
-
-
-@pytest.fixture
 def instance() -> Iterator[DagsterInstance]:
     with DagsterInstance.ephemeral() as made:
         yield made
@@ -100,8 +94,8 @@ def say_complete(location: Location, up_to_us: int) -> None:
     publish(lake, said, Arrivals())
 
 
-def tick(location: Location, instance: DagsterInstance, cursor: str | None) -> SensorExecutionData:
-    context = build_sensor_context(instance, cursor, definitions=location.defs)
+def tick(location: Location, cursor: str | None) -> SensorExecutionData:
+    context = build_sensor_context(location.instance, cursor, definitions=location.defs)
     return closed_days_sensor(location.served, "east", location.clock).evaluate_tick(context)
 
 
@@ -113,46 +107,40 @@ def days_of(tick: SensorExecutionData) -> tuple[str, str] | None:
     return request.tags[ASSET_PARTITION_RANGE_START_TAG], request.tags[ASSET_PARTITION_RANGE_END_TAG]
 
 
-def test_a_closed_day_is_requested_once_for_its_datacenter(
-    location: Location, instance: DagsterInstance
-) -> None:
+def test_a_closed_day_is_requested_once_for_its_datacenter(location: Location) -> None:
     yesterday = module.day_of(location.clock.now_us()) - A_DAY
     say_complete(location, noon(yesterday))
-    seen = tick(location, instance, None)
+    seen = tick(location, None)
     assert days_of(seen) == (f"east|{yesterday - 7 * A_DAY}", f"east|{yesterday - A_DAY}")
     cursor = seen.cursor
     assert cursor == str(yesterday - A_DAY)
     say_complete(location, utc_day(yesterday).end_us)
-    found = tick(location, instance, cursor)
+    found = tick(location, cursor)
     assert days_of(found) == (f"east|{yesterday}", f"east|{yesterday}")
-    assert days_of(tick(location, instance, found.cursor)) is None
+    assert days_of(tick(location, found.cursor)) is None
 
 
-def test_days_that_were_closed_at_once_are_one_run(location: Location, instance: DagsterInstance) -> None:
+def test_days_that_were_closed_at_once_are_one_run(location: Location) -> None:
     yesterday = module.day_of(location.clock.now_us()) - A_DAY
     say_complete(location, utc_day(yesterday).end_us)
-    found = tick(location, instance, str(yesterday - 3 * A_DAY))
+    found = tick(location, str(yesterday - 3 * A_DAY))
     assert days_of(found) == (f"east|{yesterday - 2 * A_DAY}", f"east|{yesterday}")
 
 
-def test_a_day_waits_while_another_run_of_its_datacenter_is_in_progress(
-    location: Location, instance: DagsterInstance
-) -> None:
+def test_a_day_waits_while_another_run_of_its_datacenter_is_in_progress(location: Location) -> None:
     yesterday = module.day_of(location.clock.now_us()) - A_DAY
     say_complete(location, utc_day(yesterday).end_us)
-    run = instance.create_run_for_job(
+    run = location.instance.create_run_for_job(
         location.defs.resolve_job_def(location.served.job_name(JOB)),
         status=DagsterRunStatus.STARTED,
         tags={DATACENTER_TAG: "east"},
     )
-    found = tick(location, instance, str(yesterday - A_DAY))
+    found = tick(location, str(yesterday - A_DAY))
     assert not found.run_requests
     assert run.run_id in str(found.skip_message)
-    instance.report_run_failed(run)
-    assert tick(location, instance, str(yesterday - A_DAY)).run_requests
+    location.instance.report_run_failed(run)
+    assert tick(location, str(yesterday - A_DAY)).run_requests
 
 
-def test_a_day_waits_for_shifts_to_say_how_complete_it_is(
-    location: Location, instance: DagsterInstance
-) -> None:
-    assert "no shift has said" in str(tick(location, instance, None).skip_message)
+def test_a_day_waits_for_shifts_to_say_how_complete_it_is(location: Location) -> None:
+    assert "no shift has said" in str(tick(location, None).skip_message)

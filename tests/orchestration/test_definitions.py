@@ -128,21 +128,6 @@ def test_a_location_of_one_datacenter_knows_no_other(tmp_path: Path) -> None:
     assert found["assets"]["search_clicks/joined_events"]["partitions"] == ["west"]
 
 
-def test_two_pipelines_are_served_side_by_side(tmp_path: Path) -> None:
-    files = [Traffic(1).write_pipeline(tmp_path / name, name) for name in ("clicks", "views")]
-    settings = location_settings({"PHOTON_PIPELINES": ":".join(map(str, files))})
-    found = snapshot(build_defs(settings))
-    assert {"clicks/joined_events", "views/joined_events"} <= set(found["assets"])
-    assert found["sensors"].keys() - {"pipeline_files"} == {
-        f"{pipeline}__{sensor}"
-        for pipeline in ("clicks", "views")
-        for sensor in (
-            *("watcher", "alerts"),
-            *(f"{name}__{sensor}" for name in ("east", "west") for sensor in ("closed_days", "sensor")),
-        )
-    }
-
-
 def test_a_table_says_where_each_datacenter_has_it_and_what_its_columns_mean(tmp_path: Path) -> None:
     graph = build_defs(served(tmp_path)).get_repository_def().asset_graph
     for name, schema in TABLE_COLUMNS.items():

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dagster import DagsterInstance
 
 from assets.evaluations import gc_metadata, resharding_metadata
 from orchestration.demo.traffic import Traffic
@@ -118,11 +117,6 @@ def test_what_is_proposed_comes_with_the_command_that_does_it(tmp_path: Path) ->
     assert "pipeline.yaml 4, a run with ledgers: 4 in its config" in says
 
 
-def test_as_many_ledgers_with_other_homes_are_proposed_too(tmp_path: Path) -> None:
-    says = str(said_of(replace(FITS, is_due=True, because="homes"), tmp_path)["says"])
-    assert says.startswith("2 new ledgers would do better: homes")
-
-
 def test_what_was_put_in_force_is_told_as_done(tmp_path: Path) -> None:
     done = replace(FITS, ledgers_wanted=4, ledgers=4, generation=2, applied=True, because="hot")
     metadata = said_of(done, tmp_path)
@@ -145,34 +139,6 @@ def test_a_number_that_no_registry_has_is_not_started(tmp_path: Path) -> None:
 
 
 # -- anybody may materialize them at any time
-
-
-@pytest.mark.server
-def test_to_materialize_all_twice_does_no_harm(tmp_path: Path) -> None:
-    location = Location(tmp_path, ("east",), more="registry: {keep_days: 30, resharding: {policy: apply}}\n")
-    prepare(location.pipeline)
-    first, second = (all_of_the_registry(location) for _ in range(2))
-    assert first.keys() == second.keys() == {"garbage_collection", "resharding", "registry_state"}
-    assert "nothing was due" in second["garbage_collection"]["says"]
-    assert "nothing was due" in second["resharding"]["says"]
-    assert second["registry_state"]["ledgers"] == first["registry_state"]["ledgers"] == 1
-
-
-def all_of_the_registry(location: Location) -> dict[str, dict[str, Any]]:
-    """What a run of all assets of the registry says, as a click makes it: without any config."""
-    names = ("garbage_collection", "resharding", "registry_state")
-    keys = [location.served.asset_key(name) for name in names]
-    job = location.defs.resolve_implicit_global_asset_job_def()
-    with DagsterInstance.ephemeral() as instance:
-        done = job.execute_in_process(instance=instance, asset_selection=keys)
-    return {
-        event.asset_key.path[-1]: {
-            name: value.value
-            for name, value in event.step_materialization_data.materialization.metadata.items()
-        }
-        for event in done.get_asset_materialization_events()
-        if event.asset_key is not None
-    }
 
 
 @pytest.mark.parametrize(

@@ -129,13 +129,6 @@ def test_observe_says_of_each_datacenter_how_much_of_its_logs_is_unread(
         assert said["west_unread_bytes"] == said["west_bytes"] > 0
 
 
-def test_no_log_has_partitions_of_which_none_could_ever_be_filled(location: Location) -> None:
-    graph = location.defs.get_repository_def().asset_graph
-    for log in LOGS:
-        node = graph.get(location.served.asset_key(log))
-        assert (node.is_observable, node.partitions_def) == (True, None)
-
-
 def test_every_asset_names_its_owners_its_pipeline_and_where_to_look(location: Location) -> None:
     graph = location.defs.get_repository_def().asset_graph
     nodes = [node for node in graph.asset_nodes if node.key.path[0] == "clicks"]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,6 +11,7 @@ from dagster import DagsterInstance
 from assets.reports import VERIFICATION
 from assets.upkeep import UPKEEP
 from assets.work import BACKFILL_POOL, REPAIR_POOL, UPKEEP_POOL, VERIFICATION_POOL
+from tests.e2e.process_marks import soon
 from tests.orchestration.location import Location
 
 # Dagster keeps what a run prints by processes that follow its output. Those of a run in a thread sometimes
@@ -34,13 +33,6 @@ def home(home: Path) -> Path:
 @pytest.fixture
 def location(tmp_path_factory: pytest.TempPathFactory) -> Location:
     return Location(tmp_path_factory.mktemp("clicks"))
-
-
-def soon(is_so: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + 120
-    while not is_so() and time.monotonic() < deadline:
-        time.sleep(0.05)  # Dagster's own thread waits by the machine's clock
-    return is_so()
 
 
 def test_a_verb_waits_until_the_one_before_has_left_its_pool(

@@ -26,17 +26,18 @@ def servers(tmp_path: Path) -> Iterator[list[StoreServer]]:
 
 
 @pytest.fixture
-def location(tmp_path: Path, servers: list[StoreServer]) -> Location:
-    endpoints = ", ".join(f"{{url: {server.url}}}" for server in servers)
-    return Location(tmp_path / "pipeline", more=f"registry: {{endpoints: [{endpoints}], deadline: 2500ms}}\n")
+def location(tmp_path: Path, servers: list[StoreServer], instance: DagsterInstance) -> Location:
+    urls = ", ".join(f"{{url: {server.url}}}" for server in servers)
+    more = f"registry: {{endpoints: [{urls}]}}\n"
+    return Location(tmp_path / "pipeline", more=more, instance=instance)
 
 
-def tick(location: Location, instance: DagsterInstance) -> SensorExecutionData:
+def tick(location: Location) -> SensorExecutionData:
     """A tick, whose evaluations are stored as Dagster's daemon does it."""
-    context = build_sensor_context(instance, definitions=location.defs)
+    context = build_sensor_context(location.instance, definitions=location.defs)
     done = registry_sensor(location.served).evaluate_tick(context)
     for event in done.asset_events:
-        instance.report_runless_asset_event(event)
+        location.instance.report_runless_asset_event(event)
     return done
 
 
@@ -47,7 +48,7 @@ def told(tick: SensorExecutionData) -> dict[str, bool]:
 
 
 def test_endpoints_that_go_and_come_back_are_told_once_each_time(
-    location: Location, instance: DagsterInstance, servers: list[StoreServer]
+    location: Location, servers: list[StoreServer]
 ) -> None:
     init_registry(location.pipeline, SystemClock())
     first, second, _ = servers
@@ -55,22 +56,22 @@ def test_endpoints_that_go_and_come_back_are_told_once_each_time(
     for change in (None, first.kill, None, second.kill, second.start, first.start):
         if change is not None:
             change()
-        said.append(told(tick(location, instance)))
+        said.append(told(tick(location)))
     assert [one.get("endpoints_up") for one in said] == [True, False, None, None, None, True]
 
 
 def test_a_check_that_a_report_has_found_failed_is_green_again_once_the_sensor_sees_it_well(
-    location: Location, instance: DagsterInstance
+    location: Location,
 ) -> None:
     init_registry(location.pipeline, SystemClock())
-    for event in tick(location, instance).asset_events:
+    for event in tick(location).asset_events:
         if isinstance(event, AssetCheckEvaluation) and event.check_name == "endpoints_up":
-            instance.report_runless_asset_event(replace(event, passed=False))
-    assert told(tick(location, instance)) == {"endpoints_up": True}
+            location.instance.report_runless_asset_event(replace(event, passed=False))
+    assert told(tick(location)) == {"endpoints_up": True}
 
 
-def test_a_registry_that_was_never_made_is_no_alarm(location: Location, instance: DagsterInstance) -> None:
-    done = tick(location, instance)
+def test_a_registry_that_was_never_made_is_no_alarm(location: Location) -> None:
+    done = tick(location)
     assert not told(done)
     assert "registry" in (done.skip_message or "")
 

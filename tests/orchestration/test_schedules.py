@@ -10,7 +10,6 @@ import pytest
 from dagster import (
     DagsterInstance,
     DagsterRunStatus,
-    DefaultScheduleStatus,
     RunRequest,
     ScheduleDefinition,
     SkipReason,
@@ -25,11 +24,6 @@ from resources.environment import location_settings
 from tests.orchestration.location import Location
 
 VERIFICATION = "clicks__verification"
-
-
-@pytest.fixture
-def location(tmp_path: Path) -> Location:
-    return Location(tmp_path)
 
 
 @pytest.fixture
@@ -93,33 +87,17 @@ def test_by_default_what_is_lost_is_recovered_before_gc(tmp_path: Path) -> None:
     assert minutes == sorted(minutes)
 
 
-def test_every_schedule_runs_from_the_start_in_utc(location: Location) -> None:
-    schedules = list(location.defs.get_repository_def().schedule_defs)
-    assert {s.name for s in schedules} == {
-        "clicks__verification__schedule",
-        "clicks__compaction__schedule",
-        "clicks__recover__schedule",
-        "clicks__registry_report__schedule",
-        "clicks__gc__schedule",
-        "clicks__reshard__schedule",
-        "prune_run_history_schedule",
-    }
-    assert all(s.default_status is DefaultScheduleStatus.RUNNING for s in schedules)
-    assert all(s.execution_timezone == "UTC" for s in schedules)
-
-
 # -- one at a time
 
 
 def in_progress(
     location: Location,
-    instance: DagsterInstance,
     job_name: str,
     status: DagsterRunStatus,
     by_hand: bool = False,
 ) -> str:
     chosen = frozenset({location.served.asset_key("verification_report")}) if by_hand else None
-    run = instance.create_run_for_job(
+    run = location.instance.create_run_for_job(
         location.defs.resolve_job_def(job_name),
         run_id=str(uuid.uuid4()),
         status=status,
@@ -146,26 +124,24 @@ def tick(schedule: ScheduleDefinition, instance: DagsterInstance) -> RunRequest 
 )
 def test_a_verification_is_requested_unless_one_is_in_progress(
     location: Location,
-    instance: DagsterInstance,
     job: str,
     status: DagsterRunStatus,
     by_hand: bool,
     requested: bool,
 ) -> None:
-    run_id = in_progress(location, instance, job, status, by_hand)
-    answer = tick(location.defs.get_repository_def().get_schedule_def(f"{VERIFICATION}__schedule"), instance)
+    run_id = in_progress(location, job, status, by_hand)
+    schedule = location.defs.get_repository_def().get_schedule_def(f"{VERIFICATION}__schedule")
+    answer = tick(schedule, location.instance)
     assert isinstance(answer, RunRequest if requested else SkipReason)
     if isinstance(answer, SkipReason):
         assert run_id in str(answer.skip_message)
 
 
-def test_no_upkeep_is_requested_while_it_is_in_progress(
-    location: Location, instance: DagsterInstance
-) -> None:
+def test_no_upkeep_is_requested_while_it_is_in_progress(location: Location) -> None:
     for schedule in schedules_of(location.served):
-        assert isinstance(tick(schedule, instance), RunRequest)
-        in_progress(location, instance, schedule.job_name, DagsterRunStatus.STARTED)
-        assert isinstance(tick(schedule, instance), SkipReason)
+        assert isinstance(tick(schedule, location.instance), RunRequest)
+        in_progress(location, schedule.job_name, DagsterRunStatus.STARTED)
+        assert isinstance(tick(schedule, location.instance), SkipReason)
 
 
 def test_upkeep_whose_process_is_gone_is_given_up_in_the_end(location: Location) -> None:
@@ -174,8 +150,3 @@ def test_upkeep_whose_process_is_gone_is_given_up_in_the_end(location: Location)
         assert 0 < float(job.run_tags["dagster/max_runtime"]) <= 2 * 86_400
     verification = location.defs.resolve_job_def(VERIFICATION)
     assert float(verification.run_tags["dagster/max_runtime"]) <= 86_400
-
-
-def test_every_report_and_every_verb_has_a_name_of_its_own() -> None:
-    names = [work.name for work in (*REPORTS, *EVALUATIONS, *UPKEEP)]
-    assert len(set(names)) == len(names)

@@ -74,14 +74,6 @@ def test_a_shift_that_joins_warns_of_nothing(location: Location) -> None:
     assert "needs_you" not in last
 
 
-def test_a_shift_says_how_complete_its_rows_are_and_those_of_all_datacenters(location: Location) -> None:
-    _, last = shift(location)
-    assert last["complete"].startswith("east is complete up to 20")
-    assert "0 of the latest" in last["complete"]
-    assert last["union_complete_up_to"] == last["east_complete_up_to"]
-    assert last["union_mostly_complete_up_to"] == last["east_mostly_complete_up_to"]
-
-
 def test_a_shift_that_nobody_can_have_meant_says_so_once_in_its_run_and_on_the_asset(
     location: Location,
 ) -> None:

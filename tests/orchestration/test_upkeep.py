@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -20,16 +20,17 @@ from dagster import (
 from assets import work
 from assets.pictures import ledgers_plot
 from assets.registry_state import checks_of
+from infra.servers.stores import fastest_kind, store_servers
 from orchestration.demo.traffic import Traffic
 from photon.dispatcher.recovery.orders import waiting_orders
 from photon.dispatcher.shift.run import prepare, run_shift
 from photon.health.registry import ENDPOINTS, LEDGERS, judge_registry, judge_unavailable
 from photon.pipeline.file import Pipeline, load_pipeline
+from photon.process.clock import SystemClock
 from photon.registry.errors import RegistryUnavailable
-from photon.registry.opening import close_registries
+from photon.registry.opening import close_registries, init_registry
 from photon.registry.register import Generation, Members, Register
 from photon.state.view import open_view
-from photon.upkeep import repair
 from photon.upkeep.registry_state import (
     RANGE_BYTES_PER_SECOND,
     EndpointState,
@@ -163,54 +164,31 @@ class TestOnAServer:
         assert "is no endpoint of clicks" in str(failure.step_failure_data.user_failure_data)
 
 
-def planned_repair(pipeline: Any, url: str, anew: bool) -> repair.RepairPlan:
-    """A plan that needs no store."""
-    nowhere: Any = None
-    return repair.RepairPlan(pipeline, nowhere, 0, anew, url, False, None, "", ())
+@pytest.fixture
+def endpoints(tmp_path: Path) -> Iterator[tuple[Location, str]]:
+    """A pipeline whose registry has three endpoints, and the URL of one of them."""
+    with store_servers(fastest_kind(), tmp_path / "endpoints", 3) as servers:
+        urls = "".join(f"    - {{url: {server.url}}}\n" for server in servers)
+        location = Location(tmp_path / "pipeline", ("east",), more=f"registry:\n  endpoints:\n{urls}")
+        init_registry(location.pipeline, SystemClock())
+        yield location, servers[1].url
+        close_registries()
 
 
-def test_a_repair_repairs_the_endpoint_that_its_run_names(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.server
+def test_a_repair_of_the_endpoint_that_a_run_names_is_looked_at_first_and_tells_how_far_it_is(
+    endpoints: tuple[Location, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = []
-
-    def apply(plan: repair.RepairPlan, say: Callable[[str], None]) -> repair.Repair:
-        asked.append((plan.pipeline.name, plan.endpoint))
-        return repair.Repair(plan.endpoint, "photon-clicks-1", 5, 12, 1, plan.anew)
-
-    monkeypatch.setattr(repair, "plan_repair", planned_repair)
-    monkeypatch.setattr(repair.RepairPlan, "apply", apply)
-    location = Location(tmp_path)
-    metadata = metadata_of(run(location, "repair", endpoint="http://store:8000"))
-    assert asked == [("clicks", "http://store:8000")]
-    assert (metadata["entries_copied"], metadata["entries_mended"], metadata["members_version"]) == (12, 1, 5)
-    assert not metadata["went_on"]
-    assert metadata_of(run(location, "repair", endpoint="x", anew=True))["went_on"]
-
-
-def test_a_run_tells_now_and_then_how_far_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def apply(plan: repair.RepairPlan, say: Callable[[str], None]) -> repair.Repair:
-        say("copies entries: 40 % of 12,800")
-        return repair.Repair(plan.endpoint, "photon-clicks-1", 5, 12, 1, plan.anew)
-
-    monkeypatch.setattr(repair, "plan_repair", planned_repair)
-    monkeypatch.setattr(repair.RepairPlan, "apply", apply)
-    location = Location(tmp_path)
+    location, url = endpoints
+    looked = metadata_of(run(location, "repair", endpoint=url, dry_run=True))
+    assert looked["says"].startswith(f"{url} would be taken out of use")
+    monkeypatch.setattr(work, "TOLD_EVERY_SECONDS", 0.0)
     with DagsterInstance.ephemeral() as instance:
-        for every_seconds in (3_600.0, 0.0):
-            monkeypatch.setattr(work, "TOLD_EVERY_SECONDS", every_seconds)
-            metadata_of(run(location, "repair", instance, endpoint="http://store:8000"))
-        told = [[one.user_message for one in instance.all_logs(run.run_id)] for run in instance.get_runs()]
-    assert ["copies entries: 40 % of 12,800" in each for each in told] == [True, False], "the newest is first"
-
-
-def test_a_dry_run_of_a_repair_says_what_it_would_do_and_repairs_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(repair.RepairPlan, "apply", None)  # a call of it fails
-    monkeypatch.setattr(repair, "plan_repair", planned_repair)
-    metadata = metadata_of(run(Location(tmp_path), "repair", endpoint="http://store:8000", dry_run=True))
-    assert metadata["says"].startswith("http://store:8000 would be taken out of use")
+        done = metadata_of(run(location, "repair", instance, endpoint=url))
+        (launched,) = instance.get_runs()
+        told = [one.user_message for one in instance.all_logs(launched.run_id)]
+    assert (done["members_version"] > 1, done["went_on"]) == (True, False)
+    assert any("entries copied" in each for each in told)
 
 
 def test_what_a_verb_did_is_seen_at_the_thing_that_it_changed(tmp_path: Path) -> None:

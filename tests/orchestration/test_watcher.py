@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -39,27 +37,19 @@ from photon.health.judge import ENDED_BY_A_HOLD, PROMISES
 from photon.health.memory import Told
 from photon.health.verdict import Verdict
 from photon.logs.files import LogFile, TrackedFile
-from photon.registry.opening import close_registries
 from photon.state.database import STATE_FILE
 from photon.state.dispatcher_state import DispatcherState
-from photon.storage.tables import OutputTable
 from tests.orchestration.location import Location
 
 ERROR, WARN = AssetCheckSeverity.ERROR, AssetCheckSeverity.WARN
 
 
-@pytest.fixture
-def location(tmp_path: Path) -> Iterator[Location]:
-    yield Location(tmp_path)
-    close_registries()
-
-
-def tick(location: Location, instance: DagsterInstance, cursor: str | None = None) -> SensorExecutionData:
+def tick(location: Location, cursor: str | None = None) -> SensorExecutionData:
     """A tick, whose evaluations are stored as Dagster's daemon does it."""
-    context = build_sensor_context(instance, cursor, definitions=location.defs)
+    context = build_sensor_context(location.instance, cursor, definitions=location.defs)
     done = watcher_sensor(location.served, location.clock).evaluate_tick(context)
     for event in done.asset_events:
-        instance.report_runless_asset_event(event)
+        location.instance.report_runless_asset_event(event)
     return done
 
 
@@ -71,113 +61,82 @@ def told(tick: SensorExecutionData) -> dict[str, AssetCheckEvaluation]:
 
 
 def test_what_is_told_of_a_dead_datacenter_still_counts_when_another_one_has_reported(
-    location: Location, instance: DagsterInstance
+    location: Location,
 ) -> None:
-    check = told(tick(location, instance))["east__works"]
-    instance.report_runless_asset_event(
+    check = told(tick(location))["east__works"]
+    location.instance.report_runless_asset_event(
         AssetMaterialization(location.served.asset_key("joined_events"), partition="west")
     )
-    record = instance.event_log_storage.get_latest_asset_check_execution_by_key([check.asset_check_key])
-    counts = record[check.asset_check_key].targets_latest_materialization(LoadingContextForTest(instance))
+    instance, key = location.instance, check.asset_check_key
+    record = instance.event_log_storage.get_latest_asset_check_execution_by_key([key])[key]
+    counts = record.targets_latest_materialization(LoadingContextForTest(instance))
     assert asyncio.run(counts), "the UI would say: not evaluated"
 
 
-def test_the_first_look_evaluates_each_check_of_each_datacenter(
-    location: Location, instance: DagsterInstance
-) -> None:
+def test_the_first_look_evaluates_each_check_of_each_datacenter(location: Location) -> None:
     names = {f"{name}__{promise}" for name in ("east", "west") for promise in PROMISES}
-    assert told(tick(location, instance)).keys() == names
+    assert told(tick(location)).keys() == names
 
 
-def test_each_result_links_to_the_section_of_its_check_and_says_what_to_do(
-    location: Location, instance: DagsterInstance
-) -> None:
-    first = tick(location, instance)
+def test_each_result_links_to_the_section_of_its_check_and_says_what_to_do(location: Location) -> None:
+    first = tick(location)
     location.clock.advance(60)
     links = {name: one.metadata["runbook"].value for name, one in told(first).items()}
     assert links["west__nothing_lost"] == "docs/runbook.md#nothing_lost"
     assert {link.partition("#")[2] for link in map(str, links.values())} == set(PROMISES)
-    red = told(tick(location, instance, first.cursor))["east__works"]
+    red = told(tick(location, first.cursor))["east__works"]
     assert "look whether its sensor is on" in str(red.metadata["what_to_do"].value)
-    hand = by_hand(location, instance, "east__logs")
+    hand = by_hand(location, "east__logs")
     assert hand.metadata["runbook"].value == "docs/runbook.md#logs"
 
 
 def test_a_datacenter_that_nobody_runs_is_red_within_a_minute_and_green_once_it_is_run(
-    location: Location, instance: DagsterInstance
+    location: Location,
 ) -> None:
-    ticks = [tick(location, instance)]
+    ticks = [tick(location)]
     for _ in range(5):
         location.clock.advance(10)
-        ticks.append(tick(location, instance, ticks[-1].cursor))
+        ticks.append(tick(location, ticks[-1].cursor))
     severities = [told(one)["east__works"].severity for one in ticks[1:] if told(one)]
     assert severities == [WARN, ERROR]
     assert "nobody has run it for" in (told(ticks[-1])["east__works"].description or "")
     prepare(location.pipeline)
     for name in ("east", "west"):
         run_shift(location.pipeline, name, "until_idle")
-    again = told(tick(location, instance, ticks[-1].cursor))
+    again = told(tick(location, ticks[-1].cursor))
     assert [again[f"{name}__works"].passed for name in ("east", "west")] == [True, True]
 
 
-def test_a_run_that_is_on_its_way_gives_its_datacenter_time(
-    location: Location, instance: DagsterInstance
-) -> None:
-    location.run(instance)
-    first = tick(location, instance)
-    location.clock.advance(60)
-    later = told(tick(location, instance, first.cursor))
-    assert list(later) == ["west__works"]  # nobody comes for that one
-
-
-def test_a_process_that_hangs_is_told_and_so_is_its_next_heartbeat(
-    location: Location, instance: DagsterInstance
-) -> None:
+def test_a_process_that_hangs_is_told_and_so_is_its_next_heartbeat(location: Location) -> None:
     with location.holder("a run of another Dagster"):
-        first = tick(location, instance)
+        first = tick(location)
         location.clock.advance(SILENT_SECONDS / 2)
-        silent = tick(location, instance, first.cursor)
+        silent = tick(location, first.cursor)
         location.clock.advance(10 * SILENT_SECONDS)  # the lock's file has the machine's own time
-        hangs = tick(location, instance, silent.cursor)
+        hangs = tick(location, silent.cursor)
         now_us = location.clock.now_us()
         os.utime(location.state() / "lock", ns=(now_us * 1_000, now_us * 1_000))
-        works = tick(location, instance, hangs.cursor)
+        works = tick(location, hangs.cursor)
     assert not told(silent).keys() & {"east__works"}
     assert "no sign of life" in (told(hangs)["east__works"].description or "")
     assert told(works)["east__works"].passed
 
 
-def test_what_goes_on_is_told_again_only_after_a_while(location: Location, instance: DagsterInstance) -> None:
-    looks = [tick(location, instance)]
+def test_what_goes_on_is_told_again_only_after_a_while(location: Location) -> None:
+    looks = [tick(location)]
     for seconds in (60, 10, 280, 10):
         location.clock.advance(seconds)
-        looks.append(tick(location, instance, looks[-1].cursor))
+        looks.append(tick(location, looks[-1].cursor))
     assert [bool(told(look)) for look in looks[1:]] == [True, False, False, True]
 
 
-def test_dead_letters_of_real_logs_are_told_with_the_command_that_names_them(
-    location: Location, instance: DagsterInstance
-) -> None:
-    prepare(location.pipeline)
-    run_shift(location.pipeline, "east", "until_idle")
-    first = tick(location, instance)
-    clicks = next((location.folder / "logs" / "east" / "clicks").iterdir())
-    with clicks.open("ab") as file:
-        file.write(b"no event\n" * 120)
-    run_shift(location.pipeline, "east", "until_idle")
-    found = told(tick(location, instance, first.cursor))["east__dead_letters"]
-    assert (found.passed, found.severity) == (False, ERROR)
-    assert "120 of all 140 foreign records are dead letters" in (found.description or "")
-    assert "photon dead-letters" in (found.description or "")
-
-
-def by_hand(location: Location, instance: DagsterInstance, check: str) -> AssetCheckEvaluation:
+def by_hand(location: Location, check: str) -> AssetCheckEvaluation:
     """What a check of east says that a person has evaluated now."""
     keys = [AssetCheckKey(health_key(location.served), check)]
     now = define_asset_job("now", AssetSelection.checks(*keys))
     checks = health_checks(location.served, "east")
     job = Definitions(asset_checks=[checks], jobs=[now]).resolve_job_def("now")
-    (found,) = job.execute_in_process(instance=instance).get_asset_check_evaluations()
+    (found,) = job.execute_in_process(instance=location.instance).get_asset_check_evaluations()
     return found
 
 
@@ -190,73 +149,69 @@ def leave(instance: DagsterInstance, sensor: str, cursor: str | None) -> None:
     instance.add_instigator_state(state)
 
 
-def test_a_check_that_people_have_evaluated_says_what_the_watcher_says(
-    location: Location, instance: DagsterInstance
-) -> None:
+def test_a_check_that_people_have_evaluated_says_what_the_watcher_says(location: Location) -> None:
     prepare(location.pipeline)
     run_shift(location.pipeline, "east", "until_idle")
-    alone = by_hand(location, instance, "east__dead_letters")
+    alone = by_hand(location, "east__dead_letters")
     assert "by this look alone: its watcher has not looked at it yet (sensor clicks__watcher)" in str(
         alone.description
     )
-    leave(instance, "clicks__watcher", tick(location, instance).cursor)
+    leave(location.instance, "clicks__watcher", tick(location).cursor)
     clicks = next((location.folder / "logs" / "east" / "clicks").iterdir())
     with clicks.open("ab") as file:
         file.write(b"no event\n" * 120)
     run_shift(location.pipeline, "east", "until_idle")
-    found = by_hand(location, instance, "east__dead_letters")
+    found = by_hand(location, "east__dead_letters")
     assert (found.passed, found.severity) == (False, ERROR)
     assert "120 of all 140 foreign records are dead letters" in str(found.description)
     assert "by this look alone" not in str(found.description)
 
 
 def test_a_check_that_somebody_has_evaluated_otherwise_says_again_what_the_watcher_sees(
-    location: Location, instance: DagsterInstance
+    location: Location,
 ) -> None:
-    first = tick(location, instance)
-    instance.report_runless_asset_event(replace(told(first)["east__clock"], passed=False))
-    second = tick(location, instance, first.cursor)
+    first = tick(location)
+    location.instance.report_runless_asset_event(replace(told(first)["east__clock"], passed=False))
+    second = tick(location, first.cursor)
     assert {name: one.passed for name, one in told(second).items()} == {"east__clock": True}
-    assert not told(tick(location, instance, second.cursor))
+    assert not told(tick(location, second.cursor))
 
 
-def test_a_datacenter_that_cannot_be_looked_at_is_red_and_the_other_is_judged(
-    location: Location, instance: DagsterInstance
-) -> None:
+def test_a_datacenter_that_cannot_be_looked_at_is_red_and_the_other_is_judged(location: Location) -> None:
     location.state().parent.mkdir(parents=True)
     location.state().touch()
-    first = tick(location, instance)
+    first = tick(location)
     assert "east can't be looked at: NotADirectoryError" in (first.skip_message or "")
     found = told(first)
     assert (found["east__works"].passed, found["east__works"].severity) == (False, ERROR)
     assert found.keys() == {"east__works", *(f"west__{promise}" for promise in PROMISES)}
     location.state().unlink()
-    assert told(tick(location, instance, first.cursor))["east__works"].passed
+    assert told(tick(location, first.cursor))["east__works"].passed
 
 
-def test_a_look_that_fails_once_is_no_news(location: Location, instance: DagsterInstance) -> None:
-    first = tick(location, instance)
+def test_a_look_that_fails_once_is_no_news(location: Location) -> None:
+    first = tick(location)
     location.state().parent.mkdir(parents=True, exist_ok=True)
     location.state().touch()
     location.clock.advance(10)
-    second = tick(location, instance, first.cursor)
+    second = tick(location, first.cursor)
     assert not told(second)
     location.clock.advance(40)
-    works = told(tick(location, instance, second.cursor))["east__works"]
+    works = told(tick(location, second.cursor))["east__works"]
     assert (works.passed, works.severity) == (False, ERROR)
 
 
-def launch(location: Location, instance: DagsterInstance, name: str, **config: object) -> bool:
+def launch(location: Location, name: str, **config: object) -> bool:
     """Launch the job that a remedy names."""
     op = location.served.job_name(name)
     job = location.defs.resolve_job_def(op)
-    return job.execute_in_process({"ops": {op: {"config": config}}}, instance).success
+    return job.execute_in_process({"ops": {op: {"config": config}}}, location.instance).success
 
 
 @pytest.mark.server
 @pytest.mark.slow
 def test_a_datacenter_that_is_dead_for_good_is_red_until_the_job_that_its_check_names_retires_it(
-    location: Location, instance: DagsterInstance
+    location: Location,
 ) -> None:
     prepare(location.pipeline)
     for name in ("east", "west"):
@@ -264,37 +219,23 @@ def test_a_datacenter_that_is_dead_for_good_is_red_until_the_job_that_its_check_
     logs = location.folder / "logs" / "west"
     log = next(logs.glob("clicks/**/*.jsonl"))
     shutil.copy(log, log.with_name("more.jsonl"))
-    looks = [tick(location, instance)]
+    looks = [tick(location)]
     location.clock.advance(60)
-    looks.append(tick(location, instance, looks[-1].cursor))
+    looks.append(tick(location, looks[-1].cursor))
     dead = told(looks[-1])["west__works"]
     assert (dead.passed, dead.severity) == (False, ERROR)
     assert "photon retire" in str(dead.description)
-    assert launch(location, instance, "retirement", datacenter="west")
-    looks.append(tick(location, instance, looks[-1].cursor))
+    assert launch(location, "retirement", datacenter="west")
+    looks.append(tick(location, looks[-1].cursor))
     assert "west__works" not in told(looks[-1]), "the first run was a dry one"
-    assert launch(location, instance, "retirement", datacenter="west", dry_run=False)
-    looks.append(tick(location, instance, looks[-1].cursor))
+    assert launch(location, "retirement", datacenter="west", dry_run=False)
+    looks.append(tick(location, looks[-1].cursor))
     after = told(looks[-1])["west__works"]
     assert (after.passed, after.description) == (True, "west is retired, as people have decided.")
     shutil.rmtree(logs)  # with its machine
     location.clock.advance(2 * 86_400)
-    later = told(tick(location, instance, looks[-1].cursor))
+    later = told(tick(location, looks[-1].cursor))
     assert [name for name, one in later.items() if name.startswith("west__") and not one.passed] == []
-
-
-def test_a_datacenter_whose_rows_are_out_of_reach_is_told_by_the_other(
-    location: Location, instance: DagsterInstance
-) -> None:
-    OutputTable(location.pipeline.datacenters["east"].lake, "joined_events").create("clicks", "east")
-    state = DispatcherState(location.state())
-    state.begin_epoch("clicks", "east", "1", location.clock.now_us(), follows=False)
-    state.note_out_of_reach({"west": "there is no table"})
-    state.close()
-    check = told(tick(location, instance))["east__works"]
-    assert not check.passed
-    assert "the registry has the newest rows of datacenter west is not known" in (check.description or "")
-    assert "photon retire" in (check.description or "")
 
 
 def lose_a_log(location: Location) -> None:
@@ -305,35 +246,29 @@ def lose_a_log(location: Location) -> None:
         state.put_files([TrackedFile(log, 0, b"", False, 2048, 5, None, "gone")], lost_bytes=2048)
 
 
-def test_a_log_that_went_away_unread_is_red_until_a_person_acknowledges_it(
-    location: Location, instance: DagsterInstance
-) -> None:
+def test_a_log_that_went_away_unread_is_red_until_a_person_acknowledges_it(location: Location) -> None:
     lose_a_log(location)
-    looks = [tick(location, instance)]
+    looks = [tick(location)]
     for _ in range(3):
         location.clock.advance(3 * 3_600)
-        looks.append(tick(location, instance, looks[-1].cursor))
+        looks.append(tick(location, looks[-1].cursor))
     found = [told(look)["east__nothing_lost"] for look in looks]
     assert [(one.passed, one.severity) for one in found] == [(False, ERROR)] * 4
     assert "photon acknowledge" in str(found[-1].description)
-    assert launch(location, instance, "acknowledgement", datacenter="east")
+    assert launch(location, "acknowledgement", datacenter="east")
     location.clock.advance(301)
-    assert not told(tick(location, instance, looks[-1].cursor))["east__nothing_lost"].passed, (
-        "it was a dry run"
-    )
-    assert launch(location, instance, "acknowledgement", datacenter="east", dry_run=False)
-    assert told(tick(location, instance, looks[-1].cursor))["east__nothing_lost"].passed
+    assert not told(tick(location, looks[-1].cursor))["east__nothing_lost"].passed, "it was a dry run"
+    assert launch(location, "acknowledgement", datacenter="east", dry_run=False)
+    assert told(tick(location, looks[-1].cursor))["east__nothing_lost"].passed
 
 
-def test_a_state_that_cannot_be_read_is_told_once_and_turns_no_red_check_green(
-    location: Location, instance: DagsterInstance
-) -> None:
+def test_a_state_that_cannot_be_read_is_told_once_and_turns_no_red_check_green(location: Location) -> None:
     lose_a_log(location)
-    first = tick(location, instance)
+    first = tick(location)
     database = location.state() / STATE_FILE
     kept = database.read_bytes()
     database.write_bytes(b"this is no database, " * 100)
-    spoilt = tick(location, instance, first.cursor)
+    spoilt = tick(location, first.cursor)
     assert not told(first)["east__nothing_lost"].passed
     assert [name for name in told(spoilt) if name.startswith("east__")] == ["east__works"]
     assert "is damaged" in str(told(spoilt)["east__works"].description)
@@ -343,30 +278,28 @@ def test_a_state_that_cannot_be_read_is_told_once_and_turns_no_red_check_green(
     done = (
         Definitions(asset_checks=[checks], jobs=[now])
         .resolve_job_def("now")
-        .execute_in_process(instance=instance)
+        .execute_in_process(instance=location.instance)
     )
     assert [one.check_name for one in done.get_asset_check_evaluations()] == ["east__works"]
     database.write_bytes(kept)
-    back = told(tick(location, instance, spoilt.cursor))
+    back = told(tick(location, spoilt.cursor))
     assert not back["east__nothing_lost"].passed, "it is red still, and the run has left it without a result"
 
 
-def test_a_hold_is_told_at_the_next_look_and_so_is_its_end(
-    location: Location, instance: DagsterInstance
-) -> None:
+def test_a_hold_is_told_at_the_next_look_and_so_is_its_end(location: Location) -> None:
     prepare(location.pipeline)
     run_shift(location.pipeline, "east", "until_idle")
-    last = tick(location, instance)
+    last = tick(location)
     checks = {f"east__{promise}" for promise in ENDED_BY_A_HOLD}
     for command, is_held in (("hold", True), ("resume", False)):
         done = CliRunner().invoke(main, [command, str(location.file), "east"])
         assert done.exit_code == 0, done.output
         location.clock.advance(60)
-        last = tick(location, instance, last.cursor)
+        last = tick(location, last.cursor)
         said = {check: told(last)[check] for check in checks}
         assert all(one.passed for one in said.values())
         assert {"east is on hold" in str(one.description) for one in said.values()} == {is_held}
-    assert not told(tick(location, instance, last.cursor)), "what goes on is told once"
+    assert not told(tick(location, last.cursor)), "what goes on is told once"
 
 
 def test_words_that_flap_are_stored_once_a_minute_at_most_and_numbers_are_no_words() -> None:

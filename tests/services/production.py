@@ -6,15 +6,20 @@ import re
 import shlex
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from string import Template
 
 import pytest
-from dagster import DagsterInstance
+from dagster import DagsterInstance, DagsterRunStatus, EventLogEntry
+from dagster._core.storage.dagster_run import FINISHED_STATUSES
 
 from orchestration.demo.process_tree import Program
+from photon.dispatcher.shift.growth import growth_of
+from photon.dispatcher.shift.lease import Lease, lease_status_of
+from photon.pipeline.file import Pipeline
+from photon.process.clock import SystemClock
 
 PROJECT = Path(__file__).parents[2]
 PRODUCTION = PROJECT / "infra" / "production"
@@ -63,3 +68,27 @@ def documented_environment() -> dict[str, str]:
     """The variables of photon.env, with the values that it shows."""
     lines = (PRODUCTION / "photon.env").read_text().splitlines()
     return dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
+
+
+def last_words(entries: Sequence[EventLogEntry], most: int = 8) -> list[str]:
+    """The last entries of a run's log, each with its error."""
+    said = [(entry.user_message, entry.dagster_event) for entry in entries[-most:]]
+    return [f"{message} {event.event_specific_data if event else ''}"[:2_000] for message, event in said]
+
+
+def are_over(found: dict[str, DagsterRunStatus]) -> bool:
+    return all(status in FINISHED_STATUSES for status in found.values())
+
+
+def lease_of(pipeline: Pipeline, datacenter: str) -> Lease:
+    lease = lease_status_of(pipeline.datacenters[datacenter].state).lease
+    assert lease is not None
+    return lease
+
+
+def is_done(pipeline: Pipeline, datacenter: str) -> bool:
+    """Whether the datacenter's last shift has left, with nothing more to do."""
+    lease_status = lease_status_of(pipeline.datacenters[datacenter].state)
+    growth = growth_of(pipeline, datacenter, SystemClock().now_us())
+    left_idle = lease_status.lease is not None and lease_status.lease.idle_seen == growth.signature
+    return left_idle and not lease_status.is_locked and not growth.waiting

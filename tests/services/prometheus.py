@@ -22,7 +22,7 @@ from tests.programs import end_without
 INFRA = Path(__file__).parents[2] / "infra"
 SETTINGS = INFRA / "prometheus"
 QUICK = "1s"
-END_SECONDS = 30
+PATIENCE_SECONDS = 240
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Prometheus:
 
     def _get(self, path: str, **query: str) -> Any:
         url = f"{self.url}/api/v1/{path}?{urllib.parse.urlencode(query)}"
-        with urllib.request.urlopen(url, timeout=30) as answer:
+        with urllib.request.urlopen(url, timeout=PATIENCE_SECONDS) as answer:
             return json.load(answer)["data"]
 
     def is_ready(self) -> bool:
@@ -107,4 +107,4 @@ def prometheus(folder: Path, scraped_port: int) -> Iterator[Prometheus]:
             yield server
         finally:
             process.terminate()
-            process.wait(END_SECONDS)
+            process.wait(PATIENCE_SECONDS)

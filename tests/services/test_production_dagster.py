@@ -22,11 +22,20 @@ from photon.pipeline.file import load_pipeline
 from photon.process.clock import MICROSECONDS, SystemClock
 from photon.state.view import view_state
 from photon.storage.delta import open_table
-from tests.e2e.own_dagster import are_over, is_done, last_words, lease_of
 from tests.e2e.photon_process import joined_rows, wait_for_rows
 from tests.e2e.process_marks import marked, soon
 from tests.services.postgres import HOST, postgres
-from tests.services.production import UNITS, commands_of, home_in, instance_of, program_of
+from tests.services.production import (
+    UNITS,
+    are_over,
+    commands_of,
+    home_in,
+    instance_of,
+    is_done,
+    last_words,
+    lease_of,
+    program_of,
+)
 
 pytestmark = [pytest.mark.services, pytest.mark.spark, pytest.mark.timeout(900)]
 

@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from photon.join.messages import BatchTasks, TaskOutcome
 from photon.join.tasks import LocalRunner
 from photon.state.outcomes import Counts
-from tests.simulation.world import World, counts_of
+from tests.simulation.world import World, assert_counts
 
 SMALL_BATCHES = "limits: {batch_foreign: 256B}"  # 5 clicks
 QUERIES = 40
@@ -43,27 +43,7 @@ def many_events(world: World) -> list[str]:
     return [f"c{number:02}" for number in range(QUERIES)]
 
 
-def a_log_that_goes_while_it_is_indexed_ahead_is_counted_once(world: World) -> None:
-    """D5: what is counted as lost with its file is not counted as read too."""
-    many_events(world)
-    log = world.folder / "logs" / "east" / "queries" / "a.jsonl"
-    size_bytes = log.stat().st_size
-
-    def remove(batch: int) -> None:
-        if batch == 2:  # a file that is held open outlives its name, and not its bytes
-            log.write_bytes(b"")
-
-    counts = world.join(mode="complete", runner=Recorded(world, remove)).counts
-    line_bytes = size_bytes // QUERIES
-    assert counts.primary * line_bytes + counts.lost_bytes == size_bytes, "bytes are counted twice"
-    assert counts.adds_up
-
-
 def all_is_joined_once(world: World, ids: list[str], counts: Counts) -> None:
     assert world.joined_ids() == ids
-    assert counts_of(counts, "foreign", "joined", "primary") == {
-        "foreign": len(ids),
-        "joined": len(ids),
-        "primary": len(ids),
-    }
+    assert_counts(counts, foreign=len(ids), joined=len(ids), primary=len(ids))
     assert counts.adds_up

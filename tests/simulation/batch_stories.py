@@ -17,15 +17,15 @@ from photon.adapters import ROW_COLUMNS
 from photon.dispatcher.completion import Superseded
 from photon.dispatcher.retrying import Callbacks
 from photon.join.messages import BatchRunner
-from photon.process.faults import arm, disarm
+from photon.process.faults import arm
 from photon.registry.lookups import claimant_of
 from photon.state.waiting import segments
 from photon.state.waiting.segments import RECORD_COLUMNS, RECORDS
 from photon.storage.candidate_files import write_candidates
-from photon.storage.tables import OutputTable, app_id
+from photon.storage.tables import app_id
 from tests.simulation.runners import PoisonedRunner
-from tests.simulation.world import NOON_US, World, counts_of
-from tests.support.crashes import SimulatedCrash, raise_simulated_crash
+from tests.simulation.world import NOON_US, World, assert_counts
+from tests.support.crashes import SimulatedCrash, at, raise_simulated_crash
 
 
 class StateCopies:
@@ -48,16 +48,13 @@ class StateCopies:
 
 def a_batch_that_another_plan_commits_ends_the_process(world: World) -> None:
     """A15: while a copy of the state runs batch N, the other one commits its own batch N."""
-    world.queries("q1")
-    world.clicks(("c1", "q1"))
-    arm("commit.before_main", lambda: _commit_as_another_plan(world))
-    try:
-        world.join()
-        ended = ""
-    except Superseded as error:
-        ended = str(error)
-    finally:
-        disarm()
+    world.events("c1")
+    ended = ""
+    with at("commit.before_main", lambda: _commit_as_another_plan(world)):
+        try:
+            world.join()
+        except Superseded as error:
+            ended = str(error)
     assert "another copy of its state is in use" in ended, "two copies go on under one name"
     epoch = _epoch_of(world)
     world.join()
@@ -77,15 +74,13 @@ def what_is_claimed_is_joined_though_its_log_is_gone(world: World, gone: str, po
     log.unlink() if gone == "queries" else log.write_text("")
     counts = world.join().counts
     assert world.joined_ids() == ["c1", "c2"], "an id is claimed and has no row"
-    assert counts.adds_up
     assert counts.of("joined") == 2
     nothing_uncommitted_is_left(world)
 
 
 def what_an_abandoned_plan_claimed_is_free_though_its_log_is_gone(world: World, runner: BatchRunner) -> None:
     """A7: an id is claimed when the process dies, and the next one's worker, and the log's bytes go."""
-    world.queries("q1")
-    world.clicks(("poison", "q1"))
+    world.events("poison")
     assert world.join_with_a_crash("claim.after")
     world.join(runner=runner)
     assert world.holder("poison") is None, "an id is claimed and has no row"
@@ -111,7 +106,7 @@ def _claim_late(world: World) -> None:
 
 def nothing_uncommitted_is_left(world: World) -> None:
     """Each Parquet file of the rows is in the table."""
-    table = OutputTable(world.pipeline.datacenters["east"].lake, "joined_events")
+    table = world.table()
     names = {uri.rsplit("/", 1)[-1] for uri in table.load().file_uris()}
     assert {path.name for path in table.folder.glob("*.parquet")} == names
 
@@ -123,8 +118,7 @@ MOST_STARTS = 20
 
 def a_record_that_never_lets_its_batch_end_is_a_dead_letter(world: World, runner: PoisonedRunner) -> None:
     """A17: the process that runs a batch dies of one record, or its task hangs, at every attempt."""
-    world.queries("q1")
-    world.clicks(*((f"c{n}", "q1") for n in range(5)), ("poison", "q1"))
+    world.events(*(f"c{n}" for n in range(5)), "poison")
     starts = 0
     while runner.deaths <= MOST_STARTS and starts <= MOST_STARTS and not world.rows("dead_letters"):
         starts += 1
@@ -134,9 +128,8 @@ def a_record_that_never_lets_its_batch_end_is_a_dead_letter(world: World, runner
         except SimulatedCrash:
             world.forget()
     assert world.rows("dead_letters"), "one record is run again and again"
-    counts = world.join(mode="complete", runner=runner).counts
+    world.join(mode="complete", runner=runner)
     assert world.joined_ids() == [f"c{n}" for n in range(5)]
-    assert counts.adds_up
     (letter,) = world.rows("dead_letters")
     assert letter["event_id"] == "poison"
     assert "did not return" in letter["reason"]
@@ -166,10 +159,7 @@ def dead_letters_that_only_the_second_run_finds_are_recorded(world: World) -> No
     counts = world.join().counts
     recorded = sorted(bytes(row["raw"]) for row in world.rows("dead_letters"))
     assert recorded == [b"no event", b"{broken"], "a dead letter is not recorded once"
-    assert counts_of(counts, "dead_letters", "primary_dead_letters") == {
-        "dead_letters": 1,
-        "primary_dead_letters": 1,
-    }
+    assert_counts(counts, dead_letters=1, primary_dead_letters=1)
 
 
 # -- a bad waiting segment (A19)
@@ -186,11 +176,7 @@ def records_of_a_bad_segment_are_found_again(world: World, harm: Harm, suffix: s
     join_unless_it_waits_for_ever(world)
     assert world.joined_ids() == ["c1", "c2"], "a bad waiting segment stops the datacenter"
     with closing(world.read_state()) as state:
-        assert counts_of(state.counts(), "joined", "pending", "lost") == {
-            "joined": 2,
-            "pending": 0,
-            "lost": 0,
-        }
+        assert_counts(state.counts(), joined=2, pending=0, lost=0)
 
 
 def join_unless_it_waits_for_ever(world: World) -> None:
@@ -228,6 +214,6 @@ def _commit_as_another_plan(world: World) -> None:
     with closing(world.read_state()) as state:
         plan = state.open_plan()
     assert plan is not None
-    table = OutputTable(world.pipeline.datacenters["east"].lake, "joined_events")
+    table = world.table()
     batch = plan.key.batch
     table.commit([], app_id("east", plan.key.epoch), batch, batch - 1, "another plan")

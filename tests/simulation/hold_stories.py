@@ -6,45 +6,34 @@ They are told of the product by the tests of what is held.
 from __future__ import annotations
 
 from photon.dispatcher.retrying import BatchReport, Callbacks
-from photon.process.faults import arm, disarm
-from tests.simulation.world import World, counts_of
+from tests.simulation.world import World, assert_counts
+from tests.support.crashes import at
 
 A_MINUTE_US = 60_000_000
 HOME = "home: {takeover_delay: 0s}"
 
 
-def both_have(world: World, *clicks: str) -> None:
-    """Each datacenter has the primary, and these clicks."""
-    for name in world.pipeline.datacenters:
-        world.queries("q1", datacenter=name)
-        world.clicks(*((click, "q1") for click in clicks), datacenter=name)
-
-
 def what_a_dead_datacenter_registered_is_joined_within_a_minute(world: World, point: str = "") -> None:
     """A16: west registers events and dies. East joins them, whatever happens to it meanwhile."""
-    both_have(world, "c1", "c2")
+    world.everywhere("c1", "c2")
     assert world.join_with_a_crash("claim.after", "west")
     died_us = world.clock.now_us()
     if point:
         assert world.join_with_a_crash(point, "east")
-    counts = world.join("east").counts
+    world.join("east")
     assert world.joined_ids() == ["c1", "c2"], "an event has no row"
     assert world.clock.now_us() - died_us < A_MINUTE_US
-    assert counts.adds_up
     world.join("west")
     assert world.joined_ids() == ["c1", "c2"], "an event has two rows"
 
 
 def a_datacenter_that_was_taken_for_dead_commits_no_more(world: World) -> None:
     """E1: west stands still right before its commit, for as long as east needs to take over."""
-    both_have(world, "c1")
-    arm("commit.before_main", lambda: joins(world, "east"))
-    try:
+    world.everywhere("c1")
+    with at("commit.before_main", lambda: joins(world, "east")):
         counts = world.join("west").counts
-    finally:
-        disarm()
     assert world.joined_ids() == ["c1"], "an event has two rows"
-    assert counts_of(counts, "foreign", "joined_elsewhere") == {"foreign": 1, "joined_elsewhere": 1}
+    assert_counts(counts, foreign=1, joined_elsewhere=1)
     assert world.ledgers.register.epochs["west"] == 2, "it goes on in its old epoch"
     assert world.read_state("west").epoch == "2"
 

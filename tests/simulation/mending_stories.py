@@ -10,14 +10,12 @@ from functools import partial
 from unittest import mock
 
 from photon.dispatcher.recovery.orders import MOST_RECORDS
-from photon.state.waiting.segments import RECORDS
 from photon.upkeep.dead_letters.mending import Mending, plan_mending
 from photon.upkeep.dead_letters.open_letters import open_letters, plan_recovery_of_letters
 from photon.upkeep.plans import carry_out
 from tests.simulation import failing_adapter
-from tests.simulation.rebuilding import rebuild
 from tests.simulation.verifying import verify
-from tests.simulation.world import NOON_US, World, counts_of
+from tests.simulation.world import NOON_US, World, assert_counts
 
 BAD = f'{{"click": "c1", "query": "q1", "position": 7 "at": {NOON_US}}}'
 
@@ -33,15 +31,10 @@ def mend(world: World, dry_run: bool = False, datacenter: str = "east") -> Mendi
 
 def world_with_a_bad_line(world: World) -> World:
     """One click is joined, and one line misses a comma."""
-    world.queries("q1")
-    world.clicks(("c0", "q1"))
+    world.events("c0")
     world.log("east", "clicks", BAD + "\n")
     counts = world.join().counts
-    assert counts_of(counts, "foreign", "joined", "dead_letters") == {
-        "foreign": 2,
-        "joined": 1,
-        "dead_letters": 1,
-    }
+    assert_counts(counts, foreign=2, joined=1, dead_letters=1)
     assert_agreed(world)
     return world
 
@@ -64,11 +57,7 @@ def a_mended_line_is_joined_in_its_place(world: World, points: tuple[str, ...] =
         world.join_with_a_crash(point)
         assert_agreed(world)
     counts = world.join().counts
-    assert counts_of(counts, "foreign", "joined", "dead_letters") == {
-        "foreign": 2,
-        "joined": 2,
-        "dead_letters": 0,
-    }
+    assert_counts(counts, foreign=2, joined=2, dead_letters=0)
     (row,) = [row for row in world.rows() if row["_event_id"] == "c1"]
     (letter,) = world.rows("dead_letters")
     assert row["_occurrence"] == letter["_occurrence"], "a mended record has another place"
@@ -77,67 +66,34 @@ def a_mended_line_is_joined_in_its_place(world: World, points: tuple[str, ...] =
     assert mend(world).ordered.ordered == 0, "what was mended is still a dead letter"
 
 
-def a_mended_record_waits_with_its_own_line(world: World, damaged: bool = False) -> None:
-    """Its primary comes later; meanwhile the file of waiting records may be damaged."""
-    world.log("east", "clicks", BAD + "\n")
-    assert world.join().counts.of("dead_letters") == 1
-    mend(world)
-    assert counts_of(world.join().counts, "dead_letters", "pending") == {"dead_letters": 0, "pending": 1}
-    assert_agreed(world)
-    if damaged:
-        for file in (world.state() / "waiting").glob("*" + RECORDS):
-            file.write_bytes(b"damaged")
-    world.queries("q1")
-    counts = world.join().counts
-    assert counts_of(counts, "joined", "lost") == {"joined": 1, "lost": 0}, "a mended record is lost"
-    assert world.rows()[0]["position"] == "7"
-    assert_agreed(world)
-
-
 def one_letter_counts_of_a_record_that_fails_twice(world: World, fails: list[str]) -> None:
     """The line is mended and the adapter fails on it; then the adapter is mended. `fails`: its faults."""
     world_with_a_bad_line(world)
     fails.append("c1")
     mend(world)
     counts = world.join().counts
-    assert counts_of(counts, "joined", "dead_letters") == {"joined": 1, "dead_letters": 1}
+    assert_counts(counts, joined=1, dead_letters=1)
     letters = open_letters(world.pipeline, "east").first(MOST_RECORDS)
     assert [(each.event_id, "KeyError" in each.reason) for each in letters] == [("c1", True)]
     assert_agreed(world)
     fails.clear()
     plan_recovery_of_letters(world.pipeline, "east").apply()
     counts = world.join().counts
-    assert counts_of(counts, "joined", "dead_letters") == {"joined": 2, "dead_letters": 0}
+    assert_counts(counts, joined=2, dead_letters=0)
     assert not len(open_letters(world.pipeline, "east")), "a letter that was joined is still one"
     assert_agreed(world)
 
 
 def a_letter_that_is_looked_at_again_and_dropped_is_filtered(world: World, fails: list[str]) -> None:
     """The adapter fails on a whole record, and drops it once it is mended. `fails`: its faults."""
-    world.queries("q1")
-    world.clicks(("c1", "q1"))
+    world.events("c1")
     fails.append("c1")
     # It is to fail first, and to be dropped later.
     with mock.patch.object(failing_adapter, "drops", ()):
         assert world.join().counts.of("dead_letters") == 1
     fails.clear()
     plan_recovery_of_letters(world.pipeline, "east").apply()
-    assert counts_of(world.join().counts, "filtered", "dead_letters") == {"filtered": 1, "dead_letters": 0}
-    assert_agreed(world)
-
-
-def a_rebuild_makes_the_row_of_the_mended_line(world: World) -> None:
-    """A record of the same id is mended, and so the log's line would make another row."""
-    world.queries("q1")
-    world.clicks(("c1", "q1"))
-    with mock.patch.object(failing_adapter, "fails_on", ["c1"]):
-        world.join()
-    plan_mending(world.pipeline, "east", lambda line, reason: line.replace(b"}", b', "position": 7}')).apply()
-    world.join()
-    before = world.rows()
-    assert [row["position"] for row in before] == ["7"]
-    assert rebuild(world).tally.same == 1, "the row was made again of the line of the log"
-    assert world.rows() == before
+    assert_counts(world.join().counts, filtered=1, dead_letters=0)
     assert_agreed(world)
 
 

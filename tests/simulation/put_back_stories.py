@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Literal, get_args
 from unittest import mock
 
-from photon.process.faults import watched
 from photon.registry.errors import RegistryMismatch
 from photon.registry.id_registry import IdRegistry
 from photon.registry.opening import first_register
@@ -20,6 +19,7 @@ from photon.upkeep.refill import Refilled, plan_refill
 from tests.simulation.rules import must
 from tests.simulation.verifying import verify
 from tests.simulation.world import World
+from tests.support.crashes import at
 from tests.support.memory_ledgers import Decided
 
 Part = Literal["state", "registry", "lake"]
@@ -108,8 +108,7 @@ class Copied(World):
 def with_copies_of_one_click(folder: Path) -> Copied:
     """A datacenter with c1 joined, of whose stores there are copies; then d1 and d2 joined too."""
     world = Copied(folder)
-    world.queries("q1")
-    world.clicks(("c1", "q1"))
+    world.events("c1")
     world.join()
     world.copy()
     world.clicks(("d1", "q1"), ("d2", "q1"))
@@ -122,20 +121,17 @@ def a_process_works_while_the_registry_is_filled(folder: Path) -> None:
     world, refilled = Copied(folder, ("east", "west")), list[Refilled]()
     world.copy(["registry"])
     for click in ("c1", "d1"):
-        for name in world.pipeline.datacenters:
-            world.queries("q1", datacenter=name)
-            world.clicks((click, "q1"), datacenter=name)
+        world.everywhere(click)
         if click == "c1":
             world.join_all()
 
-    def refill_once(point: str, place: object) -> None:
-        if point == "commit.before_main" and not refilled:
-            world.put_back(["registry"])
-            with mock.patch("photon.upkeep.refill._refuse_beside_joins"):
-                refilled.append(world.refill())
-            world.join("west")
+    def refill() -> None:
+        world.put_back(["registry"])
+        with mock.patch("photon.upkeep.refill._refuse_beside_joins"):
+            refilled.append(world.refill())
+        world.join("west")
 
-    with watched(refill_once):
+    with at("commit.before_main", refill):
         world.refused("east")
     must(refilled, "the registry was filled while a process worked")
     world.join("east")

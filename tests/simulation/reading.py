@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from unittest import mock
 
 from photon import read
+from photon.dispatcher.shift import people
 from photon.tracing import trace
 from photon.upkeep import recovery
 from photon.upkeep.backfill import rows_in_doubt
@@ -17,7 +18,12 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 ASK_LEDGERS = (scope, trace, rows_in_doubt)
-ASK_THE_REGISTER = ((read, "read_register"), (recovery, "read_register"), (trace, "_register_soon"))
+ASK_THE_REGISTER = (
+    (read, "read_register"),
+    (recovery, "read_register"),
+    (trace, "_register_soon"),
+    (people, "register_of"),
+)
 
 
 @contextmanager

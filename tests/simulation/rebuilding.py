@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from photon.pipeline.file import Pipeline
-from photon.process import faults
 from photon.upkeep.backfill.messages import TABLE, Remade, RemakeContext
 from photon.upkeep.backfill.plan import CompetingRow, Piece
 from photon.upkeep.backfill.rebuild import PIECE_ROWS, Rebuild, Rebuilt
@@ -20,7 +19,7 @@ from photon.upkeep.backfill.remaking import remake
 from photon.verification.days import Window, utc_day
 from tests.simulation.reading import asking
 from tests.simulation.world import NOON_US, World
-from tests.support.crashes import SimulatedCrash, raise_simulated_crash
+from tests.support.crashes import crash_at
 
 DAY = utc_day(datetime.fromtimestamp(NOON_US / 1e6, UTC).date())
 
@@ -87,14 +86,9 @@ def rebuild(
 
 def rebuild_with_a_crash(world: World, spec: str, datacenter: str = "east") -> bool:
     """A rebuild that dies at a fault point; whether it came to that."""
-    faults.arm(spec, raise_simulated_crash)
-    try:
+    with crash_at(spec) as crash:
         rebuild(world, datacenter)
-    except SimulatedCrash:
-        return True
-    finally:
-        faults.disarm()
-    return False
+    return crash.has_happened
 
 
 def set_adapter(world: World, name: str, text: str) -> None:

@@ -13,7 +13,7 @@ from photon.join.tasks import LocalRunner
 from photon.state.waiting.waiting_list import WaitingList
 from photon.storage.tables import OutputTable
 from tests.simulation.verifying import recover_all, verify
-from tests.simulation.world import World, counts_of
+from tests.simulation.world import World, assert_counts
 
 Plant = Callable[[World], None]
 A_MINUTE_SECONDS = 60.0
@@ -25,9 +25,8 @@ HOME = "home: {takeover_delay: 0s}\n"
 
 def joined_world(world: World) -> World:
     """Two events are joined; of c1 there are two records, the second of them a duplicate."""
-    world.queries("q1")
-    world.clicks(("c1", "q1"), ("c2", "q1"), ("c1", "q1"))
-    assert world.join().counts.adds_up
+    world.events("c1", "c2", "c1")
+    world.join()
     assert_sound(world)
     return world
 
@@ -81,26 +80,12 @@ def assert_sound(world: World) -> None:
         assert not report.findings, f"{name}: {report.as_dict()}"
 
 
-def two_recoveries_count_once(world: World, plant: Plant) -> None:
-    """Two people order the same records, one of them from a report of before."""
-    joined_world(world)
-    before = world.join().counts.as_dict()
-    plant(world)
-    recover_all(world)
-    with BOTH_LOOKED_BEFORE:
-        recover_all(world)
-    after = world.join().counts.as_dict()
-    assert world.joined_ids() == ["c1", "c2"], "an event has two rows"
-    assert after == before, f"the counts were {before} and are {after}"
-    assert_sound(world)
-
-
 def what_was_given_up_is_joined_once_its_primary_is_there(world: World, mode: Mode) -> None:
     """E7: two events are given up, and the primary of one comes unnoticed. Two people recover."""
     world.queries("q2")
     world.clicks(("c1", "q1"), ("c2", "q2"), ("c3", "never"))
     give_up(world, mode)
-    assert counts_of(world.join().counts, "joined", "unjoinable") == {"joined": 1, "unjoinable": 2}
+    assert_counts(world.join().counts, joined=1, unjoinable=2)
     with mock.patch.object(WaitingList, "wake", return_value=0):
         world.queries("q1")
         world.join()
@@ -115,7 +100,6 @@ def what_was_given_up_is_joined_once_its_primary_is_there(world: World, mode: Mo
     assert world.joined_ids() == ["c1", "c2"], "an event that was given up has no row"
     assert counts.of("joined") == 2, f"an order counts twice: {counts.as_dict()}"
     assert counts.of("unjoinable") == 1
-    assert counts.adds_up
     assert_sound(world)
 
 
@@ -130,32 +114,11 @@ def give_up(world: World, mode: Mode) -> None:
         world.clock.advance(A_MINUTE_SECONDS)
 
 
-def the_owner_alone_makes_a_row_again(world: World) -> None:
-    """Both datacenters have the event and recover at once; the row is west's."""
-    for name in ("east", "west"):
-        world.queries("q1", datacenter=name)
-        world.clicks(("c1", "q1"), datacenter=name)
-    world.join("west")
-    world.join("east")
-    before = {name: world.join(name).counts.as_dict() for name in ("east", "west")}
-    a_row_is_removed(world)
-    found = verify(world)
-    assert all(report.violations for report in found.values())
-    done = recover_all(world)
-    assert done["east"].ordered == 0, "another than the owner makes a row again"
-    assert done["east"].left_to == {"west": 1}
-    assert done["west"].ordered == 1
-    for name in ("east", "west"):
-        assert world.join(name).counts.as_dict() == before[name]
-    assert world.joined_ids() == ["c1"], "an event has two rows, or none"
-    assert_sound(world)
-
-
 def a_row_that_is_there_is_not_made_again(world: World) -> None:
     """E8: a report says that a row is gone, and by the time of the order it is back."""
     joined_world(world)
     before = world.join().counts.as_dict()
-    table = OutputTable(world.pipeline.datacenters["east"].lake, "joined_events")
+    table = world.table()
     version = table.load().version()
     a_row_is_removed(world)
     recover_all(world)
@@ -174,8 +137,7 @@ def of_four_workers(world: World) -> LocalRunner:
 
 def what_is_not_read_yet_is_not_missing(world: World) -> None:
     """A verification looks at what is committed, and events come on (E5)."""
-    world.queries("q1")
-    world.clicks(("c1", "q1"))
+    world.events("c1")
     world.join()
     world.clicks(("c2", "q1"))
     assert not verify(world)["east"].findings, "what nobody has read yet is a finding"

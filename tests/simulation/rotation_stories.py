@@ -16,7 +16,7 @@ from photon.dispatcher.retrying import Callbacks
 from photon.health.status import status_of
 from photon.join.messages import BatchTasks, TaskOutcome
 from photon.join.tasks import LocalRunner
-from tests.simulation.world import World, counts_of
+from tests.simulation.world import World, assert_counts
 
 Way = Callable[[Path], None]  # takes the log's folder
 Leave = Callable[[Path], None]  # the same, and the log is not in it any more
@@ -62,16 +62,13 @@ def no_event_is_lost_or_joined_twice(world: World, ways: Sequence[Way], turns_a_
     counts = world.join().counts
     joined = Counter(world.joined_ids())
     assert joined == expected, "events were lost or joined twice"
-    assert counts_of(counts, "duplicates", "lost_bytes") == {"duplicates": 0, "lost_bytes": 0}, (
-        "bytes were read twice or counted as lost"
-    )
+    assert_counts(counts, "bytes were read twice or counted as lost", duplicates=0, lost_bytes=0)
 
 
 def what_moves_out_of_sight_under_a_join_is_joined(world: World, leave: Leave, at_task: bool = False) -> None:
     """Both logs grow and leave their folder while a join runs: between batches, or under a batch."""
     with_exact_globs(world)
-    world.queries("q1")
-    world.clicks(("c1", "q1"))
+    world.events("c1")
     moments = iter([lambda: grow_and_leave(world, leave)])
 
     def happens(*_: object) -> None:
@@ -81,15 +78,14 @@ def what_moves_out_of_sight_under_a_join_is_joined(world: World, leave: Leave, a
     world.join(runner=runner, callbacks=None if at_task else Callbacks(lambda: False, happens))
     counts = world.join().counts
     assert world.joined_ids() == [f"c{number}" for number in range(1, 5)], "what left its folder is lost"
-    assert counts_of(counts, "duplicates", "lost_bytes") == {"duplicates": 0, "lost_bytes": 0}
+    assert_counts(counts, duplicates=0, lost_bytes=0)
     kept_bytes = status_of(world.pipeline, "east", world.clock).kept_log_bytes
     assert (kept_bytes > 0) is (leave is to_nowhere), "copies on this disk are not counted"
 
 
 def grow_and_leave(world: World, leave: Leave) -> None:
     """Two records before the rename, one behind it by the old writer, and one in the new log."""
-    world.queries("q2")
-    world.clicks(("c2", "q2"))
+    world.events("c2", query="q2")
     folders = log_folders(world)
     writers = [(folder / "a.jsonl").open("ab") for folder in folders]
     for folder in folders:
@@ -104,8 +100,7 @@ def grow_and_leave(world: World, leave: Leave) -> None:
     ):
         writer.write(line)
         writer.close()
-    world.queries("q4")
-    world.clicks(("c4", "q4"))
+    world.events("c4", query="q4")
 
 
 class Interrupted:

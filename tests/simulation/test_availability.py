@@ -186,7 +186,7 @@ def test_an_event_that_verification_finds_missing_is_not_readable(tmp_path: Path
     live.click(11, "c", "q")
     live.run(70)
     (row,) = [row for row in world.rows() if row["_event_id"] == "c"]
-    OutputTable(world.pipeline.datacenters["east"].lake, "joined_events").load().delete("_event_id = 'c'")
+    world.table().load().delete("_event_id = 'c'")
     case = Case("c", row["_occurrence"], 0, "east")
     found = (Finding("missing", 1, cases=(case,)),)
     report = DatacenterReport(findings=found, epoch=row["_epoch"])

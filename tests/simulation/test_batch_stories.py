@@ -2,36 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import closing
-from typing import Any, get_args
-from unittest import mock
+from typing import get_args
 
 import pytest
 
 from photon.dispatcher import task_splitter
-from photon.dispatcher.retrying import Callbacks
 from photon.health.status import status_of
 from photon.join.messages import BatchTasks, TaskOutcome
 from photon.join.tasks import LocalRunner
 from photon.process.faults import ABANDON_FAULT_POINTS, arm, disarm
-from photon.state.database import StateUnavailable
-from photon.state.dispatcher_state import DispatcherState
 from photon.state.waiting.segments import INDEX, RECORDS
-from photon.storage.output_files import OutputFile
-from photon.storage.tables import OutputTable, SchemaConflict
+from photon.storage.tables import SchemaConflict
 from tests.simulation import batch_stories as stories
 from tests.simulation.runners import DiesOnce, Hangs, KillsTheDriver, PoisonedRunner
-from tests.simulation.world import World, counts_of
-from tests.support.crashes import SimulatedCrash, raise_simulated_crash
+from tests.simulation.world import World, assert_counts
+from tests.support.crashes import SimulatedCrash, at, dies_at, failing
 
 
 @pytest.mark.parametrize("point", ["plan.after_store", "claim.after"])
 def test_a_cloned_state_takes_no_row_of_the_other_copy_for_its_own(world: World, point: str) -> None:
     """A15: two copies of a state each plan batch N, of other files, and both call their file the same."""
     copies, clicks = stories.StateCopies(world), world.folder / "logs" / "east" / "clicks"
-    world.queries("q1")
-    world.clicks(("c1", "q1"))
+    world.events("c1")
     world.join()
     copies.keep("before")
     world.clicks(("of the clone", "q1"), file="b.jsonl")
@@ -43,9 +36,8 @@ def test_a_cloned_state_takes_no_row_of_the_other_copy_for_its_own(world: World,
     world.join()
     (world.folder / "aside").rename(clicks / "b.jsonl")
     copies.put_back("clone")
-    counts = world.join().counts
+    world.join()
     assert world.joined_ids() == ["c1", "of the clone", "of the other"], "an event has no row"
-    assert counts.adds_up
 
 
 def test_a_process_whose_batch_another_plan_has_committed_ends_and_begins_a_new_epoch(world: World) -> None:
@@ -69,7 +61,7 @@ def test_a_rerun_joins_a_record_that_waited_from_its_stored_row(world: World) ->
     (world.folder / "logs" / "east" / "queries" / "a.jsonl").unlink()
     counts = world.join().counts
     assert world.joined_ids() == ["c1"]
-    assert counts_of(counts, "joined", "pending") == {"joined": 1, "pending": 0}
+    assert_counts(counts, joined=1, pending=0)
 
 
 def test_a_rerun_by_fewer_workers_finds_what_more_of_them_had_stored(
@@ -81,32 +73,28 @@ def test_a_rerun_by_fewer_workers_finds_what_more_of_them_had_stored(
         world.clicks((f"c{number}", "q1"), file=f"{number}.jsonl")
     three = LocalRunner(world.clock)
     three.workers = 3
-    arm("claim.after", raise_simulated_crash)
-    with pytest.raises(SimulatedCrash):
+    with dies_at("claim.after"):
         world.join(runner=three)
-    disarm()
     world.forget()
     for path in (world.folder / "logs" / "east" / "clicks").iterdir():
         path.unlink()
     counts = world.join().counts
     assert world.joined_ids() == [f"c{number}" for number in range(6)]
-    assert counts_of(counts, "foreign", "joined") == {"foreign": 6, "joined": 6}
+    assert_counts(counts, foreign=6, joined=6)
 
 
 def test_rows_of_events_that_others_won_meanwhile_are_not_committed(world: World) -> None:
-    world.queries("q1")
-    world.clicks(("c1", "q1"), ("c2", "q1"))
+    world.events("c1", "c2")
     assert world.join_with_a_crash("task.after_candidates")
     world.registered_elsewhere("c1")
     counts = world.join().counts
     assert world.joined_ids() == ["c2"]
-    assert counts_of(counts, "joined", "joined_elsewhere") == {"joined": 1, "joined_elsewhere": 1}
+    assert_counts(counts, joined=1, joined_elsewhere=1)
     stories.nothing_uncommitted_is_left(world)
 
 
 def test_a_file_of_rows_that_was_cut_short_is_no_obstacle(world: World) -> None:
-    world.queries("q1")
-    world.clicks(("c1", "q1"))
+    world.events("c1")
     assert world.join_with_a_crash("task.after_candidates")
     (stored,) = (world.folder / "lake" / "east" / "joined_events").glob("*.parquet")
     stored.write_bytes(stored.read_bytes()[:100])
@@ -122,17 +110,13 @@ def test_an_abandoned_plan_frees_what_it_had_claimed(world: World) -> None:
 
 @pytest.mark.parametrize("point", ABANDON_FAULT_POINTS)
 def test_so_it_does_if_the_process_dies_meanwhile(world: World, point: str) -> None:
-    world.queries("q1")
-    world.clicks(("poison", "q1"), ("c1", "q1"))
+    world.events("poison", "c1")
     assert world.join_with_a_crash("claim.after")
-    arm(point, raise_simulated_crash)
-    with pytest.raises(SimulatedCrash):
+    with dies_at(point):
         world.join(runner=DiesOnce(world))
-    disarm()
     world.forget()
-    counts = world.join().counts
+    world.join()
     assert world.joined_ids() == ["c1", "poison"]
-    assert counts.adds_up
     stories.nothing_uncommitted_is_left(world)
 
 
@@ -141,8 +125,7 @@ def test_a_process_that_sleeps_and_claims_behind_the_commit_leaves_no_id_held(
     world: World, point: str
 ) -> None:
     """A7: a process was stopped. It stores a row and claims it when another one has committed the batch."""
-    world.queries("q1")
-    world.clicks(("c1", "q1"))
+    world.events("c1")
     world.join_with_a_crash("claim.after")
     arm("commit.after_main", lambda: stories._claim_late(world))
     try:
@@ -160,13 +143,12 @@ def test_a_process_that_sleeps_and_claims_behind_the_commit_leaves_no_id_held(
 def test_rows_count_though_their_log_went_before_they_were_read_back(
     world: World,
 ) -> None:
-    world.queries("q1")
-    world.clicks(("c1", "q1"), ("c2", "q1"))
+    world.events("c1", "c2")
     assert world.join_with_a_crash("commit.after_main")
     (world.folder / "logs" / "east" / "clicks" / "a.jsonl").unlink()
     counts = world.join().counts
     assert world.joined_ids() == ["c1", "c2"]
-    assert counts_of(counts, "foreign", "joined") == {"foreign": 2, "joined": 2}
+    assert_counts(counts, foreign=2, joined=2)
 
 
 # -- attempts count (A17)
@@ -180,32 +162,12 @@ def test_a_record_that_kills_the_process_or_hangs_is_a_dead_letter_and_the_rest_
 
 
 def test_a_process_that_is_killed_twice_in_a_batch_runs_it_again_whole(world: World) -> None:
-    world.queries("q1")
-    world.clicks(("c1", "q1"), ("c2", "q1"))
+    world.events("c1", "c2")
     for point in ("task.after_lookup", "commit.before_main"):
         assert world.join_with_a_crash(point)
     world.join()
     assert {row["_batch"] for row in world.rows()} == {1}
     assert world.joined_ids() == ["c1", "c2"]
-
-
-def test_a_state_folder_that_can_not_be_written_for_a_while_is_no_attempt(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    world.queries("q1")
-    world.clicks(("c1", "q1"))
-    complete, failed = DispatcherState.complete, list[int]()
-
-    def fail_often(state: DispatcherState, *what: Any) -> None:
-        failed.append(state.attempts().died)
-        if len(failed) < 6:
-            raise StateUnavailable("the disk is full")
-        complete(state, *what)
-
-    monkeypatch.setattr(DispatcherState, "complete", fail_often)
-    world.join()
-    assert failed[:6] == [0] * 6
-    assert world.joined_ids() == ["c1"]
 
 
 # -- side tables (A12)
@@ -217,23 +179,14 @@ def test_a_dead_letter_that_only_the_second_run_finds_is_recorded(world: World) 
 
 def test_a_dead_letter_of_an_abandoned_plan_is_recorded_once(world: World) -> None:
     """A12: a batch is abandoned when its dead letters are committed, for its rows don't fit the table."""
-    world.queries("q1")
-    world.clicks(("c1", "q1"), ("c2", "q1"))
+    world.events("c1", "c2")
     world.log("east", "clicks", "{broken\n")
-    commit, refused = OutputTable.commit, list[int]()
-
-    def refuse_once(table: OutputTable, files: Sequence[OutputFile], *rest: Any, **more: Any) -> None:
-        if files and table.name == "joined_events" and not refused:
-            refused.append(1)
-            raise SchemaConflict("column 'x' holds string, new rows have int64")
-        commit(table, files, *rest, **more)
-
-    with mock.patch.object(OutputTable, "commit", refuse_once):
+    with at("commit.before_main", failing(SchemaConflict("column 'x' holds string, new rows have int64"))):
         counts = world.join().counts
-    assert refused
     assert world.joined_ids() == ["c1", "c2"]
     assert len(world.rows("dead_letters")) == 1, "a dead letter is not recorded once"
-    assert counts_of(counts, "foreign", "dead_letters") == {"foreign": 3, "dead_letters": 1}
+    assert_counts(counts, foreign=3, dead_letters=1)
+    assert {row["_batch"] for row in world.rows()} != {1}, "the plan was abandoned"
 
 
 # -- a bad waiting segment (A19)
@@ -262,12 +215,7 @@ def test_a_segment_of_which_both_files_are_gone_is_counted_as_lost(world: World)
     with closing(world.read_state()) as state:
         counts = state.counts()
     assert counts.adds_up
-    assert counts_of(counts, "foreign", "joined", "pending", "lost") == {
-        "foreign": 3,
-        "joined": 1,
-        "pending": 0,
-        "lost": 2,
-    }
+    assert_counts(counts, foreign=3, joined=1, pending=0, lost=2)
 
 
 def test_records_that_a_plan_refers_to_are_told_as_lost_when_both_files_are_gone(
@@ -280,7 +228,7 @@ def test_records_that_a_plan_refers_to_are_told_as_lost_when_both_files_are_gone
     assert world.join_with_a_crash("plan.after_store:2")  # the second plan has c1, which q1 woke
     for suffix in (RECORDS, INDEX):
         stories.harm_waiting(world, "gone", suffix)
-    assert counts_of(world.join().counts, "joined", "lost") == {"joined": 0, "lost": 1}
+    assert_counts(world.join().counts, joined=0, lost=1)
     assert "0 records are lost, and 1 more that a plan refers to" in caplog.text
 
 
@@ -297,11 +245,7 @@ def test_so_it_is_while_an_open_plan_refers_to_some_of_its_records(world: World,
     stories.join_unless_it_waits_for_ever(world)
     with closing(world.read_state()) as state:
         assert state.counts().adds_up
-        assert counts_of(state.counts(), "foreign", "pending", "lost") == {
-            "foreign": 2,
-            "pending": 0,
-            "lost": 2,
-        }
+        assert_counts(state.counts(), foreign=2, pending=0, lost=2)
 
 
 def test_a_record_that_its_log_has_lost_too_is_counted_as_lost_and_named(world: World) -> None:
@@ -317,12 +261,7 @@ def test_a_record_that_its_log_has_lost_too_is_counted_as_lost_and_named(world: 
     with closing(world.read_state()) as state:
         counts = state.counts()
     assert counts.adds_up
-    assert counts_of(counts, "foreign", "joined", "pending", "lost") == {
-        "foreign": 2,
-        "joined": 1,
-        "pending": 0,
-        "lost": 1,
-    }
+    assert_counts(counts, foreign=2, joined=1, pending=0, lost=1)
     (problem,) = [
         one for one in status_of(world.pipeline, "east", world.clock).problems if "c2 is lost" in one
     ]
@@ -343,7 +282,7 @@ def test_another_record_in_the_place_of_a_lost_one_is_not_taken_for_it(world: Wo
     world.queries("q1")
     counts = world.join().counts
     assert world.joined_ids() == sorted(f"c{n}" for n in range(1, 40) if n != 25)
-    assert counts_of(counts, "joined", "lost", "pending") == {"joined": 38, "lost": 1, "pending": 1}
+    assert_counts(counts, joined=38, lost=1, pending=1)
 
 
 @pytest.mark.parametrize("suffix", [RECORDS, INDEX])
@@ -355,19 +294,7 @@ def test_a_crash_while_a_bad_file_is_made_again_changes_nothing(world: World, su
     assert world.join_with_a_crash("waiting.before_mend")
     counts = world.join().counts
     assert world.joined_ids() == ["c1"]
-    assert counts_of(counts, "joined", "lost") == {"joined": 1, "lost": 0}
-
-
-def test_what_a_bad_file_had_of_registered_events_is_joined_from_stored_rows(world: World) -> None:
-    world.clicks(("c1", "q1"))
-    world.join()
-    world.queries("q1")
-    assert world.join_with_a_crash("claim.after")
-    stories.harm_waiting(world, "gone", RECORDS)
-    (world.folder / "logs" / "east" / "clicks" / "a.jsonl").unlink()
-    counts = world.join().counts
-    assert world.joined_ids() == ["c1"]
-    assert counts_of(counts, "joined", "lost", "pending") == {"joined": 1, "lost": 0, "pending": 0}
+    assert_counts(counts, joined=1, lost=0)
 
 
 def test_nothing_is_lost_while_the_logs_folder_is_away(world: World) -> None:
@@ -376,27 +303,15 @@ def test_nothing_is_lost_while_the_logs_folder_is_away(world: World) -> None:
     stories.harm_waiting(world, "gone", RECORDS)
     world.queries("q1")
     logs, away = world.folder / "logs" / "east", world.folder / "away"
-    said: list[str] = []
 
     class LosesTheLogs(LocalRunner):
         def run(self, batch: BatchTasks) -> list[TaskOutcome]:
-            if not said and any(task.retries for task in batch.join_tasks):
-                logs.rename(away)
+            if any(task.retries for task in batch.join_tasks):
+                for place in goes:
+                    place.rename(away)
             return super().run(batch)
 
-    def put_back(reason: str) -> None:
-        said.append(reason)
-        away.rename(logs)
-
-    runner = LosesTheLogs(world.clock)
-    counts = world.join(callbacks=Callbacks(on_wait=put_back), runner=runner).counts
-    assert "the logs folder" in said[0]
-    assert counts_of(counts, "joined", "lost") == {"joined": 1, "lost": 0}
-
-
-def test_a_record_that_was_given_up_and_read_again_is_in_the_unjoined_ones_once(world: World) -> None:
-    world.clicks(("c1", "q1"))
-    world.join(mode="complete")
-    stories.harm_waiting(world, "gone", RECORDS)
-    assert world.join(mode="complete").counts.of("unjoinable") == 1
-    assert len(world.rows("unjoined")) == 1
+    goes = iter([logs])  # once
+    (said,) = world.join_and_mend(lambda: away.rename(logs), LosesTheLogs(world.clock))
+    assert "the logs folder" in said
+    assert_counts(world.join().counts, joined=1, lost=0)

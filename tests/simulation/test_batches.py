@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -19,7 +17,7 @@ from photon.dispatcher.retrying import Callbacks
 from photon.join.messages import BatchTasks, TaskOutcome
 from photon.join.tasks import LocalRunner
 from photon.process.clock import MICROSECONDS
-from photon.process.faults import FAULT_POINTS, arm, disarm
+from photon.process.faults import FAULT_POINTS
 from photon.registry.closing import Closing
 from photon.registry.entry import Claimant, Claims, Epoch
 from photon.registry.epochs import end_epochs
@@ -27,10 +25,10 @@ from photon.registry.id_registry import IdRegistry
 from photon.registry.lookups import claimant_of
 from photon.registry.view import Holders
 from photon.storage.delta import LakeUnavailable
-from photon.storage.output_files import OutputFile
 from photon.storage.tables import CommitConflict, OutputTable, app_id
 from tests.simulation.runners import LosesTheRegistry, PoisonedRunner
-from tests.simulation.world import NOON_US, World, counts_of
+from tests.simulation.world import NOON_US, World, assert_counts
+from tests.support.crashes import at, failing
 
 MIXED = [("c1", "q1"), ("c2", "q2"), ("c1", "q1"), ("none", None), ("orphan", "never")]
 
@@ -45,32 +43,16 @@ def mixed(world: World) -> None:
 def test_each_record_ends_in_one_class_and_the_classes_add_up(world: World) -> None:
     mixed(world)
     counts = world.join(mode="complete").counts
-    assert counts.adds_up
-    assert counts_of(counts, "foreign", "joined", "duplicates", "skipped", "unjoinable", "dead_letters") == {
-        "foreign": 6,
-        "joined": 2,
-        "duplicates": 1,
-        "skipped": 1,
-        "unjoinable": 1,
-        "dead_letters": 1,
-    }
+    assert_counts(counts, foreign=6, joined=2, duplicates=1, skipped=1, unjoinable=1, dead_letters=1)
     assert world.joined_ids() == ["c1", "c2"]
 
 
 def test_a_row_has_photons_columns_then_the_foreign_then_the_primary_ones(world: World) -> None:
-    world.queries("q1")
-    world.clicks(("c1", "q1"))
+    world.events("c1")
     world.join()
     (row,) = world.rows()
-    assert list(row)[:7] == [
-        "_datacenter",
-        "_epoch",
-        "_batch",
-        "_plan",
-        "_occurrence",
-        "_joined_at",
-        "_event_id",
-    ]
+    own = ["_datacenter", "_epoch", "_batch", "_plan", "_occurrence", "_joined_at", "_event_id"]
+    assert list(row)[: len(own)] == own
     assert (row["click"], row["query"]) == ("c1", "q1")
     assert (row["primary_text"], row["primary_query"]) == ("text of q1", "q1")
 
@@ -85,25 +67,9 @@ def test_a_crash_at_any_fault_point_changes_nothing_in_the_result(world: World, 
     assert crashed, f"the join never passed {point}"
     counts = world.join(mode="complete").counts
     assert world.joined_ids() == ["c1", "c2"]
-    assert counts_of(counts, "foreign", "joined", "duplicates", "skipped", "unjoinable", "dead_letters") == {
-        "foreign": 6,
-        "joined": 2,
-        "duplicates": 1,
-        "skipped": 1,
-        "unjoinable": 1,
-        "dead_letters": 1,
-    }
-    assert counts.adds_up
+    assert_counts(counts, foreign=6, joined=2, duplicates=1, skipped=1, unjoinable=1, dead_letters=1)
     assert [row["event_id"] for row in world.rows("unjoined")] == ["orphan"]
     assert len(world.rows("dead_letters")) == 1
-
-
-def test_a_line_of_a_primary_log_that_is_no_event_is_a_dead_letter(world: World) -> None:
-    world.queries("q1")
-    world.log("east", "queries", "not json\n")
-    counts = world.join().counts
-    assert counts_of(counts, "primary", "primary_dead_letters") == {"primary": 1, "primary_dead_letters": 1}
-    assert [(row["side"], row["raw"]) for row in world.rows("dead_letters")] == [("primary", b"not json")]
 
 
 @pytest.mark.parametrize("passing", [1, 2])
@@ -115,23 +81,12 @@ def test_a_crash_records_dead_letters_once_whatever_the_batch_it_comes_in(
     world.join_with_a_crash(f"{point}:{passing}", mode="until_idle")
     counts = world.join().counts
     assert len(world.rows("dead_letters")) == 1
-    assert counts_of(counts, "foreign", "dead_letters", "pending") == {
-        "foreign": 6,
-        "dead_letters": 1,
-        "pending": 1,
-    }
+    assert_counts(counts, foreign=6, dead_letters=1, pending=1)
 
 
-def test_an_event_that_was_given_up_and_looked_for_again_is_in_the_unjoined_ones_once(world: World) -> None:
-    world.clicks(("c1", "q1"))
-    world.join(mode="complete")
-    assert world.join_with_a_crash("plan.before_store", mode="complete")
-    assert world.join().counts.of("pending") == 1
-    assert world.join(mode="complete").counts.of("unjoinable") == 1
-    assert len(world.rows("unjoined")) == 1
-
-
-def test_so_it_is_if_an_earlier_plan_held_it_in_between(world: World) -> None:
+def test_an_event_that_was_given_up_and_claimed_by_a_lost_plan_is_unjoined_once(
+    world: World,
+) -> None:
     world.clicks(("c1", "q1"))
     world.join(mode="complete")
     world.claim(next_plan(world), "c1")
@@ -156,13 +111,11 @@ def test_a_crash_in_the_recovery_from_a_crash_changes_nothing_either(
     world.join_with_a_crash(second, mode="complete")
     counts = world.join(mode="complete").counts
     assert world.joined_ids() == ["c1", "c2"]
-    assert counts.adds_up
     assert counts.of("joined") == 2
 
 
 def test_a_rerun_of_a_plan_holds_what_it_has_claimed(world: World) -> None:
-    world.queries("q1")
-    world.clicks(("c1", "q1"))
+    world.events("c1")
     assert world.join_with_a_crash("claim.after")
     held = world.holder("c1")
     assert held is not None
@@ -199,8 +152,7 @@ def test_every_claim_is_made_by_its_own_plan_alone(
 
 
 def test_a_rerun_that_finds_neither_the_primary_nor_its_stored_row_frees_the_id(world: World) -> None:
-    world.queries("q1")
-    world.clicks(("c1", "q1"))
+    world.events("c1")
     assert world.join_with_a_crash("claim.after")
     (world.folder / "logs" / "east" / "queries" / "a.jsonl").unlink()
     (stored,) = (world.folder / "lake" / "east" / "joined_events").glob("*.parquet")
@@ -233,50 +185,15 @@ def test_a_primary_log_that_vanishes_and_comes_back_is_found_in_again(world: Wor
 # -- the commit is the decision (A3, A4, A6)
 
 
-@pytest.mark.parametrize("took_place", [True, False])
-def test_after_a_commit_that_did_not_return_the_table_says_what_was_joined(
-    world: World, monkeypatch: pytest.MonkeyPatch, took_place: bool
-) -> None:
+@pytest.mark.parametrize("point", ["commit.before_main", "commit.after_main"])
+def test_after_a_commit_that_did_not_return_the_table_says_what_was_joined(world: World, point: str) -> None:
     world.queries("q1", "q2")
     world.clicks(("c1", "q1"), ("c2", "q2"))
-    commit = OutputTable.commit
-    failed: list[int] = []
-
-    def fail_once(
-        table: OutputTable, files: Sequence[OutputFile], app: str, batch: int, *rest: Any, **more: Any
-    ) -> None:
-        first = bool(files) and table.name == "joined_events" and not failed
-        if first:
-            failed.append(batch)
-        if took_place or not first:
-            commit(table, files, app, batch, *rest, **more)
-        if first:
-            raise LakeUnavailable("the answer got lost")
-
-    monkeypatch.setattr(OutputTable, "commit", fail_once)
-    counts = world.join().counts
-    assert len(failed) == 1
-    assert {row["_batch"] for row in world.rows()} == set(failed)
+    with at(point, failing(LakeUnavailable("the answer got lost"))):
+        counts = world.join().counts
+    assert {row["_batch"] for row in world.rows()} == {1}
     assert world.joined_ids() == ["c1", "c2"]
-    assert counts_of(counts, "foreign", "joined", "duplicates") == {
-        "foreign": 2,
-        "joined": 2,
-        "duplicates": 0,
-    }
-
-
-def test_a_zombies_commit_of_a_batch_that_is_committed_fails(world: World) -> None:
-    world.queries("q1")
-    world.clicks(("c1", "q1"))
-    world.join()
-    (row,) = world.rows()
-    table = OutputTable(world.pipeline.datacenters["east"].lake, "joined_events")
-    app = app_id("east", row["_epoch"])
-    batch = table.version_of(app)
-    with pytest.raises(CommitConflict):
-        table.commit([], app, batch, batch - 1)
-    with pytest.raises(CommitConflict):
-        table.commit([], app, batch + 2, batch + 1)
+    assert_counts(counts, foreign=2, joined=2, duplicates=0)
 
 
 def test_a_process_whose_epoch_is_over_ends_and_the_next_epoch_joins_the_event(world: World) -> None:
@@ -285,15 +202,11 @@ def test_a_process_whose_epoch_is_over_ends_and_the_next_epoch_joins_the_event(w
     with closing(world.read_state()) as state:
         epoch = state.epoch
     world.clicks(("c1", "q1"))
-    table = OutputTable(world.pipeline.datacenters["east"].lake, "joined_events")
+    table = world.table()
     rows = RowsOfPlans(table)
     end = partial(end_epochs, world.reader(), "east", int(epoch or 0), lambda _: None, lambda _: rows)
-    arm("claim.before", end)
-    try:
-        with pytest.raises(Superseded, match=f"epoch east:{epoch} is over"):
-            world.join()
-    finally:
-        disarm()
+    with at("claim.before", end), pytest.raises(Superseded, match=f"epoch east:{epoch} is over"):
+        world.join()
     assert world.joined_ids() == []
     assert world.join().counts.of("joined") == 1
     assert world.joined_ids() == ["c1"]
@@ -314,7 +227,7 @@ def test_of_two_commits_on_one_snapshot_the_second_fails_even_if_both_are_empty(
 def test_batches_without_rows_are_committed_too(world: World) -> None:
     world.clicks(("orphan", "never"))
     world.join()
-    table = OutputTable(world.pipeline.datacenters["east"].lake, "joined_events")
+    table = world.table()
     state = world.read_state()
     assert table.version_of(app_id("east", state.epoch or "")) == state.completed >= 1
 
@@ -331,13 +244,10 @@ def test_nothing_is_committed_while_the_registry_is_down_and_all_of_it_once_it_i
     def mend_later(reason: str) -> None:
         said.append(reason)
         assert world.joined_ids() == []
-        world.ledgers.is_away = False
+        world.ledgers.come_back()
 
-    def go_away() -> None:
-        world.ledgers.is_away = True
-
-    arm("claim.before", go_away)
-    world.join(callbacks=Callbacks(on_wait=mend_later, on_resume=lambda *how: resumed.append(how)))
+    with at("claim.before", world.ledgers.go_away):
+        world.join(callbacks=Callbacks(on_wait=mend_later, on_resume=lambda *how: resumed.append(how)))
     assert len(said) == 1
     assert "registry" in said[0]
     assert [reason for reason, seconds in resumed if seconds > 0] == said
@@ -350,8 +260,7 @@ def test_lost_requests_and_answers_lose_no_event_and_join_none_twice(
     world: World, fault: str, seed: int
 ) -> None:
     ids = [f"c{number}" for number in range(60)]
-    world.queries("q")
-    world.clicks(*((i, "q") for i in ids))
+    world.events(*ids, query="q")
     chance = random.Random(seed)
 
     def fail_often(call: str) -> None:
@@ -366,8 +275,7 @@ def test_lost_requests_and_answers_lose_no_event_and_join_none_twice(
 
 
 def test_a_stop_while_the_registry_is_down_leaves_the_plan_open_for_the_next_start(world: World) -> None:
-    world.queries("q1")
-    world.clicks(("c1", "q1"))
+    world.events("c1")
     said: list[str] = []
     callbacks = Callbacks(should_stop=lambda: bool(said), on_wait=said.append)
     world.join(callbacks=callbacks, runner=LosesTheRegistry(world))
@@ -398,19 +306,14 @@ def test_an_id_held_by_another_plan_without_a_row_is_freed_and_joined(world: Wor
     world.clicks(("c2", "q2"))
     counts = world.join().counts
     assert [one for one in world.joined_ids() if one != "c3"] == ["c1", "c2"]
-    assert counts.adds_up
     assert counts.of("joined") == len(world.joined_ids())
-
-
-# -- several records of one event (A9)
 
 
 # -- what can't end (A11)
 
 
 def test_an_event_on_which_workers_die_is_a_dead_letter_and_the_rest_goes_on(world: World) -> None:
-    world.queries("q1")
-    world.clicks(*((f"c{n}", "q1") for n in range(9)), ("poison", "q1"), *((f"d{n}", "q1") for n in range(6)))
+    world.events(*(f"c{n}" for n in range(9)), "poison", *(f"d{n}" for n in range(6)))
     runner = PoisonedRunner(world)
     counts = world.join(mode="complete", runner=runner).counts
     assert runner.deaths > 1
@@ -419,11 +322,7 @@ def test_an_event_on_which_workers_die_is_a_dead_letter_and_the_rest_goes_on(wor
     (letter,) = world.rows("dead_letters")
     assert letter["event_id"] == "poison"
     assert "the worker was killed" in letter["reason"]
-    assert counts_of(counts, "foreign", "joined", "dead_letters") == {
-        "foreign": 16,
-        "joined": 15,
-        "dead_letters": 1,
-    }
+    assert_counts(counts, foreign=16, joined=15, dead_letters=1)
 
 
 # -- two datacenters
@@ -432,9 +331,7 @@ def test_an_event_on_which_workers_die_is_a_dead_letter_and_the_rest_goes_on(wor
 def test_events_are_left_to_their_home_for_a_while_and_then_taken_up(tmp_path: Path) -> None:
     world = World(tmp_path, ["east", "west"], "home: {takeover_delay: 5s}")
     ids = [f"c{number}" for number in range(50)]
-    for name in ("east", "west"):
-        world.queries("q1", datacenter=name)
-        world.clicks(*((i, "q1") for i in ids), datacenter=name)
+    world.everywhere(*ids)
     began_us = world.clock.now_us()
     east = world.join("east").counts
     assert world.clock.now_us() - began_us >= 5 * MICROSECONDS
@@ -448,43 +345,29 @@ def test_events_are_left_to_their_home_for_a_while_and_then_taken_up(tmp_path: P
 
 
 def test_a_lake_that_is_gone_is_waited_for_and_the_join_resumes_when_it_is_back(world: World) -> None:
-    world.queries("q1")
-    world.clicks(("c1", "q1"))
+    world.events("c1")
     world.join()
     lake = world.pipeline.datacenters["east"].lake
     away = lake.with_name("away")
     world.clicks(("c2", "q1"))
-    said: list[str] = []
 
     class LosesTheLake(LocalRunner):
         def run(self, batch: BatchTasks) -> list[TaskOutcome]:
-            if not said:
-                lake.rename(away)
+            for place in goes:
+                place.rename(away)
             return super().run(batch)
 
-    def put_back(reason: str) -> None:
-        said.append(reason)
-        away.rename(lake)
-
-    world.join(callbacks=Callbacks(on_wait=put_back), runner=LosesTheLake(world.clock))
+    goes = iter([lake])  # once
+    said = world.join_and_mend(lambda: away.rename(lake), LosesTheLake(world.clock))
     assert len(said) == 1
     assert "joined_events" in said[0]
     assert world.joined_ids() == ["c1", "c2"]
 
 
 def test_a_batch_of_csv_logs_in_which_nothing_finds_its_primary_ends(tmp_path: Path) -> None:
-    pipeline = """
-name: searches
-datacenters: {east: {logs: logs}}
-primary: {files: "queries.csv", format: csv, id: query, time: at}
-foreign: {files: "clicks.csv", format: csv, id: click, key: query, time: at}
-"""
-    (tmp_path / "pipeline.yaml").write_text(pipeline)
-    (tmp_path / "logs").mkdir()
-    (tmp_path / "logs" / "queries.csv").write_text("query,at\nq1,5\n")
-    (tmp_path / "logs" / "clicks.csv").write_text("click,query,at\norphan,never,6\n")
-    world = World.of(tmp_path / "pipeline.yaml")
+    world = World(tmp_path, format_="csv")
+    world.queries("q1")
+    world.clicks(("orphan", "never"))
     assert world.join().counts.of("pending") == 1
-    with (tmp_path / "logs" / "clicks.csv").open("a") as clicks:
-        clicks.write("c1,q1,7\n")
+    world.clicks(("c1", "q1"))
     assert world.join().counts.of("joined") == 1

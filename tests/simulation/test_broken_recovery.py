@@ -28,11 +28,6 @@ from tests.simulation.world import World
 Patch = pytest.MonkeyPatch
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path)
-
-
 def test_a_row_is_made_again_beside_one_that_is_there(world: World, monkeypatch: Patch) -> None:  # E8
     monkeypatch.setattr(TableAnswers, "_rows", lambda self, own: {})
     story = partial(stories.a_row_that_is_there_is_not_made_again, world)

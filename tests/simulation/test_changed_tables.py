@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -84,6 +84,7 @@ WITH_NOTE = WITHOUT_NOTE.replace(
     "merge(foreign, primary)", "merge(foreign, primary).append_column('note', pa.array(['n'] * len(foreign)))"
 )
 CHANGES = {"constraint early": constrain, "deletion vectors": mark_deleted, "column mapping": map_names}
+HIDING_ROWS = ("deletion vectors", "column mapping")
 
 
 class Counting(LocalRunner):
@@ -105,16 +106,15 @@ class Counting(LocalRunner):
 def test_a_join_waits_before_its_first_batch_and_goes_on_once_the_feature_is_gone(
     world: World, name: str
 ) -> None:
-    mend = CHANGES[name](folder(world))
-    version, said = last_version(folder(world)), list[str]()
+    take_away = CHANGES[name](folder(world))
+    version = last_version(folder(world))
 
-    def on_wait(reason: str) -> None:
-        said.append(reason)
+    def mend() -> None:
         assert last_version(folder(world)) == version
-        mend()
+        take_away()
 
     world.clicks(("c2", "q2"), ("c3", "q3"))
-    world.join(callbacks=Callbacks(on_wait=on_wait))
+    said = world.join_and_mend(mend)
     assert [name in one for one in said] == [True]
     assert world.joined_ids() == ["c1", "c2", "c3"]
 
@@ -148,23 +148,36 @@ def test_a_join_that_meets_the_feature_at_its_commit_runs_no_task_again_until_it
 
 @pytest.mark.parametrize("table", ["dead_letters", "unjoined", "too_old"])
 def test_a_join_waits_for_a_side_table_as_well(world: World, table: TableName) -> None:
-    mend, said = constrain(folder(world, table)), list[str]()
-
-    def on_wait(reason: str) -> None:
-        said.append(reason)
-        mend()
-
+    mend = constrain(folder(world, table))
     world.clicks(("c2", "q2"))
-    world.join(callbacks=Callbacks(on_wait=on_wait))
+    said = world.join_and_mend(mend)
     assert [table in one and "constraint early" in one for one in said] == [True]
     assert world.joined_ids() == ["c1", "c2"]
 
 
-@pytest.mark.parametrize("name", ["deletion vectors", "column mapping"])
-def test_a_reader_says_what_hides_rows_and_what_to_type(world: World, name: str) -> None:
+def compact(world: World) -> None:
+    plan_compaction(world.pipeline, "east", world.clock).apply()
+
+
+WHO_REFUSES: dict[str, tuple[Callable[[World], object], Sequence[str]]] = {
+    "a reader": (lambda world: joined(world.pipeline, retired=()), HIDING_ROWS),
+    "a verification": (verify, HIDING_ROWS),
+    "a rebuild": (rebuild, tuple(CHANGES)),
+    "a compaction": (compact, tuple(CHANGES)),
+}
+
+
+@pytest.mark.parametrize(
+    ("who", "name"), [(who, name) for who, (_, names) in WHO_REFUSES.items() for name in names]
+)
+def test_who_can_not_keep_a_feature_names_it_and_what_to_type_and_writes_nothing(
+    world: World, who: str, name: str
+) -> None:
     CHANGES[name](folder(world))
+    version = last_version(folder(world))
     with pytest.raises(UnsupportedTable, match=f"{name}.*ALTER TABLE delta"):
-        joined(world.pipeline, retired=())
+        WHO_REFUSES[who][0](world)
+    assert last_version(folder(world)) == version
 
 
 def test_a_reader_reads_what_is_there_past_a_constraint(world: World) -> None:
@@ -172,28 +185,11 @@ def test_a_reader_reads_what_is_there_past_a_constraint(world: World) -> None:
     assert joined(world.pipeline, retired=()).count_rows() == 1
 
 
-@pytest.mark.parametrize("name", CHANGES)
-@pytest.mark.parametrize("table", ["joined_events", "dead_letters"])
-def test_a_compaction_writes_nothing_past_a_feature(world: World, name: str, table: TableName) -> None:
-    CHANGES[name](folder(world, table))
-    version = last_version(folder(world, table))
-    with pytest.raises(UnsupportedTable, match=name):
-        plan_compaction(world.pipeline, "east", world.clock).apply()
-    assert last_version(folder(world, table)) == version
-
-
-@pytest.mark.parametrize("name", CHANGES)
-def test_a_rebuild_writes_nothing_past_a_feature(world: World, name: str) -> None:
-    CHANGES[name](folder(world))
-    with pytest.raises(UnsupportedTable, match=name):
-        rebuild(world)
-
-
 def test_a_rebuild_takes_no_row_out_of_a_table_that_gives_none_back(world: World) -> None:
     DeltaTable(folder(world)).alter.set_table_properties({"delta.appendOnly": "true"})
     with pytest.raises(CannotRebuild, match=r"'delta\.appendOnly' = 'false'"):
         rebuild(world)
-    plan_compaction(world.pipeline, "east", world.clock).apply()
+    compact(world)
 
 
 def labels(world: World) -> dict[str, Any]:
@@ -262,13 +258,6 @@ def test_a_trace_of_an_event_that_waits_for_it_says_what_to_type(world: World, n
     assert "backfill" not in found.what_to_do
 
 
-@pytest.mark.parametrize("name", ["deletion vectors", "column mapping"])
-def test_a_verification_names_the_feature_and_no_other_remedy(world: World, name: str) -> None:
-    CHANGES[name](folder(world))
-    with pytest.raises(UnsupportedTable, match=f"{name}.*ALTER TABLE"):
-        verify(world)
-
-
 @pytest.mark.parametrize("table", ["joined_events", "unjoined"])
 @pytest.mark.parametrize("name", CHANGES)
 def test_status_names_the_feature_and_what_to_type(world: World, name: str, table: TableName) -> None:
@@ -325,6 +314,6 @@ def test_a_compaction_keeps_the_log_for_as_long_as_a_person_has_set(world: World
     world.clock.advance((datetime.now(UTC).timestamp() - world.clock.now_us() / 1e6) + 86_400)
     for _ in range(2):  # the first writes the checkpoint before which entries go
         world.clock.advance(3_600)
-        plan_compaction(world.pipeline, "east", world.clock).apply()
+        compact(world)
     there = (folder(world) / "_delta_log" / f"{0:020d}.json").exists()
     assert there == is_set

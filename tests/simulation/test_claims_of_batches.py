@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import numpy as np
@@ -14,10 +14,11 @@ from photon.dispatcher.retrying import Callbacks
 from photon.join.messages import BatchTasks, TaskOutcome
 from photon.join.tasks import LocalRunner
 from photon.process.clock import MICROSECONDS
-from photon.process.faults import arm, disarm, watched
+from photon.process.faults import arm, watched
 from photon.registry.view import Holders
 from tests.simulation.batch_stories import nothing_uncommitted_is_left
-from tests.simulation.world import World, counts_of
+from tests.simulation.world import World, assert_counts
+from tests.support.crashes import SimulatedCrash, at, raise_simulated_crash
 
 
 class CountsRuns(LocalRunner):
@@ -56,22 +57,17 @@ def test_only_the_task_that_lost_an_event_runs_again_and_leaves_no_file_behind(
     for name in ("a", "b", "c"):
         two.clicks((f"{name}1", "q"), (f"{name}2", "q"), file=f"{name}.jsonl")
     runner = CountsRuns(two, workers=3)
-    arm("claim.before", lambda: two.registered_elsewhere("b1", is_closed=is_closed))
     stop = Callbacks(should_stop=lambda: len(two.joined_ids()) == 5)
-    counts = two.join(runner=runner, callbacks=stop).counts
+    with at("claim.before", lambda: two.registered_elsewhere("b1", is_closed=is_closed)):
+        counts = two.join(runner=runner, callbacks=stop).counts
     assert [many for many in runner.join_tasks if many][:2] == [3, 1]
     assert two.joined_ids() == ["a1", "a2", "b2", "c1", "c2"]
-    assert counts_of(counts, "joined", "joined_elsewhere", "pending") == {
-        "joined": 5,
-        "joined_elsewhere": int(is_closed),
-        "pending": int(not is_closed),
-    }
+    assert_counts(counts, joined=5, joined_elsewhere=int(is_closed), pending=int(not is_closed))
     nothing_uncommitted_is_left(two)
 
 
 def test_what_another_held_is_joined_here_once_its_close_has_freed_it(two: World) -> None:
-    two.queries("q")
-    two.clicks(("c1", "q"))
+    two.events("c1", query="q")
     holder = two.registered_elsewhere("c1", is_closed=False)
     two.join(callbacks=Callbacks(should_stop=lambda: two.read_state().counts().of("pending") == 1))
     assert two.joined_ids() == []
@@ -85,17 +81,10 @@ def test_what_another_held_is_joined_here_once_its_close_has_freed_it(two: World
 def test_a_plan_that_would_run_for_ever_waits_before_the_next_try(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world.queries("q")
-    world.clicks(("c1", "q"))
+    world.events("c1", query="q")
     monkeypatch.setattr(Holders, "are_won", lambda self, claims: np.zeros(len(claims), bool))
-    said: list[str] = []
-
-    def mend(reason: str) -> None:
-        said.append(reason)
-        monkeypatch.undo()
-
     runner = CountsRuns(world)
-    world.join(runner=runner, callbacks=Callbacks(on_wait=mend))
+    said = world.join_and_mend(monkeypatch.undo, runner)
     assert [f"lost claims {MOST_ROUNDS} times" in each for each in said] == [True]
     assert len(runner.join_tasks) <= MOST_ROUNDS + 3
     assert world.joined_ids() == ["c1"]
@@ -107,18 +96,16 @@ def test_a_process_that_dies_in_the_second_round_joins_each_event_once(two: Worl
     two.queries("q")
     for name in ("a", "b"):
         two.clicks((f"{name}1", "q"), (f"{name}2", "q"), file=f"{name}.jsonl")
-    taken = []
 
-    def take_one(passed: str, _: object) -> None:
-        if passed == "batch.after_run" and not taken:
-            taken.append(two.registered_elsewhere("b1"))
+    def take_one_and_die_later() -> None:
+        two.registered_elsewhere("b1")
+        arm(point, raise_simulated_crash)
 
-    with watched(take_one):
-        two.join_with_a_crash(point)
-    counts = two.join(runner=CountsRuns(two)).counts
-    assert taken
+    with suppress(SimulatedCrash), at("batch.after_run", take_one_and_die_later):
+        two.join()
+    two.forget()
+    two.join(runner=CountsRuns(two))
     assert two.joined_ids() == ["a1", "a2", "b2"]
-    assert counts.adds_up
     nothing_uncommitted_is_left(two)
 
 
@@ -135,12 +122,7 @@ def test_of_an_event_in_several_tasks_one_has_the_row_and_none_runs_again(world:
     counts = world.join(runner=runner).counts
     assert [many for many in runner.join_tasks if many] == [times]
     assert world.joined_ids() == ["both", *(f"c{number}" for number in range(times))]
-    assert counts_of(counts, "joined", "duplicates", "conflicting", "not_compared") == {
-        "joined": times + 1,
-        "duplicates": times - 1,
-        "conflicting": 0,
-        "not_compared": 0,
-    }
+    assert_counts(counts, joined=times + 1, duplicates=times - 1, conflicting=0, not_compared=0)
     nothing_uncommitted_is_left(world)
 
 
@@ -148,8 +130,7 @@ def test_of_an_event_in_several_tasks_one_has_the_row_and_none_runs_again(world:
 
 
 def test_ten_batches_without_claims_are_committed_while_the_registry_is_away(world: World) -> None:
-    world.queries("q")
-    world.clicks(("c1", "q"))
+    world.events("c1", query="q")
     world.join()
     with closing(world.read_state()) as state:
         before = state.completed
@@ -159,15 +140,9 @@ def test_ten_batches_without_claims_are_committed_while_the_registry_is_away(wor
         if left:
             world.queries(f"more{left.pop()}")
 
-    world.ledgers.is_away = False
     said: list[str] = []
-
-    def go_away(point: str, _: object) -> None:
-        if point == "batch.before_run":
-            world.ledgers.is_away = True
-
     world.queries("q2")
-    with watched(go_away):
+    with at("batch.before_run", world.ledgers.go_away):
         world.join(callbacks=Callbacks(on_batch=log_more, on_wait=said.append))
     with closing(world.read_state()) as state:
         assert state.completed == before + 11
@@ -182,20 +157,10 @@ def test_ten_batches_without_claims_are_committed_while_the_registry_is_away(wor
 
 @pytest.mark.parametrize("point", ["claim.before", "claim.after", "close.before"])
 def test_a_registry_that_goes_anywhere_loses_no_event(world: World, point: str) -> None:
-    world.queries("q")
-    world.clicks(("c1", "q"))
+    world.events("c1", query="q")
 
-    def go_away() -> None:
-        world.ledgers.is_away = True
-
-    def come_back(_: str) -> None:
-        world.ledgers.is_away = False
-
-    arm(point, go_away)
-    try:
-        world.join(callbacks=Callbacks(on_wait=come_back))
-    finally:
-        disarm()
+    with at(point, world.ledgers.go_away):
+        world.join(callbacks=Callbacks(on_wait=lambda _: world.ledgers.come_back()))
     world.ledgers.is_away = False
     world.join()
     assert world.joined_ids() == ["c1"]
@@ -206,15 +171,13 @@ def test_a_registry_that_goes_anywhere_loses_no_event(world: World, point: str) 
 
 
 def test_a_run_that_ends_in_order_leaves_nothing_unclosed(world: World) -> None:
-    world.queries("q")
-    world.clicks(("c1", "q"))
+    world.events("c1", query="q")
     world.join(mode="stop", callbacks=Callbacks(should_stop=lambda: bool(world.rows())))
     assert world.is_join("c1")
 
 
 def test_an_idle_process_closes_within_seconds(world: World) -> None:
-    world.queries("q")
-    world.clicks(("c1", "q"))
+    world.events("c1", query="q")
     joined_us: list[int] = []
 
     def is_closed() -> bool:
@@ -227,8 +190,7 @@ def test_an_idle_process_closes_within_seconds(world: World) -> None:
 
 
 def test_the_close_of_a_batch_rides_with_the_next_claims(world: World) -> None:
-    world.queries("q")
-    world.clicks(("c1", "q"))
+    world.events("c1", query="q")
     closed: list[str] = []
 
     def log_more(_: object) -> None:
@@ -249,8 +211,7 @@ def test_the_close_of_a_batch_rides_with_the_next_claims(world: World) -> None:
 
 @pytest.mark.parametrize("point", ["close.before", "close.after", "complete.after_transaction"])
 def test_what_a_process_left_unclosed_the_next_one_closes(world: World, point: str) -> None:
-    world.queries("q")
-    world.clicks(("c1", "q"))
+    world.events("c1", query="q")
     assert world.join_with_a_crash(point)
     world.join()
     assert world.is_join("c1")
@@ -278,8 +239,7 @@ def test_what_a_copy_of_the_state_has_claimed_and_left_an_idle_process_frees_for
 
 
 def test_nothing_is_asked_of_the_registry_where_nothing_is_unclosed(world: World) -> None:
-    world.queries("q")
-    world.clicks(("c1", "q"))
+    world.events("c1", query="q")
     world.join()
     entries = sum(map(len, world.ledgers.values.values()))
     for _ in range(3):
@@ -288,18 +248,14 @@ def test_nothing_is_asked_of_the_registry_where_nothing_is_unclosed(world: World
 
 
 def test_a_claim_without_an_answer_is_there_or_not_and_the_plan_runs_again(world: World) -> None:
-    world.queries("q")
-    world.clicks(("c1", "q"))
+    world.events("c1", query="q")
     said: list[str] = []
 
     def lose_answers() -> None:
         world.ledgers.lost_answers = 20  # in a row, and the claim is without an answer
 
-    arm("claim.before", lose_answers)
-    try:
+    with at("claim.before", lose_answers):
         world.join(callbacks=Callbacks(on_wait=said.append))
-    finally:
-        disarm()
     assert len(said) == 1
     assert world.joined_ids() == ["c1"]
     held = world.holder("c1")

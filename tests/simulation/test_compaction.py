@@ -10,11 +10,10 @@ import pytest
 
 from photon.health import lakes
 from photon.health.status import status_of
-from photon.process import faults
-from photon.process.faults import COMPACTION_FAULT_POINTS, FAULT_POINTS, watched
+from photon.process.faults import COMPACTION_FAULT_POINTS, FAULT_POINTS
 from photon.upkeep.compact import plan_compaction
-from tests.simulation.world import World, counts_of
-from tests.support.crashes import SimulatedCrash, raise_simulated_crash
+from tests.simulation.world import World, assert_counts
+from tests.support.crashes import at, dies_at
 
 Patch = pytest.MonkeyPatch
 BATCHES = 4
@@ -41,30 +40,22 @@ def expected(count: int) -> list[str]:
 # -- crashes
 
 
-def a_batch_is_read_back_after_a_compaction(world: World, point: str = "commit.after_main") -> None:
+@pytest.mark.parametrize("point", FAULT_POINTS)
+def test_a_start_after_a_crash_reads_back_what_was_compacted_in_between(world: World, point: str) -> None:
     join_batches(world)
-    world.queries("q4")
-    world.clicks(("c4", "q4"), ("twice4", "q4"), ("twice4", "q4"))
+    world.events("c4", "twice4", "twice4", query="q4")
     world.join_with_a_crash(point)
     assert fit(world) > 0
     counts = world.join().counts
     assert world.joined_ids() == expected(BATCHES + 1)
-    assert counts.adds_up
-    assert counts_of(counts, "joined", "duplicates") == {"joined": 2 * BATCHES + 2, "duplicates": BATCHES + 1}
-
-
-@pytest.mark.parametrize("point", FAULT_POINTS)
-def test_a_start_after_a_crash_reads_back_what_was_compacted_in_between(world: World, point: str) -> None:
-    a_batch_is_read_back_after_a_compaction(world, point)
+    assert_counts(counts, joined=2 * BATCHES + 2, duplicates=BATCHES + 1)
 
 
 @pytest.mark.parametrize("point", COMPACTION_FAULT_POINTS[:3])
 def test_a_compaction_that_is_killed_is_run_again_and_joins_go_on(world: World, point: str) -> None:
     join_batches(world)
-    faults.arm(point, raise_simulated_crash)
-    with pytest.raises(SimulatedCrash):
+    with dies_at(point):
         fit(world)
-    faults.disarm()
     join_batches(world, BATCHES)
     fit(world)
     join_batches(world, 2 * BATCHES)
@@ -76,14 +67,9 @@ def test_a_compaction_that_is_killed_is_run_again_and_joins_go_on(world: World, 
 
 def test_a_batch_that_commits_while_files_are_rewritten_and_replaced_is_in_the_table(world: World) -> None:
     join_batches(world)
-    world.queries("q4")
-    world.clicks(("c4", "q4"), ("twice4", "q4"))
+    world.events("c4", "twice4", query="q4")
 
-    def join_meanwhile(point: str, place: object) -> None:
-        if point == "compact.after_write" and world.joined_ids() == expected(BATCHES):
-            world.join()
-
-    with watched(join_meanwhile):
+    with at("compact.after_write", world.join):
         assert fit(world) > 0
     assert world.joined_ids() == expected(BATCHES + 1)
 
@@ -93,20 +79,12 @@ def test_a_batch_that_commits_while_files_are_rewritten_and_replaced_is_in_the_t
 )
 def test_a_compaction_in_the_middle_of_a_batch_changes_nothing(world: World, point: str) -> None:
     join_batches(world)
-    world.queries("q4")
-    world.clicks(("c4", "q4"), ("twice4", "q4"))
-    commits = 0
-
-    def compact_meanwhile(passed: str, place: object) -> None:
-        nonlocal commits
-        if passed == point and not commits:
-            commits = fit(world)
-
-    with watched(compact_meanwhile):
-        counts = world.join().counts
-    assert commits > 0
+    world.events("c4", "twice4", query="q4")
+    commits = list[int]()
+    with at(point, lambda: commits.append(fit(world))):
+        world.join()
+    assert commits[0] > 0
     assert world.joined_ids() == expected(BATCHES + 1)
-    assert counts.adds_up
 
 
 def test_an_epoch_that_others_fenced_is_compacted_to_its_end(world: World) -> None:
@@ -117,14 +95,13 @@ def test_an_epoch_that_others_fenced_is_compacted_to_its_end(world: World) -> No
     join_batches(world, BATCHES + 1, 2)
     fit(world)
     assert world.joined_ids() == expected(BATCHES + 3)
-    counts = world.join(mode="complete").counts
-    assert counts.adds_up
+    world.join(mode="complete")
 
 
 # -- candidates of an open plan
 
 
-def stored_rows_whose_log_is_gone_are_committed_after_a_week(world: World) -> None:
+def test_stored_rows_of_an_open_plan_outlast_a_vacuum(world: World) -> None:
     """A plan was left open right after it registered, and its log is gone: vacuum comes before the start."""
     join_batches(world)
     world.queries("q4")
@@ -142,10 +119,6 @@ def stored_rows_whose_log_is_gone_are_committed_after_a_week(world: World) -> No
     assert world.joined_ids() == expected(BATCHES + 1)
 
 
-def test_stored_rows_of_an_open_plan_outlast_a_vacuum(world: World) -> None:
-    stored_rows_whose_log_is_gone_are_committed_after_a_week(world)
-
-
 # -- nobody compacts
 
 
@@ -155,3 +128,14 @@ def test_the_status_names_a_table_that_nobody_compacts(world: World, monkeypatch
     monkeypatch.setattr(lakes, "MOST_COMMITS", BATCHES)
     (problem,) = status_of(world.pipeline, "east", world.clock).problems
     assert f"run photon compact {world.pipeline.file} -d east" in problem
+
+
+def test_a_dry_run_says_what_would_be_rewritten_and_changes_nothing(world: World) -> None:
+    join_batches(world)
+    lake = world.table().folder.parent
+    before = set(lake.rglob("*"))
+    plan = plan_compaction(world.pipeline, "east", world.clock, least_files=2)
+    would = plan.expected
+    assert set(lake.rglob("*")) == before
+    assert plan_compaction(world.pipeline, "east", world.clock, least_files=2).apply() == would
+    assert would["joined_events"].rows == 2 * (BATCHES - 1), "the last batch stays, its plan may be open"

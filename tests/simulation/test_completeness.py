@@ -14,6 +14,7 @@ from photon.dispatcher.observing import CompletenessWatch
 from photon.errors import FormatTooNew
 from photon.join.messages import JoinResult
 from photon.process.clock import MICROSECONDS
+from photon.process.faults import watched
 from photon.read import watermark
 from photon.state.completeness.arrivals import MINUTE_US
 from photon.state.completeness.published import DOCUMENT, published
@@ -71,8 +72,7 @@ def test_a_wild_time_does_not_move_it(world: World) -> None:  # C6
 
 
 def test_nothing_is_said_while_a_plan_that_died_is_to_be_done(world: World) -> None:
-    world.queries("q")
-    world.clicks(("c1", "q"))
+    world.events("c1", query="q")
     assert world.join_with_a_crash("batch.after_run")
     state = world.read_state()
     watch = CompletenessWatch(world.pipeline, "east", state)
@@ -114,24 +114,22 @@ def test_the_union_is_as_complete_as_the_best_of_its_datacenters(tmp_path: Path)
     assert watermark(world.pipeline, retired=("west",)).complete_up_to == at(NOON_US - 9 * SECOND)
 
 
-def test_a_lake_that_takes_no_document_stops_no_join(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    def is_full(*_: object) -> None:
-        raise OSError("no space left")
+def test_a_lake_that_takes_no_document_stops_no_join(world: World) -> None:
+    def is_full(point: str, place: object) -> None:
+        if point == "disk.before_write" and DOCUMENT in str(place):
+            raise OSError("no space left")
 
-    world.queries("q")
-    world.clicks(("c", "q"))
-    monkeypatch.setattr("photon.state.completeness.publishing.publish", is_full)
-    world.join()
+    world.events("c", query="q")
+    with watched(is_full):
+        world.join()
     assert world.joined_ids() == ["c"]
-    monkeypatch.undo()
     world.clicks(("d", "q"))
     world.join()
     assert said(world).complete_up_to_us == NOON_US
 
 
 def test_a_document_that_is_damaged_is_written_anew(world: World) -> None:
-    world.queries("q")
-    world.clicks(("c", "q"))
+    world.events("c", query="q")
     world.join()
     lake = world.pipeline.datacenters["east"].lake
     store.store_of(lake).put(DOCUMENT, lambda sink: sink.write(b"{") and None)
@@ -141,8 +139,7 @@ def test_a_document_that_is_damaged_is_written_anew(world: World) -> None:
 
 
 def test_a_document_of_a_newer_photon_is_refused(world: World) -> None:
-    world.queries("q")
-    world.clicks(("c", "q"))
+    world.events("c", query="q")
     world.join()
     path = Path(str(world.pipeline.datacenters["east"].lake)) / DOCUMENT
     path.write_text(json.dumps({**json.loads(path.read_text()), "format": 99}))

@@ -12,7 +12,7 @@ from photon.errors import ADAPTER_FAILED
 from tests.simulation import adapter_stories as stories
 from tests.simulation import failing_adapter
 from tests.simulation.adapter_stories import clicks, is_joined_once_mended, is_refused, log_clicks
-from tests.simulation.world import World, counts_of
+from tests.simulation.world import World, assert_counts
 
 Patch = pytest.MonkeyPatch
 
@@ -54,7 +54,7 @@ def test_fewer_pairs_and_a_smaller_share_are_dead_letters(
     log_clicks(world, names)
     monkeypatch.setattr(failing_adapter, "fails_on", names[:fail])
     counts = world.join().counts
-    assert counts_of(counts, "joined", "dead_letters") == {"joined": pairs - fail, "dead_letters": fail}
+    assert_counts(counts, joined=pairs - fail, dead_letters=fail)
 
 
 def test_small_batches_in_a_row_are_too_many_together(tmp_path: Path, monkeypatch: Patch) -> None:
@@ -90,7 +90,7 @@ def test_a_batch_that_goes_well_begins_the_count_anew(world: World, monkeypatch:
     for names in (some, good, others):
         log_clicks(world, names, names[0][0])
         counts = world.join().counts
-    assert counts_of(counts, "joined", "dead_letters") == {"joined": 2, "dead_letters": 120}
+    assert_counts(counts, joined=2, dead_letters=120)
 
 
 def test_one_task_on_which_the_adapter_fails_stops_a_batch_of_many_that_are_right(

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from photon.dispatcher.retrying import Callbacks
 from photon.process.faults import FAULT_POINTS
 from photon.storage import sync
 from tests.simulation.world import World
@@ -24,40 +23,27 @@ def disk(world: World) -> FaultyDisk:
     return FaultyDisk(world.folder, world.clock)
 
 
-def wait_then_mend(disk: FaultyDisk, waits: list[str]) -> Callbacks:
-    """Have the disk mended once the join says that it waits."""
-
-    def on_wait(reason: str) -> None:
-        waits.append(reason)
-        disk.mend()
-
-    return Callbacks(on_wait=on_wait)
-
-
 @pytest.mark.parametrize(("nth", "error"), [(1, FULL), (2, BROKEN), (4, FULL)])
 @pytest.mark.parametrize("point", ["disk.before_write", "disk.before_sync", "lake.before_commit"])
 def test_a_join_waits_for_a_disk_that_fails_and_goes_on(
     world: World, disk: FaultyDisk, point: DiskPoint, nth: int, error: int
 ) -> None:
-    waits: list[str] = []
     world.join()  # so that the tables are there
     world.queries("q2")
     world.clicks(("late", "q2"), ("late too", "nowhere"))
     disk.fail(point, error, nth)
     with disk.in_use():
-        counts = world.join(callbacks=wait_then_mend(disk, waits)).counts
+        waits = world.join_and_mend(disk.mend)
     assert bool(waits) == bool(disk.failed)
     assert world.joined_ids() == [*IDS, "late"]
-    assert counts.adds_up
 
 
 def test_a_state_folder_that_can_not_take_the_list_of_log_files_is_waited_for(
     world: World, disk: FaultyDisk
 ) -> None:
-    waits: list[str] = []
     disk.fail()  # the list is the first file that a batch writes
     with disk.in_use():
-        world.join(callbacks=wait_then_mend(disk, waits))
+        waits = world.join_and_mend(disk.mend)
     assert [reason for reason in waits if f"cannot write to {world.state() / 'index'}" in reason]
     assert world.joined_ids() == IDS
 
@@ -86,9 +72,8 @@ def cut_power_at(world: World, disk: FaultyDisk, point: str, seed: int) -> None:
     with disk.in_use():
         world.join_with_a_crash(point)
         disk.cut_power(chance=random.Random(seed))
-        counts = world.join(mode="complete").counts
+        world.join(mode="complete")
     assert world.joined_ids() == IDS, "an event has no row, or two"
-    assert counts.adds_up
     assert world.ledgers.register.epochs == {"east": 1}, "the state was ahead of the table"
 
 

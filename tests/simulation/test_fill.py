@@ -2,60 +2,174 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
 from photon.dispatcher.recovery.orders import waiting_orders
-from tests.simulation import fill_stories as stories
-from tests.simulation.recovery_stories import HOME
-from tests.simulation.world import World
+from photon.dispatcher.shift.lease import LeaseStatus
+from photon.process.clock import MICROSECONDS, SystemClock
+from photon.upkeep.backfill.fill import Filled, fill_until_whole, plan_fill
+from photon.upkeep.plans import carry_out
+from photon.verification.days import DAY_US, Window
+from photon.verification.report import DatacenterReport
+from tests.simulation.reading import asking
+from tests.simulation.rebuilding import DAY
+from tests.simulation.recovery_stories import BOTH_LOOKED_BEFORE, HOME, assert_sound
+from tests.simulation.verifying import verify
+from tests.simulation.world import NOON_US, World
 
-losses = pytest.mark.parametrize("loss", stories.LOSSES)
+NEXT_DAY = Window(DAY.start_us + DAY_US, DAY.end_us + DAY_US)
+EVENTS = ["late", "next", "noon", "other"]
+Lose = Callable[[World, str], None]
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path)
+def two_days(world: World) -> World:
+    """Two events of one day, and two of the next; each datacenter has them."""
+    world.clock.advance(2 * DAY_US / MICROSECONDS)
+    for name in world.pipeline.datacenters:
+        world.events("noon", datacenter=name)
+        world.clicks(("late", "q1"), datacenter=name, at_us=DAY.end_us - 1)
+        world.clicks(("next", "q1"), datacenter=name, at_us=DAY.end_us)
+        world.clicks(("other", "q1"), datacenter=name, at_us=NOON_US + DAY_US)
+    for name in world.pipeline.datacenters:
+        world.join(name)
+    assert world.joined_ids() == EVENTS
+    return world
+
+
+def registered(world: World, event_id: str) -> None:
+    """Its row goes, and its id stays joined."""
+    for name in world.pipeline.datacenters:
+        if world.table(name).exists():
+            world.table(name).load().delete(f"_event_id = '{event_id}'")
+
+
+def free(world: World, event_id: str) -> None:
+    """Its row goes, and nobody knows of it any more."""
+    registered(world, event_id)
+    world.free(event_id)
+
+
+losses = pytest.mark.parametrize("lose", [registered, free])
+
+
+def fill(
+    world: World,
+    datacenter: str = "east",
+    window: Window = DAY,
+    meanwhile: Callable[[], object] = lambda: None,
+    dry_run: bool = False,
+    live: bool = False,
+) -> Filled:
+    """A fill; `meanwhile` comes between what it sees and what it orders. `live`: a shift takes orders up."""
+
+    def look() -> DatacenterReport:
+        report = verify(world, [datacenter])[datacenter]
+        meanwhile()
+        return report
+
+    class Shift(SystemClock):
+        def sleep(self, seconds: float) -> None:
+            world.join(datacenter)
+
+    locked = mock.patch(
+        "photon.upkeep.backfill.fill.lease_status_of", return_value=LeaseStatus(is_locked=live)
+    )
+    with asking(world), locked:
+        plan = partial(plan_fill, world.pipeline, datacenter, window, look, clock=Shift())
+        if live:
+            return fill_until_whole(world.pipeline, plan, clock=Shift())
+        return carry_out(plan, dry_run)
+
+
+def join_all(world: World) -> None:
+    for name in world.pipeline.datacenters:
+        world.join(name)
 
 
 @losses
-def test_a_fill_of_a_day_joins_what_that_day_lacks_and_nothing_else(world: World, loss: str) -> None:
-    stories.a_fill_of_a_day_joins_what_that_day_lacks_and_nothing_else(world, stories.LOSSES[loss])
+def test_a_fill_of_a_day_joins_what_that_day_lacks_and_nothing_else(world: World, lose: Lose) -> None:
+    two_days(world)
+    for event_id in ("late", "next", "other"):
+        lose(world, event_id)
+    done = fill(world)
+    join_all(world)
+    assert world.joined_ids() == ["late", "noon"], f"a fill of a day joined {world.joined_ids()}"
+    assert (done.ordered, done.outside) == (1, 2)
+    assert fill(world, window=NEXT_DAY).ordered == 2
+    join_all(world)
+    assert world.joined_ids() == EVENTS
+    assert_sound(world)
 
 
 @losses
-def test_two_fills_of_a_day_join_once(world: World, loss: str) -> None:
-    stories.two_fills_of_a_day_join_once(world, stories.LOSSES[loss])
+def test_two_fills_of_a_day_join_once(world: World, lose: Lose) -> None:
+    two_days(world)
+    before = world.join().counts.as_dict()
+    lose(world, "late")
+    assert fill(world).ordered == 1
+    with BOTH_LOOKED_BEFORE:
+        assert fill(world).ordered == 1
+    again = fill(world)
+    assert (again.ordered, again.waiting, again.is_whole) == (0, 1, False), "what waits is not ordered again"
+    join_all(world)
+    assert fill(world).ordered == 0
+    join_all(world)
+    assert world.joined_ids() == EVENTS, "an event has two rows, or none"
+    assert world.join().counts.as_dict() == before, "a record counts twice"
+    assert_sound(world)
 
 
 @losses
-def test_fills_of_two_datacenters_at_once_join_once(tmp_path: Path, loss: str) -> None:
-    two = World(tmp_path, ["east", "west"], HOME)
-    stories.fills_of_two_datacenters_at_once_join_once(two, stories.LOSSES[loss])
+def test_fills_of_two_datacenters_at_once_join_once(tmp_path: Path, lose: Lose) -> None:
+    world = World(tmp_path, ["east", "west"], HOME)
+    two_days(world)
+    lose(world, "late")
+    west: list[Filled] = []
+    east = fill(world, "east", meanwhile=lambda: west.append(fill(world, "west")))
+    ordered = {"east": east.ordered, "west": west[0].ordered}
+    # What is registered is its owner's to join; what is free is anybody's, and the registry lets one.
+    assert sum(ordered.values()) == (1 if lose is registered else 2), f"{ordered} were ordered"
+    join_all(world)
+    join_all(world)
+    assert world.joined_ids() == EVENTS, f"the rows are of {world.joined_ids()}"
+    assert_sound(world)
 
 
 @losses
-def test_a_fill_beside_a_shift_waits_until_it_has_joined(world: World, loss: str) -> None:
-    stories.a_fill_beside_a_shift_waits_until_it_has_joined(world, stories.LOSSES[loss])
+def test_a_fill_beside_a_shift_waits_until_it_has_joined(world: World, lose: Lose) -> None:
+    two_days(world)
+    lose(world, "late")
+
+    def go_on() -> None:
+        world.clicks((f"live{len(world.rows())}", "q1"), at_us=DAY.start_us)
+        world.join()
+
+    done = fill(world, meanwhile=go_on, live=True)
+    assert (done.ordered, done.waits, done.report.findings) == (1, "", ())
+    assert done.rounds == 2, "it did not look again"
+    assert set(EVENTS) < set(world.joined_ids())
+    assert len(set(world.joined_ids())) == len(world.joined_ids()), "an event has two rows"
+    assert_sound(world)
 
 
 def test_a_dry_run_orders_nothing(world: World) -> None:
-    stories.two_days(world)
-    stories.free(world, "late")
-    assert stories.fill(world, dry_run=True).ordered == 1
+    two_days(world)
+    free(world, "late")
+    assert fill(world, dry_run=True).ordered == 1
     assert waiting_orders(world.state()) == []
 
 
 def test_what_can_not_be_read_again_is_counted_and_not_ordered(world: World) -> None:
-    stories.two_days(world)
-    stories.free(world, "late")
+    two_days(world)
+    free(world, "late")
 
     def delete_the_log() -> None:
         (world.folder / "logs/east/clicks/a.jsonl").unlink()
 
-    done = stories.fill(world, meanwhile=delete_the_log)
+    done = fill(world, meanwhile=delete_the_log)
     assert (done.ordered, done.untimed, done.outside) == (0, 1, 0)
-
-
-# -- without a rule

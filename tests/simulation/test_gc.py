@@ -11,13 +11,13 @@ from unittest import mock
 import pytest
 
 from photon.process.clock import MICROSECONDS
-from photon.process.faults import GC_FAULT_POINTS, ROLL_FAULT_POINTS, arm, disarm
+from photon.process.faults import GC_FAULT_POINTS, ROLL_FAULT_POINTS
 from photon.registry.entry import LedgerId
 from photon.upkeep.gc import GcResult, plan_gc
 from photon.verification.stored_reports import StoredReport
 from tests.simulation.verifying import verify
 from tests.simulation.world import NOON_US, World
-from tests.support.crashes import SimulatedCrash, raise_simulated_crash
+from tests.support.crashes import at, dies_at
 
 DAY_US = 86_400 * MICROSECONDS
 KEEPS_A_DAY = "registry: {keep_days: 1}"
@@ -28,8 +28,7 @@ FULL = mock.patch("photon.upkeep.gc.GENERATION_BYTES", 1)  # any entry fills a g
 def world(tmp_path: Path) -> World:
     """Three events of today are joined; then two days pass, and two more come."""
     world = World(tmp_path, ["east"], KEEPS_A_DAY)
-    world.queries("q1")
-    world.clicks(("c1", "q1"), ("c2", "q1"), ("c3", "q1"))
+    world.events("c1", "c2", "c3")
     world.join()
     return world
 
@@ -79,8 +78,7 @@ def test_where_nothing_is_old_enough_nothing_is_dropped_and_only_a_full_generati
 
 def test_nothing_is_done_where_ids_are_kept_for_ever(tmp_path: Path) -> None:
     world = World(tmp_path, ["east"])
-    world.queries("q1")
-    world.clicks(("c1", "q1"))
+    world.events("c1")
     world.join()
     before = world.ledgers.copy()
     done = collect(world)
@@ -128,12 +126,8 @@ def test_where_ids_are_kept_for_ever_the_reason_is_the_setting(tmp_path: Path) -
 def test_a_pass_that_was_killed_is_simply_run_again(world: World, point: str) -> None:
     collect(world)
     two_days_later(world)
-    arm(point, raise_simulated_crash)
-    try:
-        with pytest.raises(SimulatedCrash):
-            collect(world)
-    finally:
-        disarm()
+    with dies_at(point):
+        collect(world)
     world.clicks(("d3", "q2"), at_us=NOON_US + 2 * DAY_US)
     world.join()
     collect(world)
@@ -148,15 +142,9 @@ def test_a_registry_that_does_not_answer_on_the_way_leaves_the_rest_to_the_next_
     collect(world)
     two_days_later(world)
 
-    def away() -> None:
-        world.ledgers.is_full = True
-
-    arm("gc.after_boundary", away)
-    try:
+    with at("gc.after_boundary", lambda: setattr(world.ledgers, "is_full", True)):
         done = collect(world)
-    finally:
-        disarm()
-        world.ledgers.is_full = False
+    world.ledgers.is_full = False
     assert not done.is_done
     assert done.dropped == ()
     assert collect(world).dropped == (0,)

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from unittest import mock
 
 from photon.dispatcher.retrying import Callbacks
 from photon.dispatcher.shift.people import decisions_of
 from photon.health.headline import headline
 from photon.health.status import status_of
-from photon.process.faults import arm, disarm
 from tests.simulation import hold_stories as stories
+from tests.simulation.reading import asking
 from tests.simulation.world import World
+from tests.support.crashes import at
 from tests.support.faulty_disk import FULL, FaultyDisk
 
 
 def said_of(world: World, datacenter: str) -> str:
-    register = world.ledgers.register
-    with mock.patch("photon.dispatcher.shift.people.register_of", return_value=register):
+    with asking(world):
         decisions = decisions_of(world.pipeline)
     one = status_of(world.pipeline, datacenter, world.clock, decisions)
     return headline(one, "p.yaml")
@@ -25,8 +24,7 @@ def said_of(world: World, datacenter: str) -> str:
 
 def test_a_full_disk_is_told_with_its_error_until_the_wait_is_over(tmp_path: Path) -> None:
     world, said = World(tmp_path), dict[str, str]()
-    world.queries("q1")
-    world.clicks(("c1", "q1"))
+    world.events("c1")
     world.join_with_a_crash("plan.before_store")  # so that the tables are there
     disk = FaultyDisk(world.folder, world.clock)
     disk.fail("lake.before_commit", FULL)
@@ -46,18 +44,15 @@ def test_a_full_disk_is_told_with_its_error_until_the_wait_is_over(tmp_path: Pat
 
 def test_a_process_that_was_taken_for_dead_is_told_as_fenced(tmp_path: Path) -> None:
     world, said = World(tmp_path, ["east", "west"], stories.HOME), list[str]()
-    stories.both_have(world, "c1")
+    world.everywhere("c1")
 
     def others_go_on() -> None:
         said.append(said_of(world, "west"))
         world.join("east")
         said.append(said_of(world, "west"))
 
-    arm("commit.before_main", others_go_on)
-    try:
+    with at("commit.before_main", others_go_on):
         world.join("west")
-    finally:
-        disarm()
     before, after = said
     assert "FENCED" not in before
     assert after.startswith("west is FENCED: it was silent, and the others have ended its epoch. ")

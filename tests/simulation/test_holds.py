@@ -10,13 +10,14 @@ import pytest
 
 from photon.dispatcher.batch_tools import BatchTools
 from photon.health.status import status_of
-from photon.process.faults import RECOVERY_FAULT_POINTS, arm, disarm
+from photon.process.faults import RECOVERY_FAULT_POINTS, watched
 from photon.registry.closing import Closing
 from photon.registry.epochs import begin_epoch
 from photon.storage.delta import LakeUnavailable
-from photon.storage.tables import CommitConflict, OutputTable
+from photon.storage.tables import CommitConflict
 from tests.simulation import hold_stories as stories
-from tests.simulation.world import World, counts_of
+from tests.simulation.world import World, assert_counts
+from tests.support.crashes import at
 
 
 @pytest.fixture
@@ -32,11 +33,10 @@ def test_what_a_dead_datacenter_registered_is_joined_by_the_survivor(world: Worl
 def test_a_survivor_that_dies_while_it_recovers_goes_on_after_its_next_start(
     world: World, point: str
 ) -> None:
-    both = stories.both_have
-    both(world, "c1", "c2")
+    world.everywhere("c1", "c2")
     assert world.join_with_a_crash("claim.after", "west")
     assert world.join_with_a_crash(point, "east")
-    assert world.join("east").counts.adds_up
+    world.join("east")
     world.join("west")
     assert world.joined_ids() == ["c1", "c2"]
 
@@ -44,28 +44,28 @@ def test_a_survivor_that_dies_while_it_recovers_goes_on_after_its_next_start(
 @pytest.mark.parametrize("point", RECOVERY_FAULT_POINTS)
 def test_of_two_survivors_the_second_ends_what_the_first_began(tmp_path: Path, point: str) -> None:
     world = World(tmp_path, ["east", "west", "south"], stories.HOME)
-    stories.both_have(world, "c1", "c2")
+    world.everywhere("c1", "c2")
     assert world.join_with_a_crash("claim.after", "west")
     assert world.join_with_a_crash(point, "east")
     for name in ("south", "east", "west"):
-        assert world.join(name).counts.adds_up
+        world.join(name)
     assert world.joined_ids() == ["c1", "c2"]
 
 
-def test_a_fence_that_meets_another_commit_is_tried_again(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fence, met = OutputTable.fence, list[str]()
+def test_a_fence_that_meets_another_commit_is_tried_again(world: World) -> None:
+    met = list[object]()
 
-    def meet_another(table: OutputTable, app: str) -> None:
-        met.append(app)
-        if len(met) == 1:
+    def meet_another(point: str, place: object) -> None:
+        if point == "lake.before_commit" and str(place).endswith("west/joined_events") and not met:
+            met.append(place)
             raise CommitConflict("another survivor was faster")
-        fence(table, app)
 
-    monkeypatch.setattr(OutputTable, "fence", meet_another)
-    stories.what_a_dead_datacenter_registered_is_joined_within_a_minute(world)
-    assert len(met) > 1
+    world.everywhere("c1")
+    assert world.join_with_a_crash("claim.after", "west")
+    with watched(meet_another):
+        world.join("east")
+    assert met
+    assert world.joined_ids() == ["c1"]
 
 
 def test_a_datacenter_that_was_taken_for_dead_commits_no_more(world: World) -> None:
@@ -91,7 +91,7 @@ def test_a_datacenter_that_was_taken_for_dead_waits_for_its_lake_before_it_goes_
 
 def test_what_is_freed_later_was_not_called_joined(world: World) -> None:
     """A16: west commits a batch without the row of what it claimed, and east looks before its close."""
-    stories.both_have(world, "c1")
+    world.everywhere("c1")
     assert world.join_with_a_crash("claim.after", "west")
     west = world.pipeline.datacenters["west"]
     (world.folder / "logs" / "west" / "queries" / "a.jsonl").unlink()
@@ -103,11 +103,8 @@ def test_what_is_freed_later_was_not_called_joined(world: World) -> None:
         east = world.join("east", callbacks=stories.stop_after_one_batch()).counts
         looks.append(east.of("joined_elsewhere"))
 
-    arm("complete.before_transaction", look)
-    try:
+    with at("complete.before_transaction", look):
         world.join("west", callbacks=stories.stop_after_one_batch())
-    finally:
-        disarm()
     assert looks == [0], "an event is called joined, and its id is freed"
     assert not world.is_join("c1"), "an event is called joined, and has no row"
     world.join("east")
@@ -116,14 +113,13 @@ def test_what_is_freed_later_was_not_called_joined(world: World) -> None:
 
 def test_what_can_not_be_recovered_here_stays_pending_until_it_can(world: World) -> None:
     """E6: the dead datacenter's lake can't be read. Its events wait, and are joined once it is back."""
-    stories.both_have(world, "c1", "c2")
+    world.everywhere("c1", "c2")
     assert world.join_with_a_crash("claim.after", "west")
     lake, aside = world.pipeline.datacenters["west"].lake, world.folder / "aside"
     lake.rename(aside)
     for mode in ("until_idle", "complete"):
         counts = world.join("east", mode=mode).counts  # type: ignore[arg-type]
-        assert counts_of(counts, "foreign", "pending") == {"foreign": 2, "pending": 2}
-        assert counts.adds_up
+        assert_counts(counts, foreign=2, pending=2)
     assert world.joined_ids() == []
     aside.rename(lake)
     assert world.join("east").counts.of("pending") == 0
@@ -131,16 +127,16 @@ def test_what_can_not_be_recovered_here_stays_pending_until_it_can(world: World)
 
 
 def test_what_is_closed_is_joined_elsewhere_at_the_first_look(world: World) -> None:
-    stories.both_have(world, "c1", "c2")
+    world.everywhere("c1", "c2")
     world.join("west")
     counts = world.join("east").counts
-    assert counts_of(counts, "joined_elsewhere", "pending") == {"joined_elsewhere": 2, "pending": 0}
+    assert_counts(counts, joined_elsewhere=2, pending=0)
     with closing(world.read_state("east")) as state:
         assert state.completed == 1
 
 
 def test_what_is_not_closed_yet_is_joined_elsewhere_moments_after_its_close(world: World) -> None:
-    stories.both_have(world, "c1")
+    world.everywhere("c1")
     claimant = world.registered_elsewhere("c1", is_closed=False)
     began_us = world.clock.now_us()
     reports: list[int] = []
@@ -151,7 +147,7 @@ def test_what_is_not_closed_yet_is_joined_elsewhere_moments_after_its_close(worl
         world.reader().close(closes)
 
     counts = world.join("east", callbacks=stories.Callbacks(on_batch=close)).counts
-    assert counts_of(counts, "joined_elsewhere", "pending") == {"joined_elsewhere": 1, "pending": 0}
+    assert_counts(counts, joined_elsewhere=1, pending=0)
     assert len(reports) == 2
     assert reports[1] - began_us < 3_000_000
 
@@ -161,9 +157,8 @@ def test_an_epoch_that_was_fenced_and_not_closed_is_ended_by_any_process_that_se
 ) -> None:
     """South holds nothing back, and meets none of these events."""
     world = World(tmp_path, ["east", "west", "south"], stories.HOME)
-    for name in ("east", "west"):
-        world.queries("q1", datacenter=name)
-        world.clicks(("c1", "q1"), datacenter=name)
+    world.events("c1")
+    world.events("c1", datacenter="west")
     assert world.join_with_a_crash("claim.after", "west")
     assert world.join_with_a_crash("recover.after_fence", "east")
     reader = world.reader()
@@ -177,7 +172,7 @@ def test_an_epoch_that_was_fenced_and_not_closed_is_ended_by_any_process_that_se
 
 
 def test_status_says_what_to_do_about_a_datacenter_that_is_silent(world: World) -> None:
-    stories.both_have(world, "c1")
+    world.everywhere("c1")
     assert world.join_with_a_crash("claim.after", "west")
     lake = world.pipeline.datacenters["west"].lake
     lake.rename(world.folder / "aside")

@@ -63,8 +63,7 @@ def test_a_join_ends_though_no_look_ends_the_listings_of_both_logs(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On S3 a listing takes many looks. Broken variant: both must end with one look; the join never ends."""
-    world.queries("q1")
-    world.clicks(("c1", "q1"))
+    world.events("c1")
     list_in_turn(world, monkeypatch, most_looks=20)
     world.join()
     assert world.joined_ids() == ["c1"]

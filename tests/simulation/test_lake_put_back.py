@@ -10,9 +10,9 @@ import pytest
 
 from photon.dispatcher.completion import Superseded
 from photon.dispatcher.retrying import BatchReport, Callbacks
-from photon.process.faults import watched
 from photon.registry.epochs import begin_epoch
 from tests.simulation.put_back_stories import Copied, with_copies_of_one_click
+from tests.support.crashes import at
 
 JOINED = ["c1", "d1", "d2"]
 
@@ -42,18 +42,14 @@ def test_a_lake_that_is_put_back_under_a_process_has_it_begin_a_new_epoch_and_ma
     world: Copied, caplog: pytest.LogCaptureFixture, point: str
 ) -> None:
     """Broken variant: the table is not at the batch before, and each commit conflicts, for ever."""
-    came = list[str]()
 
-    def put_back_once(passed: str, place: object) -> None:
-        if passed == point and not came:
-            came.append(passed)
-            world.put_back(["lake"])
-            world.clicks(("f1", "q1"))
+    def put_back() -> None:
+        world.put_back(["lake"])
+        world.clicks(("f1", "q1"))
 
     world.clicks(("e1", "q1"))
-    with watched(put_back_once):
+    with at(point, put_back):
         world.join(callbacks=Callbacks(should_stop=gives_up()))
-    assert came
     assert "the lake was put back: the table of datacenter east is at batch 1 of epoch 1" in caplog.text
     assert world.read_state().epoch == "2"
     world.must_be_sound([*JOINED, "e1", "f1"])

@@ -104,8 +104,7 @@ def test_primaries_that_come_late_mend_what_was_bad(tmp_path: Path) -> None:
 
 def test_a_lake_that_is_gone_is_told_by_every_light(tmp_path: Path) -> None:
     world = World(tmp_path)
-    world.queries("q1")
-    world.clicks(("c1", "q1"))
+    world.events("c1")
     world.join()
     assert level_everywhere(world, "works") == "ok"
     lake = world.pipeline.datacenters["east"].lake
@@ -117,8 +116,7 @@ def test_a_lake_that_is_gone_is_told_by_every_light(tmp_path: Path) -> None:
 
 def test_a_state_that_is_gone_beside_a_lake_is_no_datacenter_that_never_ran(tmp_path: Path) -> None:
     world = World(tmp_path)
-    world.queries("q1")
-    world.clicks(("c1", "q1"))
+    world.events("c1")
     world.join()
     world.state().rename(tmp_path / "moved away")
     first, verdicts = status_and_verdicts(world)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
 from photon.dispatcher.recovery.orders import waiting_orders
 from photon.errors import UserError
 from photon.process.faults import ORDER_FAULT_POINTS
+from photon.state.waiting.segments import RECORDS
 from photon.storage.delta import LakeUnavailable
 from photon.storage.mended_letters import mended_letters
 from photon.upkeep.dead_letters.mending import exported, lines_of, plan_mending, read_edits
@@ -18,18 +20,15 @@ from photon.upkeep.dead_letters.trial_join import NO_PRIMARY, SKIPPED, try_joins
 from tests.simulation import failing_adapter
 from tests.simulation import mending_stories as stories
 from tests.simulation.mending_stories import BAD, assert_agreed, click, mend, world_with_a_bad_line
+from tests.simulation.rebuilding import rebuild
 from tests.simulation.recovery_stories import a_row_is_removed
 from tests.simulation.verifying import recover_all, verify
-from tests.simulation.world import World, counts_of
+from tests.simulation.world import World, assert_counts
+from tests.support.crashes import at, failing
 
 ADAPTER = f"adapter: {failing_adapter.NAME}:join"
 ECHO = f"adapter: {failing_adapter.NAME}:echo"
 Patch = pytest.MonkeyPatch
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path)
 
 
 def test_a_mended_line_is_joined_in_its_place(world: World) -> None:
@@ -43,7 +42,20 @@ def test_a_dispatcher_that_dies_joins_a_mended_line_once(world: World, point: st
 
 @pytest.mark.parametrize("damaged", [False, True])
 def test_a_mended_record_waits_with_its_own_line(world: World, damaged: bool) -> None:
-    stories.a_mended_record_waits_with_its_own_line(world, damaged)
+    """Its primary comes later; meanwhile the file of waiting records may be damaged."""
+    world.log("east", "clicks", BAD + "\n")
+    assert world.join().counts.of("dead_letters") == 1
+    mend(world)
+    assert_counts(world.join().counts, dead_letters=0, pending=1)
+    assert_agreed(world)
+    if damaged:
+        for file in (world.state() / "waiting").glob("*" + RECORDS):
+            file.write_bytes(b"damaged")
+    world.queries("q1")
+    counts = world.join().counts
+    assert_counts(counts, "a mended record is lost", joined=1, lost=0)
+    assert world.rows()[0]["position"] == "7"
+    assert_agreed(world)
 
 
 def test_a_row_of_a_mended_record_is_made_again(world: World) -> None:
@@ -65,7 +77,18 @@ def test_one_letter_counts_of_a_record_that_fails_twice(tmp_path: Path, monkeypa
 
 
 def test_a_rebuild_makes_the_row_of_the_mended_line(tmp_path: Path) -> None:
-    stories.a_rebuild_makes_the_row_of_the_mended_line(World(tmp_path, more=ECHO))
+    """A record of the same id is mended, and so the log's line would make another row."""
+    world = World(tmp_path, more=ECHO)
+    world.events("c1")
+    with mock.patch.object(failing_adapter, "fails_on", ["c1"]):
+        world.join()
+    plan_mending(world.pipeline, "east", lambda line, reason: line.replace(b"}", b', "position": 7}')).apply()
+    world.join()
+    before = world.rows()
+    assert [row["position"] for row in before] == ["7"]
+    assert rebuild(world).tally.same == 1, "the row was made again of the line of the log"
+    assert world.rows() == before
+    assert_agreed(world)
 
 
 @pytest.mark.parametrize(
@@ -83,17 +106,12 @@ def test_a_mended_letter_is_counted_as_what_becomes_of_it(
 ) -> None:
     world = World(tmp_path, ["east", "west"], more=ADAPTER)
     monkeypatch.setattr(failing_adapter, "drops", ["dropped"])
-    world.queries("q1", datacenter="west")
-    world.clicks(("c9", "q1"), datacenter="west")
+    world.events("c9", datacenter="west")
     world.join("west", "complete")
     world_with_a_bad_line(world)
     plan_mending(world.pipeline, "east", lambda *_: line).apply()
     counts = world.join("east", "complete").counts
-    assert counts_of(counts, outcome, "dead_letters", "foreign") == {
-        outcome: 1,
-        "dead_letters": 0,
-        "foreign": 2,
-    }
+    assert_counts(counts, **{outcome: 1}, dead_letters=0, foreign=2)
     assert_agreed(world)
 
 
@@ -176,7 +194,7 @@ def test_letters_are_exported_edited_by_hand_and_given_back(world: World, tmp_pa
     file.write_text("\n".join(lines).replace('7 \\"at', '7, \\"at'))
     done = plan_mending(world.pipeline, "east", read_edits(file, "east")).apply()
     assert (done.ordered.ordered, done.left) == (1, 1)
-    assert counts_of(world.join().counts, "joined", "dead_letters") == {"joined": 2, "dead_letters": 1}
+    assert_counts(world.join().counts, joined=2, dead_letters=1)
     assert read_edits(file, "west").of == {}
 
 
@@ -195,17 +213,10 @@ def test_a_file_that_can_not_be_read_is_refused_with_its_line(tmp_path: Path, te
         read_edits(file, "east")
 
 
-def test_a_lake_that_can_not_be_written_leaves_the_order_for_the_next_start(
-    world: World, monkeypatch: Patch
-) -> None:
+def test_a_lake_that_can_not_be_written_leaves_the_order_for_the_next_start(world: World) -> None:
     world_with_a_bad_line(world)
     mend(world)
-
-    def full(*_: object) -> None:
-        raise LakeUnavailable("the lake is full")
-
-    with monkeypatch.context() as patch:
-        patch.setattr("photon.dispatcher.taking_orders.add_mended", full)
+    with at("order.after_mended", failing(LakeUnavailable("the lake is full"))):
         assert world.join().counts.of("dead_letters") == 1
     assert len(waiting_orders(world.state())) == 1
     assert world.join().counts.of("joined") == 2

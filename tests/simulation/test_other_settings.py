@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import sqlite3
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,9 @@ from photon.dispatcher.other_settings import SettingsChanged
 from photon.dispatcher.planning import MIN_ATTEMPTS
 from photon.pipeline.file import load_pipeline
 from photon.process.clock import MICROSECONDS
+from photon.process.faults import START_FAULT_POINTS
 from photon.state.database import STATE_FILE
-from tests.simulation.world import NOON_US, World, counts_of
+from tests.simulation.world import NOON_US, World, assert_counts
 
 
 def change(world: World, old: str, new: str) -> None:
@@ -47,12 +47,7 @@ def test_a_key_that_is_mended_mid_life_joins_what_was_unjoinable(world: World) -
         log(world, "clicks", {"click": f"d{number}", "uid": f"u{number}", "at": NOON_US})
     counts = world.join(mode="complete").counts
     assert len(world.joined_ids()) == len(set(world.joined_ids())) == 40
-    assert counts_of(counts, "joined", "unjoinable", "pending") == {
-        "joined": 40,
-        "unjoinable": 0,
-        "pending": 0,
-    }
-    assert counts.adds_up
+    assert_counts(counts, joined=40, unjoinable=0, pending=0)
 
 
 def test_a_state_that_remembers_no_settings_is_not_taken_for_one_of_these(world: World) -> None:
@@ -64,9 +59,8 @@ def test_a_state_that_remembers_no_settings_is_not_taken_for_one_of_these(world:
         db.commit()
     change(world, "id: query", "id: uid")
     change(world, "key: query", "key: uid")
-    counts = world.join(mode="complete").counts
+    world.join(mode="complete")
     assert world.joined_ids() == ["c1"]
-    assert counts.adds_up
     epoch = epoch_of(world)
     world.join(mode="complete")
     assert epoch_of(world) == epoch
@@ -113,24 +107,14 @@ def test_other_settings_read_all_again_though_new_epochs_read_from_now(tmp_path:
     assert world.joined_ids() == ["c1"]
 
 
-def test_a_crash_in_the_middle_of_beginning_anew_loses_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("point", START_FAULT_POINTS)
+def test_a_crash_in_the_middle_of_beginning_anew_loses_nothing(tmp_path: Path, point: str) -> None:
     world = World(tmp_path, more="new_epoch_reads_from: now")
     log(world, "queries", {"query": "q1", "at": NOON_US})
     log(world, "clicks", {"click": "c1", "query": "x", "q": "q1", "at": NOON_US})
     world.join(mode="complete")
     change(world, "key: query", "key: q")
-
-    def die(*_: object, **__: object) -> None:
-        raise InterruptedError
-
-    with monkeypatch.context() as dies:
-        dies.setattr("photon.state.dispatcher_state.DispatcherState.begin_epoch", die)
-        with suppress(InterruptedError):  # unlike `pytest.raises`, it lets go of what the dead one has open
-            world.join(mode="complete")
-    gc.collect()
-    assert epoch_of(world) is None
+    assert world.join_with_a_crash(point, mode="complete")
     world.join(mode="complete")
     assert world.joined_ids() == ["c1"]
 
@@ -165,8 +149,7 @@ def test_a_glob_that_finds_more_is_no_new_epoch(world: World) -> None:
 def test_what_makes_ids_others_is_refused_with_both_values_and_the_remedy(
     world: World, old: str, new: str, named: str
 ) -> None:
-    world.queries("q1")
-    world.clicks(("c1", "q1"))
+    world.events("c1")
     world.join()
     change(world, old, new)
     with pytest.raises(SettingsChanged) as refused:

@@ -16,9 +16,8 @@ from photon.join import tasks
 from photon.join.messages import IndexResult, ReindexTask, TaskContext
 from photon.logs.source import LogsUnavailable
 from photon.process.faults import INDEX_FAULT_POINTS
-from photon.state.database import StateUnavailable
 from photon.state.dispatcher_state import DispatcherState
-from tests.simulation.world import NOON_US, World, counts_of
+from tests.simulation.world import NOON_US, World, assert_counts
 
 MONTH_US = 30 * 24 * 3600 * 1_000_000
 
@@ -45,8 +44,7 @@ def alter(path: Path) -> None:
 def test_a_store_that_is_away_while_the_index_is_made_again_is_waited_for(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world.queries("q1")
-    world.clicks(("c1", "q1"))
+    world.events("c1")
     world.join()
     for path in segments_of(world):
         remove(path)
@@ -79,11 +77,7 @@ def test_a_lost_or_damaged_segment_is_made_again_from_the_logs_in_the_same_epoch
     world.clicks(("c2", "q2"))
     counts = world.join(mode="complete").counts
     assert world.joined_ids() == ["c1", "c2"]
-    assert counts_of(counts, "primary", "joined", "unjoinable") == {
-        "primary": 2,
-        "joined": 2,
-        "unjoinable": 0,
-    }
+    assert_counts(counts, primary=2, joined=2, unjoinable=0)
     assert world.read_state().epoch == epoch
 
 
@@ -104,27 +98,6 @@ def test_a_segment_that_goes_while_the_datacenter_runs_is_made_again(
         world.join(callbacks=Callbacks(on_batch=lose_them_once))
     assert world.joined_ids() == ["c1", "c2"]
     assert "primary logs are indexed again: 1 file" in caplog.text
-
-
-def test_a_lost_index_is_made_again_though_the_state_can_not_be_written_at_first(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lose_index, tries = DispatcherState.lose_index, []
-
-    def fail_once(self: DispatcherState) -> None:
-        tries.append(1)
-        if len(tries) == 1:
-            raise StateUnavailable("the disk is full")
-        lose_index(self)
-
-    monkeypatch.setattr(DispatcherState, "lose_index", fail_once)
-    world.queries("q1")
-    world.join()
-    for path in segments_of(world):
-        path.unlink()
-    world.clicks(("c1", "q1"))
-    world.join()
-    assert (world.joined_ids(), len(tries)) == (["c1"], 2)
 
 
 def test_after_a_log_went_the_index_is_made_again_without_it(world: World) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 
@@ -13,16 +14,14 @@ from photon.dispatcher.refusals import PlaceTaken
 from photon.dispatcher.retrying import BatchReport, Callbacks
 from photon.dispatcher.shift.lease import DatacenterLock, Lease
 from photon.dispatcher.shift.people import Decisions
-from photon.dispatcher.shift.run import run_shift
 from photon.health.headline import sentences
 from photon.health.lakes import second_rows
 from photon.health.status import status_of
-from photon.process.faults import REFILL_FAULT_POINTS, arm, disarm, watched
+from photon.process.faults import REFILL_FAULT_POINTS
 from photon.registry.entry import Claimant, Epoch, LedgerId
 from photon.registry.errors import RegistryMismatch
 from photon.registry.form import decode
 from photon.registry.generations import drop, raise_boundary, roll
-from photon.storage.tables import OutputTable
 from photon.upkeep.refill import NotRefilled, plan_refill
 from tests.simulation.put_back_stories import (
     PARTS,
@@ -31,7 +30,7 @@ from tests.simulation.put_back_stories import (
     a_process_works_while_the_registry_is_filled,
 )
 from tests.simulation.world import NOON_US
-from tests.support.crashes import SimulatedCrash, raise_simulated_crash
+from tests.support.crashes import at, dies_at
 
 SETS: list[tuple[Part, ...]] = [each for size in (1, 2, 3) for each in combinations(PARTS, size)]
 
@@ -40,8 +39,7 @@ SETS: list[tuple[Part, ...]] = [each for size in (1, 2, 3) for each in combinati
 def world(tmp_path: Path) -> Copied:
     """A datacenter with c0 to c4 joined, of whose stores there are copies; then d0 to d4 joined too."""
     world = Copied(tmp_path)
-    world.queries("q1")
-    world.clicks(*((f"c{n}", "q1") for n in range(5)))
+    world.events(*(f"c{n}" for n in range(5)))
     world.join()
     world.copy()
     world.clicks(*((f"d{n}", "q1") for n in range(5)))
@@ -136,9 +134,7 @@ def test_rows_below_the_boundary_prove_nothing_and_are_no_alarm(world: Copied) -
 def both_with_c1(folder: Path) -> Copied:
     """Two datacenters that have c1, and one of them its row."""
     world = Copied(folder, ("east", "west"))
-    for name in ("east", "west"):
-        world.queries("q1", datacenter=name)
-        world.clicks(("c1", "q1"), datacenter=name)
+    world.everywhere("c1")
     world.join_all()
     return world
 
@@ -209,8 +205,7 @@ def test_an_older_lake_under_a_datacenter_at_rest_is_told_until_its_events_are_j
     tmp_path: Path,
 ) -> None:
     world = Copied(tmp_path, ("east",))
-    world.queries("q1")
-    world.clicks(("c1", "q1"))
+    world.events("c1")
     world.join_all()
     world.copy(["lake"])
     world.clicks(("d1", "q1"))
@@ -339,10 +334,8 @@ def test_a_refill_that_is_killed_is_run_again_and_nobody_joins_before(
     world: Copied, point: str, parts: list[Part]
 ) -> None:
     world.put_back(parts)
-    arm(point, raise_simulated_crash)
-    with pytest.raises(SimulatedCrash):
+    with dies_at(point):
         world.refill()
-    disarm()
     if point != "refill.after_switch":
         said = world.refused()
         assert said is not None
@@ -383,28 +376,6 @@ def test_a_lake_that_cannot_be_read_is_named_and_nothing_is_changed(world: Copie
     with pytest.raises(NotRefilled, match="the lake of datacenter east can't be read"):
         world.refill()
     assert not world.ledgers.register.is_refilling
-
-
-def test_an_older_copy_that_is_put_back_while_a_process_joins_ends_it(world: Copied) -> None:
-    """The registry is away, and another one comes back; what is logged again gets no second row."""
-    waits: list[str] = []
-
-    def on_batch(report: BatchReport) -> None:
-        world.ledgers.is_away = True
-        world.clicks(("d1", "q1"), ("f1", "q1"))
-
-    def on_wait(reason: str) -> None:
-        waits.append(reason)
-        world.put_back(["registry"])
-        world.ledgers.is_away = False
-
-    world.clicks(("e1", "q1"))
-    with pytest.raises(RegistryMismatch, match="photon registry refill"):
-        world.join(callbacks=Callbacks(on_batch=on_batch, on_wait=on_wait))
-    assert waits
-    world.refill()
-    world.join()
-    world.must_be_sound([*ALL, "e1", "f1"])
 
 
 @pytest.mark.parametrize("seconds", [0, 0.3, 5, 30])
@@ -462,19 +433,16 @@ def two_that_read_the_same(folder: Path) -> Copied:
     return world
 
 
+def put_back_and_join(world: Copied) -> None:
+    world.put_back(["registry"])
+    world.join("west")
+
+
 def test_what_won_before_a_copy_was_put_back_is_not_committed_beside_who_wins_it_then(tmp_path: Path) -> None:
-    world, done = two_that_read_the_same(tmp_path), list[str]()
-
-    def put_back_once(point: str, place: object) -> None:
-        if point == "claim.before" and not done:
-            done.append(point)
-            world.put_back(["registry"])
-            world.join("west")
-
-    with watched(put_back_once):
+    world = two_that_read_the_same(tmp_path)
+    with at("claim.before", partial(put_back_and_join, world)):
         world.join()
     world.join_all()
-    assert done
     world.must_be_sound(["c1", "d1", "d2", "d3"])
 
 
@@ -483,15 +451,8 @@ def test_a_copy_that_comes_back_between_the_check_and_the_commit_is_told_at_the_
     tmp_path: Path, looks: str
 ) -> None:
     """Nobody prevents that (L10): a commit to a table does not ask the registry."""
-    world, came = two_that_read_the_same(tmp_path), list[str]()
-
-    def put_back_once(point: str, place: object) -> None:
-        if point == "commit.before_main" and not came:
-            came.append(point)
-            world.put_back(["registry"])
-            world.join("west")
-
-    with watched(put_back_once):
+    world = two_that_read_the_same(tmp_path)
+    with at("commit.before_main", partial(put_back_and_join, world)):
         assert world.refused() is not None
     assert world.joined_ids().count("d1") == 2
     world.lose_views()
@@ -500,16 +461,6 @@ def test_a_copy_that_comes_back_between_the_check_and_the_commit_is_told_at_the_
     world.clicks(("d1", "q1"), datacenter=looks)
     world.join(looks)
     assert world.joined_ids().count("d1") == 2
-
-
-def test_state_and_lake_of_before_begin_a_new_epoch_where_the_registry_has_heard_of_more(
-    world: Copied,
-) -> None:
-    epoch = world.read_state().epoch
-    world.put_back(["state", "lake"])
-    world.join()
-    assert world.read_state().epoch != epoch
-    world.must_be_sound(ALL)
 
 
 def test_an_id_of_a_row_is_back_for_the_rows_own_plan(world: Copied) -> None:
@@ -525,14 +476,7 @@ def test_a_refill_leaves_a_table_alone_that_is_another_pipeline_s(world: Copied)
     """Who names another one's lake by mistake is told so by the join, and a refill must not end its epoch."""
     world.put_back(["registry"])
     other = world.pipeline.model_copy(update={"name": "views"})
-    version = OutputTable(world.pipeline.datacenters["east"].lake, "joined_events").load().version()
+    version = world.table().load().version()
     with pytest.raises(PlaceTaken, match="is that of the pipeline searches"):
         plan_refill(other, world.unread())
-    assert OutputTable(world.pipeline.datacenters["east"].lake, "joined_events").load().version() == version
-
-
-def test_a_join_on_another_pipeline_s_table_is_refused_before_a_registry_is_missed(world: Copied) -> None:
-    shutil.rmtree(world.state())
-    other = world.pipeline.model_copy(update={"name": "views"})
-    with pytest.raises(PlaceTaken, match="is that of the pipeline searches"):
-        run_shift(other, "east", "until_idle")
+    assert world.table().load().version() == version

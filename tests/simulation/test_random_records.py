@@ -119,13 +119,6 @@ def test_no_history_of_records_of_one_id_joins_an_event_twice_or_loses_one(tmp_p
     assert problem_of(tmp_path, seed) is None
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("first", range(100, 400, 25))
-def test_so_it_is_of_many_seeds(tmp_path: Path, first: int) -> None:
-    problems = {seed: problem_of(tmp_path, seed) for seed in range(first, first + 25)}
-    assert not {seed: problem for seed, problem in problems.items() if problem is not None}
-
-
 def test_random_records_find_that_the_first_record_decides_for_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # A9

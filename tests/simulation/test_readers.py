@@ -18,7 +18,6 @@ from photon.pipeline.file import load_pipeline
 from photon.process.clock import MICROSECONDS
 from photon.process.faults import watched
 from photon.read import joined, joined_tables, newest_watermark, watermark
-from photon.registry.errors import RegistryMissing, RegistryUnavailable
 from photon.registry.known_tables import known_tables
 from photon.storage.delta import LakeMismatch, LakeUnavailable
 from photon.storage.tables import OutputTable
@@ -201,12 +200,9 @@ def ds_of(table: str) -> ds.Dataset:
     return DeltaTable(table).to_pyarrow_dataset()
 
 
-@pytest.fixture(params=[RegistryUnavailable, RegistryMissing])
-def registry_is_away(request: pytest.FixtureRequest, world: World, monkeypatch: pytest.MonkeyPatch) -> World:
-    def away(_: object) -> None:
-        raise request.param("no endpoint answers")
-
-    monkeypatch.setattr(read, "read_register", away)
+@pytest.fixture
+def registry_is_away(world: World) -> World:
+    world.ledgers.is_away = True
     return world
 
 
@@ -215,7 +211,7 @@ def test_without_the_registry_all_tables_are_read_and_what_is_not_known_is_said(
 ) -> None:
     found = joined(registry_is_away.pipeline)
     assert found.count_rows() == 3
-    assert "no endpoint answers" in found.unchecked
+    assert "the registry does not answer" in found.unchecked
     assert found.filter(ds.field("_event_id") == "c1").unchecked == found.unchecked
 
 
@@ -226,7 +222,7 @@ def test_without_the_registry_a_table_that_is_not_there_is_an_error(
     registry_is_away: World, lose: Callable[[World], None]
 ) -> None:
     lose(registry_is_away)
-    with pytest.raises(LakeUnavailable, match="no endpoint answers"):
+    with pytest.raises(LakeUnavailable, match="the registry does not answer"):
         joined(registry_is_away.pipeline)
 
 

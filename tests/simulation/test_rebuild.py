@@ -19,7 +19,7 @@ from photon.upkeep.backfill.remaking import _Remaking
 from photon.upkeep.backfill.removed_rows import removed_rows
 from photon.verification.days import Window
 from tests.simulation.rebuilding import DAY, HereProgram, rebuild, rebuild_with_a_crash, set_adapter
-from tests.simulation.world import NOON_US, World
+from tests.simulation.world import World
 
 LOUD = """
 from photon.adapters import per_event
@@ -40,7 +40,6 @@ def adapter(foreign, primary):
     return {"click": foreign["click"], "text": primary["text"]}
 """
 CLICKS = [(f"c{n}", f"q{n % 3}") for n in range(8)]
-OTHERS = ("_joined_at",)
 
 
 def joined_world(folder: Path, datacenters: tuple[str, ...] = ("east",), batches: int = 4) -> World:
@@ -321,8 +320,7 @@ def test_the_dispatcher_of_an_open_plan_reads_its_rows_back_after_a_rebuild(tmp_
 
 def test_an_event_that_a_rebuild_filters_before_its_batch_is_completed_is_filtered(tmp_path: Path) -> None:
     world = World(tmp_path)
-    world.queries("q0")
-    world.clicks(("c3", "q0"), ("c5", "q0"))
+    world.events("c3", "c5", query="q0")
     assert world.join_with_a_crash("commit.after_main")
     set_adapter(world, "without_open", WITHOUT_C3)
     assert rebuild(world).tally.dropped == {"filtered": 1}
@@ -398,7 +396,3 @@ def test_only_one_process_rebuilds_a_table(tmp_path: Path) -> None:
 def test_without_a_table_there_is_nothing_to_rebuild(tmp_path: Path) -> None:
     with pytest.raises(CannotRebuild, match="join first"):
         rebuild(World(tmp_path))
-
-
-def test_the_window_of_these_tests_is_the_day_of_their_events() -> None:
-    assert NOON_US in DAY

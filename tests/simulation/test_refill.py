@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from photon.process.clock import SystemClock
-from photon.process.faults import arm, disarm
 from photon.registry.entry import Claimant, Epoch
 from photon.registry.epochs import begin_epoch
 from photon.registry.errors import RegistryMismatch, RegistryUnavailable
@@ -15,6 +14,7 @@ from photon.registry.id_registry import IdRegistry
 from photon.registry.view import View, current_register
 from photon.upkeep.refill import Refilled, plan_refill
 from tests.simulation.world import World
+from tests.support.crashes import at
 
 
 @pytest.fixture
@@ -22,8 +22,7 @@ def world(tmp_path: Path) -> World:
     """The registry lacks one of two rows: an older copy of it was put back."""
     world = World(tmp_path, ["east", "west"])
     for name in ("east", "west"):
-        world.queries("q1", datacenter=name)
-        world.clicks(("c1", "q1"), datacenter=name)
+        world.events("c1", datacenter=name)
         world.join(name)
     copy = world.ledgers.copy()
     world.clicks(("d1", "q1"))
@@ -43,14 +42,11 @@ def test_of_two_refills_the_one_that_began_later_counts_and_the_other_changes_no
 ) -> None:
     done: list[Refilled] = []
 
-    def another_one() -> None:
-        disarm()
-        done.append(put_back(world))
-
-    arm(point, another_one)
-    with pytest.raises((RegistryUnavailable, RegistryMismatch)):
+    with (
+        at(point, lambda: done.append(put_back(world))),
+        pytest.raises((RegistryUnavailable, RegistryMismatch)),
+    ):
         put_back(world)
-    disarm()
     assert [one.put_back for one in done] == [1]
     assert not world.ledgers.register.is_refilling
     world.clicks(("d1", "q1"), ("e1", "q1"))  # logged again, and new
@@ -67,11 +63,8 @@ def test_no_epoch_is_born_between_the_fences_of_a_refill_and_its_switch(world: W
             begin_epoch(world.reader(), "east", 0, "table")
         refused.append(str(said.value))
 
-    arm("refill.after_fence", begin)
-    try:
+    with at("refill.after_fence", begin):
         put_back(world)
-    finally:
-        disarm()
     assert "no epoch begins before that has ended" in refused[0]
 
 

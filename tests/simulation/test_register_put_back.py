@@ -3,26 +3,13 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from photon.process.faults import watched
 from tests.simulation import hold_stories as stories
 from tests.simulation.put_back_stories import Copied
-
-
-def _at_first(point: str, world: Copied) -> tuple[Callable[[str, object], None], list[str]]:
-    """Puts the registry back when this point is passed first; and where it did."""
-    done: list[str] = []
-
-    def watcher(passed: str, place: object) -> None:
-        if passed == point and not done:
-            done.append(passed)
-            world.put_back(["registry"])
-
-    return watcher, done
+from tests.support.crashes import at
 
 
 @pytest.mark.parametrize("knows", ["an earlier epoch", "nothing of the datacenter"])
@@ -40,10 +27,8 @@ def test_a_start_that_finds_its_epoch_gone_is_refused_with_the_remedy(tmp_path: 
     world.join()
     shutil.rmtree(world.state())
     world.clicks(("d1", "q1"), ("e1", "q1"))
-    put_back, done = _at_first("lake.after_commit", world)  # the fence of the epoch that was lost
-    with watched(put_back):
+    with at("lake.after_commit", lambda: world.put_back(["registry"])):  # the fence of the lost epoch
         refused = world.refused()
-    assert done
     assert refused is not None
     assert f"photon registry refill {world.pipeline.file}" in refused
     world.refill()
@@ -60,12 +45,10 @@ def test_a_survivor_that_finds_a_silent_epoch_gone_is_refused_with_the_remedy(
         world.join("west")
         shutil.rmtree(world.state("west"))
     world.copy(["registry"])
-    stories.both_have(world, "c1", "c2")
+    world.everywhere("c1", "c2")
     assert world.join_with_a_crash("claim.after", "west")
-    put_back, done = _at_first("recover.after_fence", world)
-    with watched(put_back):
+    with at("recover.after_fence", lambda: world.put_back(["registry"])):
         refused = world.refused("east")
-    assert done
     assert refused is not None
     world.join_all()
     world.must_be_sound(["c1", "c2"])

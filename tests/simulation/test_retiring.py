@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from photon.dispatcher.refusals import OnHold
 from photon.dispatcher.retrying import Callbacks
 from photon.pipeline.file import load_pipeline
 from photon.process.clock import MICROSECONDS
-from photon.process.faults import RETIRE_FAULT_POINTS, arm, disarm
+from photon.process.faults import RETIRE_FAULT_POINTS
 from photon.read import joined
 from photon.registry.entry import Claimant, Epoch
 from photon.registry.errors import RegistryMismatch, RetiredDatacenter
@@ -24,8 +25,8 @@ from photon.upkeep.retire import Retired, plan_retire
 from tests.simulation import hold_stories as stories
 from tests.simulation.recovery_stories import a_row_is_removed
 from tests.simulation.verifying import recover_all, recover_from, verify
-from tests.simulation.world import World, counts_of
-from tests.support.crashes import SimulatedCrash, raise_simulated_crash
+from tests.simulation.world import World, assert_counts
+from tests.support.crashes import at, dies_at
 
 
 @pytest.fixture
@@ -51,9 +52,9 @@ def lose_lake(world: World, datacenter: str) -> None:
 
 
 def test_what_a_retired_datacenter_registered_without_a_row_is_free_and_its_rows_stay(world: World) -> None:
-    stories.both_have(world, "c1")
+    world.everywhere("c1")
     world.join("west")
-    stories.both_have(world, "c2")
+    world.everywhere("c2")
     assert world.join_with_a_crash("claim.after", "west")
     assert retired(world, "west") == Retired(released=1, kept=1, rows=1)
     assert world.holder("c2") is None
@@ -63,7 +64,7 @@ def test_what_a_retired_datacenter_registered_without_a_row_is_free_and_its_rows
 
 
 def test_of_a_retired_datacenter_without_its_lake_all_ids_are_free(world: World) -> None:
-    stories.both_have(world, "c1", "c2")
+    world.everywhere("c1", "c2")
     world.join("west")
     lose_lake(world, "west")
     assert retired(world, "west", lake_is_gone=True) == Retired(released=2, kept=0, rows=None)
@@ -72,7 +73,7 @@ def test_of_a_retired_datacenter_without_its_lake_all_ids_are_free(world: World)
 
 
 def test_a_row_that_goes_after_its_datacenter_was_retired_is_made_again_by_another(world: World) -> None:
-    stories.both_have(world, "c1", "c2")
+    world.everywhere("c1", "c2")
     world.join("west")
     world.join("east")
     assert retired(world, "west") == Retired(released=0, kept=2, rows=2)
@@ -88,7 +89,7 @@ def test_a_row_that_goes_after_its_datacenter_was_retired_is_made_again_by_anoth
 def test_what_was_joined_by_a_datacenter_that_is_retired_without_its_lake_is_joined_again_by_recovery(
     world: World,
 ) -> None:
-    stories.both_have(world, "c1", "c2")
+    world.everywhere("c1", "c2")
     world.join("west")
     assert world.join("east").counts.of("joined_elsewhere") == 2
     lose_lake(world, "west")
@@ -102,7 +103,7 @@ def test_what_was_joined_by_a_datacenter_that_is_retired_without_its_lake_is_joi
 def test_a_retired_datacenter_does_not_start_and_none_of_its_claims_counts(
     world: World, lake_is_gone: bool
 ) -> None:
-    stories.both_have(world, "c1")
+    world.everywhere("c1")
     world.join("west")
     if lake_is_gone:
         lose_lake(world, "west")
@@ -114,25 +115,21 @@ def test_a_retired_datacenter_does_not_start_and_none_of_its_claims_counts(
 
 
 def test_held_records_of_a_retired_datacenter_are_joined_in_the_run_that_waits_for_it(world: World) -> None:
-    stories.both_have(world, "c1")
+    world.everywhere("c1")
     assert world.join_with_a_crash("claim.after", "west")
     lose_lake(world, "west")
     assert world.join("east").counts.of("pending") == 1
     retired(world, "west", lake_is_gone=True)
-    assert counts_of(world.join("east").counts, "joined", "pending") == {"joined": 1, "pending": 0}
+    assert_counts(world.join("east").counts, joined=1, pending=0)
 
 
 @pytest.mark.parametrize("point", RETIRE_FAULT_POINTS[:2])
 def test_a_retirement_that_was_killed_goes_on_in_its_next_run(world: World, point: str) -> None:
     ids = [f"c{n}" for n in range(30)]
-    stories.both_have(world, *ids)
+    world.everywhere(*ids)
     assert world.join_with_a_crash("claim.after", "west")
-    arm(point, raise_simulated_crash)
-    try:
-        with pytest.raises(SimulatedCrash):
-            retired(world, "west")
-    finally:
-        disarm()
+    with dies_at(point):
+        retired(world, "west")
     retired(world, "west")
     assert world.holders(*ids) == {}
     world.join("east")
@@ -143,21 +140,17 @@ def test_a_retirement_that_was_killed_goes_on_in_its_next_run(world: World, poin
 def test_a_retirement_without_the_lake_that_was_killed_goes_on_in_its_next_run(
     world: World, point: str
 ) -> None:
-    stories.both_have(world, "c1", "c2")
+    world.everywhere("c1", "c2")
     world.join("west")
     lose_lake(world, "west")
-    arm(point, raise_simulated_crash)
-    try:
-        with pytest.raises(SimulatedCrash):
-            retired(world, "west", lake_is_gone=True)
-    finally:
-        disarm()
+    with dies_at(point):
+        retired(world, "west", lake_is_gone=True)
     retired(world, "west", lake_is_gone=True)
     assert world.holders("c1", "c2") == {}
 
 
 def test_a_retirement_that_is_run_again_does_nothing_more(world: World) -> None:
-    stories.both_have(world, "c1")
+    world.everywhere("c1")
     assert world.join_with_a_crash("claim.after", "west")
     retired(world, "west")
     world.join("east")
@@ -168,7 +161,7 @@ def test_a_retirement_that_is_run_again_does_nothing_more(world: World) -> None:
 
 
 def test_without_its_lake_a_datacenter_is_retired_only_if_a_person_says_that_it_is_gone(world: World) -> None:
-    stories.both_have(world, "c1")
+    world.everywhere("c1")
     world.join("west")
     lose_lake(world, "west")
     with pytest.raises(NotRetired, match="--lake-is-gone"):
@@ -179,7 +172,7 @@ def test_without_its_lake_a_datacenter_is_retired_only_if_a_person_says_that_it_
 
 
 def test_a_datacenter_whose_lake_can_be_read_is_not_retired_as_if_it_were_gone(world: World) -> None:
-    stories.both_have(world, "c1")
+    world.everywhere("c1")
     world.join("west")
     with pytest.raises(
         NotRetired, match=r"its lake is not gone, .* photon retire .* west, without --lake-is"
@@ -189,24 +182,21 @@ def test_a_datacenter_whose_lake_can_be_read_is_not_retired_as_if_it_were_gone(w
 
 
 def test_a_lake_that_lets_nobody_in_is_not_taken_for_gone(world: World) -> None:
-    stories.both_have(world, "c1")
+    world.everywhere("c1")
     world.join("west")
 
     def refuse() -> None:
         raise PermissionError("not you")
 
-    arm("lake.after_load", refuse)
-    try:
-        with pytest.raises(NotRetired, match=r"nobody knows whether its lake is gone: .*not you.*out of the"):
-            retired(world, "west", lake_is_gone=True)
-    finally:
-        disarm()
+    said = r"nobody knows whether its lake is gone: .*not you.*out of the"
+    with at("lake.after_load", refuse), pytest.raises(NotRetired, match=said):
+        retired(world, "west", lake_is_gone=True)
     assert world.ledgers.register.given_up == ()
 
 
 @pytest.mark.parametrize("gone", ["log", "file"])
 def test_a_lake_that_is_there_in_part_counts_as_gone_if_a_person_says_so(world: World, gone: str) -> None:
-    stories.both_have(world, "c1", "c2")
+    world.everywhere("c1", "c2")
     world.join("west")
     table = world.pipeline.datacenters["west"].lake / "joined_events"
     if gone == "log":
@@ -220,16 +210,12 @@ def test_a_lake_that_is_there_in_part_counts_as_gone_if_a_person_says_so(world: 
 
 
 def test_a_retirement_without_the_lake_goes_on_though_the_lake_comes_back(world: World) -> None:
-    stories.both_have(world, "c1")
+    world.everywhere("c1")
     world.join("west")
     lake = world.pipeline.datacenters["west"].lake
     lake.rename(world.folder / "away")
-    arm("retire.after_register", raise_simulated_crash)
-    try:
-        with pytest.raises(SimulatedCrash):
-            retired(world, "west", lake_is_gone=True)
-    finally:
-        disarm()
+    with dies_at("retire.after_register"):
+        retired(world, "west", lake_is_gone=True)
     (world.folder / "away").rename(lake)
     for lake_is_gone in (False, True):
         retired(world, "west", lake_is_gone)
@@ -237,7 +223,7 @@ def test_a_retirement_without_the_lake_goes_on_though_the_lake_comes_back(world:
 
 
 def test_a_retirement_tells_what_it_does(world: World) -> None:
-    stories.both_have(world, "c1")
+    world.everywhere("c1")
     world.join("west")
     said: list[str] = []
     plan_retire(world.pipeline, world.reader(), "west").apply(said.append)
@@ -245,9 +231,9 @@ def test_a_retirement_tells_what_it_does(world: World) -> None:
 
 
 def test_a_dry_run_says_what_would_become_of_rows_and_ids_and_changes_nothing(world: World) -> None:
-    stories.both_have(world, "c1", "c2")
+    world.everywhere("c1", "c2")
     world.join("west")
-    stories.both_have(world, "c3")
+    world.everywhere("c3")
     assert world.join_with_a_crash("claim.after", "west")
     before = world.ledgers.copy()
     with_rows = plan_retire(world.pipeline, world.reader(), "west").expected
@@ -259,7 +245,7 @@ def test_a_dry_run_says_what_would_become_of_rows_and_ids_and_changes_nothing(wo
 
 
 def test_a_dry_run_says_that_a_datacenter_is_retired_already(world: World) -> None:
-    stories.both_have(world, "c1")
+    world.everywhere("c1")
     world.join("west")
     retired(world, "west")
     would = plan_retire(world.pipeline, world.reader(), "west").expected
@@ -267,7 +253,7 @@ def test_a_dry_run_says_that_a_datacenter_is_retired_already(world: World) -> No
 
 
 def test_the_last_datacenter_is_not_retired(world: World) -> None:
-    stories.both_have(world, "c1")
+    world.everywhere("c1")
     world.join("west")
     retired(world, "west")
     world.join("east")
@@ -278,19 +264,15 @@ def test_the_last_datacenter_is_not_retired(world: World) -> None:
 
 def test_a_datacenter_that_is_retired_in_the_middle_of_a_batch_commits_no_more(world: World) -> None:
     """E1, E2: west is retired right before its commit, and east joins what it had registered."""
-    stories.both_have(world, "c1")
+    world.everywhere("c1")
 
     def retire_and_join() -> None:
         plan_retire(world.pipeline, world.reader(), "west").apply()
         world.join("east")
 
-    arm("commit.before_main", retire_and_join)
-    try:
+    with at("commit.before_main", retire_and_join), suppress(Superseded, RetiredDatacenter):
         world.join("west")
-    except (Superseded, RetiredDatacenter):
-        world.forget()
-    finally:
-        disarm()
+    world.forget()
     assert world.joined_ids() == ["c1"], "an event has two rows"
 
 
@@ -298,7 +280,7 @@ def test_a_datacenter_that_is_retired_in_the_middle_of_a_batch_commits_no_more(w
 
 
 def test_a_datacenter_on_hold_does_not_start_until_it_is_resumed(world: World) -> None:
-    stories.both_have(world, "c1")
+    world.everywhere("c1")
     hold(world, "west")
     with pytest.raises(OnHold, match="photon resume"):
         world.join("west")
@@ -307,18 +289,17 @@ def test_a_datacenter_on_hold_does_not_start_until_it_is_resumed(world: World) -
 
 
 def test_a_process_whose_datacenter_is_put_on_hold_ends_before_its_next_batch(world: World) -> None:
-    stories.both_have(world, "c1")
+    world.everywhere("c1")
 
     def stop(_: object) -> None:
         hold(world, "west")
         world.clicks(("c2", "q1"), datacenter="west")
 
     counts = world.join("west", callbacks=Callbacks(on_batch=stop)).counts
-    assert counts_of(counts, "foreign", "joined") == {"foreign": 1, "joined": 1}
+    assert_counts(counts, foreign=1, joined=1)
     hold(world, "west", False)
     counts = world.join("west").counts
-    assert counts_of(counts, "foreign", "joined") == {"foreign": 2, "joined": 2}
-    assert counts.adds_up
+    assert_counts(counts, foreign=2, joined=2)
 
 
 @pytest.mark.parametrize("names", [["east"], ["east", "west"]])
@@ -342,7 +323,7 @@ def test_an_idle_process_whose_datacenter_is_put_on_hold_ends_within_seconds(
 def test_the_others_take_over_the_share_of_a_datacenter_on_hold_at_once(tmp_path: Path) -> None:
     world = World(tmp_path, ["east", "west"], "home: {takeover_delay: 1h}")
     ids = [f"c{n}" for n in range(20)]
-    stories.both_have(world, *ids)
+    world.everywhere(*ids)
     hold(world, "west")
     began_us = world.clock.now_us()
     world.join("east")
@@ -354,7 +335,7 @@ def test_the_others_take_over_the_share_of_a_datacenter_on_hold_at_once(tmp_path
 
 
 def test_a_pipeline_file_that_lacks_a_datacenter_of_the_registry_is_refused(world: World) -> None:
-    stories.both_have(world, "c1")
+    world.everywhere("c1")
     world.join("west")
     path = world.pipeline.file
     path.write_text(path.read_text().replace("  west: {logs: logs/west}", "  wast: {logs: logs/west}"))
@@ -368,7 +349,7 @@ def test_a_pipeline_file_that_lacks_a_datacenter_of_the_registry_is_refused(worl
 
 
 def test_a_retired_datacenter_has_nothing_to_act_on_and_what_was_its_is_told_once(world: World) -> None:
-    stories.both_have(world, "c1", "c2")
+    world.everywhere("c1", "c2")
     world.join("west")
     world.join("east")
     older = {name: report.as_dict() for name, report in verify(world).items()}

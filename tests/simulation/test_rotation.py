@@ -17,7 +17,7 @@ from photon.state import dispatcher_state as state
 from photon.state.losses import plan_acknowledgement
 from tests.simulation import rotation_stories as stories
 from tests.simulation.catching import caught_by_story
-from tests.simulation.world import World, counts_of
+from tests.simulation.world import World, assert_counts
 
 Patch = pytest.MonkeyPatch
 
@@ -44,22 +44,18 @@ def test_a_copy_beside_its_log_is_not_read(world: World) -> None:
     world.join()
     world.clicks(("c2", "q2"))
     counts = world.join().counts
-    assert counts_of(counts, "joined", "duplicates") == {"joined": 2, "duplicates": 0}, (
-        "bytes were read twice"
-    )
+    assert_counts(counts, "bytes were read twice", joined=2, duplicates=0)
 
 
 def test_a_log_that_is_rotated_while_spark_starts_is_joined(world: World) -> None:
     """At the very first start nobody has seen the logs before, and Spark takes some ten seconds."""
     stories.with_exact_globs(world)
-    world.queries("q1")
-    world.clicks(("c1", "q1"))
+    world.events("c1")
 
     def starts_slowly(*_: object) -> BatchRunner:
         for folder in stories.log_folders(world):
             stories.rename(folder)
-        world.queries("q2")
-        world.clicks(("c2", "q2"))
+        world.events("c2", query="q2")
         return LocalRunner(world.clock)
 
     world.join(runner=starts_slowly)
@@ -70,8 +66,7 @@ def test_a_log_that_is_rotated_while_spark_starts_is_joined(world: World) -> Non
 def test_a_log_that_leaves_its_folder_while_nothing_runs_is_told(world: World, leave: stories.Leave) -> None:
     """A log grows and leaves its folder between two joins: nobody knows how it ended."""
     stories.with_exact_globs(world)
-    world.queries("q1")
-    world.clicks(("c1", "q1"))
+    world.events("c1")
     world.join()
     world.clicks(("c2", "q1"))
     leave(stories.log_folders(world)[1])
@@ -106,8 +101,7 @@ def test_a_log_that_leaves_its_folder_while_a_join_runs_is_read_to_its_end(
     ],
 )
 def test_a_trace_says_that_a_log_was_written_to_in_its_place(world: World, line: int, says: str) -> None:
-    world.queries("q")
-    world.clicks(*((f"c{number}", "q") for number in range(60)))
+    world.events(*(f"c{number}" for number in range(60)), query="q")
     world.join()
     log = stories.log_folders(world)[1] / "a.jsonl"
     lines = log.read_bytes().splitlines(keepends=True)

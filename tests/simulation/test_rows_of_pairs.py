@@ -11,7 +11,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from photon.storage.tables import OutputTable
 from photon.verification.tasks import TO_COMPARE, TaskScope, compare_rows
 from tests.simulation.world import NOON_US, World
 
@@ -105,7 +104,7 @@ def compared(folder: Path, adapter: str, **times: int | None) -> pa.RecordBatch:
     query = {"query": "q", "at": NOON_US, "text": "text of q"}
     to_compare |= {"primary_raw": json.dumps(query).encode(), "values": values, **times}
     headers = {("east", number): b"" for number in (1, 2)}
-    schema = OutputTable(world.pipeline.datacenters["east"].lake, "joined_events").schema()
+    schema = world.table().schema()
     scope = TaskScope(world.pipeline, headers, {"east": schema})
     (verdicts,) = compare_rows([pa.RecordBatch.from_pylist([to_compare, to_compare])], scope)
     return verdicts

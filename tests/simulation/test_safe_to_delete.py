@@ -32,8 +32,7 @@ def under_a_clock(world: World, wrong_days: int) -> None:
 def test_a_file_with_a_waiting_record_is_not_named_after_a_join_under_a_wrong_clock(
     world: World, days: int
 ) -> None:
-    world.queries("q1")
-    world.clicks(("c1", "q1"))
+    world.events("c1")
     world.clicks(("waits", "q2"), file="b.jsonl")
     world.clicks(("c3", "q1"), file="c.jsonl", at_us=NOON_US + MICROSECONDS)
     under_a_clock(world, days)
@@ -67,8 +66,7 @@ def test_the_primary_file_of_a_record_that_is_held_is_not_named_whatever_its_tim
 
 
 def test_no_primary_file_is_named_while_its_index_has_to_be_made_again(world: World) -> None:
-    world.queries("q1")
-    world.clicks(("c1", "q1"))
+    world.events("c1")
     world.join()
     world.clock.advance(2 * DAY_SECONDS)
     assert safe(world) == ({"queries/a.jsonl"}, {"clicks/a.jsonl"})
@@ -79,8 +77,7 @@ def test_no_primary_file_is_named_while_its_index_has_to_be_made_again(world: Wo
 
 
 def test_the_file_of_a_plan_that_is_open_is_not_named_after_a_clock_was_wrong(world: World) -> None:
-    world.queries("q1")
-    world.clicks(("c1", "q1"))
+    world.events("c1")
     under_a_clock(world, -400)
     world.join()
     world.clicks(("c2", "q1"), file="b.jsonl")

@@ -7,20 +7,15 @@ from pathlib import Path
 import pytest
 
 from photon.adapters import ROW_COLUMNS
-from photon.dispatcher.retrying import Callbacks
 from photon.process.clock import MICROSECONDS
-from photon.state.dispatcher_state import DispatcherState
-from tests.simulation.runners import PoisonedRunner
-from tests.simulation.world import NOON_US, World, counts_of
-from tests.support.crashes import SimulatedCrash, raise_simulated_crash
+from tests.simulation.world import NOON_US, World, assert_counts
 
 
 @pytest.mark.parametrize("side", ["clicks", "queries"])
 def test_a_log_column_with_the_name_of_one_of_photons_does_not_take_its_place(
     world: World, side: str
 ) -> None:
-    world.queries("q1")
-    world.clicks(("c1", "q1"))
+    world.events("c1")
     own = {name: "theirs" for name in ROW_COLUMNS.names}
     ids = {"clicks": {"click": "c2", "query": "q2"}, "queries": {"query": "q2"}}
     world.log("east", side, {**ids[side], "at": NOON_US, **own})
@@ -41,7 +36,7 @@ def test_a_big_idle_primary_log_that_is_read_in_part_holds_the_watermark(tmp_pat
     world.queries(*(f"q{n}" for n in range(1_000)), "last", at_us=NOON_US + MICROSECONDS)
     world.clock.advance(60)
     counts = world.join().counts
-    assert counts_of(counts, "joined", "unjoinable") == {"joined": 1, "unjoinable": 0}
+    assert_counts(counts, joined=1, unjoinable=0)
 
 
 @pytest.mark.parametrize("point", ["commit.before_main:2", "commit.after_main:2", "plan.after_store:2"])
@@ -53,52 +48,11 @@ def test_work_left_by_a_crashed_complete_run_joins_in_a_later_one(world: World, 
     world.queries("q2")
     counts = world.join().counts
     assert world.joined_ids() == ["c1", "c2"]
-    assert counts_of(counts, "joined", "pending", "unjoinable") == {
-        "joined": 2,
-        "pending": 0,
-        "unjoinable": 0,
-    }
-
-
-def test_a_crash_in_the_very_first_start_is_no_lost_state(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    world = World(tmp_path, more="new_epoch_reads_from: now")
-    world.queries("q1")
-    world.clicks(("c1", "q1"))
-
-    def die(state: DispatcherState, *_: object) -> None:
-        state.close()
-        raise_simulated_crash()
-
-    with monkeypatch.context() as patched:
-        patched.setattr(DispatcherState, "begin_epoch", die)
-        with pytest.raises(SimulatedCrash):
-            world.join()
-    world.join()
-    world.join()
-    assert world.joined_ids() == ["c1"]
+    assert_counts(counts, joined=2, pending=0, unjoinable=0)
 
 
 def test_a_registry_that_is_down_at_the_start_is_waited_for(world: World) -> None:
-    world.queries("q1")
-    world.clicks(("c1", "q1"))
-    world.ledgers.is_away = True
-    said: list[str] = []
-
-    def mend(reason: str) -> None:
-        said.append(reason)
-        world.ledgers.is_away = False
-
-    world.join(callbacks=Callbacks(on_wait=mend))
-    assert len(said) == 1
+    world.events("c1")
+    world.ledgers.go_away()
+    assert len(world.join_and_mend(world.ledgers.come_back)) == 1
     assert world.joined_ids() == ["c1"]
-
-
-def test_a_dead_letter_does_not_keep_its_id_from_the_other_datacenter(world: World) -> None:
-    world.queries("q1")
-    world.clicks(("poison", "q1"))
-    assert world.join_with_a_crash("claim.after", mode="complete")
-    world.join(mode="complete", runner=PoisonedRunner(world))
-    assert world.holder("poison") is None
-    assert len(world.rows("dead_letters")) == 1

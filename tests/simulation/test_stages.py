@@ -18,18 +18,12 @@ from tests.simulation.mending_stories import mend, world_with_a_bad_line
 from tests.simulation.world import World
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path)
-
-
 def status(world: World) -> DatacenterStatus:
     return status_of(world.pipeline, "east", world.clock)
 
 
 def test_a_batch_that_is_not_committed_is_told_until_it_is(world: World) -> None:
-    world.queries("q1")
-    world.clicks(("c1", "q1"))
+    world.events("c1")
     assert world.join_with_a_crash("commit.before_main")
     work = status(world).stages.uncommitted
     assert (work.plans, work.batch, work.attempt) == (1, 1, 1)

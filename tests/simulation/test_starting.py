@@ -5,24 +5,23 @@ from __future__ import annotations
 import shutil
 import sqlite3
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
-from photon.dispatcher import startup
 from photon.dispatcher.refusals import PlaceTaken
 from photon.dispatcher.retrying import Callbacks, StoppedWaiting
 from photon.dispatcher.shift.lease import AlreadyRunning, DatacenterLock, Lease, lease_status_of
 from photon.health.status import status_of
 from photon.pipeline.file import Pipeline
-from photon.process.faults import START_FAULT_POINTS, arm, disarm
+from photon.process.faults import START_FAULT_POINTS, disarm
 from photon.registry.epochs import unfinished
 from photon.registry.errors import RegistryMismatch
 from photon.registry.register import encode_register
 from photon.state.database import STATE_FILE, StateDamaged, StateUnavailable
 from photon.storage.delta import LakeMismatch, LakeUnavailable
-from photon.storage.tables import LastCommit, OutputTable
-from tests.simulation.world import World, counts_of
+from photon.storage.tables import OutputTable
+from tests.simulation.world import World, assert_counts
+from tests.support.crashes import at, failing
 from tests.support.shifts import shift_in_turn
 
 
@@ -43,18 +42,10 @@ def test_a_lost_or_restored_state_begins_a_new_epoch_and_joins_nothing_twice(wor
     counts = world.join(mode="complete").counts
     assert world.read_state().epoch != first_epoch
     assert world.joined_ids() == ["c1", "c2", "c3"]
-    assert counts.adds_up
-    assert counts_of(counts, "foreign", "joined", "duplicates", "unjoinable") == {
-        "foreign": 5,
-        "joined": 3,
-        "duplicates": 1,
-        "unjoinable": 1,
-    }
+    assert_counts(counts, foreign=5, joined=3, duplicates=1, unjoinable=1)
 
 
-def test_a_state_that_could_not_be_judged_at_once_is_set_aside_all_the_same(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_state_that_could_not_be_judged_at_once_is_set_aside_all_the_same(world: World) -> None:
     world.queries("q1", "q2")
     world.clicks(("c1", "q1"))
     world.join()
@@ -62,22 +53,13 @@ def test_a_state_that_could_not_be_judged_at_once_is_set_aside_all_the_same(
     world.clicks(("c2", "q2"))
     world.join()
     put_back()
-    last_commit, errors = OutputTable.last_commit, list[LakeUnavailable]()
-
-    def unavailable_at_first(self: OutputTable, app: str) -> LastCommit:
-        if not errors:
-            errors.append(LakeUnavailable("the disk is full"))  # and somebody still has its frames
-            raise errors[0]
-        return last_commit(self, app)
-
-    monkeypatch.setattr(OutputTable, "last_commit", unavailable_at_first)
-    world.join()
+    with at("lake.after_load", failing(LakeUnavailable("the disk is full"))):
+        world.join()
     assert world.joined_ids() == ["c1", "c2"]
 
 
 def test_a_new_epoch_that_begins_while_somebody_reads_the_old_state_says_so(world: World) -> None:
-    world.queries("q1")
-    world.clicks(("c1", "q1"))
+    world.events("c1")
     world.join()
     put_back = world.copy_state()
     world.clicks(("c2", "q1"))
@@ -142,8 +124,7 @@ def test_a_column_that_holds_what_was_never_stored_is_a_damaged_state(
 def test_a_folder_of_another_pipeline_is_refused_with_what_to_do_and_left_as_it_is(
     world: World, own: str
 ) -> None:
-    world.queries("q1")
-    world.clicks(("c1", "q1"))
+    world.events("c1")
     world.join()
     file = world.folder / "views.yaml"
     text = world.pipeline.file.read_text().replace("name: searches", "name: views")
@@ -156,19 +137,8 @@ def test_a_folder_of_another_pipeline_is_refused_with_what_to_do_and_left_as_it_
     assert world.joined_ids() == ["c1", "c2"]
 
 
-def test_what_a_lost_epoch_registered_without_a_row_is_joined_by_the_next_one(world: World) -> None:
-    world.queries("q1")
-    world.clicks(("c1", "q1"))
-    assert world.join_with_a_crash("commit.before_main")
-    shutil.rmtree(world.state())
-    counts = world.join().counts
-    assert world.joined_ids() == ["c1"]
-    assert counts.of("joined") == 1
-
-
 def test_a_state_that_is_lost_again_and_again_leaves_a_register_of_the_same_size(world: World) -> None:
-    world.queries("q1")
-    world.clicks(("c1", "q1"))
+    world.events("c1")
     world.join()
     put_back, bytes_before = world.copy_state(), len(encode_register(world.ledgers.register))
     for _ in range(8):
@@ -195,9 +165,8 @@ def test_a_start_that_dies_while_it_begins_an_epoch_is_followed_by_one_that_ends
     world.clicks(("c2", "q1"))
     for _ in range(3):
         assert world.join_with_a_crash(point)
-    counts = world.join().counts
+    world.join()
     assert world.joined_ids() == (["c1", "c2"] if has_joined else ["c2"])
-    assert counts.adds_up
     assert not unfinished(world.reader())
 
 
@@ -225,23 +194,8 @@ def test_a_register_that_was_put_back_hands_out_no_number_that_the_table_knows(
     assert world.joined_ids() == ["c0", "c1", "c2"]
 
 
-def test_two_copies_of_a_state_that_run_in_turn_join_each_event_once(world: World) -> None:
-    world.queries("q1")
-    world.clicks(("c1", "q1"))
-    world.join()
-    put_back = world.copy_state()
-    world.clicks(("c2", "q1"))
-    world.join()
-    put_back()  # its copy runs: with another plan it would make batch 2 again
-    world.clicks(("c3", "q1"))
-    world.join()
-    assert world.read_state().epoch == "2"
-    assert world.joined_ids() == ["c1", "c2", "c3"]
-
-
 def test_a_lake_that_is_not_the_registrys_is_refused(world: World) -> None:
-    world.queries("q1")
-    world.clicks(("c1", "q1"))
+    world.events("c1")
     world.join()
     shutil.rmtree(world.pipeline.datacenters["east"].lake)
     with pytest.raises(LakeMismatch, match="put the lake folder back"):
@@ -266,8 +220,7 @@ def test_of_two_first_starts_that_name_different_lakes_one_is_refused(
     world: World, point: str, first: str
 ) -> None:
     """Broken variant: the register takes the later one's table, and an event is joined in both lakes."""
-    world.queries("q1")
-    world.clicks(("c1", "q1"))
+    world.events("c1")
     came = list[str]()
 
     def other_is_first() -> None:
@@ -282,54 +235,36 @@ def test_of_two_first_starts_that_name_different_lakes_one_is_refused(
         else:
             assert world.join_with_a_crash(dies_at[first])
 
-    arm(point, other_is_first)
-    try:
-        with pytest.raises(
-            LakeMismatch, match=r"lake 2/joined_events .* is not the one that the registry knows"
-        ):
-            begins(world, place_of_its_own(world))
-    finally:
-        disarm()
+    with (
+        at(point, other_is_first),
+        pytest.raises(LakeMismatch, match=r"lake 2/joined_events .* is not the one that the registry knows"),
+    ):
+        begins(world, place_of_its_own(world))
     assert came
     world.join()
     assert world.joined_ids() == ["c1"]
     assert not OutputTable(world.folder / "lake 2", "joined_events").load().version()
 
 
-def test_a_lake_that_is_replaced_while_an_epoch_begins_is_refused(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lake_that_is_replaced_while_an_epoch_begins_is_refused(world: World) -> None:
     """As when another disk is mounted there between the look at the table and the number."""
-    world.queries("q1")
-    world.clicks(("c1", "q1"))
+    world.events("c1")
     world.join()
     epochs = dict(world.ledgers.register.epochs)
     shutil.rmtree(world.state())
-    lake, was_begun_otherwise = world.pipeline.datacenters["east"].lake, startup.was_begun_otherwise
+    lake = world.pipeline.datacenters["east"].lake
 
-    def replace(path: Path, pipeline: Pipeline) -> bool:
+    def replace() -> None:
         shutil.move(str(lake), world.folder / "kept")
-        OutputTable(lake, "joined_events").create(pipeline.name, "east")
-        return was_begun_otherwise(path, pipeline)
+        world.table().create(world.pipeline.name, "east")
 
-    monkeypatch.setattr(startup, "was_begun_otherwise", replace)
-    with pytest.raises(LakeMismatch, match="put the lake folder back"):
+    with at("lake.after_load", replace), pytest.raises(LakeMismatch, match="put the lake folder back"):
         world.join()
-    monkeypatch.undo()
     assert world.ledgers.register.epochs == epochs
     shutil.rmtree(str(lake))
     shutil.move(world.folder / "kept", str(lake))
     world.join()
     assert world.joined_ids() == ["c1"]
-
-
-def test_a_registry_that_knows_nothing_of_a_written_lake_is_refused(world: World) -> None:
-    world.queries("q1")
-    world.clicks(("c1", "q1"))
-    world.join()
-    world.use(world.pipeline)
-    with pytest.raises(RegistryMismatch, match="photon registry refill"):
-        world.join()
 
 
 def test_a_second_process_of_a_datacenter_is_refused(world: World) -> None:
@@ -345,12 +280,11 @@ def test_a_second_process_of_a_datacenter_is_refused(world: World) -> None:
 def test_a_stop_while_a_start_waits_for_the_registry_ends_in_order_and_leaves_all_to_the_next(
     world: World,
 ) -> None:
-    world.queries("q1")
-    world.clicks(("c1", "q1"))
+    world.events("c1")
     world.ledgers.is_away = True
     said: list[str] = []
     with pytest.raises(StoppedWaiting, match=r"stop was requested .* the registry does not answer"):
         world.join(callbacks=Callbacks(should_stop=lambda: bool(said), on_wait=said.append))
     assert not lease_status_of(world.state()).is_locked
     world.ledgers.is_away = False
-    assert counts_of(world.join().counts, "joined") == {"joined": 1}
+    assert_counts(world.join().counts, joined=1)

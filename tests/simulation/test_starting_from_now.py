@@ -49,15 +49,9 @@ def test_logs_that_are_away_are_waited_for_before_anything_counts_as_new(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Broken variant: nothing is there to be passed over, and all of it is read later."""
-    said: list[str] = []
     with monkeypatch.context() as patch:
         scan = away(patch)
-
-        def mend(reason: str) -> None:
-            said.append(reason)
-            patch.setattr(LocalWatch, "scan", scan)
-
-        world.join(callbacks=Callbacks(on_wait=mend))
+        said = world.join_and_mend(lambda: patch.setattr(LocalWatch, "scan", scan))
     assert said == ["the store does not answer"]
     world.clicks(("c3", "q3"))
     world.join()

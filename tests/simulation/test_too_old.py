@@ -13,7 +13,7 @@ from photon.process.faults import FAULT_POINTS
 from photon.registry.generations import drop, raise_boundary, roll
 from photon.verification.classes import Evidence
 from photon.verification.tasks import TO_CLASSIFY, TaskScope, classify_records
-from tests.simulation.world import NOON_US, World, counts_of
+from tests.simulation.world import NOON_US, World, assert_counts
 
 DAY_US = 86_400_000_000
 
@@ -44,8 +44,7 @@ def run_gc(world: World) -> None:
 
 def test_an_event_below_the_boundary_has_no_row_and_is_recorded_with_what_it_was(world: World) -> None:
     counts = world.join().counts
-    assert counts_of(counts, "joined", "too_old") == {"joined": 2, "too_old": 2}
-    assert counts.adds_up
+    assert_counts(counts, joined=2, too_old=2)
     assert world.joined_ids() == ["joined", "young"]
     assert [(row["event_id"], row["key"]) for row in world.rows("too_old")] == [("late", "q0")] * 2
     assert b'"late"' in world.rows("too_old")[0]["raw"]
@@ -58,7 +57,7 @@ def test_an_event_that_waited_while_the_boundary_passed_is_too_old(tmp_path: Pat
     run_gc(world)
     world.queries("q1", at_us=NOON_US - 2 * DAY_US)
     counts = world.join().counts
-    assert counts_of(counts, "pending", "too_old") == {"pending": 0, "too_old": 1}
+    assert_counts(counts, pending=0, too_old=1)
     assert [row["event_id"] for row in world.rows("too_old")] == ["waits"]
 
 
@@ -66,8 +65,7 @@ def test_an_event_that_waited_while_the_boundary_passed_is_too_old(tmp_path: Pat
 def test_it_is_recorded_and_counted_once_wherever_the_process_dies(world: World, point: str) -> None:
     world.join_with_a_crash(point)
     counts = world.join().counts
-    assert counts_of(counts, "joined", "too_old") == {"joined": 2, "too_old": 2}
-    assert counts.adds_up
+    assert_counts(counts, joined=2, too_old=2)
     assert len(world.rows("too_old")) == 2
 
 
@@ -93,11 +91,7 @@ def lost_state(world: World) -> World:
 
 def test_what_an_earlier_epoch_has_joined_is_recognised_by_its_row(lost_state: World) -> None:
     counts = lost_state.join().counts
-    assert counts_of(counts, "joined", "duplicates", "too_old") == {
-        "joined": 2,
-        "duplicates": 0,
-        "too_old": 2,
-    }
+    assert_counts(counts, joined=2, duplicates=0, too_old=2)
     assert counts.adds_up
     assert lost_state.joined_ids() == ["joined", "young"]
     assert [row["event_id"] for row in lost_state.rows("too_old")] == ["late"] * 4  # of each epoch
@@ -106,13 +100,9 @@ def test_what_an_earlier_epoch_has_joined_is_recognised_by_its_row(lost_state: W
 def test_another_record_of_such_an_event_is_a_duplicate(lost_state: World) -> None:
     lost_state.clicks(("joined", "q0"), at_us=NOON_US - 2 * DAY_US)
     counts = lost_state.join().counts
-    assert counts_of(counts, "joined", "duplicates", "too_old") == {
-        "joined": 2,
-        "duplicates": 1,
-        "too_old": 2,
-    }
+    assert_counts(counts, joined=2, duplicates=1, too_old=2)
     lost_state.clicks(("joined", "q0"), at_us=NOON_US - 2 * DAY_US)
-    assert counts_of(lost_state.join().counts, "joined", "duplicates") == {"joined": 2, "duplicates": 2}
+    assert_counts(lost_state.join().counts, joined=2, duplicates=2)
 
 
 def test_what_only_another_datacenter_has_joined_is_too_old(tmp_path: Path) -> None:
@@ -121,14 +111,12 @@ def test_what_only_another_datacenter_has_joined_is_too_old(tmp_path: Path) -> N
         world.queries("q0", datacenter=name, at_us=NOON_US - 2 * DAY_US)
         world.clicks(("joined", "q0"), datacenter=name, at_us=NOON_US - 2 * DAY_US)
     world.join("east", mode="complete")
-    assert counts_of(world.join("west", mode="complete").counts, "joined_elsewhere") == {
-        "joined_elsewhere": 1
-    }
+    assert_counts(world.join("west", mode="complete").counts, joined_elsewhere=1)
     run_gc(world)
     shutil.rmtree(world.state("west"))
     world.forget()
     counts = world.join("west", mode="complete").counts
-    assert counts_of(counts, "joined_elsewhere", "too_old") == {"joined_elsewhere": 0, "too_old": 1}
+    assert_counts(counts, joined_elsewhere=0, too_old=1)
 
 
 @pytest.mark.parametrize("point", FAULT_POINTS)
@@ -136,11 +124,7 @@ def test_a_new_epoch_counts_each_once_wherever_the_process_dies(lost_state: Worl
     lost_state.clicks(("joined", "q0"), at_us=NOON_US - 2 * DAY_US)
     lost_state.join_with_a_crash(point)
     counts = lost_state.join().counts
-    assert counts_of(counts, "joined", "duplicates", "too_old") == {
-        "joined": 2,
-        "duplicates": 1,
-        "too_old": 2,
-    }
+    assert_counts(counts, joined=2, duplicates=1, too_old=2)
     assert counts.adds_up
     assert lost_state.joined_ids() == ["joined", "young"]
 
@@ -150,11 +134,7 @@ def test_another_record_of_an_event_that_this_very_epoch_joined_is_too_old_like_
 ) -> None:
     world.clicks(("joined", "q0"), at_us=NOON_US - 2 * DAY_US)
     counts = world.join().counts
-    assert counts_of(counts, "joined", "duplicates", "too_old") == {
-        "joined": 2,
-        "duplicates": 0,
-        "too_old": 3,
-    }
+    assert_counts(counts, joined=2, duplicates=0, too_old=3)
 
 
 # -- what was given up before
@@ -163,15 +143,11 @@ def test_another_record_of_an_event_that_this_very_epoch_joined_is_too_old_like_
 def test_an_event_given_up_before_it_was_passed_is_too_old_once_it_is_looked_at_again(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.clicks(("alone", "q0"), at_us=NOON_US - 2 * DAY_US)
-    assert counts_of(world.join(mode="complete").counts, "unjoinable", "too_old") == {
-        "unjoinable": 1,
-        "too_old": 0,
-    }
+    assert_counts(world.join(mode="complete").counts, unjoinable=1, too_old=0)
     run_gc(world)
     for _ in range(2):
         counts = world.join(mode="complete").counts
-        assert counts_of(counts, "unjoinable", "too_old") == {"unjoinable": 0, "too_old": 1}
-        assert counts.adds_up
+        assert_counts(counts, unjoinable=0, too_old=1)
         assert [row["event_id"] for row in world.rows("too_old")] == ["alone"]
 
 

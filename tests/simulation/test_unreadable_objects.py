@@ -10,7 +10,7 @@ from photon.dispatcher.log_reader import LogReader
 from photon.logs.files import Side
 from photon.process.clock import MICROSECONDS
 from photon.state.completeness.published import published
-from tests.simulation.world import NOON_US, World, counts_of
+from tests.simulation.world import NOON_US, World, assert_counts
 
 LIMITS = "retry: {unjoinable_after: 1s, allowed_lateness: 1us}"
 
@@ -31,7 +31,7 @@ def test_events_are_given_up_only_while_all_primary_objects_can_be_read(
         world.join()
         world.clock.advance(60)
     counts = world.join().counts
-    assert counts_of(counts, "pending", "unjoinable") == {"pending": pending, "unjoinable": 1 - pending}
+    assert_counts(counts, pending=pending, unjoinable=1 - pending)
 
 
 @pytest.mark.parametrize(("lacks", "is_said"), [("foreign", False), (None, True)])
@@ -39,8 +39,7 @@ def test_completeness_is_told_only_while_all_foreign_objects_can_be_read(
     world: World, monkeypatch: pytest.MonkeyPatch, lacks: Side | None, is_said: bool
 ) -> None:
     lacking(monkeypatch, lacks)
-    world.queries("q1")
-    world.clicks(("c1", "q1"))
+    world.events("c1")
     world.join()
     lake = world.pipeline.datacenters["east"].lake
     assert (published(lake) is not None) == is_said

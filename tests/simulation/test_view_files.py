@@ -13,7 +13,7 @@ from photon.registry import id_registry
 from photon.registry.errors import RegistryMismatch
 from photon.registry.opening import runs_of
 from photon.registry.segments import SUFFIX
-from tests.simulation.world import World, counts_of
+from tests.simulation.world import World, assert_counts
 
 Harm = Callable[[Path], None]
 
@@ -55,11 +55,7 @@ def test_a_file_that_is_spoilt_between_two_joins_costs_nothing_but_reading(joine
     joined.clicks(("c1", "q1"), ("c4", "q4"))
     counts = joined.join().counts
     assert joined.joined_ids() == ["c0", "c1", "c2", "c3", "c4"]
-    assert counts_of(counts, "joined", "duplicates", "pending") == {
-        "joined": 5,
-        "duplicates": 1,
-        "pending": 0,
-    }
+    assert_counts(counts, joined=5, duplicates=1, pending=0)
 
 
 @pytest.mark.parametrize("harm", [is_removed, is_emptied, is_of_another_view])
@@ -83,11 +79,7 @@ def test_a_file_that_is_spoilt_before_the_tasks_open_it_ends_no_batch(
     counts = joined.join().counts
     assert spoilt
     assert joined.joined_ids() == ["c0", "c1", "c2", "c3", "c4"]
-    assert counts_of(counts, "joined", "duplicates", "dead_letters") == {
-        "joined": 5,
-        "duplicates": 1,
-        "dead_letters": 0,
-    }
+    assert_counts(counts, joined=5, duplicates=1, dead_letters=0)
 
 
 def test_a_registry_that_is_put_back_with_the_files_under_a_batch_is_refused(joined: World) -> None:

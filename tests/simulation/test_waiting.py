@@ -10,14 +10,14 @@ from photon.dispatcher.retrying import Callbacks
 from photon.health.status import status_of
 from photon.process.clock import MICROSECONDS
 from tests.simulation import waiting_stories
-from tests.simulation.world import NOON_US, World, counts_of
+from tests.simulation.world import NOON_US, World, assert_counts
 
 
 def test_an_event_waits_for_its_primary_and_joins_when_it_comes(world: World) -> None:
     world.clicks(("c1", "q1"), ("c2", "q2"))
     world.queries("q2")
     counts = world.join().counts
-    assert counts_of(counts, "joined", "pending") == {"joined": 1, "pending": 1}
+    assert_counts(counts, joined=1, pending=1)
     world.queries("q1")
     counts = world.join().counts
     assert world.joined_ids() == ["c1", "c2"]
@@ -53,11 +53,7 @@ def test_an_event_is_unjoinable_once_its_time_is_up_and_primary_logs_have_gone_o
     world.join()
     world.clock.advance(150)  # waits are at most an eighth of those ten minutes
     counts = world.join().counts
-    assert counts_of(counts, "joined", "pending", "unjoinable") == {
-        "joined": 1,
-        "pending": 0,
-        "unjoinable": 1,
-    }
+    assert_counts(counts, joined=1, pending=0, unjoinable=1)
 
 
 def test_an_event_of_last_year_waits_for_its_primary(world: World) -> None:  # C5
@@ -70,11 +66,7 @@ def test_an_event_given_up_in_a_complete_run_is_looked_for_again_by_a_later_one(
     world.queries("q1")
     counts = world.join(mode="complete").counts
     assert world.joined_ids() == ["c1"]
-    assert counts_of(counts, "foreign", "joined", "unjoinable") == {
-        "foreign": 1,
-        "joined": 1,
-        "unjoinable": 0,
-    }
+    assert_counts(counts, foreign=1, joined=1, unjoinable=0)
 
 
 def test_an_event_is_recorded_as_unjoined_once_however_often_it_is_given_up(world: World) -> None:
@@ -110,14 +102,10 @@ def test_an_event_ahead_of_the_clock_waits_and_is_a_dead_letter_once_its_time_is
     next_year_us = NOON_US + 365 * 86_400 * MICROSECONDS
     world.clicks(("now", "q1"))
     world.clicks(("wild", "q1"), at_us=next_year_us)
-    assert counts_of(world.join().counts, "joined", "pending") == {"joined": 1, "pending": 1}
+    assert_counts(world.join().counts, joined=1, pending=1)
     world.clock.advance(world.pipeline.retry.unjoinable_after.total_seconds())
     counts = world.join().counts
-    assert counts_of(counts, "joined", "pending", "dead_letters") == {
-        "joined": 1,
-        "pending": 0,
-        "dead_letters": 1,
-    }
+    assert_counts(counts, joined=1, pending=0, dead_letters=1)
     (letter,) = world.rows("dead_letters")
     assert letter["event_id"] == "wild"
     assert "ahead of the clock" in letter["reason"]

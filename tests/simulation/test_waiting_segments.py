@@ -14,7 +14,7 @@ from photon.state.dispatcher_state import DispatcherState
 from photon.state.waiting import listed_segment, segments
 from tests.simulation import waiting_stories as stories
 from tests.simulation.test_random_losses import problem_of
-from tests.simulation.world import World, counts_of
+from tests.simulation.world import World, assert_counts
 
 Story = Callable[[World], None]
 STORIES: list[Story] = [
@@ -38,8 +38,7 @@ def test_a_crash_during_a_merge_changes_nothing(world: World, point: str) -> Non
         world.queries(*(f"q{number}" for number in range(5)))
         counts = world.join().counts
     assert world.joined_ids() == [f"a{number}" for number in range(5)]
-    assert counts.adds_up
-    assert counts_of(counts, "joined", "pending") == {"joined": 5, "pending": 8}
+    assert_counts(counts, joined=5, pending=8)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -80,8 +79,7 @@ def test_a_merge_leaves_alone_what_a_requeued_plan_refers_to(world: World) -> No
     assert world.join_with_a_crash("commit.after_main")
     with stories.merging_two_by_two():
         counts = world.join().counts
-    assert counts.adds_up
-    assert counts_of(counts, "joined", "pending") == {"joined": 1, "pending": 9}
+    assert_counts(counts, joined=1, pending=9)
 
 
 def test_files_without_a_segment_go_at_the_next_start(world: World) -> None:
@@ -114,15 +112,7 @@ def test_many_records_over_many_segments_are_counted_alike_by_a_new_process(worl
     with closing(DispatcherState(world.state())) as state:
         assert not state.waiting.recount()
         assert state.counts().adds_up
-        assert counts_of(state.counts(), "joined", "unjoinable", "pending") == {
-            "joined": 2,
-            "unjoinable": 16,
-            "pending": 0,
-        }
+        assert_counts(state.counts(), joined=2, unjoinable=16, pending=0)
     world.queries(*(f"q{n}" for n in range(9)), *(f"later{n}" for n in range(9)))
     counts = world.join().counts
-    assert counts_of(counts, "joined", "unjoinable", "pending") == {
-        "joined": 18,
-        "unjoinable": 0,
-        "pending": 0,
-    }
+    assert_counts(counts, joined=18, unjoinable=0, pending=0)

@@ -11,7 +11,7 @@ from photon.dispatcher import completion
 from photon.event_store.indexing import EVER, PlausibleTimes
 from photon.process.clock import MICROSECONDS
 from tests.simulation.catching import caught_by_story
-from tests.simulation.world import NOON_US, World, counts_of
+from tests.simulation.world import NOON_US, World, assert_counts
 
 YEAR_2100_US = 4_102_444_800 * MICROSECONDS
 SETTINGS = "retry: {unjoinable_after: 1m, allowed_lateness: 1m}"
@@ -31,11 +31,7 @@ def late_events_are_joined(world: World, wild_us: int) -> None:
     for _ in range(6):
         world.join()
         world.clock.advance(600)
-    assert counts_of(world.join().counts, "joined", "pending", "unjoinable") == {
-        "joined": 1,
-        "pending": 1,
-        "unjoinable": 0,
-    }, "an event was given up"
+    assert_counts(world.join().counts, "an event was given up", joined=1, pending=1, unjoinable=0)
     world.queries("q", at_us=NOON_US)
     world.join()
     assert world.joined_ids() == ["c", "late"]
@@ -63,4 +59,4 @@ def test_a_primary_of_1970_does_not_hold_the_watermark_back(world: World, file: 
         world.queries(f"q{minute}", at_us=world.clock.now_us())
         world.join()
         world.clock.advance(60)
-    assert counts_of(world.join().counts, "pending", "unjoinable") == {"pending": 0, "unjoinable": 1}
+    assert_counts(world.join().counts, pending=0, unjoinable=1)

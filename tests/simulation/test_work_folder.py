@@ -13,12 +13,6 @@ from photon.state.waiting import segments
 from photon.storage.store import store_of
 from tests.simulation.world import World
 
-
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path)
-
-
 pytestmark = pytest.mark.usefixtures("copies")
 
 

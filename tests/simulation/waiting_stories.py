@@ -17,7 +17,7 @@ from photon.dispatcher.retrying import BatchReport, Callbacks
 from photon.process import machine
 from photon.process.clock import MICROSECONDS
 from photon.state.waiting import merging
-from tests.simulation.world import NOON_US, World, counts_of
+from tests.simulation.world import NOON_US, World, assert_counts
 
 
 class _Done(Future[Any]):
@@ -87,7 +87,7 @@ def what_is_decided_during_a_merge_does_not_come_back(world: World) -> None:
         world.queries(*(f"later{number}" for number in range(5)))
         counts = world.join().counts
     assert counts.adds_up, "a record that was decided waits again"
-    assert counts_of(counts, "duplicates", "pending") == {"duplicates": 0, "pending": 12}
+    assert_counts(counts, duplicates=0, pending=12)
     assert world.joined_ids() == sorted(f"{kind}{number}" for kind in "ab" for number in range(5))
 
 
@@ -120,7 +120,7 @@ def a_record_is_in_one_segment_at_a_time(world: World) -> None:
     world.queries("q1")
     counts = world.join().counts
     assert counts.adds_up, "a record waits in two segments"
-    assert counts_of(counts, "joined", "pending") == {"joined": 1, "pending": 1}
+    assert_counts(counts, joined=1, pending=1)
 
 
 def a_primary_wakes_in_the_transaction_that_completes_its_batch(world: World) -> None:

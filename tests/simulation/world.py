@@ -26,7 +26,6 @@ from photon.join.messages import BatchRunner
 from photon.join.tasks import LocalRunner
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.pipeline.values import Format
-from photon.process import faults
 from photon.registry.closing import Closing
 from photon.registry.entry import Claimant, Claims, Epoch, Hashes
 from photon.registry.epochs import begin_epoch
@@ -43,7 +42,7 @@ from photon.tracing.report import Trace
 from photon.tracing.trace import trace
 from tests.simulation import log_lines
 from tests.simulation.reading import asking
-from tests.support.crashes import SimulatedCrash, raise_simulated_crash
+from tests.support.crashes import crash_at
 from tests.support.manual_clock import ManualClock
 from tests.support.memory_ledgers import MemoryLedgers, memory_registry
 from tests.support.shifts import shift_in_turn
@@ -65,9 +64,10 @@ def hashed(*event_ids: str) -> Hashes:
     return hashes_of(pa.array(event_ids, pa.string()))
 
 
-def counts_of(counts: Counts, *names: str) -> dict[str, int]:
-    """Some of the counts, by name."""
-    return {name: counts.as_dict()[name] for name in names}
+def assert_counts(counts: Counts, because: str = "", **expected: int) -> None:
+    """Hold some of the counts, by name, against what is expected."""
+    found = {name: counts.as_dict()[name] for name in expected}
+    assert found == expected, f"{because or 'the counts differ'}: {found}, expected {expected}"
 
 
 class World:
@@ -140,6 +140,16 @@ class World:
         """Clicks as (click id, query id)."""
         self.log(datacenter, "clicks", *({"click": c, "query": q, "at": at_us} for c, q in pairs), file=file)
 
+    def events(self, *clicks: str, query: str = "q1", datacenter: str = "east") -> None:
+        """Log a query, and clicks that name it."""
+        self.queries(query, datacenter=datacenter)
+        self.clicks(*((click, query) for click in clicks), datacenter=datacenter)
+
+    def everywhere(self, *clicks: str, query: str = "q1") -> None:
+        """Log them in each datacenter."""
+        for name in self.pipeline.datacenters:
+            self.events(*clicks, query=query, datacenter=name)
+
     # -- running
 
     def join(
@@ -150,22 +160,33 @@ class World:
         runner: Engine | BatchRunner | None = None,
         limits: ShiftLimits | None = None,
     ) -> ShiftResult:
-        """One shift in this process."""
+        """One shift in this process, after which the classes of records add up."""
         runner, limits = runner or LocalRunner(self.clock), limits or NO_LIMITS
         shift = shift_in_turn(self.pipeline, datacenter, self.clock, self.ledgers, callbacks, runner, limits)
-        return shift.run(mode)
+        result = shift.run(mode)
+        assert result.counts.adds_up, f"the classes don't add up: {result.counts.as_dict()}"
+        return result
+
+    def join_and_mend(
+        self, mend: Callable[[], object], runner: BatchRunner | None = None, datacenter: str = "east"
+    ) -> list[str]:
+        """One shift that has to wait, and then `mend` is done; what it says that it waits for."""
+        said: list[str] = []
+
+        def on_wait(reason: str) -> None:
+            said.append(reason)
+            mend()
+
+        self.join(datacenter, callbacks=Callbacks(on_wait=on_wait), runner=runner)
+        return said
 
     def join_with_a_crash(self, spec: str, datacenter: str = "east", mode: Mode = "until_idle") -> bool:
         """One shift that dies at a fault point; whether it came to that."""
-        faults.arm(spec, raise_simulated_crash)
-        try:
+        with crash_at(spec) as crash:
             self.join(datacenter, mode)
-        except SimulatedCrash:
+        if crash.has_happened:
             self.forget()
-            return True
-        finally:
-            faults.disarm()
-        return False
+        return crash.has_happened
 
     def forget(self) -> None:
         """Lose what a process has in memory: it dies with the process."""
@@ -225,6 +246,10 @@ class World:
         return bool(self.reader().holders(hashed(event_id)).are_joins[0])
 
     # -- what came of it
+
+    def table(self, datacenter: str = "east") -> OutputTable:
+        """Its joined events."""
+        return OutputTable(self.pipeline.datacenters[datacenter].lake, "joined_events")
 
     def rows(self, table: TableName = "joined_events") -> list[dict[str, Any]]:
         """The rows of all datacenters' tables."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -39,3 +39,37 @@ def crash_at(point: str) -> Iterator[Crash]:
         crash.has_happened = True
     finally:
         disarm()
+
+
+@contextmanager
+def dies_at(point: str) -> Iterator[None]:
+    """As `crash_at`; an error if nothing in the block passes that point."""
+    with crash_at(point) as crash:
+        yield
+    assert crash.has_happened, f"nothing passed {point}"
+
+
+def failing(error: Exception) -> Callable[[], None]:
+    """Raise this error: an action of `at`."""
+
+    def fail() -> None:
+        raise error
+
+    return fail
+
+
+@contextmanager
+def at(point: str, action: Callable[[], object]) -> Iterator[None]:
+    """Do something else within this block, once: where it passes a point. An error if it does not pass it."""
+    passed = list[str]()
+
+    def act() -> None:
+        passed.append(point)
+        action()
+
+    arm(point, act)
+    try:
+        yield
+    finally:
+        disarm()
+    assert passed, f"nothing passed {point}"

@@ -57,6 +57,14 @@ class MemoryLedgers:
         other.decided, other._lock = self.decided, self._lock
         return other
 
+    def go_away(self) -> None:
+        """Answer nobody from now on."""
+        self.is_away = True
+
+    def come_back(self) -> None:
+        """Answer again."""
+        self.is_away = False
+
     @property
     def register(self) -> Register:
         """The register as it is."""

@@ -25,11 +25,11 @@ RUN_IN_SECTIONS = {
     ("docs/operations.md", "Put a copy of all back"): "tests/e2e/test_backups.py",
     ("docs/deployment.md", "On a laptop"): "tests/e2e/test_deployment.py",
     ("docs/deployment.md", "On a laptop, with lakes on MinIO"): "tests/e2e/test_deployment.py",
-    # The last part of the section, for several machines, is left out there.
     ("docs/deployment.md", "On a cluster"): "tests/e2e/test_deployment.py",
 }
 ONLY_PARSED = {
     ("docs/deployment.md", "On AWS"): "an account",
+    ("docs/deployment.md", "On several machines"): "several machines",
     ("docs/deployment.md", "On Kubernetes"): "a cluster",
 }
 

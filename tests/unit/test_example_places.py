@@ -16,8 +16,7 @@ from tests.simulation.world import NOON_US, World
 @pytest.fixture
 def world(tmp_path: Path) -> World:
     made = World(tmp_path)
-    made.queries("q")
-    made.clicks(("c", "q"), ("d", "q"))
+    made.events("c", "d", query="q")
     made.join()
     return made
 

@@ -16,7 +16,7 @@ from photon.logs.formats.line_formats import FormatNotFound
 from photon.logs.parse import parse_ids, read_events
 from photon.pipeline.file import Pipeline, PipelineError, load_pipeline
 from photon.tracing.log_search import may_contain
-from tests.simulation.world import World, counts_of
+from tests.simulation.world import World, assert_counts
 
 PIPELINE = """
 name: spans
@@ -153,10 +153,10 @@ def test_events_of_such_lines_are_joined_and_a_late_primary_is_waited_for(tmp_pa
     (logs / "c.log").write_text("".join(f"span=s{n} trace=t{n} at={AT} status={n}\n" for n in range(3)))
     (logs / "q.log").write_text(f"trace=t0 at={AT} url=/a\n")
     world = World.of(pipeline_of(tmp_path).file)
-    assert counts_of(world.join().counts, "joined", "pending") == {"joined": 1, "pending": 2}
+    assert_counts(world.join().counts, joined=1, pending=2)
     with (logs / "q.log").open("a") as late:
         late.write(f"trace=t2 at={AT} url=/c\n")
-    assert counts_of(world.join().counts, "joined", "pending") == {"joined": 2, "pending": 1}
+    assert_counts(world.join().counts, joined=2, pending=1)
     rows = {row["span"]: row for row in world.rows()}
     assert rows["s2"]["status"] == 2
     assert rows["s2"]["primary_url"] == "/c"

@@ -36,8 +36,7 @@ def test_a_datacenter_that_never_ran_has_everything_before_it(world: World) -> N
 
 
 def test_what_is_joined_is_not_unread(world: World) -> None:
-    world.queries("q1")
-    world.clicks(("c1", "q1"))
+    world.events("c1")
     world.join()
     growth = look(world, after_seconds=7)
     assert (growth.primary.unread_bytes, growth.foreign.unread_bytes) == (0, 0)
@@ -88,8 +87,7 @@ def test_the_signature_is_the_same_as_long_as_nothing_is_logged(world: World) ->
 
 @pytest.mark.parametrize("change", ["grows", "appears", "goes", "is rewritten"])
 def test_the_signature_changes_when_a_file(world: World, change: str) -> None:
-    world.queries("q1")
-    world.clicks(("c1", "q1"))
+    world.events("c1")
     path = world.folder / "logs" / "east" / "clicks" / "a.jsonl"
     before = look(world).signature
     match change:

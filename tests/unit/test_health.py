@@ -208,8 +208,7 @@ def test_files_that_are_passed_over_are_a_warning_that_names_three_of_them(pipel
 
 def test_a_look_finds_the_file_that_reading_passes_over_and_no_half_line(tmp_path: Path) -> None:
     world = World(tmp_path)
-    world.queries("q1")
-    world.clicks(("c1", "q1"))
+    world.events("c1")
     world.join()
     clicks = world.folder / "logs" / "east" / "clicks"
     (clicks / "half.jsonl").write_bytes(b'{"id": ')

@@ -173,8 +173,7 @@ class PlainReading:
 def world(tmp_path: Path) -> World:
     made = World(tmp_path, ("east", "west"))
     for name in ("east", "west"):
-        made.queries("q", datacenter=name)
-        made.clicks(("c", "q"), datacenter=name)
+        made.events("c", query="q", datacenter=name)
         made.join(name)
     made.clock.advance(7_200)
     return made
@@ -298,8 +297,7 @@ def test_a_line_that_is_damaged_in_its_place_is_told_though_it_was_compared(
 ) -> None:
     world = World(tmp_path, ("east", "west"))
     for name in ("east", "west"):
-        world.queries("q", datacenter=name)
-        world.clicks(*((f"c{number}", "q") for number in range(60)), datacenter=name)
+        world.events(*(f"c{number}" for number in range(60)), query="q", datacenter=name)
         world.join(name)
     world.clock.advance(4 * 3_600)
     assert told(world) is None

@@ -13,7 +13,6 @@ import pytest
 
 from photon.cli.trace import trace_text
 from photon.registry.epochs import begin_epoch
-from photon.storage.tables import OutputTable
 from photon.tracing.advice import what_to_do
 from photon.tracing.report import (
     WHY_REMOVED,
@@ -28,7 +27,7 @@ from photon.tracing.table_rows import missing_table
 from photon.upkeep.backfill.messages import Gone
 from photon.upkeep.dead_letters.open_letters import plan_recovery_of_letters
 from photon.upkeep.retire import plan_retire
-from tests.simulation import failing_adapter, hold_stories
+from tests.simulation import failing_adapter
 from tests.simulation.mending_stories import mend, world_with_a_bad_line
 from tests.simulation.rebuilding import rebuild
 from tests.simulation.recovery_stories import HOME, a_row_is_removed
@@ -45,8 +44,7 @@ def world(tmp_path: Path) -> World:
 
 
 def test_a_joined_event_needs_nothing_and_says_when_its_batch_was_committed(world: World) -> None:
-    world.queries("q1")
-    world.clicks(("c1", "q1"))
+    world.events("c1")
     world.join()
     found = world.trace("c1")
     (row,) = found.datacenters["east"].rows
@@ -57,16 +55,14 @@ def test_a_joined_event_needs_nothing_and_says_when_its_batch_was_committed(worl
 
 
 def test_a_row_is_found_after_a_delete_which_writes_other_types(world: World) -> None:
-    world.queries("q1")
-    world.clicks(("c1", "q1"), ("c2", "q1"))
+    world.events("c1", "c2")
     world.join()
-    OutputTable(world.pipeline.datacenters["east"].lake, "joined_events").load().delete("_event_id = 'c2'")
+    world.table().load().delete("_event_id = 'c2'")
     assert world.trace("c1").verdict.startswith("Joined by datacenter east")
 
 
 def test_an_id_that_nobody_knows_says_how_far_was_looked(world: World) -> None:
-    world.queries("q1")
-    world.clicks(("c1", "q1"))
+    world.events("c1")
     world.join()
     world.clicks(("c2", "q1"))
     found = world.trace("nobody")
@@ -128,9 +124,8 @@ def test_a_waiting_event_says_why_in_words_and_that_nothing_is_to_be_done(world:
 
 
 def test_what_another_datacenter_holds_says_how_it_stands(world: World) -> None:
-    world.queries("q1")
-    world.clicks(("c1", "q1"), ("c2", "q1"))
-    OutputTable(world.pipeline.datacenters["west"].lake, "joined_events").create("p", "west")
+    world.events("c1", "c2")
+    world.table("west").create("p", "west")
     world.registered_elsewhere("c1", is_closed=False)
     found = world.trace("c1")
     assert "epoch 1 of datacenter west is live, and has not closed batch 1" in found.verdict
@@ -139,9 +134,8 @@ def test_what_another_datacenter_holds_says_how_it_stands(world: World) -> None:
 
 
 def test_what_another_datacenter_has_closed_lacks_its_row(world: World) -> None:
-    world.queries("q1")
-    world.clicks(("c1", "q1"))
-    OutputTable(world.pipeline.datacenters["west"].lake, "joined_events").create("p", "west")
+    world.events("c1")
+    world.table("west").create("p", "west")
     world.registered_elsewhere("c1")
     assert "it was joined, and its row is gone" in world.trace("c1").verdict
 
@@ -175,8 +169,7 @@ def test_what_an_adapter_drops_is_told_and_needs_nothing(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(failing_adapter, "drops", ["c1"])
-    world.queries("q1")
-    world.clicks(("c1", "q1"))
+    world.events("c1")
     world.join()
     found = world.trace("c1")
     assert "it was read and is in no table: the adapter drops it." in found.verdict
@@ -187,8 +180,7 @@ def test_a_letter_that_was_dropped_at_the_second_look_is_told_as_dropped(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(failing_adapter, "fails_on", ["c1"])
-    world.queries("q1")
-    world.clicks(("c1", "q1"))
+    world.events("c1")
     world.join()
     assert "--dead-letters." in world.trace("c1").what_to_do
     monkeypatch.setattr(failing_adapter, "fails_on", [])
@@ -199,8 +191,7 @@ def test_a_letter_that_was_dropped_at_the_second_look_is_told_as_dropped(
 
 
 def test_a_removed_row_says_what_to_do_and_it_helps(world: World) -> None:
-    world.queries("q1")
-    world.clicks(("c1", "q1"))
+    world.events("c1")
     world.join()
     a_row_is_removed(world)
     found = world.trace("c1")
@@ -231,7 +222,7 @@ def test_the_json_form_has_the_whole_story(world: World) -> None:
 
 def test_a_datacenter_that_is_silent_is_named_with_its_remedy(tmp_path: Path) -> None:
     world = World(tmp_path, ("east", "west"), HOME)
-    hold_stories.both_have(world, "c1")
+    world.everywhere("c1")
     assert world.join_with_a_crash("claim.after", "west")
     world.pipeline.datacenters["west"].lake.rename(world.folder / "aside")
     world.join("east")
@@ -244,8 +235,7 @@ def test_a_datacenter_that_is_silent_is_named_with_its_remedy(tmp_path: Path) ->
 def test_a_row_that_a_rebuild_removed_says_when_and_why(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world.queries("q1")
-    world.clicks(("c1", "q1"))
+    world.events("c1")
     world.join()
     monkeypatch.setattr(failing_adapter, "drops", ["c1"])
     rebuild(world)
@@ -260,7 +250,7 @@ def test_a_row_that_a_rebuild_removed_says_when_and_why(
 
 
 def test_rows_of_a_datacenter_that_is_retired_with_its_lake_gone_do_not_count(world: World) -> None:
-    hold_stories.both_have(world, "c1")
+    world.everywhere("c1")
     world.join("west")
     lake = world.pipeline.datacenters["west"].lake
     lake.rename(world.folder / "aside")
@@ -278,7 +268,7 @@ def test_rows_of_a_datacenter_that_is_retired_with_its_lake_gone_do_not_count(wo
 
 
 def test_what_was_joined_in_a_lake_that_is_gone_is_joined_by_another(world: World) -> None:
-    hold_stories.both_have(world, "c1")
+    world.everywhere("c1")
     world.join("west")
     world.join("east")
     shutil.rmtree(world.pipeline.datacenters["west"].lake)
@@ -294,7 +284,7 @@ def test_what_was_joined_in_a_lake_that_is_gone_is_joined_by_another(world: Worl
 
 
 def test_a_retired_datacenter_is_not_asked_to_run(world: World) -> None:
-    hold_stories.both_have(world, "c1")
+    world.everywhere("c1")
     world.join("west")
     world.clicks(("late", "q1"), datacenter="west")
     plan_retire(world.pipeline, world.reader(), "west").apply()

@@ -12,7 +12,7 @@ from photon.cli.trace import trace_text
 from photon.storage.delta import LOG_FOLDER
 from photon.tracing.report import Trace
 from photon.upkeep.backfill.messages import REMOVED
-from tests.simulation import failing_adapter, hold_stories
+from tests.simulation import failing_adapter
 from tests.simulation.rebuilding import rebuild
 from tests.simulation.world import World
 
@@ -21,7 +21,7 @@ from tests.simulation.world import World
 def world(tmp_path: Path) -> World:
     """West has joined c1; both datacenters have its record."""
     made = World(tmp_path, ("east", "west"), f"adapter: {failing_adapter.NAME}:join")
-    hold_stories.both_have(made, "c1")
+    made.everywhere("c1")
     made.join("west")
     return made
 

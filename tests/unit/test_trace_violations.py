@@ -11,7 +11,6 @@ from photon.cli.trace import trace_text
 from photon.process.readable import typed
 from photon.storage.tables import OutputTable
 from photon.verification.report import Example, Finding
-from tests.simulation import hold_stories
 from tests.simulation.rebuilding import rebuild
 from tests.simulation.recovery_stories import a_row_is_removed
 from tests.simulation.verifying import recover_all
@@ -22,13 +21,13 @@ from tests.simulation.world import World
 def world(tmp_path: Path) -> World:
     """Both datacenters have the record of c1; west has joined it."""
     made = World(tmp_path, ("east", "west"))
-    hold_stories.both_have(made, "c1")
+    made.everywhere("c1")
     made.join("west")
     return made
 
 
 def table(world: World, datacenter: str) -> OutputTable:
-    return OutputTable(world.pipeline.datacenters[datacenter].lake, "joined_events")
+    return world.table(datacenter)
 
 
 def id_is_free(world: World) -> None:

@@ -9,7 +9,6 @@ from photon.cli.trace import trace_text
 from photon.registry.appending import append
 from photon.registry.entry import Claimant, Claims, Entry, Epoch, LedgerId
 from photon.registry.generations import raise_boundary
-from photon.storage.tables import OutputTable
 from photon.tracing.log_search import may_contain
 from photon.tracing.report import DatacenterTrace, LogRecord, Trace
 from tests.simulation.reading import asking
@@ -27,9 +26,7 @@ def traced(world, event_id, **more):
 
 
 def test_a_joined_event_says_where_when_and_from_what(world):
-    for name in ("east", "west"):
-        world.queries("q1", datacenter=name)
-        world.clicks(("c1", "q1"), datacenter=name)
+    world.everywhere("c1")
     world.join("east")
     found = traced(world, "c1")
     (row,) = found.datacenters["east"].rows
@@ -75,8 +72,7 @@ def test_an_event_without_a_key_was_skipped(world):
 
 
 def test_every_record_of_an_event_is_found_in_every_file(world):
-    world.queries("q1")
-    world.clicks(("c1", "q1"), ("c2", "q1"), ("c1", "q1"))
+    world.events("c1", "c2", "c1")
     world.clicks(("c1", "q1"), file="b.jsonl")
     world.join("east")
     found = traced(world, "c1")
@@ -100,7 +96,7 @@ def test_without_the_logs_an_unknown_id_may_still_be_in_them(world):
 
 
 def test_a_joined_event_without_a_row_is_told_with_its_holder(world):
-    OutputTable(world.pipeline.datacenters["west"].lake, "joined_events").create("p", "west")
+    world.table("west").create("p", "west")
     holder = world.registered_elsewhere("c1")
     assert f"The registry says it is joined by {holder}, but there is no row" in traced(world, "c1").verdict
 
@@ -127,8 +123,7 @@ def test_the_boundary_is_told_and_an_event_below_it_is_too_old(world):
 
 
 def test_without_the_registry_the_rest_is_shown_and_the_missing_part_is_named(world):
-    world.queries("q1")
-    world.clicks(("c1", "q1"))
+    world.events("c1")
     world.join("east")
     world.ledgers.is_away = True
     found = traced(world, "c1")
@@ -137,8 +132,7 @@ def test_without_the_registry_the_rest_is_shown_and_the_missing_part_is_named(wo
 
 
 def test_a_datacenter_whose_lake_is_missing_is_named(world):
-    world.queries("q1")
-    world.clicks(("c1", "q1"))
+    world.events("c1")
     world.join("east")
     world.join("west")
     shutil.rmtree(world.pipeline.datacenters["west"].lake)
@@ -199,8 +193,7 @@ def test_readers_see_the_union_of_all_datacenters_and_can_filter_by_any_column(w
 
 def test_readers_do_not_see_rows_of_datacenters_that_they_leave_out(world):
     for name in ("east", "west"):  # whose epochs have one number
-        world.queries("q1", datacenter=name)
-        world.clicks((f"of {name}", "q1"), datacenter=name)
+        world.events(f"of {name}", datacenter=name)
         world.join(name)
     rows = read.joined(world.pipeline, retired=["east"]).to_table()
     assert rows["_event_id"].to_pylist() == ["of west"]
@@ -208,8 +201,7 @@ def test_readers_do_not_see_rows_of_datacenters_that_they_leave_out(world):
 
 @pytest.mark.parametrize(("gone", "rows"), [((), 1), (("east",), 0)])
 def test_readers_do_not_see_rows_of_a_datacenter_whose_lake_was_given_up(world, gone, rows):
-    world.queries("q1")
-    world.clicks(("c1", "q1"))
+    world.events("c1")
     world.join("east")
     world.reader().change(lambda register: replace(register, given_up=("east",), lakes_gone=gone))
     with asking(world):

@@ -1,0 +1,42 @@
+"""`photon hold`, `resume` and `retire` of a datacenter that died with events registered and not joined."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.one_query import one_query
+from tests.e2e.photon_process import joined_rows, photon, photon_json
+
+pytestmark = [pytest.mark.server, pytest.mark.slow]
+
+CLICKS = [f"c{number}" for number in range(40)]
+SETTINGS = "home: {takeover_delay: 0s}\nrecovery: {silent_after: 3s}\n"
+JOIN = ("--until-idle", "--engine", "local")
+
+
+def test_a_person_puts_a_datacenter_on_hold_and_retires_it(tmp_path: Path) -> None:
+    pipeline = one_query(tmp_path, *CLICKS, datacenters=("east", "west"), more=SETTINGS)
+    lake = tmp_path / "lake" / "west"
+    photon("registry", "init", pipeline)
+    photon("join", pipeline, "-d", "west", *JOIN, status=-9, crash_at="claim.after")
+
+    assert photon_json("hold", pipeline, "east") == {"on_hold": ["east"]}
+    assert "photon resume" in photon("join", pipeline, "-d", "east", *JOIN, status=3).stderr
+    assert photon_json("resume", pipeline, "east") == {"on_hold": []}
+
+    assert "is not gone" in photon("retire", pipeline, "west", "--lake-is-gone", status=3).stderr
+    lake.rename(tmp_path / "gone")
+    assert "--lake-is-gone" in photon("retire", pipeline, "west", status=3).stderr
+    would = photon_json("retire", pipeline, "west", "--lake-is-gone", "--dry-run")
+    assert (would["rows"], would["released"]) == (None, len(CLICKS))
+    done = photon_json("retire", pipeline, "west", "--lake-is-gone")
+    assert (done["dry_run"], done["released"], done["kept"], done["rows"]) == (False, len(CLICKS), 0, None)
+
+    photon("join", pipeline, "-d", "east", *JOIN)
+    (tmp_path / "gone").rename(lake)
+    assert sorted(joined_rows(pipeline)["_event_id"].to_pylist()) == sorted(CLICKS)
+    assert "retired" in photon("join", pipeline, "-d", "west", *JOIN, status=3).stderr
+    for verb in ("hold", "resume"):
+        assert "is retired: it never runs again" in photon(verb, pipeline, "west", status=3).stderr
