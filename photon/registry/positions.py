@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from photon.registry.entry import Epoch, LedgerId
+from photon.registry.errors import RegistryUnavailable
 from photon.registry.register import Register
 
 Change = Callable[[Register], Register]
@@ -20,6 +21,14 @@ Ending = Literal["more", "nothing", "undecided"]
 
 class Unconfirmed(Exception):
     """The members moved, or the registry was made anew: forget what the attempt brought (L8)."""
+
+
+class EntryLost(RegistryUnavailable):
+    """All stores answer, and none has the right copy of a position that is decided.
+
+    The ledger may have been dropped. If not, a copy of the registry was put back, and an entry that was on
+    its way arrived behind the gap (L10).
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +75,8 @@ class Attempt(Protocol):
     def read(self, first: Mapping[LedgerId, int]) -> Mapping[LedgerId, Tail]:
         """The decided values of each ledger from position `first` on; some of them where there are many.
 
-        It never prepares a ballot, so that reading writes nothing. RegistryUnavailable if too few answer.
+        It never prepares a ballot, so that reading writes nothing. RegistryUnavailable if too few answer;
+        EntryLost.
         """
         ...
 

@@ -27,7 +27,7 @@ from photon.registry.errors import RegistryMismatch
 from photon.registry.fold import ClaimsAt, LedgerState, OutOfOrder, Unclosed, are_among, fold, still_held
 from photon.registry.form import checksum, decode
 from photon.registry.holds import NOBODY, HashSet, Holds, Refs
-from photon.registry.positions import Attempt, Attempts, Ending, Unconfirmed
+from photon.registry.positions import Attempt, Attempts, Ending, EntryLost, Unconfirmed
 from photon.registry.register import Register
 
 NO_LEDGER = -1  # instead of a generation: the id's first ledger is not open yet
@@ -324,11 +324,20 @@ def catch_up(view: View, positions: Attempts, ledgers: Iterable[LedgerId] | None
 
 
 def _read_on(view: View, positions: Attempts, ledgers: Sequence[LedgerId]) -> dict[LedgerId, Ending]:
-    """Read these ledgers once; those whose end was reached, and how they ended."""
+    """Read these ledgers once; those whose end was reached, and how they ended.
+
+    The last entries are asked for even where others stand behind them: where a copy was put back, an entry
+    that was on its way may have arrived behind the gap.
+    """
     attempt = positions.attempt()
-    tails = attempt.read({ledger: view.states[ledger].next_position for ledger in ledgers})
-    silent = (view.states[ledger] for ledger in ledgers if not tails[ledger].values)
-    if not confirm(view, attempt, silent):
+    states = [view.states[ledger] for ledger in ledgers]
+    try:
+        tails = attempt.read({state.ledger: state.next_position for state in states})
+    except EntryLost as error:
+        if confirm(view, attempt, states) and all(state.ledger in view.states for state in states):
+            raise view.mismatch(str(error)) from None
+        return {}
+    if not confirm(view, attempt, states):
         return {}
     for ledger in sorted(tails):  # parents first
         if ledger in view.states:

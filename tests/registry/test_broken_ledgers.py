@@ -15,7 +15,7 @@ import pytest
 
 from photon.registry import appending, closing, fold, generations, id_registry, view
 from photon.registry.appending import Make
-from photon.registry.entry import Claimant, Claims, Entry, Genesis, LedgerId, Mask
+from photon.registry.entry import NO_TIME_US, Claimant, Claims, Entry, Genesis, LedgerId, Mask
 from photon.registry.fold import LedgerState
 from photon.registry.holds import Refs
 from photon.registry.positions import Positions
@@ -167,5 +167,8 @@ def test_a_child_that_takes_void_for_closed_joins_what_has_no_row(monkeypatch: P
 def test_a_generation_dropped_by_the_register_s_boundary_takes_holds_of_rows_along(
     monkeypatch: Patch,
 ) -> None:  # L12
-    monkeypatch.setattr(generations, "newest_states", lambda one: [])
+    def below_any_boundary(one: View) -> list[LedgerState]:
+        return [replace(state, boundary_us=NO_TIME_US) for state in one.states.values()]
+
+    monkeypatch.setattr(generations, "newest_states", below_any_boundary)
     caught(NOT_ITS_HOLDER)

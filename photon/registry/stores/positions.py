@@ -11,7 +11,7 @@ from photon.pipeline.sections import Registry
 from photon.process.measures import Meter
 from photon.registry.entry import Epoch, LedgerId
 from photon.registry.errors import RegistryUnavailable
-from photon.registry.positions import Change, Chosen, Offer, Tail, Unconfirmed, Undecided
+from photon.registry.positions import Change, Chosen, EntryLost, Offer, Tail, Unconfirmed, Undecided
 from photon.registry.register import Register
 from photon.registry.stores.asking import ActiveStores, Stores
 from photon.registry.stores.copies import (
@@ -254,7 +254,7 @@ class StoreAttempt:
             # Who slept through repairs asks too few: now he knows whom to ask, in another attempt.
             self._positions.register.read_once(deadline)
             if self._positions.stores.active is not self._active or not deadline.pause():
-                raise RegistryUnavailable(left[0].problem)
+                raise left[0].problem(self._active.slots)
             for read in left:
                 read.pages.clear()
             nearest = -1  # all of them
@@ -326,12 +326,14 @@ class _Read:
         """Whether there is an answer once all have been asked: with too few replies none says "nothing"."""
         return bool(self.walk.values) or self.walk.ending in ("nothing", "undecided")
 
-    @property
-    def problem(self) -> str:
-        """Why there is no answer."""
-        if self.walk.ending == "lacking":
-            return f"no store that answers has the right copy of position {self.next}, which is decided"
-        return f"too few stores answer for position {self.next}: {self.reason}"
+    def problem(self, slots: Sequence[int]) -> RegistryUnavailable:
+        """Why there is no answer of these stores, all that are in use."""
+        if self.walk.ending != "lacking":
+            return RegistryUnavailable(f"too few stores answer for position {self.next}: {self.reason}")
+        said = f"no store that answers has the right copy of position {self.next}, which is decided"
+        pages = (self.pages.get(slot) for slot in slots)
+        tell_of_it = all(page is not None and page.at(self.next.position) is not None for page in pages)
+        return EntryLost(said) if tell_of_it else RegistryUnavailable(said)
 
     def with_replies(self, replies: Sequence[JudgedPage | NoReply]) -> _Read:
         """The read as it is with these replies too."""
