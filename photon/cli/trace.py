@@ -119,12 +119,18 @@ def _datacenter(one: DatacenterTrace) -> list[str]:
         lines.append(f"searched     {log.side} log: {counted(log.files, 'file')}, {read}")
         lines += [
             f"             {f.path} to byte {f.searched_bytes:,}, read to {f.read_bytes:,}, "
-            f"seen to grow last at {moment(f.grown_us)}"
+            f"{_seen(f.grown_us)}"
             for f in log.last
         ]
         if more := log.files - len(log.last):
             lines.append(f"             and {counted(more, 'more file')}")
     return lines
+
+
+def _seen(grown_us: int | None) -> str:
+    from photon.tracing.report import moment
+
+    return "seen by no join yet" if grown_us is None else f"seen to grow last at {moment(grown_us)}"
 
 
 def _columns(row: Mapping[str, object]) -> str:

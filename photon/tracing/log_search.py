@@ -63,7 +63,8 @@ def search_log(
         except RangeGone as error:
             problems.append(str(error))
         done_bytes += tracked.size_bytes
-        searched.append(SearchedFile(tracked.file.path, searched_up_to, read_up_to, tracked.grown_us))
+        grown_us = tracked.grown_us if number in known else None
+        searched.append(SearchedFile(tracked.file.path, searched_up_to, read_up_to, grown_us))
     found.datacenters[datacenter].searched.append(_searched(side, searched))
     found.problems += [f"datacenter {datacenter}: {problem}" for problem in problems]
     return records
@@ -86,13 +87,13 @@ def _harm(tracked: TrackedFile, side: Side) -> str:
 
 def _searched(side: Side, files: Sequence[SearchedFile]) -> SearchedLog:
     """The report on a log that was searched, with those of its files that were seen to grow last."""
-    latest = sorted(files, key=lambda file: -file.grown_us)
+    latest = sorted(files, key=lambda file: (file.grown_us is not None, -(file.grown_us or 0)))
     return SearchedLog(
         side,
         len(files),
         sum(file.searched_bytes for file in files),
         sum(file.read_bytes for file in files),
-        latest[0].grown_us if latest else None,
+        max((file.grown_us for file in files if file.grown_us is not None), default=None),
         tuple(latest[:MOST_FILES_NAMED]),
     )
 

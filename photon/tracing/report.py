@@ -84,7 +84,7 @@ class SearchedFile:
     path: str
     searched_bytes: int
     read_bytes: int  # the offset that the dispatcher has committed
-    grown_us: int  # when it was seen to grow last
+    grown_us: int | None  # when a join saw it grow last; None: no join has seen it
 
 
 @dataclass(frozen=True, slots=True)

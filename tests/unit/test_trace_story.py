@@ -103,6 +103,7 @@ def test_a_datacenter_that_never_joined_lacks_nothing_and_is_to_be_started(world
     assert found.what_to_do == f"Have datacenter west read it: photon join {world.pipeline.file} -d west."
     assert found.problems == []
     assert "west (has never joined):" in trace_text(found)
+    assert "read to 0, seen by no join yet" in trace_text(found)
 
 
 @pytest.mark.parametrize("has_joined", [None, False])

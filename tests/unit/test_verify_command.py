@@ -97,7 +97,7 @@ def test_log_files_that_could_not_be_verified_are_named(run):
 def test_log_files_that_went_after_they_were_verified_are_counted_apart(run):
     text = run(BROKEN).stdout
     assert (
-        "east: 12 foreign logs (3,456 bytes) can't be read again and were verified before, such as"
+        "east: 12 foreign logs (3,456 bytes) can't be read again, and had been verified before, such as"
         " clicks/old.jsonl" in text
     )
     assert text.count("can't be read again") == 1
