@@ -109,6 +109,7 @@ def _headlines(
 
 def _details(one: DatacenterStatus) -> list[str]:
     from photon.process.pace import span
+    from photon.releases.making import sentence
 
     facts = one.facts
     running = f"run by process {facts.process}" if facts.process else "not running"
@@ -141,4 +142,6 @@ def _details(one: DatacenterStatus) -> list[str]:
         lines.append(f"  watermark {span(facts.growth.lag_seconds)} behind the clock")
     if one.completeness is not None:
         lines.append(f"  {one.completeness.sentence()}")
+    if one.release is not None:
+        lines.append(f"  {sentence(one.release)}")
     return lines + [f"  {key:22}{value:>14,}" for key, value in one.counts.items()]

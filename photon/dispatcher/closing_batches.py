@@ -21,6 +21,7 @@ from photon.registry.errors import RegistryUnavailable
 from photon.registry.fold import ClaimsAt, Unclosed
 from photon.registry.holds import HashSet
 from photon.registry.id_registry import IdRegistry
+from photon.registry.view import unclosed_claimants
 from photon.storage.delta import LakeUnavailable
 from photon.storage.tables import OutputTable
 
@@ -62,6 +63,12 @@ class BatchCloses:
         if closing is not None:
             self._rows = {one: rows for one, rows in self._rows.items() if one.batch > closing.through}
             self._since_us = None
+
+    @property
+    def closed_through(self) -> int:
+        """The last batch with which all that the epoch held by then is decided."""
+        unclosed = (one for one in unclosed_claimants(self.registry.view) if one.epoch == self.epoch)
+        return min([self._through, *(one.batch - 1 for one in unclosed)])
 
     @property
     def is_behind_claims(self) -> bool:

@@ -21,6 +21,7 @@ from photon.dispatcher.planning import (
     primary_budget_bytes,
 )
 from photon.dispatcher.recovery.orders import waiting_orders
+from photon.dispatcher.releasing import Releasing
 from photon.dispatcher.retrying import StoppedWaiting
 from photon.dispatcher.taking_orders import OrderTaking
 from photon.join.messages import RunnerDied
@@ -52,9 +53,11 @@ Mode = Literal["stop", "until_idle", "complete"]
 class Dispatcher:
     """Runs one datacenter's pipeline. One instance, one thread, one open plan at a time."""
 
-    def __init__(self, tools: BatchTools, news: Announcements, held: OpenFiles | None) -> None:
+    def __init__(
+        self, tools: BatchTools, news: Announcements, held: OpenFiles | None, releasing: Releasing
+    ) -> None:
         """`news` tells of new log files. `held`: the log files that are held open."""
-        self.tools = tools
+        self.tools, self.releasing = tools, releasing
         self._news, self._held = news, held
         self.pipeline, self.datacenter = tools.pipeline, tools.datacenter
         self.state, self.clock = tools.state, tools.clock
@@ -126,6 +129,7 @@ class Dispatcher:
         self.tools.observer.timeline.flush(now_us)
         with suppress(StateUnavailable, sqlite3.OperationalError):  # nothing depends on it
             self._tell_completeness(mode, now_us, ends=True)
+        self.releasing.finish()
         with suppress(StateUnavailable, WaitingDamaged):  # the next start merges again
             self.index.finish_merge()
             self.tools.waiting.finish_merge()
@@ -162,6 +166,7 @@ class Dispatcher:
         if (seen_until_us := self.reader.seen_until_us) is not None:
             self.tools.observer.timeline.looked(self.reader.files, now_us, seen_until_us)
         self._tell_completeness(mode, now_us)
+        self.releasing.tend()
         # Between two orders new events have their turn: recovery may order many.
         if not self._had_order and not self.state.count_requeued():
             self._had_order = self._take_order(now_us)
@@ -200,7 +205,10 @@ class Dispatcher:
         if self.reader.lacks_objects("foreign"):
             return  # their records may have come before all others
         foreign = self.reader.of("foreign").values()
-        self.tools.observer.completeness.tend(foreign, now_us, mode == "complete", ends)
+        observer, view = self.tools.observer, self.tools.registry.view
+        said = observer.completeness.tend(foreign, now_us, mode == "complete", view, ends)
+        if said is not None:
+            self.releasing.said(said)
 
     def _follow_clock(self, now_us: int) -> None:
         """Have nothing wait for a time that a wrong clock has named."""

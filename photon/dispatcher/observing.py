@@ -13,7 +13,9 @@ from photon.pipeline.file import Pipeline
 from photon.process.clock import MICROSECONDS, Clock, microseconds
 from photon.process.measures import Meter
 from photon.process.quantiles import Sample, merge
-from photon.state.completeness.estimate import read_up_to_us
+from photon.registry.view import View
+from photon.releases.making import closed_places
+from photon.state.completeness.estimate import Completeness, read_up_to_us
 from photon.state.completeness.publishing import Publisher
 from photon.state.database import StateReader
 from photon.state.timeline import Timeline
@@ -79,23 +81,29 @@ class CompletenessWatch:
         self._publisher.came(sum((Counter(result.came) for result in results.join), Counter[int]()))
 
     def tend(
-        self, foreign: Collection[TrackedFile], now_us: int, no_more_comes: bool, ends: bool = False
-    ) -> None:
-        """Publish if there are news and it is time to, or the process `ends`.
+        self,
+        foreign: Collection[TrackedFile],
+        now_us: int,
+        no_more_comes: bool,
+        view: View,
+        ends: bool = False,
+    ) -> Completeness | None:
+        """Publish if there are news and it is time to, or the process `ends`; the statement.
 
         Nothing is said while work is to be taken up again: what is in it is neither waiting nor decided.
         """
         if not (self._publisher.is_due(now_us) or (ends and self._publisher.has_news)):
-            return
+            return None
         if self._state.has_open_plan or self._state.count_requeued():
-            return
+            return None
         try:
             waiting_us = self._state.waiting.event_times_us()
         except (WaitingDamaged, OSError):
-            return  # the next batch that needs these records has them mended
+            return None  # the next batch that needs these records has them mended
         idle_after_us = 0 if no_more_comes else self._idle_after_us
         read_us = read_up_to_us(foreign, now_us, idle_after_us, self._publisher.read_up_to_us)
-        self._publisher.say(read_us, waiting_us, self._state.completed, now_us)
+        completed, seen = self._state.completed, closed_places(view)
+        return self._publisher.say(read_us, waiting_us, completed, now_us, seen)
 
 
 class BatchObserver:

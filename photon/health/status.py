@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -14,6 +15,7 @@ from photon.dispatcher.shift.deletable_files import deletable, files_of, needed_
 from photon.dispatcher.shift.growth import growth_of
 from photon.dispatcher.shift.lease import lease_status_of
 from photon.dispatcher.shift.people import Decisions
+from photon.errors import FormatTooNew
 from photon.health.facts import Facts, gather, opened_logs
 from photon.health.judge import all_verdicts
 from photon.health.memory import Memory
@@ -22,7 +24,10 @@ from photon.health.verdict import Verdict, worst
 from photon.logs.files import Side, TrackedFile
 from photon.logs.tailing.open_files import kept_bytes
 from photon.pipeline.file import Pipeline
+from photon.pipeline.location import Location
 from photon.process.clock import MICROSECONDS, Clock, microseconds
+from photon.releases import copies
+from photon.releases.release import Release
 from photon.state.completeness.estimate import Completeness
 from photon.state.completeness.published import last_said
 from photon.state.database import StateReader, damage_is_named
@@ -63,6 +68,7 @@ class DatacenterStatus:
     waiting_by_age: Mapping[str, int] = field(default_factory=dict)  # by when they were first seen
     stages: Stages = field(default_factory=Stages)
     completeness: Completeness | None = None  # as the last shift has published it
+    release: Release | None = None  # the newest one in its lake
     kept_log_bytes: int = 0  # copies of logs that were deleted unread, on this disk
     notes: tuple[str, ...] = ()  # what it shares with another one, perhaps by mistake
 
@@ -124,6 +130,7 @@ class DatacenterStatus:
             "foreign": asdict(self.foreign),
             "stages": asdict(self.stages),
             "completeness": asdict(self.completeness) if self.completeness else None,
+            "release": _release_told(self.release),
             "checks": {promise: asdict(worst(found)) for promise, found in self.verdicts.items()},
             **{name: getattr(facts, name) for name in named},
             **{name: getattr(self, name) for name in details},
@@ -168,9 +175,24 @@ def status_of(
         waiting_by_age=by_age,
         stages=stages,
         completeness=completeness,
+        release=_release_in(place.lake),
         kept_log_bytes=kept_bytes(work),
         notes=(*shared_logs(pipeline, datacenter), *([copied] if copied else [])),
     )
+
+
+def _release_in(lake: Location) -> Release | None:
+    """The newest release in a lake; None also where it can't be read, as other verdicts say that."""
+    with suppress(OSError, FormatTooNew):
+        return copies.latest(lake)
+    return None
+
+
+def _release_told(release: Release | None) -> dict[str, int | None] | None:
+    if release is None:
+        return None
+    names = ("number", "made_us", "complete_up_to_us", "mostly_up_to_us")
+    return {name: getattr(release, name) for name in names}
 
 
 def _by_age(state: StateReader, now_us: int) -> dict[str, int]:

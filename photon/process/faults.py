@@ -32,6 +32,9 @@ FAULT_POINTS: tuple[str, ...] = (
     "complete.after_transaction",
     "close.before",
     "close.after",
+    "release.before_offer",
+    "release.after_decided",
+    "release.after_copy",
     # in a task's process
     "task.after_read",
     "task.after_index",

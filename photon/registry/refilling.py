@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from photon.registry.appending import Make, append, open_ledger
-from photon.registry.entry import FOR_EVER, Claims, Close, Entry, Epoch, LedgerId
+from photon.registry.entry import FOR_EVER, Claims, Close, Entry, Epoch, LedgerId, NumberedRelease
 from photon.registry.errors import RegistryUnavailable
 from photon.registry.fold import LedgerState
 from photon.registry.form import cut
@@ -91,13 +91,22 @@ class FilledLedgers:
         return self.positions.beats(epochs)
 
 
-def begin_ledgers(view: View, positions: Attempts, epochs: Mapping[str, int]) -> None:
-    """Open the ledgers, and call these epochs over, with all before them. RegistryUnavailable."""
+def begin_ledgers(
+    view: View, positions: Attempts, epochs: Mapping[str, int], release: NumberedRelease | None = None
+) -> None:
+    """Open the ledgers, and call these epochs over, with all before them; the last release goes on.
+
+    RegistryUnavailable.
+    """
     closes = tuple(Close(Epoch(name, number), FOR_EVER) for name, number in sorted(epochs.items()))
     ledgers = view.register.ledgers(0)
     for ledger in ledgers:
         open_ledger(view, positions, ledger)
-    append(view, positions, dict.fromkeys(ledgers, lambda state: Entry(closes=closes)))
+
+    def first(state: LedgerState) -> Entry:
+        return Entry(closes=closes, release=None if state.ledger.number else release)
+
+    append(view, positions, dict.fromkeys(ledgers, first))
 
 
 def put_back(view: View, positions: Attempts, rows: Iterable[Claims]) -> None:

@@ -10,10 +10,12 @@ from __future__ import annotations
 import gzip
 import re
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import BinaryIO
 
+from photon.pipeline.file import Pipeline
 from photon.pipeline.location import Location
 from photon.releases.release import Release, decode_release, encode_release
 from photon.storage.store import Store, store_of
@@ -21,6 +23,7 @@ from photon.storage.store import Store, store_of
 FOLDER = "releases"
 PACKED = f"{FOLDER}/packed"
 PACK = 500  # so a lake lists at most some 1,000 single ones, in one request to S3
+_VERIFIED = f"{FOLDER}/verified"
 _SINGLE = re.compile(r"(\d{12})\.json")
 _PACKED = re.compile(r"(\d{12})-(\d{12})\.jsonl\.gz")
 
@@ -92,6 +95,32 @@ def put(lake: Location, releases: Sequence[Release]) -> None:
         if store.size_bytes(name) is None:
             store.put(name, partial(_write, content))
     store_of(lake / FOLDER).sync()
+
+
+def note_verified(lake: Location, number: int) -> None:
+    """Take note that a verification found no event without a row, and began with this release. OSError."""
+    store_of(lake / FOLDER).make()
+    store_of(lake).put(_VERIFIED, partial(_write, str(number).encode()))
+    store_of(lake / FOLDER).sync()
+
+
+def verified(lake: Location) -> int:
+    """The newest release before a verification that found no event without a row; -1: none. OSError."""
+    try:
+        return int(store_of(lake).read(_VERIFIED))
+    except (FileNotFoundError, ValueError):
+        return -1
+
+
+def awaited(pipeline: Pipeline, datacenters: Iterable[str]) -> dict[str, int]:
+    """By datacenter the newest release in its lake, where that awaits a verification of it (R4)."""
+    found: dict[str, int] = {}
+    for name in datacenters:
+        with suppress(OSError):
+            newest = latest(pipeline.datacenters[name].lake)
+            if newest is not None and newest.set_back is not None and name in newest.set_back.awaits:
+                found[name] = newest.number
+    return found
 
 
 def tidy(lake: Location, before_us: int) -> None:

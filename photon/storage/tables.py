@@ -108,7 +108,7 @@ def batch_of(version: int) -> int:
 
 
 def fence_epoch(lake: Location, datacenter: str, epoch: str) -> None:
-    """Have a datacenter's tables take no commit of the epoch any more: the joined rows last (protocol E1).
+    """Have a datacenter's tables take no commit of the epoch any more: the joined rows last (E1, R6).
 
     CommitConflict, LakeUnavailable.
     """

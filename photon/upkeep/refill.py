@@ -3,6 +3,7 @@
 the register: a refill has begun               -> no epoch begins, nothing that is appended counts
 every table: its epochs fenced                 -> no batch is committed any more (E1)
 ledgers of a new incarnation: every row's id   -> what the old ones hold without a row is free
+                     and the last release      -> no number of a release is used again (R5)
 the register: the new ledgers, epochs above    -> each datacenter begins a new epoch (A13)
 
 Killed in between, joins stay refused until it has run to its end.
@@ -41,6 +42,10 @@ from photon.registry.refilling import (
 )
 from photon.registry.register import Register
 from photon.registry.view import View, current_register
+from photon.releases import copies
+from photon.releases.at_once import newest_copies, refilled
+from photon.releases.numbering import lacked, last_release, numbered
+from photon.releases.release import Release
 from photon.state.database import STATE_FILE
 from photon.state.view import open_view
 from photon.storage.delta import LakeUnavailable
@@ -123,7 +128,7 @@ def plan_refill(
     expected = work.look()
     is_known = register.tables.keys() >= tables.keys()
     is_behind = bool(expected.put_back or expected.released) or _is_behind_a_view(pipeline, work.registry)
-    expected.began = is_behind or not is_known or register.is_refilling
+    expected.began = is_behind or not is_known or register.is_refilling or work.lacks_releases()
     return RefillPlan(register, work, dict(work.second_rows), expected)
 
 
@@ -253,7 +258,9 @@ class _Refill:
         fault_point("refill.after_fence")
         filled = FilledLedgers(registry.positions, incarnation)
         view = View(as_filled(filled.attempt().confirm(), incarnation), registry.view.writer)
-        begin_ledgers(view, filled, epochs)
+        newest = self._newest_release()
+        first = None if newest is None else numbered(refilled(newest, SystemClock().now_us()))
+        begin_ledgers(view, filled, epochs, first)
         done = Refilled(put_back=found.put_back, released=found.released, too_old=found.too_old, began=True)
         self.second_rows = {}
         for claims in self._claims(done, "in the registry"):
@@ -274,6 +281,21 @@ class _Refill:
                 yield from claims_of_rows(page, datacenter, self.pipeline.foreign)
                 done.rows += page.num_rows
                 self.say(f"{counted(done.rows, 'row')} {what}")
+
+    def _copies(self) -> list[Release]:
+        """The newest releases of all lakes that can be read."""
+        lakes = self.pipeline.datacenters
+        return [*newest_copies(self.pipeline, lambda name: copies.latest(lakes[name].lake)).values()]
+
+    def lacks_releases(self) -> bool:
+        """Whether a lake has a release that the registry lacks."""
+        return lacked(self.registry, self._copies()) is not None
+
+    def _newest_release(self) -> Release | None:
+        """The last release that a lake or the registry knows."""
+        last = last_release(self.registry.view)
+        known = [*self._copies(), *([] if last is None else [last])]
+        return max(known, key=lambda one: one.number, default=None)
 
     def _fence(self, datacenter: str, register: Register) -> int:
         """Fence every epoch that register, table or state know: a number above them. NotRefilled."""

@@ -13,6 +13,7 @@ from functools import partial
 
 from photon.dispatcher.recovery.rows_of_plans import RowsOfPlans
 from photon.pipeline.file import Pipeline
+from photon.process.clock import SystemClock
 from photon.process.faults import fault_point
 from photon.process.readable import counted
 from photon.registry.closing import Rowless
@@ -21,6 +22,7 @@ from photon.registry.epochs import end_epochs, give_up_epochs
 from photon.registry.id_registry import IdRegistry
 from photon.registry.register import Register, with_given_up
 from photon.registry.view import current_register, newest_states
+from photon.releases.at_once import release_now
 from photon.storage.tables import CommitConflict, OutputTable, fence_epoch
 from photon.upkeep.plans import Say, refuse_outdated, silent
 from photon.upkeep.retirable import NotRetired, table_that_counts
@@ -44,6 +46,7 @@ class Retired:
 class RetirePlan:
     """A retirement to come. `table`: its rows stay and count; None: its lake is gone."""
 
+    pipeline: Pipeline
     registry: IdRegistry
     register: Register  # when the plan was made
     datacenter: str
@@ -69,6 +72,7 @@ class RetirePlan:
         fault_point("retire.after_close")
         if table is None:
             _free_all(registry, datacenter, say)
+            release_now(self.pipeline, registry, datacenter, SystemClock())
         kept = _count_ids(registry, datacenter)
         return replace(self.expected, released=max(0, held - kept), kept=kept, rows=_count_rows(table))
 
@@ -83,7 +87,7 @@ def plan_retire(
     held = _count_ids(registry, datacenter)
     released = held if table is None else _count_rowless(registry, datacenter, RowsOfPlans(table))
     expected = Retired(released, held - released, _count_rows(table), datacenter in register.given_up)
-    return RetirePlan(registry, register, datacenter, table, expected)
+    return RetirePlan(pipeline, registry, register, datacenter, table, expected)
 
 
 def _fence(table: OutputTable, epoch: Epoch) -> None:

@@ -40,6 +40,11 @@ class Copied(World):
         for place in self.pipeline.datacenters.values():
             (place.state / VIEW_FILE).unlink()
 
+    def lose_releases(self) -> None:
+        """No lake has a copy of a release, as of before there were any."""
+        for place in self.pipeline.datacenters.values():
+            shutil.rmtree(Path(str(place.lake)) / "releases", ignore_errors=True)
+
     @property
     def has_copy(self) -> bool:
         """Whether the registry was copied."""

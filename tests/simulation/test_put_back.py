@@ -89,12 +89,13 @@ def test_batches_without_rows_after_the_newest_ones_neither_hide_it_nor_alarm(
     world.must_be_sound(ALL)
 
 
-def test_a_registry_that_lacks_an_empty_batch_alone_is_no_alarm(world: Copied) -> None:
+def test_a_registry_that_lacks_an_empty_batch_alone_lacks_its_release(world: Copied) -> None:
     world.copy(["registry"])
     world.clicks(("never", "no such query"))
     world.join()
     world.put_back(["registry"])
-    assert world.refused() is None
+    world.lose_views()
+    assert "lacks release" in (world.refused() or "")
 
 
 def test_a_registry_that_was_copied_in_the_middle_of_a_batch_is_noticed(tmp_path: Path) -> None:
@@ -240,6 +241,7 @@ def test_second_rows_that_were_joined_while_a_lake_was_away_are_told_until_they_
     world.join("west")
     (tmp_path / "away").rename(lake)
     world.lose_views()
+    world.lose_releases()
     assert "two rows" not in said_of_second_rows(world)
     if found_by == "refill":
         assert len(world.refill().doubles) == 1
@@ -289,6 +291,7 @@ def test_a_copy_of_a_datacenter_that_has_joined_with_its_registry_is_told_as_tha
 
 def test_an_event_that_has_two_rows_is_told_and_neither_is_touched(world: Copied) -> None:
     world.put_back(["registry", "state"])
+    world.lose_releases()
     with pytest.MonkeyPatch.context() as blind:
         blind.setattr("photon.dispatcher.recovery.registry_watch.RegistryWatch.check", lambda self: None)
         world.join()

@@ -17,8 +17,10 @@ from photon.dispatcher.log_reader import note_files
 from photon.dispatcher.other_settings import refuse_other_ids
 from photon.dispatcher.primary_index import PrimaryIndex
 from photon.dispatcher.recovery.announcing import Announcer
+from photon.dispatcher.recovery.distant_lakes import DistantLakes
 from photon.dispatcher.recovery.holders import Holders
 from photon.dispatcher.refusals import OnHold, check_datacenters, refuse_place_of_another
+from photon.dispatcher.releasing import Releasing
 from photon.dispatcher.retrying import BackoffRetry, Callbacks
 from photon.dispatcher.shift.ending import (
     NO_LIMITS,
@@ -300,7 +302,11 @@ class Shift:
                 holders,
                 meter,
             )
-            dispatcher = Dispatcher(tools, news, held)
+            beside = stack.enter_context(machine.worker("releases"))
+            releasing = Releasing(
+                pipeline, datacenter, registry, tools.closes, clock, beside, DistantLakes(machine=machine)
+            )
+            dispatcher = Dispatcher(tools, news, held, releasing)
             if state.skips_backlog:
                 retry.until_available(dispatcher.skip_foreign_backlog)
             yield dispatcher

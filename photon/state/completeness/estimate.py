@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -31,6 +31,8 @@ class Completeness:
     waiting: int  # records
     came: int  # records of the time that is kept, a day by default
     came_late: int  # records that came when the logs were read beyond their minute
+    # By datacenter the epoch and batch that was closed: there are the rows of records joined elsewhere.
+    seen: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     @property
     def late_share(self) -> float:

@@ -57,7 +57,14 @@ class Publisher:
             self._next_us = None  # the clock was set back
         return self.has_news and (self._next_us is None or now_us >= self._next_us)
 
-    def say(self, read_up_to_us: int | None, waiting_us: Ints, batch: int, now_us: int) -> Completeness:
+    def say(
+        self,
+        read_up_to_us: int | None,
+        waiting_us: Ints,
+        batch: int,
+        now_us: int,
+        seen: Mapping[str, tuple[int, int]],
+    ) -> Completeness:
         """Publish what follows from how far the logs are read and from the event times of what waits.
 
         A lake that takes nothing stops no join: it is tried again later.
@@ -75,6 +82,7 @@ class Publisher:
             waiting=len(waiting_us),
             came=sum(self._arrivals.records.values()),
             came_late=sum(self._arrivals.late.values()),
+            seen=seen,
         )
         try:
             publish(self._lake, said, self._arrivals)

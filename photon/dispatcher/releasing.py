@@ -1,0 +1,220 @@
+"""Make releases beside the batches of one datacenter, and keep copies of all in its lake (protocol R).
+
+A thread of its own reads lakes, counts rows and stores copies, whatever hangs there. The dispatcher's thread
+tells it what is closed and stated, and appends what came of it to a ledger between two batches.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor, Future, wait
+from dataclasses import dataclass, field
+from functools import partial
+
+from photon.dispatcher.closing_batches import BatchCloses
+from photon.dispatcher.recovery.distant_lakes import DistantLakes
+from photon.pipeline.file import Pipeline
+from photon.process.clock import MICROSECONDS, Clock, microseconds
+from photon.process.faults import fault_point
+from photon.registry.errors import RegistryUnavailable
+from photon.registry.id_registry import IdRegistry
+from photon.registry.register import Register
+from photon.releases import copies
+from photon.releases.at_once import newest_copies
+from photon.releases.making import Counted, Said, Sight, closed_places, next_release
+from photon.releases.numbering import lacked, last_release, offer, take_new_releases
+from photon.releases.parts import LakeCounter
+from photon.releases.release import Part, Place, Release, Statement
+from photon.state.completeness.estimate import Completeness
+from photon.state.completeness.published import last_said
+from photon.storage.delta import LakeUnavailable
+
+log = logging.getLogger(__name__)
+
+SAID_KEPT = 16  # statements that wait for their batch to be closed: one comes each 10 s
+AGAIN_US = 60 * MICROSECONDS  # after registry or lake did not answer
+TIDIED_US = 3_600 * MICROSECONDS
+END_SECONDS = 10.0  # a join that ends waits so long for its last release
+LAST_TRIES = 3  # at the end: others may make releases at the same time
+
+
+def refuse_lacking_releases(pipeline: Pipeline, registry: IdRegistry, lakes: DistantLakes) -> None:
+    """Refuse a registry that lacks a release of which a lake has a copy (L10, R5). RegistryMismatch.
+
+    RegistryUnavailable. Lakes that can't be read are passed over.
+    """
+
+    def latest(name: str) -> Release | None:
+        return lakes.ask(name, partial(copies.latest, pipeline.datacenters[name].lake))
+
+    newest = newest_copies(pipeline, latest)
+    lacking = lacked(registry, newest.values())
+    if lacking is not None:
+        name = next(name for name, one in newest.items() if one is lacking)
+        raise registry.view.mismatch(f"it lacks release {lacking.number}, which the lake of {name} has")
+
+
+@dataclass
+class Releasing:
+    """The releases of one datacenter's process. Used by the dispatcher's thread; `worker` has one thread."""
+
+    pipeline: Pipeline
+    datacenter: str
+    registry: IdRegistry
+    closes: BatchCloses
+    clock: Clock
+    worker: Executor
+    lakes: DistantLakes
+    _said: deque[Said] = field(default_factory=lambda: deque(maxlen=SAID_KEPT))
+    _to_copy: list[Release] = field(default_factory=list)
+    _copying: list[Release] = field(default_factory=list)
+    _job: Future[Sight | None] | None = None  # counting, or storing copies
+
+    def __post_init__(self) -> None:
+        self._lake = self.pipeline.datacenters[self.datacenter].lake
+        self._every_us = microseconds(self.pipeline.releases.every)
+        self._counters = {
+            name: LakeCounter(name, place.lake) for name, place in self.pipeline.datacenters.items()
+        }
+        self._last = last_release(self.registry.view)
+        now_us = self.clock.elapsed_us()
+        # Nobody knows how old the last one is: the clock of its maker need not be right.
+        self._heard_us = self._tried_us = now_us if self._last is not None else now_us - self._every_us
+        self._again_us = now_us
+        self._tidied_us: int | None = None
+        take_new_releases(self.registry.view)  # other lakes have what was missed
+        self._to_copy = [] if self._last is None else [self._last]
+        if (said := last_said(self._lake)) is not None:
+            self.said(said)
+
+    def said(self, said: Completeness) -> None:
+        """Take in what was stated of the rows' completeness."""
+        seen = {name: Place(*place) for name, place in said.seen.items()}
+        statement = Statement(said.complete_up_to_us, said.mostly_up_to_us)
+        self._said.append(Said(statement, Place(int(said.epoch), said.batch), seen))
+
+    def tend(self) -> None:
+        """Go on with what is under way; begin a release when it is due. RegistryMismatch, FormatTooNew."""
+        self._note_new()
+        if self._job is not None:
+            if not self._job.done():
+                return
+            self._finish_job(self._job)
+        if self.clock.elapsed_us() < self._again_us:
+            return
+        if self._to_copy:
+            self._begin_copying()
+        elif self._is_due():
+            self._begin_counting()
+        if self._job is not None and self._job.done():
+            self._finish_job(self._job)
+
+    def finish(self) -> None:
+        """Make a last release, if something is new, and store copies; not for long."""
+        deadline_us = self.clock.elapsed_us() + round(END_SECONDS * MICROSECONDS)
+        self._note_new()
+        self._await_job(deadline_us)
+        for _ in range(LAST_TRIES if self.closes.due is None else 0):  # else the registry does not answer
+            before = self._last
+            if self._job is None:
+                self._begin_counting()
+            self._await_job(deadline_us)
+            if self._last is before:
+                break
+        if self._job is None:
+            self._begin_copying()
+            self._await_job(deadline_us)
+
+    def _await_job(self, deadline_us: int) -> None:
+        left_seconds = (deadline_us - self.clock.elapsed_us()) / MICROSECONDS
+        if self._job is None:
+            return
+        if wait([self._job], max(0.0, left_seconds)).done:
+            self._finish_job(self._job)
+        else:
+            log.warning("the last release comes with the next join: a lake does not answer in time")
+
+    def _is_due(self) -> bool:
+        now_us = self.clock.elapsed_us()
+        return min(now_us - self._heard_us, now_us - self._tried_us) >= self._every_us
+
+    def _note_new(self) -> None:
+        for release in take_new_releases(self.registry.view):
+            self._to_copy.append(release)
+            self._last, self._heard_us = release, self.clock.elapsed_us()
+
+    # -- on the dispatcher's thread
+
+    def _begin_counting(self) -> None:
+        view, register, epoch = self.registry.view, self.registry.register, self.closes.epoch
+        self._tried_us = self.clock.elapsed_us()
+        if view.is_over(epoch) or self.datacenter in register.lakes_gone:
+            return
+        closed = closed_places(view)
+        own = Place(epoch.number, self.closes.closed_through)
+        closed[self.datacenter] = max(own, closed.get(self.datacenter, own))
+        last, said = self._last, tuple(self._said)
+        self._job = self.worker.submit(lambda: self._look(last, closed, said, register))
+
+    def _begin_copying(self) -> None:
+        self._copying, self._to_copy = self._to_copy, []
+        if some := tuple(self._copying):
+            self._job = self.worker.submit(lambda: self._copy(some))
+
+    def _finish_job(self, job: Future[Sight | None]) -> None:
+        self._job = None
+        try:
+            sight = job.result()
+            if sight is not None:
+                offer(self.registry, lambda last: self._made(sight, last))
+                self._note_new()
+        except (RegistryUnavailable, LakeUnavailable, OSError) as error:
+            log.info("the next release is made later: %s", error)
+            self._to_copy = [*self._copying, *self._to_copy]
+            self._again_us = self.clock.elapsed_us() + AGAIN_US
+        self._copying = []
+
+    def _made(self, sight: Sight, last: Release | None) -> Release | None:
+        """The next release, unless another one came before it: then all is counted anew."""
+        return next_release(sight, self.clock.now_us()) if last == sight.last else None
+
+    # -- on the thread beside
+
+    def _look(
+        self, last: Release | None, closed: Mapping[str, Place], said: tuple[Said, ...], register: Register
+    ) -> Sight:
+        """Count the own lake, and those of others of which ledgers say something new. LakeUnavailable."""
+        counted = {}
+        for name, counter in self._counters.items():
+            before = None if last is None else last.parts.get(name)
+            if name not in closed or name in register.lakes_gone:
+                continue
+            if name == self.datacenter:
+                counted[name] = counter.count(before, closed[name])
+                continue
+            found = self._ask(counter, before, closed[name])
+            if found is not None and found.part.table_id == register.tables.get(name):
+                counted[name] = found
+        verified = copies.verified(self._lake) if last is not None and last.set_back is not None else -1
+        return Sight(self.datacenter, last, counted, said, frozenset(register.lakes_gone), verified)
+
+    def _ask(self, counter: LakeCounter, before: Part | None, closed: Place) -> Counted | None:
+        """The part of another lake; None while that can't be read: then the part before is carried over."""
+        try:
+            return self.lakes.ask(counter.datacenter, lambda: counter.count(before, closed))
+        except LakeUnavailable as error:
+            log.debug("a release goes without news of datacenter %s: %s", counter.datacenter, error)
+            return None
+
+    def _copy(self, some: Sequence[Release]) -> None:
+        """Store copies, and now and then remove old ones. OSError."""
+        copies.put(self._lake, some)
+        fault_point("release.after_copy")
+        now_us = self.clock.elapsed_us()
+        if self._tidied_us is None or now_us - self._tidied_us >= TIDIED_US:
+            self._tidied_us = now_us
+            # By this clock, and by that of those who have made releases since.
+            latest_us = min(self.clock.now_us(), some[0].made_us)
+            copies.tidy(self._lake, latest_us - microseconds(self.pipeline.releases.keep))

@@ -1,0 +1,80 @@
+"""Releases that a command makes at its end, where no join may run that makes one; and the newest copies."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from photon.pipeline.file import Pipeline
+from photon.process.clock import Clock
+from photon.registry.errors import RegistryUnavailable
+from photon.registry.id_registry import IdRegistry
+from photon.releases import copies
+from photon.releases.making import Counted, Sight, closed_places, next_release
+from photon.releases.numbering import last_release, offer
+from photon.releases.parts import LakeCounter
+from photon.releases.release import Note, Release
+from photon.storage.delta import LakeUnavailable
+
+log = logging.getLogger(__name__)
+
+REFILL_GAP = 1_000  # numbers: some may have been decided in the lost registry that no lake has a copy of
+
+
+def newest_copies(pipeline: Pipeline, read: Callable[[str], Release | None]) -> dict[str, Release]:
+    """The newest release of each datacenter's lake that can be read, by `read` of its name."""
+    found: dict[str, Release] = {}
+    for name in pipeline.datacenters:
+        try:
+            newest = read(name)
+        except (LakeUnavailable, OSError) as error:
+            log.warning("the releases in the lake of datacenter %s can't be read: %s", name, error)
+            continue
+        if newest is not None:
+            found[name] = newest
+    return found
+
+
+def refilled(newest: Release, now_us: int) -> Release:
+    """The newest release that is known, as the first one of a registry that was filled anew."""
+    note = Note("refilled", newest.by, f"the registry was refilled; this is release {newest.number} again")
+    number = newest.number + REFILL_GAP
+    return replace(newest, number=number, made_us=max(now_us, newest.made_us + 1), notes=(note,))
+
+
+def release_now(pipeline: Pipeline, registry: IdRegistry, by: str, clock: Clock) -> Release | None:
+    """Make a release of what is closed, and have all lakes keep it that can be reached; None: nothing is new.
+
+    Who can't make it now leaves it to the next join.
+    """
+    try:
+        registry.read_on()
+        last, register = last_release(registry.view), registry.register
+        counted = _counted(pipeline, registry, last)
+        sight = Sight(by, last, counted, lakes_gone=frozenset(register.lakes_gone))
+        made = offer(registry, lambda now: next_release(sight, clock.now_us()) if now == last else None)
+    except RegistryUnavailable as error:
+        log.warning("the next join makes the release: %s", error)
+        return None
+    for name in counted if made is not None else ():
+        try:
+            copies.put(pipeline.datacenters[name].lake, [made] if made is not None else [])
+        except OSError as error:
+            log.warning("release %s comes into the lake of %s with its next join: %s", made, name, error)
+    return made
+
+
+def _counted(pipeline: Pipeline, registry: IdRegistry, last: Release | None) -> Mapping[str, Counted]:
+    closed, register = closed_places(registry.view), registry.register
+    found: dict[str, Counted] = {}
+    for name in closed.keys() & pipeline.datacenters.keys() - {*register.lakes_gone}:
+        before = None if last is None else last.parts.get(name)
+        try:
+            one = LakeCounter(name, pipeline.datacenters[name].lake).count(before, closed[name])
+        except LakeUnavailable as error:
+            log.warning("the release goes without news of datacenter %s: %s", name, error)
+            continue
+        if one.part.table_id == register.tables.get(name):
+            found[name] = one
+    return found

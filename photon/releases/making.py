@@ -1,0 +1,184 @@
+"""Whether there is something new for readers, and what the next release says. Pure.
+
+A cut is made of closes: whoever closes batch N in any ledger has seen commit N on disk, and whoever closes an
+epoch for ever has fenced it. The maker's own batches count once nothing that they hold is unclosed, so that
+batches without claims count too. `parts` counts the rows of these places in the lakes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+
+from photon.process.clock import in_utc
+from photon.registry.entry import FOR_EVER
+from photon.registry.view import View
+from photon.releases.release import (
+    Cut,
+    Note,
+    Part,
+    Place,
+    Release,
+    SetBack,
+    Statement,
+    covers,
+)
+
+
+def closed_places(view: View) -> dict[str, Place]:
+    """By datacenter the last place that a ledger calls closed; FOR_EVER as its batch: the epoch is over."""
+    found: dict[str, Place] = {}
+    for state in view.states.values():
+        places = [(name, Place(number, FOR_EVER)) for name, number in state.over.items()]
+        places += [(one.datacenter, Place(one.number, batch)) for one, batch in state.void_through.items()]
+        for name, place in places:
+            found[name] = max(place, found.get(name, place))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A statement of completeness: after which batch it was made, and what was known to be closed by then.
+
+    Of a record that it calls joined elsewhere the row is in `seen`.
+    """
+
+    statement: Statement
+    place: Place
+    seen: Cut = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """A part as its lake has it now, without a statement, and what has become of the part before.
+
+    `lost`: why the lake lacks some of that; empty if it does not.
+    """
+
+    part: Part
+    notes: tuple[Note, ...] = ()
+    lost: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """All that a datacenter's process knows at one moment, to make the release behind `last` of it.
+
+    `verified`: the newest release before a verification of this datacenter that found no event without a row.
+    """
+
+    datacenter: str
+    last: Release | None
+    counted: Mapping[str, Counted]
+    said: tuple[Said, ...] = ()
+    lakes_gone: frozenset[str] = frozenset()
+    verified: int = -1
+
+
+def next_release(sight: Sight, now_us: int) -> Release | None:
+    """The next release; None if it would say nothing new."""
+    last = sight.last or Release(-1, now_us - 1, sight.datacenter, {})
+    gone = {*last.lakes_gone, *sight.lakes_gone}
+    parts = {name: part for name, part in _parts(last, sight.counted).items() if name not in gone}
+    if sight.datacenter in parts:
+        parts[sight.datacenter] = _with_statement(parts, sight, gone)
+    number = last.number + 1
+    made = Release(
+        number,
+        max(now_us, last.made_us + 1),
+        sight.datacenter,
+        dict(sorted(parts.items())),
+        _notes(last, sight, gone),
+        _set_back(last, sight, number, parts, gone),
+        tuple(sorted(gone)),
+    )
+    return made if made.notes or _news(made) != _news(last) else None
+
+
+def _news(release: Release) -> tuple[object, ...]:
+    """What readers look for in a release."""
+    parts = {name: (part.place, part.rows, part.statement) for name, part in release.parts.items()}
+    return parts, release.set_back
+
+
+def _parts(last: Release, counted: Mapping[str, Counted]) -> dict[str, Part]:
+    """The parts as they were counted; a place goes back only where the lake lost something (R2)."""
+    parts = dict(last.parts)
+    for name, one in counted.items():
+        before = last.parts.get(name)
+        if before is None:
+            parts[name] = one.part
+        elif one.part.place >= before.place or one.lost:
+            parts[name] = replace(one.part, statement=before.statement)
+    return parts
+
+
+def _with_statement(parts: Mapping[str, Part], sight: Sight, gone: Collection[str]) -> Part:
+    """The own part with its greatest statement that the cut covers.
+
+    One that was covered before is true for ever, as cuts grow: an epoch that reads all logs again, and says
+    less, takes none back.
+    """
+    cut = {name: part.place for name, part in parts.items()}
+    own = parts[sight.datacenter]
+    said = [one.statement for one in sight.said if is_covered(one, sight, cut, gone)]
+    statements = [one for one in (own.statement, *said) if one is not None]
+    return replace(own, statement=max(statements, key=_reach_us) if statements else None)
+
+
+def is_covered(said: Said, sight: Sight, cut: Cut, gone: Collection[str]) -> bool:
+    """Whether all rows that a statement speaks of are in a cut (R3); of lakes that are gone none is.
+
+    All of an epoch that is over was counted if its lake was: its table says how far it came.
+    """
+    places = {sight.datacenter: said.place}
+    for name, place in said.seen.items():
+        if name not in gone and name != sight.datacenter:
+            is_whole = place.batch == FOR_EVER and name in sight.counted
+            places[name] = Place(place.epoch, 0) if is_whole else place
+    return covers(cut, places)
+
+
+def _reach_us(statement: Statement) -> tuple[int, int]:
+    complete_us, mostly_us = (
+        -(2**63) if time_us is None else time_us
+        for time_us in (statement.complete_up_to_us, statement.mostly_up_to_us)
+    )
+    return complete_us, mostly_us
+
+
+def _notes(last: Release, sight: Sight, gone: Collection[str]) -> tuple[Note, ...]:
+    retired = [
+        Note("retired", name, f"datacenter {name} was retired without its lake: its rows count no more")
+        for name in sorted(gone)
+        if name in last.parts
+    ]
+    lost = [Note("lake put back", name, one.lost) for name, one in sight.counted.items() if one.lost]
+    return (*retired, *lost, *(note for one in sight.counted.values() for note in one.notes))
+
+
+def _set_back(
+    last: Release, sight: Sight, number: int, parts: Mapping[str, Part], gone: Collection[str]
+) -> SetBack | None:
+    """What statements count for while rows may be missing (R4): see `SetBack`."""
+    old = last.set_back
+    if old is not None and sight.verified >= old.number:
+        old = replace(old, awaits=tuple(name for name in old.awaits if name != sight.datacenter))
+    left = {name: "is gone" for name in gone if name in last.parts}
+    left |= {name: "was put back" for name, one in sight.counted.items() if one.lost and name in last.parts}
+    if not left:
+        return old if old is not None and old.awaits else None
+    why = [f"the lake of datacenter {name} {what}" for name, what in sorted(left.items())]
+    times_us = [last.parts[name].first_us for name in left]
+    if old is not None:  # the rows of both losses are to be looked for
+        times_us, why = [*times_us, old.to_us], [old.why, *why]
+    known_us = [time_us for time_us in times_us if time_us is not None]
+    to_us = min(known_us) if len(known_us) == len(times_us) else None
+    return SetBack(to_us, number, tuple(sorted(parts)), "; ".join(why))
+
+
+def sentence(release: Release) -> str:
+    """The release in one line, for people."""
+    complete_us = release.complete_up_to_us
+    up_to = "no event time yet" if complete_us is None else in_utc(complete_us, "seconds")
+    return f"release {release.number} of {in_utc(release.made_us, 'seconds')}, complete up to {up_to}"

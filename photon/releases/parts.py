@@ -1,0 +1,115 @@
+"""A datacenter's part of a release, counted in its lake by who can read it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, time
+
+from deltalake import DeltaTable
+
+from photon.pipeline.location import Location
+from photon.process.clock import MICROSECONDS
+from photon.releases.files import rows_within, share_of
+from photon.releases.making import Counted
+from photon.releases.release import Note, Part, Place
+from photon.storage.changes import changed_by_others
+from photon.storage.columns import TableName
+from photon.storage.data_files import DataFile, DataFiles
+from photon.storage.replaced_files import rebuild_app
+from photon.storage.tables import OutputTable, app_id, batch_of
+
+READ_TABLES: tuple[TableName, ...] = ("dead_letters", "unjoined")  # beside the joined rows
+MOST_NOTES = 10  # of one datacenter: a release has room for some hundred
+
+
+@dataclass
+class LakeCounter:
+    """Counts the rows of one datacenter's lake, as often as a release is made. For one thread at a time."""
+
+    datacenter: str
+    lake: Location
+    _tables: dict[TableName, OutputTable] = field(default_factory=dict)
+
+    def count(self, before: Part | None, closed: Place) -> Counted:
+        """The part up to what is closed, as far as the table has it; `before`: the part of the last release.
+
+        LakeUnavailable.
+        """
+        joined = self._table("joined_events")
+        handle = joined.load()
+        with joined.reading():
+            place = max(self._place(handle, closed), before.place if before else Place(0, 0))
+            lost = self._lost(handle, before)
+            if lost:
+                place = self._place(handle, closed)
+            if before is not None and (handle.version(), place) == (before.version, before.place):
+                return Counted(before)
+            files = DataFiles(handle).all()
+            part = Part(
+                place,
+                str(handle.metadata().id),
+                rows_within(joined.store, files, place),
+                handle.version(),
+                joined.version_in(handle, rebuild_app(self.datacenter)),
+                {name: self._side_batch(name, place.epoch) for name in READ_TABLES},
+                _first_us(files),
+                _first_us(file for file in files if _is_new(file, before, place)),
+            )
+            notes = () if before is None or lost else self._notes(before, part, files)
+        return Counted(part, notes, lost)
+
+    def _table(self, name: TableName) -> OutputTable:
+        return self._tables.setdefault(name, OutputTable(self.lake, name))
+
+    def _place(self, handle: DeltaTable, closed: Place) -> Place:
+        """The last place that is closed and that the table has; of an epoch that is over, all that it has."""
+        return Place(closed.epoch, min(closed.batch, self._committed(handle, closed.epoch)))
+
+    def _committed(self, handle: DeltaTable, epoch: int) -> int:
+        return batch_of(self._table("joined_events").version_in(handle, app_id(self.datacenter, str(epoch))))
+
+    def _side_batch(self, name: TableName, epoch: int) -> int:
+        table = self._table(name)
+        app = app_id(self.datacenter, str(epoch), name)
+        return batch_of(table.version_of(app)) if table.exists() else 0
+
+    def _lost(self, handle: DeltaTable, before: Part | None) -> str:
+        """Why the table lacks what the last release had of it, as an older copy does."""
+        if before is None:
+            return ""
+        joined = self._table("joined_events")
+        has = Place(before.place.epoch, self._committed(handle, before.place.epoch))
+        rebuilt = joined.version_in(handle, rebuild_app(self.datacenter))
+        if has >= before.place and rebuilt >= before.rebuilt:
+            return ""
+        found, had = f"{has}, replacement {rebuilt}", f"{before.place}, replacement {before.rebuilt}"
+        return f"the table {joined.folder} is at {found}, and was at {had}: its lake was put back"
+
+    def _notes(self, before: Part, part: Part, files: Iterable[DataFile]) -> tuple[Note, ...]:
+        """What has become of the rows that the last release had."""
+        if part.rebuilt > before.rebuilt:
+            which = f"replacements {before.rebuilt + 1} to {part.rebuilt}"
+            says = f"backfills of datacenter {self.datacenter} have made rows again ({which})"
+            return (Note("rebuilt", self.datacenter, says),)
+        joined = self._table("joined_events")
+        if (rows := rows_within(joined.store, files, before.place)) == before.rows:
+            return ()
+        commits = list(changed_by_others(joined.folder, before.version + 1, part.version))
+        said = [f"{operation} in version {version}" for version, operation in commits[:MOST_NOTES]]
+        by = f" by {', '.join(said)}" if said else ", and no commit in its log says by whom"
+        changed = f"{before.rows:,} rows of {joined.folder} up to {before.place} are {rows:,} now{by}"
+        return (Note("changed by others", self.datacenter, changed),)
+
+
+def _is_new(file: DataFile, before: Part | None, place: Place) -> bool:
+    is_known = before is not None and share_of(file, before.place) == "whole"
+    return not is_known and share_of(file, place) != "none"
+
+
+def _first_us(files: Iterable[DataFile]) -> int | None:
+    """The beginning of the first day that these files have events of; None: there is none."""
+    days = [file.date for file in files if file.date is not None]
+    if not days:
+        return None
+    return round(datetime.combine(min(days), time(), UTC).timestamp()) * MICROSECONDS

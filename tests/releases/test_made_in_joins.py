@@ -1,0 +1,264 @@
+"""Joins make releases: one datacenter after another, with kills and lost answers between."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from photon.dispatcher import startup
+from photon.dispatcher.retrying import Callbacks
+from photon.registry.errors import RegistryMismatch
+from photon.releases import copies
+from photon.releases.at_once import REFILL_GAP
+from photon.releases.numbering import last_release
+from photon.releases.release import Release
+from photon.upkeep.refill import plan_refill
+from photon.upkeep.retire import plan_retire
+from tests.simulation.world import NOON_US, World
+from tests.support.memory_ledgers import memory_registry
+
+DAY_US = 86_400_000_000
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path, ("east", "west"))
+
+
+def lake(world: World, datacenter: str = "east") -> Path:
+    found = world.pipeline.datacenters[datacenter].lake
+    assert isinstance(found, Path)
+    return found
+
+
+def latest(world: World, datacenter: str = "east") -> Release:
+    found = copies.latest(lake(world, datacenter))
+    assert found is not None
+    return found
+
+
+def both(world: World, *events: str, at_us: int = NOON_US) -> None:
+    """Each datacenter has a copy of all logs."""
+    for name in ("east", "west"):
+        world.queries("q", datacenter=name, at_us=at_us)
+        world.clicks(*((event, "q") for event in events), datacenter=name, at_us=at_us)
+
+
+def changes(release: Release) -> list[str]:
+    return [note.change for note in release.notes]
+
+
+def test_a_join_that_ends_makes_a_release_of_all_of_its_rows(world: World) -> None:
+    both(world, "c", "d")
+    world.join()
+    made = latest(world)
+    assert (made.number, made.by, made.parts["east"].rows) == (0, "east", 2)
+    assert made.complete_up_to_us == NOON_US
+    assert last_release(world.reader().view) == made
+
+
+def test_a_join_without_news_makes_no_release(world: World) -> None:
+    both(world, "c")
+    world.join()
+    before = latest(world)
+    world.join()
+    assert latest(world) == before
+
+
+def test_the_next_datacenter_goes_on_from_the_release_of_the_other(world: World) -> None:
+    both(world, "c", "d")
+    world.join("east")
+    both(world, "e")
+    world.join("west")
+    made = latest(world, "west")
+    assert (made.number, made.by) == (1, "west")
+    assert {name: part.rows for name, part in made.parts.items()} == {"east": 2, "west": 1}
+
+
+@pytest.mark.parametrize("point", ["release.before_offer", "release.after_decided", "release.after_copy:2"])
+def test_a_crash_while_a_release_is_made_takes_none_back_and_uses_no_number_twice(
+    world: World, point: str
+) -> None:
+    both(world, "c")
+    world.join()
+    both(world, "d")
+    assert world.join_with_a_crash(point)
+    decided = last_release(world.reader().view)
+    world.join()
+    assert latest(world).parts["east"].rows == 2
+    assert last_release(world.reader().view) == latest(world)
+    if point != "release.before_offer":
+        assert latest(world) == decided
+
+
+def test_a_release_whose_answer_was_lost_is_made_once(world: World) -> None:
+    both(world, "c")
+    world.join()
+    both(world, "d")
+    world.join_with_a_crash("release.before_offer")
+    world.ledgers.lost_answers = 1
+    world.join()
+    assert [one.number for one in copies.kept(lake(world))] == [0, 1]
+
+
+def test_a_release_is_made_while_a_join_goes_on(world: World) -> None:
+    both(world, "c")
+    made = []
+
+    class Clicks:
+        """One more click each ten seconds; the join ends with the last one."""
+
+        left = 10
+
+        def come(self) -> bool:
+            self.left -= 1
+            world.clock.advance(10)
+            both(world, f"c{self.left}")
+            made.append(copies.latest(lake(world)))
+            return self.left == 0
+
+    clicks = Clicks()
+    world.join(mode="stop", callbacks=Callbacks(should_stop=clicks.come))
+    numbers = [one.number for one in made if one is not None]
+    assert numbers == sorted(numbers)
+    assert 2 <= len(set(numbers)) <= 4
+
+
+# -- state, lake and registry that were lost or put back
+
+
+def test_a_state_that_was_lost_takes_no_release_back(world: World) -> None:
+    both(world, "c", "d")
+    world.join()
+    before = latest(world)
+    shutil.rmtree(world.state())
+    both(world, "e")
+    world.join()
+    made = latest(world)
+    assert made.parts["east"].place.epoch == 2
+    assert (made.parts["east"].rows, changes(made)) == (3, [])
+    assert made.number > before.number
+
+
+def test_a_lake_that_was_put_back_is_named_by_the_next_release(world: World) -> None:
+    both(world, "c")
+    world.join()
+    shutil.copytree(lake(world), world.folder / "copy")
+    both(world, "d", at_us=NOON_US + DAY_US)
+    world.join()
+    before = latest(world)
+    shutil.rmtree(lake(world))
+    shutil.copytree(world.folder / "copy", lake(world))
+    both(world, "e", at_us=NOON_US + DAY_US)
+    world.join()
+    named = next(one for one in copies.kept(lake(world)) if "lake put back" in changes(one))
+    assert named.number > before.number
+    assert named.set_back is not None
+    assert named.complete_up_to_us is not None
+    assert named.complete_up_to_us <= NOON_US
+
+
+def test_a_registry_that_lacks_a_release_of_a_lake_is_refused(world: World) -> None:  # R5
+    both(world, "c")
+    world.join()
+    older = world.ledgers.copy()
+    world.clicks(("wild", None), datacenter="east")  # has no row, so that ids alone say nothing
+    world.join()
+    assert latest(world).number == 1
+    world.ledgers.put_back(older)
+    shutil.rmtree(world.state())  # its view knew more
+    with pytest.raises(RegistryMismatch, match="lacks release 1"):
+        world.join()
+
+
+def test_without_the_rule_a_number_is_used_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(startup, "refuse_lacking_releases", lambda *_: None)
+    with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
+        test_a_registry_that_lacks_a_release_of_a_lake_is_refused(world)
+
+
+def test_rows_that_somebody_deletes_are_named_by_the_next_release(world: World) -> None:
+    both(world, "c", "d")
+    world.join()
+    DeltaTable(str(lake(world) / "joined_events")).delete("_event_id = 'c'")
+    both(world, "e")
+    world.join()
+    note = next(note for note in latest(world).notes)
+    assert (note.change, note.datacenter) == ("changed by others", "east")
+    assert "DELETE" in note.says
+    assert latest(world).parts["east"].rows == 2
+
+
+# -- datacenters that retire, and refills
+
+
+def test_a_datacenter_that_retires_without_its_lake_has_no_part_in_the_next_release(world: World) -> None:
+    both(world, "c")
+    world.join("west")
+    both(world, "d")
+    world.join("east")
+    assert latest(world).parts.keys() == {"east", "west"}
+    shutil.rmtree(lake(world, "west"))
+    plan_retire(world.pipeline, world.reader(), "west", lake_is_gone=True).apply()
+    made = latest(world)
+    assert (list(made.parts), changes(made)) == (["east"], ["retired"])
+    assert made.set_back is not None
+    assert (made.set_back.awaits, made.complete_up_to_us) == (("east",), NOON_US // DAY_US * DAY_US)
+    copies.note_verified(lake(world), made.number)
+    both(world, "e")
+    world.join("east")
+    assert (latest(world).set_back, latest(world).complete_up_to_us) == (None, NOON_US)
+
+
+def test_a_datacenter_that_retires_with_its_lake_keeps_its_part(world: World) -> None:
+    both(world, "c")
+    world.join("west")
+    plan_retire(world.pipeline, world.reader(), "west").apply()
+    both(world, "d")
+    world.join("east")
+    assert {name: part.rows for name, part in latest(world).parts.items()} == {"east": 1, "west": 1}
+    assert latest(world).complete_up_to_us == NOON_US
+
+
+def test_a_refilled_registry_goes_on_with_the_last_release_under_a_higher_number(world: World) -> None:
+    both(world, "c")
+    world.join()
+    older = world.ledgers.copy()
+    both(world, "d")
+    world.join()
+    before = latest(world)
+    world.ledgers.put_back(older)
+    registry = memory_registry(world.ledgers, "refill")
+    plan_refill(world.pipeline, registry).apply()
+    found = last_release(world.reader().view)
+    assert found is not None
+    assert (found.number, changes(found)) == (before.number + REFILL_GAP, ["refilled"])
+    assert found.parts == before.parts
+    both(world, "e")
+    world.join()
+    assert latest(world).number == found.number + 1
+    assert latest(world).parts["east"].rows == 3
+
+
+# -- copies
+
+
+def test_a_lake_keeps_its_newest_release_whatever_its_age_and_others_until_they_are_old(world: World) -> None:
+    both(world, "c")
+    world.join()
+    first = latest(world)
+    some = [
+        Release(number, first.made_us + number, "east", first.parts) for number in range(1, 2 * copies.PACK)
+    ]
+    copies.put(lake(world), some)
+    copies.tidy(lake(world), before_us=0)
+    assert copies.release(lake(world), 7) == some[6]
+    assert copies.release(lake(world), 2 * copies.PACK - 1) == latest(world) == some[-1]
+    assert copies.as_of(lake(world), first.made_us + 9) == some[8]
+    assert copies.as_of(lake(world), first.made_us - 1) is None
+    assert [one.number for one in copies.kept(lake(world))] == list(range(2 * copies.PACK))
+    copies.tidy(lake(world), before_us=first.made_us * 2)
+    assert copies.kept(lake(world)) == [some[-1]] == [copies.oldest(lake(world))]

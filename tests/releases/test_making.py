@@ -1,0 +1,172 @@
+"""The decision on the next release: what is new, what it says, and what never goes back."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+import pytest
+
+from photon.registry.entry import FOR_EVER
+from photon.releases import making
+from photon.releases.making import Counted, Said, Sight, next_release
+from photon.releases.release import Note, Part, Place, Release, SetBack, Statement
+
+NOW_US = 1_000
+
+
+def part(batch: int = 5, epoch: int = 1, rows: int = 10, said_us: int | None = None, **others: int) -> Part:
+    statement = None if said_us is None else Statement(said_us, said_us)
+    return Part(Place(epoch, batch), "table", rows, 7, first_us=3, statement=statement, **others)
+
+
+EAST, WEST = part(said_us=50), part(2, said_us=60)
+LAST = Release(8, 900, "west", {"east": EAST, "west": WEST})
+
+
+def sight(east: Part = EAST, last: Release | None = LAST, **more: object) -> Sight:
+    return replace(Sight("east", last, {"east": Counted(replace(east, statement=None))}), **more)
+
+
+def made(one: Sight, now_us: int = NOW_US) -> Release:
+    release = next_release(one, now_us)
+    assert release is not None
+    return release
+
+
+def test_nothing_new_makes_no_release() -> None:
+    assert next_release(sight(), NOW_US) is None
+
+
+def test_more_rows_make_a_release_with_the_next_number() -> None:
+    release = made(sight(part(6, rows=12)))
+    assert (release.number, release.by, release.made_us) == (9, "east", NOW_US)
+    assert (release.parts["east"].rows, release.parts["west"]) == (12, WEST)
+
+
+def test_a_release_is_never_older_than_the_one_before() -> None:
+    assert made(sight(part(6)), now_us=100).made_us == LAST.made_us + 1
+
+
+def test_the_first_release_begins_with_0() -> None:
+    assert made(sight(last=None)).number == 0
+
+
+def test_a_cut_never_goes_back() -> None:
+    west = {"west": Counted(part(3))}
+    release = made(sight(part(4, rows=8), counted={"east": Counted(part(4, rows=8)), **west}))
+    assert release.cut == {"east": Place(1, 5), "west": Place(1, 3)}
+    assert release.parts["east"].rows == EAST.rows
+
+
+def test_without_the_rule_a_late_count_takes_rows_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        making, "_parts", lambda last, counted: {name: one.part for name, one in counted.items()}
+    )
+    with pytest.raises(AssertionError):
+        test_a_cut_never_goes_back()
+
+
+def said(us: int, batch: int = 5, **seen: Place) -> Said:
+    return Said(Statement(us, us), Place(1, batch), seen)
+
+
+@pytest.mark.parametrize(
+    ("one", "counts"),
+    [
+        (said(70), True),
+        (said(70, west=Place(1, 2)), True),
+        (said(70, batch=6), False),
+        (said(70, west=Place(1, 3)), False),
+        (said(70, west=Place(1, FOR_EVER)), False),
+        (said(70, north=Place(1, 1)), False),
+    ],
+)
+def test_a_statement_counts_once_the_cut_has_all_rows_that_it_speaks_of(one: Said, counts: bool) -> None:
+    release = next_release(sight(said=(one,)), NOW_US)
+    assert (release is not None and release.complete_up_to_us == 70) == counts
+
+
+def test_an_epoch_that_is_over_is_whole_once_its_lake_was_counted() -> None:
+    counted = {"east": Counted(EAST), "west": Counted(part(2))}
+    release = made(sight(counted=counted, said=(said(70, west=Place(1, FOR_EVER)),)))
+    assert release.complete_up_to_us == 70
+
+
+def test_a_statement_speaks_of_no_row_of_a_lake_that_is_gone() -> None:
+    release = made(sight(said=(said(70, west=Place(1, 9)),), lakes_gone=frozenset({"west"})))
+    assert release.parts["east"].statement == Statement(70, 70)
+
+
+def test_a_statement_that_says_less_takes_none_back() -> None:
+    assert made(sight(part(6), said=(said(20, batch=6),))).parts["east"].statement == EAST.statement
+
+
+def test_without_the_rule_completeness_is_said_of_rows_beyond_the_cut(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def always(said: Said, sight: Sight, cut: object, gone: Collection[str]) -> bool:
+        return True
+
+    monkeypatch.setattr(making, "is_covered", always)
+    with pytest.raises(AssertionError):
+        test_a_statement_counts_once_the_cut_has_all_rows_that_it_speaks_of(said(70, batch=6), False)
+
+
+def test_a_lake_that_is_gone_has_no_part_any_more_and_sets_completeness_back() -> None:
+    release = made(sight(lakes_gone=frozenset({"west"})))
+    assert (list(release.parts), release.lakes_gone) == (["east"], ("west",))
+    assert [note.change for note in release.notes] == ["retired"]
+    assert release.set_back == SetBack(3, 9, ("east",), "the lake of datacenter west is gone")
+    assert release.complete_up_to_us == 3
+
+
+def test_without_the_rule_rows_that_are_gone_count_as_complete(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(making, "_set_back", lambda *_: None)
+    with pytest.raises(AssertionError):
+        test_a_lake_that_is_gone_has_no_part_any_more_and_sets_completeness_back()
+
+
+def test_a_lake_that_is_gone_comes_back_in_no_release_of_who_does_not_know_yet() -> None:
+    last = replace(LAST, parts={"east": EAST}, lakes_gone=("west",))
+    release = made(sight(last=last, counted={"east": Counted(part(6)), "west": Counted(part(3))}))
+    assert list(release.parts) == ["east"]
+
+
+def test_a_lake_that_was_put_back_has_fewer_rows_and_says_so() -> None:
+    older = Counted(part(3, rows=4), lost="the table is older than it was")
+    release = made(sight(counted={"east": older}))
+    assert (release.parts["east"].rows, release.cut["east"]) == (4, Place(1, 3))
+    assert release.notes == (Note("lake put back", "east", "the table is older than it was"),)
+    assert release.set_back is not None
+
+
+AWAITED = replace(LAST, set_back=SetBack(3, 8, ("east", "west"), "the lake of north is gone"))
+
+
+def test_who_has_verified_since_rows_left_is_believed_again() -> None:
+    release = made(sight(last=AWAITED, verified=8))
+    assert release.set_back == replace(AWAITED.set_back, awaits=("west",))
+    assert release.complete_up_to_us == 50
+
+
+def test_a_verification_of_before_rows_left_is_none() -> None:
+    assert next_release(sight(last=AWAITED, verified=7), NOW_US) is None
+
+
+def test_the_last_one_that_has_verified_ends_a_set_back() -> None:
+    last = replace(AWAITED, set_back=replace(AWAITED.set_back, awaits=("east",)))
+    assert made(sight(last=last, verified=8)).set_back is None
+
+
+def test_a_second_loss_is_to_be_verified_by_all_again() -> None:
+    last = replace(AWAITED, set_back=replace(AWAITED.set_back, to_us=2, awaits=("east",)))
+    release = made(sight(last=last, lakes_gone=frozenset({"west"})))
+    why = "the lake of north is gone; the lake of datacenter west is gone"
+    assert release.set_back == SetBack(2, 9, ("east",), why)
+
+
+def test_what_others_have_changed_makes_a_release_that_says_so() -> None:
+    note = Note("changed by others", "east", "DELETE in version 9")
+    release = made(sight(counted={"east": Counted(EAST, (note,))}))
+    assert release.notes == (note,)
