@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 
 from photon.dispatcher.recovery.orders import waiting_orders
 from photon.pipeline.file import load_pipeline
-from photon.process.faults import FAULT_POINTS, GC_FAULT_POINTS, ORDER_FAULT_POINTS
+from photon.process.faults import GC_FAULT_POINTS, ORDER_FAULT_POINTS
 from photon.registry.opening import close_registries, read_register
 from tests.e2e.gc_world import DAY_US, World
 from tests.e2e.outages.commands import DONE, KILLED, command
@@ -65,62 +65,49 @@ DAY, AT_US, EVENTS = "2026-01-05", 1_767_607_200_000_000, 30
 LOST = ["c3", "c7", "c29"]
 PIPELINE = """
 name: fills
-datacenters: {east: {logs: logs/east}, west: {logs: logs/west}}
+datacenters: {east: {logs: logs/east}}
 primary: {files: "queries/*.jsonl", format: jsonl, id: query, time: at, time_unit: us}
 foreign: {files: "clicks/*.jsonl", format: jsonl, id: click, key: query, time: at, time_unit: us}
 """
+COMPLETE = ("--complete", "--engine", "local")
 
 
 @pytest.fixture
 def lacking(tmp_path: Path) -> Path:
-    """Two datacenters that have joined, and of whose rows three are gone; the pipeline file."""
+    """A datacenter that has joined, and of whose rows three are gone; the pipeline file."""
     file = tmp_path / "pipeline.yaml"
     file.write_text(PIPELINE)
-    for name in ("east", "west"):
-        for side, record in (("queries", {"query": "q"}), ("clicks", {"query": "q", "click": "c"})):
-            folder = tmp_path / "logs" / name / side
-            folder.mkdir(parents=True)
-            events = [
-                {key: f"{id_}{n}" for key, id_ in record.items()} | {"at": AT_US + n} for n in range(EVENTS)
-            ]
-            (folder / "a.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
-    join(file)
-    for place in load_pipeline(file).datacenters.values():
-        DeltaTable(str(place.lake / "joined_events")).delete(f"_event_id in ({', '.join(map(repr, LOST))})")
+    for side, record in (("queries", {"query": "q"}), ("clicks", {"query": "q", "click": "c"})):
+        folder = tmp_path / "logs" / "east" / side
+        folder.mkdir(parents=True)
+        ids = ({key: f"{id_}{n}" for key, id_ in record.items()} for n in range(EVENTS))
+        lines = (json.dumps(each | {"at": AT_US + n}) for n, each in enumerate(ids))
+        (folder / "a.jsonl").write_text("".join(f"{line}\n" for line in lines))
+    photon("join", file, *COMPLETE)
+    table = load_pipeline(file).datacenters["east"].lake / "joined_events"
+    DeltaTable(str(table)).delete(f"_event_id in ({', '.join(map(repr, LOST))})")
     return file
-
-
-def join(file: Path, crash_at: str = "") -> None:
-    photon("join", file, "--complete", "--engine", "local", status=None if crash_at else 0, crash_at=crash_at)
-
-
-def fill(file: Path, name: str, crash_at: str = "") -> int:
-    words = ("backfill", file, "-d", name, "--day", DAY)
-    return photon(*words, status=None if crash_at else 0, crash_at=crash_at).returncode
 
 
 def assert_whole(file: Path) -> None:
     ids = Counter(joined_rows(file)["_event_id"].to_pylist())
     assert ids == Counter(f"c{n}" for n in range(EVENTS))
     assert photon_json("verify", file)["ok"]
+    assert waiting_orders(load_pipeline(file).datacenters["east"].state) == []
 
 
 @pytest.mark.parametrize("point", [*ORDER_FAULT_POINTS[:2], "lake.after_load:2"])
 def test_a_fill_that_is_killed_is_run_again_and_each_event_has_one_row(lacking: Path, point: str) -> None:
-    killed = [fill(lacking, name, point) for name in ("east", "west")]
-    assert -9 in killed, "nobody was killed"
-    for name in ("east", "west"):
-        fill(lacking, name)
-    join(lacking)
+    fill = ("backfill", lacking, "-d", "east", "--day", DAY)
+    assert photon(*fill, status=None, crash_at=point).returncode == -9
+    photon(*fill)
+    photon("join", lacking, *COMPLETE)
     assert_whole(lacking)
-    for place in load_pipeline(lacking).datacenters.values():
-        assert waiting_orders(place.state) == []
 
 
-@pytest.mark.parametrize("point", [*ORDER_FAULT_POINTS[2:], FAULT_POINTS[5], "commit.after_main"])
+@pytest.mark.parametrize("point", ["order.after_segment", "order.after_taken", "commit.after_main"])
 def test_a_join_that_is_killed_over_what_a_fill_has_ordered_joins_it_once(lacking: Path, point: str) -> None:
-    for name in ("east", "west"):
-        fill(lacking, name)
-    join(lacking, point)
-    join(lacking)
+    photon("backfill", lacking, "-d", "east", "--day", DAY)
+    assert photon("join", lacking, *COMPLETE, status=None, crash_at=point).returncode == -9
+    photon("join", lacking, *COMPLETE)
     assert_whole(lacking)
