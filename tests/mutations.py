@@ -31,9 +31,9 @@ import click
 FAST = "not (spark or server or slow or long or browser or services)"
 PLACES = 1500  # They are passed without a mistake: enough to tell what a test goes through.
 # What the tests of one mistake may take, by the noted times: many pass thousands of tests.
-SECONDS_OF_TESTS = 60
+SECONDS_OF_TESTS = 25
 MOST_CASES = 3  # of one test, each with other parameters
-MOST_TESTS = 400  # To collect more takes longer than to run them.
+MOST_TESTS = 120  # To collect more takes longer than to run them.
 TEST_SECONDS = 60  # A mistake may make a test wait for ever; the machine may be busy.
 MISTAKE_SECONDS = 300  # A test that doesn't even heed its own timeout ends here.
 AT_ONCE = 2

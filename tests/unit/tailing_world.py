@@ -88,6 +88,18 @@ def named(tmp_path: Path, files: str, format: str = "jsonl", **limits: int) -> W
     return World(tmp_path / "logs", files, format, Limits(**limits))
 
 
+def refuse_to_open(patch: pytest.MonkeyPatch, name: str) -> None:
+    """Have the system refuse to open a file of this name, as it does to those that are not root."""
+    really = os.open
+
+    def refuse(path: str, *rest: Any, **more: Any) -> int:
+        if Path(path).name == name:
+            raise PermissionError(13, "Permission denied", path)
+        return really(path, *rest, **more)
+
+    patch.setattr(os, "open", refuse)
+
+
 @dataclass(frozen=True)
 class Story:
     """What happens to the files, and what the follower sees of it: a step is a method of `Player`."""

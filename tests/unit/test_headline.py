@@ -138,6 +138,11 @@ def test_log_files_that_need_not_be_kept_are_told_with_their_size():
     assert said == "1 log file (1.0 GiB) may be deleted: see --safe-to-delete"
 
 
+def test_copies_of_logs_that_were_deleted_unread_are_told_with_their_size():
+    (said,) = sentences(status(kept_log_bytes=2**20))
+    assert said == "1.0 MiB of logs that were deleted unread are kept for a week"
+
+
 def test_each_reason_to_wait_has_its_words():
     assert WHY.keys() == {"requeued", *(reason.name for reason in REASONS)}
 

@@ -16,8 +16,7 @@ import pytest
 
 from photon.logs.ranges import read_range
 from tests.programs import end_without
-from tests.unit.tailing_world import World, named
-from tests.unit.test_logs_rotated_while_stopped import deny
+from tests.unit.tailing_world import World, named, refuse_to_open
 
 READ_BYTES = 2_000  # of each log before it is rotated: not all of it
 
@@ -159,7 +158,7 @@ def test_a_rotation_with_a_mode_that_nobody_may_read_is_told(
         world.restart()
     rotated = "app.log.1.gz" if "compress" in settings else "app.log.1"
     with monkeypatch.context() as closed:
-        deny(closed, rotated)
+        refuse_to_open(closed, rotated)
         found += read_all(world)
         assert [problem.path for problem in world.last_seen.problems] == [f"c/{rotated}"]
     found += read_all(world)

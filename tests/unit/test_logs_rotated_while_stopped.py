@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.tailing_world import Player, World, named
+from tests.unit.tailing_world import Player, World, named, refuse_to_open
 from tests.unit.test_logs_rotation import compress, read_until_nothing_comes
 
 FIRST = b"".join(b"c%d\n" % number for number in range(3))
@@ -473,7 +473,7 @@ def test_a_rotation_that_may_not_be_opened_is_told_and_read_later(
         player.write("c/app.log", lines(3))
     world.restart()
     with monkeypatch.context() as closed:
-        deny(closed, "app.log.1")
+        refuse_to_open(closed, "app.log.1")
         found = []
         for _ in range(3):
             found += [line for data in world.read().values() for line in data.splitlines()]
@@ -495,19 +495,7 @@ def test_a_rotation_that_nobody_saw_and_nobody_may_open_is_told(
     player.append("c/app.log", lines(4))
     world.restart()
     with monkeypatch.context() as closed:
-        deny(closed, "app.log.1")
+        refuse_to_open(closed, "app.log.1")
         assert world.read() == {2: lines(4)}
         assert [p.path for p in world.last_seen.problems] == ["c/app.log.1"]
     assert read_until_nothing_comes(world) == [b"c3"]
-
-
-def deny(patch: pytest.MonkeyPatch, name: str) -> None:
-    """Have the system refuse to open a file, as it does to those that are not root."""
-    really = os.open
-
-    def refuses(path: object, *rest: object, **more: object) -> int:
-        if str(path).endswith(name):
-            raise PermissionError(13, "Permission denied", str(path))
-        return really(path, *rest, **more)  # type: ignore[arg-type]
-
-    patch.setattr(os, "open", refuses)

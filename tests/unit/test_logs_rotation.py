@@ -121,33 +121,6 @@ def test_a_rotated_log_is_read_on_and_nothing_twice(
 
 
 @pytest.mark.parametrize("files", GLOBS)
-@pytest.mark.parametrize("way", [rename_and_create, compress_at_once, copy_truncate, with_a_date])
-def test_a_log_that_is_rotated_again_and_again_is_read_once(tmp_path: Path, files: str, way: Way) -> None:
-    world = named(tmp_path, files)
-    player = Player(world, restarts=False)
-    lines, written = [], []
-    world.write("access.log", b"")
-    for turn in range(6):
-        for old in range(turn, 0, -1):
-            for suffix in ("", ".gz"):
-                if (world.folder / f"access.log.{old}{suffix}").exists():
-                    player.rename(f"access.log.{old}{suffix}", f"access.log.{old + 1}{suffix}")
-        if (world.folder / "access.log-20261122.gz").exists():
-            player.rename("access.log-20261122.gz", f"access.log-2026112{turn}.gz.old.gz")
-        more = [b"turn %d line %d" % (turn, number) for number in range(300)]
-        player.append("access.log", b"".join(line + b"\n" for line in more))
-        written += more
-        if turn % 2:
-            lines += read_until_nothing_comes(world)
-        else:
-            world.look()
-        way(player)
-        player.overwrite("access.log", b"")
-    lines += read_until_nothing_comes(world)
-    assert Counter(lines) == Counter(written)
-
-
-@pytest.mark.parametrize("files", GLOBS)
 def test_a_copy_in_the_making_is_not_read_as_a_file_of_its_own(tmp_path: Path, files: str) -> None:
     world = named(tmp_path, files)
     player = Player(world, restarts=False)
@@ -285,23 +258,6 @@ def test_rotations_that_were_there_before_a_log_was_followed_are_not_read(tmp_pa
         player.rename(f"access.log.{number}", f"access.log.{number + 1}")
     rename_and_create(player)
     assert lines + read_until_nothing_comes(world) == [b"old 1", b"new 1"]
-
-
-@pytest.mark.parametrize("way", [rename_and_create, compress_at_once, copy_truncate])
-def test_logs_that_came_and_were_rotated_while_nobody_looked_are_read(tmp_path: Path, way: Way) -> None:
-    world = named(tmp_path, "access.log")
-    player = Player(world, restarts=False)
-    world.write("access.log", b"turn 0\n")
-    world.look()
-    for turn in range(1, 5):
-        for number in range(5, 0, -1):
-            for end in ("", ".gz"):
-                if player.place(f"access.log.{number}{end}").exists():
-                    player.rename(f"access.log.{number}{end}", f"access.log.{number + 1}{end}")
-        way(player)
-        world.write("access.log", b"turn %d\n" % turn)
-    world.restart()
-    assert sorted(read_until_nothing_comes(world)) == [b"turn %d" % turn for turn in range(5)]
 
 
 @pytest.mark.parametrize(

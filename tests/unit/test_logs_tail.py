@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from photon.pipeline.sections import Limits
-from tests.unit.tailing_world import Story, World, cases, named, play
+from tests.unit.tailing_world import Story, World, cases, named, play, refuse_to_open
 
 LONG_START = b"x" * 2000 + b"\n"
 
@@ -268,23 +268,11 @@ def test_a_folder_that_vanished_with_unread_bytes_is_named_and_the_rest_goes_on(
     assert world.read() == {1: b"one\n"}
 
 
-def unreadable(world: World, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """Refuse to open a file, as its permissions would (tests may run as root, who may read all)."""
-    real = os.open
-
-    def refuse(path, *arguments, **more):
-        if Path(path).name == name:
-            raise PermissionError(13, "Permission denied")
-        return real(path, *arguments, **more)
-
-    monkeypatch.setattr(os, "open", refuse)
-
-
 def test_an_unreadable_file_is_named_and_the_rest_goes_on(world, monkeypatch):
     world.write("a.log", b"one\n")
     world.write("b.log", b"two\n")
     with monkeypatch.context() as patch:
-        unreadable(world, patch, "a.log")
+        refuse_to_open(patch, "a.log")
         assert [problem.path for problem in world.look().problems] == ["a.log"]
         assert "Permission denied" in world.look().problems[0].reason
         assert world.read() == {1: b"two\n"}
@@ -299,7 +287,7 @@ def test_a_known_file_that_became_unreadable_is_not_lost(world, monkeypatch, res
     if restart:
         world.restart()
     with monkeypatch.context() as patch:
-        unreadable(world, patch, "a.log")
+        refuse_to_open(patch, "a.log")
         for _ in range(3):
             assert world.read() == {}
             seen = world.look()
@@ -311,7 +299,7 @@ def test_a_cut_that_can_not_read_is_reported_by_the_next_look(world, monkeypatch
     world.write("a.log", b"one\n")
     world.look()
     with monkeypatch.context() as patch:
-        unreadable(world, patch, "a.log")
+        refuse_to_open(patch, "a.log")
         assert world.tail.cut(world.tracked[1], 100) is None
         assert [problem.path for problem in world.look().problems] == ["a.log"]
     assert world.read() == {1: b"one\n"}

@@ -245,6 +245,10 @@ def test_the_reason_names_the_formats_that_a_time_does_not_have():
     assert event_time_problem("2026-03-01", style) == expected
 
 
+def test_the_reason_shows_the_beginning_of_a_long_text():
+    assert f"time '{'x' * 80}...' " in event_time_problem("x" * 81, TimeStyle())
+
+
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
 def test_whole_numbers_are_the_times_that_their_texts_are(unit):
     style = TimeStyle(unit)

@@ -13,6 +13,8 @@ from photon.health.metrics.shift_families import HISTOGRAMS, SUMS, shift_familie
 from photon.process.clock import MICROSECONDS
 from photon.process.measures import BOUNDS_SECONDS, Measures, Meter
 from photon.process.quantiles import Sample
+from photon.state.view import view_state
+from tests.simulation.world import World
 from tests.support.manual_clock import ManualClock
 
 NOW_US = 1_767_607_200 * MICROSECONDS
@@ -164,3 +166,13 @@ def test_what_is_counted_anywhere_is_served_and_nothing_else_is() -> None:
     sources = [path.read_text() for path in (Path(__file__).parents[2] / "photon").rglob("*.py")]
     counting = re.compile(r'(?:meter|measures)\.(?:count|times?)\(\s*"(\w+)"')
     assert {name for source in sources for name in counting.findall(source)} == {*SUMS, *HISTOGRAMS}
+
+
+def test_a_shift_measures_for_its_epoch(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.queries("q1")
+    world.clicks(("c1", "q1"))
+    world.join()
+    found, counted_for = measured_in(world.state()), view_state(world.state(), NOW_US)
+    assert found is not None
+    assert found.epoch == counted_for.epoch != ""

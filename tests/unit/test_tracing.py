@@ -10,7 +10,7 @@ from photon.registry.appending import append
 from photon.registry.entry import Claimant, Claims, Entry, Epoch, LedgerId
 from photon.registry.generations import raise_boundary
 from photon.tracing.log_search import may_contain
-from photon.tracing.report import DatacenterTrace, LogRecord, Trace
+from photon.tracing.report import DatacenterTrace, LogRecord, SearchedFile, SearchedLog, Trace
 from tests.simulation.reading import asking
 from tests.simulation.world import NOON_US, World, hashed
 from tests.support.commands import photon
@@ -157,6 +157,13 @@ def row(batch):
 def test_two_rows_of_one_event_are_told_as_what_must_not_be():
     both = {"east": DatacenterTrace(rows=[row(1)]), "west": DatacenterTrace(rows=[row(2)])}
     assert Trace("c1", True, datacenters=both).verdict.startswith("A violation: joined 2 times, ")
+
+
+def test_a_log_of_many_files_is_told_by_its_latest_ones_and_the_count_of_the_others():
+    latest = SearchedFile("clicks/b.jsonl", 900, 800, NOON_US)
+    log = SearchedLog("foreign", 5, 2_000, 1_500, NOON_US, (latest,))
+    lines = trace_text(Trace("c1", True, datacenters={"east": DatacenterTrace(searched=[log])})).splitlines()
+    assert [line.split() for line in lines if "more" in line] == [["and", "4", "more", "files"]]
 
 
 # -- looking into bytes
