@@ -9,21 +9,16 @@ from typing import Any
 
 import pytest
 
-from photon.dispatcher.shift.run import prepare, run_shift
-from photon.pipeline.file import Pipeline, load_pipeline
+from photon.dispatcher.shift.run import run_shift
+from photon.pipeline.file import Pipeline
 from photon.storage.delta import LakeUnavailable, open_table
 from photon.storage.replacing import data_files
 from photon.upkeep.recovery import RecoveryPlan
 from photon.verification.report import VerificationReport
+from tests.support.csv_pipelines import joined_csv
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.server, pytest.mark.timeout(900)]
 
-PIPELINE = """
-name: damaged
-datacenters: {east: {logs: logs}}
-primary: {files: "q*.csv", format: csv, id: q, time: at, time_unit: s}
-foreign: {files: "c*.csv", format: csv, id: c, key: q, time: at, time_unit: s}
-"""
 EVENTS = 6
 
 
@@ -42,15 +37,12 @@ def with_another_footer(data: bytes) -> bytes:
 @pytest.fixture(scope="module")
 def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Pipeline:
     folder = tmp_path_factory.mktemp("damaged") / "Läden 100%"  # Spark tells it as a URI
-    logs = folder / "logs"
-    logs.mkdir(parents=True)
-    (logs / "q.csv").write_text("q,at\n" + "".join(f"q{n},100\n" for n in range(EVENTS)))
-    (logs / "c.csv").write_text("c,q,at\n" + "".join(f"c{n},q{n},10{n}\n" for n in range(EVENTS)))
-    (folder / "pipeline.yaml").write_text(PIPELINE)
-    made = load_pipeline(folder / "pipeline.yaml")
-    prepare(made)
-    run_shift(made, "east", "complete")
-    return made
+    folder.mkdir()
+    logs = {
+        "q.csv": "q,at\n" + "".join(f"q{n},100\n" for n in range(EVENTS)),
+        "c.csv": "c,q,at\n" + "".join(f"c{n},q{n},10{n}\n" for n in range(EVENTS)),
+    }
+    return joined_csv(folder, logs)
 
 
 @pytest.fixture
@@ -91,10 +83,12 @@ def test_a_damaged_data_file_is_named_with_its_datacenter_and_its_remedy(
     assert verify(pipeline, session).ok
 
 
-def test_without_a_copy_a_file_is_taken_out_and_its_events_are_joined_again(
+def test_a_file_that_is_gone_is_named_and_without_a_copy_it_is_taken_out_and_its_events_are_joined_again(
     pipeline: Pipeline, session: Any, data_file: Path
 ) -> None:
     data_file.unlink()
+    with pytest.raises(LakeUnavailable, match=re.escape(f"such as {data_file}; put them back")):
+        verify(pipeline, session)
     open_table(data_file.parent).repair()
     found = verify(pipeline, session).datacenters["east"]
     assert [finding.kind for finding in found.violations] == ["missing"]

@@ -17,7 +17,6 @@ import pytest
 from jobs.verification_kept import KeptResults, settled_records
 from jobs.verification_queries import UNDECIDED, Queries
 from photon.logs.files import ByteRange
-from photon.pipeline.file import Pipeline, load_pipeline
 from photon.state.view import ReadOffsets
 from photon.state.waiting.waiting_view import WAITING_COLUMNS
 from photon.storage.changes import ChangedFiles
@@ -28,15 +27,10 @@ from photon.verification.kept import FOLDER, Kept, KeptFile, KeptRun
 from photon.verification.scope import TableSnapshot
 from photon.verification.since import Since
 from photon.verification.spool import Spool
+from tests.support.csv_pipelines import csv_pipeline
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
-PIPELINE = """
-name: kept
-datacenters: {east: {logs: logs}}
-primary: {files: "q*.csv", format: csv, id: id, time: at}
-foreign: {files: "c*.csv", format: csv, id: id, key: key, time: at}
-"""
 EPOCH, OTHER_EPOCH = "e1", "e0"
 INT32, INT64 = pa.int32(), pa.int64()
 COLUMNS = {
@@ -59,8 +53,7 @@ class Stored:
     """The runs of datacenter east, as they were written; files 1 and 2 are trusted."""
 
     def __init__(self, session: Any, folder: Path) -> None:
-        (folder / "pipeline.yaml").write_text(PIPELINE)
-        self.pipeline: Pipeline = load_pipeline(folder / "pipeline.yaml")
+        self.pipeline = csv_pipeline(folder, {})
         self.session, self.folder = session, folder
         self.runs: list[KeptRun] = []
         self.trusted = {number: KeptFile(1_000, 1, 1_000, 0) for number in (1, 2)}

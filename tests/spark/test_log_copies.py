@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ class Copies:
     """Two datacenters with the same events in other files and in another order; west's copy is cut short."""
 
     def __init__(self, folder: Path, session: Any) -> None:
-        self.session, self.reads = session, 0
+        self.session = session
         self.world = World(folder, ("east", "west"))
         for number in range(CLICKS):
             self.log("east", number, "a.jsonl")
@@ -49,17 +48,11 @@ class Copies:
         for name in ("east", "west"):
             self.world.join(name)
 
-    def compare(self, selected: tuple[str, ...] = ("east", "west"), keep: bool = True) -> ComparedCopies:
-        from jobs.log_copies import Reading
-        from photon.verification.log_copies.comparing import compare_copies
+    def compare(self) -> ComparedCopies:
+        from jobs.log_copies import compare
 
-        def count(text: str) -> None:
-            self.reads += 1
-
-        self.reads = 0
-        now_us = self.world.clock.now_us()
-        with Reading(self.world.pipeline, self.session, count) as reading:
-            return compare_copies(self.world.pipeline, selected, reading, now_us, keep)
+        pipeline, now_us = self.world.pipeline, self.world.clock.now_us()
+        return compare(pipeline, ["east", "west"], now_us, keep=True, session=self.session)
 
 
 def findings(found: ComparedCopies) -> dict[str, tuple[Finding, ...]]:
@@ -75,32 +68,15 @@ def copies(tmp_path_factory: pytest.TempPathFactory, session: Any) -> Copies:
 
 
 @pytest.fixture(scope="module")
-def early(copies: Copies) -> ComparedCopies:
-    """While events of that hour may still come."""
-    copies.world.clock.advance(0.9 * HOUR)
+def short(copies: Copies) -> ComparedCopies:
+    copies.world.clock.advance(2.4 * HOUR)  # no event of that hour may come any more
     return copies.compare()
 
 
 @pytest.fixture(scope="module")
-def short(copies: Copies, early: ComparedCopies) -> ComparedCopies:
-    copies.world.clock.advance(1.5 * HOUR)
-    return copies.compare()
-
-
-@pytest.fixture(scope="module")
-def again(copies: Copies, short: ComparedCopies) -> tuple[ComparedCopies, int]:
-    """With how often logs were read for it."""
-    return copies.compare(), copies.reads
-
-
-@pytest.fixture(scope="module")
-def delivered(copies: Copies, again: object) -> ComparedCopies:
+def delivered(copies: Copies, short: object) -> ComparedCopies:
     copies.deliver_the_rest()
     return copies.compare()
-
-
-def test_an_hour_that_may_still_get_events_is_not_compared(early: ComparedCopies) -> None:
-    assert (early.hours, early.lacks) == (0, ())
 
 
 def test_a_copy_that_is_cut_short_is_told_once_to_the_datacenter_that_has_to_act(
@@ -130,16 +106,6 @@ def test_it_names_the_file_and_the_bytes_from_where_on_the_copy_lacks(
     assert f"the copy of west has a file of this name that ends at byte {own_bytes}" in of_clicks.detail
     assert of_clicks.detail.startswith(f"{CLICKS - CUT} events of 2023-11-14T")
     assert "queries/a.jsonl" in of_queries.where
-
-
-def test_the_same_difference_is_told_again_without_reading_a_log_again(
-    short: ComparedCopies, again: tuple[ComparedCopies, int]
-) -> None:
-    found, reads = again
-    assert reads == 0
-    (before,), (finding,) = findings(short)["west"], findings(found)["west"]
-    assert finding.number() == "2 (told before)"
-    assert [replace(one, known_us=None) for one in finding.examples] == list(before.examples)
 
 
 def test_when_the_rest_is_delivered_nothing_is_lacking(copies: Copies, delivered: ComparedCopies) -> None:

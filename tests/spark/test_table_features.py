@@ -6,17 +6,14 @@ import time
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from photon.adapters import ROW_COLUMNS
 from photon.storage.delta import UnsupportedTable
-from photon.storage.output_files import OutputFile, write_rows
-from photon.storage.tables import OutputTable, app_id
+from photon.storage.tables import OutputTable
+from tests.support.output_tables import APP, ids_in, new_table, written
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
-APP = app_id("east", "e")
 MOST_MINUTES = 3
 ASKS_FOR_A_MINUTE = (
     "DELTA_FEATURE_DROP_WAIT_FOR_RETENTION_PERIOD",
@@ -62,21 +59,10 @@ TURNED_ON = {
 QUICK = ("column mapping (delta.columnMapping.mode)", "a default of column kind")
 
 
-def written(table: OutputTable, *ids: str, batch: int) -> OutputFile:
-    plan = {"_datacenter": "east", "_epoch": "e", "_batch": batch, "_plan": "p"}
-    rows = [plan | {"_occurrence": "1:0", "_event_id": each} for each in ids]
-    return write_rows(table.folder.parent, table.name, batch, pa.Table.from_pylist(rows, ROW_COLUMNS))
-
-
-def ids_in(table: OutputTable) -> list[str]:
-    return sorted(table.load().to_pyarrow_table(columns=["_event_id"])["_event_id"].to_pylist())
-
-
 @pytest.fixture
 def table(tmp_path: Path) -> OutputTable:
-    made = OutputTable(tmp_path, "joined_events")
-    made.create("clicks", "east")
-    made.commit([written(made, "a", "b", batch=1)], APP, 1, 0)
+    made = new_table(tmp_path)
+    made.commit([written(made, 1, "a", "b")], APP, 1, 0)
     return made
 
 
@@ -105,23 +91,13 @@ def test_what_the_message_says_ends_what_a_person_has_turned_on(
         session.sql(statement.format(f"delta.`{table.folder}`"))
     version = DeltaTable(table.folder).version()
     with pytest.raises(UnsupportedTable) as raised:
-        table.commit([written(table, "c", batch=2)], APP, 2, 1)
+        table.commit([written(table, 2, "c")], APP, 2, 1)
     assert feature in str(raised.value)
     assert DeltaTable(table.folder).version() == version
     for statement in raised.value.remedy.partition(": ")[2].partition(" (the last")[0].split("; "):
         type_in(session, statement)
-    table.commit([written(table, "c", batch=2)], APP, 2, 1)
+    table.commit([written(table, 2, "c")], APP, 2, 1)
     assert (table.table_id(), table.version_of(APP), ids_in(table)) == (table_id, 2, ["a", "b", "c"])
-
-
-def test_rows_behind_deletion_vectors_are_not_read_back(session: Any, table: OutputTable) -> None:
-    name = f"delta.`{table.folder}`"
-    session.sql(f"{PROPERTIES.format(name)} ('delta.enableDeletionVectors' = 'true')")
-    session.sql(f"DELETE FROM {name} WHERE _event_id = 'a'")
-    with pytest.raises(
-        UnsupportedTable, match=r"deletion vectors.*DROP FEATURE deletionVectors TRUNCATE HISTORY"
-    ):
-        table.load()
 
 
 @pytest.mark.parametrize("kind", ["GENERATED ALWAYS AS (_batch + 1)", "GENERATED ALWAYS AS IDENTITY"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -21,12 +20,12 @@ from photon.pipeline.file import Pipeline, load_pipeline
 from photon.registry.opening import open_reader
 from photon.state.outcomes import Counts
 from photon.state.view import ReadOffsets, read_offsets
-from photon.storage.delta import LakeUnavailable
 from photon.storage.tables import OutputTable
 from photon.upkeep.recovery import RecoveryPlan
 from photon.upkeep.retire import plan_retire
 from photon.verification import case_pages
 from photon.verification.report import TERMS, DatacenterReport, Finding, VerificationReport
+from tests.support.csv_pipelines import joined_csv
 
 pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.timeout(900)]
 
@@ -124,15 +123,10 @@ def after_a_lost_state(world: World, while_waiting: VerificationReport) -> Verif
 
 @dataclass(frozen=True)
 class Planted:
-    """What was planted in the tables of west (in east's: an earlier epoch's row), by event id."""
+    """What was planted in the tables, and what verification says of it."""
 
     report: VerificationReport
-    removed: str
-    doubled: str
-    changed: str
-    moved: str
-    said_unjoinable: str
-    changed_of_earlier_epoch: str
+    events: dict[tuple[str, str], str]  # by datacenter and kind of finding
 
 
 @pytest.fixture(scope="module")
@@ -157,7 +151,15 @@ def planted(world: World, after_a_lost_state: VerificationReport) -> Planted:
     report = world.verify()
     for which, version in zip(touched, versions, strict=True):
         world.table(*which).restore(version)
-    return Planted(report, removed, doubled, changed, moved, said_unjoinable, of_east)
+    events = {
+        ("west", "missing"): removed,
+        ("west", "duplicate_rows"): doubled,
+        ("west", "different_values"): changed,
+        ("east", "different_values"): of_east,  # in a row of an earlier epoch
+        ("west", "row_without_event"): moved,
+        ("west", "unjoinable_but_joinable"): said_unjoinable,
+    }
+    return Planted(report, events)
 
 
 @pytest.fixture(scope="module")
@@ -281,35 +283,24 @@ def test_rows_of_an_epoch_whose_state_was_lost_are_compared_too(
 def test_a_removed_row_is_missing_in_every_datacenter_and_its_holder_is_named(planted: Planted) -> None:
     for report in planted.report.datacenters.values():
         found = finding(report, "missing")
-        assert planted.removed in ids(found)
+        assert planted.events["west", "missing"] in ids(found)
         assert all("its row is gone: datacenter west" in e.detail for e in found.examples)
 
 
-def test_a_doubled_row_is_a_violation_that_names_both_places(planted: Planted) -> None:
-    found = finding(planted.report.datacenters["west"], "duplicate_rows")
-    assert ids(found) == {planted.doubled}
-    assert found.examples[0].where.count("west: row of ") == 2
+def test_each_planted_fault_is_found_as_what_it_is(planted: Planted) -> None:
+    reports = planted.report.datacenters
+    found = {(name, one.kind): ids(one) for name, report in reports.items() for one in report.findings}
+    expected = {what: {event} for what, event in planted.events.items() if what[1] != "missing"}
+    kinds = {kind for _, kind in expected}
+    assert {what: events for what, events in found.items() if what[1] in kinds} == expected
 
 
-def test_a_changed_value_is_found_with_what_it_should_be(planted: Planted) -> None:
-    found = finding(planted.report.datacenters["west"], "different_values")
-    assert ids(found) == {planted.changed}
-    assert found.examples[0].detail.startswith("primary_text is 'forged', a join now gives ")
-
-
-def test_a_changed_value_in_a_row_of_an_earlier_epoch_is_found(planted: Planted) -> None:
-    found = finding(planted.report.datacenters["east"], "different_values")
-    assert ids(found) == {planted.changed_of_earlier_epoch}
-
-
-def test_a_row_at_whose_place_its_event_is_not_is_found(planted: Planted) -> None:
-    assert ids(finding(planted.report.datacenters["west"], "row_without_event")) == {planted.moved}
-
-
-def test_an_unjoinable_event_whose_primary_is_there_is_a_finding_to_reopen(planted: Planted) -> None:
-    found = finding(planted.report.datacenters["west"], "unjoinable_but_joinable")
-    assert ids(found) == {planted.said_unjoinable}
-    assert not found.meaning.violation
+def test_what_is_wrong_with_a_row_is_said_with_its_places_and_values(planted: Planted) -> None:
+    west = planted.report.datacenters["west"]
+    assert finding(west, "duplicate_rows").examples[0].where.count("west: row of ") == 2
+    changed = finding(west, "different_values").examples[0].detail
+    assert changed.startswith("primary_text is 'forged', a join now gives ")
+    assert not finding(west, "unjoinable_but_joinable").meaning.violation
 
 
 def test_planted_faults_do_not_change_how_many_records_there_are(
@@ -340,60 +331,17 @@ def test_a_log_that_is_gone_is_not_verified_by_that(
     assert set(report.newly_verified_offsets) == left
 
 
-TIMED = """
-name: timed
-datacenters: {east: {logs: logs/east}, west: {logs: logs/west}}
-primary: {files: "q*.csv", format: csv, id: id, time: at}
-foreign: {files: "c*.csv", format: csv, id: id, key: key, time: at}
-"""
-
-
-ONE = """
-name: one
-datacenters: {east: {logs: logs/east}}
-primary: {files: "q*.csv", format: csv, id: id, time: at}
-foreign: {files: "c*.csv", format: csv, id: id, key: key, time: at}
-"""
-
-
-@pytest.fixture(scope="module")
-def timed(session: Any, tmp_path_factory: pytest.TempPathFactory) -> VerificationReport:
-    """Event a twice, with two times; event b twice with one; seen from one of two datacenters."""
+def test_one_id_with_two_times_is_one_event_also_where_one_of_two_datacenters_is_asked_for(
+    session: Any, tmp_path: Path
+) -> None:
     from tests.spark.both_engines import verify
 
-    folder = tmp_path_factory.mktemp("timed")
-    for name in ("east", "west"):
-        logs = folder / "logs" / name
-        logs.mkdir(parents=True)
-        (logs / "q.csv").write_text("id,at\nq1,100\n")
-        (logs / "c.csv").write_text("id,key,at\na,q1,101\na,q1,102\nb,q1,103\nb,q1,103\n")
-    (folder / "pipeline.yaml").write_text(TIMED)
-    pipeline = load_pipeline(folder / "pipeline.yaml")
-    prepare(pipeline)
-    for name in ("east", "west"):
-        run_shift(pipeline, name, "complete")
-    return verify(pipeline, ["east"], session=session)
-
-
-def test_one_id_with_two_times_is_one_event(timed: VerificationReport) -> None:
-    report = timed.datacenters["east"]
-    assert timed.ok, timed.as_dict()
-    assert report.classes == {"joined": 2, "duplicates": 2}
-
-
-def test_only_the_datacenter_that_was_asked_for_is_reported(timed: VerificationReport) -> None:
-    assert list(timed.datacenters) == ["east"]
-
-
-def test_a_data_file_that_is_gone_is_named_with_its_table(world: World, planted: Planted) -> None:
-    table = world.pipeline.datacenters["east"].lake / "joined_events"
-    gone = table / pa.table(world.table("east").get_add_actions())["path"][0].as_py()
-    hidden = gone.rename(gone.with_suffix(".hidden"))
-    try:
-        with pytest.raises(LakeUnavailable, match=re.escape(f"such as {gone}; put them back")):
-            world.verify()
-    finally:
-        hidden.rename(gone)
+    logs = {"q.csv": "q,at\nq1,100\n", "c.csv": "c,q,at\na,q1,101\na,q1,102\nb,q1,103\nb,q1,103\n"}
+    report = verify(joined_csv(tmp_path, logs, ("east", "west")), ["east"], session=session)
+    assert report.ok, report.as_dict()
+    assert {name: one.classes for name, one in report.datacenters.items()} == {
+        "east": {"joined": 2, "duplicates": 2}
+    }
 
 
 def test_what_recovery_looks_at_is_written_page_by_page(
@@ -402,14 +350,8 @@ def test_what_recovery_looks_at_is_written_page_by_page(
     from tests.spark.both_engines import verify
 
     monkeypatch.setattr(case_pages, "MOST_CASES", 3)
-    logs = tmp_path / "logs" / "east"
-    logs.mkdir(parents=True)
-    (logs / "q.csv").write_text("id,at\nq1,100\n")
-    (logs / "c.csv").write_text("id,key,at\n" + "".join(f"c{n},q1,101\n" for n in range(7)))
-    (tmp_path / "pipeline.yaml").write_text(ONE)
-    pipeline = load_pipeline(tmp_path / "pipeline.yaml")
-    prepare(pipeline)
-    run_shift(pipeline, "east", "complete")
+    clicks = "".join(f"c{n},q1,101\n" for n in range(7))
+    pipeline = joined_csv(tmp_path, {"q.csv": "q,at\nq1,100\n", "c.csv": "c,q,at\n" + clicks})
     OutputTable(pipeline.datacenters["east"].lake, "joined_events").load().delete()
     report = verify(pipeline, ["east"], session=session, pages=True).datacenters["east"]
     found = finding(report, "missing")
@@ -423,21 +365,12 @@ def test_nothing_is_verified_of_a_retired_datacenter_and_what_was_its_is_told_on
 ) -> None:
     from tests.spark.both_engines import verify
 
-    for name in ("east", "west"):
-        logs = tmp_path / "logs" / name
-        logs.mkdir(parents=True)
-        (logs / "q.csv").write_text("id,at\nq1,100\n")
-        (logs / "c.csv").write_text("id,key,at\nc1,q1,101\nc2,q1,101\nc3,q2,101\n")
-    two = "datacenters: {east: {logs: logs/east}, west: {logs: logs/west}}"
-    (tmp_path / "pipeline.yaml").write_text(ONE.replace("datacenters: {east: {logs: logs/east}}", two))
-    pipeline = load_pipeline(tmp_path / "pipeline.yaml")
-    prepare(pipeline)
-    for name in ("west", "east"):
-        run_shift(pipeline, name, "until_idle")
+    logs = {"q.csv": "q,at\nq1,100\n", "c.csv": "c,q,at\nc1,q1,101\nc2,q1,101\nc3,q2,101\n"}
+    pipeline = joined_csv(tmp_path, logs, ("west", "east"))
     shutil.rmtree(pipeline.datacenters["west"].lake)
     plan_retire(pipeline, open_reader(pipeline), "west", lake_is_gone=True).apply()
     report = verify(pipeline, ["east", "west"], session=session)
     assert (list(report.datacenters), report.retired) == (["east"], ["west"])
     (found,) = report.datacenters["east"].violations
     assert (found.kind, found.count, found.acting) == ("missing", 2, {"east": 2})
-    assert report.datacenters["east"].classes == {"missing": 2, "pending": 1}
+    assert report.datacenters["east"].classes == {"missing": 2, "unjoinable": 1}

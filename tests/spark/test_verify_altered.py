@@ -7,21 +7,16 @@ from typing import Any
 
 import pytest
 
-from photon.dispatcher.shift.run import prepare, run_shift
-from photon.pipeline.file import Pipeline, load_pipeline
+from photon.dispatcher.shift.run import run_shift
+from photon.pipeline.file import Pipeline
 from photon.storage.tables import OutputTable
 from photon.upkeep.recovery import RecoveryPlan
 from photon.verification.days import Window, utc_day
 from photon.verification.report import DatacenterReport
+from tests.support.csv_pipelines import joined_csv
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.server, pytest.mark.timeout(3600)]
 
-PIPELINE = """
-name: altered
-datacenters: {east: {logs: logs}}
-primary: {files: "q*.csv", format: csv, id: q, time: at, time_unit: s}
-foreign: {files: "c*.csv", format: csv, id: c, key: q, time: at, time_unit: s}
-"""
 ALTERED = {  # by the event whose row is altered: a column, and what it says then
     "c1": ("_event_time", "CAST('2031-01-01 12:00:00' AS TIMESTAMP)"),
     "c2": ("_primary_occurrence", "'nowhere'"),
@@ -33,17 +28,12 @@ DIFFER, ASTRAY = "different_values", "row_without_event"
 
 @pytest.fixture(scope="module")
 def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Pipeline:
-    folder = tmp_path_factory.mktemp("altered")
-    logs = folder / "logs"
-    logs.mkdir()
     numbers = range(1, 7)
-    (logs / "q.csv").write_text("q,at,text\n" + "".join(f"q{n},100,text {n}\n" for n in numbers))
-    (logs / "c.csv").write_text("c,q,at,v\n" + "".join(f"c{n},q{n},10{n},z\n" for n in numbers))
-    (folder / "pipeline.yaml").write_text(PIPELINE)
-    pipeline = load_pipeline(folder / "pipeline.yaml")
-    prepare(pipeline)
-    run_shift(pipeline, "east", "complete")
-    return pipeline
+    logs = {
+        "q.csv": "q,at,text\n" + "".join(f"q{n},100,text {n}\n" for n in numbers),
+        "c.csv": "c,q,at,v\n" + "".join(f"c{n},q{n},10{n},z\n" for n in numbers),
+    }
+    return joined_csv(tmp_path_factory.mktemp("altered"), logs)
 
 
 def rows(pipeline: Pipeline) -> dict[str, dict[str, Any]]:

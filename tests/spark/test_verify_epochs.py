@@ -9,19 +9,14 @@ from typing import Any
 
 import pytest
 
-from photon.dispatcher.shift.run import prepare, run_shift
-from photon.pipeline.file import Pipeline, load_pipeline
+from photon.dispatcher.shift.run import run_shift
+from photon.pipeline.file import Pipeline
 from photon.storage.tables import OutputTable
 from photon.verification.report import DatacenterReport
+from tests.support.csv_pipelines import joined_csv
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.server, pytest.mark.timeout(900)]
 
-PIPELINE = """
-name: again
-datacenters: {east: {logs: logs}}
-primary: {files: "q*.csv", format: csv, id: q, time: at, time_unit: s}
-foreign: {files: "c*.csv", format: csv, id: c, key: q, time: at, time_unit: s}
-"""
 HEADER, ROW = "c,q,at,v\n", "c1,q1,101,{}\n"
 JOINED, OTHER = "c2,q1,102,z\n" + ROW.format("first"), ROW.format("second")
 
@@ -31,18 +26,12 @@ Verify = Callable[[], DatacenterReport]
 @pytest.fixture(scope="module")
 def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Pipeline:
     """Event c1 is joined from `c_b.csv`; then another record of it comes, which a new epoch meets first."""
-    folder = tmp_path_factory.mktemp("again")
-    logs = folder / "logs"
-    logs.mkdir()
-    (logs / "q.csv").write_text("q,at,text\nq1,100,hello\n")
-    (logs / "c_b.csv").write_text(HEADER + JOINED)
-    (folder / "pipeline.yaml").write_text(PIPELINE)
-    pipeline = load_pipeline(folder / "pipeline.yaml")
-    prepare(pipeline)
+    logs = {"q.csv": "q,at,text\nq1,100,hello\n", "c_b.csv": HEADER + JOINED}
+    pipeline = joined_csv(tmp_path_factory.mktemp("again"), logs)
+    east = pipeline.datacenters["east"]
+    (east.logs / "c_a.csv").write_text(HEADER + OTHER)
     run_shift(pipeline, "east", "complete")
-    (logs / "c_a.csv").write_text(HEADER + OTHER)
-    run_shift(pipeline, "east", "complete")
-    shutil.rmtree(pipeline.datacenters["east"].state)
+    shutil.rmtree(east.state)
     run_shift(pipeline, "east", "complete")
     return pipeline
 

@@ -6,7 +6,6 @@ import random
 import shutil
 import uuid
 from collections import Counter
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,21 +18,18 @@ from deltalake import DeltaTable, write_deltalake
 
 from photon.cli.verify import report_text
 from photon.dispatcher.shift.run import prepare, run_shift
-from photon.pipeline.file import Pipeline, load_pipeline
+from photon.pipeline.file import Pipeline
 from photon.storage.tables import OutputTable
 from photon.upkeep.recovery import RecoveryPlan
 from photon.verification.days import HOUR_US, Window
 from photon.verification.kept import kept_folder
 from photon.verification.report import Finding, VerificationReport
 from photon.verification.scope import open_scope
+from tests.support.csv_pipelines import csv_pipeline
 
 pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.timeout(3600)]
 
-PIPELINE = """
-name: kept
-datacenters: {east: {logs: logs/east}, west: {logs: logs/west}}
-primary: {files: "q*.csv", format: csv, id: q, time: at, time_unit: s}
-foreign: {files: "c*.csv", format: csv, id: c, key: q, time: at, time_unit: s}
+SETTINGS = """
 adapter: ADAPTER:Odd
 home: {takeover_delay: 1s}
 """
@@ -173,10 +169,7 @@ def new_world(session: Any, with_spark: bool, folder: Path, seed: int) -> World:
     print(f"seed {seed}")
     module = f"odd_{uuid.uuid4().hex}"  # a process imports a module of one name once
     (folder / f"{module}.py").write_text(ADAPTER)
-    (folder / "pipeline.yaml").write_text(PIPELINE.replace("ADAPTER", module))
-    for name in ("east", "west"):
-        (folder / "logs" / name).mkdir(parents=True)
-    pipeline = load_pipeline(folder / "pipeline.yaml")
+    pipeline = csv_pipeline(folder, {}, ("east", "west"), SETTINGS.replace("ADAPTER", module))
     prepare(pipeline)
     return World(pipeline, session, with_spark, random.Random(seed))
 
@@ -342,26 +335,3 @@ def test_a_damaged_kept_file_costs_a_verification_of_all_and_nothing_else(world:
 def test_nothing_kept_counts_in_a_new_epoch(world: World, torn: object) -> None:
     world.lose_state()
     assert counting(world) == set()
-
-
-Step = Callable[[World], object]
-STORY: tuple[Step, ...] = (
-    lambda world: world.log_more(0, "complete"),
-    World.lose_state,
-    World.plant_faults,
-    lambda world: world.log_more(1),
-    lambda world: world.mend(world.verify(), world.plant_faults()),
-    World.remove_row,
-    World.tear_logs,
-    lambda world: world.log_more(2, "complete"),
-    World.plant_faults,
-)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("seed", [2, 3, 4])
-def test_after_each_step_of_a_longer_story_both_say_the_same(session: Any, tmp_path: Path, seed: int) -> None:
-    world = new_world(session, True, tmp_path, seed)
-    for number, step in enumerate(STORY):
-        step(world)
-        assert told(world.verify()) == told(world.verify(keep=False, anew=True)), number

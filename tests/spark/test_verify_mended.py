@@ -9,22 +9,17 @@ from typing import Any
 import pytest
 
 from photon.dispatcher.shift.run import prepare, run_shift
-from photon.pipeline.file import Pipeline, load_pipeline
+from photon.pipeline.file import Pipeline
 from photon.state.outcomes import Counts
 from photon.storage.tables import OutputTable
 from photon.upkeep.dead_letters.mending import plan_mending
 from photon.upkeep.dead_letters.open_letters import plan_recovery_of_letters
 from photon.verification.report import TERMS, DatacenterReport
+from tests.support.csv_pipelines import csv_pipeline
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.server, pytest.mark.timeout(900)]
 
-PIPELINE = """
-name: mended
-datacenters: {east: {logs: logs}}
-primary: {files: "q*.csv", format: csv, id: q, time: at, time_unit: s}
-foreign: {files: "c*.csv", format: csv, id: c, key: q, time: at, time_unit: s, columns: {v: int64}}
-adapter: falls:Falls
-"""
+SETTINGS = "adapter: falls:Falls"
 ADAPTER = '''
 from pathlib import Path
 import pyarrow.compute as pc
@@ -61,12 +56,9 @@ class Told:
 def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Pipeline:
     """A line is no record, a value has another type, the adapter fails: all of these but one are mended."""
     folder = tmp_path_factory.mktemp("mended")
-    (folder / "logs").mkdir()
-    (folder / "logs/q.csv").write_text("q,at,text\nq1,100,hello\n")
-    (folder / "logs/c.csv").write_text(LINES)
     (folder / "falls.py").write_text(ADAPTER)
-    (folder / "pipeline.yaml").write_text(PIPELINE)
-    pipeline = load_pipeline(folder / "pipeline.yaml")
+    logs = {"q.csv": "q,at,text\nq1,100,hello\n", "c.csv": LINES}
+    pipeline = csv_pipeline(folder, logs, more=SETTINGS, columns="{v: int64}")
     prepare(pipeline)
     assert join(pipeline).of("dead_letters") == 4
     done = plan_mending(pipeline, "east", lambda line, reason: MENDED.get(line)).apply()
