@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from functools import reduce
 from operator import or_
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -43,6 +43,9 @@ from photon.storage.delta import LakeMismatch, LakeUnavailable
 from photon.storage.mended_letters import MENDED_LETTERS
 from photon.storage.store import store_of
 from photon.storage.tables import OutputTable
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
 
 log = logging.getLogger(__name__)
 
@@ -193,6 +196,33 @@ def releases(pipeline: Pipeline | str | Path) -> list[Release]:
     LakeUnavailable if no lake answers.
     """
     return kept_releases(_loaded(pipeline))
+
+
+def duckdb(
+    pipeline: Pipeline | str | Path,
+    *,
+    release: int | Literal["latest"] = "latest",
+    as_of: datetime | None = None,
+) -> DuckDBPyConnection:
+    """A connection of DuckDB with the views joined, unjoined, dead_letters and releases of one release.
+
+    It reads nothing else, and writes no file: `register` gives it tables of your own. Raises as `joined`.
+    """
+    return duckdb_of(open_release(_loaded(pipeline), release if as_of is None else as_of))
+
+
+def duckdb_of(opened: OpenRelease, may_write: Iterable[Path] = ()) -> DuckDBPyConnection:
+    """The same of a release that is open; a COPY may write these files."""
+    from photon.releases.sql import connect  # only who asks in SQL waits for DuckDB
+
+    return connect(opened, lambda: kept_releases(opened.pipeline), _dataset, may_write)
+
+
+def add_duckdb_views(connection: DuckDBPyConnection, opened: OpenRelease) -> None:
+    """Make the same views in a connection of your own, which reads and writes as before."""
+    from photon.releases.sql import add_views
+
+    add_views(connection, opened, lambda: kept_releases(opened.pipeline), _dataset)
 
 
 def joined_tables(pipeline: Pipeline | str | Path) -> dict[str, str]:

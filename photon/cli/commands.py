@@ -23,6 +23,10 @@ GROUPS: Mapping[str, Mapping[tuple[str, ...], str]] = MappingProxyType(
             ("verify",): "Classify every foreign record again, and add up.",
             ("trace",): "What happened to one event, in every datacenter.",
         },
+        "read": {
+            ("sql",): "Ask the rows of one release with SQL.",
+            ("releases",): "The releases that are kept, and how complete each is.",
+        },
         "mend": {
             ("recover",): "Have what verify finds missing looked at again.",
             ("backfill",): "Fill in what days lack, or make their rows again.",
@@ -60,6 +64,10 @@ def command_named(name: str) -> click.Command | None:
             from photon.cli.verify import verify as command
         case "trace":
             from photon.cli.trace import trace as command
+        case "sql":
+            from photon.cli.sql import sql as command
+        case "releases":
+            from photon.cli.releases import releases as command
         case "recover":
             from photon.cli.recover import recover as command
         case "backfill":

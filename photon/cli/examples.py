@@ -24,6 +24,15 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "photon verify pipeline.yaml --day 2026-01-31",
             "photon verify pipeline.yaml --from 2026-01-31T10:00 --to 2026-01-31T14:00",
         ),
+        "sql": (
+            "photon sql 'SELECT count(*) FROM joined' pipeline.yaml",
+            "photon sql 'SELECT * FROM joined' pipeline.yaml --release 17 -o joined.parquet",
+            "photon sql pipeline.yaml                       # a prompt",
+        ),
+        "releases": (
+            "photon releases pipeline.yaml",
+            "photon releases pipeline.yaml --as-of 2026-01-31T10:42 --json",
+        ),
         "recover": (
             "photon recover pipeline.yaml --dry-run         # what would be looked at again",
             "photon recover pipeline.yaml",

@@ -87,11 +87,9 @@ def _help() -> str:
     return "\n".join(
         [
             "Photon joins two kinds of event logs that never stop growing: each event once.",
-            "Usage: photon COMMAND [PIPELINE] [OPTIONS]",
+            "Usage: photon COMMAND [PIPELINE, if it is not ./pipeline.yaml] [OPTIONS]",
             "",
             *rows,
-            "",
-            "PIPELINE comes first; left out, it is pipeline.yaml in the current folder.",
             "photon COMMAND --help: its options, examples, exit statuses. photon --version",
             "",
         ]

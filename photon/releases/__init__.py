@@ -3,6 +3,6 @@
 A release says of each datacenter up to which batch its rows count, and up to which event time all of them
 are complete. `making` decides what the next one says, `numbering` has the registry decide its number,
 `copies` keeps it in each lake, `files` chooses the rows of one from tables that have gone on, and
-`reading` opens them without asking the registry; `views` shows events of side tables once. Read `release`
-first.
+`reading` opens them without asking the registry; `views` shows events of side tables once, and `sql` has
+all of it in DuckDB. Read `release` first.
 """

@@ -20,9 +20,10 @@ import pyarrow.parquet as pq
 from photon.errors import UserError
 from photon.process.faults import fault_point
 from photon.process.in_time import behind_others
+from photon.storage.columns import PARTITIONS
 from photon.storage.data_files import DataFile, pages_of_rows
 from photon.storage.delta import lake_errors
-from photon.storage.output_files import OutputFile
+from photon.storage.output_files import OutputFile, day_folder
 from photon.storage.replacing import FilesGone, PlannedReplacement, replace_files
 from photon.storage.tables import OutputTable
 
@@ -134,7 +135,8 @@ def _rewrite(table: OutputTable, group: Group) -> OutputFile:
                 writer.write_table(page, row_group_size=GROUP_ROWS)
                 rows += page.num_rows
 
-    path = f"compacted-{group.files[0].first_batch}-{uuid.uuid4().hex}.parquet"
+    folder = day_folder(group.date) if table.name in PARTITIONS else ""
+    path = f"{folder}compacted-{group.files[0].first_batch}-{uuid.uuid4().hex}.parquet"
     with lake_errors(f"rewrite {len(group.files)} files of {table.folder}"):
         size_bytes = table.store.create(path, write)
     if rows != group.rows:

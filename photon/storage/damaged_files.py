@@ -19,11 +19,14 @@ def damaged(datacenter: str, file: object, why: str) -> LakeUnavailable:
 
 
 def missing_files(folder: Location, paths: Iterable[str]) -> list[str]:
-    """Which of these data files are not in the folder of their table: one listing tells it."""
-    store, wanted = store_of(folder), list(paths)
-    there = set(store.names())
-    # Photon writes its files into the folder itself; others may make folders of partitions.
-    there |= {path for path in wanted if "/" in path and store.size_bytes(path) is not None}
+    """Which of these data files are gone: one listing of each folder that they name tells it."""
+    wanted = list(paths)
+    within = {path.rpartition("/")[0] for path in wanted}  # folders of days, and "", the table's own
+    there = {
+        f"{name}/{file}" if name else file
+        for name in within
+        for file in store_of(folder / name if name else folder).names()
+    }
     return [path for path in wanted if path not in there]
 
 

@@ -39,6 +39,15 @@ def partition_values(date: date | str | None, partitions: Collection[str]) -> di
     return {DATE_COLUMN: None if date is None else str(date)} if DATE_COLUMN in partitions else {}
 
 
+def day_folder(date: date | str | None) -> str:
+    """The folder of a day's files within that of their table, as Hive, Spark and DuckDB name it.
+
+    Files of live batches lie beside these folders until a compaction: whoever ends a plan that died has to
+    find its candidates by their names alone, on whatever days their events are.
+    """
+    return f"{DATE_COLUMN}={date or '__HIVE_DEFAULT_PARTITION__'}/"
+
+
 def write_rows_by_date(lake: Location, name: TableName, batch: int, rows: pa.Table) -> list[OutputFile]:
     """Write rows to a file for each date of their events, as `write_rows`. LakeUnavailable."""
     return [replace(write_rows(lake, name, batch, part), date=date) for date, part in by_date(rows)]

@@ -55,7 +55,10 @@ class Store(Protocol):
         """An object for reading here and there, as Parquet is read. FileNotFoundError."""
 
     def create(self, name: str, write: Callable[[BinaryIO], None]) -> int:
-        """Have `write` fill a new object; its size in bytes. FileExistsError if there is one."""
+        """Have `write` fill a new object; its size in bytes. FileExistsError if there is one.
+
+        The name of one in a folder of this one is on disk then, with that folder.
+        """
 
     def put(self, name: str, write: Callable[[BinaryIO], None]) -> None:
         """Have `write` fill an object, or another one in its place; readers see all of it or nothing."""
@@ -112,7 +115,11 @@ class LocalStore:
 
     def create(self, name: str, write: Callable[[BinaryIO], None]) -> int:
         target = self._folder / name
+        if is_nested := "/" in name:
+            make_folder(target.parent)
         write_synced(target, write)
+        if is_nested:
+            sync(target.parent)
         return target.stat().st_size
 
     def put(self, name: str, write: Callable[[BinaryIO], None]) -> None:

@@ -130,10 +130,10 @@ def test_lists_and_replaced_files_go_once_no_release_needs_them(here: Lakes) -> 
     here.compact("east", later=LATER)
     assert len(lists(here)) == 1
     here.forget_before(2)
-    files = list(Path(here.table("east").folder).glob("*.parquet"))
+    files = list(Path(here.table("east").folder).rglob("*.parquet"))
     here.compact("east", later=LATER)
     assert lists(here) == []
-    assert len(list(Path(here.table("east").folder).glob("*.parquet"))) < len(files)
+    assert len(list(Path(here.table("east").folder).rglob("*.parquet"))) < len(files)
     assert reads_as_it_was(here, 2)
 
 

@@ -206,9 +206,9 @@ def test_of_a_file_that_is_too_big_for_a_task_all_rows_stay_where_one_differs(
 
     monkeypatch.setattr(_Remaking, "result", counting)
     folder = Path(table(world).table_uri.removeprefix("file://"))
-    files = {path.name for path in folder.glob("*.parquet")}
+    files = {path.name for path in folder.rglob("*.parquet")}
     assert rebuild(world, piece_rows=3).tally.same == 8
-    assert {path.name for path in folder.glob("*.parquet")} == files, "it leaves files that nobody needs"
+    assert {path.name for path in folder.rglob("*.parquet")} == files, "it leaves files that nobody needs"
     table(world).update({"primary_text": "'forged'"}, predicate="_event_id = 'c6'")
     one_file(world, group_rows)
     done = rebuild(world, piece_rows=3)

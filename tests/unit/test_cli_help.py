@@ -79,7 +79,7 @@ def test_a_shell_is_given_a_script_that_completes_photon(shell: str) -> None:
 @pytest.mark.parametrize(
     ("words", "completed"),
     [
-        ("photon re", {"recover", "registry", "resume", "retire"}),
+        ("photon re", {"recover", "registry", "releases", "resume", "retire"}),
         ("photon join --comp", {"--complete"}),
     ],
 )

@@ -192,7 +192,7 @@ class Rebuild:
         return plan, pages, second_rows
 
     def _is_left(self, path: str, progress: Progress) -> bool:
-        return path not in progress.done and not path.startswith(f"rebuild-{progress.run}-")
+        return path not in progress.done and f"rebuild-{progress.run}-" not in path
 
     def _second_rows(self, files: Sequence[TableFile]) -> dict[str, list[int]]:
         """Rows of this datacenter's files that go, because another row has their event."""

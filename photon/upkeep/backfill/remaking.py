@@ -22,7 +22,7 @@ from photon.logs.formats.times import parse_event_times, style_of
 from photon.process.faults import fault_point
 from photon.storage.columns import by_date
 from photon.storage.delta import lake_errors
-from photon.storage.output_files import OutputFile, write_parquet
+from photon.storage.output_files import OutputFile, day_folder, write_parquet
 from photon.storage.own_columns import columns_of_people
 from photon.storage.store import store_of
 from photon.upkeep.backfill.messages import (
@@ -284,7 +284,7 @@ class _Remaking:
         for epoch in sorted(set(epochs.tolist())):
             of_epoch = everything.take(pa.array(place[epochs == epoch]))
             found += [
-                replace(write_output(self.context, TABLE, part), date=date)
+                replace(write_output(self.context, TABLE, part, day_folder(date)), date=date)
                 for date, part in by_date(of_epoch)
             ]
         return found
@@ -309,10 +309,10 @@ class _Remaking:
         return (write_output(self.context, REMOVED, together),) if together.num_rows else ()
 
 
-def write_output(context: RemakeContext, name: str, rows: pa.Table) -> OutputFile:
+def write_output(context: RemakeContext, name: str, rows: pa.Table, within: str = "") -> OutputFile:
     """Write rows to a new file below a table's folder, and sync it; nobody sees it before its commit."""
     folder = context.pipeline.datacenters[context.datacenter].lake / name
-    path = f"rebuild-{context.run}-{uuid.uuid4().hex}.parquet"
+    path = f"{within}rebuild-{context.run}-{uuid.uuid4().hex}.parquet"
     with lake_errors(f"write {folder / path}"):
         store_of(folder).make()
         return OutputFile(name, path, write_parquet(folder, path, rows), rows.num_rows, rows.schema)

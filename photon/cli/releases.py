@@ -1,0 +1,76 @@
+"""`photon releases`: the releases that are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from photon.cli.output import (
+    expected_errors,
+    json_option,
+    log_to_stderr,
+    pipeline_argument,
+    print_result,
+)
+from photon.cli.sql import summary, time_of
+from photon.process.readable import counted
+
+if TYPE_CHECKING:
+    from photon.releases.release import Release
+
+LAST = 20
+
+
+@click.command()
+@pipeline_argument
+@click.option(
+    "--as-of", metavar="TIME", callback=time_of, help="Only the newest one that was made by this time."
+)
+@click.option("--last", type=click.IntRange(min=1), default=LAST, show_default=True, help="At most so many.")
+@json_option
+def releases(pipeline_file: Path, as_of: datetime | None, last: int, as_json: bool) -> None:
+    """The kept releases of PIPELINE: when each was made, up to when it is complete, and what it shows first.
+
+    Reads the lakes alone; joins may go on.
+    """
+    log_to_stderr()
+    with expected_errors():
+        from photon.pipeline.file import load_pipeline
+        from photon.releases.reading import kept_releases, open_release
+
+        pipeline = load_pipeline(pipeline_file)
+        if as_of is not None:
+            found = shown = [open_release(pipeline, as_of).release]
+        else:
+            found = kept_releases(pipeline)
+            shown = found[-last:]
+    lines = [line for release in shown for line in lines_of(release)]
+    if not found:
+        lines = [f"{pipeline.name} has no release yet; a join makes one: photon join {pipeline.typed}"]
+    elif len(found) > len(shown):
+        lines.append(f"the last {len(shown)} of {len(found):,}")
+    print_result({"kept": len(found), "releases": described(shown)}, "\n".join(lines), as_json)
+
+
+def lines_of(release: Release) -> list[str]:
+    """A release for people, with what it shows first."""
+    rows = sum(part.rows for part in release.parts.values())
+    notes = [f"  {note.change} ({note.datacenter}): {note.says}" for note in release.notes]
+    return [f"{summary(release)}: {counted(rows, 'row')}", *notes]
+
+
+def described(releases: Sequence[Release]) -> list[dict[str, object]]:
+    """Releases for --json."""
+    from photon.process.clock import in_utc
+    from photon.releases.sql import release_row
+
+    rows = [release_row(release) for release in releases]
+    times = {"made_at", "complete_up_to", "mostly_up_to"}
+    return [
+        {name: in_utc(at) if name in times and isinstance(at, int) else at for name, at in row.items()}
+        for row in rows
+    ]

@@ -1,0 +1,285 @@
+"""SQL over one release: a DuckDB connection whose views have its rows, and which reads nothing else.
+
+DuckDB reads files of this machine itself, and objects of S3 through pyarrow, so that no extension is fetched.
+A file's day is the name of its folder: DuckDB opens no file of a day that a query does not ask for. A view
+of each day's files would have it bind 365 views a query, which takes a second.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import uuid
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import duckdb
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from photon.adapters import DATE_COLUMN
+from photon.releases.release import Release
+from photon.storage.columns import PARTITIONS, TABLE_COLUMNS, TableName
+from photon.storage.data_files import DataFile
+from photon.storage.output_files import day_folder
+
+if TYPE_CHECKING:
+    from photon.releases.files import ReleaseFiles
+    from photon.releases.reading import OpenRelease
+
+DatasetOf = Callable[["ReleaseFiles", pa.Schema], ds.Dataset]
+VIEWS = ("joined", "unjoined", "dead_letters", "releases")
+# Whoever has this connection reads the files of its views: no other file, no extension, nothing of Python's.
+CLOSED = {
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+    "allow_community_extensions": False,
+    "python_enable_replacements": False,
+}
+# DuckDB's name for the file of a row. No column of an event begins with one of Photon's own names.
+_FILE = f"{DATE_COLUMN}_file"
+_DAY_OF_FOLDER = f"TRY_CAST(split_part({_FILE}, '/', -2)[{len(DATE_COLUMN) + 2}:] AS DATE)"
+_EPOCH = "TRY_CAST(_epoch AS BIGINT)"
+_OFFSET = "split_part(_occurrence, ':', -1)"
+_TIME = pa.timestamp("us", "UTC")
+_RELEASE_COLUMNS = pa.schema(
+    [
+        ("number", pa.int64()),
+        ("made_at", _TIME),
+        ("made_by", pa.string()),
+        ("complete_up_to", _TIME),
+        ("mostly_up_to", _TIME),
+        ("rows", pa.int64()),
+        (
+            "cut",
+            pa.list_(pa.struct([("datacenter", pa.string()), ("epoch", pa.int64()), ("batch", pa.int64())])),
+        ),
+        (
+            "notes",
+            pa.list_(
+                pa.struct([("change", pa.string()), ("datacenter", pa.string()), ("says", pa.string())])
+            ),
+        ),
+    ]
+)
+
+
+def connect(
+    opened: OpenRelease,
+    kept: Callable[[], Sequence[Release]],
+    dataset_of: DatasetOf,
+    may_write: Iterable[Path] = (),
+) -> duckdb.DuckDBPyConnection:
+    """A DuckDB in memory with the views of a release; its settings are locked.
+
+    `kept` reads all releases, once for each query of `releases`. `dataset_of` opens files on S3.
+    `may_write`: files that a COPY may write.
+    pyarrow.ArrowTypeError if two tables disagree on a column's type.
+    """
+    connection = duckdb.connect(config={**CLOSED})
+    connection.execute("SET TimeZone = 'UTC'")
+    read = add_views(connection, opened, kept, dataset_of)
+    spilled = Path(tempfile.gettempdir(), f"photon-sql-{uuid.uuid4().hex}")
+    connection.execute(f"SET temp_directory = {_text(str(spilled))}")
+    connection.execute(f"SET allowed_paths = {_texts([*read, *map(str, may_write)])}")
+    connection.execute("SET enable_external_access = false")
+    connection.execute("SET lock_configuration = true")
+    return connection
+
+
+def add_views(
+    connection: duckdb.DuckDBPyConnection,
+    opened: OpenRelease,
+    kept: Callable[[], Sequence[Release]],
+    dataset_of: DatasetOf,
+) -> list[str]:
+    """Make the views of a release in a connection of your own; the local files that they read.
+
+    They are temporary: a cursor of the connection does not see them.
+    """
+    views = _Views(connection, dataset_of)
+    joined, letters = opened.tables("joined_events"), opened.tables("dead_letters")
+    mended = _mended({each.datacenter: opened.mended(each.datacenter) for each in letters})
+    connection.register("releases", _KeptReleases(kept))
+    views.add("joined", views.rows_of("joined_events", joined))
+    views.add("unjoined", _unjoined(views.rows_of("unjoined", opened.tables("unjoined"))))
+    taken_up = None if mended is None else views.values_of(mended)
+    views.add("dead_letters", _dead_letters(views.rows_of("dead_letters", letters), taken_up))
+    return views.read
+
+
+@dataclass
+class _KeptReleases:
+    """All releases that are kept, as DuckDB scans them: they are read when a query asks for them."""
+
+    kept: Callable[[], Sequence[Release]]
+
+    def __arrow_c_schema__(self) -> object:
+        return _RELEASE_COLUMNS.__arrow_c_schema__()
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        rows = [release_row(release) for release in self.kept()]
+        return pa.Table.from_pylist(rows, _RELEASE_COLUMNS).__arrow_c_stream__(requested_schema)
+
+
+def release_row(release: Release) -> dict[str, object]:
+    """The row of a release in the view `releases`; times are in microseconds."""
+    return {
+        "number": release.number,
+        "made_at": release.made_us,
+        "made_by": release.by,
+        "complete_up_to": release.complete_up_to_us,
+        "mostly_up_to": release.mostly_up_to_us,
+        "rows": sum(part.rows for part in release.parts.values()),
+        "cut": [{"datacenter": name, **place._asdict()} for name, place in release.cut.items()],
+        "notes": [asdict(note) for note in release.notes],
+    }
+
+
+class _Views:
+    """The views of one connection, and the local files that they read."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, dataset_of: DatasetOf) -> None:
+        self._connection, self._dataset_of = connection, dataset_of
+        self.read: list[str] = []
+
+    def add(self, name: str, query: str) -> None:
+        """Make a view, in place of one that was there."""
+        self._connection.execute(f"CREATE OR REPLACE TEMP VIEW {name} AS {query}")
+
+    def values_of(self, table: pa.Table | ds.Dataset) -> str:
+        """A query of the rows of something of pyarrow's."""
+        name = f"photon_{uuid.uuid4().hex}"
+        self._connection.register(name, table)
+        return f"SELECT * FROM {name}"
+
+    def rows_of(self, name: TableName, tables: Sequence[ReleaseFiles]) -> str:
+        """A query of all rows of a table in a release; a column that a file lacks is null there.
+
+        ArrowTypeError if datacenters disagree on a column's type.
+        """
+        own = pa.schema(
+            [*TABLE_COLUMNS[name], *(pa.field(each, pa.date32()) for each in PARTITIONS.get(name, ()))]
+        )
+        columns = pa.unify_schemas([own, *(each.schema for each in tables)])
+        types = self._types_of(columns)
+        nothing = ", ".join(f"NULL::{kind} AS {_name(column)}" for column, kind in types.items())
+        parts = [f"SELECT {nothing} WHERE false"]
+        found: dict[tuple[str | None, str | None], list[str]] = defaultdict(list)
+        for each in tables:
+            if not isinstance(each.folder, Path):
+                parts.append(self._of_objects(each, types))
+                continue
+            for file, condition in _files_of(each):
+                found[_day_of(file, columns), condition].append(f"{each.folder}/{file.path}")
+        for (day, condition), paths in found.items():
+            self.read += paths
+            parts.append(_of_files(paths, types, day, condition))
+        return " UNION ALL ".join(parts)
+
+    def _types_of(self, columns: pa.Schema) -> dict[str, str]:
+        """The columns with their types, as DuckDB calls them."""
+        empty = self._connection.from_arrow(columns.empty_table())
+        return dict(zip(columns.names, map(str, empty.types), strict=True))
+
+    def _of_objects(self, files: ReleaseFiles, types: dict[str, str]) -> str:
+        rows = self.values_of(self._dataset_of(files, files.schema))
+        there = {field.name for field in files.schema}
+        return " ".join(
+            [
+                "SELECT",
+                ", ".join(
+                    _name(column) if column in there else f"NULL::{kind} AS {_name(column)}"
+                    for column, kind in types.items()
+                ),
+                f"FROM ({rows})",
+                f"WHERE {files.sql_condition}" if files.partial else "",
+            ]
+        )
+
+
+def _files_of(files: ReleaseFiles) -> Iterator[tuple[DataFile, str | None]]:
+    """Each file, and the condition on its rows."""
+    yield from ((file, None) for file in files.whole)
+    yield from ((file, files.sql_condition) for file in files.partial)
+
+
+def _day_of(file: DataFile, columns: pa.Schema) -> str | None:
+    """The day of a file's rows, in SQL. None: the table has no days."""
+    if DATE_COLUMN not in columns.names:
+        return None
+    if f"{Path(file.path).parent}/" == day_folder(file.date):
+        return _DAY_OF_FOLDER
+    return "NULL::DATE" if file.date is None else f"DATE '{file.date}'"
+
+
+def _of_files(paths: Sequence[str], types: dict[str, str], day: str | None, condition: str | None) -> str:
+    in_files = {column: kind for column, kind in types.items() if column != DATE_COLUMN}
+    schema = ", ".join(
+        f"{_text(column)}: {{name: {_text(column)}, type: {_text(kind)}, default_value: NULL}}"
+        for column, kind in in_files.items()
+    )
+    rows = (
+        f"read_parquet({_texts(paths)}, schema = MAP {{{schema}}}, filename = {_text(_FILE)}, "
+        "hive_partitioning = false)"
+    )
+    columns = ", ".join(
+        f"{day} AS {_name(column)}" if column == DATE_COLUMN else _name(column) for column in types
+    )
+    return f"SELECT {columns} FROM {rows}" + (f" WHERE {condition}" if condition else "")
+
+
+def _unjoined(rows: str) -> str:
+    """The first row of each event that has none among the joined ones."""
+    order = f"event_time NULLS LAST, _datacenter, {_EPOCH}, _batch, _occurrence"
+    return f"""
+        SELECT * FROM (
+            SELECT * FROM ({rows}) QUALIFY row_number() OVER (PARTITION BY event_id ORDER BY {order}) = 1
+        ) AS given_up
+        WHERE NOT EXISTS (SELECT 1 FROM joined WHERE joined._event_id = given_up.event_id)"""
+
+
+def _dead_letters(rows: str, mended: str | None) -> str:
+    """The newest letter of each event, or place in a log, if it was neither taken up nor has joined."""
+    at = "CASE WHEN event_id IS NULL THEN {} END"
+    event = f"_datacenter, side, event_id, {at.format('path')}, {at.format(_OFFSET)}"
+    taken_up = f"""
+        AND NOT EXISTS (
+            SELECT 1 FROM ({mended}) AS mended
+            WHERE mended._datacenter = letter._datacenter AND mended._epoch = letter._epoch
+                AND mended._occurrence = letter._occurrence AND mended._batch >= letter._batch
+        )"""
+    return f"""
+        SELECT * FROM (
+            SELECT * FROM ({rows})
+            QUALIFY row_number() OVER (
+                PARTITION BY {event} ORDER BY {_EPOCH} DESC, _batch DESC, _occurrence
+            ) = 1
+        ) AS letter
+        WHERE NOT EXISTS (
+            SELECT 1 FROM joined WHERE letter.side = 'foreign' AND joined._event_id = letter.event_id
+        ){taken_up if mended else ""}"""
+
+
+def _mended(by_datacenter: Mapping[str, pa.Table]) -> pa.Table | None:
+    """The letters that were taken up again, each with its datacenter; None without any."""
+    found = [
+        rows.append_column("_datacenter", pa.array([name] * rows.num_rows, pa.string()))
+        for name, rows in by_datacenter.items()
+        if rows.num_rows
+    ]
+    return pa.concat_tables(found) if found else None
+
+
+def _name(column: str) -> str:
+    return '"' + column.replace('"', '""') + '"'
+
+
+def _text(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"
+
+
+def _texts(values: Sequence[str]) -> str:
+    return f"[{', '.join(map(_text, values))}]"

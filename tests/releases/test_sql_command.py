@@ -1,0 +1,217 @@
+"""`photon sql` and `photon releases`, as people call them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import click
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner, Result
+
+from photon.cli.main import main
+from photon.cli.sql import ends_statement, is_pipeline_file
+from tests.releases.lakes import Lakes, new_lakes
+
+COUNT = "SELECT count(*) AS n FROM joined"
+
+
+@pytest.fixture
+def lakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lakes:
+    """Release 1 has four rows, and release 2 six."""
+    made = new_lakes(tmp_path / "lakes", tmp_path)
+    made.append("east")
+    made.append("west")
+    made.release()
+    made.append("east")
+    made.release()
+    monkeypatch.chdir(tmp_path)
+    return made
+
+
+def photon(*words: str | Path, said: str | None = None) -> Result:
+    return CliRunner().invoke(main, [str(word) for word in words], input=said)
+
+
+@pytest.mark.parametrize("words", [[COUNT], [COUNT, "pipeline.yaml"], ["pipeline.yaml", COUNT]])
+def test_a_query_is_answered_of_the_newest_release_wherever_the_file_stands(
+    lakes: Lakes, words: list[str]
+) -> None:
+    done = photon("sql", *words, "--format", "csv")
+    assert (done.exit_code, done.stdout) == (0, "n\n6\n"), done.output
+
+
+def test_a_release_is_named_by_number_or_time(lakes: Lakes) -> None:
+    of_first = lakes.made[0].release.made_at.isoformat()
+    for words in (["--release", "1"], ["--as-of", of_first]):
+        assert photon("sql", COUNT, *words, "--format", "csv").stdout == "n\n4\n"
+    assert photon("sql", COUNT, "--release", "1", "--as-of", of_first).exit_code == 2
+
+
+def test_each_format_has_all_rows_and_a_table_is_for_people(lakes: Lakes) -> None:
+    query = "SELECT _event_id, value, 1.50 AS price FROM joined ORDER BY 1 LIMIT 2 -- so many"
+    assert photon("sql", query, "--format", "csv").stdout == "_event_id,value,price\ne0,0,1.50\ne1,0,1.50\n"
+    found = json.loads(photon("sql", query, "--format", "json").stdout)
+    assert found == [{"_event_id": name, "value": 0, "price": 1.5} for name in ("e0", "e1")]
+    told = photon("sql", query).stdout
+    assert "_event_id" in told
+    assert "│ e0" in told
+
+
+def test_a_file_is_written_whole_or_not_at_all(lakes: Lakes, tmp_path: Path) -> None:
+    target = tmp_path / "rows.parquet"
+    assert photon("sql", "SELECT * FROM joined", "-o", target).exit_code == 0
+    assert pq.read_table(target).num_rows == 6
+    before = target.read_bytes()
+    failed = photon("sql", "SELECT error('no more') FROM joined", "-o", target)
+    assert failed.exit_code != 0
+    assert target.read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir() if "unfinished" in path.name] == []
+    assert photon("sql", "SELECT 1 AS a", "-o", tmp_path / "t.txt", "--format", "table").exit_code == 0
+    assert "│" in (tmp_path / "t.txt").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "told"),
+    [
+        (["SELECT nosuch FROM joined"], 2, "nosuch"),
+        (["SELEC 1"], 2, "syntax error"),
+        (["SELECT * FROM nosuch"], 2, "nosuch"),
+        (["SELECT 1; SELECT 2"], 2, "one statement"),
+        (["COPY joined TO 'x.csv'"], 2, "-o FILE"),
+        (["SELECT * FROM read_text('/etc/passwd')"], 2, "disabled"),
+        ([COUNT, "--as-of", "soon"], 2, "2026-01-31T10:42"),
+        ([COUNT, "--release", "9"], 3, "photon releases"),
+        ([COUNT, "-o", "nowhere/x.csv"], 2, "no folder nowhere"),
+        ([COUNT, "-o", "x.txt"], 2, "--format"),
+        ([COUNT, "nowhere.yaml"], 2, "nowhere.yaml"),
+    ],
+)
+def test_what_can_not_be_done_is_said_in_one_message(
+    lakes: Lakes, words: list[str], status: int, told: str
+) -> None:
+    done = photon("sql", *words)
+    assert done.exit_code == status, done.output
+    assert told in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+def test_a_lake_that_lacks_rows_of_a_release_is_named_with_the_remedy(lakes: Lakes) -> None:
+    lakes.table("east").load().delete("_event_id = 'e0'")
+    done = photon("sql", COUNT)
+    assert done.exit_code == 3
+    assert "datacenter east" in done.stderr
+
+
+def test_before_the_first_release_both_commands_say_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    new_lakes(tmp_path / "lakes", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    asked = photon("sql", COUNT)
+    assert asked.exit_code == 3
+    assert "photon join" in asked.stderr
+    listed = photon("releases")
+    assert listed.exit_code == 0
+    assert "photon join" in listed.stdout
+
+
+def test_releases_are_listed_with_their_rows_and_as_of_a_time(lakes: Lakes) -> None:
+    lines = photon("releases").stdout.splitlines()
+    assert [line.split(",")[0] for line in lines] == ["release 1", "release 2"]
+    assert lines[0].endswith("4 rows")
+    said = json.loads(photon("releases", "--last", "1", "--json").stdout)
+    assert said["kept"] == 2
+    assert [one["number"] for one in said["releases"]] == [2]
+    assert said["releases"][0]["cut"][0] == {"datacenter": "east", "epoch": 1, "batch": 2}
+    first = lakes.made[0].release.made_at.isoformat()
+    assert photon("releases", "--as-of", first).stdout.startswith("release 1")
+
+
+# -- the prompt
+
+
+def test_a_script_on_standard_input_ends_at_the_first_error(lakes: Lakes) -> None:
+    done = photon("sql", "--format", "csv", said=f"{COUNT};\nSELECT\n 1 AS one;\nSELECT nosuch;\n{COUNT};\n")
+    assert done.exit_code == 2
+    assert done.stdout == "n\n6\none\n1\n"
+    assert "nosuch" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "ends"),
+    [
+        ("SELECT 1;", True),
+        ("SELECT 1", False),
+        ("SELECT ';", False),
+        ("SELECT ';';", True),
+        ("SELECT 1; -- more", True),
+        ("SELECT 1 -- more;", False),
+        ("SELECT 1 /* more;", False),
+        ('SELECT ";', False),
+    ],
+)
+def test_a_semicolon_outside_quotes_and_comments_ends_a_statement(text: str, ends: bool) -> None:
+    assert ends_statement(text) is ends
+
+
+def test_a_query_is_no_pipeline_file() -> None:
+    assert is_pipeline_file("a/b.yaml")
+    assert not is_pipeline_file("SELECT * FROM 'b.yaml'")
+
+
+def test_at_a_prompt_errors_and_ctrl_c_end_a_statement_and_not_the_prompt(lakes: Lakes) -> None:
+    photon_of_python = [
+        sys.executable,
+        "-c",
+        "import sys; sys.argv[0] = 'photon'; from photon.cli.main import main; main()",
+        "sql",
+    ]
+    terminal, end = os.openpty()
+    running = subprocess.Popen(photon_of_python, stdin=end, stdout=end, stderr=end, start_new_session=True)
+    os.close(end)
+    said: list[bytes] = []
+
+    def read() -> None:
+        try:
+            while piece := os.read(terminal, 4096):
+                said.append(piece)
+        except OSError:
+            return
+
+    reading = threading.Thread(target=read)
+    reading.start()
+
+    def until(text: str, count: int = 1) -> None:
+        deadline = time.monotonic() + 120
+        while b"".join(said).decode().count(text) < count:
+            assert time.monotonic() < deadline, b"".join(said).decode()
+            time.sleep(0.02)
+
+    until("photon> ")
+    os.write(terminal, b"SELECT nosuch;\n")
+    until("photon: Binder Error")
+    os.write(terminal, b"SELECT 'begun', count(*) FROM range(1000000000000) WHERE range % 7 = 3;\n")
+    time.sleep(1.0)
+    os.kill(running.pid, signal.SIGINT)
+    until("photon: interrupted")
+    os.write(terminal, b"SELECT 40 + 2 AS answer;\n")
+    until("42 ")
+    os.write(terminal, b"\\q\n")
+    assert running.wait(60) == 0
+    reading.join()
+    os.close(terminal)
+
+
+def test_both_commands_are_in_a_group_of_the_help() -> None:
+    said = photon("--help").stdout
+    assert [line.split()[:2] for line in said.splitlines() if line.startswith("read ")] == [["read", "sql"]]
+    assert isinstance(main, click.Group)
