@@ -12,6 +12,7 @@ from photon.registry.epochs import begin_epoch
 from photon.registry.errors import RegistryMismatch, RegistryUnavailable
 from photon.registry.id_registry import IdRegistry
 from photon.registry.view import View, current_register
+from photon.storage.tables import FENCE_VERSION, OutputTable, app_id
 from photon.upkeep.refill import Refilled, plan_refill
 from tests.simulation.world import World
 from tests.support.crashes import at
@@ -84,6 +85,16 @@ def test_what_an_epoch_of_before_a_refill_claims_is_void(world: World) -> None:
     assert registry.view.is_over(Epoch("west", world.ledgers.register.epochs["west"]))
     (row,) = (row for row in world.rows() if row["_event_id"] == "d1")
     assert world.holder("d1") == Claimant(epoch, row["_batch"], row["_plan"])
+
+
+def test_no_epoch_of_before_a_refill_commits_to_the_table_any_more(world: World) -> None:
+    known = world.ledgers.register.epochs["east"]
+    put_back(world)
+    table = OutputTable(world.pipeline.datacenters["east"].lake, "joined_events").load()
+    for number in range(1, known + 2):  # the last may have begun behind the copy that was put back
+        version = table.transaction_version(app_id("east", str(number)))
+        assert version is not None
+        assert version >= FENCE_VERSION
 
 
 def test_ids_that_are_back_are_joins_and_nothing_is_left_to_close(world: World) -> None:

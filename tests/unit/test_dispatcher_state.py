@@ -118,12 +118,12 @@ def test_a_waiting_record_is_due_at_its_time_or_when_its_primary_comes(state: Di
 
 
 def test_a_record_that_was_given_up_waits_again_when_its_primary_comes(state: DispatcherState) -> None:
-    given_up = record(30, key_hash=8, reason=UNJOINABLE, due_us=NEVER_US)
-    complete(state, 1, Completion({"unjoinable": 1}, waiting=[segment(state, given_up)]))
-    assert (state.waiting.count(), state.counts().of("unjoinable")) == (0, 1)
-    complete(state, 2, Completion(new_hashes=[np.array([8], np.uint64)]))
+    given_up = [record(at, key_hash=at, reason=UNJOINABLE, due_us=NEVER_US) for at in (30, 40)]
+    complete(state, 1, Completion({"unjoinable": 2}, waiting=[segment(state, *given_up)]))
+    assert (state.waiting.count(), state.counts().of("unjoinable")) == (0, 2)
+    complete(state, 2, Completion(new_hashes=[np.array([30], np.uint64)]))
     assert due(state, 20) == [30]
-    assert (state.counts().of("pending"), state.counts().of("unjoinable")) == (1, 0)
+    assert (state.counts().of("pending"), state.counts().of("unjoinable")) == (1, 1)
 
 
 def test_a_primary_wakes_none_of_those_that_wait_for_something_else(state: DispatcherState) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from photon.logs.columns import check_columns
+from photon.pipeline.cron import longest_pause
 from photon.pipeline.file import PipelineError, identity_settings, load_pipeline, settings_hash
 from photon.pipeline.location import S3Folder
 
@@ -377,6 +378,20 @@ def test_json_lines_have_no_header_to_check(tmp_path):
 def test_times_of_cron_are_taken(tmp_path, cron):
     pipeline = load_pipeline(write(tmp_path, GOOD + f'verification: {{cron: "{cron}"}}\n'))
     assert pipeline.verification.cron == cron
+
+
+@pytest.mark.parametrize(
+    ("cron", "hours"),
+    [
+        ("*/15 * * * *", 0.25),
+        ("30 2,6 * * *", 20),
+        ("5,55 2,6 * * *", 20 - 50 / 60),
+        ("0 6 * * 1", 7 * 24),
+        ("0 0 28 * 0", 7 * 24),
+    ],
+)
+def test_a_schedule_is_late_after_its_longest_pause(cron, hours):
+    assert longest_pause(cron) == timedelta(hours=hours)
 
 
 @pytest.mark.parametrize(

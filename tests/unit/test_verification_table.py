@@ -17,6 +17,8 @@ from photon.process.faults import arm, disarm
 from photon.storage import append_table
 from photon.storage.append_table import FORMAT_PROPERTY, AppendTable, compact_report_table
 from photon.storage.delta import LakeUnavailable
+from photon.storage.mended_letters import MendedLetter, add_mended, mended_letters
+from photon.tokens import Occurrence
 from photon.upkeep.compact import plan_compaction
 from photon.verification.report import (
     TERMS,
@@ -35,6 +37,7 @@ from photon.verification.stored_reports import (
     read_verified_offsets,
 )
 from tests.support.crashes import SimulatedCrash, raise_simulated_crash
+from tests.support.faulty_disk import FaultyDisk
 from tests.support.pipelines import PIPELINE
 
 AT_US = 1_767_607_200_123_456
@@ -156,6 +159,14 @@ def test_one_that_dies_before_its_report_is_stored_has_said_how_far_logs_were_ve
         disarm()
     assert newest(pipeline, ["east"]) == {}
     assert read_verified_offsets(pipeline, "east", "e1") == {3: 70}
+
+
+def test_a_mended_letter_outlasts_a_power_cut(pipeline: Pipeline, tmp_path: Path) -> None:
+    disk, place = FaultyDisk(tmp_path), Occurrence.parse("1:7")
+    with disk.in_use():
+        add_mended(pipeline, "east", [MendedLetter("e1", place, "c1", batch=4)], AT_US)
+    disk.cut_power()
+    assert mended_letters(pipeline, "east", "e1").keys() == {place}
 
 
 # -- what is refused
