@@ -21,6 +21,7 @@ from jobs.verification import verify
 from photon.pipeline.file import Pipeline
 from photon.process.operating_system import come_after_others
 from photon.registry.errors import RetiredDatacenter
+from photon.releases.at_once import release_at_end
 from photon.upkeep.backfill.fill import Filled, fill_until_whole, plan_fill
 from photon.upkeep.backfill.messages import TABLE, Remade, RemakeContext
 from photon.upkeep.backfill.plan import CompetingRow, Piece
@@ -60,7 +61,10 @@ def rebuild(
     with _session(pipeline, progress, session) as spark:
         program = SparkProgram(spark())
         plan = partial(Rebuild, pipeline, datacenter, window, program, progress, on_plan)
-        return carry_out(plan, dry_run, progress)
+        done = carry_out(plan, dry_run, progress)
+    if not dry_run:
+        release_at_end(pipeline, datacenter)
+    return done
 
 
 def fill(

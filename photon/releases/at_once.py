@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from photon.pipeline.file import Pipeline
-from photon.process.clock import Clock
-from photon.registry.errors import RegistryUnavailable
+from photon.process.clock import Clock, SystemClock
+from photon.registry.errors import RegistryMismatch, RegistryMissing, RegistryUnavailable
 from photon.registry.id_registry import IdRegistry
+from photon.registry.opening import open_reader
 from photon.releases import copies
 from photon.releases.making import Counted, Sight, closed_places, next_release
 from photon.releases.numbering import last_release, offer
@@ -63,6 +64,14 @@ def release_now(pipeline: Pipeline, registry: IdRegistry, by: str, clock: Clock)
         except OSError as error:
             log.warning("release %s comes into the lake of %s with its next join: %s", made, name, error)
     return made
+
+
+def release_at_end(pipeline: Pipeline, by: str) -> None:
+    """Make a release at the end of a command that has changed rows; what does not answer leaves it out."""
+    try:
+        release_now(pipeline, open_reader(pipeline), by, SystemClock())
+    except (RegistryUnavailable, RegistryMissing, RegistryMismatch) as error:
+        log.warning("the next join makes the release: %s", error)
 
 
 def _counted(pipeline: Pipeline, registry: IdRegistry, last: Release | None) -> Mapping[str, Counted]:

@@ -2,7 +2,7 @@
 
 A release is found among the copies in all lakes. Each table that is read has to hold what the release says
 of its datacenter; else `ReleaseUnreadable` names the lake and the remedy. What rebuilds have replaced since
-is put back in its place, by their lists, before rows are counted.
+is put back in its place, by their lists (R7), before rows are counted (R9).
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class ReleaseUnreadable(UserError):
 
 
 def open_release(pipeline: Pipeline, wanted: Wanted = "latest") -> OpenRelease:
-    """Find a release in the lakes. Its tables are opened, and compared with it, when they are asked for.
+    """Find a release in the lakes (R10). Its tables are opened, and compared, when they are asked for.
 
     ReleaseUnreadable, NoRelease, FormatTooNew.
     """
@@ -139,7 +139,7 @@ def _mismatch(pipeline: Pipeline) -> str:
 
 
 def needed_lists(pipeline: Pipeline, datacenter: str) -> list[Replacement]:
-    """The replacements that readers of a kept release undo: the files of their lists stay as they are.
+    """The replacements that readers of a kept release undo: the files of their lists stay as they are (R8).
 
     Those that the oldest release of some lake does not show; all of them while a lake does not answer. Read
     it after the table: what is there by a rebuild has its list by then. LakeUnavailable, FormatTooNew.

@@ -1,4 +1,3 @@
-# LEAD 11:48: STOP. Read /work/wt/RELEASES.md (second edition) before you go on; then delete this line.
 """Lists of the files that rebuilds of `joined_events` replaced: by them an older release is read as it was.
 
 Each replacing commit names its list, which lies in the lake before it. A list never changes. One that no
