@@ -6,7 +6,7 @@ Nothing is claimed or closed here: `claiming_rounds` and `closing_batches` do th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from photon.dispatcher.completion import Results
 from photon.process.faults import fault_point
@@ -15,7 +15,7 @@ from photon.state.outcomes import OutcomeClass
 from photon.state.plan import Plan
 from photon.storage.columns import TableName
 from photon.storage.output_files import OutputFile
-from photon.storage.tables import FENCE_VERSION, LastCommit, OutputTable, app_id
+from photon.storage.tables import FENCE_VERSION, CommitConflict, LastCommit, OutputTable, app_id
 from photon.tokens import Occurrence
 
 SIDE_TABLES: dict[TableName, OutcomeClass] = {
@@ -32,7 +32,6 @@ class Committing:
     tables: Mapping[TableName, OutputTable]
     datacenter: str
     epoch: str
-    side_batches: dict[TableName, int] = field(default_factory=dict)  # the last ones of this process
 
     @property
     def _joined(self) -> OutputTable:
@@ -45,12 +44,14 @@ class Committing:
     def commit_batch(self, plan: Plan, results: Results) -> None:
         """Make a batch visible: side tables first, the joined rows last and always (A4, A12).
 
-        CommitConflict, SchemaConflict.
+        Nothing comes into the side tables of a batch that another copy of the state has committed: releases
+        may show it. CommitConflict, SchemaConflict.
         """
+        if self._joined.version_of(self._app) >= plan.key.batch:
+            raise CommitConflict(f"{self._joined.folder} has batch {plan.key.batch}, of another plan")
         for name in SIDE_TABLES:
             if files := results.files(name):
                 self.tables[name].commit_missing(files, self.datacenter, plan.key)
-                self.side_batches[name] = plan.key.batch
             fault_point(f"side_tables.after_{name}")
         fault_point("commit.before_main")
         self._commit_rows(plan, results.files("joined_events"))

@@ -25,7 +25,7 @@ from photon.releases import copies
 from photon.releases.at_once import newest_copies
 from photon.releases.making import Counted, Said, Sight, closed_places, next_release
 from photon.releases.numbering import lacked, last_release, offer, take_new_releases
-from photon.releases.parts import LakeCounter
+from photon.releases.parts import LakeCounter, count_lakes
 from photon.releases.release import Part, Place, Release, Statement
 from photon.state.completeness.estimate import Completeness
 from photon.state.completeness.published import last_said
@@ -83,6 +83,7 @@ class Releasing:
         # Nobody knows how old the last one is: the clock of its maker need not be right.
         self._heard_us = self._tried_us = now_us if self._last is not None else now_us - self._every_us
         self._again_us = now_us
+        self._problem = ""  # was told already
         self._tidied_us: int | None = None
         take_new_releases(self.registry.view)  # other lakes have what was missed
         self._to_copy = [] if self._last is None else [self._last]
@@ -170,8 +171,11 @@ class Releasing:
             if sight is not None:
                 offer(self.registry, lambda last: self._made(sight, last))
                 self._note_new()
+            self._problem = ""
         except (RegistryUnavailable, LakeUnavailable, OSError) as error:
-            log.info("the next release is made later: %s", error)
+            if str(error) != self._problem:
+                log.warning("the next release is made later: %s", error)
+            self._problem = str(error)
             self._to_copy = [*self._copying, *self._to_copy]
             self._again_us = self.clock.elapsed_us() + AGAIN_US
         self._copying = []
@@ -185,28 +189,16 @@ class Releasing:
     def _look(
         self, last: Release | None, closed: Mapping[str, Place], said: tuple[Said, ...], register: Register
     ) -> Sight:
-        """Count the own lake, and those of others of which ledgers say something new. LakeUnavailable."""
-        counted = {}
-        for name, counter in self._counters.items():
-            before = None if last is None else last.parts.get(name)
-            if name not in closed or name in register.lakes_gone:
-                continue
-            if name == self.datacenter:
-                counted[name] = counter.count(before, closed[name])
-                continue
-            found = self._ask(counter, before, closed[name])
-            if found is not None and found.part.table_id == register.tables.get(name):
-                counted[name] = found
+        """Count the lakes that can be read. OSError."""
+        counted = count_lakes(self._counters, last, closed, register, self._count)
         verified = copies.verified(self._lake) if last is not None and last.set_back is not None else -1
         return Sight(self.datacenter, last, counted, said, frozenset(register.lakes_gone), verified)
 
-    def _ask(self, counter: LakeCounter, before: Part | None, closed: Place) -> Counted | None:
-        """The part of another lake; None while that can't be read: then the part before is carried over."""
-        try:
-            return self.lakes.ask(counter.datacenter, lambda: counter.count(before, closed))
-        except LakeUnavailable as error:
-            log.debug("a release goes without news of datacenter %s: %s", counter.datacenter, error)
-            return None
+    def _count(self, counter: LakeCounter, before: Part | None, closed: Place) -> Counted:
+        """Count a lake; one of another datacenter may hang. LakeUnavailable."""
+        if counter.datacenter == self.datacenter:
+            return counter.count(before, closed)
+        return self.lakes.ask(counter.datacenter, lambda: counter.count(before, closed))
 
     def _copy(self, some: Sequence[Release]) -> None:
         """Store copies, and now and then remove old ones. OSError."""

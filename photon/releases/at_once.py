@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 
 from photon.pipeline.file import Pipeline
@@ -12,9 +12,9 @@ from photon.registry.errors import RegistryMismatch, RegistryMissing, RegistryUn
 from photon.registry.id_registry import IdRegistry
 from photon.registry.opening import open_reader
 from photon.releases import copies
-from photon.releases.making import Counted, Sight, closed_places, next_release
+from photon.releases.making import Sight, closed_places, next_release
 from photon.releases.numbering import last_release, offer
-from photon.releases.parts import LakeCounter
+from photon.releases.parts import LakeCounter, count_lakes
 from photon.releases.release import Note, Release
 from photon.storage.delta import LakeUnavailable
 
@@ -52,7 +52,8 @@ def release_now(pipeline: Pipeline, registry: IdRegistry, by: str, clock: Clock)
     try:
         registry.read_on()
         last, register = last_release(registry.view), registry.register
-        counted = _counted(pipeline, registry, last)
+        lakes = {name: LakeCounter(name, place.lake) for name, place in pipeline.datacenters.items()}
+        counted = count_lakes(lakes, last, closed_places(registry.view), register)
         sight = Sight(by, last, counted, lakes_gone=frozenset(register.lakes_gone))
         made = offer(registry, lambda now: next_release(sight, clock.now_us()) if now == last else None)
     except RegistryUnavailable as error:
@@ -72,18 +73,3 @@ def release_at_end(pipeline: Pipeline, by: str) -> None:
         release_now(pipeline, open_reader(pipeline), by, SystemClock())
     except (RegistryUnavailable, RegistryMissing, RegistryMismatch) as error:
         log.warning("the next join makes the release: %s", error)
-
-
-def _counted(pipeline: Pipeline, registry: IdRegistry, last: Release | None) -> Mapping[str, Counted]:
-    closed, register = closed_places(registry.view), registry.register
-    found: dict[str, Counted] = {}
-    for name in closed.keys() & pipeline.datacenters.keys() - {*register.lakes_gone}:
-        before = None if last is None else last.parts.get(name)
-        try:
-            one = LakeCounter(name, pipeline.datacenters[name].lake).count(before, closed[name])
-        except LakeUnavailable as error:
-            log.warning("the release goes without news of datacenter %s: %s", name, error)
-            continue
-        if one.part.table_id == register.tables.get(name):
-            found[name] = one
-    return found

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import logging
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, time
 
@@ -10,14 +11,18 @@ from deltalake import DeltaTable
 
 from photon.pipeline.location import Location
 from photon.process.clock import MICROSECONDS
+from photon.registry.register import Register
 from photon.releases.files import rows_within, share_of
 from photon.releases.making import Counted
-from photon.releases.release import Note, Part, Place
+from photon.releases.release import Note, Part, Place, Release
 from photon.storage.changes import changed_by_others
 from photon.storage.columns import TableName
 from photon.storage.data_files import DataFile, DataFiles
+from photon.storage.delta import LakeUnavailable
 from photon.storage.replaced_files import rebuild_app
 from photon.storage.tables import OutputTable, app_id, batch_of
+
+log = logging.getLogger(__name__)
 
 READ_TABLES: tuple[TableName, ...] = ("dead_letters", "unjoined")  # beside the joined rows
 MOST_NOTES = 10  # of one datacenter: a release has room for some hundred
@@ -100,6 +105,29 @@ class LakeCounter:
         by = f" by {', '.join(said)}" if said else ", and no commit in its log says by whom"
         changed = f"{before.rows:,} rows of {joined.folder} up to {before.place} are {rows:,} now{by}"
         return (Note("changed by others", self.datacenter, changed),)
+
+
+Count = Callable[[LakeCounter, Part | None, Place], Counted]
+
+
+def count_lakes(
+    counters: Mapping[str, LakeCounter],
+    last: Release | None,
+    closed: Mapping[str, Place],
+    register: Register,
+    count: Count = LakeCounter.count,
+) -> dict[str, Counted]:
+    """The parts of all lakes that can be read, as of a release to follow on the last one."""
+    found: dict[str, Counted] = {}
+    for name in closed.keys() & counters.keys() - {*register.lakes_gone}:
+        try:
+            one = count(counters[name], None if last is None else last.parts.get(name), closed[name])
+        except LakeUnavailable as error:
+            log.info("the next release goes without news of datacenter %s: %s", name, error)
+            continue
+        if one.part.table_id == register.tables.get(name):
+            found[name] = one
+    return found
 
 
 def _is_new(file: DataFile, before: Part | None, place: Place) -> bool:
