@@ -80,13 +80,6 @@ def test_an_id_below_the_boundary_is_too_old_unless_somebody_holds_it() -> None:
     assert held_by(found, FIRST) == [True, False]
 
 
-def test_an_id_at_the_boundary_itself_is_won() -> None:
-    store = PositionsInMemory()
-    east = store.view("east")
-    raise_boundary(east, store, 101)
-    assert held_by(claim(east, store, claims_of(FIRST, 1, time_us=101)), FIRST) == [True]
-
-
 def test_a_generation_below_the_boundary_is_dropped_and_its_ids_are_too_old() -> None:
     store = PositionsInMemory(2)
     east, west = store.view("east"), store.view("west")
