@@ -205,7 +205,10 @@ class Lakes:
 
 def joined_in(lakes: Lakes, number: int) -> Shown:
     """The rows of a release as a reader gets them now; none may be doubled."""
-    found = read.joined(lakes.pipeline, release=number).to_table(columns=["_event_id", "value"])
+    rows = read.joined(lakes.pipeline, release=number)
+    if "value" not in rows.schema.names:  # no row has come yet
+        return frozenset[tuple[str, int]]()
+    found = rows.to_table(columns=["_event_id", "value"])
     pairs = list(zip(found["_event_id"].to_pylist(), found["value"].to_pylist(), strict=True))
     assert len(pairs) == len(set(pairs))
     return frozenset(pairs)
