@@ -11,37 +11,31 @@ import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import reduce
-from operator import or_
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
-import pyarrow.fs as pafs
 from deltalake import DeltaTable
-from deltalake.fs import DeltaStorageHandler
 
 from photon.errors import FormatTooNew, WrongUsage
 from photon.pipeline.file import Pipeline, load_pipeline
-from photon.pipeline.location import Location
 from photon.pipeline.sections import Datacenter
 from photon.process.clock import MICROSECONDS
 from photon.registry.errors import RegistryMissing, RegistryUnavailable
 from photon.registry.known_tables import MissingTable, missing_tables
 from photon.registry.opening import read_register
 from photon.registry.register import Register
-from photon.releases.files import ReleaseFiles, guarantee
+from photon.releases.datasets import dataset_of, datasets_of
 from photon.releases.reading import OpenRelease, Wanted, kept_releases, open_release
 from photon.releases.release import Release
 from photon.releases.views import dead_letters_of, unjoined_of
 from photon.state.completeness.estimate import Completeness
 from photon.state.completeness.published import DOCUMENT, published
 from photon.storage.columns import TABLE_COLUMNS, TableName, text
-from photon.storage.delta import LakeMismatch, LakeUnavailable
+from photon.storage.delta import LakeMismatch, LakeUnavailable, lake_errors
 from photon.storage.mended_letters import MENDED_LETTERS
-from photon.storage.store import store_of
 from photon.storage.tables import OutputTable
 
 if TYPE_CHECKING:
@@ -215,14 +209,14 @@ def duckdb_of(opened: OpenRelease, may_write: Iterable[Path] = ()) -> DuckDBPyCo
     """The same of a release that is open; a COPY may write these files."""
     from photon.releases.sql import connect  # only who asks in SQL waits for DuckDB
 
-    return connect(opened, lambda: kept_releases(opened.pipeline), _dataset, may_write)
+    return connect(opened, lambda: kept_releases(opened.pipeline), dataset_of, may_write)
 
 
 def add_duckdb_views(connection: DuckDBPyConnection, opened: OpenRelease) -> None:
     """Make the same views in a connection of your own, which reads and writes as before."""
     from photon.releases.sql import add_views
 
-    add_views(connection, opened, lambda: kept_releases(opened.pipeline), _dataset)
+    add_views(connection, opened, lambda: kept_releases(opened.pipeline), dataset_of)
 
 
 def joined_tables(pipeline: Pipeline | str | Path) -> dict[str, str]:
@@ -309,37 +303,15 @@ def _side_rows_now(places: Mapping[str, Datacenter], name: TableName) -> Rows:
 
 
 def _rows_of(opened: OpenRelease, name: TableName, datacenter: str | None = None) -> Rows:
-    """The rows of a release: one filter over all files, which costs nothing where a file has no others."""
     watermark = Watermark({}, opened.release)
     tables = [each for each in opened.tables(name) if datacenter in (None, each.datacenter)]
     if not tables:
         return _rows_now([], name, watermark, "")
     schema = pa.unify_schemas([each.schema for each in tables])
-    rows = Rows(schema, [_dataset(each, schema) for each in tables], watermark)
-    if not any(each.partial for each in tables):
-        return rows
-    counted = [(text("_datacenter") == each.datacenter) & each.condition for each in tables]
-    return rows.filter(reduce(or_, counted))
-
-
-def _dataset(files: ReleaseFiles, schema: pa.Schema) -> ds.Dataset:
-    there = (*files.whole, *files.partial)
-    filesystem = _filesystem(files.folder, {file.path: file.size_bytes for file in there})
-    kind = ds.ParquetFileFormat(default_fragment_scan_options=ds.ParquetFragmentScanOptions(pre_buffer=True))
-    fragments = [
-        kind.make_fragment(
-            file.path, filesystem, partition_expression=guarantee(files.datacenter, file, schema)
-        )
-        for file in there
-    ]
-    return ds.FileSystemDataset(fragments, schema, kind, filesystem)
-
-
-def _filesystem(folder: Location, sizes_bytes: dict[str, int]) -> pafs.FileSystem:
-    if isinstance(folder, Path):
-        return pafs.SubTreeFileSystem(str(folder), pafs.LocalFileSystem())
-    store = store_of(folder)
-    return pafs.PyFileSystem(DeltaStorageHandler(store.url, store.delta_options, sizes_bytes))
+    with lake_errors(f"read release {opened.release.number}"):
+        datasets, needed = datasets_of(tables, schema)
+    rows = Rows(schema, datasets, watermark)
+    return rows if needed is None else rows.filter(needed)
 
 
 def _ids_among(rows: Rows, ids: pa.ChunkedArray) -> pa.ChunkedArray:

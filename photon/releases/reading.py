@@ -30,7 +30,7 @@ from photon.storage.columns import TableName
 from photon.storage.data_files import DataFile, DataFiles
 from photon.storage.delta import LakeUnavailable, lake_errors
 from photon.storage.mended_letters import MENDED_LETTERS
-from photon.storage.replaced_files import LIST_METADATA, ReplacedFiles, Replacement, rebuild_app
+from photon.storage.replaced_files import LIST_METADATA, ReplacedFiles, rebuild_app
 from photon.storage.replacing import NUMBER_METADATA, data_files
 from photon.storage.store_errors import reason_of
 from photon.storage.tables import APP_METADATA, OutputTable, app_id, batch_of
@@ -50,8 +50,8 @@ class ReleaseUnreadable(UserError):
     """A lake does not hold what a release says of it; the message says what was expected and what to do."""
 
     def __init__(self, number: int | None, datacenter: str, why: str, remedy: str) -> None:
-        what = "no release" if number is None else f"release {number}"
-        super().__init__(f"{what} can be read, for the lake of datacenter {datacenter}: {why}; {remedy}")
+        what = "no release can" if number is None else f"release {number} can't"
+        super().__init__(f"{what} be read, for the lake of datacenter {datacenter}: {why}; {remedy}")
         self.datacenter = datacenter
 
 
@@ -138,22 +138,20 @@ def _mismatch(pipeline: Pipeline) -> str:
     return f"put the newest copy of that lake back, or else: photon registry refill {pipeline.typed}"
 
 
-def needed_lists(pipeline: Pipeline, datacenter: str) -> list[Replacement]:
-    """The replacements that readers of a kept release undo: the files of their lists stay as they are (R8).
+def least_rebuilt(pipeline: Pipeline, datacenter: str) -> int | None:
+    """The last replacement that every kept release shows: readers undo later ones, by their lists (R8).
 
-    Those that the oldest release of some lake does not show; all of them while a lake does not answer. Read
-    it after the table: what is there by a rebuild has its list by then. LakeUnavailable, FormatTooNew.
+    0 while a lake does not answer; None: there is no release. LakeUnavailable, FormatTooNew.
     """
-    place = pipeline.datacenters[datacenter]
-    with lake_errors(f"read the releases in {place.lake}"):
-        newest, lists = copies.latest(place.lake), ReplacedFiles(place.lake)
-        oldest, away = _asked(pipeline, copies.oldest)
-        away = {name: why for name, why in away.items() if newest is None or name not in newest.lakes_gone}
-        parts = [one.parts.get(datacenter) for one in oldest.values()]
-        if not parts and not away:
-            return []
-        least = 0 if away else min(0 if part is None else part.rebuilt for part in parts)
-        return [lists.read(name) for name in lists.names(above=least)]
+    lake = pipeline.datacenters[datacenter].lake
+    with lake_errors(f"read the releases in {lake}"):
+        newest = copies.latest(lake)
+    oldest, away = _asked(pipeline, copies.oldest)
+    gone = () if newest is None else newest.lakes_gone
+    if away.keys() - set(gone):
+        return 0
+    parts = [one.parts.get(datacenter) for one in oldest.values()]
+    return min((0 if part is None else part.rebuilt for part in parts), default=None)
 
 
 # -- its tables

@@ -74,10 +74,14 @@ class ReplacedFiles:
             raise FormatTooNew(f"the list {name} of replaced files", written, FORMAT)
         return Replacement(_number(name), name, tuple(map(_file, stored["went"])), tuple(stored["came"]))
 
-    def forget(self, needed: Collection[str], before_us: int) -> None:
-        """Remove lists that were written before a time, but for these names."""
-        others = (name for name in self.names() if name not in needed)
-        self._store.remove(*(name for name in others if self._store.changed_us(name) < before_us))
+    def all(self) -> list[Replacement]:
+        """All lists that are kept. FormatTooNew."""
+        return [self.read(name) for name in self.names()]
+
+    def forget(self, through: int | None, before_us: int) -> None:
+        """Remove lists of up to this number (None: of any) that were written before a time."""
+        old = (name for name in self.names() if through is None or _number(name) <= through)
+        self._store.remove(*(name for name in old if self._store.changed_us(name) < before_us))
 
 
 def _number(name: str) -> int:

@@ -18,7 +18,7 @@ from photon.process.clock import MICROSECONDS, Clock, microseconds
 from photon.process.in_time import behind_others
 from photon.process.pace import pace
 from photon.process.readable import counted
-from photon.releases.reading import needed_lists
+from photon.releases.reading import least_rebuilt
 from photon.state.view import open_view
 from photon.storage.append_table import REPORT_TABLES, compact_report_table, would_compact_report_table
 from photon.storage.columns import TABLE_COLUMNS
@@ -29,7 +29,7 @@ from photon.storage.replaced_files import ReplacedFiles, Replacement
 from photon.storage.table_features import kept_hours
 from photon.storage.table_log import checkpoint, clean, would_clean
 from photon.storage.tables import OutputTable, app_id
-from photon.storage.vacuum import KEEP_HOURS, Kept, vacuum, would_remove
+from photon.storage.vacuum import HOUR_US, KEEP_HOURS, Kept, vacuum, would_remove
 from photon.tokens import PlanKey
 from photon.upkeep.plans import Say, silent
 
@@ -88,16 +88,19 @@ class CompactionPlan:
         kept_since_us = log_kept_since_us(table, self.pipeline.compaction, now_us())
         entries = behind_others(partial(clean, table.folder, kept_since_us))
         knows_plans, open_plan = open_plan_of(self.pipeline.datacenters[self.datacenter].state)
-        lists = lists_of(self.pipeline, self.datacenter, table)
-        kept = kept_for_readers(self.pipeline, lists)
+        kept = kept_for_readers(self.pipeline, replacements_of(table))
         data_files = behind_others(partial(vacuum, table, open_plan, knows_plans, now_us(), kept))
         if table.name == REBUILT_TABLE:
-            with lake_errors(f"remove old lists of replaced files in {table.folder.parent}"):
-                before_us = now_us() - kept.hours * 3_600 * MICROSECONDS
-                ReplacedFiles(table.folder.parent).forget({one.name for one in lists}, before_us)
+            self._forget_lists(table, now_us() - kept.hours * HOUR_US)
         with table.reading():
             files_after = len(DataFiles(table.load()))
         return Compacted(plan.expected.files_before, files_after, commits, rows, entries, data_files)
+
+    def _forget_lists(self, table: OutputTable, before_us: int) -> None:
+        """Remove old lists of replaced files that no kept release needs: the next pass may have the files."""
+        shown = least_rebuilt(self.pipeline, self.datacenter)
+        with lake_errors(f"remove old lists of replaced files of {table.folder}"):
+            ReplacedFiles(table.folder.parent).forget(shown, before_us)
 
     def _rewrite(self, plan: TablePlan, say: Say) -> tuple[int, int]:
         """Rewrite the groups of one table; how many rows in how many commits."""
@@ -125,8 +128,8 @@ def plan_compaction(
         table = OutputTable(place.lake, name)
         if not table.exists():
             continue
-        files, groups = to_rewrite(pipeline, table, datacenter, least_files)
-        kept = kept_for_readers(pipeline, lists_of(pipeline, datacenter, table))
+        files, groups = to_rewrite(table, datacenter, least_files)
+        kept = kept_for_readers(pipeline, replacements_of(table))
         expected = Compacted(
             files_before=files,
             files_after=files - sum(len(group.files) for group in groups) + len(groups),
@@ -161,19 +164,25 @@ def log_kept_since_us(table: OutputTable, settings: Compaction, now_us: int) -> 
     return now_us - max(microseconds(settings.keep_log), hours_us)
 
 
-def lists_of(pipeline: Pipeline, datacenter: str, table: OutputTable) -> list[Replacement]:
-    """The replacements in a table that readers of kept releases undo. LakeUnavailable."""
-    return needed_lists(pipeline, datacenter) if table.name == REBUILT_TABLE else []
+def replacements_of(table: OutputTable) -> list[Replacement]:
+    """The replacements that readers of a kept release may undo. LakeUnavailable.
+
+    Read it after the table: what is there by a rebuild has its list by then.
+    """
+    if table.name != REBUILT_TABLE:
+        return []
+    with lake_errors(f"read the lists of replaced files of {table.folder}"):
+        return ReplacedFiles(table.folder.parent).all()
 
 
 def kept_for_readers(pipeline: Pipeline, lists: Sequence[Replacement]) -> Kept:
     """What vacuum leaves to readers: all for a week, or as long as releases, and what these need."""
-    hours = -(-microseconds(pipeline.releases.keep) // (3_600 * MICROSECONDS))
+    hours = -(-microseconds(pipeline.releases.keep) // HOUR_US)
     return Kept(max(KEEP_HOURS, hours), {file.path for one in lists for file in one.went})
 
 
 def to_rewrite(
-    pipeline: Pipeline, table: OutputTable, datacenter: str, least_files: int = LEAST_FILES
+    table: OutputTable, datacenter: str, least_files: int = LEAST_FILES
 ) -> tuple[int, list[Group]]:
     """How many files a table has now, and those that are to be rewritten together. LakeUnavailable.
 
@@ -185,7 +194,7 @@ def to_rewrite(
         epochs = {file.epoch for file in files if file.epoch is not None}
         apps = {epoch: app_id(datacenter, epoch, table.name) for epoch in epochs}
         last = {epoch: handle.transaction_version(app) or 0 for epoch, app in apps.items()}
-    came = {path for one in lists_of(pipeline, datacenter, table) for path in one.came}
+    came = {path for one in replacements_of(table) for path in one.came}
     free = [file for file in files if file.path not in came]
     return len(files), groups_of(free, last, least_files=least_files)
 

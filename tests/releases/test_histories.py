@@ -34,11 +34,11 @@ def step(lakes: Lakes, rng: random.Random) -> str:
         "release": lambda: lakes.release(lags=rng.randint(0, 1), into=rng.choice((["east", "west"], [name]))),
         "rebuild": lambda: lakes.rebuild(name, drops=rng.random() < 0.3),
         "killed rebuild": lambda: killed_rebuild(lakes, name),
-        "compaction": lambda: lakes.compact(name, later=rng.choice((LATER * 0, LATER))),
+        "compaction": lambda: lakes.compact(name, later=rng.choice((LATER * 0, LATER, LATER))),
         "epoch": lambda: lakes.begin_epoch(name),
         "others": lambda: open_table(lakes.table(name).folder).optimize.compact(),
     }
-    kind = rng.choices(list(steps), weights=[8, 4, 4, 1, 3, 1, 0.5])[0]
+    kind = rng.choices(list(steps), weights=[6, 3, 4, 1, 5, 1, 0.2])[0]
     steps[kind]()
     if len(lakes.made) > MOST_KEPT:
         lakes.forget_before(lakes.made[-MOST_KEPT].release.number)
@@ -49,6 +49,9 @@ def history(lakes: Lakes, seed: int) -> int:
     """Go through a random history; how often a release was read."""
     rng, read, were_there_others = random.Random(seed), 0, False
     happened: list[str] = []
+    for name in ("east", "east", "west", "west"):
+        lakes.append(name)
+    lakes.release()
     for _ in range(STEPS):
         happened.append(step(lakes, rng))
         were_there_others |= happened[-1] == "others"

@@ -15,7 +15,7 @@ from photon import read
 from photon.errors import WrongUsage
 from photon.pipeline.location import Location
 from photon.process import faults
-from photon.releases import copies
+from photon.releases import copies, datasets
 from photon.releases.reading import NoRelease, ReleaseUnreadable, open_release
 from photon.storage import replacing
 from photon.storage.data_files import DataFiles
@@ -127,6 +127,7 @@ def test_lists_and_replaced_files_go_once_no_release_needs_them(here: Lakes) -> 
     files = list(Path(here.table("east").folder).rglob("*.parquet"))
     here.compact("east", later=LATER)
     assert lists(here) == []
+    here.compact("east", later=LATER)
     assert len(list(Path(here.table("east").folder).rglob("*.parquet"))) < len(files)
     assert reads_as_it_was(here, 2)
 
@@ -272,7 +273,7 @@ def test_a_compaction_that_rewrites_what_a_rebuild_brought_is_noticed(
     here.rebuild("east")
     here.append("east")
     here.release()
-    monkeypatch.setattr(compacting, "lists_of", lambda *_: [])
+    monkeypatch.setattr(compacting, "replacements_of", lambda *_: [])
     here.compact("east")
     with pytest.raises(ReleaseUnreadable, match="nobody can tell which rows"):
         reads_as_it_was(here, 1)
@@ -331,6 +332,26 @@ def test_filters_and_columns_are_pushed_down_and_days_pruned(here: Lakes) -> Non
     of_day = rows.filter(ds.field("_event_date") == datetime(2026, 3, 1).date())
     assert of_day.count_rows() * 2 == rows.count_rows() == len(here.made[0].joined)
     assert of_day.release == here.made[0].release
+
+
+def test_no_filter_is_left_where_a_cut_lies_within_a_compacted_file(here: Lakes) -> None:
+    """A filter would have its columns read from all files."""
+    made = here.release(lags=1)
+    for _ in range(3):
+        here.append("east")
+    here.compact("east")
+    found = read.joined(here.pipeline, release=made.release.number)
+    assert found._scan_options == {}
+    assert reads_as_it_was(here, made.release.number)
+
+
+def test_large_groups_across_the_cut_are_not_held_in_memory(
+    here: Lakes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = here.release(lags=1)
+    open_table(here.table("east").folder).optimize.compact()
+    monkeypatch.setattr(datasets, "MOST_IN_MEMORY_ROWS", 0)
+    assert reads_as_it_was(here, made.release.number)
 
 
 def test_duckdb_reads_the_same_rows_of_the_dataset(here: Lakes) -> None:
