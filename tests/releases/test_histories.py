@@ -64,12 +64,12 @@ def history(lakes: Lakes, seed: int) -> int:
     return read
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_release_shows_what_it_showed_at_first_or_is_refused(tmp_path: Path, seed: int) -> None:
     assert history(new_lakes(tmp_path / "lakes", tmp_path, seed), seed) > 0
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", range(3, 40))
+@pytest.mark.parametrize("seed", range(2, 40))
 def test_more_histories_show_the_same(tmp_path: Path, seed: int) -> None:
     history(new_lakes(tmp_path / "lakes", tmp_path, seed), seed)
