@@ -94,7 +94,9 @@ def _tell_releases(pipeline: Pipeline, awaited: Mapping[str, int], report: Verif
     """Have releases count a datacenter's statements again, none of whose events lacks its row (R4)."""
     for name, number in awaited.items():
         one = report.datacenters.get(name)
-        if one is not None and not any(finding.kind in WITHOUT_ROWS for finding in one.findings):
+        if one is None or one.epoch is None or one.state_is_unreadable:
+            continue
+        if not any(finding.kind in WITHOUT_ROWS for finding in one.findings):
             with suppress(OSError):  # a lake that takes nothing: the next verification tells it
                 copies.note_verified(pipeline.datacenters[name].lake, number)
 

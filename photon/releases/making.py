@@ -14,6 +14,7 @@ from photon.process.clock import in_utc
 from photon.registry.entry import FOR_EVER
 from photon.registry.view import View
 from photon.releases.release import (
+    NOTHING,
     Cut,
     Note,
     Part,
@@ -52,12 +53,15 @@ class Said:
 class Counted:
     """A part as its lake has it now, without a statement, and what has become of the part before.
 
-    `lost`: why the lake lacks some of that; empty if it does not.
+    `lost`: why the lake lacks some of that, `lost_beyond` a place; empty if it does not. `lost_from_us`: the
+    first event time of what it lacks, None: nobody knows.
     """
 
     part: Part
     notes: tuple[Note, ...] = ()
     lost: str = ""
+    lost_beyond: Place = NOTHING
+    lost_from_us: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,12 +173,31 @@ def _set_back(
     if not left:
         return old if old is not None and old.awaits else None
     why = [f"the lake of datacenter {name} {what}" for name, what in sorted(left.items())]
-    times_us = [last.parts[name].first_us for name in left]
+    times_us = [_left_from_us(last.parts[name], sight.counted.get(name)) for name in left]
     if old is not None:  # the rows of both losses are to be looked for
         times_us, why = [*times_us, old.to_us], [old.why, *why]
     known_us = [time_us for time_us in times_us if time_us is not None]
     to_us = min(known_us) if len(known_us) == len(times_us) else None
     return SetBack(to_us, number, tuple(sorted(parts)), "; ".join(why))
+
+
+def _left_from_us(before: Part, counted: Counted | None) -> int | None:
+    """The first event time of rows that may have left."""
+    known_us = None if counted is None or not counted.lost else counted.lost_from_us
+    return before.first_us if known_us is None else known_us
+
+
+def lost_from_us(name: str, place: Place, last: Release, kept: Mapping[int, Release]) -> int | None:
+    """The first event time of a datacenter's rows beyond a place, by the releases that have added them.
+
+    `kept`: the copies of releases that there are, by number. None if one of those needed is not among them.
+    """
+    found_us: list[int] = []
+    release: Release | None = last
+    while release is not None and (part := release.parts.get(name)) is not None and part.place > place:
+        found_us += [] if part.new_from_us is None else [part.new_from_us]
+        release = kept.get(release.number - 1)
+    return min(found_us, default=None) if release is not None else None
 
 
 def sentence(release: Release) -> str:

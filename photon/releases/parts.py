@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, time
 
 from deltalake import DeltaTable
@@ -12,8 +13,9 @@ from deltalake import DeltaTable
 from photon.pipeline.location import Location
 from photon.process.clock import MICROSECONDS
 from photon.registry.register import Register
+from photon.releases import copies
 from photon.releases.files import rows_within, share_of
-from photon.releases.making import Counted
+from photon.releases.making import Counted, lost_from_us
 from photon.releases.release import Note, Part, Place, Release
 from photon.storage.changes import changed_by_others
 from photon.storage.columns import TableName
@@ -62,7 +64,8 @@ class LakeCounter:
                 _first_us(file for file in files if _is_new(file, before, place)),
             )
             notes = () if before is None or lost else self._notes(before, part, files)
-        return Counted(part, notes, lost)
+            has = place if before is None else self._has(handle, before)
+        return Counted(part, notes, lost, has)
 
     def _table(self, name: TableName) -> OutputTable:
         return self._tables.setdefault(name, OutputTable(self.lake, name))
@@ -74,6 +77,10 @@ class LakeCounter:
     def _committed(self, handle: DeltaTable, epoch: int) -> int:
         return batch_of(self._table("joined_events").version_in(handle, app_id(self.datacenter, str(epoch))))
 
+    def _has(self, handle: DeltaTable, before: Part) -> Place:
+        """How far the table has the epoch of the part before."""
+        return Place(before.place.epoch, self._committed(handle, before.place.epoch))
+
     def _side_batch(self, name: TableName, epoch: int) -> int:
         table = self._table(name)
         app = app_id(self.datacenter, str(epoch), name)
@@ -84,7 +91,7 @@ class LakeCounter:
         if before is None:
             return ""
         joined = self._table("joined_events")
-        has = Place(before.place.epoch, self._committed(handle, before.place.epoch))
+        has = self._has(handle, before)
         rebuilt = joined.version_in(handle, rebuild_app(self.datacenter))
         if has >= before.place and rebuilt >= before.rebuilt:
             return ""
@@ -125,9 +132,19 @@ def count_lakes(
         except LakeUnavailable as error:
             log.info("the next release goes without news of datacenter %s: %s", name, error)
             continue
+        if last is not None and one.lost:
+            kept = {one.number: one for counter in counters.values() for one in _kept(counter.lake)}
+            one = replace(one, lost_from_us=lost_from_us(name, one.lost_beyond, last, kept))
         if one.part.table_id == register.tables.get(name):
             found[name] = one
     return found
+
+
+def _kept(lake: Location) -> list[Release]:
+    """The copies in a lake, none where it does not answer."""
+    with suppress(OSError):
+        return copies.kept(lake)
+    return []
 
 
 def _is_new(file: DataFile, before: Part | None, place: Place) -> bool:

@@ -9,7 +9,7 @@ import pytest
 
 from photon.registry.entry import FOR_EVER
 from photon.releases import making
-from photon.releases.making import Counted, Said, Sight, next_release
+from photon.releases.making import Counted, Said, Sight, lost_from_us, next_release
 from photon.releases.release import Note, Part, Place, Release, SetBack, Statement
 
 NOW_US = 1_000
@@ -139,6 +139,17 @@ def test_a_lake_that_was_put_back_has_fewer_rows_and_says_so() -> None:
     assert (release.parts["east"].rows, release.cut["east"]) == (4, Place(1, 3))
     assert release.notes == (Note("lake put back", "east", "the table is older than it was"),)
     assert release.set_back is not None
+
+
+def test_what_a_lake_that_was_put_back_lacks_begins_where_releases_have_added_it() -> None:
+    releases = [replace(LAST, number=n, parts={"east": part(n, new_from_us=100 - n)}) for n in range(1, 6)]
+    kept = {release.number: release for release in releases}
+    assert lost_from_us("east", Place(1, 3), releases[-1], kept) == 95
+    assert lost_from_us("east", Place(1, 3), releases[-1], {5: releases[-1]}) is None
+    older = Counted(part(3, rows=4), lost="the table is older than it was", lost_from_us=95)
+    release = made(sight(counted={"east": older}))
+    assert release.set_back is not None
+    assert release.set_back.to_us == 95
 
 
 AWAITED = replace(LAST, set_back=SetBack(3, 8, ("east", "west"), "the lake of north is gone"))
