@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,12 @@ BUCKET = "photon"  # of the tests' MinIO
 # A slow example says that the machine is busy, and nothing about the product.
 settings.register_profile("photon", deadline=None)
 settings.load_profile("photon")
+# A shell has its background jobs ignore Ctrl-C, and so would all that tests start.
+if (
+    signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    and threading.current_thread() is threading.main_thread()
+):
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)
