@@ -110,12 +110,19 @@ def _asked(
     answers: dict[str, Answer] = {}
     away: dict[str, str] = {}
     for name, place in pipeline.datacenters.items():
+        what = f"cannot read the releases in {place.lake}"
         try:
-            if answer := ask(place.lake):
+            try:
+                answer = ask(place.lake)
+            except FileNotFoundError:  # a copy was packed between a look and the read
+                answer = ask(place.lake)
+        except OSError as error:
+            away[name] = f"{what}: {reason_of(error)}"
+        except (ValueError, KeyError, TypeError):
+            away[name] = f"{what}: one of the copies is damaged; remove it, another lake may have it"
+        else:
+            if answer:
                 answers[name] = answer
-        except (OSError, LakeUnavailable) as error:
-            why = reason_of(error) if isinstance(error, OSError) else str(error)
-            away[name] = f"cannot read the releases in {place.lake}: {why}"
     return answers, away
 
 

@@ -46,7 +46,8 @@ class ReplacedFiles:
     """The lists of one lake. OSError where it does not answer."""
 
     def __init__(self, lake: Location) -> None:
-        self._store = store_of(lake / FOLDER)
+        self._folder = lake / FOLDER
+        self._store = store_of(self._folder)
 
     def add(self, number: int, went: Iterable[DataFile], came: Sequence[str]) -> str:
         """Put a list on disk; its name. It is new, whatever other process adds one of this number."""
@@ -68,11 +69,16 @@ class ReplacedFiles:
         )
 
     def read(self, name: str) -> Replacement:
-        """FormatTooNew, FileNotFoundError."""
-        stored = json.loads(self._store.read(name))
-        if (written := stored["format"]) > FORMAT:
-            raise FormatTooNew(f"the list {name} of replaced files", written, FORMAT)
-        return Replacement(_number(name), name, tuple(map(_file, stored["went"])), tuple(stored["came"]))
+        """FormatTooNew, FileNotFoundError; OSError also if it is damaged."""
+        where, content = f"{self._folder / name}, a list of replaced files,", self._store.read(name)
+        try:
+            stored = json.loads(content)
+            if (written := stored["format"]) > FORMAT:
+                raise FormatTooNew(where, written, FORMAT)
+            went, came = tuple(map(_file, stored["went"])), tuple(stored["came"])
+        except (ValueError, KeyError, TypeError):
+            raise OSError(f"{where} is damaged: put it back from a copy") from None
+        return Replacement(_number(name), name, went, came)
 
     def all(self) -> list[Replacement]:
         """All lists that are kept. FormatTooNew."""

@@ -244,6 +244,31 @@ def test_two_contents_of_one_number_are_refused(here: Lakes) -> None:
         read.joined(here.pipeline, release=1)
 
 
+def test_a_damaged_list_or_copy_is_named(here: Lakes) -> None:
+    here.rebuild("east")
+    lists(here)[0].write_bytes(b"{")
+    with pytest.raises(ReleaseUnreadable, match=r"a list of replaced files, is damaged: put it back"):
+        read.joined(here.pipeline, release=1)
+    next(Path(here.lake("west")).glob("releases/0*.json")).write_bytes(b"{}")
+    with pytest.raises(ReleaseUnreadable, match=r"datacenter west: .*one of the copies is damaged"):
+        read.joined(here.pipeline, release="latest")
+
+
+def test_a_copy_that_is_packed_while_it_is_looked_for_is_found(
+    here: Lakes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers, asked = copies.as_of, list[Location]()
+
+    def just_packed(lake: Location, time_us: int) -> object:
+        asked.append(lake)
+        if len(asked) == 1:
+            raise FileNotFoundError("000000000001.json")
+        return answers(lake, time_us)
+
+    monkeypatch.setattr(copies, "as_of", just_packed)
+    assert read.joined(here.pipeline, as_of=datetime.now(UTC)).release == here.made[0].release
+
+
 # -- broken variants
 
 
