@@ -1,6 +1,6 @@
 """Pages whose commands are run as they stand there, in their order.
 
-README.md, tutorial.md, own-logs.md, formats-and-adapters.md, runbook.md.
+README.md, tutorial.md, sql.md, own-logs.md, formats-and-adapters.md, runbook.md.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from examples.make_logs import TRAFFIC, make_logs
@@ -71,6 +72,21 @@ def test_the_tutorial_reads_the_rows_of_its_own_logs(tmp_path: Path) -> None:
     said = follow([*first, join, *read], tmp_path)
     assert re.search(rf"\[{TRAFFIC.expected_outcomes().joined_total} rows x 4 columns\]", said)
     assert "complete up to 20" in said
+
+
+def test_the_page_on_sql_leads_from_logs_to_rates_by_country(tmp_path: Path) -> None:
+    """Its Python is run behind its commands; joined without Spark."""
+    commands = [
+        Block(block.section, block.language, block.text.replace("photon join", "photon join --engine local"))
+        for block in shell_of("docs/sql.md")
+    ]
+    (python,) = (block for block in blocks("docs/sql.md") if block.language == "python")
+    (tmp_path / "read.py").write_text(python.text)
+    said = follow([*commands, Block("", "bash", "python read.py\n")], tmp_path)
+    rates = re.findall(r"^│ (\w\w) +│ +1000 │ +(\d+) │ +([\d.]+) │", said, re.MULTILINE)
+    assert rates == [("de", "100", "0.1"), ("jp", "200", "0.2"), ("us", "300", "0.3")]
+    assert re.search(r"2026-01-06 +│ +1 │", said) is not None
+    assert pq.read_table(tmp_path / "ads" / "rows.parquet").num_rows == 3600
 
 
 @pytest.mark.long

@@ -16,6 +16,7 @@ RUN = {
     "docs/formats-and-adapters.md": "tests/e2e/test_documents.py",
     "docs/own-logs.md": "tests/e2e/test_documents.py",
     "docs/runbook.md": "tests/e2e/test_documents.py",
+    "docs/sql.md": "tests/e2e/test_documents.py",
     "docs/tutorial.md": "tests/e2e/test_documents.py",
 }
 # These sections have blocks that another test runs, or that need something that no test has.
