@@ -10,12 +10,13 @@ UV_VERSION := 0.13.8
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
-.PHONY: help setup prerequisites minio dynamodb-local check docs test test-fast test-all test-long screenshots soak soak-outages demo dev example bench bench-quick bench-live bench-backfill bench-tables bench-scaling bench-verification flink figures lock clean
+.PHONY: help setup prerequisites minio dynamodb-local dbt check docs test test-fast test-all test-long screenshots soak soak-outages demo dev example bench bench-quick bench-live bench-backfill bench-tables bench-scaling bench-verification flink figures lock clean
 
 help:
 	@echo "make setup      .venv with photon and all it needs, Delta's JARs and dynoxide, the local registry"
 	@echo "make minio      build MinIO, a store that speaks S3, for the tests and for lakes on it; needs Go"
 	@echo "make dynamodb-local  fetch DynamoDB Local, a second server for the registry; make test does it"
+	@echo "make dbt        dbt with DuckDB, in an environment of its own, for examples/dbt and its test"
 	@echo "make check      ruff, mypy and the import contracts"
 	@echo "make docs       the documents as a site, into site/"
 	@echo "make test       the tests: every rule once, some twelve minutes"
@@ -79,6 +80,13 @@ minio: setup
 # The tests run on it too. For the local registry it is needed only where there is no dynoxide to fetch.
 dynamodb-local: setup
 	@$(BIN)/python -m photon.toolchain.fetch --dynamodb-local
+
+# dbt's packages and Photon's don't fit into one environment; this one sees Photon's code.
+dbt: setup
+	@test -x .venv/dbt/bin/python || $(PYTHON) -m venv .venv/dbt
+	@.venv/dbt/bin/python -m pip install --quiet --no-deps --only-binary :all: -r examples/dbt/requirements.txt
+	@echo "$(CURDIR)" > "$$(.venv/dbt/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/photon.pth"
+	@echo "dbt is in .venv/dbt/bin"
 
 check: setup
 	$(BIN)/ruff check .

@@ -27,12 +27,13 @@ from resources.environment import ServedPipeline
 
 PIPELINE_TAG = "photon/pipeline"
 ROLE_TAG = "photon/role"  # names an asset's part in the pipeline, so that people can select all of one role
-Role = Literal["log", "rows", "days", "rest", "report", "upkeep", "health"]
+Role = Literal["log", "rows", "days", "release", "rest", "report", "upkeep", "health"]
 ROLES: Mapping[str, Role] = {
     "primary_log": "log",
     "foreign_log": "log",
     "joined_events": "rows",
     "daily_joins": "days",
+    "release": "release",
     "dead_letters": "rest",
     "unjoined": "rest",
     "too_old": "rest",

@@ -21,6 +21,7 @@ from assets.health import health_asset, health_checks
 from assets.joined_events import joined_events_asset
 from assets.logs import log_assets
 from assets.pipeline_files import file_checks, pipeline_file_assets
+from assets.releases import release_spec
 from assets.reports import REPORTS, report_asset
 from assets.run_history import pruning_job
 from assets.side_tables import side_table_assets
@@ -28,6 +29,7 @@ from assets.upkeep import UPKEEP, upkeep_jobs
 from assets.work import IN_ONE_PROCESS, LOGGERS, NO_OUTPUTS, AssetWork
 from orchestration.alerts import alerts_sensor
 from orchestration.closed_days import closed_days_sensor
+from orchestration.complete_hours import complete_hours_sensor
 from orchestration.registry_watcher import registry_sensor
 from orchestration.schedules import asset_job, pruning_schedule, schedules_of
 from orchestration.sensors import pipeline_files_sensor, shift_sensor
@@ -81,6 +83,7 @@ def _definitions_of(served: ServedPipeline) -> Definitions:
                 *side_table_assets(served),
                 joined_events_asset(served, datacenters),
                 daily_joins_asset(served, datacenters),
+                release_spec(served),
                 health_asset(served),
                 *(evaluation_asset(kind, served) for kind in EVALUATIONS),
                 *(report_asset(report, served) for report in REPORTS),
@@ -95,6 +98,7 @@ def _definitions_of(served: ServedPipeline) -> Definitions:
         ],
         sensors=[
             watcher_sensor(served),
+            complete_hours_sensor(served),
             *([] if served.pipeline.registry.endpoints == "local" else [registry_sensor(served)]),
             *(shift_sensor(served, name) for name in served.datacenters),
             *(closed_days_sensor(served, name) for name in served.datacenters),

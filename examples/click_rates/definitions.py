@@ -1,14 +1,13 @@
 """A code location of Photon's assets and those of a user: `dagster dev -m examples.click_rates.definitions`.
 
 `clicks_a_query` has the clicks a query, hour by hour; `click_through_rate` the share of each country's
-queries that were clicked. Each has a partition for each day, and is made when `daily_joins` has closed that
-day in every datacenter. Both are Delta tables beside the lakes, in `lake/NAME`.
+queries that were clicked. Each has a partition for each day, and is made when a release is complete up to the
+end of that day, from that release or a later one. Both are Delta tables beside the lakes, in `lake/NAME`.
 """
 
 # Annotations must be types here, not strings: Dagster reads that of `context`.
 from dataclasses import dataclass
-from functools import reduce
-from typing import Any, Literal
+from typing import Literal
 
 from dagster import (
     AssetCheckResult,
@@ -16,7 +15,6 @@ from dagster import (
     AssetExecutionContext,
     AssetsDefinition,
     AssetSelection,
-    AutomationCondition,
     AutomationConditionSensorDefinition,
     DailyPartitionsDefinition,
     DefaultSensorStatus,
@@ -28,10 +26,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from assets.attributes import freshness
 from assets.daily_joins import STALE
+from assets.releases import when_complete
 from assets.runs import canceled_with_a_sentence
+from jobs.release_rows import release_rows
 from orchestration.definitions import build_defs
 from photon.pipeline.file import Pipeline
-from photon.read import joined_tables
+from photon.releases.reading import OpenRelease, open_release
 from resources.environment import LocationSettings, ServedPipeline, dagster_name, location_settings
 
 TICK_SECONDS = 60
@@ -78,7 +78,7 @@ RATES = (
         CLICKS_A_QUERY,
         "adds_up",
         ADDS_UP,
-        after=("daily_joins",),
+        after=("release",),
     ),
     Rate(
         "click_through_rate",
@@ -86,18 +86,9 @@ RATES = (
         CLICK_THROUGH_RATE,
         "is_a_share",
         IS_A_SHARE,
-        after=("daily_joins", "clicks_a_query"),
+        after=("release", "clicks_a_query"),
     ),
 )
-
-
-def when_the_day_is_closed() -> AutomationCondition[Any]:
-    """When all that a day is made of is there, and again when a part of it was made again.
-
-    Not before the checks upstream hold. Also of days before the last one: a datacenter may close them late.
-    """
-    eager = AutomationCondition.eager().without(AutomationCondition.in_latest_time_window())
-    return eager & AutomationCondition.all_deps_blocking_checks_passed()
 
 
 def rate_asset(rate: Rate, served: ServedPipeline) -> AssetsDefinition:
@@ -109,7 +100,7 @@ def rate_asset(rate: Rate, served: ServedPipeline) -> AssetsDefinition:
         group_name=served.group_name("rates"),
         partitions_def=DailyPartitionsDefinition(first_day, timezone="UTC"),
         deps=[served.asset_key(name) for name in rate.after],
-        automation_condition=when_the_day_is_closed(),
+        automation_condition=when_complete(),
         freshness_policy=freshness(STALE),  # as that of the days that it follows
         check_specs=[AssetCheckSpec(rate.check, asset=served.asset_key(rate.name), blocking=True)],
         kinds={"spark", "deltalake"},
@@ -121,18 +112,23 @@ def rate_asset(rate: Rate, served: ServedPipeline) -> AssetsDefinition:
         pipeline, day = served.load(), context.partition_key
         with canceled_with_a_sentence(context):
             spark = context.resources.spark.for_checks(pipeline)
-            one, other, rows = make(rate, day, pipeline, spark)
+            opened = open_release(pipeline)  # one release for all that is computed
+            one, other, rows = make(rate, day, opened, spark)
         check = AssetCheckResult(
             check_name=rate.check, passed=one == other, metadata={"of": one, "and": other}
         )
-        return MaterializeResult(metadata={"dagster/partition_row_count": rows}, check_results=[check])
+        return MaterializeResult(
+            metadata={"dagster/partition_row_count": rows, "release": opened.release.number},
+            check_results=[check],
+        )
 
     return made
 
 
-def make(rate: Rate, day: str, pipeline: Pipeline, spark: SparkSession) -> tuple[int, int, int]:
+def make(rate: Rate, day: str, opened: OpenRelease, spark: SparkSession) -> tuple[int, int, int]:
     """Write one day of a rate; the two numbers of its check, and its rows."""
-    read_joined(spark, pipeline).createOrReplaceTempView("joined")
+    pipeline = opened.pipeline
+    release_rows(spark, opened).createOrReplaceTempView("joined")
     read_queries(spark, pipeline).createOrReplaceTempView("queries")
     made = spark.sql(rate.query.format(day=day)).cache()
     made.createOrReplaceTempView("made")
@@ -140,15 +136,6 @@ def make(rate: Rate, day: str, pipeline: Pipeline, spark: SparkSession) -> tuple
     table = str(pipeline.file.parent / "lake" / rate.name)
     made.write.format("delta").mode("overwrite").option("replaceWhere", f"day = '{day}'").save(table)
     return one, other, made.count()
-
-
-def read_joined(spark: SparkSession, pipeline: Pipeline) -> DataFrame:
-    """The joined rows of all datacenters that count: each has those that it has won, so none is there twice.
-
-    Rows of one that was given up as lost are left out, and a table that is not there is an error.
-    """
-    frames = [spark.read.format("delta").load(table) for table in joined_tables(pipeline).values()]
-    return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), frames)
 
 
 def read_queries(spark: SparkSession, pipeline: Pipeline) -> DataFrame:

@@ -1,4 +1,4 @@
-"""The example's assets downstream: their conditions fire when a day is closed; their numbers are right."""
+"""The example's assets downstream: conditions fire when a release is complete; their numbers are right."""
 
 from __future__ import annotations
 
@@ -19,12 +19,10 @@ from dagster import (
 )
 from deltalake import DeltaTable
 
-from assets.daily_joins import partition_key
 from examples.click_rates.definitions import RATES, with_rates
 from examples.click_rates.make_logs import DATACENTERS, DAY, QUERIES, clicks, make_logs, queries
 from photon.dispatcher.shift.run import prepare, run_shift
 from photon.registry.opening import close_registries
-from photon.upkeep.backfill.days import day_of
 from resources.environment import LocationSettings, location_settings
 
 on_spark = [pytest.mark.spark, pytest.mark.server, pytest.mark.slow, pytest.mark.timeout(600)]
@@ -61,17 +59,17 @@ class Conditions:
         return set(found)
 
 
-def test_a_rate_is_made_when_every_datacenter_has_closed_the_day_and_what_it_is_made_of_is_sound(
+def test_a_rate_is_made_when_a_release_is_complete_up_to_the_end_of_the_day_and_what_it_is_made_of_is_sound(
     settings: LocationSettings, instance: DagsterInstance
 ) -> None:
     (served,) = settings.served
     conditions = Conditions(with_rates(settings), instance)
-    day = day_of(1_767_571_200_000_000)
-    assert str(day) == DAY
 
-    def close(datacenter: str) -> None:
-        key, partition = served.asset_key("daily_joins"), partition_key(datacenter, day)
-        instance.report_runless_asset_event(AssetMaterialization(key, partition=partition))
+    def complete(*hours: int) -> None:
+        key = served.asset_key("release")
+        for hour in hours:
+            partition = f"{DAY}-{hour:02}:00"
+            instance.report_runless_asset_event(AssetMaterialization(key, partition=partition))
 
     def make_clicks_a_query(passed: bool) -> None:
         key = served.asset_key("clicks_a_query")
@@ -79,9 +77,9 @@ def test_a_rate_is_made_when_every_datacenter_has_closed_the_day_and_what_it_is_
         check = AssetCheckEvaluation(key, "adds_up", passed=passed, metadata={}, blocking=True)
         instance.report_runless_asset_event(check)
 
-    close("east")
-    assert conditions.ask() == set(), "west's half of the day is not closed"
-    close("west")
+    complete(*range(23))
+    assert conditions.ask() == set(), "the last hour of the day is not complete"
+    complete(23)
     assert "clicks_a_query" in conditions.ask()
     make_clicks_a_query(passed=False)
     assert "click_through_rate" not in conditions.ask(), "a check upstream has failed"

@@ -23,6 +23,7 @@ from dagster import (
     DailyPartitionsDefinition,
     Definitions,
     FreshnessPolicy,
+    HourlyPartitionsDefinition,
     MultiPartitionsDefinition,
     PartitionsDefinition,
 )
@@ -48,7 +49,7 @@ def partitions(of: PartitionsDefinition[Any] | None) -> Any:
     """Their keys; of days, which become more, what they are."""
     if isinstance(of, MultiPartitionsDefinition):
         return {dimension.name: partitions(dimension.partitions_def) for dimension in of.partitions_defs}
-    if isinstance(of, DailyPartitionsDefinition):
+    if isinstance(of, (DailyPartitionsDefinition, HourlyPartitionsDefinition)):
         return str(of)
     return list(of.get_partition_keys()) if of else None
 
