@@ -179,6 +179,15 @@ def test_every_file_and_function_that_the_tour_names_is_there() -> None:
     assert [name for name in methods if name not in every] == []
 
 
+def test_make_test_goes_through_every_folder_of_tests() -> None:
+    """One that is left out there runs only its fastest tests: nobody would miss the others."""
+    given = re.search(r"^BY_FILE = .*?[^\\]\n", (ROOT / "Makefile").read_text(), re.MULTILINE | re.DOTALL)
+    folders = {path.parent.relative_to(ROOT).parts[1] for path in (ROOT / "tests").rglob("test_*.py")}
+    assert given is not None
+    left_out = folders - set(re.findall(r"tests/([a-z0-9]+)", given[0]))
+    assert left_out == {"browser", "services"}, "these have targets of their own"
+
+
 def test_a_page_shows_every_command_and_every_make_target_that_is_helped() -> None:
     page = (ROOT / "docs" / "commands.md").read_text()
     assert [name for name in COMMANDS if f"`photon {name}" not in page] == []
