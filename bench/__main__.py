@@ -159,6 +159,16 @@ def rebuild(folder: Path, primary: int, foreign: int, workers: int, as_json: boo
 
 
 @measurement
+@click.option("--days", type=click.IntRange(min=2), default=30, show_default=True, help="Of a million rows.")
+def sql(folder: Path, days: int, as_json: bool) -> None:
+    """How long SQL over a release takes: a day beside DuckDB on its bare files, and slices of minutes."""
+    from bench.sql_measurement import measure
+
+    found = measure(folder, days, progress)
+    print_found(asdict(found), [str(found)], as_json)
+
+
+@measurement
 @click.option("--hours", type=int, multiple=True, default=(1, 24), show_default=True, help="Of logs; repeat.")
 @click.option("--events-an-hour", default=10_000, show_default=True, help="Of each log.")
 def verification(folder: Path, hours: tuple[int, ...], events_an_hour: int, as_json: bool) -> None:

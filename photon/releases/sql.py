@@ -80,6 +80,7 @@ def connect(
     """
     connection = duckdb.connect(config={**CLOSED})
     connection.execute("SET TimeZone = 'UTC'")
+    connection.execute("SET enable_progress_bar = false")  # it would write between rows
     read = add_views(connection, opened, kept, dataset_of)
     spilled = Path(tempfile.gettempdir(), f"photon-sql-{uuid.uuid4().hex}")
     connection.execute(f"SET temp_directory = {_text(str(spilled))}")
