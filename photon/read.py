@@ -194,15 +194,16 @@ def releases(pipeline: Pipeline | str | Path) -> list[Release]:
 
 def duckdb(
     pipeline: Pipeline | str | Path,
+    release: int | Literal["latest"] | None = None,
     *,
-    release: int | Literal["latest"] = "latest",
     as_of: datetime | None = None,
 ) -> DuckDBPyConnection:
     """A connection of DuckDB with the views joined, unjoined, dead_letters and releases of one release.
 
     It reads nothing else, and writes no file: `register` gives it tables of your own. Raises as `joined`.
     """
-    return duckdb_of(open_release(_loaded(pipeline), release if as_of is None else as_of))
+    wanted = _wanted(release, as_of)
+    return duckdb_of(open_release(_loaded(pipeline), "latest" if wanted is None else wanted))
 
 
 def duckdb_of(opened: OpenRelease, may_write: Iterable[Path] = ()) -> DuckDBPyConnection:
@@ -285,6 +286,11 @@ def _promised(places: Mapping[str, Datacenter]) -> Watermark:
 def _wanted(release: int | Literal["latest"] | None, as_of: datetime | None) -> Wanted | None:
     if release is not None and as_of is not None:
         raise WrongUsage("release and as_of: expected one of them")
+    # Another text would be taken for the newest one, and a report would not be the same the next day.
+    if release is not None and release != "latest" and type(release) is not int:
+        raise WrongUsage(f"release={release!r}: expected a number, or 'latest'")
+    if as_of is not None and not isinstance(as_of, datetime):
+        raise WrongUsage(f"as_of={as_of!r}: expected a datetime; without a zone it is in UTC")
     return as_of if release is None else release
 
 

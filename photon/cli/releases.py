@@ -43,15 +43,12 @@ def releases(pipeline_file: Path, as_of: datetime | None, last: int, as_json: bo
         from photon.releases.reading import kept_releases, open_release
 
         pipeline = load_pipeline(pipeline_file)
-        if as_of is not None:
-            found = shown = [open_release(pipeline, as_of).release]
-        else:
-            found = kept_releases(pipeline)
-            shown = found[-last:]
+        found = kept_releases(pipeline)
+        shown = found[-last:] if as_of is None else [open_release(pipeline, as_of).release]
     lines = [line for release in shown for line in lines_of(release)]
     if not found:
         lines = [f"{pipeline.name} has no release yet; a join makes one: photon join {pipeline.typed}"]
-    elif len(found) > len(shown):
+    elif as_of is None and len(found) > len(shown):
         lines.append(f"the last {len(shown)} of {len(found):,}")
     print_result({"kept": len(found), "releases": described(shown)}, "\n".join(lines), as_json)
 

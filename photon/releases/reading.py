@@ -7,7 +7,7 @@ is put back in its place, by their lists (R7), before rows are counted (R9).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -72,12 +72,24 @@ def open_release(pipeline: Pipeline, wanted: Wanted = "latest") -> OpenRelease:
     if not isinstance(wanted, int):  # a lake that does not answer may have a newer one
         for name in away.keys() & release.parts.keys():
             raise ReleaseUnreadable(release.number, name, away[name], _bring_back(pipeline, name))
+        if (without := _without_its_copies(pipeline, release, found)) is not None:
+            folder = pipeline.datacenters[without].lake / copies.FOLDER
+            why = f"{folder} has none, and releases were made there: a newer one may be missing"
+            raise ReleaseUnreadable(release.number, without, why, f"put the folder back; {_next(pipeline)}")
     same, _ = _asked(pipeline, lambda lake: copies.release(lake, release.number))
     for name, one in same.items():
         if one != release:
             why = f"{pipeline.datacenters[name].lake} has another release under this number"
             raise ReleaseUnreadable(release.number, name, why, _mismatch(pipeline))
     return OpenRelease(pipeline, release)
+
+
+def _without_its_copies(pipeline: Pipeline, release: Release, found: Collection[str]) -> str | None:
+    """A datacenter that has made a release, and whose lake keeps none: a newer one may be missing there."""
+    silent = [name for name in sorted(release.parts) if name in pipeline.datacenters and name not in found]
+    makers = {one.by for one in kept_releases(pipeline)} if silent else set()
+    tables = ((name, OutputTable(pipeline.datacenters[name].lake, "joined_events")) for name in silent)
+    return next((name for name, table in tables if name in makers and table.exists()), None)
 
 
 def kept_releases(pipeline: Pipeline) -> list[Release]:
@@ -129,11 +141,15 @@ def _asked(
 def _none_there(pipeline: Pipeline, wanted: Wanted) -> str:
     there = kept_releases(pipeline)
     if not there:
-        return f"{pipeline.name} has no release yet; a join makes one: photon join {pipeline.typed}"
+        return f"{pipeline.name} has no release yet; {_next(pipeline)}"
     first, last = (f"{one.number}, made {in_utc(one.made_us, 'seconds')}" for one in (there[0], there[-1]))
     what = f"number {wanted}" if isinstance(wanted, int) else f"that was made by {wanted}"
     kept = f"kept are {first}, to {last}: photon releases {pipeline.typed} lists them"
     return f"{pipeline.name} has no release {what}; {kept}"
+
+
+def _next(pipeline: Pipeline) -> str:
+    return f"a join makes one: photon join {pipeline.typed}"
 
 
 def _bring_back(pipeline: Pipeline, name: str) -> str:
@@ -227,8 +243,16 @@ class OpenRelease:
                 known = self.pipeline.datacenters.get(name)
                 where = self.pipeline.file if known is None else known.lake
                 why = away.get(name) or f"{where} has no table joined_events with the id {part.table_id}"
-                raise self._unreadable(name, why, _bring_back(self.pipeline, name))
+                raise self._unreadable(name, why, self._remedy_without(name))
         return {name: ids[part.table_id] for name, part in self.release.parts.items()}
+
+    def _remedy_without(self, name: str) -> str:
+        """What to do where a datacenter's table is not there: if it is retired, read a later release."""
+        later = (one for one in kept_releases(self.pipeline) if name in one.lakes_gone)
+        first = next(later, None)
+        if first is None:
+            return _bring_back(self.pipeline, name)
+        return f"datacenter {name} was retired without its lake: read release {first.number} or a later one"
 
     # -- what a table has to hold
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -124,7 +125,9 @@ class LocalStore:
 
     def put(self, name: str, write: Callable[[BinaryIO], None]) -> None:
         target = self._folder / name
-        unfinished = target.with_name(target.name + UNFINISHED)
+        # Each writer has a name of its own: two that put the same object take nothing from each other.
+        writer = f"{os.getpid()}-{threading.get_ident()}"
+        unfinished = target.with_name(f"{target.name}.{writer}{UNFINISHED}")
         unfinished.unlink(missing_ok=True)
         write_synced(unfinished, write)
         unfinished.replace(target)

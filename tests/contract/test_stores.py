@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import BinaryIO
 
 import pyarrow as pa
@@ -39,6 +40,26 @@ def test_an_object_that_is_there_is_not_replaced(folder: Location) -> None:
     with pytest.raises(FileExistsError):
         put(folder, "a", b"second")
     assert store_of(folder).read("a") == b"first"
+
+
+def test_a_writer_that_dies_takes_nothing_from_another_who_puts_the_same(
+    folder: Location,
+) -> None:
+    """Broken variant: both write under one name, and who ends puts what the other has begun there."""
+    store = store_of(folder)
+    store.make()
+
+    def dies(sink: BinaryIO) -> None:
+        raise RuntimeError
+
+    def meets_another(sink: BinaryIO) -> None:
+        sink.write(b"who")
+        with ThreadPoolExecutor(1) as other:
+            assert isinstance(other.submit(store.put, "a", dies).exception(), RuntimeError)
+        sink.write(b"le")
+
+    store.put("a", meets_another)
+    assert store.read("a") == b"whole"
 
 
 def test_what_is_put_takes_the_place_of_what_was_there_whole(folder: Location) -> None:

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow.dataset as ds
@@ -332,6 +333,28 @@ def test_before_the_first_release_a_reader_is_told_how_one_is_made(tmp_path: Pat
 def test_a_release_and_a_time_together_are_refused(here: Lakes) -> None:
     with pytest.raises(WrongUsage, match="expected one of them"):
         read.joined(here.pipeline, release=1, as_of=datetime.now(UTC))
+
+
+@pytest.mark.parametrize("wrong", ["newest", "0", True, 1.0])
+def test_what_is_no_number_of_a_release_is_not_taken_for_the_newest(here: Lakes, wrong: Any) -> None:
+    with pytest.raises(WrongUsage, match="expected a number, or 'latest'"):
+        read.joined(here.pipeline, release=wrong)
+    with pytest.raises(WrongUsage, match="expected a number, or 'latest'"):
+        read.duckdb(here.pipeline, wrong)
+
+
+def test_a_text_is_no_time_of_a_release(here: Lakes) -> None:
+    with pytest.raises(WrongUsage, match="expected a datetime"):
+        read.joined(here.pipeline, as_of="2026-03-01T00:00")  # type: ignore[arg-type]
+
+
+def test_where_a_maker_s_copies_are_gone_no_older_release_is_taken_for_the_latest(here: Lakes) -> None:
+    maker = here.made[-1].release.by
+    here.append(maker)
+    here.release(into=[maker])
+    shutil.rmtree(Path(here.lake(maker)) / copies.FOLDER)
+    with pytest.raises(ReleaseUnreadable, match=f"datacenter {maker}: .*a newer one may be missing"):
+        read.joined(here.pipeline, release="latest")
 
 
 def test_while_a_lake_does_not_answer_no_older_release_is_taken_for_the_latest(
