@@ -283,10 +283,26 @@ def test_a_connection_reads_and_writes_nothing_else(lakes: Lakes, statement: str
     assert hidden.num_rows == 1
 
 
-def test_a_lake_may_have_an_odd_name(tmp_path: Path) -> None:
-    lakes = Lakes(tmp_path / "it's [1]*?")
+@pytest.mark.parametrize(
+    ("name", "neighbour"),
+    [
+        ("it's [1]*?", "it's 1"),
+        ("t [1]", "t 1"),
+        ("a*b", "a-b"),
+        ("q?x", "q-x"),
+        ("**", "all"),
+        ("[!x]", "y"),
+        ("br{a,b}", "bra"),
+    ],
+)
+def test_a_lake_may_have_an_odd_name(tmp_path: Path, name: str, neighbour: str) -> None:
+    Lakes(tmp_path / neighbour).write("east", 1, 1, rows("east", 1, 1, ["of the neighbour"]))
+    lakes = Lakes(tmp_path / name)
     lakes.write("east", 1, 1, rows("east", 1, 1, ["a"]))
     assert ids(lakes.connect()) == ["a"]
+    own = duckdb.connect()
+    add_views(own, lakes, lambda: [], no_object)  # type: ignore[arg-type]
+    assert ids(own) == ["a"]
 
 
 def test_views_can_be_made_in_a_connection_that_is_there(lakes: Lakes) -> None:
