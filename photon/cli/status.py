@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from photon.health.status import DatacenterStatus
     from photon.pipeline.file import Pipeline
 
-AVAILABILITY_SECONDS = 0.2  # it was asked first
+AVAILABILITY_SECONDS = 0.2  # the registry was asked first
 
 
 @click.command()
@@ -71,7 +71,7 @@ def status(pipeline_file: Path, as_json: bool, check: bool, within: float, safe_
             lines = [first, "", *_headlines(pipeline_file, found, errors)]
             if decisions.unknown_because:
                 lines.append(f"who is on hold or retired is NOT KNOWN: {decisions.unknown_because}")
-            with suppress(NotInTime):  # what hangs is said above
+            with suppress(NotInTime):  # the lines above say what hangs
                 of_all = availability.answer(AVAILABILITY_SECONDS, while_working=True).sentences()[-1:]
                 lines += of_all
             lines += ["", *(line for one in found.values() for line in _details(one))]

@@ -36,7 +36,7 @@ SAID_OF = {
 @within_option
 @json_option
 def trace(pipeline_file: Path, event_id: str, no_logs: bool, within: float, as_json: bool) -> None:
-    """What happened to the foreign event EVENT_ID of PIPELINE, in every datacenter.
+    """Tell what happened to the foreign event EVENT_ID of PIPELINE, in every datacenter.
 
     Asks the registry, every datacenter's tables and waiting list, and the raw logs. Names what can't be
     asked. Exit status 0 whatever is found, also for an id that nobody knows: the verdict says so.

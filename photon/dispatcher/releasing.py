@@ -207,6 +207,6 @@ class Releasing:
         now_us = self.clock.elapsed_us()
         if self._tidied_us is None or now_us - self._tidied_us >= TIDIED_US:
             self._tidied_us = now_us
-            # By this clock, and by that of those who have made releases since.
+            # Old by this clock, and by the clocks of those who have made releases since.
             latest_us = min(self.clock.now_us(), some[0].made_us)
             copies.tidy(self._lake, latest_us - microseconds(self.pipeline.releases.keep))

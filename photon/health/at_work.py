@@ -15,7 +15,7 @@ from photon.process.clock import MICROSECONDS
 from photon.process.pace import size, span
 from photon.process.readable import counted
 
-# Its process waits for what is unavailable: a hiccup of the registry is over within seconds.
+# A join waits for what is unavailable: a hiccup of the registry is over within seconds.
 WAITING = Durations(warn=timedelta(seconds=30), error=timedelta(minutes=1))
 
 

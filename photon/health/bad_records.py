@@ -29,7 +29,7 @@ from photon.state.losses import BAD, bad_since
 
 # A retried write now and then is no news; one foreign record in twenty says that the id is none.
 CONFLICTING_SHARES = Shares(warn=0.001, error=0.05)
-LEAST_RECORDS = 100  # of fewer a share says little: two of three bad ones are no outage
+LEAST_RECORDS = 100  # a share of fewer says little: two of three bad ones are no outage
 
 
 @dataclass(frozen=True)

@@ -114,7 +114,7 @@ class Facts:
     unverified_because: str = ""  # why no verification could be read
     lost: Losses = field(default_factory=Losses)  # all losses that nobody has acknowledged
     lost_named: tuple[str, ...] = ()  # the events and files that are lost, each in words
-    has_rows_without_state: bool = False  # it has joined, and its state is gone
+    has_rows_without_state: bool = False  # the datacenter has joined, and its state is gone
     lake: tuple[str, ...] = ()  # why its tables can't be read or written, with what to do
     refused: str = ""  # why each start refuses its state, with what to do
     second_rows: str = ""  # says that some events have two rows, and what to do

@@ -115,7 +115,7 @@ def _no_logs(facts: Facts, pipeline: Pipeline) -> Verdict | None:
         ("foreign", facts.growth.foreign, pipeline.foreign),
     )
     without = [f"{side}.files ({log.files})" for side, found, log in logs if not found.files]
-    if facts.growth.problems or not without:  # what can't be read may have files
+    if facts.growth.problems or not without:  # a folder that can't be read may have files
         return None
     place = pipeline.datacenters[facts.datacenter].logs
     remedy = f"compare the pattern with what is in {place}; logs that have yet to come need nothing"

@@ -173,7 +173,7 @@ def uncompacted(pipeline: Pipeline, datacenter: str) -> str:
         if commits_in_log(folder, MOST_COMMITS) < MOST_COMMITS:
             return ""
     except OSError:
-        return ""  # whoever joins says so
+        return ""  # the join says so
     command = f"photon compact {pipeline.typed} -d {datacenter}"
     return (
         f"{folder}: {MOST_COMMITS:,} commits or more are in its log, and each batch looks through them all;"

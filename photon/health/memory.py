@@ -87,7 +87,7 @@ class WatcherNotes:
 
     looked_us: int = 0
     memory: Memory = field(default_factory=Memory)
-    told: Mapping[str, Told] = field(default_factory=dict)  # by promise
+    told: Mapping[str, Told] = field(default_factory=dict)  # keyed by promise
     is_starting: bool = False  # a run of it was on its way
 
     @classmethod

@@ -61,16 +61,16 @@ class DatacenterStatus:
     """One datacenter. What is in no fact nobody judges: it only tells how far the datacenter is."""
 
     facts: Facts
-    verdicts: Mapping[str, tuple[Verdict, ...]]  # by promise
+    verdicts: Mapping[str, tuple[Verdict, ...]]  # keyed by promise
     primary: LogStatus
     foreign: LogStatus
-    waiting: Mapping[str, int] = field(default_factory=dict)  # by reason
-    waiting_by_age: Mapping[str, int] = field(default_factory=dict)  # by when they were first seen
+    waiting: Mapping[str, int] = field(default_factory=dict)  # keyed by reason
+    waiting_by_age: Mapping[str, int] = field(default_factory=dict)  # keyed by when they were first seen
     stages: Stages = field(default_factory=Stages)
     completeness: Completeness | None = None  # as the last shift has published it
     release: Release | None = None  # the newest one in its lake
     kept_log_bytes: int = 0  # copies of logs that were deleted unread, on this disk
-    notes: tuple[str, ...] = ()  # what it shares with another one, perhaps by mistake
+    notes: tuple[str, ...] = ()  # places that it shares with another one, perhaps by mistake
 
     @cached_property
     def broken(self) -> list[Verdict]:

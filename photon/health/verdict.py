@@ -26,7 +26,7 @@ class Verdict:
     says: str
     remedy: str = ""
     in_short: str = ""  # follows the datacenter's name in the first line of `photon status`
-    counts_exactly: bool = False  # its numbers seldom change: another one is told at once, as other words are
+    counts_exactly: bool = False  # such numbers seldom change: another one is told at once
     is_in_headline: bool = False  # the line of `photon status` on who is at work says it
     names: tuple[str, ...] = ()  # each thing that it is about; the sentence may name the first ones
 

@@ -113,7 +113,7 @@ def verified(lake: Location) -> int:
 
 
 def awaited(pipeline: Pipeline, datacenters: Iterable[str]) -> dict[str, int]:
-    """By datacenter the newest release in its lake, where that awaits a verification of it (R4)."""
+    """The newest release in each datacenter's lake, where that awaits a verification of it (R4)."""
     found: dict[str, int] = {}
     for name in datacenters:
         with suppress(OSError):

@@ -24,7 +24,7 @@ from photon.storage.columns import text
 from photon.storage.data_files import DataFile
 from photon.storage.store import store_of
 
-# Of all groups across the cut: Photon's have some 20,000 each. Others write larger ones, in any order.
+# Rows of all groups across the cut: Photon's have some 20,000 each. Others write larger ones, in any order.
 MOST_IN_MEMORY_ROWS = 500_000
 _KIND = ds.ParquetFileFormat(default_fragment_scan_options=ds.ParquetFragmentScanOptions(pre_buffer=True))
 

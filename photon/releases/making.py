@@ -27,7 +27,7 @@ from photon.releases.release import (
 
 
 def closed_places(view: View) -> dict[str, Place]:
-    """By datacenter the last place that a ledger calls closed; FOR_EVER as its batch: the epoch is over."""
+    """Each datacenter's last place that a ledger calls closed; FOR_EVER as its batch: the epoch is over."""
     found: dict[str, Place] = {}
     for state in view.states.values():
         places = [(name, Place(number, FOR_EVER)) for name, number in state.over.items()]
@@ -100,7 +100,7 @@ def next_release(sight: Sight, now_us: int) -> Release | None:
 
 
 def _news(release: Release) -> tuple[object, ...]:
-    """What readers look for in a release."""
+    """Everything that readers look for in a release."""
     parts = {name: (part.place, part.rows, part.statement) for name, part in release.parts.items()}
     return parts, release.set_back
 
@@ -164,7 +164,7 @@ def _notes(last: Release, sight: Sight, gone: Collection[str]) -> tuple[Note, ..
 def _set_back(
     last: Release, sight: Sight, number: int, parts: Mapping[str, Part], gone: Collection[str]
 ) -> SetBack | None:
-    """What statements count for while rows may be missing (R4): see `SetBack`."""
+    """How far statements count while rows may be missing (R4): see `SetBack`."""
     old = last.set_back
     if old is not None and sight.verified >= old.number:
         old = replace(old, awaits=tuple(name for name in old.awaits if name != sight.datacenter))

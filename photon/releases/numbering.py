@@ -16,7 +16,7 @@ from photon.registry.id_registry import IdRegistry
 from photon.registry.view import View
 from photon.releases.release import Release, decode_release, encode_release
 
-Make = Callable[[Release | None], Release | None]  # of the last release the next one, if there is to be one
+Make = Callable[[Release | None], Release | None]  # the last release to the next one, if any is due
 
 
 def numbered(release: Release) -> NumberedRelease:

@@ -99,7 +99,7 @@ class LakeCounter:
         return f"the table {joined.folder} is at {found}, and was at {had}: its lake was put back"
 
     def _notes(self, before: Part, part: Part, files: Iterable[DataFile]) -> tuple[Note, ...]:
-        """What has become of the rows that the last release had."""
+        """Tell what has become of the rows that the last release had."""
         if part.rebuilt > before.rebuilt:
             which = f"replacements {before.rebuilt + 1} to {part.rebuilt}"
             says = f"backfills of datacenter {self.datacenter} have made rows again ({which})"

@@ -219,7 +219,7 @@ class OpenRelease:
         """
         place, lake = self.release.parts[datacenter].place, self._main_tables[datacenter].folder.parent
         name = next(name for name, one in self.pipeline.datacenters.items() if one.lake == lake)
-        # What a batch completed is taken up by a later one, which the release has to have.
+        # A later batch takes up what a batch completed: the release has to have both.
         taken_up = condition(Place(place.epoch, place.batch - 1))
         with self._reading(datacenter), MENDED_LETTERS.reading(self.pipeline, name) as rows:
             if rows is None:
@@ -247,7 +247,7 @@ class OpenRelease:
         return {name: ids[part.table_id] for name, part in self.release.parts.items()}
 
     def _remedy_without(self, name: str) -> str:
-        """What to do where a datacenter's table is not there: if it is retired, read a later release."""
+        """Say what to do where a datacenter's table is not there: if it is retired, read a later release."""
         later = (one for one in kept_releases(self.pipeline) if name in one.lakes_gone)
         first = next(later, None)
         if first is None:
@@ -335,7 +335,7 @@ def _list_of(folder: Location, version: int, since: int, app: str, number: int) 
 
 
 def _commit_of_others(folder: Location, version: int, since: int) -> str:
-    """What to say of the newest commit since a version that is not Photon's; empty: there is none."""
+    """Tell of the newest commit since a version that is not Photon's; empty: there is none."""
     for age, commit in enumerate(islice(commits(folder, version), max(0, version - since))):
         operation = commit.get("operation", "a commit")
         if APP_METADATA not in commit and operation not in _CHANGES_NO_ROW:

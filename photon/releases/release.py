@@ -18,7 +18,7 @@ from photon.process.clock import MICROSECONDS
 
 FORMAT = 1
 
-# What a release shows for the first time, apart from new rows.
+# Everything that a release shows for the first time, apart from new rows.
 Change = Literal["rebuilt", "retired", "lake put back", "changed by others", "refilled"]
 
 
@@ -32,7 +32,7 @@ class Place(NamedTuple):
         return f"epoch {self.epoch}, batch {self.batch}"
 
 
-Cut = Mapping[str, Place]  # by datacenter the last rows that count
+Cut = Mapping[str, Place]  # the last rows that count, of each datacenter
 NOTHING = Place(0, 0)  # before the first epoch
 
 

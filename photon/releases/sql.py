@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 DatasetOf = Callable[["ReleaseFiles", pa.Schema], ds.Dataset]
 VIEWS = ("joined", "unjoined", "dead_letters", "releases")
-# Whoever has this connection reads the files of its views: no other file, no extension, nothing of Python's.
+# This connection reads the files of its views: no other file, no extension, nothing of Python's.
 CLOSED = {
     "autoinstall_known_extensions": False,
     "autoload_known_extensions": False,
@@ -81,7 +81,7 @@ def connect(
     """
     connection = duckdb.connect(config={**CLOSED})
     connection.execute("SET TimeZone = 'UTC'")
-    connection.execute("SET enable_progress_bar = false")  # it would write between rows
+    connection.execute("SET enable_progress_bar = false")  # the bar would write between rows
     read = add_views(connection, opened, kept, dataset_of)
     spilled = Path(tempfile.gettempdir(), f"photon-sql-{uuid.uuid4().hex}")
     connection.execute(f"SET temp_directory = {_text(str(spilled))}")

@@ -39,7 +39,7 @@ def dead_letters_of(rows: pa.Table, mended: pa.Table, joined_ids: pa.Array | pa.
 
 
 def letter_keys(rows: pa.Table) -> pa.ChunkedArray:
-    """What each letter is of: its side and event, else its side, path and offset."""
+    """The key of each letter: its side and event, else its side, path and offset."""
     offset = pc.replace_substring_regex(rows["_occurrence"], "^[^:]*:", "")
     place = pc.binary_join_element_wise(
         rows["path"], offset, ":", null_handling="replace", null_replacement=""

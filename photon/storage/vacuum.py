@@ -33,7 +33,7 @@ MOST_REMOVED = 1_000  # in one request
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What stays for readers: for how long whatever left, and by path what a kept release needs."""
+    """Files that stay for readers: for how long whatever left, and by path what a kept release needs."""
 
     hours: int = KEEP_HOURS
     files: Collection[str] = frozenset()

@@ -176,7 +176,7 @@ def replacements_of(table: OutputTable) -> list[Replacement]:
 
 
 def kept_for_readers(pipeline: Pipeline, lists: Sequence[Replacement]) -> Kept:
-    """What vacuum leaves to readers: all for a week, or as long as releases, and what these need."""
+    """Tell vacuum what it leaves to readers: all for a week, or as long as releases, and what these need."""
     hours = -(-microseconds(pipeline.releases.keep) // HOUR_US)
     return Kept(max(KEEP_HOURS, hours), {file.path for one in lists for file in one.went})
 

@@ -57,7 +57,7 @@ class Kept:
 
     fingerprint: str  # covers all that a result depends on beside logs and tables
     runs: Sequence[KeptRun]  # at least one, in their order
-    files: Mapping[int, KeptFile] = field(default_factory=dict)  # by file number
+    files: Mapping[int, KeptFile] = field(default_factory=dict)  # keyed by file number
     commits: Mapping[str, Commit] = field(default_factory=dict)  # tables by datacenter/name
     mended: Mapping[str, int] = field(default_factory=dict)  # batch by occurrence of a mended letter
 

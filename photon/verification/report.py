@@ -101,7 +101,7 @@ MEANINGS: Mapping[FindingKind, Meaning] = {
 }
 
 
-MOST_EXAMPLES = 10  # of each kind of finding: they fit a screen, and all are counted
+MOST_EXAMPLES = 10  # so many of each kind of finding fit a screen, and all are counted
 _DAY_OF_ROW = re.compile(r"\brow of (\d{4}-\d\d-\d\d)\b")
 
 
@@ -290,7 +290,7 @@ class ReportedWindow:
     """The event times of a report: records without a time are in none."""
 
     window: Window
-    closed: Mapping[str, bool]  # by datacenter: it has read its primary logs beyond the window
+    closed: Mapping[str, bool]  # one each datacenter: it has read its primary logs beyond the window
 
     def as_dict(self) -> dict[str, Any]:
         ends = {"from": in_utc(self.window.start_us, "seconds"), "to": in_utc(self.window.end_us, "seconds")}

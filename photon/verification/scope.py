@@ -80,12 +80,12 @@ class Scope:
     selected: Sequence[str]
     register: Register
     view: ViewSnapshot  # later than the read offsets, and before the tables
-    read_offsets: Mapping[str, ReadOffsets]  # by datacenter
-    tables: Mapping[tuple[str, TableName], TableSnapshot]  # by datacenter and name
+    read_offsets: Mapping[str, ReadOffsets]  # keyed by datacenter
+    tables: Mapping[tuple[str, TableName], TableSnapshot]  # keyed by datacenter and name
     verified: Mapping[str, Mapping[int, int]]  # earlier verified offsets, by datacenter and file number
-    mended: Mapping[str, Mended] = field(default_factory=dict)  # by datacenter
-    since: Mapping[str, Since] = field(default_factory=dict)  # by datacenter
-    looks: Mapping[str, Mapping[int, Look | None]] = field(default_factory=dict)  # by datacenter and file
+    mended: Mapping[str, Mended] = field(default_factory=dict)  # keyed by datacenter
+    since: Mapping[str, Since] = field(default_factory=dict)  # keyed by datacenter
+    looks: Mapping[str, Mapping[int, Look | None]] = field(default_factory=dict)  # datacenter, file
     kept: Mapping[str, Kept] = field(default_factory=dict)  # the newest, whether it counts or not
     left_out: Sequence[str] = ()  # were asked for and never run again: others answer for what was theirs
     at_us: int = 0

@@ -103,7 +103,7 @@ class TaskScope:
     requeued: Mapping[str, Sequence[ByteRange]] = field(default_factory=dict)
     # Lines that people have put in the places of others, by datacenter, file number and offset.
     mended: Mapping[tuple[str, int], Mapping[int, bytes]] = field(default_factory=dict)
-    files: Mapping[tuple[str, int], TrackedFile] = field(default_factory=dict)  # by datacenter and number
+    files: Mapping[tuple[str, int], TrackedFile] = field(default_factory=dict)  # datacenter, number
 
     @cached_property
     def adapter(self) -> Adapter:

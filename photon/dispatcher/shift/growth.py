@@ -16,7 +16,7 @@ from photon.process.pace import pace
 from photon.state.database import StateDamaged, StateUnavailable, damage_is_named
 from photon.state.view import StateView, view_state
 
-LIVE_BYTES = 8 * 2**20  # what a live datacenter may find unread at any moment
+LIVE_BYTES = 8 * 2**20  # a live datacenter may find so much unread at any moment
 
 
 @dataclass(frozen=True)
@@ -30,14 +30,14 @@ class LogSize:
 
 @dataclass(frozen=True)
 class Growth:
-    """What a look at a datacenter found."""
+    """The findings of a look at a datacenter."""
 
     primary: LogSize
     foreign: LogSize
-    signature: str  # of all log files: where it is the same, nothing has changed
+    signature: str  # a digest of all log files: where it is the same, nothing has changed
     state: StateView = field(default_factory=StateView)
     lag_seconds: float | None = None  # now minus the watermark
-    problems: tuple[str, ...] = ()  # of the logs
+    problems: tuple[str, ...] = ()  # problems of the logs
     has_untracked: bool = False  # files with something in them that the dispatcher does not know
     state_unreadable: str = ""  # why; then `state` is empty, and what follows from it is not known
 

@@ -63,7 +63,7 @@ class JoinFindings:
     is_cut_short: bool = False  # whether the join was stopped, so that files may not be read yet
     # A file that holds something else than lines, and what to do with it, for each log without an event.
     odd_files: Mapping[Side, str] = field(default_factory=dict)
-    columns: tuple[str, ...] = ()  # of the newest foreign lines, where none has a key
+    columns: tuple[str, ...] = ()  # the columns of the newest foreign lines, where none has a key
 
 
 def signs_of_misconfiguration(

@@ -1,4 +1,4 @@
-"""What people have decided on datacenters, as the registry has it, for those who only tell it.
+"""The decisions of people on datacenters, as the registry has them, for those who only tell it.
 
 Who refuses to run a datacenter because of it is `photon.dispatcher.startup`.
 """
@@ -39,7 +39,7 @@ class Decisions:
     tables: Mapping[str, str] = field(default_factory=dict)  # the ids of tables that are to be there
 
     def on(self, datacenter: str) -> Decision | None:
-        """What people have decided on one; a retirement goes before a hold, for it is for good."""
+        """The decisions of people on one datacenter; a retirement goes before a hold, for it is for good."""
         if datacenter in self.retired:
             return "retired"
         return "on hold" if datacenter in self.on_hold else None
@@ -60,7 +60,7 @@ def how_to_start(
 
 
 def decisions_of(pipeline: Pipeline) -> Decisions:
-    """What people have decided; a registry that can't be asked is named in it, not an error.
+    """The decisions of people; a registry that can't be asked is named in them, not an error.
 
     RegistryMismatch if the pipeline file lacks a datacenter of the registry: so commands refuse such a file.
     """
@@ -78,7 +78,7 @@ def decisions_of(pipeline: Pipeline) -> Decisions:
 
 
 def asked_in_time(pipeline: Pipeline, ask: Callable[[], T], seconds: float, while_working: bool = False) -> T:
-    """What `ask` finds in the registry, or raises; NotInTime if that hangs, with the command that ends it.
+    """Return what `ask` finds in the registry, or raise as it does; NotInTime if that hangs.
 
     A local server that is only just starting has its time.
     """
@@ -131,7 +131,7 @@ def decisions_seen(pipeline: Pipeline) -> Decisions:
         return before[1]
     try:
         found = decisions_in_time(pipeline)
-    except RegistryMismatch:  # its shift says why it can't run
+    except RegistryMismatch:  # the shift says why it can't run
         return Decisions()
     if found.unknown_because is not None:
         return before[1] if before is not None else found

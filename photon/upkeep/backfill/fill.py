@@ -45,7 +45,7 @@ class Filled:
     waits: str  # why the records that are not taken up wait
     problem: str
     orders: tuple[str, ...] = ()  # ids of the orders that have them, of earlier fills too
-    waiting: int = 0  # of the records that are left: those that were ordered before, and not taken up yet
+    waiting: int = 0  # those records left that were ordered before, and not taken up yet
 
     @property
     def is_whole(self) -> bool:

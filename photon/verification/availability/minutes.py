@@ -229,7 +229,7 @@ def _missing_events(
     state: StateReader,
     timeline: EpochTimeline,
 ) -> list[Events]:
-    """What a verification has just found missing, as far as this datacenter has to answer for it."""
+    """Events that a verification has just found missing, as far as this datacenter has to answer for it."""
     if report is None or report.epoch != state.epoch:
         return []
     cases: list[Case] = [

@@ -96,7 +96,7 @@ class Reading(Protocol):
         expected: Mapping[Hour, Collection[str]],
         paths: Mapping[tuple[str, int], str],
     ) -> tuple[list[Lack], set[tuple[str, int]]]:
-        """What each of the `expected` datacenters lacks in these hours, and files that can't be read.
+        """Lines that each of the `expected` datacenters lacks in these hours, and files that can't be read.
 
         `paths`: of files, by datacenter and number.
         """
