@@ -16,7 +16,7 @@ from photon.registry.register import Register
 from photon.releases import copies
 from photon.releases.files import rows_within, share_of
 from photon.releases.making import Counted, lost_from_us
-from photon.releases.release import Note, Part, Place, Release
+from photon.releases.release import NOTHING, Note, Part, Place, Release
 from photon.storage.changes import changed_by_others
 from photon.storage.columns import TableName
 from photon.storage.data_files import DataFile, DataFiles
@@ -63,23 +63,30 @@ class LakeCounter:
                 _first_us(files),
                 _first_us(file for file in files if _is_new(file, before, place)),
             )
-            notes = () if before is None or lost else self._notes(before, part, files)
-            has = place if before is None else self._has(handle, before)
-        return Counted(part, notes, lost, has)
+            notes: tuple[Note, ...] = ()
+            if before is not None and not lost:
+                notes, lost = self._changed(before, part, files)
+            has = place if before is None else self._reached(handle, before.place.epoch)
+        # Whoever began an epoch since has fenced those that an older copy lacks, at batch 0.
+        return Counted(part, notes, lost, has if has.batch else NOTHING)
 
     def _table(self, name: TableName) -> OutputTable:
         return self._tables.setdefault(name, OutputTable(self.lake, name))
 
     def _place(self, handle: DeltaTable, closed: Place) -> Place:
         """The last place that is closed and that the table has; of an epoch that is over, all that it has."""
-        return Place(closed.epoch, min(closed.batch, self._committed(handle, closed.epoch)))
+        return min(closed, self._reached(handle, closed.epoch))
 
-    def _committed(self, handle: DeltaTable, epoch: int) -> int:
-        return batch_of(self._table("joined_events").version_in(handle, app_id(self.datacenter, str(epoch))))
+    def _reached(self, handle: DeltaTable, epoch: int) -> Place:
+        """How far the table had come at the end of an epoch.
 
-    def _has(self, handle: DeltaTable, before: Part) -> Place:
-        """How far the table has the epoch of the part before."""
-        return Place(before.place.epoch, self._committed(handle, before.place.epoch))
+        One that has a number and no batch 0 yet is no place: an older copy of the table lacks it as well.
+        """
+        for number in range(epoch, 0, -1):
+            version = handle.transaction_version(app_id(self.datacenter, str(number)))
+            if version is not None:
+                return Place(number, batch_of(version))
+        return NOTHING
 
     def _side_batch(self, name: TableName, epoch: int) -> int:
         table = self._table(name)
@@ -91,27 +98,29 @@ class LakeCounter:
         if before is None:
             return ""
         joined = self._table("joined_events")
-        has = self._has(handle, before)
+        has = self._reached(handle, before.place.epoch)
         rebuilt = joined.version_in(handle, rebuild_app(self.datacenter))
         if has >= before.place and rebuilt >= before.rebuilt:
             return ""
         found, had = f"{has}, replacement {rebuilt}", f"{before.place}, replacement {before.rebuilt}"
         return f"the table {joined.folder} is at {found}, and was at {had}: its lake was put back"
 
-    def _notes(self, before: Part, part: Part, files: Iterable[DataFile]) -> tuple[Note, ...]:
-        """Tell what has become of the rows that the last release had."""
+    def _changed(self, before: Part, part: Part, files: Iterable[DataFile]) -> tuple[tuple[Note, ...], str]:
+        """Tell what has become of the rows that the last release had, and why some are lost, if they are."""
         if part.rebuilt > before.rebuilt:
             which = f"replacements {before.rebuilt + 1} to {part.rebuilt}"
             says = f"backfills of datacenter {self.datacenter} have made rows again ({which})"
-            return (Note("rebuilt", self.datacenter, says),)
+            return (Note("rebuilt", self.datacenter, says),), ""
         joined = self._table("joined_events")
         if (rows := rows_within(joined.store, files, before.place)) == before.rows:
-            return ()
+            return (), ""
+        changed = f"{before.rows:,} rows of {joined.folder} up to {before.place} are {rows:,} now"
         commits = list(changed_by_others(joined.folder, before.version + 1, part.version))
+        if not commits and rows < before.rows:  # an older copy may have the fence of an epoch that it lacks
+            return (), f"{changed}, and no commit in its log says by whom: its lake was put back"
         said = [f"{operation} in version {version}" for version, operation in commits[:MOST_NOTES]]
         by = f" by {', '.join(said)}" if said else ", and no commit in its log says by whom"
-        changed = f"{before.rows:,} rows of {joined.folder} up to {before.place} are {rows:,} now{by}"
-        return (Note("changed by others", self.datacenter, changed),)
+        return (Note("changed by others", self.datacenter, f"{changed}{by}"),), ""
 
 
 Count = Callable[[LakeCounter, Part | None, Place], Counted]

@@ -15,7 +15,7 @@ from photon.registry.errors import RegistryMismatch
 from photon.releases import copies
 from photon.releases.at_once import REFILL_GAP
 from photon.releases.numbering import last_release
-from photon.releases.release import Release
+from photon.releases.release import Place, Release
 from photon.upkeep.refill import plan_refill
 from photon.upkeep.retire import plan_retire
 from tests.simulation.reading import asking
@@ -163,6 +163,29 @@ def test_a_lake_that_was_put_back_is_named_by_the_next_release(world: World) -> 
     assert named.number > before.number
     assert named.set_back is not None
     assert named.set_back.to_us == (NOON_US + DAY_US) // DAY_US * DAY_US, "the first copy has all before"
+
+
+@pytest.mark.parametrize("loses_state", [False, True])
+def test_a_lake_from_before_an_epoch_without_rows_is_named_too(world: World, loses_state: bool) -> None:
+    both(world, "c")
+    world.join()
+    shutil.copytree(lake(world), world.folder / "copy")
+    both(world, "d")
+    world.join()
+    shutil.rmtree(world.state())
+    (world.folder / "logs" / "east").rename(world.folder / "away")
+    world.join()
+    assert latest(world).cut["east"] == Place(2, 0)
+    shutil.rmtree(lake(world))
+    shutil.copytree(world.folder / "copy", lake(world))
+    if loses_state:
+        shutil.rmtree(world.state())
+    world.join()
+    made = latest(world)
+    assert (made.parts["east"].rows, changes(made)) == (1, ["lake put back"])
+    assert made.set_back is not None
+    world.join()
+    assert latest(world) == made, "it is named once"
 
 
 def test_a_registry_that_lacks_a_release_of_a_lake_is_refused(world: World) -> None:  # R5
