@@ -107,20 +107,27 @@ class LakeCounter:
 
     def _changed(self, before: Part, part: Part, files: Iterable[DataFile]) -> tuple[tuple[Note, ...], str]:
         """Tell what has become of the rows that the last release had, and why some are lost, if they are."""
-        if part.rebuilt > before.rebuilt:
+        joined, is_rebuilt = self._table("joined_events"), part.rebuilt > before.rebuilt
+        folder, rows = joined.folder, rows_within(joined.store, files, before.place)
+        if rows == before.rows and not is_rebuilt:
+            return (), ""
+        notes: list[Note] = []
+        if is_rebuilt:
             which = f"replacements {before.rebuilt + 1} to {part.rebuilt}"
             says = f"backfills of datacenter {self.datacenter} have made rows again ({which})"
-            return (Note("rebuilt", self.datacenter, says),), ""
-        joined = self._table("joined_events")
-        if (rows := rows_within(joined.store, files, before.place)) == before.rows:
-            return (), ""
-        changed = f"{before.rows:,} rows of {joined.folder} up to {before.place} are {rows:,} now"
-        commits = list(changed_by_others(joined.folder, before.version + 1, part.version))
-        if not commits and rows < before.rows:  # an older copy may have the fence of an epoch that it lacks
-            return (), f"{changed}, and no commit in its log says by whom: its lake was put back"
-        said = [f"{operation} in version {version}" for version, operation in commits[:MOST_NOTES]]
-        by = f" by {', '.join(said)}" if said else ", and no commit in its log says by whom"
-        return (Note("changed by others", self.datacenter, f"{changed}{by}"),), ""
+            notes.append(Note("rebuilt", self.datacenter, says))
+        changed = f"{before.rows:,} rows of {folder} up to {before.place} are {rows:,} now"
+        commits = list(changed_by_others(folder, before.version + 1, part.version))
+        nobody = f"{changed}, and no commit in its log says by whom"
+        if commits:
+            by = ", ".join(f"{operation} in version {version}" for version, operation in commits[:MOST_NOTES])
+            what = f"besides, rows of {folder} were changed" if is_rebuilt else changed
+            notes.append(Note("changed by others", self.datacenter, f"{what} by {by}"))
+        elif not is_rebuilt and rows < before.rows:
+            return (), f"{nobody}: its lake was put back"  # an older copy, and what it lacks was fenced since
+        elif not is_rebuilt:
+            notes.append(Note("changed by others", self.datacenter, nobody))
+        return tuple(notes), ""
 
 
 Count = Callable[[LakeCounter, Part | None, Place], Counted]

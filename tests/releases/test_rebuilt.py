@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 
 from photon import read
 from photon.process.faults import BACKFILL_FAULT_POINTS
@@ -75,3 +76,15 @@ def releases_stay_through_a_killed_rebuild(folder: Path, point: str) -> None:
     assert newest.keys() == {"c0", "c1", "c2", "c4", "c5", "c6", "c7", "late"}
     assert newest["c4"] == "TEXT OF Q1"
     assert [note.change for note in read.releases(world.pipeline)[-1].notes] == ["rebuilt"]
+
+
+def test_rows_that_somebody_deletes_before_a_rebuild_are_named_beside_it(tmp_path: Path) -> None:
+    world = joined_world(tmp_path)
+    DeltaTable(str(world.table().folder)).delete("_event_id = 'c0'")
+    set_adapter(world, "loud_after_a_delete", LOUD)
+    rebuild(world)
+    world.clicks(("late", "q0"))
+    world.join()
+    notes = {note.change: note.says for note in read.releases(world.pipeline)[-1].notes}
+    assert notes.keys() == {"rebuilt", "changed by others"}
+    assert "DELETE" in notes["changed by others"]
