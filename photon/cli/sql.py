@@ -33,6 +33,19 @@ PROMPT, MORE = "photon> ", "   ...> "
 # Text in quotes and comments, in which a semicolon ends nothing.
 _QUOTED = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|--[^\n]*|/\*.*?\*/""", re.DOTALL)
 
+# What comes before the SELECT of a statement. No comment may be in it, where a second SELECT could hide.
+_BEFORE_SELECT = {
+    "EXPLAIN": re.compile(r"^\s*EXPLAIN\b\s*(?:ANALYZE\b|\([\w\s,]*\))?", re.IGNORECASE),
+    "CREATE": re.compile(
+        r"^\s*CREATE\s+(?:OR\s+REPLACE\s+)?TEMP(?:ORARY)?\s+(?:TABLE|VIEW)\s+\w+\s+AS\b", re.IGNORECASE
+    ),
+}
+# Of the tree of a SELECT, as DuckDB writes it in JSON: a WITH may have a COPY, and some functions run a text.
+_NODE = re.compile(r'"type":"(\w+_NODE)"')
+_READS = {"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"}
+_RUNS_TEXT = re.compile(r'"function_name":"(?:query|json_execute_serialized_sql)"', re.IGNORECASE)
+TAKEN = "SELECT, EXPLAIN of one, CREATE TEMP TABLE or VIEW name AS SELECT, and DROP"
+
 
 class QueryFailed(UserError):
     """A statement failed; the message is DuckDB's."""
@@ -183,9 +196,24 @@ class Session:
         found = self._connection.extract_statements(text)
         if len(found) != 1:
             raise WrongUsage(f"expected one statement, found {len(found)}: {text.strip()[:80]}")
-        if found[0].type.name in ("COPY", "EXPORT"):
-            raise WrongUsage('photon sql writes results itself: photon sql "select ..." -o FILE')
+        if found[0].type.name == "MULTI":
+            raise WrongUsage("photon sql needs the columns of a PIVOT: PIVOT ... ON country IN ('de', 'jp')")
+        if not self._only_reads(found[0]):
+            raise WrongUsage(f"photon sql takes {TAKEN}; it writes a result itself, with -o FILE")
         return found[0]
+
+    def _only_reads(self, statement: Statement) -> bool:
+        """Whether it writes no file: DuckDB would let it write those that the views read."""
+        kind, query = statement.type.name, statement.query
+        if kind == "DROP":  # all that is there is in memory
+            return True
+        if kind in _BEFORE_SELECT:
+            query = _BEFORE_SELECT[kind].sub("", query, count=1)
+        elif kind != "SELECT":
+            return False
+        [(tree,)] = self._connection.execute("SELECT json_serialize_sql(?)", [query]).fetchall()
+        nodes = set(_NODE.findall(tree))  # none of what is no SELECT
+        return bool(nodes) and nodes <= _READS and not _RUNS_TEXT.search(tree)
 
     def _table(self, statement: Statement) -> str:
         found = self._connection.sql(statement.query)

@@ -104,6 +104,56 @@ def test_what_can_not_be_done_is_said_in_one_message(
     assert done.stdout == ""
 
 
+COPY_TO = "COPY (SELECT 1 AS a) TO '{file}' (FORMAT parquet, USE_TMP_FILE false)"
+QUOTED_COPY_TO = COPY_TO.replace("'", "''")
+
+
+WRITES = [
+    COPY_TO,
+    f"EXPLAIN ANALYZE {COPY_TO}",
+    f"EXPLAIN (ANALYZE) {COPY_TO}",
+    f"EXPLAIN (/* ) SELECT 1 -- */ ANALYZE) {COPY_TO}",
+    f"/* EXPLAIN SELECT 1 -- */ EXPLAIN ANALYZE {COPY_TO}",
+    f"PREPARE s AS {COPY_TO};\nEXECUTE s",
+    f"WITH a AS ({COPY_TO}) SELECT 1",
+    f"EXPLAIN ANALYZE WITH a AS ({COPY_TO}) SELECT 1",
+    f"CREATE TEMP TABLE t AS WITH a AS ({COPY_TO}) FROM a",
+    f"WITH a AS ({COPY_TO}) PIVOT a ON Count USING sum(1)",
+    f"FROM json_execute_serialized_sql(json_serialize_sql('WITH a AS ({QUOTED_COPY_TO}) FROM a'))",
+    "FROM system.main.\"QUERY\"('FROM json_execute_' || 'serialized_sql(''{{}}'')')",
+    f"SET VARIABLE a = (FROM json_execute_serialized_sql('WITH a AS ({QUOTED_COPY_TO}) FROM a'))",
+    "EXPORT DATABASE '{file}'",
+    "ATTACH '{file}' AS other",
+    "INSERT INTO joined SELECT * FROM joined",
+]
+
+
+def test_no_statement_writes_a_file(lakes: Lakes, tmp_path: Path) -> None:
+    files = {path: path.read_bytes() for path in tmp_path.rglob("*.parquet")}
+    file = next(path for path in files if "joined_events" in path.parts and "_delta_log" not in path.parts)
+    for statements in WRITES:
+        done = photon("sql", said=f"{statements.format(file=file)};\n")
+        assert done.exit_code == 2, (statements, done.output)
+        assert "photon sql takes SELECT" in done.stderr or "PIVOT ... ON" in done.stderr, done.stderr
+        assert {path: path.read_bytes() for path in tmp_path.rglob("*.parquet")} == files, statements
+
+
+def test_what_only_reads_is_taken(lakes: Lakes) -> None:
+    statements = """
+        EXPLAIN ANALYZE SELECT count(*) FROM joined;
+        EXPLAIN (FORMAT json) SELECT 1;
+        CREATE TEMP TABLE kept AS SELECT * FROM joined;
+        CREATE OR REPLACE TEMPORARY VIEW few AS FROM kept LIMIT 1;
+        SUMMARIZE few; DROP VIEW few;
+        DESCRIBE joined; SHOW TABLES; VALUES (1); (SELECT 1) UNION SELECT 2; -- all read
+        WITH RECURSIVE n AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM n WHERE n < 3) FROM n;
+        PIVOT kept ON value IN (0, 1) USING count(*);
+        SELECT 'COPY', '"type":"COPY_QUERY_NODE"' AS "function_name";
+    """
+    done = photon("sql", said=statements.replace("; ", ";\n"))
+    assert done.exit_code == 0, done.output
+
+
 def test_a_lake_that_lacks_rows_of_a_release_is_named_with_the_remedy(lakes: Lakes) -> None:
     lakes.table("east").load().delete("_event_id = 'e0'")
     done = photon("sql", COUNT)
