@@ -47,7 +47,7 @@ def refilled(newest: Release, now_us: int) -> Release:
 def release_now(pipeline: Pipeline, registry: IdRegistry, by: str, clock: Clock) -> Release | None:
     """Make a release of what is closed, and have all lakes keep it that can be reached; None: nothing is new.
 
-    Who can't make it now leaves it to the next join.
+    These lakes keep the last one of the registry too. Who can't make it now leaves it to the next join.
     """
     try:
         registry.read_on()
@@ -59,11 +59,13 @@ def release_now(pipeline: Pipeline, registry: IdRegistry, by: str, clock: Clock)
     except RegistryUnavailable as error:
         log.warning("the next join makes the release: %s", error)
         return None
-    for name in counted if made is not None else ():
+    # The last one too: who made it may have been killed before any lake had a copy.
+    newest = [one for one in (last, made) if one is not None]
+    for name in counted:
         try:
-            copies.put(pipeline.datacenters[name].lake, [made] if made is not None else [])
+            copies.put(pipeline.datacenters[name].lake, newest)
         except OSError as error:
-            log.warning("release %s comes into the lake of %s with its next join: %s", made, name, error)
+            log.warning("a release comes into the lake of %s with its next join: %s", name, error)
     return made
 
 

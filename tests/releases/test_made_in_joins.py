@@ -20,6 +20,7 @@ from photon.upkeep.refill import plan_refill
 from photon.upkeep.retire import plan_retire
 from tests.simulation.reading import asking
 from tests.simulation.world import NOON_US, World
+from tests.support.crashes import crash_at
 from tests.support.memory_ledgers import memory_registry
 
 DAY_US = 86_400_000_000
@@ -238,6 +239,29 @@ def test_a_datacenter_that_retires_without_its_lake_has_no_part_in_the_next_rele
     both(world, "e")
     world.join("east")
     assert (latest(world).set_back, latest(world).complete_up_to_us) == (None, NOON_US)
+
+
+@pytest.mark.parametrize("joins", [False, True])
+def test_a_release_of_a_retirement_that_was_killed_is_copied_by_whoever_comes_next(
+    world: World, joins: bool
+) -> None:
+    both(world, "c")
+    world.join("west")
+    both(world, "d")
+    world.join("east")
+    shutil.rmtree(lake(world, "west"))
+    with crash_at("release.after_decided") as crash:
+        plan_retire(world.pipeline, world.reader(), "west", lake_is_gone=True).apply()
+    assert crash.has_happened
+    decided = last_release(world.reader().view)
+    assert decided is not None
+    assert copies.release(lake(world), decided.number) is None
+    if joins:
+        world.join("east")
+    else:
+        plan_retire(world.pipeline, world.reader(), "west", lake_is_gone=True).apply()
+    assert copies.release(lake(world), decided.number) == decided
+    assert changes(decided) == ["retired"]
 
 
 def test_a_datacenter_that_retires_with_its_lake_keeps_its_part(world: World) -> None:
