@@ -200,7 +200,10 @@ def duckdb(
 ) -> DuckDBPyConnection:
     """A connection of DuckDB with the views joined, unjoined, dead_letters and releases of one release.
 
-    It reads nothing else, and writes no file: `register` gives it tables of your own. Raises as `joined`.
+    It reads nothing else: `register` gives it tables of your own. Raises as `joined`.
+
+    DuckDB can't allow a file for reading only: a COPY with USE_TMP_FILE false, to a data file of the release
+    on this machine, overwrites it. Give it no statement of people who may not write the lake.
     """
     wanted = _wanted(release, as_of)
     return duckdb_of(open_release(_loaded(pipeline), "latest" if wanted is None else wanted))
