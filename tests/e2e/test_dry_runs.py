@@ -41,7 +41,7 @@ ON_LOCAL_REGISTRY: dict[str, tuple[tuple[str, ...], ...]] = {
         ("{file}", "-d", "east", "--day", DAY, "--rebuild"),
     ),
     "compact": (("{file}",),),
-    "dead-letters": (("{file}", "--mend", "mends:comma"),),
+    "dead-letters": (("{file}", "--mend", "puts_commas:comma"),),
     "init": (("{logs}/queries", "{logs}/clicks", "-o", "{logs}/new.yaml"),),
     "recover": (("{file}",), ("{file}", "--dead-letters")),
     "registry gc": (("{file}",),),
@@ -50,15 +50,15 @@ ON_LOCAL_REGISTRY: dict[str, tuple[tuple[str, ...], ...]] = {
     "retire": (("{file}", "west"),),
 }
 ON_ENDPOINTS = {"registry repair": (("{file}", "--endpoint", "{url}"),)}
-# Files by which processes find the server of a local registry. They say nothing of what is in it.
-BOOKKEEPING = {"server.log", "server.lock", "users.lock"}
+# Files by which processes find the server of a local registry, and keep others out. They say nothing of rows.
+BOOKKEEPING = {"server.log", "server.lock", "users.lock", "lock"}
 
 
 def world_in(folder: Path, endpoints: str = "local") -> Path:
     """Two datacenters that have joined, each with a dead letter; its pipeline file."""
     file = folder / "pipeline.yaml"
     file.write_text(PIPELINE.format(name=f"p{abs(hash(folder))}", endpoints=endpoints))
-    (folder / "mends.py").write_text(MENDS)
+    (folder / "puts_commas.py").write_text(MENDS)
     for name in ("east", "west"):
         logs = folder / "logs" / name
         queries = [json.dumps({"query": f"q{n}", "at": AT_US + n}) for n in range(9)]
@@ -89,7 +89,8 @@ def contents(folder: Path) -> dict[str, object]:
             with closing(sqlite3.connect(path)) as database:
                 found[name] = list(database.iterdump())
         elif path.is_dir():
-            found[name] = "folder"
+            if {each.name for each in path.iterdir()} != {"lock"}:
+                found[name] = "folder"
         elif path.name not in BOOKKEEPING and not path.name.endswith(("-wal", "-shm")):
             found[name] = path.read_bytes()
     return found
