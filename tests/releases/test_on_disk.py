@@ -8,9 +8,8 @@ import pytest
 
 from photon.process.faults import arm, disarm
 from photon.releases import copies
-from photon.storage.store import UNFINISHED
 from photon.storage.tables import OutputTable
-from tests.simulation.test_power_cuts import some_of_each, synced_paths, unsynced
+from tests.simulation.test_power_cuts import some_of_each, synced_paths, unsynced, written
 from tests.simulation.world import World
 
 
@@ -51,4 +50,5 @@ def test_a_copy_of_a_release_is_on_disk(world: World, monkeypatch: pytest.Monkey
         world.join(mode="complete")
     folder = lake_of(world) / copies.FOLDER
     (copy,) = folder.iterdir()
-    assert {folder, copy.with_name(copy.name + UNFINISHED)} <= synced.keys()
+    assert folder in synced
+    assert written(copy, synced) == copy.stat().st_size

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -80,7 +80,7 @@ def test_waiting_segments_are_on_disk_before_their_batch_is_completed(
 
     def unsynced_segments(synced: dict[Path, int]) -> list[Path]:
         files = list(folder.iterdir())
-        cut_off = [path for path in files if synced.get(unfinished(path)) != _extent(path)]
+        cut_off = [path for path in files if written(path, synced) != _extent(path)]
         return cut_off + [path for path in (folder, folder.parent) if path not in synced]
 
     with synced_paths(monkeypatch) as synced:
@@ -91,9 +91,10 @@ def test_waiting_segments_are_on_disk_before_their_batch_is_completed(
     assert len(list(folder.iterdir())) == 2
 
 
-def unfinished(path: Path) -> Path:
-    """Under which name a file was written."""
-    return path.with_name(path.name + UNFINISHED)
+def written(path: Path, synced: Mapping[Path, int]) -> int | None:
+    """How much of a file was synced under the name that its writer had for it; None: nothing."""
+    names = (at for at in synced if at.parent == path.parent and at.name.startswith(f"{path.name}."))
+    return next((synced[at] for at in names if at.name.endswith(UNFINISHED)), None)
 
 
 def test_a_commit_whose_process_was_killed_is_synced_by_the_next_one(
