@@ -1,4 +1,3 @@
-# LEAD 11:48: STOP. Read /work/wt/RELEASES.md (second edition) before you go on; then delete this line.
 """A release: a number, a cut through the tables of all datacenters, and what is said of its rows.
 
 The order of epochs and batches is the order in which rows became final: an epoch is fenced and closed before
