@@ -56,13 +56,12 @@ def release_metadata(release: Release) -> Metadata:
         "release": release.number,
         "made_at": MetadataValue.timestamp(release.made_us / MICROSECONDS),
         "made_by": release.by,
-        "rows": sum(part.rows for part in release.parts.values()),
+        "rows": release.rows,
     }
     if release.complete_up_to_us is not None:
         metadata["complete_up_to"] = MetadataValue.timestamp(release.complete_up_to_us / MICROSECONDS)
     if release.notes:
-        lines = (f"- {note.change} ({note.datacenter}): {note.says}" for note in release.notes)
-        metadata["notes"] = MetadataValue.md("\n".join(lines))
+        metadata["notes"] = MetadataValue.md("\n".join(f"- {note}" for note in release.notes))
     return metadata
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -81,11 +80,10 @@ def _print_slowest(
 
 def minute_of(text: str) -> int:
     """When a minute begins, in microseconds; without a zone it is of UTC. WrongUsage."""
-    from photon.process.clock import MICROSECONDS
+    from photon.process.clock import MICROSECONDS, moment_of
 
     try:
-        moment = datetime.fromisoformat(text)
+        moment = moment_of(text)
     except ValueError:
         raise WrongUsage(f"--minute {text!r}: expected a minute such as 2026-01-31T10:42") from None
-    moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
     return int(moment.timestamp()) // 60 * 60 * MICROSECONDS

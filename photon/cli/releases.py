@@ -55,9 +55,8 @@ def releases(pipeline_file: Path, as_of: datetime | None, last: int, as_json: bo
 
 def lines_of(release: Release) -> list[str]:
     """A release for people, with what it shows first."""
-    rows = sum(part.rows for part in release.parts.values())
-    notes = [f"  {note.change} ({note.datacenter}): {note.says}" for note in release.notes]
-    return [f"{summary(release)}: {counted(rows, 'row')}", *notes]
+    notes = [f"  {note}" for note in release.notes]
+    return [f"{summary(release)}: {counted(release.rows, 'row')}", *notes]
 
 
 def described(releases: Sequence[Release]) -> list[dict[str, object]]:

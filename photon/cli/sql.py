@@ -8,16 +8,18 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import wait
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
-from threading import Event, Thread
 from typing import TYPE_CHECKING
 
 import click
 
 from photon.cli.output import expected_errors, log, log_to_stderr, pipeline_file_of
 from photon.errors import NOT_DONE, WRONG_USAGE, UserError, WrongUsage
+from photon.process.clock import moment_of
+from photon.process.machine import Machine
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection, DuckDBPyRelation, Statement
@@ -33,14 +35,14 @@ PROMPT, MORE = "photon> ", "   ...> "
 # Text in quotes and comments, in which a semicolon ends nothing.
 _QUOTED = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|--[^\n]*|/\*.*?\*/""", re.DOTALL)
 
-# What comes before the SELECT of a statement. No comment may be in it, where a second SELECT could hide.
+# A statement may have this before its SELECT. No comment may be in it, where a second SELECT could hide.
 _BEFORE_SELECT = {
     "EXPLAIN": re.compile(r"^\s*EXPLAIN\b\s*(?:ANALYZE\b|\([\w\s,]*\))?", re.IGNORECASE),
     "CREATE": re.compile(
         r"^\s*CREATE\s+(?:OR\s+REPLACE\s+)?TEMP(?:ORARY)?\s+(?:TABLE|VIEW)\s+\w+\s+AS\b", re.IGNORECASE
     ),
 }
-# Of the tree of a SELECT, as DuckDB writes it in JSON: a WITH may have a COPY, and some functions run a text.
+# DuckDB writes the tree of a SELECT in JSON: a WITH may have a COPY, and some functions run a text.
 _NODE = re.compile(r'"type":"(\w+_NODE)"')
 _READS = {"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"}
 _RUNS_TEXT = re.compile(r'"function_name":"(?:query|json_execute_serialized_sql)"', re.IGNORECASE)
@@ -60,11 +62,10 @@ def time_of(_: click.Context, option: click.Parameter, given: str | None) -> dat
     if given is None:
         return None
     try:
-        moment = datetime.fromisoformat(given)
+        return moment_of(given)
     except ValueError:
         expected = "a time such as 2026-01-31T10:42, of UTC unless it has a zone"
         raise click.BadParameter(f"{given!r}: expected {expected}", param=option) from None
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
 
 
 @click.command()
@@ -227,27 +228,16 @@ class Session:
         sys.stdout.buffer.flush()
 
     def _interruptible(self, work: Callable[[], object]) -> str:
-        """Have a thread work, for DuckDB does not heed Ctrl-C; what it returned. KeyboardInterrupt."""
-        ended, results, errors = Event(), [], []
-
-        def run() -> None:
-            try:
-                results.append(work())
-            except BaseException as error:
-                errors.append(error)
-            ended.set()
-
-        Thread(target=run, daemon=True).start()
+        """Have a thread work, for DuckDB does not heed Ctrl-C; return what it returns. KeyboardInterrupt."""
+        answer = Machine().ask("query", work)
         try:
-            while not ended.wait(LOOKED_EVERY_SECONDS):
+            while not wait([answer], LOOKED_EVERY_SECONDS).done:
                 pass
         except KeyboardInterrupt:
             self._connection.interrupt()
-            ended.wait()
+            wait([answer])
             raise
-        if errors:
-            raise errors[0]
-        return str(results[0])
+        return str(answer.result())
 
 
 def box(found: DuckDBPyRelation) -> str:

@@ -47,10 +47,12 @@ class Committing:
         Nothing comes into the side tables of a batch that another copy of the state has committed: releases
         may show it. CommitConflict, SchemaConflict.
         """
-        if self._joined.version_of(self._app) >= plan.key.batch:
+        side_files = {name: results.files(name) for name in SIDE_TABLES}
+        # The commit of the joined rows asks it anyway: a batch without side rows is not to ask twice.
+        if any(side_files.values()) and self._joined.version_of(self._app) >= plan.key.batch:
             raise CommitConflict(f"{self._joined.folder} has batch {plan.key.batch}, of another plan")
-        for name in SIDE_TABLES:
-            if files := results.files(name):
+        for name, files in side_files.items():
+            if files:
                 self.tables[name].commit_missing(files, self.datacenter, plan.key)
             fault_point(f"side_tables.after_{name}")
         fault_point("commit.before_main")

@@ -15,7 +15,6 @@ from functools import partial
 from pathlib import Path
 
 from photon.dispatcher.other_settings import refuse_other_ids, was_begun_otherwise, why_begun_anew
-from photon.dispatcher.recovery.distant_lakes import DistantLakes
 from photon.dispatcher.recovery.registry_watch import RegistryWatch, lake_is_ahead
 from photon.dispatcher.recovery.rows_of_plans import RowsOfPlans
 from photon.dispatcher.refusals import check_datacenters, refuse_place_of_another
@@ -113,7 +112,7 @@ def start(
     _check_lake(pipeline, datacenter, register, table)
     watch = RegistryWatch(pipeline, datacenter, registry, table, machine)
     watch.check()  # the lake is not ahead of the registry unnoticed (A23, L10)
-    refuse_lacking_releases(pipeline, registry, DistantLakes(machine=machine))
+    refuse_lacking_releases(pipeline, registry, watch.lakes)
     table.create(pipeline.name, datacenter)
     folder = pipeline.datacenters[datacenter].state
     state = DispatcherState(folder) if (folder / STATE_FILE).exists() else None

@@ -42,6 +42,12 @@ class SystemClock:
         time.sleep(seconds)
 
 
+def moment_of(text: str) -> datetime:
+    """A time as people write it, of UTC unless it has a zone. ValueError."""
+    moment = datetime.fromisoformat(text)
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
+
+
 def in_utc(time_us: int, timespec: str = "microseconds") -> str:
     """A time for people, in UTC; in microseconds, if no calendar has it."""
     try:

@@ -12,13 +12,11 @@ import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
-from typing import BinaryIO
 
 from photon.pipeline.file import Pipeline
 from photon.pipeline.location import Location
 from photon.releases.release import Release, decode_release, encode_release
-from photon.storage.store import Store, store_of
+from photon.storage.store import Store, content, store_of
 
 FOLDER = "releases"
 PACKED = f"{FOLDER}/packed"
@@ -91,16 +89,16 @@ def put(lake: Location, releases: Sequence[Release]) -> None:
     single = [one for one in releases if one.number // PACK == newest // PACK]
     _pack(lake, [one for one in releases if one.number // PACK < newest // PACK])
     for one in single:
-        name, content = _single_of(one.number).name, encode_release(one)
+        name = _single_of(one.number).name
         if store.size_bytes(name) is None:
-            store.put(name, partial(_write, content))
+            store.put(name, content(encode_release(one)))
     store_of(lake / FOLDER).sync()
 
 
 def note_verified(lake: Location, number: int) -> None:
     """Take note that a verification found no event without a row, and began with this release. OSError."""
     store_of(lake / FOLDER).make()
-    store_of(lake).put(_VERIFIED, partial(_write, str(number).encode()))
+    store_of(lake).put(_VERIFIED, content(str(number).encode()))
     store_of(lake / FOLDER).sync()
 
 
@@ -152,14 +150,10 @@ def _pack(lake: Location, releases: Iterable[Release]) -> None:
         name = f"{PACKED}/{first:012d}-{last:012d}.jsonl.gz"
         before = [] if store.size_bytes(name) is None else _read(store, _File(first, last, name))
         together = {one.number: one for one in [*some, *before]}
-        content = gzip.compress(b"\n".join(encode_release(together[at]) for at in sorted(together)))
-        store.put(name, partial(_write, content))
+        packed = gzip.compress(b"\n".join(encode_release(together[at]) for at in sorted(together)))
+        store.put(name, content(packed))
     store_of(lake / PACKED).sync()
     store_of(lake / FOLDER).sync()
-
-
-def _write(content: bytes, sink: BinaryIO) -> None:
-    sink.write(content)
 
 
 def _single_of(number: int) -> _File:
@@ -177,6 +171,6 @@ def _packs(lake: Location) -> list[_File]:
 
 
 def _read(store: Store, file: _File) -> list[Release]:
-    content = store.read(file.name)
-    lines = gzip.decompress(content).splitlines() if file.name.endswith(".gz") else [content]
+    stored = store.read(file.name)
+    lines = gzip.decompress(stored).splitlines() if file.name.endswith(".gz") else [stored]
     return [decode_release(line, file.name) for line in lines]

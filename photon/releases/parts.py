@@ -46,7 +46,7 @@ class LakeCounter:
         joined = self._table("joined_events")
         handle = joined.load()
         with joined.reading():
-            place = max(self._place(handle, closed), before.place if before else Place(0, 0))
+            place = max(self._place(handle, closed), before.place if before else NOTHING)
             lost = self._lost(handle, before)
             if lost:
                 place = self._place(handle, closed)
@@ -67,7 +67,7 @@ class LakeCounter:
             if before is not None and not lost:
                 notes, lost = self._changed(before, part, files)
             has = place if before is None else self._reached(handle, before.place.epoch)
-        # Whoever began an epoch since has fenced those that an older copy lacks, at batch 0.
+        # A start that began an epoch since has fenced those that an older copy lacks, at batch 0.
         return Counted(part, notes, lost, has if has.batch else NOTHING)
 
     def _table(self, name: TableName) -> OutputTable:

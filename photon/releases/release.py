@@ -76,6 +76,9 @@ class Note:
     datacenter: str
     says: str
 
+    def __str__(self) -> str:
+        return f"{self.change} ({self.datacenter}): {self.says}"
+
 
 @dataclass(frozen=True, slots=True)
 class SetBack:
@@ -110,6 +113,11 @@ class Release:
     def cut(self) -> Cut:
         """The rows that count, by datacenter."""
         return {name: part.place for name, part in self.parts.items()}
+
+    @property
+    def rows(self) -> int:
+        """How many joined rows it has, of all datacenters."""
+        return sum(part.rows for part in self.parts.values())
 
     @property
     def made_at(self) -> datetime:

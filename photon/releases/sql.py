@@ -134,7 +134,7 @@ def release_row(release: Release) -> dict[str, object]:
         "made_by": release.by,
         "complete_up_to": release.complete_up_to_us,
         "mostly_up_to": release.mostly_up_to_us,
-        "rows": sum(part.rows for part in release.parts.values()),
+        "rows": release.rows,
         "cut": [{"datacenter": name, **place._asdict()} for name, place in release.cut.items()],
         "notes": [asdict(note) for note in release.notes],
     }

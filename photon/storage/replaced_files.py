@@ -11,12 +11,12 @@ import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import date
-from typing import Any, BinaryIO
+from typing import Any
 
 from photon.errors import FormatTooNew
 from photon.pipeline.location import Location
 from photon.storage.data_files import DataFile
-from photon.storage.store import store_of
+from photon.storage.store import content, store_of
 
 FOLDER = "releases/replaced"
 LIST_METADATA = "photon.replaced"  # in the commit: the name of its list
@@ -53,12 +53,8 @@ class ReplacedFiles:
         """Put a list on disk; its name. It is new, whatever other process adds one of this number."""
         name = f"{number:020d}-{uuid.uuid4().hex}.json"
         stored = {"format": FORMAT, "went": [asdict(file) for file in went], "came": list(came)}
-
-        def write(sink: BinaryIO) -> None:
-            sink.write(json.dumps(stored, default=str).encode())
-
         self._store.make()
-        self._store.create(name, write)
+        self._store.create(name, content(json.dumps(stored, default=str).encode()))
         self._store.sync("")
         return name
 
@@ -70,9 +66,9 @@ class ReplacedFiles:
 
     def read(self, name: str) -> Replacement:
         """FormatTooNew, FileNotFoundError; OSError also if it is damaged."""
-        where, content = f"{self._folder / name}, a list of replaced files,", self._store.read(name)
+        where, text = f"{self._folder / name}, a list of replaced files,", self._store.read(name)
         try:
-            stored = json.loads(content)
+            stored = json.loads(text)
             if (written := stored["format"]) > FORMAT:
                 raise FormatTooNew(where, written, FORMAT)
             went, came = tuple(map(_file, stored["went"])), tuple(stored["came"])

@@ -161,6 +161,15 @@ class LocalStore:
             sync(self._folder / name)
 
 
+def content(data: bytes) -> Callable[[BinaryIO], None]:
+    """Write these bytes and no more: for `create` and `put`."""
+
+    def write(sink: BinaryIO) -> None:
+        sink.write(data)
+
+    return write
+
+
 def store_of(folder: Location) -> Store:
     """The objects below a location."""
     if isinstance(folder, Path):

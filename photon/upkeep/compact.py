@@ -128,8 +128,8 @@ def plan_compaction(
         table = OutputTable(place.lake, name)
         if not table.exists():
             continue
-        files, groups = to_rewrite(table, datacenter, least_files)
-        kept = kept_for_readers(pipeline, replacements_of(table))
+        files, groups, lists = to_rewrite(table, datacenter, least_files)
+        kept = kept_for_readers(pipeline, lists)
         expected = Compacted(
             files_before=files,
             files_after=files - sum(len(group.files) for group in groups) + len(groups),
@@ -182,11 +182,11 @@ def kept_for_readers(pipeline: Pipeline, lists: Sequence[Replacement]) -> Kept:
 
 
 def to_rewrite(
-    table: OutputTable, datacenter: str, least_files: int = LEAST_FILES
-) -> tuple[int, list[Group]]:
+    table: OutputTable, datacenter: str, least_files: int
+) -> tuple[int, list[Group], list[Replacement]]:
     """How many files a table has now, and those that are to be rewritten together. LakeUnavailable.
 
-    What a rebuild brought stays as it is while a reader may undo it.
+    Files that a rebuild brought stay as they are while a reader may undo it: the replacements are told too.
     """
     with table.reading():
         handle = table.writable()  # a checkpoint and the log's old entries are at stake too
@@ -194,9 +194,10 @@ def to_rewrite(
         epochs = {file.epoch for file in files if file.epoch is not None}
         apps = {epoch: app_id(datacenter, epoch, table.name) for epoch in epochs}
         last = {epoch: handle.transaction_version(app) or 0 for epoch, app in apps.items()}
-    came = {path for one in replacements_of(table) for path in one.came}
+    lists = replacements_of(table)
+    came = {path for one in lists for path in one.came}
     free = [file for file in files if file.path not in came]
-    return len(files), groups_of(free, last, least_files=least_files)
+    return len(files), groups_of(free, last, least_files=least_files), lists
 
 
 def open_plan_of(state: Path) -> tuple[bool, PlanKey | None]:

@@ -31,7 +31,7 @@ class Completeness:
     waiting: int  # records
     came: int  # records of the time that is kept, a day by default
     came_late: int  # records that came when the logs were read beyond their minute
-    # By datacenter the epoch and batch that was closed: there are the rows of records joined elsewhere.
+    # Each datacenter's last closed epoch and batch: the rows of records joined elsewhere are up to there.
     seen: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     @property

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any, BinaryIO
+from typing import Any
 
 from photon.errors import FormatTooNew
 from photon.pipeline.location import Location
 from photon.state.completeness.arrivals import Arrivals
 from photon.state.completeness.estimate import Completeness
-from photon.storage.store import store_of
+from photon.storage.store import content, store_of
 
 DOCUMENT = "complete_up_to.json"
 FORMAT = 1
@@ -25,12 +25,7 @@ def publish(lake: Location, said: Completeness, arrivals: Arrivals) -> None:
         "minutes": _to_json(arrivals.records),
         "late_by_minute": _to_json(arrivals.late),
     }
-    data = json.dumps(document).encode()
-
-    def write(sink: BinaryIO) -> None:
-        sink.write(data)
-
-    store_of(lake).put(DOCUMENT, write)
+    store_of(lake).put(DOCUMENT, content(json.dumps(document).encode()))
 
 
 def published(lake: Location) -> tuple[Completeness, Arrivals] | None:
