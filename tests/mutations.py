@@ -30,7 +30,7 @@ import click
 
 FAST = "not (spark or server or slow or long or browser or services)"
 PLACES = 1500  # They are passed without a mistake: enough to tell what a test goes through.
-# What the tests of one mistake may take, by the noted times: many pass thousands of tests.
+# The tests of one mistake may take so long, by the noted times: many pass thousands of tests.
 SECONDS_OF_TESTS = 25
 MOST_CASES = 3  # of one test, each with other parameters
 MOST_TESTS = 120  # To collect more takes longer than to run them.
@@ -223,7 +223,7 @@ def planted(copy: Path, seed: int) -> list[Mistake]:
 
 
 def noted(copy: Path) -> Noted:
-    """What the fast tests pass while all mistakes are asleep. They run once for it."""
+    """Note what the fast tests pass while all mistakes are asleep. They run once for it."""
     reports, passed = copy / NOTES / "noted.json", copy / NOTES / "passed.txt"
     if not reports.exists():
         passed.unlink(missing_ok=True)

@@ -75,7 +75,7 @@ def test_the_tutorial_reads_the_rows_of_its_own_logs(tmp_path: Path) -> None:
 
 
 def test_the_page_on_sql_leads_from_logs_to_rates_by_country(tmp_path: Path) -> None:
-    """Its Python is run behind its commands; joined without Spark."""
+    """The page's Python runs behind its commands; joins run without Spark."""
     commands = [
         Block(block.section, block.language, block.text.replace("photon join", "photon join --engine local"))
         for block in shell_of("docs/sql.md")

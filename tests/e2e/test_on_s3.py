@@ -38,7 +38,7 @@ KILLS = {
     "logs": ("plan.after_store", "task.after_index", "claim.after", "complete.before_transaction"),
     "lake": ("claim.after", "lake.before_commit", "lake.after_commit", "complete.before_transaction"),
 }
-# What a join says first where the store refuses its credentials.
+# A join says this first where the store refuses its credentials.
 REFUSED = {"logs": "waits:", "lake": "waits: cannot read the view of the registry"}
 LOCAL = ("--engine", "local")
 

@@ -55,7 +55,7 @@ class Case:
 
 
 class Left(NamedTuple):
-    """What may still happen to a client."""
+    """Events that may still happen to a client."""
 
     timeouts: int
     early: int
@@ -101,7 +101,7 @@ class _Wrong(Exception):
 
 
 class _Label(NamedTuple):
-    """What happened: to which request, by its number."""
+    """An event, and the number of the request that it befell."""
 
     client: int | None
     request: int
@@ -110,7 +110,7 @@ class _Label(NamedTuple):
 
 @dataclass
 class _Replay:
-    """What `Rounds` sees of stores, clock and register: replies that were recorded."""
+    """Stand for stores, clock and register as `Rounds` sees them: replies that were recorded."""
 
     replies: Sequence[tuple[Any, ...]]
     offerer: Offerer
@@ -149,7 +149,7 @@ _REGISTER = Register("events", "settings", _MEMBERS)
 
 
 def applied(copy: Copy | None, request: Request) -> tuple[Copy | None, Any]:
-    """What a store has after a request, and its reply."""
+    """Return what a store has after a request, and its reply."""
     store = MemoryStore("store")
     if copy is not None:
         store.items[KEY] = copy
@@ -274,7 +274,7 @@ class _Exploration:
     # -- the product
 
     def _asks(self, client: int, columns: Sequence[Column], answered: int) -> Waits | bytes | None:
-        """What the client asks for next, or what it was told is chosen; None: nothing."""
+        """Return what the client asks for next, or what it was told is chosen; None: nothing."""
         key = (client, *(column.answers[client][:answered] for column in columns))
         if key not in self._known:
             replies = [
@@ -367,7 +367,7 @@ class _Exploration:
 
 
 def _reserve(rounds: Rounds, active: ActiveStores, client: int) -> Reserved | None:
-    """What it does while it offers at the position before: nobody else takes a ballot of this proposer."""
+    """Reserve as one who offers at the position before: nobody else takes a ballot of this proposer."""
     prepare = Prepare(KEY, ballot(1, f"{client + 8:016x}"))
     (replies,) = rounds.vote([prepare], [])
     return reserved_by(prepare, replies, active)

@@ -61,7 +61,7 @@ def held_by(holders: Holders, claimant: Claimant) -> list[bool]:
 
 
 def held_and_joined(view: View, *ids: int) -> list[tuple[bool, bool]]:
-    """Of each id whether somebody holds it, and whether that is a join."""
+    """Tell of each id whether somebody holds it, and whether that is a join."""
     found = view.holders(hashes_of(*ids))
     return list(zip(found.are_held.tolist(), found.are_joins.tolist(), strict=True))
 

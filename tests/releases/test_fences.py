@@ -24,7 +24,7 @@ def lake(tmp_path: Path) -> Path:
 
 
 def commit_side_row(lake: Path, batch: int) -> None:
-    """What a process commits that slept while its epoch was ended."""
+    """Commit as a process does that slept while its epoch was ended."""
     file = write_rows(lake, "dead_letters", batch, DEAD_LETTER_COLUMNS.empty_table())
     OutputTable(lake, "dead_letters").commit_missing([file], "east", PlanKey("east", "1", batch, "p"))
 

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import click
+import psutil
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
@@ -21,6 +22,7 @@ from photon.cli.sql import ends_statement, is_pipeline_file
 from tests.releases.lakes import Lakes, new_lakes
 
 COUNT = "SELECT count(*) AS n FROM joined"
+AT_WORK_SECONDS = 0.5  # of a processor: only a query that counts takes so much behind the prompt
 
 
 @pytest.fixture
@@ -246,11 +248,18 @@ def test_at_a_prompt_errors_and_ctrl_c_end_a_statement_and_not_the_prompt(lakes:
             assert time.monotonic() < deadline, b"".join(said).decode()
             time.sleep(0.02)
 
+    def until_at_work(since_seconds: float) -> None:
+        deadline = time.monotonic() + 120
+        while psutil.Process(running.pid).cpu_times().user < since_seconds + AT_WORK_SECONDS:
+            assert time.monotonic() < deadline, b"".join(said).decode()
+            time.sleep(0.02)
+
     until("photon> ")
     os.write(terminal, b"SELECT nosuch;\n")
     until("photon: Binder Error")
+    before_seconds = psutil.Process(running.pid).cpu_times().user
     os.write(terminal, b"SELECT 'begun', count(*) FROM range(1000000000000) WHERE range % 7 = 3;\n")
-    time.sleep(1.0)
+    until_at_work(before_seconds)
     os.kill(running.pid, signal.SIGINT)
     until("photon: interrupted")
     os.write(terminal, b"SELECT 40 + 2 AS answer;\n")

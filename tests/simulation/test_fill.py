@@ -42,14 +42,14 @@ def two_days(world: World) -> World:
 
 
 def registered(world: World, event_id: str) -> None:
-    """Its row goes, and its id stays joined."""
+    """Take the row away; the id stays joined."""
     for name in world.pipeline.datacenters:
         if world.table(name).exists():
             world.table(name).load().delete(f"_event_id = '{event_id}'")
 
 
 def free(world: World, event_id: str) -> None:
-    """Its row goes, and nobody knows of it any more."""
+    """Take the row away, and all that knows of it."""
     registered(world, event_id)
     world.free(event_id)
 
@@ -132,7 +132,7 @@ def test_fills_of_two_datacenters_at_once_join_once(tmp_path: Path, lose: Lose) 
     west: list[Filled] = []
     east = fill(world, "east", meanwhile=lambda: west.append(fill(world, "west")))
     ordered = {"east": east.ordered, "west": west[0].ordered}
-    # What is registered is its owner's to join; what is free is anybody's, and the registry lets one.
+    # The owner of a registered id joins it; a free one is anybody's, and the registry lets one.
     assert sum(ordered.values()) == (1 if lose is registered else 2), f"{ordered} were ordered"
     join_all(world)
     join_all(world)

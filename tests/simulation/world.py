@@ -248,7 +248,7 @@ class World:
     # -- what came of it
 
     def table(self, datacenter: str = "east") -> OutputTable:
-        """Its joined events."""
+        """The joined events of a datacenter."""
         return OutputTable(self.pipeline.datacenters[datacenter].lake, "joined_events")
 
     def rows(self, table: TableName = "joined_events") -> list[dict[str, Any]]:

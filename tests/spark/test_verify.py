@@ -123,7 +123,7 @@ def after_a_lost_state(world: World, while_waiting: VerificationReport) -> Verif
 
 @dataclass(frozen=True)
 class Planted:
-    """What was planted in the tables, and what verification says of it."""
+    """Rows that were planted in the tables, and what verification says of them."""
 
     report: VerificationReport
     events: dict[tuple[str, str], str]  # by datacenter and kind of finding

@@ -1,4 +1,4 @@
-"""What the command line says of itself: help, examples, completion; and what it costs to import it."""
+"""The command line tells of itself: help, examples, completion; and importing it costs little."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a command makes of its words and of the pipeline file, before anything is started."""
+"""A command reads its words and the pipeline file, before anything is started."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def here(pipeline_file: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def parsed(*words: str) -> dict[str, object]:
-    """What a command is called with, which is not run."""
+    """Return the words of a command, which is not run."""
     command: click.Command = main
     context, rest = click.Context(main, info_name="photon"), list(words)
     while isinstance(command, click.Group):
