@@ -238,7 +238,7 @@ class _Refill:
             is_old = ~is_own & (claims.times_us < boundary_us)
             found.too_old += int(is_old.sum())
             found.put_back += int((~holders.are_held & ~is_old).sum())
-            for claimant in {*holders.claimants.values()} - {claims.claimant}:
+            for claimant in sorted({*holders.claimants.values()} - {claims.claimant}):
                 held = claims.take(holders.are_of(claimant))
                 has_row = self._have_rows(claimant, held)
                 found.released += int((~has_row).sum())
@@ -254,7 +254,7 @@ class _Refill:
         fault_point("refill.after_begun")
         if register.filling:  # a run that died
             self._forget_first(register, register.filling)
-        epochs = {name: self._fence(name, register) for name in {*self.tables, *register.epochs}}
+        epochs = {name: self._fence(name, register) for name in sorted({*self.tables, *register.epochs})}
         fault_point("refill.after_fence")
         filled = FilledLedgers(registry.positions, incarnation)
         view = View(as_filled(filled.attempt().confirm(), incarnation), registry.view.writer)
@@ -351,7 +351,7 @@ class _Refill:
 
     def _note_second_rows(self, done: Refilled, view: View, claims: RowClaims) -> None:
         holders = view.holders(claims.hashes)
-        for claimant in {*holders.claimants.values()} - {claims.claimant}:
+        for claimant in sorted({*holders.claimants.values()} - {claims.claimant}):
             self._note_doubles(done, claims.take(holders.are_of(claimant)), claimant)
 
     def _note_doubles(self, done: Refilled, second: RowClaims, holder: Claimant) -> None:

@@ -134,6 +134,8 @@ def test_a_registry_that_hangs_is_one_that_could_not_be_asked(
 def test_a_process_is_told_with_the_command_that_ends_it() -> None:
     process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     try:
+        while state_of(process.pid) != "S":  # it waits for a disk while its program is read
+            pass
         assert what_ends(process.pid) == f"kill -9 {process.pid} ends process {process.pid}"
         process.send_signal(19)
         while not is_stopped(process.pid):

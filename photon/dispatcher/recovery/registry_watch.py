@@ -100,7 +100,7 @@ def claims_missing_in(claims: RowClaims, registry: IdRegistry) -> dict[Claimant 
     missing: dict[Claimant | None, RowClaims] = {}
     if (is_missing & ~found.are_held).any():
         missing[None] = claims.take(is_missing & ~found.are_held)
-    for claimant in {*found.claimants.values()} - {claims.claimant}:
+    for claimant in sorted({*found.claimants.values()} - {claims.claimant}):
         if (held := is_missing & found.are_of(claimant)).any():
             missing[claimant] = claims.take(held)
     return missing
