@@ -2,7 +2,8 @@
 
 DuckDB reads files of this machine itself, and objects of S3 through pyarrow, so that no extension is fetched.
 A file's day is the name of its folder: DuckDB opens no file of a day that a query does not ask for. A view
-of each day's files would have it bind 365 views a query, which takes a second.
+of each day's files would have it bind 365 views a query, which takes a second. It works out the day of each
+file at each query: cut out of the path where all days begin, that takes half as long as by its parts.
 """
 
 from __future__ import annotations
@@ -41,7 +42,6 @@ CLOSED = {
 }
 # DuckDB's name for the file of a row. No column of an event begins with one of Photon's own names.
 _FILE = f"{DATE_COLUMN}_file"
-_DAY_OF_FOLDER = f"TRY_CAST(split_part({_FILE}, '/', -2)[{len(DATE_COLUMN) + 2}:] AS DATE)"
 _EPOCH = "TRY_CAST(_epoch AS BIGINT)"
 _OFFSET = "split_part(_occurrence, ':', -1)"
 _TIME = pa.timestamp("us", "UTC")
@@ -168,19 +168,19 @@ class _Views:
         columns = pa.unify_schemas([own, *(each.schema for each in tables)])
         types = self._types_of(columns)
         nothing = ", ".join(f"NULL::{kind} AS {_name(column)}" for column, kind in types.items())
-        parts = [f"SELECT {nothing} WHERE false"]
+        parts: list[str] = []
         found: dict[tuple[str | None, str | None], list[str]] = defaultdict(list)
         for each in tables:
             if not isinstance(each.folder, Path):
                 parts.append(self._of_objects(each, types))
                 continue
             for file, condition in _files_of(each):
-                found[_day_of(file, columns), condition].append(f"{each.folder}/{file.path}")
+                found[_day_of(file, each.folder, columns), condition].append(f"{each.folder}/{file.path}")
         for (day, condition), paths in found.items():
             patterns = [_escaped(path) for path in paths]
             self.read += dict.fromkeys([*paths, *patterns])  # DuckDB asks whether it may read either
             parts.append(_of_files(patterns, types, day, condition))
-        return " UNION ALL ".join(parts)
+        return " UNION ALL ".join(parts) or f"SELECT {nothing} WHERE false"
 
     def _types_of(self, columns: pa.Schema) -> dict[str, str]:
         """The columns with their types, as DuckDB calls them."""
@@ -209,13 +209,16 @@ def _files_of(files: ReleaseFiles) -> Iterator[tuple[DataFile, str | None]]:
     yield from ((file, files.sql_condition) for file in files.partial)
 
 
-def _day_of(file: DataFile, columns: pa.Schema) -> str | None:
-    """The day of a file's rows, in SQL. None: the table has no days."""
+def _day_of(file: DataFile, table: Path, columns: pa.Schema) -> str | None:
+    """The day of a file, in SQL: one text for all files in folders of days. None: the table has none."""
     if DATE_COLUMN not in columns.names:
         return None
-    if f"{Path(file.path).parent}/" == day_folder(file.date):
-        return _DAY_OF_FOLDER
-    return "NULL::DATE" if file.date is None else f"DATE '{file.date}'"
+    if file.date is None:
+        return "NULL::DATE"
+    if f"{Path(file.path).parent}/" != day_folder(file.date):
+        return f"DATE '{file.date}'"
+    first = len(f"{table}/{DATE_COLUMN}=") + 1  # SQL counts from 1
+    return f"CAST(substring({_FILE}, {first}, {len(str(file.date))}) AS DATE)"
 
 
 def _of_files(paths: Sequence[str], types: dict[str, str], day: str | None, condition: str | None) -> str:
