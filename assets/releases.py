@@ -24,7 +24,7 @@ from resources.environment import ServedPipeline
 
 ASSET = "release"
 HOUR = timedelta(hours=1)
-KEY_FORMAT = "%Y-%m-%d-%H:%M"  # of Dagster's hours
+KEY_FORMAT = "%Y-%m-%d-%H:%M"  # Dagster's keys of hours
 
 
 def release_spec(served: ServedPipeline) -> AssetSpec:

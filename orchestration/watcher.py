@@ -42,7 +42,7 @@ class Look:
     """The result of a look at one datacenter."""
 
     notes: WatcherNotes  # to be remembered until the next look
-    verdicts: Mapping[str, Verdict]  # by promise, for those that could be judged
+    verdicts: Mapping[str, Verdict]  # one for each promise that could be judged
     problems: tuple[str, ...]
 
 

@@ -129,7 +129,7 @@ def end_process(process: subprocess.Popen[bytes], patience_seconds: float) -> No
     with suppress(subprocess.TimeoutExpired):
         process.wait(patience_seconds)
     kill_all(family)
-    with suppress(ProcessLookupError):  # what it started since then is in its session
+    with suppress(ProcessLookupError):  # its session has the processes that it started since
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
 

@@ -118,7 +118,7 @@ class Facts:
     lake: tuple[str, ...] = ()  # why its tables can't be read or written, with what to do
     refused: str = ""  # why each start refuses its state, with what to do
     second_rows: str = ""  # says that some events have two rows, and what to do
-    is_stopped: bool = False  # its process goes on only if somebody continues it
+    is_stopped: bool = False  # somebody stopped its process, and has to continue it
     what_ends_it: str = ""  # the command that ends or continues its process; empty: it is elsewhere
     half_lines: tuple[str, ...] = ()  # the files in which half a line waits, where nothing else is unread
     passed_over: tuple[str, ...] = ()  # log files that reading leaves out, each with the reason

@@ -50,7 +50,7 @@ def end_epochs(
     registry.read_on()
     for number in range(1, through + 1):
         epoch = Epoch(datacenter, number)
-        # Whoever has closed one for ever has fenced it, and all before it that were not over.
+        # A process that closes an epoch for ever has fenced it, and all earlier ones that were not over.
         if not registry.view.is_over(epoch):
             fence(epoch)
     rows = cache(snapshot)  # read once, behind all fences, and only if something is unclosed

@@ -27,7 +27,7 @@ from photon.storage.tables import OutputTable, app_id, batch_of
 log = logging.getLogger(__name__)
 
 READ_TABLES: tuple[TableName, ...] = ("dead_letters", "unjoined")  # beside the joined rows
-MOST_NOTES = 10  # of one datacenter: a release has room for some hundred
+MOST_NOTES = 10  # a datacenter may add so many: a release has room for some hundred
 
 
 @dataclass

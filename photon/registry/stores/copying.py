@@ -129,7 +129,7 @@ class Copying:
 
     def _put(self, target: DynamoStore, name: str, some: Sequence[Decided]) -> None:
         items = [(Key(name, one.position), Copy(one.value, one.ballot, one.ballot)) for one in some]
-        for first in range(0, len(items), WRITTEN_AT_ONCE):  # of at most 120 KB each: the API takes 16 MB
+        for first in range(0, len(items), WRITTEN_AT_ONCE):  # an entry has 120 KB: the API takes 16 MB
             batch = items[first : first + WRITTEN_AT_ONCE]
             self._until(partial(target.fill, batch), partial(eq, len(batch)))
 

@@ -62,7 +62,7 @@ class Contender:
     key: Key
     value: bytes
     proposer: str  # this offer's alone: two values of one writer must never share a ballot
-    reserved: Reserved | None = None  # by an earlier offer, as a check has confirmed
+    reserved: Reserved | None = None  # an earlier offer reserved it, as a check has confirmed
     is_outrun: bool = False  # others are faster in this ledger, again and again
     counter: int = 1
     needs_ballot: bool = False
