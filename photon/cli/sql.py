@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
+import sqlite3
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import wait
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,38 +21,31 @@ import click
 from photon.cli.output import expected_errors, log, log_to_stderr, pipeline_file_of
 from photon.errors import NOT_DONE, WRONG_USAGE, UserError, WrongUsage
 from photon.process.clock import moment_of
-from photon.process.machine import Machine
+from photon.storage.sync import sync as sync_to_disk
 
 if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection, DuckDBPyRelation, Statement
+    from duckdb import DuckDBPyConnection, Statement
 
     from photon.releases.release import Release
 
 MOST_ROWS = 1_000  # that a table shows; the other formats have all
-SMALL_SCREEN = (100, 24)
-LOOKED_EVERY_SECONDS = 0.1  # for Ctrl-C, while DuckDB is at work
 COPY_OPTIONS = {"csv": "FORMAT csv", "json": "FORMAT json, ARRAY true", "parquet": "FORMAT parquet"}
-FORMATS = ("table", *COPY_OPTIONS)
 PROMPT, MORE = "photon> ", "   ...> "
-# Text in quotes and comments, in which a semicolon ends nothing.
-_QUOTED = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|--[^\n]*|/\*.*?\*/""", re.DOTALL)
 
-# A statement may have this before its SELECT. No comment may be in it, where a second SELECT could hide.
-_BEFORE_SELECT = {
-    "EXPLAIN": re.compile(r"^\s*EXPLAIN\b\s*(?:ANALYZE\b|\([\w\s,]*\))?", re.IGNORECASE),
-    "CREATE": re.compile(
-        r"^\s*CREATE\s+(?:OR\s+REPLACE\s+)?TEMP(?:ORARY)?\s+(?:TABLE|VIEW)\s+\w+\s+AS\b", re.IGNORECASE
-    ),
-}
-# DuckDB writes the tree of a SELECT in JSON: a WITH may have a COPY, and some functions run a text.
+QUERIES = ("SELECT", "EXPLAIN")
+NO_QUERY = (
+    "photon sql takes queries: SELECT, FROM, WITH, PIVOT, DESCRIBE, SUMMARIZE, or EXPLAIN of one. "
+    "It writes an answer with -o FILE; for tables of your own there is photon.read.duckdb in Python"
+)
+# A query may have a COPY in its WITH, and some functions run a text. DuckDB writes its tree in JSON.
+_EXPLAIN = re.compile(r"^\s*EXPLAIN\b\s*(?:ANALYZE\b|\([\w\s,]*\))?", re.IGNORECASE)
 _NODE = re.compile(r'"type":"(\w+_NODE)"')
 _READS = {"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"}
 _RUNS_TEXT = re.compile(r'"function_name":"(?:query|json_execute_serialized_sql)"', re.IGNORECASE)
-TAKEN = "SELECT, EXPLAIN of one, CREATE TEMP TABLE or VIEW name AS SELECT, and DROP"
 
 
 class QueryFailed(UserError):
-    """A statement failed; the message is DuckDB's."""
+    """A query failed; the message is DuckDB's."""
 
     def __init__(self, message: str, is_users: bool) -> None:
         super().__init__(message)
@@ -72,7 +67,12 @@ def time_of(_: click.Context, option: click.Parameter, given: str | None) -> dat
 @click.argument("words", metavar="[QUERY] [PIPELINE]", nargs=-1)
 @click.option("--release", "number", type=click.IntRange(min=0), help="Of this number. [default: the newest]")
 @click.option("--as-of", metavar="TIME", callback=time_of, help="The newest that was made by this time.")
-@click.option("--format", "form", type=click.Choice(FORMATS), help="[default: table, or as FILE is called]")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", *COPY_OPTIONS]),
+    help="[default: table, or as FILE is called]",
+)
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write it to this file."
 )
@@ -87,29 +87,29 @@ def sql(
 ) -> None:
     """Ask one release of PIPELINE's rows with SQL: the rows of all datacenters, which never change.
 
-    QUERY is a statement of DuckDB's on the views joined, unjoined, dead_letters and releases. Without one a
-    prompt takes statements, each up to its semicolon. No registry is asked; joins may go on.
+    QUERY is one of DuckDB's on the views joined, unjoined, dead_letters and releases. Without one a prompt
+    takes queries, each up to its semicolon. No registry is asked; joins may go on.
     """
-    query, file = query_and_file(ctx, words)
+    query, pipeline_file = query_and_file(ctx, words)
     if number is not None and as_of is not None:
         raise click.UsageError("--release and --as-of both name a release: leave one out")
     if output is not None and query is None:
         raise click.UsageError("-o needs a QUERY")
-    form = form or form_of(output)
+    form = format_of(output, form)
     log_to_stderr()
-    with expected_errors(), written(output, form) as target:
+    with expected_errors(), answer_file(output, form) as file:
         from photon.pipeline.file import load_pipeline
         from photon.read import duckdb_of
         from photon.releases.reading import open_release
 
-        pipeline = load_pipeline(file)
+        pipeline = load_pipeline(pipeline_file)
         opened = open_release(pipeline, number if number is not None else as_of or "latest")
         log.info("%s", summary(opened.release))
-        session = Session(duckdb_of(opened, [target]), form, target)
-        if query is not None:
-            session.answer(query)
+        session = Session(duckdb_of(opened, [file]), form, file, prints=output is None)
+        if query is None and sys.stdin.isatty():
+            prompt(session.answer)
         else:
-            sys.exit(prompt(session.answer))
+            session.answer(sys.stdin.read() if query is None else query)
 
 
 def query_and_file(ctx: click.Context, words: Sequence[str]) -> tuple[str | None, Path]:
@@ -124,17 +124,19 @@ def query_and_file(ctx: click.Context, words: Sequence[str]) -> tuple[str | None
 
 def is_pipeline_file(word: str) -> bool:
     """Whether a word of the command names a pipeline file; a query of SQL has a blank."""
-    return not re.search(r"\s", word) and (word.endswith((".yaml", ".yml")) or Path(word).is_file())
+    return word.endswith((".yaml", ".yml")) or len(word.split()) == 1
 
 
-def form_of(output: Path | None) -> str:
-    """The format that a file's name tells. WrongUsage."""
+def format_of(output: Path | None, given: str | None) -> str:
+    """The format of the answer: as given, else as the file's name ends. UsageError."""
     if output is None:
-        return "table"
-    form = output.suffix.removeprefix(".").lower()
-    if form not in COPY_OPTIONS:
-        raise click.UsageError(f"-o {output}: name the format, as in --format csv, or end the name in .csv")
-    return form
+        return given or "table"
+    named = given or output.suffix.removeprefix(".").lower()
+    if named not in COPY_OPTIONS:
+        raise click.UsageError(
+            f"-o {output}: expected a name that ends in .csv, .json or .parquet, or --format"
+        )
+    return named
 
 
 def summary(release: Release) -> str:
@@ -146,112 +148,96 @@ def summary(release: Release) -> str:
     return f"release {release.number}, made {in_utc(release.made_us, 'seconds')}, complete {complete}"
 
 
-# -- where results go
+# -- answers
 
 
 @contextmanager
-def written(output: Path | None, form: str) -> Iterator[Path]:
-    """The file that takes a result: `output` is it, once all is written. Else one that goes in the end."""
+def answer_file(output: Path | None, form: str) -> Iterator[Path]:
+    """The file that takes an answer: `output` is it, once all is written. Else one that goes in the end."""
     if output is None:
         with tempfile.TemporaryDirectory(prefix="photon-sql-") as folder:
-            yield Path(folder, f"result.{form}")
+            yield Path(folder, f"answer.{form}")
         return
     if not output.parent.is_dir():
         raise WrongUsage(f"-o {output}: there is no folder {output.parent}; make it")
     unfinished = output.with_name(f".{output.name}.{os.getpid()}.unfinished")
     try:
         yield unfinished.absolute()
-        with unfinished.open("rb") as made:
-            os.fsync(made.fileno())
+        sync_to_disk(unfinished)
         unfinished.replace(output)
+        sync_to_disk(output.parent)
     finally:
         unfinished.unlink(missing_ok=True)
 
 
+@dataclass(frozen=True)
 class Session:
-    """Statements on one connection, and where their results go."""
+    """Queries of one release, and where their answers go."""
 
-    def __init__(self, connection: DuckDBPyConnection, form: str, target: Path) -> None:
-        self._connection, self._form, self._target = connection, form, target
-        self._is_for_people = target.suffix != ".unfinished"
+    connection: DuckDBPyConnection
+    form: str
+    file: Path
+    prints: bool
 
     def answer(self, text: str) -> None:
-        """Run one statement, and write its result. QueryFailed, WrongUsage, KeyboardInterrupt."""
+        """Answer each query of a text. QueryFailed, WrongUsage, KeyboardInterrupt."""
         with readable_errors():
-            statement = self._one_of(text)
-            if self._form == "table":
-                told = self._interruptible(lambda: self._table(statement))
-                if self._is_for_people:
-                    click.echo(told)
-                else:
-                    self._target.write_text(told + "\n")
-                return
-            query = statement.query.strip().rstrip(";")
-            to = f"'{_quoted(self._target)}' ({COPY_OPTIONS[self._form]}, USE_TMP_FILE false)"
-            copy = f"COPY ({query}\n) TO {to}"  # the line break ends a comment
-            self._interruptible(lambda: self._connection.execute(copy))
-        if self._is_for_people:
-            self._print()
+            queries = self.connection.extract_statements(text)
+            if len(queries) != 1 and not self.prints:
+                raise WrongUsage(f"-o takes the answer of one query, found {len(queries)}")
+            for query in queries:
+                self._answer(query)
 
-    def _one_of(self, text: str) -> Statement:
-        found = self._connection.extract_statements(text)
-        if len(found) != 1:
-            raise WrongUsage(f"expected one statement, found {len(found)}: {text.strip()[:80]}")
-        if found[0].type.name == "MULTI":
-            raise WrongUsage("photon sql needs the columns of a PIVOT: PIVOT ... ON country IN ('de', 'jp')")
-        if not self._only_reads(found[0]):
-            raise WrongUsage(f"photon sql takes {TAKEN}; it writes a result itself, with -o FILE")
-        return found[0]
+    def _answer(self, query: Statement) -> None:
+        if not self._only_reads(query):
+            raise WrongUsage(NO_QUERY)
+        with ended_by_ctrl_c(self.connection):
+            rows = self.connection.sql(without_semicolon(query.query))
+            if self.form == "table" and query.type.name == "EXPLAIN":
+                click.echo("\n".join(row[-1] for row in rows.fetchall()))
+            elif self.form == "table":
+                rows.show(max_rows=MOST_ROWS, max_width=shutil.get_terminal_size().columns)
+            else:
+                to = f"'{_quoted(self.file)}' ({COPY_OPTIONS[self.form]}, USE_TMP_FILE false)"
+                rows.query("answer", f"COPY answer TO {to}")
+        if self.form != "table" and self.prints:
+            with self.file.open("rb") as made:
+                shutil.copyfileobj(made, sys.stdout.buffer)
+            sys.stdout.buffer.flush()
 
-    def _only_reads(self, statement: Statement) -> bool:
+    def _only_reads(self, query: Statement) -> bool:
         """Whether it writes no file: DuckDB would let it write those that the views read."""
-        kind, query = statement.type.name, statement.query
-        if kind == "DROP":  # all that is there is in memory
-            return True
-        if kind in _BEFORE_SELECT:
-            query = _BEFORE_SELECT[kind].sub("", query, count=1)
-        elif kind != "SELECT":
+        if query.type.name not in QUERIES:
             return False
-        [(tree,)] = self._connection.execute("SELECT json_serialize_sql(?)", [query]).fetchall()
+        text = _EXPLAIN.sub("", query.query, count=1)
+        [(tree,)] = self.connection.execute("SELECT json_serialize_sql(?)", [text]).fetchall()
         nodes = set(_NODE.findall(tree))  # none of what is no SELECT
         return bool(nodes) and nodes <= _READS and not _RUNS_TEXT.search(tree)
 
-    def _table(self, statement: Statement) -> str:
-        found = self._connection.sql(statement.query)
-        if statement.type.name == "EXPLAIN":
-            return "\n".join(row[-1] for row in found.fetchall())
-        return box(found)
 
-    def _print(self) -> None:
-        with self._target.open("rb") as made:
-            shutil.copyfileobj(made, sys.stdout.buffer)
-        sys.stdout.buffer.flush()
-
-    def _interruptible(self, work: Callable[[], object]) -> str:
-        """Have a thread work, for DuckDB does not heed Ctrl-C; return what it returns. KeyboardInterrupt."""
-        answer = Machine().ask("query", work)
-        try:
-            while not wait([answer], LOOKED_EVERY_SECONDS).done:
-                pass
-        except KeyboardInterrupt:
-            self._connection.interrupt()
-            wait([answer])
-            raise
-        return str(answer.result())
-
-
-def box(found: DuckDBPyRelation) -> str:
-    """Rows as a table of text, as wide as the terminal."""
-    import io
-    from contextlib import redirect_stdout
-
-    with redirect_stdout(io.StringIO()) as told:
-        found.show(max_rows=MOST_ROWS, max_width=shutil.get_terminal_size(SMALL_SCREEN).columns)
-    return told.getvalue().rstrip("\n")
+def without_semicolon(query: str) -> str:
+    """The query as DuckDB can put it into another one: no semicolon ends it, and no comment behind one."""
+    while sqlite3.complete_statement(query):
+        query = query[: query.rindex(";")]
+    return query
 
 
 def _quoted(path: Path) -> str:
     return str(path).replace("'", "''")
+
+
+@contextmanager
+def ended_by_ctrl_c(connection: DuckDBPyConnection) -> Iterator[None]:
+    """Have Ctrl-C end a query, and no more. KeyboardInterrupt."""
+    import duckdb
+
+    before = signal.signal(signal.SIGINT, lambda *_: connection.interrupt())
+    try:
+        yield
+    except duckdb.InterruptException:
+        raise KeyboardInterrupt from None
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @contextmanager
@@ -262,8 +248,6 @@ def readable_errors() -> Iterator[None]:
     users = (duckdb.ProgrammingError, duckdb.DataError, duckdb.NotSupportedError, duckdb.PermissionException)
     try:
         yield
-    except duckdb.InterruptException:
-        raise KeyboardInterrupt from None
     except duckdb.Error as error:
         raise QueryFailed(str(error).strip(), isinstance(error, users)) from None
 
@@ -271,49 +255,26 @@ def readable_errors() -> Iterator[None]:
 # -- the prompt
 
 
-def ends_statement(text: str) -> bool:
-    """Whether a statement ends with the text: by a semicolon outside quotes and comments."""
-    rest = _QUOTED.sub("", text).rstrip()
-    return rest.endswith(";") and not re.search(r"""['"]|/\*""", rest)
-
-
-def prompt(answer: Callable[[str], None]) -> int:
-    """Take statements until \\q or the end; the exit status. Errors are told, and end only a script."""
-    is_script = not sys.stdin.isatty()
-    if not is_script:
-        with suppress(ImportError):
-            import readline  # noqa: F401 - with it lines can be edited and called again
-        click.echo("Views: joined, unjoined, dead_letters, releases. A semicolon ends a statement, \\q all.")
+def prompt(answer: Callable[[str], None]) -> None:
+    """Take queries until \\q or the end of input. Errors and Ctrl-C end a query, and not the prompt."""
+    with suppress(ImportError):
+        import readline  # noqa: F401 - with it lines can be edited and called again
+    click.echo("Views: joined, unjoined, dead_letters, releases. A semicolon ends a query, \\q all.")
     said = ""
     while True:
         try:
-            line = input("" if is_script else MORE if said else PROMPT)
+            line = input(MORE if said else PROMPT)
+            if not said and line.strip() in ("\\q", "exit", "quit"):
+                return
+            said += line + "\n"
+            if sqlite3.complete_statement(said):
+                query, said = said, ""
+                answer(query)
         except EOFError:
-            if not is_script:
-                click.echo()
-            elif said.strip():
-                return _tell(answer, said)
-            return 0
+            click.echo()
+            return
         except KeyboardInterrupt:
             said = ""
-            click.echo()
-            continue
-        if not said and line.strip() in ("\\q", "exit", "quit"):
-            return 0
-        said = f"{said}\n{line}" if said else line
-        if ends_statement(said) or not said.strip():
-            status, said = _tell(answer, said) if said.strip() else 0, ""
-            if status and is_script:
-                return status
-
-
-def _tell(answer: Callable[[str], None], text: str) -> int:
-    try:
-        answer(text)
-    except KeyboardInterrupt:
-        click.echo("photon: interrupted", err=True)
-        return NOT_DONE
-    except UserError as error:
-        click.echo(f"photon: {error}", err=True)
-        return error.exit_status
-    return 0
+            click.echo("photon: interrupted", err=True)
+        except UserError as error:
+            click.echo(f"photon: {error}", err=True)
