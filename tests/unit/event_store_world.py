@@ -72,12 +72,12 @@ class World:
         self.files[number] = replace(self.files[number], path=to)
 
     def remove(self, number: int) -> None:
-        """A file that went, as the dispatcher has noticed."""
+        """Forget a file that went, as the dispatcher does when it notices."""
         del self.files[number]
         self.lines = [line for line in self.lines if line.file_number != number]
 
     def unindexed(self) -> list[ByteRange]:
-        """What is written and not indexed, one range a file."""
+        """Return the bytes that are not indexed yet, one range a file."""
         ranges = []
         for number, file in self.files.items():
             start, end = self.indexed_to.get(number, 0), (self.folder / file.path).stat().st_size
@@ -118,15 +118,15 @@ class World:
         return LogsEventStore(self.folder, LOG, IndexSnapshot(self.folder / "index", names, name))
 
     def look_up(self, *keys: str, windows: Sequence[Window] | None = None) -> list[Logged | None]:
-        """What the store has for each key."""
+        """Return the record that the store has for each key."""
         return found(self.answer(*keys, windows=windows))
 
     def answer(self, *keys: str, windows: Sequence[Window] | None = None) -> Primaries:
-        """The store's answer to a lookup; a window of None is all time."""
+        """Return the store's answer to a lookup; a window of None is all time."""
         return self.store().lookup(pa.array(keys, pa.string()), time_windows(windows))
 
     def truth(self, key: str, window: Window = None) -> Logged | None:
-        """The answer by looking at every line that was indexed."""
+        """Find the right answer: look at every line that was indexed."""
         lines = [
             line
             for line in self.lines

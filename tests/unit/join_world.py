@@ -62,10 +62,10 @@ def ids_at_home(datacenter: str, count: int) -> list[str]:
 
 @dataclass
 class HeldIds:
-    """What stands for a snapshot of the registry: who holds each id, and which are too old."""
+    """Stand for a snapshot of the registry: say who holds each id, and which are too old."""
 
     holds: dict[str, tuple[Hold, Claimant]] = field(default_factory=dict)
-    places: dict[str, Occurrence] = field(default_factory=dict)  # of what this plan holds
+    places: dict[str, Occurrence] = field(default_factory=dict)  # the records of ids that this plan holds
     boundary_us: int = 0
     register: Register = REGISTER
     asked: int = 0
@@ -116,7 +116,7 @@ class JoinWorld:
         for table in ("joined_events", "dead_letters", "too_old", "unjoined"):
             (folder / "lake" / "east" / table).mkdir(parents=True)
         self._files: dict[Path, int] = {}
-        self.places: dict[str, list[Occurrence]] = {}  # by click: where its records are
+        self.places: dict[str, list[Occurrence]] = {}  # where the records of each click are
         self.task = JoinTask()
 
     def hold(self, event_id: str, hold: Hold, by: Claimant, at: Occurrence | None = None) -> None:

@@ -1,4 +1,4 @@
-"""The same histories with what seldom befalls logs: their names change hands, and copies come back.
+"""Add to these histories what seldom befalls logs: their names change hands, and copies come back.
 
 python -m tests.unit.rotating_history --odd --seeds 2000
 """
@@ -14,7 +14,7 @@ from tests.unit.rotating_history import History, Written
 
 
 class OddHistory(History):
-    """One seed."""
+    """One history; its seed decides what happens."""
 
     def __init__(self, folder: Path, seed: int) -> None:
         super().__init__(folder, seed)
@@ -117,10 +117,10 @@ class OddHistory(History):
             self.copy(file, place)
             self.leave_behind(file, place)
             if self.first_line and file.seen_lines <= 0:
-                self.hidden.add(place)  # what begins alike in its place is taken for it, and that is told
+                self.hidden.add(place)  # a log that begins alike in its place is taken for it, and is told
 
     def leave_behind(self, file: Written, place: Path) -> None:
-        """A file is at another place now; its writer has the old one open, which has no name any more."""
+        """Put a file at another place; its writer has the old one open, which has no name any more."""
         assert file.place is not None
         file.place.unlink()
         behind = Written(file.log, None, file.writer, file.is_sought, list(file.lines), file.number)

@@ -27,7 +27,7 @@ from photon.process.clock import MICROSECONDS, microseconds
 from tests.unit.tailing_world import World
 
 STEPS = 30
-IS_BEGUN_ALIKE = 0.6  # of the seeds: all their logs have the same first line
+IS_BEGUN_ALIKE = 0.6  # in this share of the seeds all logs have the same first line
 MOST_PAUSES = 4  # together shorter than `tailing.idle_after`, after which a file counts as one at rest
 IDLE_US = microseconds(Tailing().idle_after)
 DAY_US = 86_400 * MICROSECONDS
@@ -39,10 +39,10 @@ class Written:
 
     log: str  # the name that it was begun under
     place: Path | None  # where it lies; None: it was deleted
-    writer: int  # its open descriptor, or -1
+    writer: int  # the descriptor that the writer has open, or -1
     is_sought: bool  # some log of this name was followed before it was begun
     lines: list[bytes] = field(default_factory=list)
-    number: int = 0  # of the product's; 0: no look has seen a record of it
+    number: int = 0  # Photon's number of the file; 0: no look has seen a record of it
     seen_at_rest: int | None = (
         None  # so many lines of it, under a name of a rotation, which nobody knows to grow
     )
@@ -64,7 +64,7 @@ class Dropped:
 
 
 class History:
-    """One seed."""
+    """One history; its seed decides what happens."""
 
     def __init__(self, folder: Path, seed: int) -> None:
         self.chance = random.Random(seed)
@@ -88,7 +88,7 @@ class History:
         (folder / "logs/c/web.log").symlink_to("../../pods/web.log")
 
     def run(self) -> None:
-        """AssertionError if something does not hold."""
+        """Play the history; raise AssertionError if something does not hold."""
         try:
             self.start()
             for _ in range(STEPS):
@@ -101,7 +101,7 @@ class History:
                 self.close(file)
 
     def deeds(self) -> list[object]:
-        """What may happen next, some of it more often."""
+        """List the steps that may come next, likely ones several times."""
         always = [self.append, self.append, self.append, self.append_late, self.rename, self.move_away]
         always += [self.delete_log, self.copy_and_truncate, self.delete_rotated, self.compress, self.pause]
         always += [self.move_on, self.close_one, self.come_back]
@@ -229,7 +229,7 @@ class History:
         copy = Written(file.log, place, -1, file.is_sought, file.lines[:copied], file.number)
         new = Written(file.log, file.place, file.writer, file.log in self.followed)
         is_held = self.process and file.held_by == self.process
-        # It may seem to have grown: nobody knows who saw only the line that all of them begin with.
+        # A look that saw only the line that all logs begin with may take the new log for a grown one.
         can_be_known = file.number and not (begins_alike and self.first_line and file.seen_lines <= 0)
         self.dropped += [
             Dropped(line, copy, self.process if is_held else 0)
@@ -292,7 +292,7 @@ class History:
         self.process = 0
 
     def kill(self) -> None:
-        """It dies in a look or a batch: what it found is not stored."""
+        """Kill the process in a look or a batch: what that found is not stored."""
         stored, number = dict(self.world.tracked), self.world.next_number
         if self.chance.random() < 0.7:
             self.chance.choice((self.world.look, self.world.read))()

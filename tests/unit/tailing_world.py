@@ -102,13 +102,13 @@ def refuse_to_open(patch: pytest.MonkeyPatch, name: str) -> None:
 
 @dataclass(frozen=True)
 class Story:
-    """What happens to the files, and what the follower sees of it: a step is a method of `Player`."""
+    """Steps that happen to the files, and looks of the follower: a step is a method of `Player`."""
 
     steps: Sequence[tuple[Any, ...]]
     files: str = "**/*.log"
     format: str = "jsonl"
     limits: Mapping[str, int] = field(default_factory=dict)
-    # Else it comes to the same if the follower begins anew, with no caches, before each look.
+    # If not, a follower that begins anew before each look, without caches, must see the same.
     in_one_run: bool = False
 
 
@@ -137,11 +137,11 @@ class Player:
         shutil.copy(self.place(name), self.place(copy))
 
     def overwrite(self, name: str, data: bytes) -> None:
-        """Other bytes in the same inode."""
+        """Write other bytes into the same inode."""
         self.place(name).write_bytes(data)
 
     def give_inode_to(self, number: int, name: str) -> None:
-        """As if the file of that name had got the inode of a file that was removed."""
+        """Note the inode of the file of that name as that of a file that was removed."""
         tracked = self.world.tracked[number]
         reused = replace(tracked.file, inode=self.place(name).stat().st_ino)
         self.world.tracked[number] = replace(tracked, file=reused)
@@ -162,7 +162,7 @@ class Player:
         assert self.world.read(final, budget) == expected
 
     def cuts_nothing(self, number: int) -> None:
-        """Without a look before."""
+        """Check that a cut without a look before it gets nothing."""
         assert self.world.tail.cut(self.world.tracked[number], 100) is None
 
     def sees_changes_of(self, *numbers: int) -> None:
@@ -175,7 +175,7 @@ class Player:
         assert tuple(problem.path for problem in self.look().problems) == paths
 
     def sees_vanish(self, *vanished: tuple[int, str, int], final: bool = False) -> None:
-        """Files by number, with their new state and how many bytes were not read."""
+        """Look, and check which files vanished: number, new state, and how many bytes were not read."""
         seen = self.look(final).vanished
         assert tuple((each.file.number, each.state, each.unread_bytes) for each in seen) == vanished
 
@@ -183,14 +183,14 @@ class Player:
         self.sees_vanish(*vanished, final=True)
 
     def knows(self, number: int, facts: Mapping[str, Any]) -> None:
-        """What is stored of a file."""
+        """Check facts that are stored of a file."""
         tracked = self.world.tracked[number]
         for name, value in facts.items():
             assert getattr(tracked if hasattr(tracked, name) else tracked.file, name) == value, name
 
 
 def cases(stories: Mapping[str, Story]) -> list[Any]:
-    """Each story in one run and, where that changes nothing, with a restart before each look."""
+    """Return each story in one run and, where that changes nothing, with a restart before each look."""
     return [
         pytest.param(story, restarts, id=f"{name}-restarts" if restarts else name)
         for name, story in stories.items()

@@ -35,7 +35,7 @@ HALF_A_LINE = {"half_lines": ("a.log",)}
         ({**IDLE, "unread": (0, 1), "facts": HALF_A_LINE}, "at half a line"),
         (IDLE, "at rest"),
         ({**IDLE, "state": {"epoch": None}}, "new"),
-        ({"state": {"epoch": None}}, "live"),  # its first join has just begun
+        ({"state": {"epoch": None}}, "live"),  # the datacenter's first join has just begun
         ({"facts": ON_HOLD, "silent_seconds": 31.0}, "on hold"),
         ({**IDLE, "facts": RETIRED}, "retired"),
     ],

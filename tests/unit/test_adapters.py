@@ -31,7 +31,7 @@ from photon.pipeline.sections import ForeignLog
 
 FOREIGN = pa.table({"n": [0, 1, 2, 3, 4], "click": list("abcde")})
 PRIMARY = pa.table({"query": list("vwxyz")})
-NO_COLUMNS = pa.schema([])  # of a table that has no columns of the adapter's yet
+NO_COLUMNS = pa.schema([])  # a table that has no columns from the adapter yet
 
 
 class Table(Adapter):

@@ -127,10 +127,10 @@ def judged(last: int | None, known_since: float, read_until: float, now: float) 
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        ((None, 1, 600, 600), [1, 2, 3, 4, 5, 6, 7, 8]),  # what began before the timeline is left out
+        ((None, 1, 600, 600), [1, 2, 3, 4, 5, 6, 7, 8]),  # minute 0 began before the timeline
         ((6, 1, 600, 600), [7, 8]),
         ((6, 1, 600, 605), [7, 8, 9]),
-        ((6, 1, 480, 605), [7]),  # what came later is not read yet
+        ((6, 1, 480, 605), [7]),  # later minutes are not read yet
         ((6, 1, 479, 605), []),
         ((9, 1, 480, 605), []),
         ((None, 1, 0, 605), []),

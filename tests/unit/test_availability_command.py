@@ -19,7 +19,7 @@ from tests.simulation.test_availability import SECOND, START_US, Live, make
 from tests.simulation.world import World
 from tests.support.commands import photon
 
-FIRST_MINUTE = "2023-11-14T22:14"  # of `START_US`
+FIRST_MINUTE = "2023-11-14T22:14"  # the minute that begins at `START_US`
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +90,7 @@ def test_a_lake_that_cannot_be_read_is_named_and_the_others_are_told(tmp_path: P
 
 
 def report(bad: int) -> AvailabilityReport:
-    """Of a day with so many bad minutes."""
+    """Report on a day with so many bad minutes."""
     minutes = [Minute(START_US + at * MINUTE_US, 10, 9 if at < bad else 10) for at in range(24 * 60)]
     return AvailabilityReport(Availability(), {"east": {each.at_us: each for each in minutes}})
 

@@ -154,7 +154,7 @@ def test_a_process_that_stood_still_itself_takes_nobody_for_dead_at_once() -> No
 def test_an_epoch_that_held_nothing_for_a_while_is_watched_anew() -> None:
     watch = SilenceWatch(30 * SECOND_US)
     watch.look({EPOCH: 1}, 0)
-    watch.look({OTHER: 1}, 15 * SECOND_US)  # it gave no sign of life, and had nothing to give one for
+    watch.look({OTHER: 1}, 15 * SECOND_US)  # EPOCH gave no sign of life: it held nothing
     watch.look({EPOCH: 1, OTHER: 1}, 30 * SECOND_US)
     watch.look({EPOCH: 1, OTHER: 1}, 45 * SECOND_US)
     assert watch.is_silent(OTHER)

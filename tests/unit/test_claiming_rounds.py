@@ -1,4 +1,4 @@
-"""What becomes of a batch's tasks after a claim, and what closes of batches are due."""
+"""After a claim `judge` says which tasks of a batch run again, and what the others leave out."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def test_a_command_that_fails_keeps_its_status_where_nobody_reads_its_object() -
 def with_streams(redirection: str, *words: str | Path) -> subprocess.CompletedProcess[str]:
     """Run `photon` with its standard streams as a shell redirects them."""
     command = ["sh", "-c", f'exec "$@" {redirection}', "sh", sys.executable, "-m", "photon.cli.main", *words]
-    buffered = {**os.environ, "PYTHONUNBUFFERED": ""}  # what is in a buffer may fail at the very end
+    buffered = {**os.environ, "PYTHONUNBUFFERED": ""}  # with a buffer, writing may fail at the very end
     return subprocess.run(command, env=buffered, capture_output=True, text=True, timeout=60, check=False)
 
 

@@ -234,7 +234,7 @@ def test_two_compactions_at_once_double_no_row(table: OutputTable) -> None:
     (group,) = groups(table)
     before = rows(table)
     assert compact(again(table), group, COMPACTION) is not None
-    assert compact(again(table), group, COMPACTION) is None  # its files are gone
+    assert compact(again(table), group, COMPACTION) is None  # the group's files are gone
     assert rows(again(table)) == before
 
 
@@ -391,7 +391,7 @@ def test_an_epoch_goes_on_and_a_zombie_fails_after_the_log_was_cleaned(cleaned: 
 
 def test_the_plan_of_a_batch_whose_entry_is_gone_is_told_by_its_rows(cleaned: OutputTable) -> None:
     checkpoint(cleaned.folder)
-    for batch in range(1, 20):  # of an epoch that others fence
+    for batch in range(1, 20):  # batches of another epoch, `f`
         cleaned.commit([], app_id("east", "f"), batch, batch - 1)
     checkpoint(cleaned.folder)
     clean(cleaned.folder, _now_us() + 1_000_000)
@@ -498,7 +498,7 @@ def test_an_older_copy_that_is_put_over_a_table_takes_no_commit_from_the_archive
     entries = {version: (table.folder / log_entry(version)).read_bytes() for version in range(BATCHES)}
     archive = ArchivedLog(table.folder)
     archive.add(range(2, BATCHES - 1))
-    archive.add([0, 1, 2, BATCHES - 1])  # what the copy brought back, and the newest
+    archive.add([0, 1, 2, BATCHES - 1])  # the entries that the copy brought back, and the newest
     shutil.rmtree(table.folder / LOG_FOLDER)
     found = LogEntries(table.folder)
     assert {version: found.read(version) for version in range(BATCHES)} == entries
@@ -617,7 +617,7 @@ def test_files_that_were_never_committed_go_after_a_week_but_those_of_an_open_pl
         (table.folder / name).write_bytes(b"candidates")
     age(table, names[0])
     age(table, names[1])
-    assert vacuum(table, None, False, _now_us()) == 0  # whose plan is open is not known here
+    assert vacuum(table, None, False, _now_us()) == 0  # nobody knows here which plan is open
     assert vacuum(table, open_plan, True, _now_us()) == 1
     assert [name for name in names if (table.folder / name).exists()] == [names[0], names[2]]
     assert vacuum(table, None, True, _now_us()) == 0  # the folder was looked at just now

@@ -122,7 +122,7 @@ def test_records_that_wait_long_are_due_together() -> None:
 
 
 class Waited(NamedTuple):
-    """What decides on giving an event up."""
+    """Facts that decide whether an event is given up."""
 
     attempts: int = MIN_ATTEMPTS
     first_seen_us: int = 0
@@ -431,7 +431,7 @@ def test_a_record_whose_event_nobody_holds_any_more_is_due_at_once() -> None:
     assert resolve([met(Occurrence(1, 5))], {}, set()).released == {Occurrence(1, 5)}
 
 
-@pytest.mark.parametrize("is_forgotten", [False, True])  # by the registry, which the boundary lets it
+@pytest.mark.parametrize("is_forgotten", [False, True])  # the registry may forget ids below the boundary
 def test_the_first_record_that_meets_an_earlier_epochs_row_is_joined_and_the_next_a_duplicate(
     is_forgotten: bool,
 ) -> None:

@@ -1,4 +1,4 @@
-"""What pip installs: the product with all that it reads, and nothing else."""
+"""Pip installs the product with all files that it reads, and nothing else."""
 
 from __future__ import annotations
 

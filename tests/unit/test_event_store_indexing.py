@@ -1,4 +1,4 @@
-"""What an index task reports of primary events."""
+"""An index task reports times and problems of primary events."""
 
 from __future__ import annotations
 

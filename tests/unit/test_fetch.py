@@ -1,4 +1,7 @@
-"""What set-up fetches, with a stand-in for `java` and an npm registry in a folder: no network, no Java."""
+"""Set-up fetches programs, here with a stand-in for `java` and an npm registry in a folder.
+
+So these tests need neither a network nor Java.
+"""
 
 import os
 import platform

@@ -59,8 +59,8 @@ OTHER_EPOCH = "the last verification of west was not of the epoch"
         (verified(None, epoch="2"), "read no event"),
         (verified(NOW_US, epoch="of another registry"), OTHER_EPOCH),
         (verified(NOW_US, epoch=None), OTHER_EPOCH),
-        (verified(NOW_US, epoch="1"), OTHER_EPOCH),  # the one before
-        (verified(NOW_US, epoch="3"), OTHER_EPOCH),  # of a registry that was put back
+        (verified(NOW_US, epoch="1"), OTHER_EPOCH),  # the epoch before
+        (verified(NOW_US, epoch="3"), OTHER_EPOCH),  # a later epoch: the registry was put back
     ],
 )
 def test_no_id_goes_while_the_verification_of_one_datacenter_says_too_little(

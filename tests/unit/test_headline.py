@@ -33,13 +33,13 @@ def status(
     is_run: bool = True,
     silent_seconds: float = 0,
     waits_for: str = "",
-    unread: tuple[int, int] = (0, 0),  # of the primary and the foreign log
+    unread: tuple[int, int] = (0, 0),  # bytes in the primary and the foreign log
     state: dict[str, Any] | None = None,
     broken: Iterable[Verdict] = (),
     facts: dict[str, Any] | None = None,
     **details: Any,
 ) -> DatacenterStatus:
-    """East, which has read everything and runs, if nothing else is said; what it waits for since 3 min."""
+    """Return east's status: by default it runs and has read everything; a wait has lasted 3 minutes."""
     lease = Lease(7, "host", "", NOW_US, waits_for=waits_for, waits_since_us=NOW_US - 180 * MICROSECONDS)
     beat_us = NOW_US - round(silent_seconds * MICROSECONDS)
     logs = [LogSize(1, 100, unread_bytes) for unread_bytes in unread]

@@ -335,7 +335,7 @@ def test_what_verification_found_is_told_with_its_remedy(pipeline: Pipeline) -> 
 
 
 def watched(*looks: Facts) -> WatcherNotes:
-    """What a watcher leaves after these looks."""
+    """Return the notes that a watcher leaves after these looks."""
     memory = Memory()
     for look in looks:
         memory = memory.after(look)

@@ -26,7 +26,7 @@ from photon.process.operating_system import is_stopped, state_of, what_ends
 
 @pytest.fixture
 def hanging() -> Iterator[threading.Event]:
-    """What hangs waits for it."""
+    """Yield an event that questions wait for: they hang until the test has ended."""
     event = threading.Event()
     yield event
     event.set()
@@ -72,7 +72,7 @@ def test_a_thread_that_shares_its_processor_stands_in_line() -> None:
     has_ended = threading.Event()
 
     def work() -> None:
-        os.sched_setaffinity(0, [processor])  # of this thread alone
+        os.sched_setaffinity(0, [processor])  # pins this thread alone
         while not has_ended.is_set():
             pass
 
@@ -134,7 +134,7 @@ def test_a_registry_that_hangs_is_one_that_could_not_be_asked(
 def test_a_process_is_told_with_the_command_that_ends_it() -> None:
     process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     try:
-        while state_of(process.pid) != "S":  # it waits for a disk while its program is read
+        while state_of(process.pid) != "S":  # until the system has read its program from a disk
             pass
         assert what_ends(process.pid) == f"kill -9 {process.pid} ends process {process.pid}"
         process.send_signal(19)

@@ -1,4 +1,4 @@
-"""What lies in infra: definitions that say the same as the code, scripts that refuse what they can't do."""
+"""Definitions in infra say the same as the code, and its scripts refuse what they can't do."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ CLICKS = "".join(f"i{i},c{i},q{i % 9},{1_767_607_200 + i}\n" for i in range(40))
 
 
 def answered(folder: Path, answers: str) -> str:
-    """What the command prints at a terminal where a person types these answers."""
+    """Run the command at a terminal where a person types these answers, and return its output."""
     (folder / "a.csv").write_text("query_id,at\n" + QUERIES)
     (folder / "b.csv").write_text("impression_id,view_id,query_id,at\n" + CLICKS)
     keyboard, terminal = pty.openpty()

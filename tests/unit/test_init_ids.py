@@ -29,7 +29,7 @@ def told(
     names: tuple[str, str] = ("a", "b"),
     **said: Any,
 ) -> Guess | tuple[Question, ...]:
-    """What is found out about two logs, whose files are called `names`."""
+    """Write two logs into files called `names`, and return what `init` finds out about them."""
     for name, rows in zip(names, (primary, foreign), strict=True):
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     places = where_of(*(str(folder / f"{name}.jsonl") for name in names))

@@ -160,7 +160,7 @@ def test_an_ordered_event_that_a_given_up_datacenter_has_joined_is_to_be_freed(w
     ordered = world.again(waiting, reason="ordered")
     result = world.run(ordered, given_up=frozenset({"west"}))
     assert result.to_free == (HeldRecord(ONE, world.places[ONE][0], WEST),)
-    assert result.held == {}  # it waits for nobody there
+    assert result.held == {}  # nobody is there to wait for
     assert world.waiting(result) == {"ordered": 1}
     assert world.run(ordered, given_up=frozenset()).classes == {"joined_elsewhere": 1}
 

@@ -1,4 +1,4 @@
-"""What verification keeps: when it counts, what changed beside it, and what is left of damaged files."""
+"""Verification keeps results: they count while logs and tables allow it, and survive damaged files."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def tracked(read_up_to: int = 100, compressed: bool = False) -> TrackedFile:
     ("look", "file", "counts"),
     [
         (AS_IT_WAS, tracked(), True),
-        (Look(500, 9), tracked(300), True),  # it has grown
-        (None, tracked(), False),  # it went
-        (Look(119, 9), tracked(), False),  # it is shorter
+        (Look(500, 9), tracked(300), True),  # grown
+        (None, tracked(), False),  # gone
+        (Look(119, 9), tracked(), False),  # shorter
         (Look(120, 9), tracked(), False),  # something was written into it
         (AS_IT_WAS, replace(tracked(), state="replaced"), False),
         (AS_IT_WAS, tracked(90), False),  # the state knows less than was kept
@@ -112,7 +112,7 @@ def test_nobody_can_tell_what_changed_in_another_table(table: Path, tmp_path: Pa
     write_deltalake(str(tmp_path / "other"), pa.table({"id": ["a", "b"]}))
     assert changed_since(tmp_path / "other", before, 0) is None
     assert changed_since(table, before, None) is None  # gone
-    assert changed_since(table, Commit(0, ""), 0) is None  # its commit was cleaned up
+    assert changed_since(table, Commit(0, ""), 0) is None  # the commit was cleaned up
     write_deltalake(str(table), pa.table({"id": ["c"]}), mode="overwrite")
     for path in table.glob("*.parquet"):
         path.unlink()

@@ -31,7 +31,7 @@ def values(found: Any) -> list[tuple[object, ...]]:
 
 
 def one(session: LocalSession, column: Any) -> object:
-    """What an expression is of the row (`a`, 7)."""
+    """Evaluate an expression on the row (`a`, 7)."""
     ((found,),) = values(frame(session, ("a", 7)).select(column))
     return found
 

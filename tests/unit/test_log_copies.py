@@ -180,7 +180,7 @@ def world(tmp_path: Path) -> World:
 
 
 def read_bytes(world: World, keep: bool = True) -> int:
-    """How much a comparison reads."""
+    """Compare the copies, and return how many bytes that reads."""
     reading = PlainReading(world)
     found = compare_copies(world.pipeline, ["east", "west"], reading, world.clock.now_us(), keep)
     assert (found.lacks, found.problems) == ((), ())
@@ -208,7 +208,7 @@ def test_two_comparisons_at_once_count_an_event_once(world: World, monkeypatch: 
             patched.setattr(module, lambda pipeline, name, *_: Copy(name))
             now_us = world.clock.now_us() + later_us
             compare_copies(world.pipeline, ["east"], PlainReading(world), now_us, keep=True)
-    read_bytes(world)  # of west: were east's events counted twice, an hour would differ
+    read_bytes(world)  # compares west too: were east's events counted twice, an hour would differ
 
 
 def test_a_log_that_is_gone_before_it_was_digested_leaves_its_time_unknown(world: World) -> None:
@@ -250,7 +250,7 @@ def long_logs(folder: Path) -> World:
 
 
 def told(world: World, datacenter: str = "west") -> Finding | None:
-    """What a comparison that is kept tells a datacenter, and no other one."""
+    """Compare, keep the results, and return the finding for one datacenter; no other one gets any."""
     for name in ("east", "west"):
         world.join(name)
         world.join(name)  # a dispatcher looks twice before it takes a file for another one

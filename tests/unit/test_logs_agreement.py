@@ -89,7 +89,7 @@ COUNTS = st.sampled_from([0, 1, 15, 17, 40, 63, 64, 65, 130])
 
 
 def outcomes(raws: list[bytes]) -> list[object]:
-    """What becomes of each line: an event, a dead letter with its reason, or nothing."""
+    """Parse each line: it is an event, a dead letter with its reason, or nothing."""
     parsed = parse(b"".join(raw + b"\n" for raw in raws), format="jsonl")
     by_offset: dict[int, object] = {}
     for row in [*parsed.events.to_pylist(), *parsed.dead_letters.to_pylist()]:

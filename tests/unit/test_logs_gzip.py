@@ -148,7 +148,7 @@ def test_half_a_copy_is_waited_for_as_long_as_it_may_be_written(world, written_u
     world.look()
     world.write("a.log.gz", LONG_GZIP[:500])
     os.utime(world.folder / "a.log.gz", ns=(written_us * 1000, written_us * 1000))
-    assert world.look().problems == ()  # its log is there as well
+    assert world.look().problems == ()  # the log itself is there as well
     (world.folder / "a.log").unlink()
     for _ in range(3):
         assert world.look().vanished == ()

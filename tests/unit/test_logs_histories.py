@@ -25,7 +25,7 @@ PICKS = st.integers(0, 99)
 LINES = st.integers(0, 3)
 
 
-# So little that most gzip files are checked in two looks, and two files in three or four.
+# With so few bytes a look, most gzip files are checked in two looks, and two files in three or four.
 GZIP_LOOK_BYTES = 20
 
 
@@ -41,15 +41,15 @@ class ModelFile:
     compressed: bool = False
     is_whole: bool = True  # not a gzip file that ends early
     is_unchecked: bool = False  # a gzip file that no look has seen to its end
-    has_copy: bool = False  # it is being compressed: a .gz lies beside it
+    has_copy: bool = False  # somebody compresses the file: a .gz lies beside it
 
     @property
     def is_matched(self) -> bool:
-        """Whether the glob matches its name: an unknown file of another name is not read."""
+        """Say whether the glob matches its name: an unknown file of another name is not read."""
         return self.path.removesuffix(".gz").endswith(".log")
 
     def unread(self, final: bool) -> bytes:
-        """What the next read must bring: whole lines, and at the very end all."""
+        """Return what the next read must bring: whole lines, and all bytes at the very end."""
         end = len(self.content) if final else self.content.rfind(b"\n") + 1
         return self.content[self.read_bytes : end]
 
@@ -137,7 +137,7 @@ class Histories(RuleBasedStateMachine):
         file = self.may_move()[pick % len(self.may_move())]
         self.count += 1
         path = Path(file.path)
-        if file.compressed:  # by another name it would not be taken for a compressed one
+        if file.compressed:  # only the ending .gz says that it is compressed
             name = f"r{self.count}.log.gz"
         else:
             name = f"r{self.count}.log" if matched else f"{path.name}.old{self.count}"

@@ -18,18 +18,18 @@ from photon.logs.ranges import read_range
 from tests.programs import end_without
 from tests.unit.tailing_world import World, named, refuse_to_open
 
-READ_BYTES = 2_000  # of each log before it is rotated: not all of it
+READ_BYTES = 2_000  # so much of each log is read before its rotation, and not all of it
 
 
 @dataclass(frozen=True)
 class Configuration:
-    """Settings of logrotate, and what the writer does."""
+    """Settings of logrotate, and how the writer behaves."""
 
     settings: Sequence[str]
     rotations: int = 1
     has_link: bool = False
-    writes_late: bool = False  # to the file that it had open before the rotations
-    first_line: bytes = b""  # of each log
+    writes_late: bool = False  # into the file that it had open before the rotations
+    first_line: bytes = b""  # every log begins with it
     may_lose: bool = False
 
 

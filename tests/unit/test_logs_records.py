@@ -105,7 +105,7 @@ def test_the_records_are_the_same_whatever_the_size_of_the_ranges(escape, data):
 
 
 def test_ranges_that_are_cut_at_any_line_end_have_other_records():
-    """The rule left out (D10): a range ends within a record, whose halves are no records."""
+    """Leave out rule D10: a range then ends within a record, whose halves are no records."""
     data, _ = comments(40, 1)
     log, at = log_of(), TrackedFile(file_of(data).file, 0, b"", False, len(data), 0, None)
     ranges: list[tuple[int, int]] = []
@@ -118,7 +118,7 @@ def test_ranges_that_are_cut_at_any_line_end_have_other_records():
 @settings(max_examples=100, deadline=None)
 @given(FILES, st.integers(1, 40))
 def test_a_growing_file_has_the_same_records_as_the_whole_one(text, step):
-    """What is cut while it grows is what is cut of all of it, but for the record that waits at its end."""
+    """Cuts of a growing file end where records of the whole file end; its last record may wait."""
     log = log_of()
     rules, at = rules_of(log), 0
     ends: list[int] = []

@@ -63,7 +63,7 @@ def test_each_line_is_read_once_whatever_the_pieces(
     for (_, line), (_, whole) in zip(found, expected, strict=True):
         if len(whole) <= LIMIT:
             assert line.removesuffix(b"\n") == whole
-        else:  # of a line that is too long, at least so much that it is seen to be
+        else:  # a line that is too long is read until that is plain
             assert len(line.removesuffix(b"\n")) > LIMIT
             assert whole.startswith(line.removesuffix(b"\n"))
 

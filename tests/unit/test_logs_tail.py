@@ -1,4 +1,4 @@
-"""What becomes of log files between two looks: a table of stories, and what needs more than a story."""
+"""Log files change between two looks: a table of stories, and tests that need more than a story."""
 
 import os
 import shutil

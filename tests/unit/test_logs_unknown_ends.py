@@ -1,4 +1,4 @@
-"""What a log got last before it was truncated or went in use may be lost: such files are told."""
+"""A log that was truncated, or went while in use, may have lost its last lines: it is told."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def followed(tmp_path: Path, holds: bool = False, files: str = "app.log") -> tup
 
 
 def unknown(world: World) -> list[int]:
-    """The files that may have ended otherwise than anybody saw, after two looks."""
+    """Look twice, and return the files that may have had lines at their ends which nobody saw."""
     world.read()
     world.read()
     return [number for number, file in world.tracked.items() if file.end_unknown]

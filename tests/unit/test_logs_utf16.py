@@ -28,7 +28,7 @@ from tests.unit.tailing_world import World
 from tests.unit.test_logs_ranges import Bytes
 
 ORDERS = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
-HEADER = "id,ਊ key,ts,note"  # its second name begins with U+0A0A, whose bytes are both a newline's
+HEADER = "id,ਊ key,ts,note"  # U+0A0A begins the second name: both bytes are newlines
 LIMIT = 10_000
 # Letters that have bytes of line ends, quotes and delimiters in UTF-16; and some beyond 16 bits.
 ODD = [
@@ -69,7 +69,7 @@ def source_of(text: str, mark: bytes) -> Bytes | Utf16Text:
 
 
 def values_of(text: str, mark: bytes, budget: int, **more: object) -> list[tuple[object, ...]]:
-    """What each record of a file says, cut in ranges of so many bytes."""
+    """Cut a file in ranges of so many bytes, and return the values of each record."""
     log = log_of("utf-16" if mark else "utf-8", **more)
     source = source_of(HEADER + "\n" + text, mark)
     head = read_head(source, dialect_of(log), LIMIT, final=True)
@@ -316,7 +316,7 @@ def test_the_text_of_utf_16_is_not_taken_for_utf_16_once_more():
 
 
 def test_a_record_in_another_order_is_as_long_as_in_its_file(tmp_path):
-    """By its length a join reads it again, from its offset on."""
+    """A join reads a record again by its offset and its length."""
     text = 'id,t,note\na,1,"ਊ"\r\nnote,t,id\n"😀, so",2,b\r\nx,3,c\n'
     tracked, log = followed(tmp_path, text.encode("utf-16"))
     ((byte_range, data),) = read_pieces(tmp_path, stretches_of(tracked, 10**6)[0], 10**6, 2**20, log)

@@ -1,4 +1,4 @@
-"""What is lost asks for somebody until it is repaired or acknowledged; what is lost later asks anew."""
+"""A loss calls for somebody until it is repaired or acknowledged; a later loss calls anew."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def pipeline(tmp_path: Path) -> Iterator[Pipeline]:
 
 
 def problems(pipeline: Pipeline) -> list[str]:
-    """What `photon status` asks somebody for."""
+    """Return the losses that `photon status` names as problems."""
     return [one for one in status_of(pipeline, "east", SystemClock()).problems if ": gone, and" in one]
 
 

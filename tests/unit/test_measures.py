@@ -28,7 +28,7 @@ def measured(*seconds: float) -> Measures:
 
 
 def counts(measures: Measures, *key: str) -> dict[float, int]:
-    """By upper bound, where there is something."""
+    """Return the counts that are not 0, by upper bound."""
     bounds = [*BOUNDS_SECONDS, float("inf")]
     return {bound: n for bound, n in zip(bounds, measures.histograms[key].counts, strict=True) if n}
 

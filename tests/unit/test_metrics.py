@@ -37,7 +37,7 @@ from tests.unit.test_headline import NOW_US, ON_HOLD, status
 SAID = Completeness("e", 1, 0, 5 * MICROSECONDS, 5 * MICROSECONDS, 5 * MICROSECONDS, 0.999, 0, 100, 3)
 JOINED = Counts(classes={"joined": 9})  # type: ignore[arg-type]
 MAYBE = Losses({1: 60}, may_be_lost={1: 60, 4: 0})
-Samples = dict[tuple[str, ...], float]  # by the name and the values of the labels
+Samples = dict[tuple[str, ...], float]  # keys: the metric's name and the values of its labels
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What nobody can have meant by a join, told from its counts and its logs."""
+"""A join's counts and logs show settings that nobody can have meant."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ def test_only_the_dispatcher_commits_rows_and_claims_ids() -> None:
     assert calls["create_write_transaction"] == {"photon/storage/tables.py"} | replacing | reports
     assert calls["replace_files"] == {"photon/upkeep/backfill/rebuild.py", "photon/storage/compaction.py"}
     assert calls["append_rows"] == reports | {"photon/upkeep/backfill/removed_rows.py"}
-    assert not calls["write_deltalake"]  # it panics at some paths
+    assert not calls["write_deltalake"]  # this function panics at some paths
     assert calls["Joiner"] == {"photon/join/tasks.py"}
     assert calls["BatchExecution"] == {"photon/dispatcher/dispatcher.py"}
     assert calls["BatchTools"] == {"photon/dispatcher/shift/run.py"}

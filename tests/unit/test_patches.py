@@ -1,4 +1,4 @@
-"""Where tests replace names of the product: only at boundaries, and elsewhere less and less often.
+"""Tests replace names of the product at boundaries only, and elsewhere less and less often.
 
 A boundary is a limit (a constant in capitals, which a small test lowers), or a rule that is left out on
 purpose, to show that something notices.
@@ -20,12 +20,12 @@ BROKEN_ON_PURPOSE = {
     TESTS / "registry" / "test_frees.py",
     TESTS / "simulation" / "whole" / "variants.py",
 }
-# Whoever takes some away lowers the number. Nobody raises one: hand the thing in, or make the condition real.
+# Lower a number when you take a patch away. Never raise one: hand the thing in, or make the condition real.
 MOST_OTHERS = {"orchestration": 4, "registry": 3, "releases": 11, "simulation": 32, "unit": 43}
 
 
 def names_of_the_product(tree: ast.Module) -> set[str]:
-    """The names by which a test file knows modules and things of the product."""
+    """Return the names by which a test file knows modules and things of the product."""
     found: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in PRODUCT:
@@ -37,7 +37,7 @@ def names_of_the_product(tree: ast.Module) -> set[str]:
 
 
 def patched_names(tree: ast.Module) -> Iterator[str]:
-    """The name of each thing of the product that is replaced, without where it is."""
+    """Yield the name of each thing of the product that a test replaces, without its module."""
     known = {*names_of_the_product(tree), *PRODUCT}
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(PATCHES) and len(node.args) > 1:

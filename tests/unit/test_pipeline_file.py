@@ -38,7 +38,7 @@ def write(folder: Path, text: str) -> Path:
 
 
 def problems(folder: Path, text: str) -> list[str]:
-    """What is wrong with a pipeline file, as line and message."""
+    """Load a faulty pipeline file, and return its problems, each as line and message."""
     path = write(folder, text)
     with pytest.raises(PipelineError) as error:
         load_pipeline(path)

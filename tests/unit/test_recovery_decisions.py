@@ -1,4 +1,4 @@
-"""What recovery decides: who acts, what a record was counted as, which class it leaves, what is told."""
+"""Recovery decides who acts, how a record was counted, which class it leaves, and what people are told."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ def test_a_request_that_can_not_be_made_fails_the_call() -> None:
             raise RuntimeError("a defect")
 
     stores = over(Broken(), concurrency=4)
-    for _ in range(2):  # its room is given back
+    for _ in range(2):  # the first call gives its slot back
         with pytest.raises(RuntimeError, match="a defect"):
             ask(stores, 1)
     stores.close()

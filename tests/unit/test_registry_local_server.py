@@ -377,7 +377,7 @@ def test_a_registry_whose_server_was_killed_keeps_what_it_had_and_serves_again(
         close_registries()
 
 
-FOREIGN_ELF = b"\x7fELF\x02\x01\x01" + bytes(9) + b"\x02\x00\xf3\x00" + bytes(100)  # of another processor
+FOREIGN_ELF = b"\x7fELF\x02\x01\x01" + bytes(9) + b"\x02\x00\xf3\x00" + bytes(100)  # for another processor
 SUPERVISES = """
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a registry's client counts and times of its requests, by endpoint."""
+"""A registry's client counts and times its requests, for each endpoint."""
 
 from __future__ import annotations
 

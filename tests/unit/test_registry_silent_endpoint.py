@@ -60,7 +60,7 @@ def test_a_silent_endpoint_that_answers_with_a_denial_is_said_to_deny() -> None:
 
 
 def heard_each_second(health: Health, clock: ManualClock, replies: Sequence[object]) -> list[str | None]:
-    """What is new about an endpoint that is heard of once a second."""
+    """Give one reply of an endpoint each second, and return what is said about each."""
     heard: list[str | None] = []
     for reply in replies:
         heard.append(health.news_of(1, reply))

@@ -1,4 +1,4 @@
-"""Which endpoints are slow, so that nobody waits for them (protocol B13)."""
+"""Nobody waits for an endpoint that is slow; a majority's pace says which are (protocol B13)."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from tests.support.manual_clock import ManualClock
     ("usual", "slow"),
     [
         ({0: 0.01, 1: 0.02, 2: 0.9}, {2}),
-        ({0: 0.01, 2: 0.9}, set()),  # it may be one of the first two
-        ({2: 0.9}, set()),  # nor of a majority
+        ({0: 0.01, 2: 0.9}, set()),  # endpoint 1 is unknown, and may be as slow
+        ({2: 0.9}, set()),  # two endpoints are unknown
         ({0: 0.01, 1: 0.4, 2: 0.9}, set()),  # a majority is busy too
-        ({0: 0.02, 1: 0.02, 2: 0.3}, set()),  # it is far away
+        ({0: 0.02, 1: 0.02, 2: 0.3}, set()),  # endpoint 2 is only far away
         ({0: 0.9, 1: 0.01, 2: 0.9}, set()),  # there is no majority without one of them
         ({}, set()),
     ],

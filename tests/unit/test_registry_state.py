@@ -1,4 +1,4 @@
-"""What a registry's state tells of its ledgers and epochs, and how fast a ledger grows."""
+"""A registry's state describes its ledgers and epochs, and says how fast a ledger grows."""
 
 from __future__ import annotations
 

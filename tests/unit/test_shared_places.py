@@ -1,4 +1,4 @@
-"""What two datacenters or two pipelines share by mistake is told, at the join and by status."""
+"""Join and status say which places two datacenters or two pipelines share by mistake."""
 
 from __future__ import annotations
 

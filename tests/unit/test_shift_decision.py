@@ -1,4 +1,4 @@
-"""What to do about a datacenter's shifts: a table of what a tick finds, and what is decided."""
+"""A tick decides about a datacenter's shifts: a table of what it finds, and the decision."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def found(
     ours: bool = True,
     second_tick: bool = False,
 ) -> Snapshot:
-    """What a tick finds; a `second_tick` finds the same heartbeat as the one before it."""
+    """Return what a tick finds; a `second_tick` finds the same heartbeat as the tick before."""
     return Snapshot(NOW_US, growth, status, runs, past, ours, status.beat_us if second_tick else None)
 
 

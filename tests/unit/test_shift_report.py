@@ -1,4 +1,4 @@
-"""What a shift reports, and when."""
+"""A shift reports its batches, rows and latencies every so often."""
 
 from __future__ import annotations
 

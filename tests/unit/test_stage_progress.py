@@ -9,7 +9,7 @@ from jobs.stage_progress import Stages, StageWatch, reporting_stages
 
 
 def watched(*looks: tuple[set[int], int, int, float]) -> list[str]:
-    """What is said of these looks: ids of stages, tasks done and all of them, seconds."""
+    """Return the lines said after these looks, each with ids of stages, tasks done, all tasks, seconds."""
     said: list[str] = []
     watch = StageWatch(said.append)
     watch.step("reading logs")

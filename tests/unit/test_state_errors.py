@@ -1,4 +1,4 @@
-"""What SQLite says of a disk without room, in words."""
+"""Errors of SQLite say in words that a disk has no room, or where to look."""
 
 from __future__ import annotations
 

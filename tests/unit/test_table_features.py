@@ -21,7 +21,7 @@ from tests.table_changes import change, commit, feature, last_version, map_colum
 APP = app_id("east", "e")
 Change = Callable[[Path], object]
 
-# By what each sentence has to name.
+# Changes that Photon refuses, each under the name that its sentence has to have.
 HIDING: dict[str, Change] = {
     "deletion vectors (table feature deletionVectors)": lambda folder: change(
         folder, feature("deletionVectors"), {"delta.enableDeletionVectors": "true"}

@@ -199,7 +199,7 @@ def test_readers_see_the_union_of_all_datacenters_and_can_filter_by_any_column(w
 
 
 def test_readers_do_not_see_rows_of_datacenters_that_they_leave_out(world):
-    for name in ("east", "west"):  # whose epochs have one number
+    for name in ("east", "west"):  # both datacenters' epochs have the same number
         world.events(f"of {name}", datacenter=name)
         world.join(name)
     rows = read.joined(world.pipeline, retired=["east"]).to_table()

@@ -70,7 +70,7 @@ def read_side(folder: Path, format: str, id_column: str) -> tuple[list[dict[str,
 
 
 def first_queries(queries: list[dict[str, str]]) -> dict[str, dict[str, str]]:
-    """By query id, the one with the least time (all texts of times are equally long)."""
+    """Return the earliest query of each id (all texts of times are equally long)."""
     first: dict[str, dict[str, str]] = {}
     for query in queries:
         known = first.setdefault(query["query_id"], query)
@@ -219,7 +219,7 @@ def test_a_lost_click_is_a_disagreement() -> None:
 
 
 def right_counts() -> dict[str, dict[str, int]]:
-    """What two datacenters would print of `small()`: east joins all, west nothing."""
+    """Return the counts that two datacenters print for `small()`: east joins all, west nothing."""
     expected = small().expected_outcomes()
     same = {
         name: getattr(expected, name) for name in ("foreign", "unjoinable", "dead_letters", "skipped")

@@ -20,7 +20,7 @@ COMMAND = re.compile(
     r"\bphoton (?:acknowledge|availability|backfill|compact|dead-letters|hold|join|metrics|recover|"
     r"registry (?:gc|init|refill|repair|reshard|state)|resume|retire|status|trace|verify)\b"
 )
-# What stands for the pipeline file where it is known: expressions whose value is quoted for a shell.
+# These expressions name the pipeline file; their values are quoted for a shell.
 NAMES_THE_FILE = re.compile(
     r" (?:\{(?:\w+\.)*typed\}|\{typed_file\}|\{(?:found\.)?pipeline\}|\{shlex\.quote|%s)"
 )
@@ -29,9 +29,9 @@ PLACEHOLDER = re.compile(
 )
 WITHOUT_A_PIPELINE = {
     "photon/cli/examples.py",  # `--help` shows them, on pipeline.yaml
-    "photon/cli/verify.py",  # of an option's help, and who has made a report
-    "photon/upkeep/recovery.py",  # who has left an order
-    "jobs/backfill.py",  # what Spark's pages call its sessions
+    "photon/cli/verify.py",  # in an option's help, and as the maker of a report
+    "photon/upkeep/recovery.py",  # as the maker of an order
+    "jobs/backfill.py",  # as the name of a session on Spark's pages
     "jobs/log_copies.py",
     "jobs/verification.py",
 }
@@ -39,7 +39,7 @@ TEMPLATES = "photon/verification/report.py"  # `Finding.remedy` and `typed` put 
 
 
 def texts_of(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """The texts of a module with their lines, without docstrings; `{...}` is what is put in."""
+    """Yield the texts of a module with their lines, without docstrings; `{...}` is a value put in."""
     parts = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
     parts |= {
         id(node.value)

@@ -1,4 +1,4 @@
-"""What verification decides: the class of a record, and what the registry's answer means."""
+"""Verification decides on the class of a record, by evidence and by the registry's answer."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ PENDING, UNJOINED, GIVEN_UP, TOO_OLD = (
 @pytest.mark.parametrize(
     ("evidence", "outcome"),
     [
-        # one alone
+        # one piece of evidence alone
         (BAD_LINE, "dead_letters"),
         (DEAD_LETTER, "dead_letters"),
         (SKIPPED, "skipped"),
@@ -52,7 +52,7 @@ PENDING, UNJOINED, GIVEN_UP, TOO_OLD = (
         (GIVEN_UP, "unjoinable"),
         (TOO_OLD, None),  # recorded, but is it so? The registry is asked
         (Evidence(0), None),
-        # a row of both datacenters is joined in each
+        # an event with a row in both datacenters is joined in each
         (JOINED | ROW_HERE | ROW_ELSEWHERE, "joined"),
         # another record of an event with a row here is a duplicate even if there is one elsewhere
         (ROW_HERE | ROW_ELSEWHERE, "duplicates"),
@@ -62,10 +62,10 @@ PENDING, UNJOINED, GIVEN_UP, TOO_OLD = (
         (UNJOINED | PENDING, "pending"),
         # a dead letter of a joined event is no duplicate
         (DEAD_LETTER | ROW_HERE, "dead_letters"),
-        # one that is looked at again is none until that has ended
+        # a dead letter that is looked at again is none until that has ended
         (DEAD_LETTER | PENDING, "pending"),
         (BAD_LINE | DEAD_LETTER | PENDING, "pending"),
-        # what the join answered as too old stays so, whatever became of its event
+        # a record that the join called too old stays so, whatever became of its event
         (TOO_OLD | ROW_HERE, "too_old"),
         (TOO_OLD | ROW_ELSEWHERE, "too_old"),
         (TOO_OLD | UNJOINED, "too_old"),
@@ -110,10 +110,10 @@ ROW_GONE = "joined, and its row is gone: datacenter east"
 @pytest.mark.parametrize(
     ("rejoin", "hold", "alone", "waits_somewhere"),
     [
-        # a missing event is given by the words of why; `alone`: no other datacenter waits for it
+        # a missing event is given by its reason; `alone`: no other datacenter waits for it
         (JOINS, NOBODY, FREE, "pending"),
         (JOINS, TOO_OLD_ID, "too_old", "too_old"),
-        (JOINS, HELD, "pending", "pending"),  # its batch may still bring a row
+        (JOINS, HELD, "pending", "pending"),  # the holder's batch may still bring a row
         (JOINS, JOINED_EVENT, ROW_GONE, "pending"),
         # nobody claims what the adapter drops, whatever the ledgers say
         (DROPS, NOBODY, "filtered", "filtered"),
@@ -127,7 +127,7 @@ ROW_GONE = "joined, and its row is gone: datacenter east"
         (NO_PRIMARY, NOBODY, "unjoinable", "unjoinable"),
         (NO_PRIMARY, TOO_OLD_ID, "too_old", "too_old"),
         (NO_PRIMARY, HELD, "pending", "pending"),
-        (NO_PRIMARY, JOINED_EVENT, ROW_GONE, "pending"),  # its primary was there once
+        (NO_PRIMARY, JOINED_EVENT, ROW_GONE, "pending"),  # the primary was there once
     ],
 )
 def test_a_record_that_no_table_has_is_classified_by_a_join_and_the_ledgers(
@@ -163,8 +163,8 @@ def test_the_equation_adds_up_with_what_is_missing() -> None:
     ("kind", "is_ok"),
     [
         ("duplicate_rows", False),
-        ("unjoinable_but_joinable", True),  # its primary came after all
-        ("unjoinable_but_joinable_when_complete", False),  # its primary had been read before
+        ("unjoinable_but_joinable", True),  # the primary came after all
+        ("unjoinable_but_joinable_when_complete", False),  # the primary had been read before
     ],
 )
 def test_one_violation_in_one_datacenter_breaks_the_promise_and_a_mere_finding_does_not(

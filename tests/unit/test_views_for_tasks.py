@@ -1,4 +1,4 @@
-"""What a verification gives to its tasks of who holds which event: short runs inline, long ones as files."""
+"""A verification tells its tasks who holds which event: short runs inline, long ones as files."""
 
 from __future__ import annotations
 

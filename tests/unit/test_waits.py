@@ -14,7 +14,7 @@ from tests.support.manual_clock import ManualClock
 
 
 class Told:
-    """What callbacks were told."""
+    """Note the lines that callbacks were told."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
