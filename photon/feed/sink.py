@@ -1,0 +1,32 @@
+"""Where steps go: what a follower asks of standard output, a folder or PostgreSQL."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from photon.errors import UserError
+from photon.feed.step import Cursor, Step
+
+
+class SinkUnavailable(UserError):
+    """The sink did not answer: nobody knows whether it has the step. Its cursor will say so."""
+
+
+class Sink(Protocol):
+    """Takes whole steps in order. Rows and cursor move together, or a step's rows are the same again."""
+
+    def cursor(self) -> Cursor | None:
+        """The cursor behind the last step that is here whole; None: nothing was delivered. SinkUnavailable.
+
+        It may wait for another follower.
+        """
+
+    def deliver(self, step: Step) -> bool:
+        """Take all rows of a step, and its cursor. SinkUnavailable, FeedStopped.
+
+        False: the cursor is not `step.after`, as another follower was here. Then nothing was taken. A step
+        without rows moves the cursor alone.
+        """
+
+    def replace(self, step: Step) -> None:
+        """Take all rows of a release in the place of everything before, and its cursor. SinkUnavailable."""
