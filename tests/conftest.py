@@ -1,4 +1,4 @@
-"""What holds for all tests."""
+"""Settings and fixtures of all tests."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from infra.servers.minio import CREDENTIALS, MinioServer, has_minio
 from photon.pipeline.location import Location, S3Folder
 from tests.faulty_s3 import FaultyS3
 
-BUCKET = "photon"  # of the tests' MinIO
+BUCKET = "photon"  # the bucket in the tests' MinIO
 
-# A slow example says that the machine is busy, and nothing about the product.
+# A slow example only says that the machine is busy.
 settings.register_profile("photon", deadline=None)
 settings.load_profile("photon")
 # A shell has its background jobs ignore Ctrl-C, and so would all that tests start.

@@ -99,7 +99,7 @@ class _Server(ThreadingHTTPServer):
     def server_close(self) -> None:
         super().server_close()
         for each in list(self._open):
-            with suppress(OSError):  # it has ended
+            with suppress(OSError):  # the connection has ended
                 each.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
@@ -139,7 +139,7 @@ class _Handler(BaseHTTPRequestHandler):
     do_HEAD = do_PUT = do_POST = do_DELETE = do_GET
 
     def _give_on(self, stream: http.client.HTTPResponse) -> None:
-        """What the store tells of its objects, until whoever listens has gone."""
+        """Pass on the store's notices of objects until the listener has gone."""
         self.close_connection = True
         self.send_response_only(stream.status)
         self.send_header("Content-Type", "text/event-stream")

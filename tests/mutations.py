@@ -32,7 +32,7 @@ FAST = "not (spark or server or slow or long or browser or services)"
 PLACES = 1500  # They are passed without a mistake: enough to tell what a test goes through.
 # The tests of one mistake may take so long, by the noted times: many pass thousands of tests.
 SECONDS_OF_TESTS = 25
-MOST_CASES = 3  # of one test, each with other parameters
+MOST_CASES = 3  # one test runs so often at most, each time with other parameters
 MOST_TESTS = 120  # To collect more takes longer than to run them.
 TEST_SECONDS = 60  # A mistake may make a test wait for ever; the machine may be busy.
 MISTAKE_SECONDS = 300  # A test that doesn't even heed its own timeout ends here.
@@ -233,7 +233,7 @@ def noted(copy: Path) -> Noted:
     passing: dict[int, set[str]] = {}
     for line in passed.read_text().splitlines():
         number, _, test = line.partition(" ")
-        if outcomes.get(test) == "passed":  # What a fixture of a session passes is no test's.
+        if outcomes.get(test) == "passed":  # A session's fixture passes places too, but is no test.
             passing.setdefault(int(number), set()).add(test)
     fail_anyhow = sum(outcome == "failed" for outcome in outcomes.values())
     return Noted(passing, seconds, Counter(test for tests in passing.values() for test in tests), fail_anyhow)

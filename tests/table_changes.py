@@ -1,6 +1,6 @@
-"""What people's own tools do to a table of Photon's: a commit with another protocol, properties or columns.
+"""Change a table of Photon's as people's own tools do: other protocol, properties or columns.
 
-Written as Delta's protocol has it, since delta-rs makes few of these changes itself.
+The commits follow Delta's protocol by hand, since delta-rs makes few of these changes itself.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a program shows on a terminal, for tests of what people see there."""
+"""Run programs on a terminal, for tests of the output that people see there."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PATIENCE_SECONDS = 60.0
 
 
 def shown_on_terminal(command: Sequence[str], **environment: str) -> str:
-    """What a command writes to a standard error that is a terminal; its standard output is a pipe."""
+    """Run a command with a terminal as standard error and a pipe as output; return the terminal's text."""
     # The terminal of the person who runs the tests changes nothing.
     known = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "TERM", "COLUMNS")}
     known |= {"TERM": "xterm-256color", **environment}

@@ -1,4 +1,4 @@
-"""What the browser looks at: Dagster's processes, the local registry, two datacenters with live traffic."""
+"""Run what the browser looks at: Dagster, a local registry, two datacenters with live traffic."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ DATACENTERS = ("east", "west")
 # On two quiet cores a verification takes half a minute; on two that others kept busy it has taken eight.
 PATIENCE_SECONDS = 900.0
 LIVE_SECONDS = 3_600.0  # longer than all tests together
-PAST_DAYS = 2  # not yesterday: around midnight that one is just being closed
+PAST_DAYS = 2  # not yesterday: shortly after midnight that day may still be open
 PAST_SECONDS = 20.0
-TEN_O_CLOCK_US = 10 * 3_600 * MICROSECONDS  # of the day
-# Reports come soon. All else is for people: a recovery by the clock would repair what they are to repair.
+TEN_O_CLOCK_US = 10 * 3_600 * MICROSECONDS  # since the day began
+# Reports come soon. No schedule does more: a scheduled recovery would repair what people repair here.
 SETTINGS = """\
 tailing: {idle_after: 3s}
 shift: {idle: 20s}
@@ -58,7 +58,7 @@ class LivePlatform:
     pipeline: Pipeline
     stack: DagsterStack
     tree: ProcessTree
-    past: Traffic  # of a day that is closed
+    past: Traffic  # its day is closed
 
     @property
     def url(self) -> str:

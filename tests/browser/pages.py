@@ -1,6 +1,6 @@
-"""What a person sees and clicks in Dagster's UI, by the words on it.
+"""Use Dagster's UI as a person does, who sees and clicks things by the words on them.
 
-A page waits until what is to be clicked is there, for as long as the browser's own time-out says.
+A page waits until the thing to click is there, for as long as the browser's own time-out says.
 """
 
 from __future__ import annotations
@@ -93,15 +93,15 @@ class AssetPage:
             seen(self.page, name, exact=True).last.click()
 
     def metadata(self, key: str) -> Locator:
-        """The value of a metadata entry."""
+        """Find the value of a metadata entry."""
         return self.page.get_by_role("row", name=re.compile(rf"^{key} ")).get_by_role("cell").nth(1)
 
     def number(self, key: str) -> int:
-        """A number that the metadata show."""
+        """Read a number that the metadata show."""
         return int(self.metadata(key).inner_text().replace(",", ""))
 
     def show_plots(self) -> None:
-        """On the tab Overview, of all events over time."""
+        """Open the plots of all events over time, on the tab Overview."""
         self.page.get_by_role("button", name="Plots").click()
         self.page.get_by_role("button", name="Events").click()
 
@@ -109,7 +109,7 @@ class AssetPage:
         return self.page.locator("canvas")
 
     def check(self, name: str) -> CheckPage:
-        """On the tab Checks, one of the list."""
+        """Choose a check from the list on the tab Checks."""
         seen(self.page, name, exact=True).first.click()
         return CheckPage(self.page, name)
 
@@ -131,7 +131,7 @@ class GroupPage:
         return self
 
     def expect_assets(self, *names: str) -> None:
-        """Boxes with these names."""
+        """Expect boxes with these names."""
         for name in names:
             expect(self.page.locator("svg").get_by_text(name, exact=True).first).to_be_visible()
 
@@ -144,18 +144,18 @@ class CheckPage:
     name: str
 
     def expect_result(self, result: str, *texts: str | re.Pattern[str]) -> None:
-        """Its latest result, and what it says."""
+        """Expect the check's latest result, and texts in it."""
         expect(seen(self.page, result, exact=True).last).to_be_visible()
         for text in texts:
             expect(seen(self.page, text).last).to_be_visible()
 
     def expect_red(self) -> None:
-        """It has failed as an error. As a warning it would be yellow, with another sign."""
+        """Expect that the check has failed as an error. A warning is yellow, with another sign."""
         tag = self.page.locator(".BaseTag", has_text="Failed")
         expect(tag.get_by_role("img", name="cancel").first).to_be_visible()
 
     def number_after(self, words: str) -> float:
-        """The number that follows these words in what it says."""
+        """Read the number that follows these words in the check's text."""
         says = seen(self.page, words).last.inner_text()
         found = re.search(rf"{words} ([\d.]+)", says)
         assert found is not None, says
@@ -164,7 +164,7 @@ class CheckPage:
 
 @dataclass(frozen=True)
 class BackfillDialog:
-    """What the button *Materialize...* of an asset with days and datacenters opens."""
+    """The dialog that the button *Materialize...* opens for an asset with days and datacenters."""
 
     page: Page
 
@@ -173,7 +173,7 @@ class BackfillDialog:
         return self.page.get_by_role("dialog").first
 
     def choose(self, datacenter: str, first: date, last: date) -> None:
-        """Days of one datacenter."""
+        """Choose days of one datacenter."""
         self._dialog.get_by_text("Select a partition or create one").first.click()
         self.page.get_by_role("menuitem", name=datacenter).click()
         self.page.keyboard.press("Escape")
@@ -197,7 +197,7 @@ class BackfillsPage:
         return self
 
     def expect_success(self) -> None:
-        """Of the only backfill that there is."""
+        """Expect that the only backfill has succeeded."""
         expect(seen(self.page, re.compile("^(Succeeded|Success|Completed)$")).first).to_be_visible()
 
 
@@ -213,7 +213,7 @@ class RunPage:
         return self
 
     def terminate(self) -> None:
-        """The button, and that of the dialog which asks once more."""
+        """Click the button, and confirm in the dialog that asks once more."""
         self.page.get_by_role("button", name="Terminate").click()
         self.page.get_by_role("dialog").get_by_role("button", name="Terminate 1 run").click()
 
@@ -244,11 +244,11 @@ class SensorPage:
         return self
 
     def switch(self, on: bool) -> None:
-        """Its checkbox is hidden behind the picture of a switch."""
+        """Switch the sensor on or off. A picture of a switch hides its checkbox."""
         row = self.page.get_by_role("row", name=re.compile("^(Running|Stopped)"))
         checkbox = row.get_by_role("checkbox")
         expect(checkbox).to_be_checked(checked=not on)
-        # The switch moves at once: who leaves the page before the answer may take the request back.
+        # The switch moves at once: leaving the page before the answer may cancel the request.
         with self.page.expect_response(_answers_a_mutation):
             row.locator("label").click()
         expect(checkbox).to_be_checked(checked=on)

@@ -16,7 +16,7 @@ from playwright.sync_api import Page, expect, sync_playwright
 from tests.browser.live_platform import PATIENCE_SECONDS, PIPELINE, LivePlatform, live_platform
 from tests.browser.pages import AssetPage, BackfillDialog, chromium, chromium_program, new_page
 
-MOST_BYTES = 200_000  # of a picture: they are in the repository
+MOST_BYTES = 200_000  # a picture's limit: the repository keeps them all
 
 
 def graph(page: Page, platform: LivePlatform) -> None:

@@ -1,4 +1,4 @@
-"""What a newcomer finds in the UI while two datacenters join: the graph, and what a shift says of itself."""
+"""A newcomer looks around in the UI while two datacenters join, and finds the graph and shifts' reports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a store on S3 does when it is slow, busy, cut off or gone: nothing is lost, nothing is done twice."""
+"""Nothing is lost or done twice while a store on S3 is slow, busy, cut off or gone."""
 
 from __future__ import annotations
 

@@ -67,12 +67,12 @@ def test_compaction_and_a_clean_log_leave_the_table_as_it_was(table: OutputTable
     assert store_of(table.folder).size_bytes(log_entry(3)) is None
     assert vacuum(table, None, True, time.time_ns() // 1_000) == 0  # nothing has lain there for a week
     assert ids_in(table) == before
-    assert reader.to_pyarrow_table().num_rows == 2 * BATCHES  # it was open before
+    assert reader.to_pyarrow_table().num_rows == 2 * BATCHES  # the reader was open before
     assert len(list(store_of(table.folder / LOG_FOLDER).names())) <= 4
 
 
 def compact_and_clean(folder: Location) -> None:
-    """As another process does it, long after all handles were opened."""
+    """Compact and clean as another process does it, long after all handles were opened."""
     table = OutputTable(folder, "joined_events")
     compact_all(table)
     checkpoint(table.folder)

@@ -1,4 +1,4 @@
-"""What a store tells of new objects: a real MinIO, and stores that tell too little."""
+"""A store tells of new objects: a real MinIO does, and other stores tell too little."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def put(folder: S3Folder, name: str) -> None:
 
 
 def told_after(news: Announcements, put_all: Callable[[], None]) -> set[str]:
-    """What is told of once somebody listens and objects were put."""
+    """Put objects once somebody listens, and return the names that were told."""
     until(lambda: news.take() is not None)
     put_all()
     found: set[str] = set()
@@ -115,7 +115,7 @@ def store(answer: Answer) -> Iterator[tuple[S3Folder, list[str]]]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             asked.append(self.path)
-            with suppress(OSError):  # whoever listened has gone
+            with suppress(OSError):  # the listener has gone
                 answer(self)
 
         def log_message(self, format: str, *args: object) -> None:

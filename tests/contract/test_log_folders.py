@@ -1,4 +1,4 @@
-"""What logs on this machine and on S3 promise alike, and what only objects do (`photon.logs.folders`)."""
+"""Logs on this machine and on S3 keep the same promises, objects some more (`photon.logs.folders`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What dynoxide syncs to disk: a store that forgets what it has acknowledged gives two winners (B10)."""
+"""Dynoxide syncs before it acknowledges: a store that forgets what it acknowledged lets two win (B10)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.server
 
 @contextmanager
 def traced(kind: ServerKind, folder: Path, trace: Path) -> Iterator[str]:
-    """The URL of a server whose syncs are written to `trace`."""
+    """Run a server whose syncs are written to `trace`, and yield its URL."""
     port = free_steady_port()
     tracer = ["strace", "-f", "-y", "-e", "trace=fsync,fdatasync", "-o", str(trace)]
     process = subprocess.Popen([*tracer, *server_command(kind, folder, port)], cwd=folder)

@@ -1,4 +1,4 @@
-"""What is said of an S3 store that can't be used: alike by data files (obstore) and by tables (delta-rs)."""
+"""Data files (obstore) and tables (delta-rs) say the same of an S3 store that can't be used."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def make_table(folder: S3Folder) -> None:
 
 @pytest.fixture(params=[write, make_table])
 def use(request: pytest.FixtureRequest) -> Callable[[S3Folder], None]:
-    """What is tried."""
+    """Return an action that uses the store."""
     tried: Callable[[S3Folder], None] = request.param
     return tried
 
 
 @pytest.fixture(autouse=True)
 def own_credentials(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Each test begins without those of this machine, and leaves no client behind."""
+    """Begin each test without this machine's credentials, and leave no client behind."""
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")

@@ -57,7 +57,7 @@ def with_some_claims(pipeline: Pipeline, batches: int = 40) -> IdRegistry:
 
 
 def without(server: StoreServer, registry: IdRegistry) -> None:
-    """Some claims that a server misses."""
+    """Make claims that a server misses."""
     server.kill()
     for batch in range(100, 110):
         claim(registry, batch, f"{batch}-1", f"{batch}-2")
@@ -127,7 +127,7 @@ def test_a_repair_that_was_killed_is_run_again(
     registry = with_some_claims(pipeline, 5)
     roll(registry.view, registry.positions, ledgers=3)
     with_some_claims(pipeline, 5)
-    if point == "repair.after_compared":  # it has something to compare
+    if point == "repair.after_compared":  # makes a difference, so that the repair compares
         without(servers[1], open_reader(pipeline))
     servers[0].wipe()
     servers[0].start()

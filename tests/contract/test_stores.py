@@ -1,4 +1,4 @@
-"""What a folder on this machine and one on S3 promise alike (`photon.storage.store`)."""
+"""A folder on this machine and one on S3 keep the same promises (`photon.storage.store`)."""
 
 from __future__ import annotations
 

@@ -254,5 +254,5 @@ def test_positions_have_one_value_each_for_all_readers_and_ever(
             servers[out].start()
     found = {ledger: read_all(opened(address), ledger) for ledger in ledgers}
     for ledger, values in (told for one in writing for told in one.result()):
-        known = len(values) - 1  # of the last one two copies may be no proof
+        known = len(values) - 1  # the last value may not be proven yet by two copies
         assert found[ledger][:known] == values[:known]

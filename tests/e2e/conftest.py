@@ -1,4 +1,4 @@
-"""What tests of whole processes share."""
+"""Fixtures that tests of whole processes share."""
 
 from __future__ import annotations
 

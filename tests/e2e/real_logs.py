@@ -30,14 +30,14 @@ KIND_STREAMS = {"weird": 2, "analyzer": 2, "rdp": 1, "smtp": 1}  # files per kin
 RUN_LINES = 50  # so many lines in a row go to one file: servers write in bursts
 _KIND_COLUMN = 3
 
-Files = Mapping[str, bytes]  # by path below a datacenter's logs folder: the whole file
+Files = Mapping[str, bytes]  # whole files by their path below a datacenter's logs folder
 
 
 @dataclass(frozen=True, slots=True)
 class RealExpectation:
-    """What must come of joining the whole of the real logs."""
+    """Rows and ids that a join of all the real logs must lead to."""
 
-    joined: pa.Table  # foreign columns, then primary ones behind primary_, by event_id; text
+    joined: pa.Table  # foreign columns, then primary ones with primary_, all text; sorted by event_id
     unjoinable: frozenset[str]  # event ids
 
 
@@ -49,7 +49,7 @@ class RealLogs:
 
     @staticmethod
     def open() -> RealLogs | None:
-        """The real logs, if they are on this machine. FileNotFoundError if they are not where it is said."""
+        """Find the real logs, if this machine has them. FileNotFoundError if a named folder has none."""
         said = os.environ.get(FOLDER_VARIABLE)
         folder = Path(said or Path(__file__).resolve().parents[3] / "shared" / "data")
         for place in (folder, folder / SET_FOLDER):

@@ -80,7 +80,7 @@ class Rotated(World):
         append(self.pipeline, VerificationReport({"east": east}, 0), SystemClock().now_us(), "a run", 1.0)
 
     def verify(self) -> DatacenterReport:
-        """What `photon verify --record` does."""
+        """Verify and put it on record, as `photon verify --record` does."""
         from jobs.verification import verify
 
         report = verify(self.pipeline, ["east"], session=self.session)
@@ -97,8 +97,8 @@ def world(tmp_path_factory: pytest.TempPathFactory, url: str, session: Any) -> I
     close_registries()
 
 
-# What is seen builds on one another, in this order: the log is gone with a tail that was read after it was
-# verified; it was put back and verified before it went; another log is in its place; the state was lost.
+# The fixtures build on one another, in this order: the log goes with a tail that was read after its
+# verification; it is put back, verified, and goes again; another log takes its place; the state is lost.
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ from tests.e2e.process_marks import marked, soon
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(720)]
 
 STAYING = (sys.executable, "-m", "examples.demo")  # make dev
-DEMO_SECONDS = 640.0  # its phases at their bounds; 150 on two cores
+DEMO_SECONDS = 640.0  # all phases at their bounds; two cores take 150
 JOINING_SECONDS = 180.0
 
 
@@ -37,7 +37,7 @@ class Running:
         return self.said_file.read_text()
 
     def wait_for(self, *texts: str) -> None:
-        """Until each of the regular expressions was found in what it said."""
+        """Wait until the demo has said a match of each regular expression."""
 
         def has_said() -> bool:
             assert self.process.poll() is None, self.said()

@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.server, pytest.mark.slow]
 def described_and_joined(
     folder: Path, primary: str, foreign: str, *said: str
 ) -> tuple[dict[str, Any], pa.Table]:
-    """What `photon init` said of two logs below `folder`, and the rows of the join that it names next."""
+    """Describe two logs below `folder` and join them; return the words of `photon init`, and the rows."""
     print(f"seed {SEED}, {folder}")
     file = folder / "pipeline.yaml"
     told = photon_json("init", folder / "logs" / primary, folder / "logs" / foreign, "-o", file, *said)

@@ -21,7 +21,7 @@ from tests.support.local_servers import local_server
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 
-# What the system says, and what to do; SQLite does not pass on the system's words.
+# Errors have the system's words and a remedy; SQLite does not pass the system's words on.
 CAUSES = {"lake": "No space left on device.*make room", "state": r"no room|No space left on device"}
 SIZES = {"lake": "128k", "state": "256k"}
 

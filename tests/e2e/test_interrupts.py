@@ -17,7 +17,7 @@ from tests.e2e.one_query import one_query
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 
-# What has just been imported: nothing of Photon's own code runs before the first of them.
+# Ctrl-C comes when one of these modules was imported: no code of Photon runs before the first.
 MOMENTS = [
     "photon.errors",
     "click.core",
@@ -39,7 +39,7 @@ def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(file: Path, command: str, *words: str) -> subprocess.Popen[str]:
-    """It says on standard error what it imports."""
+    """Start a command that writes its imports to standard error."""
     return run_quietly(file, command, *words, options=["-X", "importtime"])
 
 
@@ -69,7 +69,7 @@ def once_it_says(words: str) -> Callable[[subprocess.Popen[str]], None]:
 def interrupted(
     process: subprocess.Popen[str], *moments: Callable[[subprocess.Popen[str]], None]
 ) -> tuple[int, str, str]:
-    """Its status as a shell counts it, and what it wrote after the last moment."""
+    """Interrupt at each moment; return the status as a shell counts it, and all output after the last."""
     for wait in moments:
         wait(process)
         process.send_signal(signal.SIGINT)

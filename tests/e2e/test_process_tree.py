@@ -36,8 +36,8 @@ subprocess.Popen([sys.executable, "-c", {SLEEP!r}])
 subprocess.Popen([sys.executable, "-c", {DAEMON!r}]).wait()
 time.sleep(600)
 """
-# Whoever runs these tests may have signals ignored or blocked, as a shell's background job has, and what it
-# starts inherits that.
+# Tests may run with signals ignored or blocked, as in a shell's background job, and their processes
+# inherit that.
 DEMO = """
 import signal, sys, time
 signal.pthread_sigmask(signal.SIG_SETMASK, [])

@@ -1,4 +1,4 @@
-"""What a Spark session writes to standard error: nothing of its launcher, and all else."""
+"""A Spark session writes to standard error, without the lines of its launcher."""
 
 from __future__ import annotations
 

@@ -67,12 +67,12 @@ class Location:
         return self.pipeline.datacenters[datacenter].state
 
     def tick(self, datacenter: str = "east", cursor: str | None = None) -> SensorExecutionData:
-        """What the sensor of a datacenter answers now; what it does to runs and processes is done."""
+        """Evaluate the sensor of a datacenter now, with all that it does to runs and processes."""
         context = build_sensor_context(self.instance, cursor, definitions=self.defs)
         return shift_sensor(self.served, datacenter, self.clock).evaluate_tick(context)
 
     def run(self, datacenter: str = "east", status: DagsterRunStatus = DagsterRunStatus.STARTED) -> str:
-        """A run of the shift job as Dagster has it in its storage; its id."""
+        """Store a run of the shift job as Dagster does, and return its id."""
         run = self.instance.create_run_for_job(
             self.defs.resolve_job_def(self.job),
             run_id=str(uuid.uuid4()),

@@ -38,15 +38,15 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> LocationSettings:
 
 
 class Conditions:
-    """What the conditions ask for, tick by tick."""
+    """Automation conditions, which ask for assets tick by tick."""
 
     def __init__(self, defs: Definitions, instance: DagsterInstance) -> None:
         self._defs, self._instance = defs, instance
         self._last: EvaluateAutomationConditionsResult | None = None
-        self.ask()  # what was there before is no news
+        self.ask()  # so that nothing that is already there is news
 
     def ask(self) -> set[str]:
-        """The assets that are asked for now; all are of the same day."""
+        """Return the assets that are asked for now; all are of the same day."""
         self._last = evaluate_automation_conditions(
             self._defs, self._instance, cursor=self._last.cursor if self._last else None
         )

@@ -76,7 +76,7 @@ class Days:
             list(pool.map(lambda name: run_shift(self.location.pipeline, name, "complete"), names))
 
     def backfill(self, *days: date, **config: Any) -> ExecuteInProcessResult:
-        """What a person launches in the UI for these days of east."""
+        """Launch a backfill of these days of east, as a person does in the UI."""
         (request,) = requests(self.location, self.instance, *(f"east|{day}" for day in days))
         job = self.location.defs.resolve_job_def(self.location.served.job_name(JOB))
         return job.execute_in_process(

@@ -1,6 +1,6 @@
-"""What the code location serves: compared with definitions.json, so that no change of it goes unseen.
+"""The code location serves what definitions.json lists, so that no change of it goes unseen.
 
-Where a change is meant, renew the file and look at its diff:
+After a change on purpose, renew the file and look at its diff:
 
     .venv/bin/python -m tests.orchestration.test_definitions
 """
@@ -62,7 +62,7 @@ def stale(policy: FreshnessPolicy | None) -> Any:
 
 
 def snapshot(defs: Definitions) -> dict[str, Any]:
-    """What matters of definitions to those who use them."""
+    """Return those properties of definitions that matter to their users."""
     repository = defs.get_repository_def()
     graph = repository.asset_graph
     return {

@@ -1,4 +1,4 @@
-"""What a person can launch from the graph, and what the run's configuration lets him set."""
+"""A person launches assets from the graph, and sets what the run's configuration allows."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ mutation ($params: LaunchBackfillParams!) {
 
 
 def materializable(location: Location, group: str) -> Sequence[AssetKey]:
-    """What "Materialize all" of a group in the graph selects."""
+    """Return the assets that "Materialize all" of a group in the graph selects."""
     graph = location.defs.get_repository_def().asset_graph
     return [node.key for node in graph.asset_nodes if node.group_name == group and node.is_materializable]
 

@@ -1,4 +1,4 @@
-"""What a shift stores while it runs, on a real state; only Dagster's context is not Dagster's own."""
+"""A shift stores reports while it runs, on a real state; a stand-in replaces Dagster's context."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MINUTE_SECONDS = 60
 
 
 class Context:
-    """Keeps what is stored, or is as a storage that is full."""
+    """Keeps the events that are stored, or fails like a storage that is full."""
 
     partition_key = "east"
 
@@ -47,7 +47,7 @@ class Context:
 
     @property
     def materializations(self) -> list[AssetMaterialization]:
-        """Of the joined events."""
+        """Return the materializations of the joined events."""
         return self.of("joined_events")
 
     def of(self, table: str) -> list[AssetMaterialization]:

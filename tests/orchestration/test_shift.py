@@ -75,13 +75,13 @@ def reports(instance: DagsterInstance) -> list[dict[str, Any]]:
 
 
 def stacks_in(instance: DagsterInstance, run_id: str) -> list[str]:
-    """What the run's own end shows beside its message."""
+    """Return the stacks that the run's own end shows beside its message."""
     ends = [entry.dagster_event for entry in instance.all_logs(run_id, of_type=DagsterEventType.RUN_CANCELED)]
     return [str(end.job_canceled_data.error) for end in ends if end and end.job_canceled_data.error]
 
 
 def failures_in(instance: DagsterInstance, run_id: str) -> list[str]:
-    """What its steps say."""
+    """Return the descriptions with which the run's steps failed."""
     steps = [
         entry.dagster_event for entry in instance.all_logs(run_id, of_type=DagsterEventType.STEP_FAILURE)
     ]
@@ -90,7 +90,7 @@ def failures_in(instance: DagsterInstance, run_id: str) -> list[str]:
 
 
 def joined(state: Path) -> int:
-    """The rows of a datacenter, as its state counts them; none before there is one."""
+    """Return the number of a datacenter's rows by its state; 0 before there is a state."""
     try:
         return view_state(state, 0).counts.of("joined")
     except (StateUnavailable, sqlite3.OperationalError):

@@ -1,4 +1,4 @@
-"""What is shown of a datacenter: little enough to be stored every minute, and all that adds up."""
+"""Metadata of a datacenter are small enough to be stored every minute, and their numbers add up."""
 
 from __future__ import annotations
 

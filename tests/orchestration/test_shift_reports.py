@@ -1,6 +1,6 @@
-"""What a shift says in its run's events and on its last materialization.
+"""A shift reports in its run's events and on its last materialization.
 
-It is the asset itself on an instance of Dagster; only Spark is replaced by tasks in this process.
+The tests run the asset itself on an instance of Dagster; tasks in this process replace Spark.
 """
 
 from __future__ import annotations

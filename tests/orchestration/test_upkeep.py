@@ -59,7 +59,7 @@ def run(
 
 
 def metadata_of(result: ExecuteInProcessResult) -> dict[str, Any]:
-    """What a report or a verb says of the asset that it is about."""
+    """Return the metadata that a report or a verb stores on its asset."""
     assert result.success
     (event,) = [*result.get_asset_materialization_events(), *result.get_asset_observation_events()]
     said = (

@@ -54,7 +54,7 @@ def tick(location: Location, cursor: str | None = None) -> SensorExecutionData:
 
 
 def told(tick: SensorExecutionData) -> dict[str, AssetCheckEvaluation]:
-    """What a tick says, by check."""
+    """Return a tick's evaluations by the names of their checks."""
     evaluations = [event for event in tick.asset_events if isinstance(event, AssetCheckEvaluation)]
     assert len(evaluations) == len(tick.asset_events)
     return {one.check_name: one for one in evaluations}
@@ -131,7 +131,7 @@ def test_what_goes_on_is_told_again_only_after_a_while(location: Location) -> No
 
 
 def by_hand(location: Location, check: str) -> AssetCheckEvaluation:
-    """What a check of east says that a person has evaluated now."""
+    """Evaluate a check of east now, as a person does."""
     keys = [AssetCheckKey(health_key(location.served), check)]
     now = define_asset_job("now", AssetSelection.checks(*keys))
     checks = health_checks(location.served, "east")

@@ -1,4 +1,4 @@
-"""What these tests share with those of whole processes."""
+"""The fixture that these tests share with those of whole processes."""
 
 from tests.e2e.conftest import mark
 

@@ -28,7 +28,7 @@ INSTALLED = Path("/opt/photon/.venv/bin")  # where the units have Photon
 
 
 def commands_of(unit: str, environment: Mapping[str, str], key: str = "ExecStart") -> list[list[str]]:
-    """What systemd would run for a unit, with the programs of this project."""
+    """Return the commands that systemd would run for a unit, with this project's programs."""
     lines = re.findall(rf"^{key}=(.+)$", (PRODUCTION / f"{unit}.service").read_text(), flags=re.MULTILINE)
     found = [shlex.split(Template(line).substitute(environment)) for line in lines]
     return [[_here(program), *arguments] for program, *arguments in found]
@@ -48,9 +48,9 @@ def home_in(folder: Path) -> Path:
 
 
 def program_of(unit: str, folder: Path, environment: Mapping[str, str]) -> Program:
-    """A unit as a process of a test."""
+    """Describe a unit as a process of a test."""
     (command,) = commands_of(unit, environment)
-    ends_first = unit == "photon-daemon"  # it starts shifts
+    ends_first = unit == "photon-daemon"  # the daemon starts shifts
     return Program(unit, tuple(command), PROJECT, folder / f"{unit}.log", environment, ends_first)
 
 

@@ -1,4 +1,4 @@
-"""What Photon asks of Dagster's storage, on PostgreSQL: pruning, a tick, and the first start of many."""
+"""Dagster's storage on PostgreSQL serves pruning, a tick, a backup, and many first starts at once."""
 
 from __future__ import annotations
 

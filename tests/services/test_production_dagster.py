@@ -52,10 +52,10 @@ JOINED_WITHOUT_POSTGRES = 20
 
 
 class HeldTime(SystemClock):
-    """The traffic's time, which stands still at some moments of it until their events are set."""
+    """The traffic's time, which stands still at some of its moments until their events are set."""
 
     def __init__(self, holds: dict[float, threading.Event]) -> None:
-        self._began_us, self._held_us = 0, 0  # it begins with the first sleep
+        self._began_us, self._held_us = 0, 0  # time begins with the first sleep
         self._holds = sorted(holds.items())
 
     def now_us(self) -> int:
@@ -130,7 +130,7 @@ def test_a_killed_shift_is_replaced_and_no_event_is_lost_while_postgres_is_away(
     assert soon(lambda: not marked(mark))
     measured = measured_in(state)
     assert measured is not None
-    assert ("task_seconds", "join") in measured.measures.histograms  # it came back from Spark's tasks
+    assert ("task_seconds", "join") in measured.measures.histograms  # measured in Spark's tasks
     counts = {DATACENTER: view_state(state, 0).counts.as_dict()}
     assert traffic.expected_outcomes().disagreements(counts) == []
     ids = joined_rows(file)["_event_id"].to_pylist()

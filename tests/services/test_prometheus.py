@@ -102,7 +102,7 @@ def test_an_alert_compares_a_number_that_each_datacenter_has(
     assert compared is not None
     found = server.query(compared["number"])
     assert all(math.isfinite(one.value) for one in found), found
-    if "job=" not in rule["expr"]:  # of the process that is scraped
+    if "job=" not in rule["expr"]:  # a rule on job= compares the scraped process, which has one number
         assert {one.labels["datacenter"] for one in found} == DATACENTERS
     else:
         assert [one.value for one in found] == [1]

@@ -17,7 +17,7 @@ def session() -> Iterator[Any]:
     from jobs.session import build_session, stop_session
 
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in CREDENTIALS.items():  # what a JVM begins with is what its tasks have
+        for name, value in CREDENTIALS.items():  # a JVM's tasks have the environment of its start
             patch.setenv(name, value)
         built = build_session("tests with Spark")
         yield built

@@ -1,4 +1,4 @@
-"""What verification finds in rows, a backfill repairs: on generated traffic, with Spark."""
+"""A backfill repairs the faults that verification finds in rows: on generated traffic, with Spark."""
 
 from __future__ import annotations
 

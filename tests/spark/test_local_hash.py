@@ -1,4 +1,4 @@
-"""What one engine keeps is known to the other: hashes of ids are the same."""
+"""Both engines hash ids alike, so that each knows the results that the other one keeps."""
 
 from __future__ import annotations
 

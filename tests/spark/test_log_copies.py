@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 MINUTE_US = 60_000_000
 HOUR = 3_600.0
-CLICKS, CUT = 40, 30  # of west's copy of the last file, lines from this one on are not delivered
+CLICKS, CUT = 40, 30  # west's copy of the last file lacks all lines from CUT on
 
 
 class Copies:
@@ -26,7 +26,7 @@ class Copies:
         self.world = World(folder, ("east", "west"))
         for number in range(CLICKS):
             self.log("east", number, "a.jsonl")
-        # In the other order at first, and one line twice: it is the same set of events.
+        # West has some in the other order and one line twice: the set of events is the same.
         for number in reversed(range(20)):
             self.log("west", number, "first.jsonl")
         self.log("west", 3, "first.jsonl")

@@ -39,7 +39,7 @@ def joined(tmp_path: Path, on_s3: S3Folder, session: Any) -> Iterator[Pipeline]:
 def test_what_spark_has_joined_from_objects_is_verified_from_them(joined: Pipeline, session: Any) -> None:
     both = list(joined.datacenters)
     assert verify(joined, both, session=session, keep=True).ok
-    again = verify(joined, both, session=session)  # by what was kept
+    again = verify(joined, both, session=session)  # reads the results that were kept
     assert again.ok
     assert not [finding for one in again.datacenters.values() for finding in one.findings]
 

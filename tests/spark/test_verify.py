@@ -126,7 +126,7 @@ class Planted:
     """Rows that were planted in the tables, and what verification says of them."""
 
     report: VerificationReport
-    events: dict[tuple[str, str], str]  # by datacenter and kind of finding
+    events: dict[tuple[str, str], str]  # one id for each datacenter and kind of finding
 
 
 @pytest.fixture(scope="module")

@@ -130,7 +130,7 @@ class World:
         return {kind: Fault(event, owners[event]) for kind, event in faults.items()}
 
     def mend(self, found: VerificationReport, faults: dict[str, Fault]) -> None:
-        """What the texts of the findings name."""
+        """Do what the texts of the findings tell people to do."""
         from jobs.backfill import rebuild
 
         RecoveryPlan(self.pipeline, {name: one.as_dict() for name, one in found.datacenters.items()}).apply()
@@ -139,7 +139,7 @@ class World:
             rebuild(self.pipeline, name, ALL_HOURS, session=self.session)
 
     def remove_row(self) -> tuple[str, int]:
-        """The event whose row is gone, and how many rows its file had: all of these come or go with it."""
+        """Remove a row; return its event, and how many rows its file had, which come and go together."""
         event, owner = self.random.choice(sorted(self.owners().items()))
         files = (pq.read_table(file, columns=["_event_id"]) for file in self.table(owner).file_uris())
         (beside,) = [rows.num_rows for rows in files if event in rows["_event_id"].to_pylist()]
@@ -147,7 +147,7 @@ class World:
         return event, beside
 
     def tear_logs(self) -> None:
-        """A log goes in one datacenter, and is cut short in the other."""
+        """Remove a log of west, and cut one of east short."""
         (self.pipeline.datacenters["west"].logs / "c0.csv").unlink()
         path = self.pipeline.datacenters["east"].logs / "c1.csv"
         path.write_text(path.read_text()[:60])
@@ -214,7 +214,7 @@ def world(session: Any, request: pytest.FixtureRequest, tmp_path_factory: pytest
 
 @dataclass(frozen=True)
 class Faulty:
-    """What a verification beside kept results says of faults, and then one of all."""
+    """Planted faults, a verification beside kept results, and then one of everything."""
 
     faults: dict[str, Fault]
     found: VerificationReport
@@ -241,7 +241,7 @@ def without_a_row(world: World, mended: VerificationReport) -> tuple[str, int, V
 
 @pytest.fixture(scope="module")
 def torn(world: World, without_a_row: object) -> VerificationReport:
-    """What a verification of all says, beside kept results of four."""
+    """Tear the logs; verify beside kept results, and everything anew, which says the same."""
     world.tear_logs()
     world.log_more(2)
     beside, anew = world.verify(), world.verify(keep=False, anew=True)
@@ -285,7 +285,7 @@ def test_what_is_settled_is_not_read_again_until_something_about_it_changes(
     row, in_its_file, found = without_a_row
     assert {e.event_id for _, finding in violations(found) for e in finding.examples} == {row}
     for name, one in found.datacenters.items():
-        # What was given up when the inputs were complete may be taken up again; an event has two records.
+        # Records given up at complete inputs may be taken up again; each event of the file has two.
         assert one.records_read <= mended.datacenters[name].classes["unjoinable"] + 2 * in_its_file
         assert one.records_read < one.foreign
         assert one.foreign == mended.datacenters[name].foreign
@@ -309,11 +309,11 @@ def test_windows_of_event_times_make_up_the_whole(world: World, torn: Verificati
     assert all(part.rows > 0 for part in parts)
 
 
-# What counts is known before Spark has to do anything.
+# The scope says which kept results count before Spark has to do anything.
 
 
 def counting(world: World) -> set[str]:
-    """The datacenters whose kept results count, in place of a reading of all."""
+    """Return the datacenters whose kept results count, so that not all is read."""
     return set(open_scope(world.pipeline, world.names).since)
 
 

@@ -28,7 +28,8 @@ class Decided:
     register: Register
     values: dict[LedgerId, list[bytes]] = field(default_factory=dict)
     beats: dict[Epoch, int] = field(default_factory=dict)
-    filled: dict[int, dict[LedgerId, list[bytes]]] = field(default_factory=dict)  # by incarnation, to come
+    # Ledgers of incarnations to come.
+    filled: dict[int, dict[LedgerId, list[bytes]]] = field(default_factory=dict)
 
 
 class MemoryLedgers:

@@ -46,7 +46,7 @@ class VirtualTime:
         self.now_seconds = 0.0
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._count = 0
-        self._next: Strand | None = None  # whose turn it is after this event
+        self._next: Strand | None = None  # the strand that runs after this event
         self._main = Strand()
         self._error: BaseException | None = None
 
