@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from photon.errors import UserError
@@ -21,11 +22,12 @@ class Sink(Protocol):
         It may wait for another follower.
         """
 
-    def deliver(self, step: Step) -> bool:
-        """Take all rows of a step, and its cursor. SinkUnavailable, FeedStopped.
+    def deliver(self, steps: Sequence[Step]) -> Cursor | None:
+        """Take steps that follow one another, each with its cursor; the cursor that the sink then has.
 
-        False: the cursor is not `step.after`, as another follower was here. Then nothing was taken. A step
-        without rows moves the cursor alone.
+        Another cursor than the last step's: another follower was here first, and the caller goes on from
+        it. A step is only taken where the cursor is its `after`. One without rows moves the cursor alone.
+        SinkUnavailable, FeedStopped.
         """
 
     def replace(self, step: Step) -> None:
