@@ -12,19 +12,19 @@ from collections.abc import Callable
 import pytest
 
 SEEDS = 400
-WORDS_TOLD = 60  # characters of a finding that was of another kind
+WORDS_TOLD = 60  # characters of a finding of another kind
 
 
 def caught_by_story(story: Callable[[], None], because: str) -> None:
-    """By a story that is told step by step: simulations come upon it too seldom."""
+    """Expect a story told step by step to fail: simulations come upon this fault too seldom."""
     with pytest.raises(AssertionError, match=because) as caught:
         story()
-    name = getattr(story, "func", story).__name__  # of a partial the function's
+    name = getattr(story, "func", story).__name__  # a partial has its function's name
     print(f"caught by {name}: {caught.value}")
 
 
 def search(run: Callable[[int], str | None], seeds: range, because: str, by: str) -> None:
-    """Run one seed after the other until what goes wrong is what is looked for; fail if none does so."""
+    """Run seeds until one finds the fault that is looked for; fail if none does."""
     others: Counter[str] = Counter()
     for seed in seeds:
         problem = run(seed)

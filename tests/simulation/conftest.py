@@ -1,4 +1,4 @@
-"""What most of the tests here begin with."""
+"""The world that most of the tests here begin with."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ NAME = "tests.simulation.failing_adapter"
 fails_on: Collection[str] = ()
 drops: Collection[str] = ()
 text_on: Collection[str] = ()  # a text in place of a number
-value_of: Mapping[str, Any] = {}  # by click: what its row has for `value`
+value_of: Mapping[str, Any] = {}  # the `value` that each click's row gets
 
 
 @per_event

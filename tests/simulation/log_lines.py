@@ -52,5 +52,5 @@ def _line(values: Sequence[Any], format_: Format) -> str:
     if format_ == "tsv":
         return "\t".join("" if value is None else str(value) for value in values) + "\n"
     sink = io.StringIO(newline="")
-    csv.writer(sink, quoting=csv.QUOTE_NONNUMERIC).writerow(values)  # it ends lines with CR LF
+    csv.writer(sink, quoting=csv.QUOTE_NONNUMERIC).writerow(values)  # ends lines with CR LF
     return sink.getvalue()

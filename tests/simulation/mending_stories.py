@@ -88,7 +88,7 @@ def a_letter_that_is_looked_at_again_and_dropped_is_filtered(world: World, fails
     """The adapter fails on a whole record, and drops it once it is mended. `fails`: its faults."""
     world.events("c1")
     fails.append("c1")
-    # It is to fail first, and to be dropped later.
+    # The adapter drops c1 later only: at first it fails.
     with mock.patch.object(failing_adapter, "drops", ()):
         assert world.join().counts.of("dead_letters") == 1
     fails.clear()

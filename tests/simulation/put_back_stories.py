@@ -82,9 +82,9 @@ class Copied(World):
         return IdRegistry(self.ledgers, View(self.ledgers.register, f"refill {next(self._numbers)}"))
 
     def join_all(self) -> bool:
-        """Join every datacenter as an operator does, who refills a registry if told to; whether that was."""
+        """Join every datacenter, and refill the registry if a join says so; return whether one did."""
         was_refused = False
-        for _ in range(2):  # what one holds at first, it has closed by then
+        for _ in range(2):  # the second time closes what the first one held
             for name in self.pipeline.datacenters:
                 self.clock.sleep(2)
                 if (said := self.refused(name)) is not None:
@@ -122,7 +122,7 @@ def with_copies_of_one_click(folder: Path) -> Copied:
 
 
 def a_process_works_while_the_registry_is_filled(folder: Path) -> None:
-    """It is where its lock can't be seen, and stands still between its check and its commit."""
+    """A process runs where nobody sees its lock, and stands still between its check and its commit."""
     world, refilled = Copied(folder, ("east", "west")), list[Refilled]()
     world.copy(["registry"])
     for click in ("c1", "d1"):

@@ -1,4 +1,4 @@
-"""What random histories have in common: one step after the other, each drawn by its weight."""
+"""Run random histories: one step after the other, each drawn by its weight."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.simulation.world import World
 def problem_of(
     history: Callable[[Path, int], RandomSteps], steps: int, folder: Path, seed: int
 ) -> str | None:
-    """What goes wrong in one history of so many steps; None: nothing does."""
+    """Run one history of so many steps, and return what goes wrong; None: nothing does."""
     place = folder / str(seed)
     place.mkdir()
     one = history(place, seed)
@@ -34,11 +34,11 @@ class RandomSteps:
     steps: Sequence[tuple[int, Callable[[], None]]]  # each behind its weight
 
     def somewhere(self) -> str:
-        """A datacenter."""
+        """Choose a datacenter."""
         return "east"
 
     def lose_answers(self) -> None:
-        """Some requests of a join are lost, or their answers."""
+        """Join while some requests, or their answers, are lost."""
 
         ledgers = self.world.ledgers
 
@@ -56,14 +56,14 @@ class RandomSteps:
         self.world.clock.advance(self.chance.choice([0.5, 5, 60]))
 
     def check(self) -> None:
-        """What holds after each step. AssertionError."""
+        """Check what holds after each step. AssertionError if it does not."""
         raise NotImplementedError
 
     def come_to_rest(self) -> None:
-        """What holds once nothing is left to do. AssertionError."""
+        """Do what is left to do, and check what holds then. AssertionError if it does not."""
         raise NotImplementedError
 
     def step(self) -> None:
-        """One thing happens."""
+        """Have one thing happen."""
         weights, choices = zip(*self.steps, strict=True)
         self.chance.choices(choices, weights)[0]()

@@ -35,7 +35,7 @@ def joined_world(world: World) -> World:
 
 
 def a_row_is_removed(world: World) -> None:
-    """Its id stays joined."""
+    """Remove the row of c1; its id stays joined."""
     for place in world.pipeline.datacenters.values():
         table = OutputTable(place.lake, "joined_events")
         if table.exists():
@@ -43,7 +43,7 @@ def a_row_is_removed(world: World) -> None:
 
 
 def a_row_is_removed_and_its_id_free(world: World) -> None:
-    """Nobody knows of the event any more."""
+    """Remove the row of c1 and free its id, so that nobody knows of the event."""
     a_row_is_removed(world)
     world.free("c1")
 
@@ -129,7 +129,7 @@ def a_row_that_is_there_is_not_made_again(world: World) -> None:
 
 
 def of_four_workers(world: World) -> LocalRunner:
-    """Its tasks decide before any of them writes, as tasks beside each other do."""
+    """Make a runner whose tasks all decide before any of them writes, as parallel tasks may."""
     runner = LocalRunner(world.clock)
     runner.workers = 4
     return runner

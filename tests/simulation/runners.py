@@ -23,7 +23,7 @@ class LosesTheRegistry(LocalRunner):
 
 
 class PoisonedRunner(LocalRunner):
-    """Its process dies whenever a task holds a line with `poison` in it and does not quarantine it."""
+    """Dies whenever a task holds a line with `poison` in it and does not quarantine it."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world.clock)
@@ -48,7 +48,7 @@ class PoisonedRunner(LocalRunner):
 
 
 class DiesOnce(PoisonedRunner):
-    """Its process dies of the first batch with the poisoned line. `takes`: a log that goes too."""
+    """Dies of the first batch with the poisoned line. `takes`: a log that goes with it."""
 
     def __init__(self, world: World, takes: str = "") -> None:
         super().__init__(world)
@@ -74,7 +74,7 @@ class KillsTheDriver(PoisonedRunner):
 
 
 class Hangs(PoisonedRunner):
-    """Its task exceeds the deadline whenever it holds the poisoned line."""
+    """Exceeds the deadline whenever a task holds the poisoned line."""
 
     def run(self, batch: BatchTasks) -> list[TaskOutcome]:
         try:

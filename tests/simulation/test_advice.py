@@ -128,7 +128,7 @@ def test_the_check_says_what_a_start_would_say(
 
 
 def test_a_local_registry_that_is_gone_keeps_each_start_from_joining(tmp_path: Path) -> None:
-    world = has_work(tmp_path)  # whose registry is in memory: there is no folder
+    world = has_work(tmp_path)  # the registry is in memory: there is no folder
     decisions = beside_states(world.pipeline, Decisions())
     one = status_of(world.pipeline, "east", world.clock, decisions)
     assert START not in headline(one, "p.yaml")

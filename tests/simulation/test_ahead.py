@@ -49,7 +49,7 @@ def test_a_crash_while_the_next_batch_is_indexed_changes_nothing(
 
 
 class FailsAhead(LocalRunner):
-    """What is indexed ahead fails; what a plan has does not."""
+    """Fails to index ahead, and runs the tasks of plans."""
 
     def __init__(self, world: World, failure: Exception | TaskOutcome) -> None:
         super().__init__(world.clock)

@@ -20,12 +20,12 @@ from photon.verification.availability.stored import stored_minutes
 from photon.verification.report import Case, DatacenterReport, Finding
 from tests.simulation.world import NOON_US, World
 
-START_US = -(-NOON_US // MINUTE_US) * MINUTE_US  # of the first whole minute
+START_US = -(-NOON_US // MINUTE_US) * MINUTE_US  # the first whole minute begins
 SECOND = MICROSECONDS
 
 
 class Live:
-    """A shift that goes on while a test writes logs: at each look, what is due is written."""
+    """A shift that goes on while a test writes logs: each look finds the lines that are due."""
 
     def __init__(self, world: World, datacenter: str = "east") -> None:
         self.world, self.datacenter = world, datacenter
@@ -71,7 +71,7 @@ def judged(world: World, report: DatacenterReport | None = None, name: str = "ea
 
 
 def counts(minutes: list[Minute]) -> list[tuple[int, int, int]]:
-    """Of each minute: how many events were joinable, readable in time, and without a row."""
+    """Count each minute's events: joinable, readable in time, and without a row."""
     return [(each.joinable, each.readable, each.without_row) for each in minutes]
 
 

@@ -296,7 +296,7 @@ def test_an_id_held_by_another_plan_without_a_row_is_freed_and_joined(world: Wor
     world.join()
     lost = next_plan(world)
     world.claim(lost, "c2")
-    if is_closed:  # its row went later
+    if is_closed:  # c2's row went later
         world.clicks(("c3", "q2"))
         with mock.patch.object(
             RowsOfPlans, "__call__", lambda self, at, one: np.zeros(len(one.hashes), bool)

@@ -1,4 +1,4 @@
-"""What waits, without one of its rules (protocol A22, C5, D4): a story finds each."""
+"""Leave out one rule of waiting records (protocol A22, C5, D4), and a story finds it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_retries_that_stay_in_their_segment_wait_twice(world: World, monkeypatch
 
     monkeypatch.setattr(WaitingList, "mark", keep)
     story = partial(stories.a_record_is_in_one_segment_at_a_time, world)
-    caught_by_story(story, because="the classes don't add up")  # it waits in two segments
+    caught_by_story(story, because="the classes don't add up")  # a record waits in two segments
 
 
 def test_an_event_whose_age_is_that_of_its_time_is_given_up_at_once(

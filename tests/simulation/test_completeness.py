@@ -1,4 +1,4 @@
-"""What whole datacenters say of how complete their rows are, against what they know to wait."""
+"""Whole datacenters say how complete their rows are, in line with the records that wait."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_the_union_is_as_complete_as_the_best_of_its_datacenters(tmp_path: Path)
     world.clicks(("c2", "q"), datacenter="west")
     world.join("west")
     world.clock.sleep(10)
-    world.join("west")  # it takes over what it had left to east
+    world.join("west")  # west takes over the events that it had left to east
     now = watermark(world.pipeline, retired=())
     assert set(now.datacenters) == {"east", "west"}
     assert now.complete_up_to == at(NOON_US)

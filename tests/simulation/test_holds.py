@@ -1,4 +1,4 @@
-"""What another datacenter has registered, and not joined yet (protocol A16, E1, E6)."""
+"""Another datacenter holds an event that it has not joined yet (protocol A16, E1, E6)."""
 
 from __future__ import annotations
 

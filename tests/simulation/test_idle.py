@@ -1,4 +1,4 @@
-"""What a dispatcher does while there is nothing to do."""
+"""A dispatcher without work looks as often as its share of a processor allows, and a join ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a batch has put into the lake is on disk before its state is completed (protocol A18)."""
+"""A batch's files in the lake are on disk before its state is completed (protocol A18)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _extent(path: Path) -> int:
 
 
 def unsynced(lake: Path, synced: dict[Path, int]) -> list[Path]:
-    """What a power cut could take of the tables of a lake."""
+    """List the paths of a lake's tables that a power cut could take."""
     there = [lake, *(path for name in TABLES for path in ((lake / name), *(lake / name).rglob("*")))]
     return [path for path in there if synced.get(path) != _extent(path)]
 
@@ -52,7 +52,7 @@ def some_of_each(world: World, number: int) -> None:
 
 @pytest.fixture
 def checked(world: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[list[Path]]]:
-    """What was not on disk whenever a batch was about to be completed."""
+    """Note the paths that were not on disk whenever a batch was about to be completed."""
     found: list[list[Path]] = []
     lake = world.pipeline.datacenters["east"].lake
     with synced_paths(monkeypatch) as synced:

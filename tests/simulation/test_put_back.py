@@ -405,7 +405,7 @@ def test_an_older_copy_that_was_put_back_while_nothing_was_logged_is_noticed_too
 
 
 def test_an_idle_process_notices_that_entries_of_another_one_are_gone(tmp_path: Path) -> None:
-    """Its own rows are in the copy, and it asked nobody while the registry was away."""
+    """East's own rows are in the copy, and it asked nobody while the registry was away."""
     world, rounds = both_with_c1(tmp_path), list[int]()
     world.copy()
 

@@ -23,7 +23,7 @@ STEPS = 14
 SEEDS = 8
 NAMES = ("east", "west")
 SOON = "home: {takeover_delay: 1s}\nrecovery: {silent_after: 20s}\n"
-LATER_US = 3  # by so much the times of records of one id may differ
+LATER_US = 3  # the times of one id's records may differ by so much
 
 
 class Records(RandomSteps):
@@ -33,7 +33,7 @@ class Records(RandomSteps):
         self.chance = random.Random(seed)
         more = SOON + (SMALL_BATCHES if seed % 2 else "")
         self.world = World(folder, NAMES, more, FORMATS[seed % len(FORMATS)])
-        self.keys: dict[str, set[str]] = {}  # by event: the queries that its records name
+        self.keys: dict[str, set[str]] = {}  # the queries that an event's records name
         self.logged: list[str] = []  # queries that are in the logs
         self.promised: list[str] = []  # queries that may still come
         self.steps = [

@@ -28,10 +28,10 @@ def alter(world: World, event_id: str, column: str, value: str | None) -> None:
     ("column", "value"),
     [
         ("_primary_occurrence", "'1:7'"),  # within another record
-        ("_primary_occurrence", "'9:0'"),  # of no file
+        ("_primary_occurrence", "'9:0'"),  # in no file
         ("_primary_occurrence", "'nowhere'"),
         ("_primary_occurrence", None),
-        ("_occurrence", "'2:0'"),  # of another record
+        ("_occurrence", "'2:0'"),  # the place of another record
         ("_occurrence", "'9:0'"),
         ("_occurrence", "'nowhere'"),
     ],

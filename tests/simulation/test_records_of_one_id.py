@@ -23,20 +23,20 @@ from tests.simulation.runners import PoisonedRunner
 from tests.simulation.verifying import recover_all, verify
 from tests.simulation.world import NOON_US, World, assert_counts
 
-CASE = (("c1", "nope"), ("c1", "a"))  # of these two records the second alone has a primary
+CASE = (("c1", "nope"), ("c1", "a"))  # only the second of these records has a primary
 ORDERS = (CASE, CASE[::-1])
 MODES: Sequence[Mode] = ("complete", "until_idle")
 
 
 def queries_of(world: World) -> dict[str, str]:
-    """By event: the query of the record that its row was made of."""
+    """Return each event's query: that of the record of which its row was made."""
     rows = world.rows()
     assert len({row["_event_id"] for row in rows}) == len(rows), "an event has two rows"
     return {row["_event_id"]: row["query"] for row in rows}
 
 
 def assert_counted_as_verified(world: World) -> None:
-    """Verification finds nothing, and the very classes that the dispatchers have counted."""
+    """Check that verification finds no fault, and the very classes that the dispatchers have counted."""
     for name, report in verify(world).items():
         assert not report.findings, report.as_dict()
         with closing(world.read_state(name)) as state:

@@ -1,4 +1,4 @@
-"""What verification finds is looked at again, and joined (protocol E4, E7, E8)."""
+"""Recovery looks again at events that verification finds missing, and joins them (protocol E4, E7, E8)."""
 
 from __future__ import annotations
 

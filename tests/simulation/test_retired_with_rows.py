@@ -103,7 +103,7 @@ def test_a_registry_that_lacks_the_rows_of_a_retired_datacenter_is_refused(tmp_p
     world.join("west")
     world.put_back(["registry"])
     world.lose_views()
-    # Its own start would be refused as long as it runs; nobody sees it once it is retired.
+    # A start of west itself would be refused; nobody sees one once west is retired.
     world.ledgers.change(lambda now: with_given_up(now, "west", False))
     world.forget()
     world.clicks(("d1", "q1"))

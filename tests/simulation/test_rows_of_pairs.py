@@ -33,7 +33,7 @@ PAIRS = list(product(range(len(CLICKS)), range(len(QUERIES))))
 
 
 def rows_of(folder: Path, batches: list[list[int]]) -> dict[str, dict[str, Any]]:
-    """By event the values of its row, but for those that every row has, named as tables compare names."""
+    """Join the batches; return each event's own values, by names in the case that tables compare."""
     folder.mkdir()
     world = World(folder)
     world.log("east", "queries", *({"query": f"q{j}", "at": NOON_US, **q} for j, q in enumerate(QUERIES)))

@@ -1,4 +1,4 @@
-"""What a second reader of the dispatcher found, each with the history that showed it."""
+"""Replay histories that showed the faults which a second reader of the dispatcher found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a join finds when it starts: its state, the lake and the registry belong together (protocol A13)."""
+"""A join that starts checks that its state, the lake and the registry belong together (protocol A13)."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def away(patch: pytest.MonkeyPatch) -> Callable[..., Scan]:
 
 @pytest.fixture
 def world(tmp_path: Path) -> World:
-    """Its state is lost, and a click came meanwhile."""
+    """Lose the state of a datacenter, and log a click meanwhile."""
     world = World(tmp_path, more="new_epoch_reads_from: now")
     world.queries("q1", "q2", "q3")
     world.clicks(("c1", "q1"))
@@ -149,7 +149,7 @@ def test_a_state_that_has_completed_nothing_before_its_epoch_was_ended_is_no_run
 
 
 def test_a_run_whose_epoch_was_fenced_by_starts_that_died_is_followed_from_now_on(world: World) -> None:
-    """Its rows tell that there was one: a fence hides how far an epoch came."""
+    """Rows tell that there was such a run: a fence hides how far an epoch came."""
     for _ in range(3):
         assert world.join_with_a_crash("start.after_close")
     world.join()

@@ -94,7 +94,7 @@ def test_what_an_earlier_epoch_has_joined_is_recognised_by_its_row(lost_state: W
     assert_counts(counts, joined=2, duplicates=0, too_old=2)
     assert counts.adds_up
     assert lost_state.joined_ids() == ["joined", "young"]
-    assert [row["event_id"] for row in lost_state.rows("too_old")] == ["late"] * 4  # of each epoch
+    assert [row["event_id"] for row in lost_state.rows("too_old")] == ["late"] * 4  # two in each epoch
 
 
 def test_another_record_of_such_an_event_is_a_duplicate(lost_state: World) -> None:

@@ -1,4 +1,4 @@
-"""What is not decided while an object of a log is listed and can't be read."""
+"""Nothing is given up or called complete while an object of a log is listed and can't be read."""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ def test_the_status_says_what_waits_since_when_and_which_logs_may_go(world: Worl
     status = status_of(world.pipeline, "east", world.clock)
     assert status.waiting == {"primary": 2}
     assert status.waiting_by_age == {"within a minute": 1, "before that": 1}
-    assert status.foreign.safe_to_delete == ()  # its event waits
+    assert status.foreign.safe_to_delete == ()  # an event of the file waits
     assert status.primary.safe_to_delete == ("queries/a.jsonl",)
     world.queries("q0", "q1", file="b.jsonl")
     world.join()

@@ -107,7 +107,7 @@ def _a_click_after_each_batch(world: World, most: int) -> Callbacks:
 
 
 def a_record_is_in_one_segment_at_a_time(world: World) -> None:
-    """A22: records are looked up again, and still wait. What of them joins later is joined once."""
+    """A22: records are looked up again, and still wait. One joins later, once."""
     world.clicks(("c1", "q1"), ("c2", "q2"))
     world.join()
     for _ in range(3):
@@ -139,7 +139,7 @@ def a_primary_wakes_in_the_transaction_that_completes_its_batch(world: World) ->
 
 
 def an_event_of_last_year_waits_for_its_primary(world: World) -> None:
-    """Its log is read today, and its primary comes a minute later (C5)."""
+    """A click of last year is read today, and its primary comes a minute later (C5)."""
     more = {"unjoinable_after": timedelta(hours=1), "allowed_lateness": timedelta()}
     retry = world.pipeline.retry.model_copy(update=more)
     world.pipeline = world.pipeline.model_copy(update={"retry": retry})

@@ -264,7 +264,7 @@ class World:
         return sorted(row["_event_id"] for row in self.rows())
 
     def trace(self, event_id: str, search_logs: bool = True) -> Trace:
-        """What is known of an event, by this world's registry too."""
+        """Trace an event, with this world's registry."""
         with asking(self):
             return trace(self.pipeline, event_id, search_logs)
 
