@@ -24,7 +24,7 @@ from tests.simulation.whole.shifts import Shifts
 from tests.simulation.whole.site import Site
 from tests.support.memory_ledgers import Decided
 
-# What befalls datacenters whose stores are put back, and little else.
+# Seeds with this focus put stores back, and little else happens to their datacenters.
 RESTORED = (
     *("copy_stores", "put_back_registry", "put_back_lake", "put_back_state", "put_back_all"),
     *("kill", "freeze", "cut_off", "registry_away", "hold"),

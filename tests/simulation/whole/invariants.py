@@ -1,7 +1,7 @@
-"""What must hold after every step, of tables and states (protocol F).
+"""Check what must hold of tables and states after every step (protocol F).
 
-Of ledgers alone: `tests.registry.simulation`. Tables are looked at right after each commit, states after each
-transaction that stores or completes a plan.
+`tests.registry.simulation` checks ledgers alone. Tables are looked at right after each commit, states after
+each transaction that stores or completes a plan.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Row = dict[str, Any]
 
 @dataclass
 class Table:
-    """What was seen of one Delta table: its log is read once."""
+    """One Delta table, as far as its log was read: each entry is read once."""
 
     folder: Path
     files: dict[str, list[Row]] = field(default_factory=dict)
@@ -84,16 +84,16 @@ class Lake(Table):
     """One table of joined rows."""
 
     batches: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
-    tokens: set[str] = field(default_factory=set)  # of all rows that were ever there
+    tokens: set[str] = field(default_factory=set)  # the tokens of all rows that were ever there
 
     def look(self) -> list[Row]:
-        """The rows that are new since the last time. F7 and F12."""
+        """Return the rows that are new since the last time; check F7 and F12."""
         new = super().look()
         self.tokens.update(map(_token, new))
         return new
 
     def follow(self, app: str, version: int) -> None:
-        """F7."""
+        """Check F7: an application's versions follow each other."""
         batches = self.batches[app]
         before = batches[-1] if batches else -1  # an epoch begins with batch 0
         is_next = version == before + 1 and before < FENCE_VERSION
@@ -103,14 +103,14 @@ class Lake(Table):
 
 
 class Registry:
-    """What the ledgers of a site say, read by nobody whom anything befalls."""
+    """Reads the ledgers of a site as an observer to whom no fault happens."""
 
     def __init__(self, ledgers: MemoryLedgers) -> None:
         self._ledgers = ledgers
         self._reader: IdRegistry | None = None
 
     def as_it_is(self) -> IdRegistry:
-        """Read to its ends; anew after a copy was put back, or the registry was refilled."""
+        """Read all ledgers to their ends; anew after a copy was put back, or the registry was refilled."""
         way_in = self._ledgers.another_way_in()
         with suppress(RegistryMismatch):
             if self._reader is not None:
@@ -166,7 +166,7 @@ class Invariants:
             must(not twice, f"F1: {what} has two rows: {twice[:3]}")
 
     def forget_lake(self, datacenter: str) -> None:
-        """Its lake was put back from a copy: read it anew. Rows that were there have been there."""
+        """Read a lake anew that was put back from a copy; remember the tokens of rows that were there."""
         self._put_back.add(datacenter)
         tokens, folder = self.lakes[datacenter].tokens, self.lakes[datacenter].folder
         self.lakes[datacenter] = Lake(folder, tokens=tokens)
@@ -288,7 +288,7 @@ class Invariants:
         requeued = sum(part.lines for _, content in state.requeued() for part in content.foreign)
         counts = state.counts()
         must(counts.adds_up, f"F11: the classes of {datacenter} do not add up: {counts.as_dict()}")
-        # Of a log that was moved away under a plan, what could not be read is counted as lost, in bytes.
+        # A log that was moved away under a plan may have lines that nobody can read: they are lost bytes.
         is_lost = counts.lost_bytes > 0 and self.site.out_of_sight(datacenter).exists()
         left_out = lines - requeued - counts.foreign
         must(

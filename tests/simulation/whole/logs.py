@@ -1,4 +1,4 @@
-"""What simulated servers write: the same events in every datacenter, late, in other orders and files."""
+"""Write logs as servers do: the same events in every datacenter, late, in other orders and files."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from photon.state.database import STATE_FILE, StateReader
 from tests.simulation import log_lines
 from tests.simulation.whole.site import Site
 
-LATEST_SECONDS = 15.0  # by so much one datacenter may get a line later than another
-A_QUERY_IS_LATE = 0.3  # of clicks: their query is logged after them
-LOGGED_TWICE = 0.15  # of clicks
-OF_SEVERAL_KEYS = 0.3  # of seeds: some of their clicks have records that name other queries
-SEVERAL_RECORDS = 0.4  # of the clicks of such a seed
-NEVER = 0.08  # of clicks: their query is never logged
-ROTATED = 0.1  # before a line is written
-CUT_SHORT = 0.1  # of lines: the rest of one comes later
-WRITTEN_TO_LATE = 0.5  # of logs that are rotated out of sight: their old writer has one more line for them
-MOST_QUERIES, MOST_CLICKS = 4, 6  # of one burst
+LATEST_SECONDS = 15.0  # one datacenter may get a line so much later than another
+A_QUERY_IS_LATE = 0.3  # share of queries that are logged later than their clicks
+LOGGED_TWICE = 0.15  # share of clicks
+OF_SEVERAL_KEYS = 0.3  # share of seeds in which clicks may have records that name other queries
+SEVERAL_RECORDS = 0.4  # share of such a seed's clicks that have them
+NEVER = 0.08  # share of clicks whose query is never logged
+ROTATED = 0.1  # share of lines before which their log is rotated
+CUT_SHORT = 0.1  # share of lines whose rest comes later
+WRITTEN_TO_LATE = 0.5  # share of logs rotated out of sight that their old writer gives one more line
+MOST_QUERIES, MOST_CLICKS = 4, 6  # in one burst
 
 
 @dataclass
@@ -29,7 +29,7 @@ class Writers:
 
     site: Site
     queries: int = 0
-    clicks: dict[str, list[str]] = field(default_factory=dict)  # with the queries that its records name
+    clicks: dict[str, list[str]] = field(default_factory=dict)  # each with the queries that its records name
     logged: set[str] = field(default_factory=set)  # queries that get into the logs
     incomplete: set[str] = field(default_factory=set)  # datacenters that have lost a log
     # The epochs in which logs of a datacenter were moved away: a later one has never seen them.
@@ -37,17 +37,17 @@ class Writers:
     written: Counter[str] = field(default_factory=Counter)  # foreign records by datacenter
     generations: Counter[str] = field(default_factory=Counter)
     _lines: int = 0
-    _rest: dict[Path, bytes] = field(default_factory=dict)  # by log file: the rest of its last line
-    _moved: dict[Path, Path] = field(default_factory=dict)  # where a log went that gets one more line
+    _rest: dict[Path, bytes] = field(default_factory=dict)  # the rest of each log file's last line
+    _moved: dict[Path, Path] = field(default_factory=dict)  # where each log went that gets one more line
 
     def __post_init__(self) -> None:
-        # Chances of their own: the other seeds have the histories that they have without these records.
+        # A generator of their own: seeds without these records keep their histories.
         self._records = random.Random(f"{self.site.seed}, records")
         self._has_several_keys = self._records.random() < OF_SEVERAL_KEYS
 
     @property
     def joinable(self) -> set[str]:
-        """The events that must have a row in the end."""
+        """Return the events that must have a row in the end."""
         return {click for click, queries in self.clicks.items() if not self.logged.isdisjoint(queries)}
 
     def burst(self) -> None:
@@ -71,7 +71,7 @@ class Writers:
                 self._log("clicks", click, 0.0, query)
 
     def _other_queries(self) -> list[str]:
-        """What more records of a click name: a query that is logged, never is, or may be later."""
+        """Draw the queries of a click's further records: logged ones, never logged ones, or later ones."""
         if not self._has_several_keys or self._records.random() >= SEVERAL_RECORDS:
             return []
         some = [f"q{self._records.randrange(self.queries + 3)}" for _ in range(3)] + ["never"] * 2
@@ -93,7 +93,7 @@ class Writers:
             site.network.after(seconds, lambda d=datacenter: self._append(d, kind, record))  # type: ignore[misc]
 
     def lose_a_log(self, datacenter: str) -> None:
-        """A log of foreign events is deleted, or emptied."""
+        """Delete a log of foreign events, or empty it."""
         logs = sorted((self.site.folder / "logs" / datacenter / "clicks").iterdir())
         if logs:
             log = self.site.chance.choice(logs)
@@ -102,7 +102,7 @@ class Writers:
             self.incomplete.add(datacenter)
 
     def move_a_log_away(self, datacenter: str) -> None:
-        """A log that the state knows is rotated out of sight; with it goes what was not read yet."""
+        """Rotate a log that the state knows out of sight, with its unread lines."""
         epoch, known = self._known_logs(datacenter)
         folder = self.site.folder / "logs" / datacenter / "clicks"
         logs = sorted(log for log in folder.iterdir() if log.stat().st_ino in known)

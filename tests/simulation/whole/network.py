@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from tests.simulation.rules import RuleBroken
 from tests.support.virtual_network import VirtualTime
 
-MOST_SECONDS = 900.0  # of virtual time, until all that was begun has ended
+MOST_SECONDS = 900.0  # virtual time in which all work that was begun has to end
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class Weather:
     """How bad the way to the registry is: chances for one call."""
 
     lost: float = 0.0  # nobody answers, and nothing happens
-    unheard: float = 0.0  # of offers: they take effect, and the answer is lost
+    unheard: float = 0.0  # an offer takes effect, and its answer is lost
 
 
 class StoppedByRules(VirtualTime):

@@ -1,4 +1,4 @@
-"""What befalls simulated datacenters, and what people do about it. Each happens at a moment of the seed's."""
+"""Let faults happen to simulated datacenters, and people act on them, at moments of the seed's choice."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from tests.simulation.world import World
 
 log = logging.getLogger(__name__)
 
-# What befalls datacenters whose logs are rotated out of sight, and little else.
+# Seeds with this focus rotate logs out of sight, and little else happens to their datacenters.
 ROTATED_AWAY = ("move_log_away", "move_log_away", "kill", "freeze", "cut_off", "hold", "fill_disk")
 
 UNAVAILABLE = (RegistryUnavailable, LakeUnavailable, StateUnavailable, NotRetired, NotRefilled)
@@ -45,7 +45,7 @@ Deed = Callable[[], None]
 
 
 class View(World):
-    """What a command sees. Rows are read once, by whom they are looked at after each commit."""
+    """The world as a command sees it. `invariants` has read the rows, once after each commit."""
 
     invariants: Invariants
 
@@ -289,7 +289,7 @@ class People:
         self._later(self.site.chance.uniform(5, 30), lambda: self.resume(name))
 
     def resume(self, name: str) -> None:
-        """It may run again."""
+        """Let a datacenter that was on hold run again."""
         self.held.discard(name)
         if name not in self.given_up:
             self._with_a_process(name, partial(self.set_hold, name, False))
@@ -299,7 +299,7 @@ class People:
         worker.reader().change(lambda register: with_hold(register, name, is_held))
 
     def retire(self) -> None:
-        """A datacenter is lost for good, with its lake or without; two of three at the most."""
+        """Lose a datacenter for good, with its lake or without; two of three at the most."""
         if len(self.alive()) == 1 or self.site.network.now_seconds < 20:
             return
         name = self.somewhere()
@@ -322,7 +322,7 @@ class People:
         self._with_a_process(self.alive()[0], partial(self.carry_out_retirement, name))
 
     def carry_out_retirement(self, name: str, worker: Worker) -> None:
-        """Run `photon retire`. NotRetired where the registry does not know it: then it never ran."""
+        """Run `photon retire`. NotRetired where the registry does not know the datacenter: it never ran."""
         lake_is_gone = name in self.rows_gone
         carry_out(lambda: plan_retire(self.site.pipeline, worker.reader(), name, lake_is_gone))
 
@@ -331,7 +331,7 @@ class People:
         self._with_a_process(self.somewhere(), self.verify_and_recover)
 
     def verify_and_recover(self, worker: Worker) -> None:
-        """One at a time: what the simulation puts in the product's place is there for one."""
+        """Verify and recover, one at a time: the simulation's replacements serve only one."""
         if self._verifies:
             return
         self._verifies = True

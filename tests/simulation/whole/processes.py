@@ -20,7 +20,7 @@ from tests.support.crashes import SimulatedCrash
 from tests.support.memory_ledgers import MemoryLedgers, memory_registry
 from tests.support.virtual_network import Strand, VirtualClient
 
-STEP_SECONDS = 0.02  # what a step takes on average
+STEP_SECONDS = 0.02  # the average time of a step
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Pace:
     """How evenly processes work: the chance that one stands still at a step, and for how long then."""
 
     short: float = 0.02
-    long: float = 0.002  # as if it were stopped: others may take it for dead
+    long: float = 0.002  # like a stopped process: others may take it for dead
     short_seconds: float = 3.0
     long_seconds: float = 60.0
 
@@ -135,7 +135,7 @@ class Worker(VirtualClient):
         super()._run(work_here, strand, end)
 
     def _wait(self) -> None:
-        _thread.worker = None  # what happens meanwhile, on this very thread, is not its doing
+        _thread.worker = None  # others run on this very thread meanwhile
         try:
             super()._wait()
         finally:

@@ -32,17 +32,17 @@ from tests.support.one_thread import OneThread
 log = logging.getLogger(__name__)
 
 SKEWS_SECONDS = (0.0, 0.0, -30.0, 40.0)
-# What may end a shift that nobody killed: another one has its place, or a person stopped it.
+# These errors may end a shift that nobody killed: another one has its place, or a person stopped it.
 ENDINGS = (Superseded, OnHold, RetiredDatacenter, AlreadyRunning, StoppedWaiting, LakeMismatch)
 ENDINGS += (RegistryMismatch,)  # only where copies are put back
-# What it waits for when it is told to stop.
+# A shift that is told to freeze, or to leave, does so at one of these points.
 CLAIMING = ("claim.after",)
 CLAIMED = ("claim.after", "side_tables.after_too_old", "commit.before_main")
 UNAVAILABLE = (RegistryUnavailable, LakeUnavailable)
 
 
 class NoHeartbeat:
-    """Stands for the thread that tells a successor of life: here the simulation says who may start."""
+    """Stands for the thread that tells successors that a shift lives: the simulation says who may start."""
 
     is_stuck = False
 
@@ -58,7 +58,7 @@ class NoHeartbeat:
 
 @contextmanager
 def without_threads(site: Site) -> Iterator[None]:
-    """What the product leaves to threads and to the machine's chance is done in turn, as the seed has it."""
+    """Do in turn, as the seed decides, what the product leaves to threads and to chance."""
     with ExitStack() as patches:
         for name, replacement in {
             "photon.dispatcher.shift.run.Heartbeat": NoHeartbeat,
@@ -93,11 +93,11 @@ class Shifts:
         self.pace = Pace()
         site.network.waiting = lambda: str({name: worker.last_step for worker, name in self.running.items()})
         self.refused: Callable[[], None] = lambda: None  # who is told that the registry is older
-        self.lost_answers = 0.0  # of commits to tables
+        self.lost_answers = 0.0  # the chance that a commit's answer is lost
         self.died = 0.0  # the chance that a shift dies at one of its steps
 
     def worker(self, datacenter: str, pace: Pace = EVEN, dies_at: int | None = None) -> Worker:
-        """A new process in a datacenter."""
+        """Make a new process in a datacenter."""
         site = self.site
         skew_seconds = NOON_US / 1_000_000 + self.skews_seconds[datacenter]
         return Worker(site, skew_seconds, pace, dies_at, lambda: datacenter in self.cut_off)
@@ -122,12 +122,12 @@ class Shifts:
         return lambda: self.stopping or self.site.network.now_seconds > end_seconds
 
     def forget_state(self, datacenter: str) -> None:
-        """Its state folder is replaced: offsets may go back."""
+        """Forget the offsets of a state folder that is replaced: they may go back."""
         state = self.site.pipeline.datacenters[datacenter].state
         self.site.offsets = {seen: at for seen, at in self.site.offsets.items() if seen[0] != state}
 
     def fail(self, point: str, worker: Worker) -> None:
-        """Have what a process does at this point fail, if its disk is full or a commit's answer is lost."""
+        """Fail a process at this point if its disk is full, or a commit's answer is lost."""
         datacenter = worker.home[0] if worker.home is not None else None
         if datacenter in self.full_disks and point in ("disk.before_write", "lake.before_commit"):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -40,15 +40,15 @@ from tests.simulation.whole.site import Site
 
 LENGTH_SECONDS = 60.0
 BURSTS = 6
-ONE_IS_AWAY = 0.3  # of the seeds: it dies with ids registered, and is back when the others have come to rest
-RECOVERS_WITHOUT_NEED = 0.2  # of the seeds in which nothing is missing
-SHARE_OF_SEEDS = 100  # of the command, between two lines of what it has done
+ONE_IS_AWAY = 0.3  # share of seeds in which one dies with ids registered, and is back when the others rest
+RECOVERS_WITHOUT_NEED = 0.2  # share of seeds that recover though nothing is missing
+SHARE_OF_SEEDS = 100  # the command prints a line after so many
 SEEDS_OF_GARBAGE = 5  # some 10 MB each
 FASTEST = Path("/dev/shm")  # where there is one, nothing is written to a disk
 
 
 class Simulation:
-    """One seed. `focus`: nothing else befalls its datacenters, and that often; empty: anything may."""
+    """One seed. `focus`: only these things happen to its datacenters, and often; empty: anything may."""
 
     def __init__(self, folder: Path, seed: int, focus: Sequence[str] = ()) -> None:
         self._focus = focus
@@ -59,7 +59,7 @@ class Simulation:
         self.people = People(self.site, self.shifts, self.invariants, self.writers)
 
     def run(self) -> None:
-        """RuleBroken if something does not hold; so is what the product raises and nobody expects."""
+        """Run the seed. RuleBroken if a rule does not hold; the product's unexpected errors pass through."""
         with ExitStack() as stack:
             stack.enter_context(without_threads(self.site))
             stack.enter_context(watched(self._passed))
@@ -99,7 +99,7 @@ class Simulation:
         return 10 if self._focus else self.site.chance.choice((0, 2, 5, 10))
 
     def _copy_and_put_back(self) -> None:
-        """Most shifts live, so that rows are there to be lacking, in a copy of their midst."""
+        """Copy in the midst and put back later; most shifts live, so that the copy lacks rows."""
         chance, after, copies = self.site.chance, self.site.network.after, self.people.copies
         self.shifts.died = chance.choice((0.0, 0.0, 0.2))
         after(chance.uniform(0.2, 0.5) * LENGTH_SECONDS, copies.take)
@@ -220,8 +220,8 @@ def simulate(seed: int, focus: Sequence[str] = ()) -> str | None:
 
 
 def first_failure(seeds: Sequence[int], focus: Sequence[str] = ()) -> tuple[int, int | None, str | None]:
-    """Run seeds until one fails: how many ran, the failing one, what is wrong."""
-    logging.getLogger("photon").setLevel(logging.CRITICAL)  # what is simulated is told of, often
+    """Run seeds until one fails; return how many ran, the failing one, and its problem."""
+    logging.getLogger("photon").setLevel(logging.CRITICAL)  # simulated faults are logged often
     gc.disable()  # a tenth of the time, and what was imported is never garbage
     gc.freeze()
     for ran, seed in enumerate(seeds, 1):
@@ -265,9 +265,9 @@ def main() -> int:
         for first in range(arguments.first, end, SHARE_OF_SEEDS)
     ]
     done = 0
-    os.environ["TOKIO_WORKER_THREADS"] = "1"  # of delta-rs, to read small files: more only wake each other
-    # Spawned: what is forked has locks of threads that it does not have. Anew after each share: of a process
-    # that was killed in a simulation a thread may be left.
+    os.environ["TOKIO_WORKER_THREADS"] = "1"  # delta-rs reads small files: more threads only wake each other
+    # Spawned: a forked process has locks of threads that it lacks. Anew after each share: a simulated
+    # process that was killed may leave a thread.
     with get_context("spawn").Pool(arguments.processes, maxtasksperchild=1) as pool:
         for ran, seed, problem in pool.imap_unordered(partial(first_failure, focus=focus), shares):
             done += ran

@@ -1,4 +1,4 @@
-"""What all processes of a simulation share: folders of a pipeline, ledgers of its registry, virtual time."""
+"""All processes of a simulation share a site: a pipeline's folders, its registry's ledgers, virtual time."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Site:
         self.ids = random.Random(f"{self.seed}, ids")
         self.names = NAMES[: self.chance.choice((2, 2, 3))]
         self.format: Format = self.chance.choice(FORMATS)
-        self.times_us: dict[str, int] = {}  # of events
+        self.times_us: dict[str, int] = {}  # when each event happened
         limits = SMALL_BATCHES if self.chance.random() < 0.5 else ""
         self.pipeline = self._make(MORE.format(limits=limits))
         self.network = StoppedByRules(self.chance, self.chance.choice(WEATHERS))

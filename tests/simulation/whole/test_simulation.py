@@ -89,7 +89,7 @@ Simulation(Path(sys.argv[1]), int(sys.argv[2])).run()
 
 def test_a_seed_is_one_history(tmp_path: Path) -> None:
     histories = []
-    for hash_seed in ("1", "2"):  # by which Python orders the texts in a set
+    for hash_seed in ("1", "2"):  # Python orders the texts in a set by it
         folder = tmp_path / hash_seed
         folder.mkdir()
         command = [sys.executable, "-c", HISTORY, str(folder), "4"]

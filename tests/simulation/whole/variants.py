@@ -45,7 +45,7 @@ class Variant:
     rule: str
     replaced: Mapping[str, Any]
     because: str  # words of the finding
-    focus: tuple[str, ...] = ()  # what is to happen; empty: as the seed has it
+    focus: tuple[str, ...] = ()  # faults that happen; empty: the seed decides
 
     @contextmanager
     def in_force(self) -> Iterator[None]:
@@ -108,7 +108,7 @@ def _with_no_view(pipeline: Any, datacenter: str, *more: Any) -> Any:
 
 
 def the_leader_decides(self: Any) -> Any:
-    """What stands for `Decisions.undecided`: the first record of an id decides for all of them."""
+    """Replace `Decisions.undecided`: the first record of an id decides for all of them."""
     rows = _undecided(self)
     for row, leader in zip(rows, self.events.leaders[self.events.of(rows)], strict=True):
         self.verdicts.of[row] = self.verdicts.of[leader]
