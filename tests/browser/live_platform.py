@@ -58,7 +58,7 @@ class LivePlatform:
     pipeline: Pipeline
     stack: DagsterStack
     tree: ProcessTree
-    past: Traffic  # its day is closed
+    past: Traffic  # traffic of a day that is closed
 
     @property
     def url(self) -> str:

@@ -25,11 +25,12 @@ SILENT = NoReply("no answer in time", "unreachable")
 MOST_STATES = 400_000
 
 Request = Insert | Prepare | Accept
-Apply = Callable[[Copy | None, Request], tuple[Copy | None, Any]]  # what a store has then, and its reply
+# A store's answer to a request: its copy afterwards, and its reply.
+Apply = Callable[[Copy | None, Request], tuple[Copy | None, Any]]
 
 
 class Offerer(NamedTuple):
-    """One client: what it offers, how it begins, and its fate.
+    """One client: the value that it offers, how it begins, and its fate.
 
     `lacks_stores`: it knows of too few for a fast round (B13). `reserves`: it prepares before it has a value.
     `timeouts`, `early`, `crashes`: how often this may happen to it; early: it goes on before all have
@@ -39,7 +40,7 @@ class Offerer(NamedTuple):
     value: bytes
     lacks_stores: bool = False
     reserves: bool = False
-    attempts: int = 1  # of both rounds
+    attempts: int = 1  # so often it tries both rounds
     timeouts: int = 0
     early: int = 0
     crashes: int = 0
@@ -48,7 +49,7 @@ class Offerer(NamedTuple):
 
 @dataclass(frozen=True)
 class Case:
-    """Who offers, over how many stores."""
+    """The clients that offer, and the number of stores."""
 
     offerers: tuple[Offerer, ...]
     n: int = 3
@@ -64,7 +65,7 @@ class Left(NamedTuple):
 
 
 class Column(NamedTuple):
-    """One store: what it has and has had, what is late for it, and its answers to each client, by numbers."""
+    """One store: its copy, copies that it had, late requests, and answers to each client, all by numbers."""
 
     copy: int
     taken: int
@@ -137,7 +138,7 @@ class _Replay:
     def ask(
         self, active: Any, call: Any, requests: Sequence[Request], enough: Any, *_: Any, **__: Any
     ) -> Any:
-        request, *behind = requests  # what it reserves behind the position is no matter here
+        request, *behind = requests  # reservations behind the position are not explored here
         if self.asked == len(self.replies):
             raise Waits(request, lambda replies: bool(enough(0, replies)))
         self.asked += 1

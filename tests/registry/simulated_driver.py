@@ -24,7 +24,7 @@ from tests.registry.simulated_world import FENCED, Record, RuleBroken, Table, Wo
 
 
 class Plan(NamedTuple):
-    """What the open batch has."""
+    """The plan of the open batch."""
 
     name: str
     records: tuple[Record, ...]
@@ -32,7 +32,7 @@ class Plan(NamedTuple):
 
 @dataclass
 class StateFolder:
-    """What a datacenter keeps on disk: it may be copied, and the copy runs. `done`: numbers of records."""
+    """A datacenter's state on disk, which may be copied and run as a copy. `done`: numbers of records."""
 
     datacenter: str
     epoch: Epoch | None = None
@@ -42,7 +42,7 @@ class StateFolder:
     view: View | None = None
 
     def copied(self) -> StateFolder:
-        """A copy of it, which another process may go on with."""
+        """Copy the folder; another process may go on with the copy."""
         return replace(self, done=set(self.done), view=None if self.view is None else copy_of(self.view))
 
 
@@ -133,7 +133,7 @@ class Driver:
             self.registry.close(self._closing())
 
     def _closing(self) -> Closing:
-        """What is committed; by one snapshot of the table."""
+        """Return the close of all that is committed, by one snapshot of the table."""
         folder = self.folder
         assert folder.epoch is not None
         return Closing(folder.epoch, folder.batch, self.world.rowless(folder.datacenter))

@@ -22,10 +22,10 @@ NEVER: Pause = lambda: None  # noqa: E731
 
 @dataclass(frozen=True, slots=True)
 class Weather:
-    """How bad it is: chances for one request."""
+    """How bad the way to the stores is: chances for one request."""
 
     late: float = 0.06  # an insert is not answered, and takes effect at any time or never
-    unheard: float = 0.06  # it takes effect, and is not answered
+    unheard: float = 0.06  # an insert takes effect, and is not answered
     silent: float = 0.01  # too few stores answer
     unconfirmed: float = 0.01  # the members have moved, and moved again
     in_part: float = 0.3  # a read brings some of the entries only
@@ -36,7 +36,7 @@ CALM = Weather(0.0, 0.0, 0.0, 0.0, 0.0)
 
 @dataclass
 class Stores:
-    """What is decided. `late`: inserts on their way; `late_changes`: of the register, from one to another."""
+    """Positions as decided. `late`: inserts on their way; `late_changes`: pairs of registers on their way."""
 
     register: Register
     chance: random.Random
@@ -47,14 +47,14 @@ class Stores:
     late_changes: list[tuple[Register, Register]] = field(default_factory=list)
 
     def insert(self, ledger: LedgerId, offer: Offer) -> bytes:
-        """The value of the position: the one that came first. What was deleted is free again."""
+        """Return the position's value: the first that came. A deleted position is free again."""
         entries = self.entries.setdefault(ledger, {})
         if not self.register.generations[ledger.generation].is_dropped:
             assert offer.position <= len(entries), f"L1: a gap before {offer.position} of {ledger}"
         return entries.setdefault(offer.position, offer.value)
 
     def land(self) -> None:
-        """One of the requests that are late takes effect."""
+        """Let one of the late requests take effect."""
         if self.late:
             ledger, offer = self.late.pop(self.chance.randrange(len(self.late)))
             self.insert(ledger, offer)
@@ -141,7 +141,7 @@ class SimulatedPositions:
 
 
 class SimulatedAttempt:
-    """What is asked under the members of its beginning. If they have moved, replies may be wrong (L8)."""
+    """Asks the members of its beginning. If they have moved, replies may be wrong (L8)."""
 
     def __init__(self, positions: SimulatedPositions) -> None:
         self._positions = positions
@@ -167,7 +167,7 @@ class SimulatedAttempt:
         return Undecided("no answer in time") if stores.happens(weather.unheard) else Chosen(value)
 
     def check(self, last: Mapping[LedgerId, tuple[int, bytes]]) -> tuple[Register, set[LedgerId]]:
-        """What lacks is asked before the check or behind it; where something does, once more before it."""
+        """Look for lacking entries after confirming, or before; where some lack, once more before."""
         if self._stores.happens(0.5):
             register = self.confirm()
             if not self._lacking(last):

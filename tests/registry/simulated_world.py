@@ -1,7 +1,7 @@
-"""What lies beside the ledgers: logs, joined tables, state folders; and one who looks on and knows the rules.
+"""Simulate what is beside the ledgers: logs, joined tables, and an observer who knows the rules.
 
-A table is as the lake has it: a version for each epoch, which a fence passes by, and rows that are committed
-with it in one go (protocol A5, E1).
+A table has a version for each epoch, as in the lake; a commit raises it together with its rows, and a
+fence passes all versions by (protocol A5, E1).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Row(NamedTuple):
 
 
 class RuleBroken(AssertionError):
-    """What must never be."""
+    """A rule of the protocol does not hold."""
 
 
 @dataclass
@@ -61,7 +61,7 @@ class Table:
 
     @property
     def newest(self) -> int:
-        """The greatest number of an epoch that it knows."""
+        """Return the greatest number of an epoch that the table knows."""
         return max((epoch.number for epoch in self.versions), default=0)
 
     def begin(self, epoch: Epoch) -> bool:
@@ -90,7 +90,7 @@ class World:
     chance: random.Random
     stores: Stores
     records: list[Record]
-    hashes: Hashes  # by id
+    hashes: Hashes  # at each id's number
     tables: dict[str, Table]
     arrived: int = 1  # so many of the records are in the logs
     stops: float = 1.0  # the chance that another process goes on where one may stop
@@ -226,7 +226,7 @@ class Observer:
                         raise RuleBroken(f"a claim of {one.claimant} counts behind its close in {ledger}")
 
     def _look_at_children(self) -> None:
-        """What is over or too old in a parent is so in its child (L5, L7)."""
+        """Check that all that is over or too old in a parent is so in its child (L5, L7)."""
         for ledger, state in self.view.states.items():
             parents = self.view.register.parents(ledger) if state.is_open else ()
             for before in (self.view.states[one] for one in parents if one in self.view.states):
@@ -236,7 +236,7 @@ class Observer:
                     raise RuleBroken(f"epochs are over in {before.ledger}, and not in its child {ledger}")
 
     def look_at_readers(self, others: Sequence[View]) -> None:
-        """All read alike: a view made now, in whatever order, and those that began long ago (L1, L12)."""
+        """Check that all read alike: a view made now, in any order, and views made long ago (L1, L12)."""
         fresh = View(self.world.stores.register, "fresh")
         ledgers = sorted(fresh.states)
         for _ in range(3):
@@ -257,7 +257,7 @@ class Observer:
                 raise RuleBroken(f"ledgers are read in two ways: {unlike}")
 
     def _ends_of(self, ledger: LedgerId) -> list[tuple[int, Epoch, int]]:
-        """By the bytes alone: which epochs end in a ledger at which positions, and through which batch."""
+        """Read from bytes alone which epochs end in a ledger: at which positions, through which batch."""
         if ledger not in self._ends:
             self._ends[ledger] = []
             self._read[ledger] = 0
@@ -277,14 +277,14 @@ class Observer:
 
 
 def _ends(epoch: Epoch, through: int, claimant: Claimant) -> bool:
-    """Whether a close ends what this claimant may claim; one for ever ends all epochs before, too."""
+    """Say whether a close ends this claimant's claims; one for ever ends all epochs before, too."""
     if through == FOR_EVER and claimant.epoch.datacenter == epoch.datacenter:
         return claimant.epoch.number <= epoch.number
     return claimant.epoch == epoch and claimant.batch <= through
 
 
 def summary_of(view: View, hashes: Hashes) -> list[tuple[Claimant | None, bool]]:
-    """By id who holds it, and whether that is a join."""
+    """Return who holds each id, and whether that is a join."""
     holders = view.holders(hashes)
     found: list[tuple[Claimant | None, bool]] = []
     for one in range(len(hashes)):

@@ -51,13 +51,13 @@ class Simulation:
         self.stores = self.world.stores
         self.observer = Observer(self.world)
         self.folders = [StateFolder(name) for name in DATACENTERS]
-        self.running: dict[int, Process] = {}  # by the index of the folder
+        self.running: dict[int, Process] = {}  # keys: indices of folders
         self.aside: list[Process] = []
-        self.wakes: dict[int, int] = {}  # by the index of the folder, the step at which it thaws
-        self.kept: list[View] = []  # by readers who have not read on for long
+        self.wakes: dict[int, int] = {}  # the step at which each frozen folder's process thaws
+        self.kept: list[View] = []  # views of readers who have not read on for long
 
     def run(self) -> None:
-        """Play it. RuleBroken, or what a process raises that it must not."""
+        """Play the seed. RuleBroken, or an error that a process must not raise."""
         try:
             with (
                 on_one_core(),
@@ -89,7 +89,7 @@ class Simulation:
         self.observer.look_at_readers(self.kept)
 
     def _happen(self, step: int) -> None:
-        """What comes from outside."""
+        """Have things happen from outside, by chance."""
         chance = self.chance.random
         if chance() < 0.02:
             self.stores.land()
@@ -230,7 +230,7 @@ class Simulation:
     # -- when all is well
 
     def _at_rest(self) -> None:
-        """Whoever works aside ends; a datacenter may be gone; the others join all that is left."""
+        """End processes that work aside, perhaps retire a datacenter, and have the others join the rest."""
         self.world.is_quiet, self.world.arrived, self.stores.weather = True, len(self.world.records), CALM
         while self.stores.late or self.stores.late_changes:
             self.stores.land()
@@ -254,7 +254,7 @@ class Simulation:
             raise RuleBroken(f"ids {missing} have no row in the end; at work: {sorted(self.running)}")
 
     def _is_done(self, folder: StateFolder) -> bool:
-        """Whether it has joined all, and closed what it and copies of it have joined."""
+        """Say whether a datacenter has joined all, and closed all that it and copies of it have joined."""
         if len(folder.done) < len(self.world.records) or folder.epoch is None:
             return False
         catch_up(self.observer.view, self.observer.positions)
@@ -271,7 +271,7 @@ class Simulation:
             raise RuleBroken("a process does not come to its end")
 
     def _retire(self, datacenter: str) -> None:
-        """It is gone for good: with its lake, or without it. Another one ends its epochs."""
+        """Lose a datacenter for good, with its lake or without; another one ends its epochs."""
         newest = self.stores.register.epochs.get(datacenter, 0)
         is_given_up = self.chance.random() < 0.5
         self.world.tables[datacenter].is_lost = is_given_up

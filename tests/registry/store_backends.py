@@ -187,5 +187,5 @@ def read_all(client: Positions, ledger: LedgerId = LEDGER) -> list[bytes]:
 
 
 def offered(attempt: StoreAttempt, position: int, value: bytes) -> Chosen | Undecided:
-    """What comes of one offer, unconfirmed."""
+    """Make one offer, and return its answer, unconfirmed."""
     return attempt.offer({LEDGER: Offer(position, value)})[LEDGER]

@@ -44,7 +44,7 @@ LONG_CASES: dict[str, Case] = {
     "two offer, and a third once the first is done": Case((A, B, C._replace(after=0))),
 }
 RESERVING = B._replace(reserves=True, timeouts=1)
-LATER = B._replace(timeouts=2, after=0)  # it hears too little of what is chosen already
+LATER = B._replace(timeouts=2, after=0)  # hears too little of the value that is chosen already
 
 
 @pytest.mark.parametrize(

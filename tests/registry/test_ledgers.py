@@ -1,4 +1,4 @@
-"""What ledgers mean, told as stories of two datacenters (rules L2 to L12)."""
+"""Stories of two datacenters show how ledgers are read (rules L2 to L12)."""
 
 from __future__ import annotations
 

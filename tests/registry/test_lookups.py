@@ -1,4 +1,4 @@
-"""What a task finds in a snapshot of a view: who holds each id, as its plan sees it."""
+"""A task finds in a snapshot of a view who holds each id, as its plan sees it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OTHER = Claimant(WEST, 1, "plan of west")
 
 
 def look_up(registry: IdRegistry, plan: Claimant, *ids: int, time_us: int = 100) -> Found:
-    """What a task finds, on another machine."""
+    """Look ids up as a task on another machine does."""
     snapshot = pickle.loads(pickle.dumps(registry.snapshot()))
     found: Found = snapshot.open(plan).look_up(hashes_of(*ids), np.full(len(ids), time_us, np.int64))
     return found

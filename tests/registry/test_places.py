@@ -20,7 +20,7 @@ def unclosed(*ids: int, file: int) -> Unclosed:
 
 
 def refs_of(*claims: ClaimsAt | None) -> Refs:
-    """By id the claims that hold it."""
+    """Refer to the claims that hold each id; None: nobody holds it."""
     some = [(NOBODY, 0, 0) if one is None else (*one[0], one[1]) for one in claims]
     generations, numbers, positions = zip(*some, strict=True)
     return Refs(np.array(generations, np.int32), np.array(numbers, np.uint16), np.array(positions, np.uint32))

@@ -150,7 +150,7 @@ def test_an_epoch_that_ended_before_any_ledger_was_open_claims_in_none() -> None
 
 
 def test_an_epoch_is_ended_in_ledgers_too_that_were_opened_and_orphaned_while_it_was() -> None:
-    """Whoever ends it appends to a ledger that is dropped, and has not read yet that there are children."""
+    """The survivor appends to a ledger that is dropped, and has not read yet that it has children."""
     store = PositionsInMemory()
     east, survivor = store.view("east"), store.view("survivor")
     another = store.view("another, which rolls and collects")

@@ -1,4 +1,4 @@
-"""What copies prove of a position, and pages of a ledger."""
+"""Copies prove the value of a position, and pages the entries of a ledger."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_the_successor_says_which_of_two_copies_is_right() -> None:
 
 
 def test_a_copy_of_a_minority_behind_it_says_that_a_position_is_decided() -> None:
-    """Its writer had confirmed that (L1)."""
+    """The writer of that copy had confirmed the position before (L1)."""
     values = ledger(2)
     first_alone = page(copies_of(values[:1]))
     assert walk(0, [page(copies_of(values)), first_alone], 3).values == values[:1]

@@ -1,4 +1,4 @@
-"""What answers of a server with the DynamoDB API mean for one store."""
+"""A store interprets the answers of a server with the DynamoDB API."""
 
 from __future__ import annotations
 

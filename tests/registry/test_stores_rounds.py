@@ -112,7 +112,7 @@ def test_with_a_minority_known_to_be_down_a_position_costs_an_accept_and_a_check
         memory.forget_requests()
         values.append(append_behind(client, values))
         for store in memory.stores[out:]:
-            assert sorted(store.requests) == ["accept", "get", "prepare"]  # of the position behind it
+            assert sorted(store.requests) == ["accept", "get", "prepare"]  # prepares the next position
     assert read_all(memory.client())[:-1] == values[:-1]
 
 
@@ -232,7 +232,7 @@ def test_all_but_the_tail_is_read_from_one_store(memory: Memory) -> None:
     attempt = client.attempt()
     nearest = client.stores.nearest(client.stores.active)
     memory.forget_requests()
-    assert len(attempt.read({LEDGER: 0})[LEDGER].values) == 3  # of a page of four
+    assert len(attempt.read({LEDGER: 0})[LEDGER].values) == 3  # a page of four proves three
     assert [store.requests for slot, store in enumerate(memory.stores) if slot != nearest] == [[], []]
 
 
@@ -253,7 +253,7 @@ def test_a_damaged_copy_is_no_reply_and_another_one_is_read(memory: Memory, posi
     values = append(memory.client(), 6)
     memory.stores[0].items[key(position)] = Copy(damaged(values[position]))
     found = read_all(memory.client())
-    assert found == (values if position < 5 else values[:5])  # of the last one two copies are no proof
+    assert found == (values if position < 5 else values[:5])  # two copies do not prove the last
     longer = append(memory.client(), 1)
     assert longer[:6] == values
     assert read_all(memory.client()) == longer

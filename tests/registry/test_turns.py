@@ -123,4 +123,4 @@ def test_a_start_settles_each_ledger_once_however_fast_another_one_appends() -> 
     far = IdRegistry(store, store.view("far"))
     store.left, store.is_undecided = 50, True
     far.catch_up()
-    assert store.left == 49  # it settled nothing itself: somebody else was faster
+    assert store.left == 49  # far settled nothing itself: somebody else was faster

@@ -378,7 +378,7 @@ def test_another_process_s_view_is_read_while_that_one_goes_on(stores: Stores) -
     assert known(found) == known(view)
     assert found.writer == "reader"
     claim(view, 3, *range(150, 600))
-    store.save(view)  # its files replace those that the reader has mapped
+    store.save(view)  # replaces the files that the reader has mapped
     assert found.holders(IDS).are_held.any()
 
 
@@ -420,7 +420,7 @@ def test_no_flipped_byte_of_the_database_makes_another_view(stores: Stores) -> N
     whole, files = stores.database.read_bytes(), {each: each.read_bytes() for each in stores.runs.iterdir()}
     used = [at for at, byte in enumerate(whole) if byte]
     results = set()
-    harmless = 99  # of the version of the SQLite that wrote it
+    harmless = 99  # a byte of the SQLite version that wrote the file
     for at in [*random.Random(3).sample(used, 100), harmless]:
         stores.database.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << at % 8]) + whole[at + 1 :])
         for path, content in files.items():

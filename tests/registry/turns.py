@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 from tests.support.crashes import SimulatedCrash
 
-HANG_SECONDS = 10.0  # of real time between two stops; a stop takes well below a millisecond
+HANG_SECONDS = 10.0  # real time between two stops, which take well below a millisecond
 
 
 class Hangs(AssertionError):

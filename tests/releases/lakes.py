@@ -42,7 +42,7 @@ foreign: {files: "c*.csv", format: csv, id: id, key: key, time: at}
 """
 COLUMNS = pa.schema([*ROW_COLUMNS, ("value", pa.int64())])
 MIDNIGHT = datetime(2026, 3, 1, tzinfo=UTC)
-LATER = timedelta(days=9)  # by then a week is over
+LATER = timedelta(days=9)  # a week is over then
 
 Shown = frozenset[tuple[str, int]]  # events with their values
 

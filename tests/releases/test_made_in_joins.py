@@ -197,7 +197,7 @@ def test_a_registry_that_lacks_a_release_of_a_lake_is_refused(world: World) -> N
     world.join()
     assert latest(world).number == 1
     world.ledgers.put_back(older)
-    shutil.rmtree(world.state())  # its view knew more
+    shutil.rmtree(world.state())  # the view in the state knew release 1
     with pytest.raises(RegistryMismatch, match="lacks release 1"):
         world.join()
 

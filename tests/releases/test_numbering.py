@@ -42,7 +42,7 @@ def test_of_two_makers_each_has_a_number_of_its_own(ledgers: MemoryLedgers) -> N
 def test_without_the_rule_two_makers_use_one_number(
     ledgers: MemoryLedgers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(numbering, "_decoded", lambda release: None)  # it is made before its place is known
+    monkeypatch.setattr(numbering, "_decoded", lambda release: None)  # makes it before its place is known
     with pytest.raises(AssertionError):
         test_of_two_makers_each_has_a_number_of_its_own(ledgers)
 

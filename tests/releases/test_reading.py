@@ -173,7 +173,7 @@ def test_an_older_lake_that_was_put_back_is_named(here: Lakes, tmp_path: Path) -
     ):
         read.joined(here.pipeline, release="latest")
     assert reads_as_it_was(here, 1)
-    fence_epoch(here.lake("east"), "east", "1")  # what its next start does
+    fence_epoch(here.lake("east"), "east", "1")  # east's next start does that
     with pytest.raises(ReleaseUnreadable, match="batch 3 of epoch 1, and must have 4"):
         read.joined(here.pipeline, release=2)
 

@@ -22,7 +22,7 @@ from photon.cli.sql import is_pipeline_file
 from tests.releases.lakes import Lakes, new_lakes
 
 COUNT = "SELECT count(*) AS n FROM joined"
-AT_WORK_SECONDS = 0.5  # of a processor: only a query that counts takes so much behind the prompt
+AT_WORK_SECONDS = 0.5  # processor time that only a query which counts takes behind the prompt
 
 
 @pytest.fixture

@@ -121,7 +121,7 @@ def ids(rows: read.Rows) -> list[str]:
 def test_a_release_shows_what_was_given_up_by_then_and_not_what_joined_by_then(lakes: Lakes) -> None:
     lakes.give_up("east", ["e0", "x1"])
     lakes.give_up("west", ["x1", "x2"])
-    lakes.append("west")  # its batch; e0 and e1 are its rows
+    lakes.append("west")  # brings west's batch, whose rows are e0 and e1
     first = lakes.release(lags=0).release.number
     lakes.append("east")
     lakes.give_up("east", ["x3"])

@@ -17,7 +17,7 @@ from tests.support.csv_pipelines import joined_csv
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.server, pytest.mark.timeout(3600)]
 
-ALTERED = {  # of each event: which column of its row is altered, and the new value
+ALTERED = {  # the column of each event's row that is altered, and its new value
     "c1": ("_event_time", "CAST('2031-01-01 12:00:00' AS TIMESTAMP)"),
     "c2": ("_primary_occurrence", "'nowhere'"),
     "c3": ("_occurrence", "'nowhere'"),

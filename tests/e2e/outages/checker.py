@@ -1,6 +1,6 @@
-"""What must come of a traffic, from its raw logs and the tables alone: no engine code decides here.
+"""Check tables against raw logs alone: no code of the product decides here.
 
-Ids that a line carries are text without surprises, so each line is read with `json` alone.
+Ids in these logs are plain texts, so that `json` alone reads each line.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ class Logs:
 
     clicks: dict[str, list[Record]] = field(default_factory=lambda: defaultdict(list))
     queries: dict[str, list[Record]] = field(default_factory=lambda: defaultdict(list))
-    lines: int = 0  # of clicks, broken ones too
+    lines: int = 0  # number of lines of clicks, with broken ones
 
     @property
     def joinable(self) -> set[str]:
-        """The ids of clicks whose query is there."""
+        """Return the ids of clicks whose query is there."""
         return {click for click, records in self.clicks.items() if records[0]["query_id"] in self.queries}
 
 
 def read_logs(folder: Path) -> Logs:
-    """Both logs below `folder`, in JSON lines."""
+    """Read both logs below `folder`, which are JSON lines."""
     logs = Logs()
     for line in _lines(folder / "clicks"):
         logs.lines += 1
@@ -73,7 +73,7 @@ def rows_of(folder: Path) -> list[dict[str, object]]:
 
 
 def faults_in(folder: Path, counts: Mapping[str, Mapping[str, int]]) -> list[str]:
-    """What is wrong with the tables below `folder`/lake, or with the counts, in words; empty: nothing."""
+    """Say in words what is wrong with the tables below `folder`/lake, or with the counts; empty: nothing."""
     logs = {name: read_logs(folder / "logs" / name) for name in counts}
     rows = {name: rows_of(folder / "lake" / name) for name in counts}
     found = faults_in_rows(logs, rows)

@@ -27,7 +27,7 @@ from tests.e2e.outages.commands import DONE, KILLED, NOT_DONE, VIOLATION, comman
 from tests.e2e.outages.plan import Fault, Operation, faults_of, operations_of, repair_of
 from tests.e2e.outages.world import DatacenterProcess, Failed, World, until, world
 
-POINT_SECONDS = 4.0  # a point that is not passed within this time is not waited for: the fault comes now
+POINT_SECONDS = 4.0  # a fault comes after this time though its point was not passed
 SETTINGS = """
 home: {takeover_delay: 500ms}
 recovery: {silent_after: 2s}
@@ -36,8 +36,8 @@ tailing: {poll_interval: 50ms}
 """
 KEPT = "  keep_days: 30\n"  # gc begins generations of a few KiB while a world lives (`commands`)
 TRAFFIC_SECONDS = 600.0
-ALONE_SECONDS = 90.0  # what is still to be joined once all faults are over is out within this time
-COPIES = "copies"  # of the endpoints' folders
+ALONE_SECONDS = 90.0  # once all faults are over, all rows are out within this time
+COPIES = "copies"  # the folder with copies of the endpoints' folders
 ILLS = dict.fromkeys(  # one of each comes every ten seconds
     (
         "click_before_query",
@@ -69,7 +69,7 @@ class Dose:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a world has survived, and what is wrong with it."""
+    """The faults that a world has survived, and what is wrong with it."""
 
     seed: int
     survived: Counter[str]
@@ -78,7 +78,7 @@ class Outcome:
 
     @property
     def kills(self) -> int:
-        """Of datacenters, endpoints and commands."""
+        """Count the kills of datacenters, endpoints and commands."""
         return sum(
             count
             for what, count in self.survived.items()
@@ -121,7 +121,7 @@ def drive(folder: Path, seed: int, dose: Dose, say: Callable[[str], None] = lamb
 
 
 def _left_alone(made: World) -> list[str]:
-    """What is not joined although nothing was done to anybody for a while; empty: all is."""
+    """End the traffic, wait for a while, and name what is not joined; empty: all is."""
     made.end_traffic()
     due: set[str] = set().union(
         *(read_logs(made.folder / "logs" / name).joinable for name in made.datacenters)
@@ -205,7 +205,7 @@ def _endpoints(
         server = chance.choice(made.endpoints)
         how = chance.choice(("kill", "stall", "loss"))
         if done.wait(chance.uniform(0.5, 2)):
-            how = "kill"  # of a plan each is done, if in haste
+            how = "kill"  # in haste every outage is still done, and a kill is the quickest
         say(f"{how} of {server.url}")
         server.stall() if how == "stall" else server.kill()
         survived["stall of a server" if how == "stall" else "kill of a server"] += 1

@@ -25,7 +25,7 @@ AT_A_POINT = 0.7  # the share of faults that come at a fault point; the others c
 
 @dataclass(frozen=True)
 class Fault:
-    """What is done to a datacenter's process: at a fault point, or after a pause."""
+    """A signal for a datacenter's process: at a fault point, or after a pause."""
 
     kind: Literal["kill", "stop"]
     point: str  # NAME:COUNT; empty: at any moment
@@ -49,7 +49,7 @@ class Operation:
         return f"photon {' '.join(self.words)}, killed at {self.point}"
 
 
-# What an operator does beside joins, and the points that it passes.
+# Commands of operators beside joins, and fault points that they pass.
 OPERATIONS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (("recover", "PIPELINE"), ("order.before_rename", "order.after_rename", "lake.after_load")),
     (("verify", "PIPELINE", "--record"), ("verify.after_files", "lake.before_commit")),

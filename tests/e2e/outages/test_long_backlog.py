@@ -23,7 +23,7 @@ limits: {batch_foreign: 1MiB}
 """
 SHORT_FILES, LONG_FILES = 2, 30  # several batches, and many
 QUERIES_A_FILE, CLICKS_A_FILE = 25_000, 2_500
-TEXT = "x" * 400  # what makes a query as long as a real one
+TEXT = "x" * 400  # makes a query as long as a real one
 # Joins a datacenter until it is idle, and prints the most memory that its process had.
 CATCH_UP = """
 import resource, sys
@@ -37,7 +37,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, result.seconds)
 
 @dataclass(frozen=True)
 class CaughtUp:
-    """What a process took to read all that there was."""
+    """Memory and time that a process took to read the whole backlog."""
 
     backlog_bytes: int
     most_bytes: int
@@ -45,7 +45,7 @@ class CaughtUp:
 
 
 def write_logs(folder: Path, files: int) -> int:
-    """Queries and clicks in so many files each; their bytes."""
+    """Write queries and clicks into so many files each, and return their bytes."""
     for number in range(files):
         queries = (
             {"query": f"q{number}-{i}", "at": number * 100 + i / 1e4, "text": TEXT}

@@ -41,7 +41,7 @@ def goes_on(made: World) -> None:
 
 
 def said(made: World, *words: str, ends: Sequence[int] = (DONE,)) -> str:
-    """What a command on the pipeline prints."""
+    """Run a command on the pipeline, and return what it prints."""
     log = made.folder / "commands.log"
     before = log.stat().st_size if log.exists() else 0
     command(made.folder, (*words, made.file), ends=ends)
@@ -77,7 +77,7 @@ def test_joins_go_on_past_an_endpoint_whose_disk_is_full_which_is_told_and_can_b
         (full.folder / "ballast").unlink()
         disk.grow("64m")
         said(made, "registry", "repair", "--endpoint", full.url)
-        made.endpoints[1].kill()  # what the first one had missed is there again
+        made.endpoints[1].kill()  # the first one has its missed entries again
         goes_on(made)
         made.endpoints[1].start()
         complete_and_check(made)

@@ -108,7 +108,7 @@ class DatacenterProcess:
         def has_begun() -> bool:
             assert self._asks is not None
             if not self._joins and self._asks.poll():
-                with suppress(EOFError, ConnectionResetError):  # it was killed
+                with suppress(EOFError, ConnectionResetError):  # the process was killed
                     self._joins = bool(self._asks.recv())
             return self._joins or not self.lives
 
@@ -117,11 +117,11 @@ class DatacenterProcess:
     def arm(self, point: str, number: signal.Signals) -> None:
         """Have it send itself a signal at this fault point: `NAME` or `NAME:COUNT`."""
         assert self._asks is not None
-        with suppress(BrokenPipeError):  # it was killed
+        with suppress(BrokenPipeError):  # the process was killed
             self._asks.send((point, int(number)))
 
     def kill(self) -> None:
-        """kill -9."""
+        """Kill the process, as `kill -9` does."""
         if self._process is not None:
             self._process.kill()
             self._process.join()
@@ -202,7 +202,7 @@ def _listen(asked: Connection, ends: threading.Event) -> None:
         try:
             ask = asked.recv()
         except (EOFError, OSError):
-            os._exit(0)  # whoever started this is gone
+            os._exit(0)  # the test that started this process is gone
         if ask is None:
             ends.set()
             continue
