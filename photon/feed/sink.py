@@ -1,4 +1,8 @@
-"""Where steps go: what a follower asks of standard output, a folder or PostgreSQL."""
+"""Where steps go: what a follower asks of standard output, a folder or PostgreSQL.
+
+A sink's *cursor* is the release that it has, whole and with all that it says of its parts: so the next step
+needs no copy of it, and a release of another registry is not taken for it.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,8 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from photon.errors import UserError
-from photon.feed.step import Cursor, Step
+from photon.feed.step import Step
+from photon.releases.release import Release
 
 
 class SinkUnavailable(UserError):
@@ -14,19 +19,24 @@ class SinkUnavailable(UserError):
 
 
 class Sink(Protocol):
-    """Takes whole steps in order. Rows and cursor move together, or a step's rows are the same again."""
+    """Takes whole steps in order. Rows and cursor move together, or a step's rows are the same again.
 
-    def cursor(self) -> Cursor | None:
-        """The cursor behind the last step that is here whole; None: nothing was delivered. SinkUnavailable.
+    `takes_changes`: whether it is given steps that take something back.
+    """
+
+    takes_changes: bool
+
+    def cursor(self) -> Release | None:
+        """The release of the last step that is here whole; None: nothing was delivered. SinkUnavailable.
 
         It may wait for another follower.
         """
 
-    def deliver(self, steps: Sequence[Step]) -> Cursor | None:
+    def deliver(self, steps: Sequence[Step]) -> Release | None:
         """Take steps that follow one another, each with its cursor; the cursor that the sink then has.
 
-        Another cursor than the last step's: another follower was here first, and the caller goes on from
-        it. A step is only taken where the cursor is its `after`. One without rows moves the cursor alone.
+        Another one than the last step's release: another follower was here first, and the caller goes on from
+        there. A step is only taken where the cursor is its `after`. One without rows moves the cursor alone.
         SinkUnavailable, FeedStopped.
         """
 

@@ -1,9 +1,7 @@
-"""A step from one kept release to the next, and the cursor that says which one came last."""
+"""A step from one kept release to the next, and why there may be none."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
@@ -23,48 +21,27 @@ class FeedStopped(UserError):
 
 
 class CursorTooOld(UserError):
-    """The release of a cursor is not kept any more."""
-
-
-@dataclass(frozen=True, slots=True)
-class Cursor:
-    """The release that was delivered last. Another release may have its number, but not its digest."""
-
-    release: int
-    digest: str
-
-    @classmethod
-    def of(cls, release: Release) -> Cursor:
-        """The cursor behind a release. The digest is of what no later Photon will write otherwise."""
-        parts = [[name, *part.place, part.table_id] for name, part in sorted(release.parts.items())]
-        said = json.dumps([release.number, release.made_us, release.by, parts])
-        return cls(release.number, hashlib.sha256(said.encode()).hexdigest())
+    """The release behind a cursor is not kept any more."""
 
 
 @dataclass(frozen=True)
 class Step:
     """The rows that differ between a release and the one that was delivered before it.
 
-    `after`: the cursor behind that one; None: all rows of the release are here, as inserts, and nothing was
-    delivered before. `pages` gives the rows in order, each time the same ones. Their columns are `schema`; a
+    `after`: that one; None: all rows of the release are here, as inserts, and nothing was delivered before. `pages` gives the rows in order, each time the same ones. Their columns are `schema`; a
     later step may have more. `updates` counts pairs of a preimage and a postimage. `lakes_gone`: datacenters
     of which all rows are gone. Each has one row of type delete, null but for `_datacenter`, which `deletes`
     does not count.
     """
 
     release: Release
-    after: Cursor | None
+    after: Release | None
     schema: pa.Schema
     pages: Callable[[], Iterator[pa.Table]]
     inserts: int
     deletes: int = 0
     updates: int = 0
     lakes_gone: tuple[str, ...] = ()
-
-    @property
-    def cursor(self) -> Cursor:
-        """The cursor behind this step."""
-        return Cursor.of(self.release)
 
     @property
     def is_insert_only(self) -> bool:
