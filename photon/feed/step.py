@@ -29,9 +29,9 @@ class Step:
     """The rows that differ between a release and the one that was delivered before it.
 
     `after`: that one; None: all rows of the release are here, as inserts, and nothing was delivered before.
-    `pages` gives the rows in order, each time the same ones. Their columns are `schema`; a later step may have
-    more. `updates` counts pairs of a preimage and a postimage. `lakes_gone`: datacenters of which all rows are
-    gone. Each has one row of type delete, null but for `_datacenter`, which `deletes` does not count.
+    `pages` gives the rows in order, each time the same ones. Their columns are `schema`; a later step may
+    have more. `updates` counts pairs of a preimage and a postimage. `lakes_gone`: datacenters of which all
+    rows are gone. Each has one row of type delete, null but for `_datacenter`: `deletes` leaves it out.
     """
 
     release: Release
