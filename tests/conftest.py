@@ -86,6 +86,6 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Location:
 
 @pytest.fixture
 def copies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where this test's local copies of objects are: no other test has left one there."""
+    """Return a folder for local copies of objects, in which no other test has left one."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     return tmp_path

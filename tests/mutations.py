@@ -1,4 +1,4 @@
-"""Which tests catch a random mistake in the product: the table behind docs/testing.md.
+"""Find the tests that catch a random mistake in the product, for the table in docs/testing.md.
 
 `python -m tests.mutations COPY --count 60` takes a checkout that may be spoilt, such as one that
 `git worktree add --detach COPY` makes. It writes many mistakes into the copy's product at once, each asleep
@@ -29,11 +29,11 @@ from pathlib import Path
 import click
 
 FAST = "not (spark or server or slow or long or browser or services)"
-PLACES = 1500  # They are passed without a mistake: enough to tell what a test goes through.
+PLACES = 1500  # Tests pass them without a mistake, which tells well enough where each test goes.
 # The tests of one mistake may take so long, by the noted times: many pass thousands of tests.
 SECONDS_OF_TESTS = 25
 MOST_CASES = 3  # one test runs so often at most, each time with other parameters
-MOST_TESTS = 120  # To collect more takes longer than to run them.
+MOST_TESTS = 120  # Collecting more takes longer than running them.
 TEST_SECONDS = 60  # A mistake may make a test wait for ever; the machine may be busy.
 MISTAKE_SECONDS = 300  # A test that doesn't even heed its own timeout ends here.
 AT_ONCE = 2
@@ -105,7 +105,7 @@ class Noted:
 
 @dataclass(frozen=True)
 class Found:
-    """How many tests pass a mistake's place, how many of these ran, and which of them caught it."""
+    """A mistake: how many tests pass its place, how many of these ran, and which of them caught it."""
 
     number: int
     passing: int
@@ -259,7 +259,7 @@ def wake(copy: Path, noted: Noted, number: int, enough: int) -> Found:
 
 
 def pytest(copy: Path, name: str, arguments: list[str], awake: int | None) -> dict[str, str]:
-    """How each test ended. A run that had to be killed has a test of its own that failed."""
+    """Run tests, and return how each ended. A run that had to be killed adds a failed test of its own."""
     reports, names = copy / NOTES / f"{name}.json", copy / NOTES / f"{name}.txt"
     reports.unlink(missing_ok=True)
     names.write_text("\n".join(arguments))

@@ -7,7 +7,7 @@ from typing import NoReturn
 
 import pytest
 
-# Who sets it agrees that tests are left out. Without it nobody takes a run that tested little for a good one.
+# Set it to agree that tests are left out. If it is not set, a run that tested little does not look good.
 MAY_BE_MISSING = "PHOTON_TESTS_WITHOUT_PROGRAMS"
 
 

@@ -26,8 +26,8 @@ def program() -> str:
 
 @pytest.fixture(scope="session")
 def mark() -> Iterator[str]:
-    """In the environment of all that these tests start, the browser too."""
-    resource_tracker.ensure_running()  # this process's own, which ends with it
+    """Mark all processes that these tests start, the browser too, by a variable of their environment."""
+    resource_tracker.ensure_running()  # the tracker belongs to this process, and ends with it
     mark = uuid.uuid4().hex
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(MARK, mark)

@@ -89,7 +89,7 @@ class LivePlatform:
         return DeltaTable(self.pipeline.datacenters[datacenter].lake / "joined_events")
 
     def rows_of_clicks(self, datacenter: str, day: date | None = None) -> Counter[str]:
-        """How many rows each click has in a datacenter's table, of all days or of one."""
+        """Count the rows that each click has in a datacenter's table, of all days or of one."""
         if not is_table(self.pipeline.datacenters[datacenter].lake / "joined_events"):
             return Counter()
         found = self.table(datacenter).to_pyarrow_table(columns=["_event_id", "_event_time"])
@@ -128,7 +128,7 @@ class LivePlatform:
         return {json.loads(line)["click_id"] for line in lines if line.endswith("\n")}
 
     def wait_until_each_click_has_its_row(self) -> None:
-        """Until what is logged now is joined: once, over all datacenters."""
+        """Wait until each click that is logged now is joined: once, over all datacenters."""
         logged = self.logged_clicks()
         self.wait(lambda: logged <= self.rows_of_all().keys(), "a row of each click")
         assert set(self.rows_of_all().values()) == {1}
@@ -140,11 +140,11 @@ class LivePlatform:
         return lease.run
 
     def is_run(self, datacenter: str) -> bool:
-        """Whether a shift runs it."""
+        """Say whether a shift runs the datacenter."""
         return holder_of(self.pipeline.datacenters[datacenter].state) is not None
 
     def kill(self, datacenter: str) -> None:
-        """kill -9 of the datacenter's shift."""
+        """Kill the datacenter's shift, as `kill -9` does."""
         process = holder_of(self.pipeline.datacenters[datacenter].state)
         assert process is not None, f"nobody runs {datacenter}"
         os.kill(process, signal.SIGKILL)
@@ -161,11 +161,11 @@ class LivePlatform:
             os.kill(server.server_pid, signal.SIGCONT)
 
     def wait_until_well(self) -> None:
-        """Until a shift runs each datacenter and has joined something."""
+        """Wait until a shift runs each datacenter and has joined something."""
         self.wait(lambda: all(self.is_run(n) and self.rows_of_clicks(n) for n in DATACENTERS), "rows of both")
 
     def wait(self, true: Callable[[], bool], what: str, seconds: float = PATIENCE_SECONDS) -> None:
-        """Until something is true; an AssertionError names what did not come, or a process that ended."""
+        """Wait until something is true. AssertionError names what did not come, or a process that ended."""
 
         def is_true() -> bool:
             assert self.tree.ended() == {}, f"ended by themselves; look at {self.stack.folder.path}/*.log"

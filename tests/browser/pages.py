@@ -23,7 +23,7 @@ WINDOW: ViewportSize = {"width": 1440, "height": 900}
 
 
 class ChromiumMissing(Exception):
-    """There is no Chromium on this machine; the message says what to do."""
+    """This machine has no Chromium; the message says what to do."""
 
 
 def chromium_program() -> str:
@@ -56,7 +56,7 @@ def new_page(browser: Browser, url: str, patience_seconds: float) -> Iterator[Pa
 
 
 def seen(page: Page, text: str | re.Pattern[str], exact: bool = False) -> Locator:
-    """Where this text can be seen. Dagster has a hidden copy beside each name, to measure it."""
+    """Find this text where it can be seen. Dagster has a hidden copy beside each name, to measure it."""
     return page.get_by_text(text, exact=exact).filter(visible=True)
 
 
@@ -88,7 +88,7 @@ class AssetPage:
         self.page.get_by_role("button", name="Materialize…").first.click()
 
     def choose_partition(self, *names: str) -> None:
-        """On the tab Partitions, one of each column."""
+        """Choose one partition of each column on the tab Partitions."""
         for name in names:
             seen(self.page, name, exact=True).last.click()
 

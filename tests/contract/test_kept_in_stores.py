@@ -1,4 +1,4 @@
-"""Which kept results of verification count, in a lake on this machine and in one on S3."""
+"""Kept results of verification count alike in a lake on this machine and in one on S3."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ foreign: {files: "c*.csv", format: csv, id: id, key: key, time: at}
 
 @pytest.fixture
 def pipeline(folder: Location, tmp_path: Path) -> Pipeline:
-    """With its lake in that folder."""
+    """Load a pipeline with its lake in that folder."""
     endpoint = folder.endpoint_url if isinstance(folder, S3Folder) else None
     storage = f", storage: {{endpoint_url: {endpoint}}}" if endpoint else ""
     (tmp_path / "pipeline.yaml").write_text(PIPELINE.replace("LAKE", str(folder)).replace("STORAGE", storage))
@@ -74,7 +74,7 @@ def test_results_whose_files_are_not_whole_do_not_count(pipeline: Pipeline) -> N
     second = stored(pipeline, first)
     store_with_kept(pipeline).put(f"{second.runs[-1].folder}/settled/part.parquet", lambda sink: None)
     assert read_kept(pipeline, "east") == first
-    assert next_number(pipeline, "east") == 3  # so that what comes next is the newest
+    assert next_number(pipeline, "east") == 3  # above the damaged run, so that the next is the newest
 
 
 def test_of_a_newer_photon_nothing_is_read(pipeline: Pipeline) -> None:

@@ -147,7 +147,7 @@ def is_silent(request: BaseHTTPRequestHandler) -> None:
 
 
 def holds_back(request: BaseHTTPRequestHandler) -> None:
-    """As MinIO does whose answers can't be flushed: what has gathered for some seconds comes at once."""
+    """Answer like a MinIO whose answers can't be flushed: events gather for seconds, and come together."""
     request.send_response(200)
     request.send_header("Content-Type", module.STREAM)
     request.end_headers()
@@ -192,7 +192,7 @@ def test_a_store_that_tells_too_little_is_told_of_once_and_then_listed(
 def test_a_store_that_is_busy_is_asked_again_soon_and_not_told_of(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As a MinIO that has just started. Broken variant: nobody listens for ten minutes."""
+    """A MinIO that has just started is busy. Broken variant: nobody listens for ten minutes."""
     monkeypatch.setattr(module, "FIRST_PAUSE_SECONDS", 0.01)
     busy = answers(503, "application/xml", b"<Error><Code>XMinioServerNotInitialized</Code></Error>")
     with store(busy) as (folder, asked), listening(folder):
@@ -207,7 +207,7 @@ def test_events_that_come_as_soon_as_others_are_not_late_however_clocks_differ()
 
 
 def test_a_few_late_events_are_no_reason_to_list() -> None:
-    """As after a pause of the machine. Broken variant: the first one ends it."""
+    """A pause of the machine makes a few events late. Broken variant: the first one ends the listening."""
     lateness = Lateness()
     took = [0.01] * module.JUDGED_EVENTS + [5.0, 4.0, 3.0, 2.0, 1.0] + [0.01] * module.JUDGED_EVENTS
     assert not any(lateness.note(float(n), n + each) for n, each in enumerate(took))

@@ -198,7 +198,7 @@ def test_the_last_line_of_an_object_needs_no_newline(bucket: Logs) -> None:
 
 
 def put_by_key(folder: S3Folder, name: str, data: bytes) -> None:
-    """As other programs do, whatever the key."""
+    """Put an object under any key, as other programs do."""
     client = boto3.client("s3", endpoint_url=folder.endpoint_url)
     client.put_object(Bucket=folder.bucket, Key=f"{folder.key}/{name}", Body=data)
 

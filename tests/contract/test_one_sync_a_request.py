@@ -63,5 +63,5 @@ def test_an_entry_is_synced_once_before_it_is_answered(tmp_path: Path) -> None:
 
 
 def syncs(trace: Path) -> int:
-    """How often the log of its database was synced. Only the line on which a call begins names the file."""
+    """Count the syncs of the database's log. Only the line on which a call begins names the file."""
     return trace.read_text().count("dynoxide.db-wal")

@@ -41,7 +41,7 @@ def claim(registry: IdRegistry, batch: int, *ids: str) -> None:
 
 def held(pipeline: Pipeline, *ids: str) -> list[bool]:
     registry = open_reader(pipeline)
-    registry.catch_up()  # with one store down, whoever only reads lacks the last entry
+    registry.catch_up()  # with one store down, a mere reader lacks the last entry
     return list(registry.holders(hashed(*ids)).are_held)
 
 
@@ -84,7 +84,7 @@ def test_a_wiped_endpoint_is_filled_and_then_any_other_one_may_be_lost(
 def test_all_is_copied_before_the_endpoint_comes_up_also_behind_a_seal_that_nobody_can_prove(
     pipeline: Pipeline, servers: list[StoreServer]
 ) -> None:
-    """With one store down a seal has two copies of an insert, which prove nothing."""
+    """A seal has two copies of an insert while one store is down, and they prove nothing."""
     registry = with_some_claims(pipeline, 5)
     roll(registry.view, registry.positions, ledgers=3)
     for batch in range(6, 16):

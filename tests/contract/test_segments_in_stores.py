@@ -80,7 +80,7 @@ def test_a_copy_is_fetched_once_and_a_damaged_copy_again(on_s3: S3Folder) -> Non
     store, copy = store_of(on_s3), local_copies.path_of(on_s3, file_name("a"))
     whole = copy.read_bytes()
     store.remove(file_name("a"))
-    assert open_segment(on_s3, "a").events == 3  # there is nothing to fetch any more
+    assert open_segment(on_s3, "a").events == 3  # needs no fetch any more
     store.put(file_name("a"), lambda sink: sink.write(whole))
     copy.write_bytes(whole[:-8])
     assert open_segment(on_s3, "a").events == 3

@@ -24,7 +24,7 @@ def _has(process: psutil.Process, mark: str) -> bool:
 
 
 def soon(true: Callable[[], bool], seconds: float = 90.0) -> bool:
-    """Whether something becomes true: other processes are watched, which no clock of ours moves."""
+    """Wait until something is true, and say whether it is: no clock of ours moves other processes."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if true():

@@ -23,7 +23,7 @@ SET_FOLDER = "zeek_wrccdc"
 PRIMARY_FILE = "primary_ssl.csv.gz"
 FOREIGN_FILE = "secondary_events.csv.gz"
 JOINED = 44_453  # README.txt: foreign events whose primary is there
-UNJOINABLE = 1_478  # and those whose primary is not
+UNJOINABLE = 1_478  # foreign events whose primary is not there
 PRIMARY = 49_474
 
 KIND_STREAMS = {"weird": 2, "analyzer": 2, "rdp": 1, "smtp": 1}  # files per kind of foreign event

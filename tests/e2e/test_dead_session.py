@@ -55,5 +55,5 @@ def test_an_error_that_says_nothing_of_the_dying_jvm_is_its_end_too(monkeypatch:
     monkeypatch.setattr(session.sparkContext, "parallelize", fails_first)
     with pytest.raises(RunnerDied):
         runner.run(BatchTasks(context=None, join_tasks=(object(),)))  # type: ignore[arg-type]
-    runner.warm_up()  # in the next session
+    runner.warm_up()  # works in the next session
     runner.close()

@@ -114,7 +114,7 @@ def with_a_tail(world: Rotated) -> Seen:
 
 @pytest.fixture(scope="module")
 def deleted(world: Rotated, with_a_tail: Seen) -> tuple[int, Seen]:
-    """How many bytes of records went, and what is seen."""
+    """Delete the log; return how many bytes of records went, and what is seen."""
     world.record_all_as_verified()
     read_bytes = world.log.stat().st_size - len(HEADER)
     world.log.unlink()

@@ -82,7 +82,7 @@ def test_an_indented_line_does_what_its_page_says(pipeline: Path, line: str) -> 
     filled = {"PIPELINE": str(pipeline), "NAME": "here", "EVENT_ID": "c1", "URL": "http://127.0.0.1:9"}
     words = [filled.get(word, word) for word in shlex.split(line)]
     if line.startswith(FIRST_AID):
-        words += ["--within", "60"]  # or a busy machine gets the answer that is meant for what hangs
+        words += ["--within", "60"]  # a busy machine must not look as if it hung
     done = photon(*words)
     status = next((status for start, (status, _) in OTHERWISE.items() if line.startswith(start)), 0)
     assert done.exit_code == status, done.output

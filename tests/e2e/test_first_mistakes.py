@@ -108,7 +108,7 @@ def test_two_pipelines_of_one_folder_join_and_one_begins_anew_without_the_other(
     anew = begin_anew_of(one)
     assert str(one.registry_folder) not in anew  # the other's ids are in it
     subprocess.run(["rm", "-rf", *re.findall(rf"{folder}[^ ;]*", anew)], check=True)
-    files[0].write_text(files[0].read_text().replace("name: one", "name: again"))  # as it says
+    files[0].write_text(files[0].read_text().replace("name: one", "name: again"))  # as the message says
     assert joined(files[0]) == joined(files[1]) == 2
     assert load_pipeline(files[1]) == two
 

@@ -63,7 +63,7 @@ def are_two(pipeline: Path, mark: str) -> bool:
 
 
 def open_libraries(pipeline: Path, mark: str) -> bool:
-    """In the middle of their imports: Arrow is loaded, and Photon's own modules are not yet."""
+    """Say whether processes are in the midst of imports: Arrow is loaded, Photon's modules are not yet."""
     return any("arrow" in each.path for process in joins(mark) for each in maps(process))
 
 

@@ -42,7 +42,7 @@ def expectation(real_logs: RealLogs) -> RealExpectation:
 
 
 def assert_counts(counts: dict[str, Any]) -> None:
-    """In each datacenter every record is in one class, and over both every pair is joined once."""
+    """Check that each datacenter has every record in one class, and both together each pair joined once."""
     assert sum(counts[name]["joined"] for name in DATACENTERS) == JOINED
     for name in DATACENTERS:
         one = counts[name]
@@ -104,7 +104,7 @@ def test_kill_9_under_spark_changes_nothing_in_the_result(
             wait_for_rows(pipeline, "east", joined_so_far)
             time.sleep(chance.uniform(0.0, 1.5))
             kill(process)
-    # In a task it is a worker that dies, and its task that is run again: the join goes on.
+    # A crash in a task ends a worker only; the task runs again, and the join goes on.
     crashed = [tmp_path / "east-crashed", tmp_path / "west-crashed"]
     photon(*east, crash_at=f"task.after_candidates:2 {crashed[0]}")
     west = photon_json(

@@ -138,7 +138,7 @@ def spoil(location: Location) -> None:
 
 
 def evaluate_files(instance: DagsterInstance, at_load: LocationSettings) -> None:
-    """As the sensor of pipeline files does."""
+    """Evaluate pipeline files as their sensor does."""
     for name, problem in problems_now(at_load).items():
         instance.report_runless_asset_event(evaluation(name, problem))
 

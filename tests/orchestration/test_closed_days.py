@@ -87,7 +87,7 @@ def instance() -> Iterator[DagsterInstance]:
 
 
 def say_complete(location: Location, up_to_us: int) -> None:
-    """As the shifts of datacenter east do: more is read, and an event waits."""
+    """Publish completeness as shifts of datacenter east do: more is read, and an event waits."""
     said = Completeness("e", 1, 0, up_to_us + DAY_US, up_to_us, None, 0.999, waiting=1, came=1, came_late=0)
     lake = location.served.pipeline.datacenters["east"].lake
     store_of(lake).make()

@@ -46,7 +46,7 @@ def served(folder: Path, **more: str) -> LocationSettings:
 
 
 def partitions(of: PartitionsDefinition[Any] | None) -> Any:
-    """Their keys; of days, which become more, what they are."""
+    """Return the keys of partitions; for days and hours, which become more, their definition."""
     if isinstance(of, MultiPartitionsDefinition):
         return {dimension.name: partitions(dimension.partitions_def) for dimension in of.partitions_defs}
     if isinstance(of, (DailyPartitionsDefinition, HourlyPartitionsDefinition)):

@@ -1,4 +1,4 @@
-"""How old assets may be before they are stale."""
+"""Photon's limits of freshness become limits that Dagster takes."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ def test_no_asset_of_a_group_needs_a_configuration(location: Location, group: st
 def test_materialize_all_of_the_data_launches_every_shift_and_then_the_days(
     location: Location, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As the UI does: partitions of several kinds are a backfill. Its runs are launched by nobody here."""
+    """Ask as the UI does: partitions of several kinds are a backfill. Nobody here launches its runs."""
     monkeypatch.setenv("PHOTON_PIPELINES", str(location.file))
     launcher = {"run_launcher": {"module": "dagster._core.test_utils", "class": "MockedRunLauncher"}}
     with (home / "dagster.yaml").open("a") as settings:

@@ -42,7 +42,7 @@ def tick(location: Location) -> SensorExecutionData:
 
 
 def told(tick: SensorExecutionData) -> dict[str, bool]:
-    """Which checks a tick has evaluated, and whether they pass."""
+    """Return the checks that a tick has evaluated, and whether each passes."""
     events = [event for event in tick.asset_events if isinstance(event, AssetCheckEvaluation)]
     return {one.check_name: one.passed for one in events}
 

@@ -86,7 +86,7 @@ def test_the_last_materialization_of_each_partition_stays_to_be_seen(instance: D
 
 
 def test_the_last_run_of_each_range_of_partitions_stays_to_be_seen(instance: DagsterInstance) -> None:
-    """Where a run is of many days, its events are all that says that they were done."""
+    """A run of many days has the only events that say that they were done."""
     for first in ("east", "west", "east"):
         tags = {ASSET_PARTITION_RANGE_START_TAG: first, ASSET_PARTITION_RANGE_END_TAG: "west"}
         materialize([joined], instance=instance, tags=tags)

@@ -36,7 +36,7 @@ def instance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DagsterInstan
 
 
 def crons(folder: Path, settings: str) -> dict[str, str]:
-    """When each kind runs, by the cron of its schedule."""
+    """Return the cron of each kind's schedule."""
     file = Location(folder, ("east",)).file
     file.write_text(file.read_text() + settings)
     (served,) = location_settings({"PHOTON_PIPELINES": str(file)}).served

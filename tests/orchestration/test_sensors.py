@@ -98,7 +98,7 @@ def test_a_hung_shift_is_killed_marked_failed_and_replaced_at_the_second_look(lo
 def test_a_shift_that_gives_a_sign_of_life_between_two_looks_is_left_alone(location: Location) -> None:
     run_id = location.run()
     with location.holder(run_id) as process:
-        location.clock.advance(3600)  # as when a suspended machine goes on
+        location.clock.advance(3600)  # a suspended machine goes on
         first = location.tick()
         location.clock.advance(TICK_SECONDS)
         now_us = location.clock.now_us()

@@ -39,7 +39,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
 
 @pytest.fixture
 def settings(files: dict[str, Path]) -> LocationSettings:
-    """As they were when the location was loaded."""
+    """Return the settings as they were when the location was loaded."""
     return location_settings()
 
 

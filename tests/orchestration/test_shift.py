@@ -179,7 +179,7 @@ def test_a_signal_while_the_session_stops_does_not_fail_a_shift_that_has_joined_
 def test_what_a_user_can_mend_fails_the_run_with_its_message_alone(
     location: Location, instance: DagsterInstance
 ) -> None:
-    location.file.write_text(location.file.read_text() + "flavour: sweet\n")  # since the location was loaded
+    location.file.write_text(location.file.read_text() + "flavour: sweet\n")  # spoilt after loading
     result = shift(location, instance)
     assert not result.success
     (failure,) = [event for event in result.all_events if event.is_step_failure]

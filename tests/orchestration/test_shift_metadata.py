@@ -126,7 +126,7 @@ def test_the_shares_are_a_picture_small_enough_for_each_report() -> None:
 
 
 def distance(one: Sequence[int], other: Any) -> int:
-    """How much two colours differ, of 255, in the worst of red, green and blue."""
+    """Measure how much two colours differ, of 255, in the worst of red, green and blue."""
     return max(abs(a - b) for a, b in zip(one, other, strict=True))
 
 

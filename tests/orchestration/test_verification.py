@@ -54,7 +54,7 @@ def sound(location: Location) -> ExecuteInProcessResult:
 
 @pytest.fixture(scope="module")
 def planted(location: Location, sound: ExecuteInProcessResult) -> Iterator[ExecuteInProcessResult]:
-    """One row removed, one doubled, one changed."""
+    """Remove one row, double one, change one."""
     table = _fullest(location)
     version = table.version()
     removed, doubled, changed = sorted(table.to_pyarrow_table()["_event_id"].to_pylist())[:3]

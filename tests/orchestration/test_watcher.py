@@ -232,7 +232,7 @@ def test_a_datacenter_that_is_dead_for_good_is_red_until_the_job_that_its_check_
     looks.append(tick(location, looks[-1].cursor))
     after = told(looks[-1])["west__works"]
     assert (after.passed, after.description) == (True, "west is retired, as people have decided.")
-    shutil.rmtree(logs)  # with its machine
+    shutil.rmtree(logs)  # west's logs went with its machine
     location.clock.advance(2 * 86_400)
     later = told(tick(location, looks[-1].cursor))
     assert [name for name, one in later.items() if name.startswith("west__") and not one.passed] == []

@@ -35,7 +35,7 @@ HASHES = st.integers(0, 40).flatmap(lambda length: arrays.arrays(np.uint64, (len
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether two entries, or parts of them, say the same: arrays by dtype and values."""
+    """Say whether two entries, or parts of them, are equal: arrays by dtype and values."""
     if isinstance(one, np.ndarray):
         return one.dtype == other.dtype and np.array_equal(one, other)
     if is_dataclass(one):

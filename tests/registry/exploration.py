@@ -82,7 +82,7 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class Explored:
-    """How many states there are; the first thing that is wrong, and the way to it."""
+    """The number of states, the first problem found, and the way to it."""
 
     states: int
     problem: str = ""

@@ -55,7 +55,7 @@ def with_rows(*ids: int) -> Callable[[ClaimsAt, Unclosed], Mask]:
 
 
 def held_by(holders: Holders, claimant: Claimant) -> list[bool]:
-    """Which of the ids that were asked for this claimant holds."""
+    """Say of each id that was asked for whether this claimant holds it."""
     own: list[bool] = holders.are_of(claimant).tolist()
     return own
 

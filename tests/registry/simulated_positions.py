@@ -69,11 +69,11 @@ class Stores:
         self.register = replace(self.register, members=members)
 
     def happens(self, chance: float) -> bool:
-        """Whether what has this chance happens now."""
+        """Draw whether a thing with this chance happens now."""
         return chance > 0.0 and self.chance.random() < chance
 
     def calm(self) -> SimulatedPositions:
-        """For those who look on: nothing disturbs them, and they disturb nobody."""
+        """Return positions for an observer, whom nothing disturbs, and who disturbs nobody."""
         return SimulatedPositions(self, NEVER, is_calm=True)
 
 

@@ -131,7 +131,7 @@ class World:
         )
 
     def rowless(self, datacenter: str) -> Rowless:
-        """One snapshot of a datacenter's table, as it is now."""
+        """Take one snapshot of a datacenter's table, as it is now."""
         known = {(*self.hashes[row.id].tolist(), row.claimant) for row in self.tables[datacenter].rows}
 
         def rowless(at: ClaimsAt, one: Unclosed) -> Mask:
@@ -158,7 +158,7 @@ def new_world(seed: int) -> World:
 
 
 def _records(chance: random.Random, ids: int) -> list[Record]:
-    """In the order in which they arrive; in half of all seeds most are younger than those before."""
+    """Draw records in order of arrival; in half of all seeds most are younger than those before."""
     drawn: list[tuple[int, int]] = []
     for one in range(ids):
         time_us = chance.randrange(LATEST_US + 1)
@@ -200,7 +200,7 @@ class Observer:
                     raise RuleBroken(f"id {row.id} has two rows: {other} and {row}")
 
     def _may_be_two(self, one: Row, other: Row) -> bool:
-        """Whether a later record of the id may have been joined when the first was below the boundary."""
+        """Say whether a later record of the id may have joined while the first was below the boundary."""
         have_times = len({record.time_us for record in self.world.records if record.id == one.id}) > 1
         return have_times and min(one.time_us, other.time_us) < self.world.stores.register.boundary_us
 

@@ -30,9 +30,9 @@ from tests.registry.simulated_positions import CALM, SimulatedPositions
 from tests.registry.simulated_world import DATACENTERS, LATEST_US, Observer, RuleBroken, new_world, summary_of
 from tests.registry.turns import Process, on_one_core
 
-MOST_STEPS_AT_REST = 12_000  # until all is joined; some 300 are usual
-MOST_FREES = 1  # in one entry, so that closes have parts
-MOST_RIDING = 1  # beside claims, so that closes have entries of their own
+MOST_STEPS_AT_REST = 12_000  # all is joined within these; some 300 are usual
+MOST_FREES = 1  # an entry has so few, so that closes have parts
+MOST_RIDING = 1  # so few ride with claims, so that closes have entries of their own
 MOST_CLAIMS = 3
 MOST_DECODED = 1_000  # entries: each is read by many
 MOST_FOLDERS = 4
@@ -43,7 +43,7 @@ Job = Callable[[View, SimulatedPositions], None]
 
 
 class Simulation:
-    """One seed."""
+    """One simulated history; its seed decides what happens."""
 
     def __init__(self, seed: int) -> None:
         self.world = new_world(seed)

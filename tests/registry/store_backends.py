@@ -112,7 +112,7 @@ class Memory:
 
     @property
     def stores(self) -> list[MemoryStore]:
-        """Those of the first members."""
+        """Return the stores of the first members."""
         return [self.made[name] for name in self.members.incarnations]
 
     def reopen(self, slot: int, incarnation: str) -> Store:

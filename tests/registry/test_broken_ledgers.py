@@ -29,7 +29,7 @@ SEEDS = 400
 TWO_ROWS = "has two rows"
 NOT_ITS_HOLDER = "is a row, and who holds the id is"
 NO_ROW = "which has no row of it"
-PUT_BACK = "a copy was put back"  # so it seems to who reads on
+PUT_BACK = "a copy was put back"  # a reader who reads on says so
 TWO_WAYS = "are read in two ways"
 
 Patch = pytest.MonkeyPatch

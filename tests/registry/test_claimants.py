@@ -1,4 +1,4 @@
-"""Who claimed at which position: what was put in comes out, packed or as owners for a snapshot."""
+"""Claimants are kept by position, and come out as they were put in, packed or as owners for a snapshot."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ def test_a_position_that_a_minority_has_promised_is_not_reserved(monkeypatch: Pa
         return rounds.Reserved(active, prepare.key, prepare.ballot, [*copies, Copy()]) if copies else None
 
     monkeypatch.setattr(exploration, "reserved_by", by_one)
-    # That a free ballot proposes another's value first is a second line, which saves this one.
+    # A free ballot proposes another's value first, which alone would prevent the fault: leave that out too.
     monkeypatch.setattr(rounds, "value_to_propose", lambda own, some, n: decisions.recover(some, n) or own)
     assert_caught(Case((A, RESERVING._replace(timeouts=2))), TWO_VALUES)
 

@@ -232,7 +232,7 @@ def test_a_checksum_is_refused_where_it_does_not_agree() -> None:
 
 
 def is_refused_or_an_entry(value: bytes) -> bool:
-    """Whether a value is refused; what is not can be written down again. Any other error goes through."""
+    """Decode a value, and say whether it is refused; if not, it can be encoded again. Other errors pass."""
     try:
         decoded = decode(value)
     except (EntryDamaged, EntryTooNew):

@@ -130,7 +130,7 @@ def test_a_claim_is_won_at_its_own_place_alone(east: IdRegistry) -> None:
 
 
 class WithUndecidedTail(MemoryLedgers):
-    """At the end of some ledgers there is a copy that proves nothing, until somebody offers there."""
+    """Some ledgers end with a copy that proves nothing until somebody offers there."""
 
     def __init__(self, ledgers: int = 1) -> None:
         super().__init__(ledgers=ledgers)
@@ -245,7 +245,7 @@ def test_frees_that_are_too_many_for_an_entry_take_several(
 
 
 class Lake:
-    """Which epochs were fenced, and what the table has rows of."""
+    """A lake that notes which epochs were fenced; `rows`: the ids that have one."""
 
     def __init__(self, *rows: int) -> None:
         self.rows = rows

@@ -60,7 +60,7 @@ def test_what_one_parent_closed_and_the_other_did_not_stays_two_facts_in_their_c
     east = store.view("east")
     claim(east, store, claims_of(FIRST, 1, 12))
     roll(east, store, 2)
-    # As a closer does that dies halfway: the left parent alone is closed.
+    # A closer dies halfway: the left parent alone is closed.
     left = store.register.ledgers(1)[0]
     append(east, store, {left: lambda state: close_of(state, EAST, 1, with_rows(1, 12))})
     roll(east, store, 1)

@@ -36,7 +36,7 @@ def placed(claimant: Claimant, *ids: int) -> Claims:
 
 
 def claim_blindly(registry: IdRegistry, ledger: LedgerId, claims: Claims) -> None:
-    """As a process does whose view lacks the newest entries."""
+    """Claim as a process does whose view lacks the newest entries."""
     append(registry.view, registry.positions, {ledger: lambda state: Entry(claims=claims)})
 
 

@@ -57,7 +57,7 @@ def test_a_sleeper_claims_where_its_batch_was_never_closed_and_the_next_close_fr
     store = PositionsInMemory(2)
     owner, sleeper = store.view("owner"), store.view("a copy that slept")
     claim(owner, store, claims_of(FIRST, LEFT))
-    close_batches(owner, store, Closing(EAST, 1, with_rows(LEFT)))  # in the left ledger alone
+    close_batches(owner, store, Closing(EAST, 1, with_rows(LEFT)))  # the left ledger only
     if ledgers_after is not None:
         roll(owner, store, ledgers_after)
     assert held_by(claim(sleeper, store, claims_of(FIRST, RIGHT)), FIRST) == [True]

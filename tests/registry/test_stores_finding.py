@@ -1,4 +1,4 @@
-"""Which ledgers the answers of stores make together: found, refused, or none yet."""
+"""Answers of stores together find ledgers, refuse them, or say that there are none yet."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ class History:
     # -- what happens to stores
 
     def change_who_is_down(self) -> None:
-        """At most one at a time."""
+        """Take a store down, or back; at most one is down at a time."""
         if self.out is not None:
             self.memory.made[self.out].fault, self.out = self.fault, None
         elif not self.is_repairing and len(self.memory.made) > 1 and self.chance.random() < 0.5:
@@ -163,7 +163,7 @@ class History:
         new.fault = self.fault
 
     def _copy(self, at: Key, others: list[MemoryStore], new: MemoryStore, n: int) -> None:
-        """One round over the other stores, then the same value at the new one."""
+        """Decide in one round over the other stores, then have the same value at the new one."""
         counter = counter_above([store.items.get(at, ABSENT) for store in others])
         own = ballot(counter, f"{self.chance.getrandbits(64):016x}")
         replies = [store.prepare(Prepare(at, own)) for store in others]

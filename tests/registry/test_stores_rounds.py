@@ -379,7 +379,7 @@ def test_two_offers_of_one_client_never_share_a_ballot(memory: Memory, client: S
             store.fault = lambda request: "lost request" if request == "accept" else None
         assert isinstance(offered(client.attempt(), 0, entry()), Undecided)
         ballots.append({store.items[key(0)].promised for store in memory.stores})
-        for store in memory.stores:  # as if the promises had got lost: the next one counts from 1 again
+        for store in memory.stores:  # loses the promises: the next ballot counts from 1 again
             store.items[key(0)] = replace(store.items.get(key(0), ABSENT), promised="")
     assert not {one.partition("-")[2] for one in ballots[0]} & {one.partition("-")[2] for one in ballots[1]}
 

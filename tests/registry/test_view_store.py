@@ -73,7 +73,7 @@ def filled(store: ViewStore) -> View:
 
 
 def claimants_of(view: View) -> list[tuple[LedgerId, int, Claimant]]:
-    """Who claimed at which position."""
+    """Return the claimants of a view with their positions."""
     ledgers = view.claimants.ledgers()
     return [(ledger, *each) for ledger in ledgers for each in view.claimants.items(ledger)]
 
@@ -84,7 +84,7 @@ def known(view: View) -> tuple[object, ...]:
 
 
 def is_empty(view: View) -> bool:
-    """Whether a view has read nothing."""
+    """Say whether a view has read nothing."""
     return not len(view.claimants) and not any(state.next_position for state in view.states.values())
 
 
@@ -367,7 +367,7 @@ def test_files_are_compared_with_their_checksums_only_after_a_process_that_was_k
     a_byte_of_a_run_is_altered(stores)
     assert not is_empty(stores.start().load(register_of(), "w"))
     stores.end()
-    change("UPDATE process SET is_at_work = 1")(stores)  # as after a crash of the machine
+    change("UPDATE process SET is_at_work = 1")(stores)  # a crash of the machine leaves that
     assert is_empty(stores.start().load(register_of(), "w"))
 
 

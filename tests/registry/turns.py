@@ -28,7 +28,7 @@ class Stuck(BaseException):
 @contextmanager
 def on_one_core() -> Iterator[None]:
     """Have this thread, and processes that begin meanwhile, on one core: there they take turns faster."""
-    if not hasattr(os, "sched_setaffinity"):  # as on macOS
+    if not hasattr(os, "sched_setaffinity"):  # macOS has none
         yield
         return
     cores = os.sched_getaffinity(0)

@@ -1,4 +1,4 @@
-"""Which rows of a table are in a release: bounds in the log, pyarrow's condition and SQL's say the same."""
+"""Bounds in the log, pyarrow's condition and SQL's say alike which rows of a table are in a release."""
 
 from __future__ import annotations
 

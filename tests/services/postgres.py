@@ -90,7 +90,7 @@ def _other_user() -> dict[str, object]:
 def postgres(port: int) -> Iterator[Postgres]:
     """A server that runs."""
     found = programs()
-    # Not below the test's folder: root's is closed to the server's user.
+    # The test's folder does not do: root's is closed to the server's user.
     folder = Path(tempfile.mkdtemp(prefix="photon-postgres-"))
     if os.geteuid() == 0:
         shutil.chown(folder, USER, USER)

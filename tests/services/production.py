@@ -24,7 +24,7 @@ from photon.process.clock import SystemClock
 PROJECT = Path(__file__).parents[2]
 PRODUCTION = PROJECT / "infra" / "production"
 UNITS = tuple(sorted(path.stem for path in PRODUCTION.glob("*.service")))
-INSTALLED = Path("/opt/photon/.venv/bin")  # where the units have Photon
+INSTALLED = Path("/opt/photon/.venv/bin")  # the units have Photon there
 
 
 def commands_of(unit: str, environment: Mapping[str, str], key: str = "ExecStart") -> list[list[str]]:
@@ -87,7 +87,7 @@ def lease_of(pipeline: Pipeline, datacenter: str) -> Lease:
 
 
 def is_done(pipeline: Pipeline, datacenter: str) -> bool:
-    """Whether the datacenter's last shift has left, with nothing more to do."""
+    """Say whether the datacenter's last shift has left, with nothing more to do."""
     lease_status = lease_status_of(pipeline.datacenters[datacenter].state)
     growth = growth_of(pipeline, datacenter, SystemClock().now_us())
     left_idle = lease_status.lease is not None and lease_status.lease.idle_seen == growth.signature

@@ -68,7 +68,7 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Promethe
 
 
 def store_judgements(file: Path) -> None:
-    """As a verification would: nobody waits here for a minute that is over and can be judged."""
+    """Store judgements as a verification does: no test waits until a minute is over and can be judged."""
     pipeline, now_us = load_pipeline(file), SystemClock().now_us()
     sound = DatacenterReport(classes={"joined": 1}, rows=1)
     append(pipeline, VerificationReport(dict.fromkeys(DATACENTERS, sound), rows=2), now_us, "a test", 1.0)
@@ -78,7 +78,7 @@ def store_judgements(file: Path) -> None:
 
 
 def has_rates(server: Prometheus) -> bool:
-    """Whether there is more than one scrape of each datacenter since its rows are counted."""
+    """Say whether each datacenter was scraped more than once since its rows are counted."""
     found = server.query(f"rate(photon_join_latency_seconds_count[{RATE_INTERVAL}]) > 0")
     return {one.labels["datacenter"] for one in found} == DATACENTERS
 

@@ -1,4 +1,4 @@
-"""How registries that are broken on purpose are caught: each way prints by what, and fails if it was not.
+"""Catch registries that are broken on purpose: each way prints what caught one, and fails if nothing did.
 
 A way to be caught is told by words that the finding must have (`because`): a broken registry may also be in
 its own way, and that is no proof that the rule is looked after.

@@ -39,7 +39,7 @@ def a_datacenter_that_was_taken_for_dead_commits_no_more(world: World) -> None:
 
 
 def joins(world: World, datacenter: str) -> None:
-    """One shift of it."""
+    """Run one shift of a datacenter."""
     world.join(datacenter)
 
 

@@ -30,7 +30,7 @@ def mend(world: World, dry_run: bool = False, datacenter: str = "east") -> Mendi
 
 
 def world_with_a_bad_line(world: World) -> World:
-    """One click is joined, and one line misses a comma."""
+    """Make a world in which one click is joined, and one line lacks a comma."""
     world.events("c0")
     world.log("east", "clicks", BAD + "\n")
     counts = world.join().counts

@@ -47,7 +47,7 @@ class Copied(World):
 
     @property
     def has_copy(self) -> bool:
-        """Whether the registry was copied."""
+        """Say whether the registry was copied."""
         return self._decided is not None
 
     def copy(self, parts: Collection[Part] = PARTS) -> None:
@@ -74,11 +74,11 @@ class Copied(World):
             self.ledgers.put_back(self._decided)
 
     def refill(self, dry_run: bool = False) -> Refilled:
-        """As `photon registry refill` does."""
+        """Refill the registry, as `photon registry refill` does."""
         return carry_out(lambda: plan_refill(self.pipeline, self.unread(), page_rows=3), dry_run)
 
     def unread(self) -> IdRegistry:
-        """The registry with a view that has read nothing."""
+        """Open the registry with a view that has read nothing."""
         return IdRegistry(self.ledgers, View(self.ledgers.register, f"refill {next(self._numbers)}"))
 
     def join_all(self) -> bool:

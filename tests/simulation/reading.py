@@ -1,4 +1,4 @@
-"""Who only reads a simulated world (verification, traces, rebuilds, readers of rows) asks its ledgers."""
+"""Readers of a simulated world (verification, traces, rebuilds, readers of rows) ask its ledgers."""
 
 from __future__ import annotations
 

@@ -159,7 +159,7 @@ def log_in(folder: Path) -> Path:
 
 
 def rotated_in(folder: Path) -> Path:
-    """Where a rotation puts it."""
+    """Return the place where a rotation puts the log."""
     log = log_in(folder)
     return log.with_name(f"{log.name}.1")
 

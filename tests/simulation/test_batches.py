@@ -159,9 +159,7 @@ def test_a_rerun_that_finds_neither_the_primary_nor_its_stored_row_frees_the_id(
     stored.unlink()
     assert world.join().counts.of("pending") == 1
     assert world.holder("c1") is None
-    world.queries(
-        "q1", file="again.jsonl", at_us=NOON_US + 1
-    )  # as the first copy it would be that file again
+    world.queries("q1", file="again.jsonl", at_us=NOON_US + 1)  # the same bytes would be the file that went
     world.join()
     assert world.joined_ids() == ["c1"]
 

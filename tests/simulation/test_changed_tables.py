@@ -54,7 +54,7 @@ def constrain(table: Path) -> Callable[[], None]:
 
 def mark_deleted(table: Path) -> Callable[[], None]:
     change(table, feature("deletionVectors"), {"delta.enableDeletionVectors": "true"})
-    plain = {"minReaderVersion": 1, "minWriterVersion": 2}  # as `DROP FEATURE ... TRUNCATE HISTORY` leaves it
+    plain = {"minReaderVersion": 1, "minWriterVersion": 2}  # `DROP FEATURE ... TRUNCATE HISTORY` leaves it so
     return lambda: _ignore(change(table, plain, {"delta.enableDeletionVectors": "false"}))
 
 
@@ -234,7 +234,7 @@ def test_a_compaction_keeps_what_a_person_wrote_into_their_own_column(world: Wor
 
 
 def test_a_persons_own_column_is_no_wrong_value(world: World) -> None:
-    """Beside one that is: what a verification compares is what rebuilds make."""
+    """Columns that rebuilds make are compared; any other one belongs to people."""
     schema = pa.schema([*ROW_COLUMNS, marked(pa.field("text", pa.string())), pa.field("label", pa.string())])
     assert columns_of_people(schema, made=["text"]) == ["label"]
     assert columns_of_people(schema, made=["text", "label"]) == []

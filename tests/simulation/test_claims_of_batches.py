@@ -231,7 +231,7 @@ def test_what_a_copy_of_the_state_has_claimed_and_left_an_idle_process_frees_for
     two.forget()
     put_back()
     (two.folder / "logs" / "east" / "clicks" / "seen-by-the-copy-alone.jsonl").unlink()
-    two.join()  # with nothing to plan
+    two.join()  # has nothing to plan
     assert two.holder("c2") is None
     two.clicks(("c2", "q"), datacenter="west")
     two.join("west")
@@ -252,7 +252,7 @@ def test_a_claim_without_an_answer_is_there_or_not_and_the_plan_runs_again(world
     said: list[str] = []
 
     def lose_answers() -> None:
-        world.ledgers.lost_answers = 20  # in a row, and the claim is without an answer
+        world.ledgers.lost_answers = 20  # so many in a row leave the claim without an answer
 
     with at("claim.before", lose_answers):
         world.join(callbacks=Callbacks(on_wait=said.append))

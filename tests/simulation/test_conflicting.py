@@ -41,7 +41,7 @@ def world(tmp_path: Path) -> World:
 
 
 def of_duplicates(counts: Counts) -> tuple[int, int, int]:
-    """How many duplicates there are, how many are conflicting, and how many were not compared."""
+    """Count duplicates: all, conflicting ones, and ones that were not compared."""
     return counts.of("duplicates"), counts.conflicting, counts.not_compared
 
 

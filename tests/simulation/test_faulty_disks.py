@@ -28,7 +28,7 @@ def disk(world: World) -> FaultyDisk:
 def test_a_join_waits_for_a_disk_that_fails_and_goes_on(
     world: World, disk: FaultyDisk, point: DiskPoint, nth: int, error: int
 ) -> None:
-    world.join()  # so that the tables are there
+    world.join()  # makes the tables
     world.queries("q2")
     world.clicks(("late", "q2"), ("late too", "nowhere"))
     disk.fail(point, error, nth)

@@ -34,7 +34,7 @@ def world(tmp_path: Path) -> World:
 
 
 def collect(world: World, would: bool = False) -> GcResult:
-    """One pass, by a verification of now."""
+    """Run one pass, by a verification of now."""
     now_us = world.clock.now_us()
     reports = {
         name: StoredReport(now_us, "run", 1.0, one.as_dict() | {"verified_until_us": now_us})

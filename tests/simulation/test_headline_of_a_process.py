@@ -25,7 +25,7 @@ def said_of(world: World, datacenter: str) -> str:
 def test_a_full_disk_is_told_with_its_error_until_the_wait_is_over(tmp_path: Path) -> None:
     world, said = World(tmp_path), dict[str, str]()
     world.events("c1")
-    world.join_with_a_crash("plan.before_store")  # so that the tables are there
+    world.join_with_a_crash("plan.before_store")  # makes the tables
     disk = FaultyDisk(world.folder, world.clock)
     disk.fail("lake.before_commit", FULL)
 

@@ -162,7 +162,7 @@ def test_an_epoch_that_was_fenced_and_not_closed_is_ended_by_any_process_that_se
     assert world.join_with_a_crash("claim.after", "west")
     assert world.join_with_a_crash("recover.after_fence", "east")
     reader = world.reader()
-    begin_epoch(reader, "west", 0, reader.register.tables["west"])  # and its process dies here
+    begin_epoch(reader, "west", 0, reader.register.tables["west"])  # west's process dies here
     assert world.holder("c1") is not None
     world.queries("q1", datacenter="south")
     world.join("south")

@@ -62,7 +62,7 @@ def list_in_turn(world: World, patch: pytest.MonkeyPatch, most_looks: int) -> No
 def test_a_join_ends_though_no_look_ends_the_listings_of_both_logs(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On S3 a listing takes many looks. Broken variant: both must end with one look; the join never ends."""
+    """A listing of S3 takes many looks. Broken variant: one look must end both, and the join never ends."""
     world.events("c1")
     list_in_turn(world, monkeypatch, most_looks=20)
     world.join()

@@ -71,7 +71,7 @@ def test_a_unit_of_primary_times_that_is_mended_moves_the_watermark_of_what_was_
 ) -> None:
     world = World(tmp_path, more="retry: {unjoinable_after: 10m}")
     world.clicks(("orphan", "never"))
-    log(world, "queries", {"query": "q1", "at": NOON_US // MICROSECONDS + 60})  # as microseconds: in 1970
+    log(world, "queries", {"query": "q1", "at": NOON_US // MICROSECONDS + 60})  # us: in 1970
     for _ in range(3):
         world.clock.advance(3_600)
         assert world.join().counts.of("pending") == 1

@@ -92,7 +92,7 @@ def test_waiting_segments_are_on_disk_before_their_batch_is_completed(
 
 
 def written(path: Path, synced: Mapping[Path, int]) -> int | None:
-    """How much of a file was synced under the name that its writer had for it; None: nothing."""
+    """Return how much of a file was synced under its writer's name for it; None: nothing."""
     names = (at for at in synced if at.parent == path.parent and at.name.startswith(f"{path.name}."))
     return next((synced[at] for at in names if at.name.endswith(UNFINISHED)), None)
 

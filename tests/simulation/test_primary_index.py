@@ -161,7 +161,7 @@ def test_killed_while_the_index_changes_it_loses_and_doubles_nothing(world: Worl
 
 
 def many_batches(world: World, join_last: bool = True) -> list[str]:
-    """As many batches as fill a tier, each with a query and its click; their query ids."""
+    """Join as many batches as fill a tier, each with a query and its click; return the query ids."""
     ids = [f"q{number}" for number in range(SEGMENTS_A_TIER)]
     for each in ids:
         world.queries(each)
@@ -188,7 +188,7 @@ def test_segments_that_are_listed_after_the_offsets_are_lost_to_a_crash(
 
 
 def survives_a_crash_when_completing(world: World, crash: str) -> bool:
-    """Whether a query that was read by a process that died then is found later."""
+    """Have a process read a query and die; say whether the query is found later."""
     world.queries("q1")
     assert world.join_with_a_crash(crash)
     world.clicks(("c1", "q1"))

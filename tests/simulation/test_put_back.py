@@ -99,14 +99,14 @@ def test_a_registry_that_lacks_an_empty_batch_alone_lacks_its_release(world: Cop
 
 
 def test_a_registry_that_was_copied_in_the_middle_of_a_batch_is_noticed(tmp_path: Path) -> None:
-    """One of its two ledgers has the batch, and the other one lacks its part."""
+    """One ledger of the copy has the batch, and the other one lacks its part."""
     world = Copied(tmp_path, ("east", "west"))
     clicks = [f"c{n}" for n in range(20)]
     for name in ("east", "west"):
         world.queries("q1", datacenter=name)
     world.join("west")
     world.clicks(*((click, "q1") for click in clicks))
-    world.join()  # those of the other home are taken over
+    world.join()  # takes over the events of the other home
     world.join("west")
     decided = world.ledgers.copy()
     east_s = [LedgerId(0, 0), LedgerId(0, 1)]
@@ -254,7 +254,7 @@ def test_second_rows_that_were_joined_while_a_lake_was_away_are_told_until_they_
 
 
 def test_an_id_that_another_plan_holds_without_a_row_is_noticed_and_given_to_its_row(world: Copied) -> None:
-    """As in a copy that was made while a plan had claimed what its successor has joined."""
+    """A copy may be made while a plan has claimed ids that its successor joins."""
     world.put_back(["registry"])
     other = Claimant(Epoch("east", 1), 3, "p")
     world.claim(other, "d4")
@@ -476,7 +476,7 @@ def test_an_id_of_a_row_is_back_for_the_rows_own_plan(world: Copied) -> None:
 
 
 def test_a_refill_leaves_a_table_alone_that_is_another_pipeline_s(world: Copied) -> None:
-    """Who names another one's lake by mistake is told so by the join, and a refill must not end its epoch."""
+    """The join tells a person who names another pipeline's lake; a refill must not end its epoch."""
     world.put_back(["registry"])
     other = world.pipeline.model_copy(update={"name": "views"})
     version = world.table().load().version()

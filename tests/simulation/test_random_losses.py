@@ -107,7 +107,7 @@ class Losses(RandomSteps):
                 assert state.epoch is None or state.counts().of("joined") <= len(rows)
 
     def come_to_rest(self) -> None:
-        """At rest each id that is held has a row."""
+        """Join the rest, and check that each id that is held has a row."""
         for _ in range(2):
             self.world.join(mode="complete")
         self.check()

@@ -89,7 +89,7 @@ class Records(RandomSteps):
                     assert state.epoch is None or state.counts().adds_up
 
     def come_to_rest(self) -> None:
-        """At rest each event has its row of which any record has its primary, and verification agrees."""
+        """Join the rest; check that each event with a joinable record has its row, as verification says."""
         for _ in range(3):
             for name in NAMES:
                 self.world.join(name, "complete")

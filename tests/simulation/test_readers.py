@@ -255,7 +255,7 @@ def joined_between(world: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[li
 
 
 def holds(world: World, rows: read.Rows, promised: datetime | None) -> bool:
-    """Whether each click of the logs before a time has its row."""
+    """Say whether each click of the logs up to a time has its row."""
     assert promised is not None
     wanted = {r["click"] for r in world.records("east", "clicks") if at(r["at"]) <= promised}
     return wanted <= set(rows.to_table(columns=["_event_id"])["_event_id"].to_pylist())

@@ -201,7 +201,7 @@ def test_a_rerun_that_loses_the_holders_primary_joins_another_record(world: Worl
     (world.folder / "logs" / "east" / "queries" / "a.jsonl").unlink()
     lake = world.pipeline.datacenters["east"].lake / "joined_events"
     for path in Path(str(lake)).glob("batch-*.parquet"):
-        path.unlink()  # and with it the row that was stored
+        path.unlink()  # removes the row that was stored
     for _ in range(3):
         world.join()
         world.clock.advance(60)

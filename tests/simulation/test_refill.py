@@ -70,7 +70,7 @@ def test_no_epoch_is_born_between_the_fences_of_a_refill_and_its_switch(world: W
 
 
 def test_a_number_that_was_handed_out_before_a_refill_is_handed_out_to_nobody(world: World) -> None:
-    """One that a register handed out and forgot, when it was put back, has committed its batch 0 at least."""
+    """A register that is put back forgets epochs; each has committed its batch 0 at least."""
     known = world.ledgers.register.epochs["east"]
     put_back(world)
     table = world.ledgers.register.tables["east"]

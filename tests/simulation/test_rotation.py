@@ -48,7 +48,7 @@ def test_a_copy_beside_its_log_is_not_read(world: World) -> None:
 
 
 def test_a_log_that_is_rotated_while_spark_starts_is_joined(world: World) -> None:
-    """At the very first start nobody has seen the logs before, and Spark takes some ten seconds."""
+    """Nobody has seen the logs before the very first start, and Spark takes some ten seconds."""
     stories.with_exact_globs(world)
     world.events("c1")
 

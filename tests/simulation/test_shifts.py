@@ -1,4 +1,4 @@
-"""How shifts end and follow one another, and what they say of the rows that they made readable."""
+"""Shifts end, follow one another, and report on the rows that they made readable."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Successor:
         deadline = time.monotonic() + PATIENCE_SECONDS
         while lease_status_of(self._state).successor is None:
             assert time.monotonic() < deadline, "nobody waits"
-            time.sleep(0.005)  # until the thread waits
+            time.sleep(0.005)  # the thread has to wait first
 
     def takes_over(self) -> bool:
         self._thread.join(PATIENCE_SECONDS)

@@ -174,7 +174,7 @@ def test_a_start_that_dies_while_it_begins_an_epoch_is_followed_by_one_that_ends
 def test_a_register_that_was_put_back_hands_out_no_number_that_the_table_knows(
     world: World, has_rows: bool
 ) -> None:
-    """Without rows and releases nothing tells that it was put back, and nothing would be joined twice."""
+    """Without rows and releases nobody can tell that it was put back, and nothing is joined twice."""
     world.queries("q1")
     world.join()
     older = world.ledgers.copy()
@@ -248,7 +248,7 @@ def test_of_two_first_starts_that_name_different_lakes_one_is_refused(
 
 
 def test_a_lake_that_is_replaced_while_an_epoch_begins_is_refused(world: World) -> None:
-    """As when another disk is mounted there between the look at the table and the number."""
+    """Another disk may be mounted there between the look at the table and the new epoch's number."""
     world.events("c1")
     world.join()
     epochs = dict(world.ledgers.register.epochs)

@@ -23,7 +23,7 @@ def is_removed(file: Path) -> None:
 
 
 def is_emptied(file: Path) -> None:
-    file.rename(file.with_suffix(".before"))  # who has mapped it goes on with it
+    file.rename(file.with_suffix(".before"))  # a reader that has mapped the file goes on with it
     file.write_bytes(b"")
 
 
@@ -62,7 +62,7 @@ def test_a_file_that_is_spoilt_between_two_joins_costs_nothing_but_reading(joine
 def test_a_file_that_is_spoilt_before_the_tasks_open_it_ends_no_batch(
     joined: World, harm: Harm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As two processes do that have copies of one state, or a person who tidies up."""
+    """Two processes with copies of one state spoil files like this, or a person who tidies up."""
     spoilt: list[Path] = []
     taken = id_registry.IdRegistry.snapshot
 

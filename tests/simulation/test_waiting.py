@@ -133,7 +133,8 @@ def test_what_waits_is_looked_at_when_the_clock_is_set_back(tmp_path: Path, star
     world = World(tmp_path, ("east", "west"))
     ids = [f"c{number}" for number in range(20)]
     world.queries("q")
-    two_hours_ago_us = NOON_US - 7_200 * MICROSECONDS  # or they lie ahead of the clock that is set back
+    # Later clicks would lie ahead of the clock that is set back.
+    two_hours_ago_us = NOON_US - 7_200 * MICROSECONDS
     world.clicks(*((each, "q") for each in ids), at_us=two_hours_ago_us)
     done: list[object] = []
 

@@ -53,7 +53,7 @@ def test_whatever_is_lost_while_segments_are_merged_what_is_registered_has_its_r
 def test_waiting_records_that_can_not_be_read_for_a_moment_end_nothing(
     world: World, monkeypatch: pytest.MonkeyPatch, failing: int
 ) -> None:
-    """As on S3: the store is asked for a segment when somebody looks into it, at the latest."""
+    """The store may fail as S3 does: at the latest when somebody looks into a segment."""
     opened, tries = listed_segment.WaitingIndex, count()
 
     def away_once(folder: Location, name: str) -> segments.WaitingIndex:

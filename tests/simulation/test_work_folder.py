@@ -1,4 +1,4 @@
-"""Where index segments and waiting records lie (`datacenters.NAME.work`), also after the setting changes."""
+"""Index segments and waiting records lie in `datacenters.NAME.work`, also after the setting changes."""
 
 from __future__ import annotations
 

@@ -160,7 +160,7 @@ class World:
         runner: Engine | BatchRunner | None = None,
         limits: ShiftLimits | None = None,
     ) -> ShiftResult:
-        """One shift in this process, after which the classes of records add up."""
+        """Run a shift in this process, and check that the classes of records add up."""
         runner, limits = runner or LocalRunner(self.clock), limits or NO_LIMITS
         shift = shift_in_turn(self.pipeline, datacenter, self.clock, self.ledgers, callbacks, runner, limits)
         result = shift.run(mode)
@@ -170,7 +170,7 @@ class World:
     def join_and_mend(
         self, mend: Callable[[], object], runner: BatchRunner | None = None, datacenter: str = "east"
     ) -> list[str]:
-        """One shift that has to wait, and then `mend` is done; what it says that it waits for."""
+        """Run a shift that has to wait until `mend` is done; return the reasons that it gave."""
         said: list[str] = []
 
         def on_wait(reason: str) -> None:
@@ -181,7 +181,7 @@ class World:
         return said
 
     def join_with_a_crash(self, spec: str, datacenter: str = "east", mode: Mode = "until_idle") -> bool:
-        """One shift that dies at a fault point; whether it came to that."""
+        """Run a shift that dies at a fault point, and say whether it came to that."""
         with crash_at(spec) as crash:
             self.join(datacenter, mode)
         if crash.has_happened:
@@ -242,7 +242,7 @@ class World:
         return self.holders(event_id).get(event_id)
 
     def is_join(self, event_id: str) -> bool:
-        """Whether the event is held, and that is closed."""
+        """Say whether the event is held, and its batch closed."""
         return bool(self.reader().holders(hashed(event_id)).are_joins[0])
 
     # -- what came of it

@@ -11,7 +11,7 @@ from infra.servers.minio import CREDENTIALS
 from photon.registry.opening import close_registries
 
 
-# Not of the whole run: the folders after this one start and stop sessions of their own.
+# The session ends with this folder: the folders after it start and stop sessions of their own.
 @pytest.fixture(scope="package")
 def session() -> Iterator[Any]:
     from jobs.session import build_session, stop_session

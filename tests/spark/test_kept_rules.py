@@ -62,7 +62,7 @@ class Stored:
         self.read = ReadOffsets(EPOCH)
 
     def run(self, **rows: Sequence[Row]) -> None:
-        """One more run, which has kept these rows."""
+        """Store one more run, which has kept these rows."""
         number, files = len(self.runs) + 1, dict[str, int]()
         folder = self.pipeline.datacenters["east"].lake / FOLDER / f"run-{number}"
         for what, some in rows.items():

@@ -46,7 +46,7 @@ def test_a_row_that_is_doubled_in_a_lake_on_s3_is_found_and_goes_by_a_rebuild(
     write_deltalake(table, rows.slice(0, 1), mode="append")
     found = verify(joined, both, session=session)
     assert [finding.kind for finding in found.datacenters["east"].findings] == ["duplicate_rows"]
-    assert found.datacenters["east"].records_read < whole.records_read  # beside results that are kept there
+    assert found.datacenters["east"].records_read < whole.records_read  # kept results save reading
     assert found.datacenters["east"].equation() == whole.equation()
     done = rebuild(joined, "east", utc_day(DAY), session=session)
     assert done.tally.dropped == {"second row": 1}

@@ -20,7 +20,7 @@ ASKS_FOR_A_MINUTE = (
     "DELTA_FEATURE_DROP_HISTORICAL_VERSIONS_EXIST",
 )
 PROPERTIES = "ALTER TABLE {} SET TBLPROPERTIES"
-# How a person turns each on; what the message names.
+# Each statement by which a person turns a feature on, and the name in the message.
 TURNED_ON = {
     "column mapping (delta.columnMapping.mode)": [
         PROPERTIES + " ('delta.columnMapping.mode' = 'name')",

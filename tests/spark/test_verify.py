@@ -155,7 +155,7 @@ def planted(world: World, after_a_lost_state: VerificationReport) -> Planted:
         ("west", "missing"): removed,
         ("west", "duplicate_rows"): doubled,
         ("west", "different_values"): changed,
-        ("east", "different_values"): of_east,  # in a row of an earlier epoch
+        ("east", "different_values"): of_east,  # the row is of an earlier epoch
         ("west", "row_without_event"): moved,
         ("west", "unjoinable_but_joinable"): said_unjoinable,
     }
@@ -214,7 +214,7 @@ def test_a_join_under_way_is_found_sound_and_what_waits_is_pending(
 
 
 def foreign_end_bytes(read: ReadOffsets) -> dict[int, int]:
-    """How far each foreign file is read, by number."""
+    """Return the end of what is read of each foreign file, by number."""
     return {tracked.file.number: tracked.offset_bytes for tracked in read.of("foreign")}
 
 

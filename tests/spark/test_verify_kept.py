@@ -224,7 +224,7 @@ class Faulty:
 @pytest.fixture(scope="module")
 def faulty(world: World) -> Faulty:
     faults = world.plant_faults()
-    world.log_more(1)  # with primaries of what was given up
+    world.log_more(1)  # brings primaries of events that were given up
     return Faulty(faults, world.verify(), world.verify(keep=False, anew=True))
 
 
@@ -303,7 +303,7 @@ def test_windows_of_event_times_make_up_the_whole(world: World, torn: Verificati
     ]
     for name, one in torn.datacenters.items():
         together = sum((Counter(part.datacenters[name].classes) for part in parts), Counter[str]())
-        bad_lines = one.foreign - together.total()  # they have no time
+        bad_lines = one.foreign - together.total()  # bad lines have no time
         assert together + Counter(dead_letters=bad_lines) == Counter(one.classes)
         assert sum(part.datacenters[name].rows for part in parts) == one.rows
     assert all(part.rows > 0 for part in parts)

@@ -15,7 +15,7 @@ class SimulatedCrash(BaseException):
 
 @dataclass
 class Crash:
-    """Whether it came to the crash."""
+    """Notes whether the crash has happened."""
 
     has_happened: bool = False
 
@@ -43,7 +43,7 @@ def crash_at(point: str) -> Iterator[Crash]:
 
 @contextmanager
 def dies_at(point: str) -> Iterator[None]:
-    """As `crash_at`; an error if nothing in the block passes that point."""
+    """Crash as `crash_at` does; fail if nothing in the block passes that point."""
     with crash_at(point) as crash:
         yield
     assert crash.has_happened, f"nothing passed {point}"

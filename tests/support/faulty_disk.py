@@ -48,7 +48,7 @@ class FaultyDisk:
     folder: Path
     clock: Clock = field(default_factory=SystemClock)
     stall_seconds: float = 0.0  # pass on the clock before each write and each sync
-    failed: int = 0  # how often it has failed
+    failed: int = 0  # the number of failures so far
     _fault: _Fault | None = None
     _sizes: dict[int, int] = field(default_factory=dict)  # bytes of a file that are on disk, by inode
     _names: dict[Path, set[str]] = field(default_factory=dict)  # names that are on disk, by folder

@@ -170,7 +170,7 @@ class MemoryLedgers:
 
     def _insert(self, ledger: LedgerId, offer: Offer) -> bytes:
         if ledger.generation not in self.register.live_generations:
-            return offer.value  # where all was deleted, anything can be inserted
+            return offer.value  # a deleted ledger takes any insert
         values = self.values.setdefault(ledger, [])
         if offer.position > len(values):  # after a copy was put back; else L1 is broken
             return offer.value

@@ -25,10 +25,10 @@ class AtOnce(Executor):
 
 
 class OneThread(Machine):
-    """For tests whose time is not the machine's: nothing runs beside the thread of the batches."""
+    """A machine for tests with a clock of their own: nothing runs beside the thread of the batches."""
 
     def worker(self, name: str) -> Executor:
-        """Nothing waits."""
+        """Do the work at once."""
         return AtOnce()
 
     def ask(self, name: str, question: Callable[[], T]) -> Future[T]:

@@ -17,8 +17,8 @@ from photon.process.clock import MICROSECONDS
 from photon.registry.stores.deadline import Deadline
 
 Send = Callable[[Any, Any], Any]
-Heard = Callable[[int, Any, float], None]  # with the seconds that the answer took
-Answer = tuple[int, Any]  # to which request, and the reply
+Heard = Callable[[int, Any, float], None]  # the last argument: seconds that the answer took
+Answer = tuple[int, Any]  # the number of its request, and the reply
 
 
 def _taken() -> threading.Lock:
@@ -56,7 +56,7 @@ class VirtualTime:
         heapq.heappush(self._events, (self.now_seconds + seconds, self._count, event))
 
     def run(self) -> None:
-        """Until nothing is left to happen. What a thread or an event raises."""
+        """Run until nothing is left to happen. Raise what a thread or an event raises."""
         self.go_on(self._main)
         error, self._error = self._error, None
         if error is not None:
@@ -160,18 +160,18 @@ class VirtualClient:
 
     @property
     def is_over(self) -> bool:
-        """Whether its work ended."""
+        """Say whether the client's work has ended."""
         return self._over
 
     @property
     def strand(self) -> Strand:
-        """That of the thread that asks."""
+        """Return the strand of the thread that asks."""
         strand: Strand = self._own.strand
         return strand
 
     @property
     def is_at_work(self) -> bool:
-        """Whether the thread that asks is the one that works, and not one in the background."""
+        """Say whether the thread that asks is the one that works, and not one in the background."""
         return self.strand is self._worker
 
     def _run(self, work: Callable[[], None], strand: Strand, end: Callable[[], None] = lambda: None) -> None:
@@ -247,7 +247,7 @@ class VirtualClient:
         self._time.after(self._moment(), partial(self._time.resume, strand))
 
     def _moment(self) -> float:
-        """How long after it was handed over work in the background begins, in seconds."""
+        """Return how many seconds pass before handed-over work begins in the background."""
         return 0.0
 
     def close(self) -> None:

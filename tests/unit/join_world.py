@@ -183,12 +183,12 @@ class JoinWorld:
         return [row for name in files for row in pq.read_table(lake / "joined_events" / name).to_pylist()]
 
     def waiting(self, result: JoinResult) -> Counter[str]:
-        """How many records wait, by reason."""
+        """Count the records that wait, by reason."""
         tables = [read_all_records(self.context.work / FOLDER, one.name) for one in result.waiting]
         return Counter(REASONS[code].name for table in tables for code in table["reason"].to_pylist())
 
     def again(self, result: JoinResult, reason: str | None = None) -> JoinTask:
-        """The task of all that waits; `reason`: as if they had waited for that."""
+        """Make the task of all waiting records; `reason`: as if they had waited for that."""
         retries, folder = [], self.context.work / FOLDER
         for one in result.waiting:
             table = read_all_records(folder, one.name)
@@ -208,6 +208,6 @@ def _line(record: Mapping[str, Any]) -> bytes:
 
 
 def claimed(claims: Claims | None, *ids: str) -> bool:
-    """Whether these ids are claimed, and no others."""
+    """Say whether these ids are claimed, and no others."""
     hashes = set() if claims is None else {_key(one) for one in claims.hashes}
     return hashes == {_key(one) for one in hashes_of(pa.array(ids, pa.string()))}

@@ -94,7 +94,7 @@ class OddHistory(History):
         os.write(new.writer, line + b"\n")
         new.lines.append(line)
         if self.first_line and file.seen_lines <= 0:
-            file.is_telling = False  # as with copies: it may seem to have grown
+            file.is_telling = False  # like a copy, it may seem to have grown
         file.place, file.writer, file.held_by = None, -1, 0
         self.files.append(new)
         self.touch(new)
@@ -156,7 +156,7 @@ class OddHistory(History):
         return self.chance.choice(found) if found else None
 
     def copy(self, file: Written, place: Path) -> None:
-        """With its time, or with the time of now."""
+        """Copy a file with its time, or with the time of now."""
         assert file.place is not None
         keeps = self.chance.random() < 0.5
         shutil.copy2(file.place, place)

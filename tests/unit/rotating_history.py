@@ -38,17 +38,16 @@ class Written:
     """The bytes of one log as its writer knows them, wherever they lie."""
 
     log: str  # the name that it was begun under
-    place: Path | None  # where it lies; None: it was deleted
+    place: Path | None  # the path where it lies; None: it was deleted
     writer: int  # the descriptor that the writer has open, or -1
     is_sought: bool  # some log of this name was followed before it was begun
     lines: list[bytes] = field(default_factory=list)
     number: int = 0  # Photon's number of the file; 0: no look has seen a record of it
-    seen_at_rest: int | None = (
-        None  # so many lines of it, under a name of a rotation, which nobody knows to grow
-    )
+    # Lines that were seen of it under a rotation's name, where nobody knows it to grow.
+    seen_at_rest: int | None = None
     grows_late: bool = False
-    seen_lines: int = -1  # so many lines of it a look has seen
-    grown_us: int = 0  # when a look has seen more lines of it than the look before
+    seen_lines: int = -1  # lines that a look has seen of it
+    grown_us: int = 0  # the time of the last look that saw more lines than the look before
     is_telling: bool = False  # a look has seen more of it than what all files begin with
     held_by: int = 0  # the process that has had it open since a look
 
@@ -165,12 +164,12 @@ class History:
     # -- who rotates
 
     def rename(self) -> None:
-        """To `.1` beside it, and those before one number on."""
+        """Rename a log to `.1` beside it, and older ones one number on."""
         if (file := self.a_log()) is not None:
             self.move(file, self.make_room(file.log))
 
     def move_away(self) -> None:
-        """Out of its folder: below the logs folder, or elsewhere."""
+        """Move a log out of its folder: below the logs folder, or elsewhere."""
         if (file := self.a_log()) is not None:
             self.count += 1
             folder = self.chance.choice((self.folder / "logs/old", self.folder / "away"))
@@ -342,7 +341,7 @@ class History:
         assert not twice, f"read twice: {self.told_of(twice)}"
 
     def note_a_look(self) -> None:
-        """Which file has which number, and is held now.
+        """Note which file has which number, and is held now.
 
         A log that is found compressed alone may have been renamed or copied: nobody can know that who did not
         hold it.
@@ -410,7 +409,7 @@ class History:
             self.must_be_told(dropped.copy, [dropped.line])
 
     def is_in_sight(self, file: Written, place: Path) -> bool:
-        """Whether a follower finds it: in the folder of its log, or where it knows the file to have been."""
+        """Say whether a follower finds a file: in its log's folder, or where the follower knew it."""
         if place.parent == self.places[file.log].parent:
             return bool(file.number) or file.is_sought
         return bool(file.number) and place.parent.name == "old"
@@ -451,7 +450,7 @@ def main() -> int:
     parser.add_argument("--from", type=int, default=0, dest="first")
     parser.add_argument("--odd", action="store_true", help="with what seldom befalls logs")
     arguments = parser.parse_args()
-    from tests.unit.odd_history import OddHistory  # which knows this module
+    from tests.unit.odd_history import OddHistory  # imports this module
 
     kind = OddHistory if arguments.odd else History
     failed = 0

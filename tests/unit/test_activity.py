@@ -1,4 +1,4 @@
-"""Who is at work is decided once: the words of `photon status`, metrics and the verdict `works` agree."""
+"""One function decides who is at work: `photon status`, metrics and the verdict `works` agree."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def http_server(status: int = 200) -> Iterator[tuple[str, list[Any]]]:
 
 
 class Smtp(socketserver.StreamRequestHandler):
-    """As much of SMTP as it takes to take a mail."""
+    """Speaks as much SMTP as it takes to receive a mail."""
 
     mails: list[str]
 

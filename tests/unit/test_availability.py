@@ -73,7 +73,7 @@ def test_a_row_is_readable_when_its_batch_is_and_else_at_the_time_that_it_has() 
 def counted(joinable: np.ndarray, readable: np.ndarray, within_us: int = 5 * SECOND) -> list[Minute]:
     nobody = np.zeros(len(joinable), bool)
     counts = MinuteCounts(BEGIN_US, BEGIN_US + 3 * MINUTE_US, within_us)
-    for row in range(len(joinable)):  # in parts, as they come
+    for row in range(len(joinable)):  # rows come in parts
         counts.add(Measured(*(each[row : row + 1] for each in (joinable, readable, nobody, nobody))))
     return counts.minutes()
 
@@ -180,7 +180,7 @@ def test_it_burns_too_fast_when_a_part_of_the_budget_goes_in_too_few_hours(
     bad_minutes: range, hours: list[int]
 ) -> None:
     last = max(59, bad_minutes[-1])
-    # In the hours before the last minute, so that the first rule sees them, or does not.
+    # Bad minutes lie in the hours before the last minute, where the first rule sees them or not.
     found = burning([last - at for at in bad_minutes], last)
     assert found == hours
 

@@ -110,7 +110,7 @@ def test_a_batch_that_takes_longer_than_a_silence_goes_on_giving_signs_of_life()
     ledgers, silent_after = MemoryLedgers(), timedelta(seconds=0.06)
     announcer = Announcer(memory_registry(ledgers), EPOCH, silent_after, SystemClock())
     with announcer.working(is_open=False, machine=Machine()):
-        announcer.begun()  # and nobody calls it again before the batch is completed
+        announcer.begun()  # nobody calls it again before the batch is completed
         until = time.monotonic() + LONGEST_WAIT_SECONDS
         while ledgers.decided.beats.get(EPOCH, 0) < 2 * BEATS_IN_SILENCE and time.monotonic() < until:
             time.sleep(0.001)

@@ -54,7 +54,7 @@ def test_whoever_lost_to_another_task_and_to_somebody_else_runs_again_and_leaves
     assert left_out.keys() == {2}
 
 
-@pytest.mark.parametrize("other", [4, 7])  # with the same upper half of the hash
+@pytest.mark.parametrize("other", [4, 7])  # both have the upper half of the hash of 1
 def test_an_id_is_told_by_its_whole_hash(other: int) -> None:
     assert judged([claims((1, 0)), claims((other, 0))], [True, False]) == ([1], {})
 

@@ -1,4 +1,4 @@
-"""How a command ends: exit statuses, one object of JSON, streams that are closed or full, Ctrl-C."""
+"""Commands end with their exit status and one object of JSON, at full or closed streams, and at Ctrl-C."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def test_an_interrupted_command_has_neither_the_status_of_a_violation_nor_a_trac
         ([0, 0], 0),
         ([0, 3], 3),
         ([130, 130], 130),  # a second SIGINT
-        ([-signal.SIGINT, 0], 130),  # so early that the child had no handler yet
+        ([-signal.SIGINT, 0], 130),  # the child had no handler yet
         ([-signal.SIGTERM, -signal.SIGINT], 143),
     ],
 )

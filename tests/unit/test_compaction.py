@@ -45,7 +45,7 @@ BATCHES = 12
 
 @pytest.fixture
 def table(tmp_path: Path) -> OutputTable:
-    """With `BATCHES` batches of two rows each."""
+    """Make a table with `BATCHES` batches of two rows each."""
     made = OutputTable(tmp_path, "joined_events")
     made.create("clicks", "east")
     for batch in range(1, BATCHES + 1):
@@ -84,7 +84,7 @@ def rows(table: OutputTable) -> list[dict[str, Any]]:
 
 
 def again(table: OutputTable) -> OutputTable:
-    """As another process has it."""
+    """Open the table as another process does."""
     return OutputTable(table.folder.parent, "joined_events")
 
 
@@ -574,7 +574,7 @@ def test_readers_that_are_open_go_on_for_a_week(table: OutputTable) -> None:
     reader = DeltaTable(str(table.folder))
     compact_all(table)
     for path in table.folder.glob("*.parquet"):
-        age(table, path.name)  # they are old, and left the table just now
+        age(table, path.name)  # the files are old, and left the table just now
     assert vacuum(table, None, True, _now_us()) == 0
     checkpoint(table.folder)
     clean(table.folder, _now_us() + 1_000_000)

@@ -165,7 +165,7 @@ def test_latency_is_told_apart_by_whether_both_datacenters_were_there() -> None:
     assert course.undisturbed == TimeSpan(10 * MICROSECONDS, KILL.at_us)
     assert course.latency(course.undisturbed).p99_seconds == 0.5
     assert course.latency(course.without).most_seconds == 5.0
-    assert course.without.seconds == 20.0  # until its next row
+    assert course.without.seconds == 20.0  # the gap up to its next row
 
 
 def test_shares_say_that_the_other_datacenter_carried_on() -> None:

@@ -131,7 +131,7 @@ def test_every_relative_link_leads_somewhere() -> None:
 
 
 def anchors_of(path: Path) -> set[str]:
-    """How a page's headings are linked to: in small letters, without punctuation, with - for each space."""
+    """Return the anchors of a page's headings: small letters, no punctuation, and - for each space."""
     headings = re.findall(r"^#+ (.+)$", path.read_text(), flags=re.MULTILINE)
     return {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}
 
@@ -180,7 +180,7 @@ def test_every_file_and_function_that_the_tour_names_is_there() -> None:
 
 
 def test_make_test_goes_through_every_folder_of_tests() -> None:
-    """One that is left out there runs only its fastest tests: nobody would miss the others."""
+    """A folder left out there runs only its fastest tests: nobody would miss the others."""
     given = re.search(r"^BY_FILE = .*?[^\\]\n", (ROOT / "Makefile").read_text(), re.MULTILINE | re.DOTALL)
     folders = {path.parent.relative_to(ROOT).parts[1] for path in (ROOT / "tests").rglob("test_*.py")}
     assert given is not None

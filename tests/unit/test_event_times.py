@@ -1,4 +1,4 @@
-"""When events were: by their ids where those carry a time, else by their records."""
+"""Events have the times that their ids carry, or else those of their records."""
 
 from __future__ import annotations
 

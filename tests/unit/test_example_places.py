@@ -22,7 +22,7 @@ def world(tmp_path: Path) -> World:
 
 
 def where(world: World, example: Example, epoch: str | None = None) -> str:
-    """Where the example is said to be, of a report of the datacenter's epoch, or of another one."""
+    """Report an example, and return where it is said to be. `epoch`: that of the report, if another one."""
     epoch = epoch or read_offsets(world.state()).epoch
     one = DatacenterReport(findings=(Finding("missing", 1, (example,)),), epoch=epoch)
     report = with_places(world.pipeline, VerificationReport({"east": one}, 0))

@@ -1,4 +1,4 @@
-"""How far the boundary may go: as long as ids are kept, and never past what was verified (C2)."""
+"""The boundary leaves ids for as long as they are kept, and never passes what was verified (C2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a datacenter has something to do, seen without opening a log file."""
+"""Growth shows whether a datacenter has something to do, without opening a log file."""
 
 from __future__ import annotations
 

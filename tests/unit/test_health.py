@@ -46,7 +46,7 @@ def counts(foreign: int, lost_bytes: int = 0, **classes: int) -> dict[str, Count
 
 
 def verdicts(pipeline: Pipeline, *looks: Facts) -> dict[str, Verdict]:
-    """Those of the last look, after the others."""
+    """Judge the last look, after the others."""
     memory = Memory()
     for look in looks:
         memory = memory.after(look)

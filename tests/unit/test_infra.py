@@ -49,7 +49,7 @@ def test_a_start_script_says_how_it_is_used(script: str) -> None:
 
 
 def test_the_environment_of_production_has_what_its_files_read_and_is_in_its_page() -> None:
-    """And no more, but for what the code location reads."""
+    """The file has no other variable, but for those that the code location reads."""
     lines = (PRODUCTION / "photon.env").read_text().splitlines()
     shown = {line.split("=")[0] for line in lines if line and not line.startswith("#")}
     texts = [path.read_text() for path in PRODUCTION.iterdir() if path.suffix in (".service", ".yaml")]

@@ -234,7 +234,7 @@ def test_the_real_logs_are_described_and_join_as_their_readme_says(
     )
     assert done.exit_code == 0, done.output
     pipeline = load_pipeline("pipeline.yaml")
-    assert (pipeline.primary.id, pipeline.primary.time) == (("key",), "event_ts")  # and not the counter `seq`
+    assert (pipeline.primary.id, pipeline.primary.time) == (("key",), "event_ts")  # not the counter `seq`
     assert (pipeline.foreign.id, pipeline.foreign.key) == (("event_id",), ("key",))
     assert json.loads(done.stdout)["trial"]["joined"] == JOINED
 

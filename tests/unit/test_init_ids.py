@@ -1,4 +1,4 @@
-"""Which id `photon init` proposes, and when it asks: a wrong one would drop events without a word."""
+"""`photon init` proposes an id, or asks: a wrong one would drop events without a word."""
 
 from __future__ import annotations
 

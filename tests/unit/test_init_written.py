@@ -1,4 +1,4 @@
-"""How `photon init` sees how files are written: delimiters, quotes, headers, comments, encodings, times."""
+"""`photon init` sees how files are written: delimiters, quotes, headers, comments, encodings, times."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_formats_of_times_are_found_by_their_values(texts: list[str], expected: 
 
 
 def parse_times_of(texts: list[str]) -> int:
-    """How many of these texts Photon knows as times without a format: for those none is proposed."""
+    """Count the texts that Photon knows as times without a format: for these none is proposed."""
     import pyarrow as pa
 
     return len(texts) - parse_times(pa.array(texts), "iso8601").null_count

@@ -275,7 +275,7 @@ def test_stored_rows_that_the_plan_holds_are_rows_though_their_log_is_gone(world
     first = world.run()
     world.win(first)
     (world.logs / "clicks" / "a.jsonl").unlink()
-    world.clock.advance(seconds=1)  # so that a row that is made anew is another one
+    world.clock.advance(seconds=1)  # a row that is made anew gets another time
     second = world.run()
     assert claimed(second.claims, ONE, TWO)
     assert world.rows(second) == world.rows(first)

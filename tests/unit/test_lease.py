@@ -1,4 +1,4 @@
-"""Who runs a datacenter: the lock, its lease, its successor and its heartbeat."""
+"""The lock, its lease, its successor and its heartbeat say who runs a datacenter."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def waiting_to_take_over(
         deadline = time.monotonic() + 30
         while lease_status_of(state).successor is None and not came:
             assert time.monotonic() < deadline, "nobody waits"
-            time.sleep(0.01)  # until the other thread waits
+            time.sleep(0.01)  # the other thread has to wait first
         yield came
         thread.join(30)
     finally:
@@ -232,7 +232,7 @@ def test_a_main_loop_that_hangs_has_no_heartbeat_until_it_goes_on(
         deadline = time.monotonic() + 30
         while "no progress" not in caplog.text:
             assert time.monotonic() < deadline
-            time.sleep(0.005)  # until the thread has noticed
+            time.sleep(0.005)  # gives the thread time to notice
         assert lease_status_of(tmp_path).beat_us == 1_000 * MICROSECONDS
         heartbeat.progress()
         check_that_it_beats(tmp_path, 1_006 * MICROSECONDS)

@@ -286,7 +286,7 @@ def test_a_copy_that_is_cut_short_after_it_was_compared_is_told_once_until_it_is
     again = told(world)
     assert again is not None
     assert (again.number(), again.examples[0].known_us) == ("1 (told before)", told_us)
-    log.write_bytes(clicks_of(world, "east").read_bytes())  # as the text says: the other one's copy
+    log.write_bytes(clicks_of(world, "east").read_bytes())  # the text says so: the other one's copy
     assert told(world) is None
     assert world.joined_ids() == [f"c{number}" for number in range(6)]
 

@@ -59,7 +59,7 @@ def test_a_read_at_any_offset_is_what_is_there(
 
 @pytest.fixture
 def decompressed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many bytes each step has decompressed."""
+    """Note how many bytes each step decompresses."""
     steps: list[int] = []
     real = GzipStream.read
 

@@ -29,7 +29,7 @@ def world(tmp_path: Path) -> Iterator[World]:
     world.held.close()
 
 
-Move = Callable[[World], Path | None]  # where the file is then
+Move = Callable[[World], Path | None]  # returns the file's new place
 
 
 def begin(world: World, is_link: bool) -> None:
@@ -159,7 +159,7 @@ def test_a_deleted_file_is_let_go_when_it_grows_no_more(world: World) -> None:
 
 
 def open_files_of(descriptor: int) -> int:
-    """How often this process has the file open."""
+    """Count how often this process has the file open."""
     wanted, found = os.fstat(descriptor), 0
     for other in map(int, os.listdir("/proc/self/fd")):
         try:

@@ -37,9 +37,9 @@ class ModelFile:
     content: bytes = b""  # decompressed
     read_bytes: int = 0
     known: bool = False  # a look has seen a record of it
-    seen_path: str = ""  # at the last look
+    seen_path: str = ""  # the path at the last look
     compressed: bool = False
-    is_whole: bool = True  # not a gzip file that ends early
+    is_whole: bool = True  # false: a gzip file that ends early
     is_unchecked: bool = False  # a gzip file that no look has seen to its end
     has_copy: bool = False  # somebody compresses the file: a .gz lies beside it
 
@@ -266,7 +266,7 @@ class Histories(RuleBasedStateMachine):
         path = self.world.folder / file.path
         path.parent.mkdir(parents=True, exist_ok=True)
         data = gzip.compress(content) if file.compressed else content
-        with path.open("r+b" if path.exists() else "wb") as stream:  # in place: the inode stays
+        with path.open("r+b" if path.exists() else "wb") as stream:  # in place, so that the inode stays
             stream.truncate(stream.write(data if file.is_whole else data[: len(data) // 2]))
         self.touch(file)
 

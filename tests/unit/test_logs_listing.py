@@ -1,4 +1,4 @@
-"""Which listings of a bucket find which objects, by a list of them in memory and a clock by hand."""
+"""Listings of a bucket find objects: the bucket is a list in memory, and the test moves the clock."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from photon.logs.on_s3.listing import REST_PER_PAGE, ListedWatch
 from photon.storage.s3 import StoredObject
 
 PAGE = 5  # objects
-FOLDERS = 4  # at a look
+FOLDERS = 4  # listed at each look
 
 
 @pytest.fixture(autouse=True)

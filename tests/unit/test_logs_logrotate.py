@@ -54,7 +54,7 @@ CONFIGURATIONS = {
 
 
 class Writer:
-    """Who writes the log, and knows all that was written."""
+    """Writes the log, and knows all that was written."""
 
     def __init__(self, log: Path, first_line: bytes) -> None:
         self.log, self.first_line = log, first_line

@@ -191,7 +191,7 @@ def test_every_stretch_of_a_file_has_the_records_that_begin_in_it(tmp_path):
 
 
 def test_records_as_spreadsheets_and_databases_write_them_lose_nothing():
-    """As in a file of 3,413 comments, of which 78 had line ends."""
+    """A real file had 3,413 comments, 78 of them with line ends; this one is like it."""
     data, notes = comments(3_413, 5)
     log, file = log_of(100), file_of(data).file
     parsed = read_events(data, file, ByteRange(1, 0, len(data), 0, 0), log, Limits())

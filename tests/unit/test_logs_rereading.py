@@ -23,7 +23,7 @@ def read_to_the_end(folder: Path, name: str, data: bytes) -> tuple[Path, Tracked
 
 
 def lines_of(logs: Path, stretches: list[Stretch], piece_bytes: int) -> list[tuple[int, bytes]]:
-    """Where each line begins, and the line, as far as it was read."""
+    """Read pieces, and return where each line begins, and the line, as far as it was read."""
     found = []
     for stretch in stretches:
         for byte_range, data in read_pieces(logs, stretch, piece_bytes, LIMIT):

@@ -27,7 +27,7 @@ def lines(*numbers: int) -> bytes:
 
 
 def rotate(player: Player, way: str = "rename") -> None:
-    """One rotation, by a way of its own; the log that follows is empty."""
+    """Rotate once, by a way of its own; the log that follows is empty."""
     for number in range(5, 0, -1):
         for end in ("", ".gz"):
             if player.place(f"c/app.log.{number}{end}").exists():
@@ -151,7 +151,7 @@ def test_a_log_that_was_copied_and_rewritten_with_the_same_first_line_is_another
     world = named(tmp_path, "c/app.log")
     player = Player(world, restarts=False)
     world.write("c/app.log", ALIKE)
-    world.look()  # so that its first line is all that it is known by
+    world.look()  # sees the first line only
     world.append("c/app.log", FIRST)
     world.look()
     read = b""

@@ -14,7 +14,7 @@ from tests.unit.odd_history import OddHistory
 from tests.unit.rotating_history import History, problem_of
 
 SEEDS = 100
-MOST_SEEDS = 400  # that are searched for one that notices a rule that is left out
+MOST_SEEDS = 400  # searched until one notices that a rule is left out
 
 NOT_READ, NOT_FOUND = "what was held open is not read", "it lies on the disk and is not read"
 NOT_TOLD = "lost without a word"

@@ -20,7 +20,7 @@ Way = Callable[[Player], None]
 
 
 def compress(player: Player, name: str, to: str | None = None) -> None:
-    """As logrotate does: the compressed file is whole before the other one goes."""
+    """Compress as logrotate does: the compressed file is whole before the other one goes."""
     plain = player.place(name)
     written_ns = plain.stat().st_mtime_ns
     player.write(to or f"{name}.gz", gzip.compress(plain.read_bytes()))

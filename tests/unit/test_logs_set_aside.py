@@ -1,4 +1,4 @@
-"""Which objects that can't be read are asked for again, and when."""
+"""Objects that can't be read are set aside, and asked for again later."""
 
 from __future__ import annotations
 

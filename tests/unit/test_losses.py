@@ -80,7 +80,7 @@ def test_every_light_tells_the_same_bytes_that_may_be_lost_until_they_are_acknow
     pipeline: Pipeline, files: list[TrackedFile], lost_bytes: int, least_bytes: int
 ) -> None:
     with closing(DispatcherState(pipeline.datacenters["east"].state)) as state:
-        state.put_files(files, lost_bytes - 60)  # those of the fixture are counted
+        state.put_files(files, lost_bytes - 60)  # the fixture's 60 are counted already
     status, told, metrics = lights(pipeline)
     unknown = sum(one.end_unknown for one in files)
     said = f"at least {least_bytes:,} bytes may be lost of {unknown} log file"
@@ -140,7 +140,7 @@ def test_a_note_that_cannot_be_read_says_nothing(tmp_path: Path, text: str) -> N
 
 @pytest.fixture
 def pipeline(tmp_path: Path) -> Iterator[Pipeline]:
-    """One whose datacenter east has lost a file, and has an empty folder of logs."""
+    """Make a pipeline whose datacenter east has lost a file, and has an empty folder of logs."""
     pipeline = load_pipeline(Traffic(1, ("east",)).write_pipeline(tmp_path))
     (tmp_path / "logs" / "east" / "clicks").mkdir(parents=True)
     with closing(DispatcherState(pipeline.datacenters["east"].state)) as state:

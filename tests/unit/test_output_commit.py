@@ -130,7 +130,7 @@ def test_only_the_dispatcher_commits_rows_and_claims_ids() -> None:
     assert calls["commit_batch"] == calls["commit_empty"] == {"photon/dispatcher/batch.py"}
     # A rebuild replaces rows by rows of the same ids, and registers none (E3).
     replacing = {"photon/storage/replacing.py"}
-    reports = {"photon/storage/append_table.py"}  # not rows
+    reports = {"photon/storage/append_table.py"}  # writes reports, not rows
     assert calls["create_write_transaction"] == {"photon/storage/tables.py"} | replacing | reports
     assert calls["replace_files"] == {"photon/upkeep/backfill/rebuild.py", "photon/storage/compaction.py"}
     assert calls["append_rows"] == reports | {"photon/upkeep/backfill/removed_rows.py"}

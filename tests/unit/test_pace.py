@@ -1,4 +1,4 @@
-"""How far a piece of work is, in words."""
+"""Pace says in words how far a piece of work is."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class Rule:
 
     @property
     def is_kept(self) -> bool:
-        """Whether the code keeps it, at least in part."""
+        """Say whether the code keeps the rule, at least in part."""
         return NOT_KEPT not in self.text.lower()
 
 

@@ -1,4 +1,4 @@
-"""Which runs of Dagster's history may go: a table of runs, and those that go."""
+"""Pruning removes runs from Dagster's history: tables of runs, and which of them go."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ def test_an_endpoint_that_fell_silent_is_spared_by_the_next_call() -> None:
     stores.close()
 
 
-# One is under way; of the writes one more may wait in line, as one may be under way at once.
+# One request is under way, as many as may be at once; of the writes one more may wait in line.
 @pytest.mark.parametrize(("is_write", "requests"), [(False, 1), (True, 2)])
 def test_what_waits_in_line_for_a_slow_endpoint_is_dropped_but_for_a_few_writes(
     is_write: bool, requests: int

@@ -59,7 +59,7 @@ time.sleep(600)
 
 
 def soon(true: Callable[[], bool], seconds: float = 20.0) -> bool:
-    """Whether something becomes true: other processes are watched, which no clock of ours moves."""
+    """Wait until something is true, and say whether it is: no clock of ours moves other processes."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if true():
@@ -300,7 +300,7 @@ def test_a_start_that_failed_is_not_tried_again_by_each_request_that_waited_for_
     def connect() -> None:
         for _ in range(5):
             assert waiting.acquire(timeout=10)
-        time.sleep(0.2)  # until they stand at the lock
+        time.sleep(0.2)  # lets them reach the lock
         starts.append(1)
         raise RegistryUnavailable("it does not start")
 
@@ -338,7 +338,7 @@ def test_a_supervisor_gives_up_a_server_that_hangs_as_soon_as_its_users_do(
 def test_a_server_that_will_not_start_says_so_with_the_end_of_its_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    java_command()  # which it finds: only the server's own start is to fail
+    java_command()  # there is a Java: only the server's own start is to fail
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:NoSuchOption")
     with (
         pytest.raises(RegistryUnavailable, match=r"server\.log.*NoSuchOption|server\.log.*does not run"),

@@ -1,4 +1,4 @@
-"""How many ledgers a registry should have, whose homes they are, and what is done about it (L7)."""
+"""Resharding decides how many ledgers a registry should have, and where their homes are (L7)."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from tests.support.manual_clock import ManualClock
         ({2: 0.9}, set()),  # two endpoints are unknown
         ({0: 0.01, 1: 0.4, 2: 0.9}, set()),  # a majority is busy too
         ({0: 0.02, 1: 0.02, 2: 0.3}, set()),  # endpoint 2 is only far away
-        ({0: 0.9, 1: 0.01, 2: 0.9}, set()),  # there is no majority without one of them
+        ({0: 0.9, 1: 0.01, 2: 0.9}, set()),  # every majority needs one of the slow two
         ({}, set()),
     ],
 )

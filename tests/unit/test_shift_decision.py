@@ -105,7 +105,7 @@ LET_GO_EARLIER = replace(LET_GO, released_us=ago_us(RUN_END_SECONDS) - 1)
 OF_A_COMMAND = lease("", ends_us=None)
 
 DECISIONS = {
-    # whether there is something to do
+    # is there something to do?
     "a datacenter that never ran is started": (found(NEVER_RUN), launch("was never run")),
     "without log files nothing is started, and the reason says where they were looked for": (
         found(NEVER_RUN, growth=NO_LOGS),

@@ -1,4 +1,4 @@
-"""How far Spark is with a step: what is told of its stages, and when."""
+"""A watch of Spark's stages says how far a step is."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def test_an_alarm_that_a_finaliser_swallows_comes_again(monkeypatch: pytest.Monk
                 try:
                     while True:
                         pass
-                except TaskTimedOut:  # as the interpreter does in a finaliser
+                except TaskTimedOut:  # the interpreter does so in a finaliser
                     if swallowed:
                         raise
                     swallowed.append(True)

@@ -44,7 +44,7 @@ def epoch_timeline(folder: Path) -> EpochTimeline:
 
 
 def came_after(folder: Path, number: int, *offsets: int) -> list[int]:
-    """In seconds since noon; None: unknown."""
+    """Look up when lines at these offsets came, in seconds since noon; UNKNOWN_US: nobody knows."""
     found = epoch_timeline(folder).came_after(np.full(len(offsets), number), np.array(offsets))
     return [us if us == UNKNOWN_US else (us - NOON_US) // SECOND for us in found.tolist()]
 

@@ -106,7 +106,7 @@ def test_plans_that_claimed_the_event_too_late_are_told(world):
     place = np.zeros(1, np.uint32), np.zeros(1, np.int64)
     late = Claims(Claimant(Epoch("east", 1), 1, "late"), hashed("c1"), np.array([NOON_US]), *place)
     registry, ledgers = world.reader(), range(world.ledgers.register.generations[0].ledgers)
-    for number in ledgers:  # which of them has the id
+    for number in ledgers:  # any of them may have the id
         append(registry.view, registry.positions, {LedgerId(0, number): lambda state: Entry(claims=late)})
     found = traced(world, "c1")
     assert found.registry.also_claimed == ("east:1:1#late",)

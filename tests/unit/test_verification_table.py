@@ -75,7 +75,7 @@ def test_a_report_comes_back_as_it_was_stored(pipeline: Pipeline) -> None:
 def test_reports_are_stored_and_compacted_whatever_the_folder_is_called(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str
 ) -> None:
-    """Where rows are written by delta-rs itself, it panics at names that a host of a URL can't have."""
+    """Delta-rs panics at names that a URL's host can't have, if it writes the rows itself."""
     monkeypatch.setattr(append_table, "LEAST_FILES", 2)
     (tmp_path / folder).mkdir()
     (tmp_path / folder / "pipeline.yaml").write_text(PIPELINE)

@@ -1,4 +1,4 @@
-"""How far logs were verified: what counts, what is remembered, what it says of a log that is gone."""
+"""Notes say how far each log was verified: some reports count, and logs that are gone are judged by them."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def test_what_was_told_before_is_told_as_that_and_by_who_has_to_act(run):
     assert "east: VIOLATION missing: 3 (1 new) records" in printed
     assert "    west has to act: see there\nwest: VIOLATION missing: 3 (told before) records" in printed
     assert printed.count("what to do") == 1
-    # Where nobody tells more, all is said here.
+    # A report of one datacenter alone has all its texts in full.
     alone = run(VerificationReport({"east": reports["east"]}, rows=0)).stdout
     assert "    to act: west (3)\n    c1 at 1:0: why\n" in alone
 

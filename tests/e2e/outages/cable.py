@@ -22,7 +22,7 @@ class Cable:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def cut(self) -> None:
-        """From now on nothing comes through."""
+        """Let nothing through from now on."""
         self._whole.clear()
 
     def mend(self) -> None:

@@ -104,7 +104,7 @@ def faults_in_rows(logs: Mapping[str, Logs], rows: Mapping[str, list[dict[str, o
 
 
 def _has_values(row: Mapping[str, object], logs: Logs) -> bool:
-    """Whether a row is made of a click and a query as they are in the logs."""
+    """Say whether a row is made of a click and a query as they are in the logs."""
     values = {name: str(value) for name, value in row.items() if value is not None}
     return any(
         _agrees(values, {**click, **{f"primary_{name}": value for name, value in query.items()}})

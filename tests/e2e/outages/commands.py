@@ -53,5 +53,5 @@ def _run(words: list[str], point: str, log: Path) -> None:
     print(f"$ photon {' '.join(words)}" + (f"  # dies at {point}" if point else ""), flush=True)
     if point:
         faults.arm(point)
-    gc.GENERATION_BYTES = 8 * 1_024  # this process is the command's alone, which has no way in for that
+    gc.GENERATION_BYTES = 8 * 1_024  # this process runs only the command, which has no setting for it
     main(words)

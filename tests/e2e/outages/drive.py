@@ -57,14 +57,14 @@ ILLS = dict.fromkeys(  # one of each comes every ten seconds
 
 @dataclass(frozen=True)
 class Dose:
-    """How much a datacenter gets."""
+    """The number of faults that a datacenter gets."""
 
     kills: int
     stops: int
     stopped_seconds: tuple[float, float]
     endpoint_outages: int = 0  # kills and stalls of one endpoint at a time, and its losses, while this lasts
-    commands: int = 0  # that are killed
-    refills: int = 0  # that are killed, once the whole registry was put back
+    commands: int = 0  # commands that are killed
+    refills: int = 0  # refills that are killed, once the whole registry was put back
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Which faults come, and in which order: a pure function of a seed."""
+"""Choose faults and their order: a pure function of a seed."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Fault:
 class Operation:
     """A command that is killed: at a fault point, or after a pause where it does not pass that."""
 
-    words: tuple[str, ...]  # behind `photon`; PIPELINE stands for the file
+    words: tuple[str, ...]  # the words behind `photon`; PIPELINE stands for the file
     point: str
     kill_after_seconds: float
 
@@ -62,7 +62,7 @@ MOST_COMMAND_SECONDS = 0.5  # a command that is killed at any moment
 
 
 def operations_of(chance: random.Random, kills: int) -> list[Operation]:
-    """So many commands, each once before any comes again."""
+    """Choose so many commands, each once before any comes again."""
     made: list[Operation] = []
     while len(made) < kills:
         for words, points in chance.sample(OPERATIONS, len(OPERATIONS)):
@@ -85,7 +85,7 @@ def faults_of(
     stopped_seconds: tuple[float, float],
     points: Sequence[str] = POINTS,
 ) -> list[Fault]:
-    """So many faults of each kind, in random order."""
+    """Choose so many faults of each kind, in random order."""
     kinds: list[Literal["kill", "stop"]] = [*["kill"] * kills, *["stop"] * stops]  # type: ignore[list-item]
     chance.shuffle(kinds)
     made = []

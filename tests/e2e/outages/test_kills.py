@@ -11,7 +11,7 @@ from tests.e2e.outages.drive import Dose, drive_until
 
 pytestmark = [pytest.mark.server, pytest.mark.slow, pytest.mark.timeout(900)]
 
-WORLDS = 2  # at once: what is stopped takes no processor
+WORLDS = 2  # worlds at once: stopped processes take no processor
 FEW = Dose(kills=2, stops=1, stopped_seconds=(10.0, 12.0), endpoint_outages=2, commands=3, refills=1)
 
 

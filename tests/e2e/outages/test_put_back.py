@@ -19,7 +19,7 @@ from tests.e2e.small_disk import SmallDisk
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 
-ROWS = 100  # that come between two steps
+ROWS = 100  # rows that come between two steps
 
 
 @pytest.fixture

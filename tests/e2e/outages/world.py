@@ -65,7 +65,7 @@ class DatacenterProcess:
 
     @property
     def lives(self) -> bool:
-        """Whether there is a process, stopped or not. Failed if one has ended by itself with an error."""
+        """Say whether a process is there, stopped or not. Failed if one has ended by itself with an error."""
         if self._process is None:
             return False
         code = self._process.exitcode
@@ -75,7 +75,7 @@ class DatacenterProcess:
 
     @property
     def refused(self) -> bool:
-        """Whether it has ended by itself with an error that a person can mend; it can be started again."""
+        """Say whether the process ended with an error that a person can mend; it can be started again."""
         if self._process is not None and self._process.exitcode == REFUSED:
             self._process = None
             self._is_refused = True
@@ -147,11 +147,11 @@ class DatacenterProcess:
 
     @property
     def waits(self) -> bool:
-        """Whether it has said that it waits for something that is unavailable."""
+        """Say whether the process has logged that it waits for something unavailable."""
         return "waits:" in self.log.read_text(errors="replace")
 
     def tail(self) -> str:
-        """The end of its log."""
+        """Return the end of the datacenter's log."""
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-30:])
 
     def close(self) -> None:
@@ -165,7 +165,7 @@ class DatacenterProcess:
 
 
 def _run(pipeline: Path, name: str, mode: Mode, asked: Connection, log: Path, counts: Path) -> None:
-    """In the process: join until it is asked to end; the counts of an end in order go to a file."""
+    """Run a datacenter in its process: join until asked to end; then write the counts to a file."""
     end_with(os.getppid())  # the fork server, which ends with whoever began it
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)

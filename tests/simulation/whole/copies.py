@@ -59,20 +59,20 @@ class Copies:
                 shutil.copytree(str(place.lake), self._folder / "lake" / name)
 
     def put_back_state(self) -> None:
-        """One datacenter's state, which is lost if there is no copy of it."""
+        """Put one datacenter's state back, or lose it if there is no copy of it."""
         name = self._site.chance.choice(self.alive())
         self._stop([name])
         self._site.network.after(1.0, lambda: self._replace([name], "state"))
 
     def put_back_lake(self) -> None:
-        """One datacenter's lake, alone or with its state."""
+        """Put one datacenter's lake back, alone or with its state."""
         name = self._site.chance.choice(self.alive())
         parts = self._site.chance.choice((("lake",), ("lake", "state")))
         self._stop([name])
         self._site.network.after(1.0, lambda: self._replace([name], *parts))
 
     def put_back_registry(self) -> None:
-        """The registry, alone or with all states, as where they lie in one folder."""
+        """Put the registry back, alone or with all states, as if they lay in one folder."""
         if self._registry is None:
             return
         names = self.alive() if self._site.chance.random() < 0.5 else []
@@ -92,7 +92,7 @@ class Copies:
         for name in sorted(self.given_up):
             with suppress(NotRetired):
                 self.retire(name, worker)
-        with mock.patch("photon.upkeep.refill._refuse_beside_joins"):  # who works does so elsewhere
+        with mock.patch("photon.upkeep.refill._refuse_beside_joins"):  # joins at work run elsewhere
             done = carry_out(lambda: plan_refill(self._site.pipeline, worker.unread(), page_rows=3))
         with self._site.network.noting():
             must(not done.doubles, f"F1: two rows of one event: {done.doubles}")
@@ -141,7 +141,7 @@ class Copies:
     def _replace(self, names: Collection[str], *parts: str) -> None:
         for name in names:
             if name in self._shifts.running.values():
-                continue  # one is quicker than who wanted to replace it
+                continue  # a process has begun before the state is replaced
             place = self._site.pipeline.datacenters[name]
             if "lake" in parts and (self._folder / "lake" / name).exists():
                 self._invariants.look_at_tables()

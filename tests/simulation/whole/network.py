@@ -25,7 +25,7 @@ class StoppedByRules(VirtualTime):
     """Virtual time that ends with the first rule that is broken, whoever has caught the exception."""
 
     broken: str | None = None
-    waiting: Callable[[], str] = str  # who is at work, and where
+    waiting: Callable[[], str] = str  # names the processes at work, and their places
 
     _end_seconds = 0.0
 
@@ -35,7 +35,7 @@ class StoppedByRules(VirtualTime):
         self.weather = weather
 
     def run(self) -> None:
-        """Until nothing is left to happen. RuleBroken."""
+        """Run until nothing is left to happen. RuleBroken if a rule was."""
         self._end_seconds = self.now_seconds + MOST_SECONDS
         super().run()
         if self.broken is not None:

@@ -106,11 +106,11 @@ class People:
 
     @property
     def has_taken_rows(self) -> bool:
-        """Whether rows went that were there: then people have to recover."""
+        """Say whether rows went that were there: then people have to recover."""
         return bool(self.done["remove_a_row"] or self.rows_gone or self.copies.has_taken_rows)
 
     def act(self, focus: Sequence[str] = ()) -> None:
-        """One thing happens, of these or of all."""
+        """Have one thing happen, of these or of all."""
         names = focus or [name for name, (weight, _) in self.deeds.items() if weight]
         (name,) = self.site.chance.choices(names, [self.deeds[name][0] or 1 for name in names])
         self.done[name] += 1
@@ -118,11 +118,11 @@ class People:
         self.deeds[name][1]()
 
     def alive(self) -> list[str]:
-        """The datacenters that were not given up."""
+        """List the datacenters that were not given up."""
         return [name for name in self.site.names if name not in self.given_up]
 
     def somewhere(self) -> str:
-        """One of them."""
+        """Choose one of them."""
         return self.site.chance.choice(self.alive())
 
     def _later(self, seconds: float, deed: Deed) -> None:
@@ -212,7 +212,7 @@ class People:
 
     def _replace_state(self, name: str, copy: str | None) -> None:
         if name in self.shifts.running.values():
-            return  # one is quicker than whoever wanted to replace it
+            return  # a process has begun before the state is replaced
         state = self.site.pipeline.datacenters[name].state
         shutil.rmtree(state, ignore_errors=True)
         self.shifts.forget_state(name)

@@ -33,7 +33,7 @@ class Pace:
     long_seconds: float = 60.0
 
     def seconds(self, chance: random.Random) -> float:
-        """How long one step takes."""
+        """Draw how long one step takes."""
         drawn = chance.random()
         if drawn < self.long:
             return chance.uniform(0.2, 1.0) * self.long_seconds
@@ -63,8 +63,8 @@ class Worker(VirtualClient):
         self.network = site.network
         self.steps = 0
         self.last_step = "start"
-        self.frozen_seconds = 0.0  # for so long it is stopped at its next step
-        self.checked_seconds: float | None = None  # when it looked last whether its claims count
+        self.frozen_seconds = 0.0  # the next step takes so much longer
+        self.checked_seconds: float | None = None  # the last look whether its claims count
         self.home: tuple[str, Path] | None = None  # the datacenter that it runs, and its state folder
         self.ledgers: MemoryLedgers = site.ledgers.another_way_in()
         self.ledgers.on_call = self._called
@@ -86,7 +86,7 @@ class Worker(VirtualClient):
 
     @property
     def is_dead(self) -> bool:
-        """Whether it was killed."""
+        """Say whether the process was killed."""
         return self._is_dead
 
     def kill(self) -> None:

@@ -74,11 +74,11 @@ def without_threads(site: Site) -> Iterator[None]:
 
 
 class Shifts:
-    """Who runs the datacenters of a site."""
+    """The processes that run the datacenters of a site."""
 
     def __init__(self, site: Site) -> None:
         self.site = site
-        self.running: dict[Worker, str] = {}  # with the datacenter
+        self.running: dict[Worker, str] = {}  # each process, and its datacenter
         self.stopping = False
         self.ended: Counter[str] = Counter()
         self.skews_seconds = {name: site.chance.choice(SKEWS_SECONDS) for name in site.names}
@@ -87,12 +87,12 @@ class Shifts:
         self.failing_workers: set[str] = set()
         self.dying_with_a_log: set[str] = set()
         self.freezing: set[str] = set()  # once they have claimed ids
-        self.leaving: set[str] = set()  # with their next ids claimed
-        self.away: set[str] = set()  # not started again
+        self.leaving: set[str] = set()  # datacenters that die once they have claimed their next ids
+        self.away: set[str] = set()  # datacenters that are not started again
         self.lose_a_log: Callable[[str], None] = lambda datacenter: None
         self.pace = Pace()
         site.network.waiting = lambda: str({name: worker.last_step for worker, name in self.running.items()})
-        self.refused: Callable[[], None] = lambda: None  # who is told that the registry is older
+        self.refused: Callable[[], None] = lambda: None  # called when a shift finds the registry older
         self.lost_answers = 0.0  # the chance that a commit's answer is lost
         self.died = 0.0  # the chance that a shift dies at one of its steps
 
@@ -117,7 +117,7 @@ class Shifts:
         self.start(worker, datacenter, "until_idle", stop, again)
 
     def stop_after(self, seconds: float) -> Callable[[], bool]:
-        """Whether a shift is to stop: after so long, or when all stop."""
+        """Return a function that says whether a shift is to stop: after so long, or when all stop."""
         end_seconds = self.site.network.now_seconds + seconds
         return lambda: self.stopping or self.site.network.now_seconds > end_seconds
 

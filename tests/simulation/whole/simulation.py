@@ -44,7 +44,7 @@ ONE_IS_AWAY = 0.3  # share of seeds in which one dies with ids registered, and i
 RECOVERS_WITHOUT_NEED = 0.2  # share of seeds that recover though nothing is missing
 SHARE_OF_SEEDS = 100  # the command prints a line after so many
 SEEDS_OF_GARBAGE = 5  # some 10 MB each
-FASTEST = Path("/dev/shm")  # where there is one, nothing is written to a disk
+FASTEST = Path("/dev/shm")  # in memory, so that nothing is written to a disk
 
 
 class Simulation:
@@ -143,7 +143,7 @@ class Simulation:
         must(joined == self.writers.joinable, "F13: rows of events that can't be joined")
 
     def _complete_all(self) -> None:
-        """Again where something is left: what was held at first, another one has published by then."""
+        """Complete datacenters, again where records wait: another one has published by then what it held."""
         for name in [name for name in self.people.alive() if self._complete(name).of("pending")]:
             self._complete(name)
 
@@ -159,7 +159,7 @@ class Simulation:
         self.shifts.failing_workers.clear()
         self.shifts.freezing.clear()
         self.shifts.dying_with_a_log.clear()
-        for name in self.people.alive():  # on hold by now, or by a change that was left half-written
+        for name in self.people.alive():  # some are still on hold, or a half-written change holds them
             self._by_an_operator(partial(self.people.set_hold, name, False))
         for name in sorted(self.people.given_up):
             self._by_an_operator(partial(self._retire, name))
@@ -200,7 +200,7 @@ class Simulation:
         return counts
 
     def _says_what_is_lost(self, datacenter: str) -> bool:
-        """Whether logs were moved out of sight, and people are told that ends of them may be lost (D9).
+        """Say whether logs moved out of sight, and people are told that their ends may be lost (D9).
 
         An epoch that began since then has never seen them: what it can't know it does not tell.
         """
