@@ -104,7 +104,7 @@ REST = slow or browser or services
 # Two processes, each with whole files: their tests share servers, joins and Spark sessions. Folders with long
 # files come first, so that both processes end at about the same time.
 BY_FILE = $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder --ignore tests/e2e/outages tests/spark \
-  tests/orchestration tests/e2e tests/contract tests/registry tests/simulation tests/releases tests/unit
+  tests/orchestration tests/e2e tests/contract tests/registry tests/simulation tests/releases tests/feed tests/unit
 
 # Every rule once.
 test: test-fast dynamodb-local

@@ -7,11 +7,27 @@ needs no copy of it, and a release of another registry is not taken for it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol
 
 from photon.errors import UserError
 from photon.feed.step import Step
 from photon.releases.release import Release
+
+FedTable = Literal["joined", "unjoined", "unmatched"]
+
+
+@dataclass(frozen=True, slots=True)
+class Fed:
+    """What a sink is fed with: a table of the pipeline of this file."""
+
+    pipeline: Path
+    name: str  # of the pipeline
+    table: FedTable = "joined"
+
+    def __str__(self) -> str:
+        return f"rows {self.table} of {self.name}"
 
 
 class SinkUnavailable(UserError):

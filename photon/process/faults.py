@@ -108,6 +108,9 @@ COMPACTION_FAULT_POINTS: tuple[str, ...] = (
     "compact.after_vacuumed",
 )
 
+# In the process that follows a pipeline.
+FOLLOW_FAULT_POINTS: tuple[str, ...] = ("follow.after_rows", "follow.after_cursor")
+
 INDEX_FAULT_POINTS: tuple[str, ...] = ("index.after_merge", "index.after_replace", "index.after_reindex")
 
 # In the process that touches a file or a table; each says which one.
@@ -131,6 +134,7 @@ ALL_FAULT_POINTS: tuple[str, ...] = (
     *LAKE_FAULT_POINTS,
     *BACKFILL_FAULT_POINTS,
     *COMPACTION_FAULT_POINTS,
+    *FOLLOW_FAULT_POINTS,
     "verify.after_files",
 )
 
