@@ -5,14 +5,22 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from datetime import date
+from functools import partial
 from pathlib import Path
 
 from photon.cli.main import main
+from photon.pipeline.file import load_pipeline
 from photon.process import faults
 from photon.process.lifeline import end_with
+from photon.releases.at_once import release_at_end
 from photon.upkeep import gc
+from photon.upkeep.backfill.rebuild import Rebuild
+from photon.upkeep.plans import carry_out
+from photon.verification.days import utc_day
 from tests.e2e.outages.world import FORKS, PATIENCE_SECONDS, Failed
+from tests.simulation.rebuilding import HereProgram
 
 KILLED = -signal.SIGKILL
 DONE, VIOLATION, NOT_DONE = 0, 1, 3  # 3: an endpoint, or somebody who is in the way, did not let it
@@ -24,13 +32,14 @@ def command(
     point: str = "",
     kill_after_seconds: float | None = None,
     ends: Sequence[int] = (DONE, NOT_DONE),
+    run: Callable[[list[str]], None] | None = None,
 ) -> int:
     """Run `photon WORDS` to its end, or kill it; its exit status. Failed if it ends otherwise than `ends`.
 
-    What it prints is appended to `folder`/commands.log.
+    What it prints is appended to `folder`/commands.log. `run`: carries the words out instead.
     """
     log = folder / "commands.log"
-    process = FORKS.Process(target=_run, args=(list(map(str, words)), point, log), daemon=True)
+    process = FORKS.Process(target=_run, args=(list(map(str, words)), point, log, run), daemon=True)
     process.start()
     process.join(PATIENCE_SECONDS if kill_after_seconds is None else kill_after_seconds)
     hangs = process.exitcode is None and kill_after_seconds is None
@@ -45,7 +54,15 @@ def command(
     return status
 
 
-def _run(words: list[str], point: str, log: Path) -> None:
+def rebuild_without_spark(words: list[str]) -> None:
+    """`photon backfill PIPELINE -d NAME --day DAY --rebuild`, with its tasks in this process."""
+    _, file, _, datacenter, _, day, _ = words
+    pipeline, window = load_pipeline(file), utc_day(date.fromisoformat(day))
+    carry_out(partial(Rebuild, pipeline, datacenter, window, HereProgram(), print), dry_run=False)
+    release_at_end(pipeline, datacenter)
+
+
+def _run(words: list[str], point: str, log: Path, run: Callable[[list[str]], None] | None) -> None:
     end_with(os.getppid())
     with log.open("ab") as file:
         os.dup2(file.fileno(), sys.stdout.fileno())
@@ -54,4 +71,4 @@ def _run(words: list[str], point: str, log: Path) -> None:
     if point:
         faults.arm(point)
     gc.GENERATION_BYTES = 8 * 1_024  # this process runs only the command, which has no setting for it
-    main(words)
+    (run or main)(words)

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from orchestration.demo.traffic import Traffic
 from photon.process.faults import REFILL_FAULT_POINTS
-from tests.e2e.outages.checker import faults_in, read_logs, rows_of
+from tests.e2e.outages.checker import read_logs, rows_of
 from tests.e2e.outages.commands import DONE, KILLED, NOT_DONE, VIOLATION, command
 from tests.e2e.outages.plan import Fault, Operation, faults_of, operations_of, repair_of
 from tests.e2e.outages.world import DatacenterProcess, Failed, World, until, world
@@ -100,7 +100,7 @@ def drive(folder: Path, seed: int, dose: Dose, say: Callable[[str], None] = lamb
         work = []
         for datacenter in made.datacenters.values():
             plan = faults_of(chance, dose.kills, dose.stops, dose.stopped_seconds)
-            work.append(pool.submit(_suffer, datacenter, plan, say))
+            work.append(pool.submit(suffer, datacenter, plan, say))
         work.append(pool.submit(_operate, made, operations_of(chance, dose.commands), say))
         done = threading.Event()
         aside = pool.submit(_endpoints, made, random.Random(seed + 1), dose, done, say)
@@ -113,7 +113,7 @@ def drive(folder: Path, seed: int, dose: Dose, say: Callable[[str], None] = lamb
             survived += _refill(made, chance, dose.refills, say)
         wrong = _left_alone(made)
         counts = made.complete()
-        wrong += faults_in(folder, counts)
+        wrong += made.faults(counts)
         if command(folder, ("verify", made.file), ends=(DONE, VIOLATION)) == VIOLATION:
             wrong.append(f"photon verify finds a violation: {folder / 'commands.log'}")
         rows = sum(len(rows_of(folder / "lake" / name)) for name in counts)
@@ -136,7 +136,7 @@ def _left_alone(made: World) -> list[str]:
     return [f"not joined after {ALONE_SECONDS:.0f} s without a fault: {click}" for click in sorted(lacking())]
 
 
-def _suffer(datacenter: DatacenterProcess, plan: Sequence[Fault], say: Callable[[str], None]) -> Counter[str]:
+def suffer(datacenter: DatacenterProcess, plan: Sequence[Fault], say: Callable[[str], None]) -> Counter[str]:
     """Do to one datacenter what the plan says; what it has survived."""
     survived: Counter[str] = Counter()
     for fault in plan:
@@ -214,7 +214,7 @@ def _endpoints(
             shutil.rmtree(server.folder)
             server.start()
             survived += _killed(made, repair_of(chance, server.url))
-            _until_done(made, ("registry", "repair", str(made.file), "--endpoint", server.url))
+            until_done(made, ("registry", "repair", str(made.file), "--endpoint", server.url))
         server.resume() if how == "stall" else server.start()
     return survived
 
@@ -231,13 +231,13 @@ def _refill(made: World, chance: random.Random, kills: int, say: Callable[[str],
     for point in chance.sample(REFILL_FAULT_POINTS, kills):
         say(f"refill, killed at {point}")
         survived += _killed(made, Operation(("registry", "refill", "PIPELINE"), point, 0.3))
-    _until_done(made, words)
+    until_done(made, words)
     for datacenter in made.datacenters.values():
         datacenter.start()
     return survived
 
 
-def _until_done(made: World, words: Sequence[str]) -> None:
+def until_done(made: World, words: Sequence[str]) -> None:
     """Run a command again until it ends well: something else may be in its way."""
     until(lambda: command(made.folder, words) == DONE, " ".join(words))
 

@@ -11,7 +11,7 @@ import pytest
 
 from orchestration.demo.traffic import Traffic
 from tests.e2e.outages.cable import Cable
-from tests.e2e.outages.checker import TERMS, faults_in, read_logs, rows_of
+from tests.e2e.outages.checker import TERMS, read_logs, rows_of
 from tests.e2e.outages.drive import SETTINGS
 from tests.e2e.outages.frozen_disk import frozen_disk
 from tests.e2e.outages.world import World, until, world
@@ -57,7 +57,7 @@ def wait_for_more_clicks(made: World) -> None:
 
 def complete_and_check(made: World) -> dict[str, dict[str, int]]:
     counts = made.complete()
-    assert faults_in(made.folder, counts) == []
+    assert made.faults(counts) == []
     return counts
 
 

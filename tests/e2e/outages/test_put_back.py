@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from orchestration.demo.traffic import Traffic
-from tests.e2e.outages.checker import faults_in, rows_of
+from tests.e2e.outages.checker import rows_of
 from tests.e2e.outages.commands import DONE, NOT_DONE, VIOLATION, command
 from tests.e2e.outages.drive import SETTINGS
 from tests.e2e.outages.world import World, until, world
@@ -50,7 +50,7 @@ def said(made: World, *words: str, ends: Sequence[int] = (DONE,)) -> str:
 
 def complete_and_check(made: World) -> None:
     counts = made.complete()
-    assert faults_in(made.folder, counts) == []
+    assert made.faults(counts) == []
     said(made, "verify")
 
 

@@ -13,7 +13,7 @@ import shutil
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -33,6 +33,8 @@ from photon.process import faults
 from photon.process.clock import SystemClock
 from photon.process.lifeline import end_with
 from photon.registry.opening import close_registries, init_registry
+from tests.e2e.outages.checker import faults_in, read_logs
+from tests.e2e.outages.release_reader import faults_in_newest_release
 
 ENDPOINTS = 3
 PATIENCE_SECONDS = 240.0
@@ -222,7 +224,7 @@ class World:
     ) -> None:
         self.folder, self.traffic, self.endpoints = folder, traffic, endpoints
         urls = "".join(f"    - {{url: {server.url}}}\n" for server in endpoints)
-        registry = f"registry:\n  deadline: 4s\n{registry}  endpoints:\n{urls}"
+        registry = f"registry:\n  deadline: 4s\n{registry}" + (f"  endpoints:\n{urls}" if endpoints else "")
         self.file = traffic.write_pipeline(folder, "outages", registry + more)
         for name in traffic.datacenters:
             for side in ("queries", "clicks"):
@@ -276,6 +278,11 @@ class World:
             datacenter.wait()
         return {name: json.loads(one.counts.read_text()) for name, one in self.datacenters.items()}
 
+    def faults(self, counts: Mapping[str, Mapping[str, int]]) -> list[str]:
+        """Find what is wrong with tables, with these counts, and with what the newest release says."""
+        logs = [read_logs(self.folder / "logs" / name) for name in counts]
+        return [*faults_in(self.folder, counts), *faults_in_newest_release(self.file, logs)]
+
     def close(self) -> None:
         self.end_traffic()
         for datacenter in self.datacenters.values():
@@ -286,10 +293,15 @@ class World:
 
 
 @contextmanager
-def world(folder: Path, traffic: Traffic, more: str = "", registry: str = "") -> Iterator[World]:
-    """A world in a new folder, with more sections and settings of its registry; nothing is left running."""
+def world(
+    folder: Path, traffic: Traffic, more: str = "", registry: str = "", stores: int = ENDPOINTS
+) -> Iterator[World]:
+    """A world in a new folder, with more sections and settings of its registry; nothing is left running.
+
+    Without `stores` its registry is the local one.
+    """
     with ExitStack() as stack:
-        endpoints = stack.enter_context(store_servers(fastest_kind(), folder / "endpoints", ENDPOINTS))
+        endpoints = stack.enter_context(store_servers(fastest_kind(), folder / "endpoints", stores))
         made = World(folder, traffic, endpoints, more, registry)
         stack.callback(made.close)
         yield made
