@@ -16,7 +16,7 @@ from photon.cli.output import (
     pipeline_argument,
     print_result,
 )
-from photon.cli.sql import summary, time_of
+from photon.cli.sql import time_of
 from photon.process.readable import counted
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def releases(pipeline_file: Path, as_of: datetime | None, last: int, as_json: bo
 def lines_of(release: Release) -> list[str]:
     """A release for people, with what it shows first."""
     notes = [f"  {note}" for note in release.notes]
-    return [f"{summary(release)}: {counted(release.rows, 'row')}", *notes]
+    return [f"{release.sentence()}: {counted(release.rows, 'row')}", *notes]
 
 
 def described(releases: Sequence[Release]) -> list[dict[str, object]]:

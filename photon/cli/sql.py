@@ -26,8 +26,6 @@ from photon.storage.sync import sync as sync_to_disk
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection, Statement
 
-    from photon.releases.release import Release
-
 MOST_ROWS = 1_000  # that a table shows; the other formats have all
 COPY_OPTIONS = {"csv": "FORMAT csv", "json": "FORMAT json, ARRAY true", "parquet": "FORMAT parquet"}
 PROMPT, MORE = "photon> ", "   ...> "
@@ -104,7 +102,7 @@ def sql(
 
         pipeline = load_pipeline(pipeline_file)
         opened = open_release(pipeline, number if number is not None else as_of or "latest")
-        log.info("%s", summary(opened.release))
+        log.info("%s", opened.release.sentence())
         session = Session(duckdb_of(opened, [file]), form, file, prints=output is None)
         if query is None and sys.stdin.isatty():
             prompt(session.answer)
@@ -137,15 +135,6 @@ def format_of(output: Path | None, given: str | None) -> str:
             f"-o {output}: expected a name that ends in .csv, .json or .parquet, or --format"
         )
     return named
-
-
-def summary(release: Release) -> str:
-    """A release in one line."""
-    from photon.process.clock import in_utc
-
-    up_to_us = release.complete_up_to_us
-    complete = "of no time yet" if up_to_us is None else f"up to {in_utc(up_to_us, 'seconds')}"
-    return f"release {release.number}, made {in_utc(release.made_us, 'seconds')}, complete {complete}"
 
 
 # -- answers

@@ -109,7 +109,6 @@ def _headlines(
 
 def _details(one: DatacenterStatus) -> list[str]:
     from photon.process.pace import span
-    from photon.releases.making import sentence
 
     facts = one.facts
     running = f"run by process {facts.process}" if facts.process else "not running"
@@ -143,5 +142,5 @@ def _details(one: DatacenterStatus) -> list[str]:
     if one.completeness is not None:
         lines.append(f"  {one.completeness.sentence()}")
     if one.release is not None:
-        lines.append(f"  {sentence(one.release)}")
+        lines.append(f"  {one.release.sentence()}")
     return lines + [f"  {key:22}{value:>14,}" for key, value in one.counts.items()]

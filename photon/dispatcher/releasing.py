@@ -190,7 +190,7 @@ class Releasing:
         self, last: Release | None, closed: Mapping[str, Place], said: tuple[Said, ...], register: Register
     ) -> Sight:
         """Count the lakes that can be read. OSError."""
-        counted = count_lakes(self._counters, last, closed, register, self._count)
+        counted = count_lakes(self.pipeline, self._counters, last, closed, register, self._count)
         verified = copies.verified(self._lake) if last is not None and last.set_back is not None else -1
         return Sight(self.datacenter, last, counted, said, frozenset(register.lakes_gone), verified)
 

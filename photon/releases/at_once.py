@@ -53,10 +53,10 @@ def release_now(pipeline: Pipeline, registry: IdRegistry, by: str, clock: Clock)
         registry.read_on()
         last, register = last_release(registry.view), registry.register
         lakes = {name: LakeCounter(name, place.lake) for name, place in pipeline.datacenters.items()}
-        counted = count_lakes(lakes, last, closed_places(registry.view), register)
+        counted = count_lakes(pipeline, lakes, last, closed_places(registry.view), register)
         sight = Sight(by, last, counted, lakes_gone=frozenset(register.lakes_gone))
         made = offer(registry, lambda now: next_release(sight, clock.now_us()) if now == last else None)
-    except RegistryUnavailable as error:
+    except (RegistryUnavailable, LakeUnavailable) as error:
         log.warning("the next join makes the release: %s", error)
         return None
     # The last one too: who made it may have been killed before any lake had a copy.

@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from photon.process.clock import in_utc
+from photon.process.readable import counted
 from photon.registry.entry import FOR_EVER
 from photon.registry.view import View
 from photon.releases.release import (
@@ -87,22 +88,27 @@ def next_release(sight: Sight, now_us: int) -> Release | None:
     if sight.datacenter in parts:
         parts[sight.datacenter] = _with_statement(parts, sight, gone)
     number = last.number + 1
+    set_back = _set_back(last, sight, number, parts, gone)
     made = Release(
         number,
         max(now_us, last.made_us + 1),
         sight.datacenter,
         dict(sorted(parts.items())),
-        _notes(last, sight, gone),
-        _set_back(last, sight, number, parts, gone),
+        _notes(last, sight, gone, set_back),
+        set_back,
         tuple(sorted(gone)),
     )
     return made if made.notes or _news(made) != _news(last) else None
 
 
 def _news(release: Release) -> tuple[object, ...]:
-    """Everything that readers look for in a release."""
-    parts = {name: (part.place, part.rows, part.statement) for name, part in release.parts.items()}
-    return parts, release.set_back
+    """Everything that readers look for in a release: a batch of retries alone may bring none of it."""
+    return {name: _news_of(part) for name, part in release.parts.items()}, release.set_back
+
+
+def _news_of(part: Part) -> tuple[object, ...]:
+    sides = {name: min(batch, part.place.batch) for name, batch in part.side_batches.items()}
+    return part.place.epoch, sides, part.rows, part.statement
 
 
 def _parts(last: Release, counted: Mapping[str, Counted]) -> dict[str, Part]:
@@ -151,14 +157,28 @@ def _reach_us(statement: Statement) -> tuple[int, int]:
     return complete_us, mostly_us
 
 
-def _notes(last: Release, sight: Sight, gone: Collection[str]) -> tuple[Note, ...]:
+def _notes(last: Release, sight: Sight, gone: Collection[str], set_back: SetBack | None) -> tuple[Note, ...]:
     retired = [
-        Note("retired", name, f"datacenter {name} was retired without its lake: its rows count no more")
-        for name in sorted(gone)
-        if name in last.parts
+        Note(
+            "retired",
+            name,
+            f"its lake is gone, and {counted(part.rows, 'row')} with it; {_goes_back(set_back)}",
+        )
+        for name, part in sorted(last.parts.items())
+        if name in gone
     ]
-    lost = [Note("lake put back", name, one.lost) for name, one in sight.counted.items() if one.lost]
+    lost = [
+        Note("lake put back", name, f"{one.lost}; {_goes_back(set_back)}")
+        for name, one in sight.counted.items()
+        if one.lost
+    ]
     return (*retired, *lost, *(note for one in sight.counted.values() for note in one.notes))
+
+
+def _goes_back(set_back: SetBack | None) -> str:
+    if set_back is None or set_back.to_us is None:
+        return "nothing counts as complete for now, as nobody knows the event times of the rows that left"
+    return f"completeness goes back to {in_utc(set_back.to_us)}: no row that left is of an event before it"
 
 
 def _set_back(
@@ -198,10 +218,3 @@ def lost_from_us(name: str, place: Place, last: Release, kept: Mapping[int, Rele
         found_us += [] if part.new_from_us is None else [part.new_from_us]
         release = kept.get(release.number - 1)
     return min(found_us, default=None) if release is not None else None
-
-
-def sentence(release: Release) -> str:
-    """The release in one line, for people."""
-    complete_us = release.complete_up_to_us
-    up_to = "no event time yet" if complete_us is None else in_utc(complete_us, "seconds")
-    return f"release {release.number} of {in_utc(release.made_us, 'seconds')}, complete up to {up_to}"

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, time
 
 from deltalake import DeltaTable
 
+from photon.pipeline.file import Pipeline
 from photon.pipeline.location import Location
 from photon.process.clock import MICROSECONDS
 from photon.registry.register import Register
-from photon.releases import copies
 from photon.releases.files import rows_within, share_of
 from photon.releases.making import Counted, lost_from_us
+from photon.releases.reading import kept_releases
 from photon.releases.release import NOTHING, Note, Part, Place, Release
-from photon.storage.changes import changed_by_others
+from photon.storage.changes import commits_of_others
 from photon.storage.columns import TableName
 from photon.storage.data_files import DataFile, DataFiles
 from photon.storage.delta import LakeUnavailable
@@ -37,6 +37,10 @@ class LakeCounter:
     datacenter: str
     lake: Location
     _tables: dict[TableName, OutputTable] = field(default_factory=dict)
+    # The last look and its result: of batches without rows no release is made, and each would count anew.
+    _counted: tuple[tuple[Part | None, int, Place], Counted] | None = None
+    # Commits of others, since a version and up to another one.
+    _others: tuple[int, int, tuple[str, ...]] = (-1, -1, ())
 
     def count(self, before: Part | None, closed: Place) -> Counted:
         """The part up to what is closed, as far as the table has it; `before`: the part of the last release.
@@ -50,8 +54,9 @@ class LakeCounter:
             lost = self._lost(handle, before)
             if lost:
                 place = self._place(handle, closed)
-            if before is not None and (handle.version(), place) == (before.version, before.place):
-                return Counted(before)
+            look = (before, handle.version(), place)
+            if self._counted is not None and self._counted[0] == look:
+                return self._counted[1]
             files = DataFiles(handle).all()
             part = Part(
                 place,
@@ -68,7 +73,9 @@ class LakeCounter:
                 notes, lost = self._changed(before, part, files)
             has = place if before is None else self._reached(handle, before.place.epoch)
         # A start that began an epoch since has fenced those that an older copy lacks, at batch 0.
-        return Counted(part, notes, lost, has if has.batch else NOTHING)
+        counted = Counted(part, notes, lost, has if has.batch else NOTHING)
+        self._counted = (look, counted)
+        return counted
 
     def _table(self, name: TableName) -> OutputTable:
         return self._tables.setdefault(name, OutputTable(self.lake, name))
@@ -109,38 +116,48 @@ class LakeCounter:
         """Tell what has become of the rows that the last release had, and why some are lost, if they are."""
         joined, is_rebuilt = self._table("joined_events"), part.rebuilt > before.rebuilt
         folder, rows = joined.folder, rows_within(joined.store, files, before.place)
-        if rows == before.rows and not is_rebuilt:
-            return (), ""
+        commits = self._changed_by_others(folder, before.version, part.version)
+        is_told = is_rebuilt or rows == before.rows
+        changed = f"{before.rows:,} rows of {folder} up to {before.place} are {rows:,} now"
+        nobody = f"{changed}, and no commit in its log says by whom"
         notes: list[Note] = []
         if is_rebuilt:
             which = f"replacements {before.rebuilt + 1} to {part.rebuilt}"
             says = f"backfills of datacenter {self.datacenter} have made rows again ({which})"
             notes.append(Note("rebuilt", self.datacenter, says))
-        changed = f"{before.rows:,} rows of {folder} up to {before.place} are {rows:,} now"
-        commits = list(changed_by_others(folder, before.version + 1, part.version))
-        nobody = f"{changed}, and no commit in its log says by whom"
         if commits:
-            by = ", ".join(f"{operation} in version {version}" for version, operation in commits[:MOST_NOTES])
-            what = f"besides, rows of {folder} were changed" if is_rebuilt else changed
-            notes.append(Note("changed by others", self.datacenter, f"{what} by {by}"))
-        elif not is_rebuilt and rows < before.rows:
+            what = f"rows of {folder} were changed" if is_told else changed
+            says = f"{what} by {', '.join(commits[:MOST_NOTES])}"
+            notes.append(Note("changed by others", self.datacenter, says))
+        elif not is_told and rows < before.rows:
             return (), f"{nobody}: its lake was put back"  # an older copy, and what it lacks was fenced since
-        elif not is_rebuilt:
+        elif not is_told:
             notes.append(Note("changed by others", self.datacenter, nobody))
         return tuple(notes), ""
+
+    def _changed_by_others(self, folder: Location, since: int, version: int) -> tuple[str, ...]:
+        """The commits of others between two versions that changed rows; each entry is read once."""
+        if self._others[0] != since:
+            self._others = (since, since, ())
+        _, through, found = self._others
+        others = commits_of_others(folder, through + 1, version)
+        found = (*found, *(str(one) for one in others if one.has_changed_rows))
+        self._others = (since, version, found)
+        return found
 
 
 Count = Callable[[LakeCounter, Part | None, Place], Counted]
 
 
 def count_lakes(
+    pipeline: Pipeline,
     counters: Mapping[str, LakeCounter],
     last: Release | None,
     closed: Mapping[str, Place],
     register: Register,
     count: Count = LakeCounter.count,
 ) -> dict[str, Counted]:
-    """The parts of all lakes that can be read, as of a release to follow on the last one."""
+    """The parts of all lakes that can be read, as of a release to follow on the last one. LakeUnavailable."""
     found: dict[str, Counted] = {}
     for name in closed.keys() & counters.keys() - {*register.lakes_gone}:
         try:
@@ -149,18 +166,11 @@ def count_lakes(
             log.info("the next release goes without news of datacenter %s: %s", name, error)
             continue
         if last is not None and one.lost:
-            kept = {one.number: one for counter in counters.values() for one in _kept(counter.lake)}
+            kept = {one.number: one for one in kept_releases(pipeline)}
             one = replace(one, lost_from_us=lost_from_us(name, one.lost_beyond, last, kept))
         if one.part.table_id == register.tables.get(name):
             found[name] = one
     return found
-
-
-def _kept(lake: Location) -> list[Release]:
-    """The copies in a lake, none where it does not answer."""
-    with suppress(OSError):
-        return copies.kept(lake)
-    return []
 
 
 def _is_new(file: DataFile, before: Part | None, place: Place) -> bool:

@@ -26,6 +26,7 @@ from photon.releases import copies
 from photon.releases.files import ReleaseFiles, before, condition, rows_within, shares
 from photon.releases.release import Part, Place, Release
 from photon.storage.archived_log import commits
+from photon.storage.changes import commits_of_others
 from photon.storage.columns import TableName
 from photon.storage.data_files import DataFile, DataFiles
 from photon.storage.delta import LakeUnavailable, lake_errors
@@ -37,8 +38,6 @@ from photon.storage.tables import APP_METADATA, OutputTable, app_id, batch_of
 
 Answer = TypeVar("Answer")
 Wanted = int | Literal["latest"] | datetime  # a time: the newest release that was made by then
-# Commits of a table that change no row, and name nobody.
-_CHANGES_NO_ROW = ("CREATE TABLE", "ADD COLUMN", "SET TBLPROPERTIES", "VACUUM START", "VACUUM END")
 _MENDED_COLUMNS = ["_epoch", "_batch", "_occurrence"]
 
 
@@ -272,7 +271,7 @@ class OpenRelease:
                 raise self._unreadable(datacenter, why, self._later())
         found = rows_within(table.store, files.values(), part.place)
         if found != part.rows:
-            others = _commit_of_others(table.folder, handle.version(), part.version)
+            others = _last_of_others(table.folder, handle.version(), part.version)
             why = f"{table.folder} has {found:,} rows up to {part.place}, and must have {part.rows:,}{others}"
             raise self._unreadable(datacenter, why, self._later())
         return list(files.values())
@@ -297,7 +296,7 @@ class OpenRelease:
                 said = _list_of(table.folder, handle.version(), part.version, rebuild_app(datacenter), number)
                 done = [one for one in done if one.name == said]
             if len(done) != 1:
-                others = _commit_of_others(table.folder, handle.version(), part.version)
+                others = _last_of_others(table.folder, handle.version(), part.version)
                 why = f"nobody can tell which rows of {table.folder} rebuild {number} has replaced{others}"
                 raise self._unreadable(datacenter, why, self._later())
             files = before(files, done[0])
@@ -334,10 +333,7 @@ def _list_of(folder: Location, version: int, since: int, app: str, number: int) 
     return None
 
 
-def _commit_of_others(folder: Location, version: int, since: int) -> str:
+def _last_of_others(folder: Location, version: int, since: int) -> str:
     """Tell of the newest commit since a version that is not Photon's; empty: there is none."""
-    for age, commit in enumerate(islice(commits(folder, version), max(0, version - since))):
-        operation = commit.get("operation", "a commit")
-        if APP_METADATA not in commit and operation not in _CHANGES_NO_ROW:
-            return f" (version {version - age} of the table is {operation}, by others)"
-    return ""
+    found = list(commits_of_others(folder, since + 1, version))
+    return f" (others made {found[-1]})" if found else ""

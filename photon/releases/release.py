@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple
 
 from photon.errors import FormatTooNew
-from photon.process.clock import MICROSECONDS
+from photon.process.clock import MICROSECONDS, in_utc
 
 FORMAT = 1
 
@@ -123,6 +123,12 @@ class Release:
     def made_at(self) -> datetime:
         """When it was made, in UTC."""
         return datetime.fromtimestamp(self.made_us / MICROSECONDS, UTC)
+
+    def sentence(self) -> str:
+        """Its number, when it was made and up to when it is complete, for people."""
+        up_to_us = self.complete_up_to_us
+        up_to = "no event time yet" if up_to_us is None else in_utc(up_to_us, "seconds")
+        return f"release {self.number}, made {in_utc(self.made_us, 'seconds')}, complete up to {up_to}"
 
     @property
     def complete_up_to_us(self) -> int | None:

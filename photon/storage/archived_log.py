@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -127,7 +127,7 @@ class LogEntries:
     """A table's commits by version: from its log, and behind it from the archive. A bundle is read once."""
 
     def __init__(self, folder: Location) -> None:
-        self._store, self._archive = store_of(folder), ArchivedLog(folder)
+        self._folder, self._store, self._archive = folder, store_of(folder), ArchivedLog(folder)
         self._bundled: dict[int, bytes] = {}
 
     def read(self, version: int) -> bytes:
@@ -143,6 +143,19 @@ class LogEntries:
                     return self._bundled[version]
         raise FileNotFoundError(log_entry(version))
 
+    def actions(self, version: int) -> list[dict[str, Any]]:
+        """What the entry of a version says. FileNotFoundError if it is in neither; OSError."""
+        try:
+            return [json.loads(line) for line in self.read(version).splitlines()]
+        except ValueError as error:
+            where = self._folder / log_entry(version)
+            raise OSError(f"{where} is no commit of Delta: {error}") from None
+
+
+def info_of(actions: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """A commit's own information: who made it, and with which operation."""
+    return next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
+
 
 def commits(folder: Location, version: int) -> Iterator[dict[str, Any]]:
     """Each commit's own information, from this version back, as far as there are entries. OSError.
@@ -152,12 +165,9 @@ def commits(folder: Location, version: int) -> Iterator[dict[str, Any]]:
     entries = LogEntries(folder)
     for number in range(version, -1, -1):
         try:
-            actions = map(json.loads, entries.read(number).splitlines())
-            yield next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
+            yield info_of(entries.actions(number))
         except FileNotFoundError:  # older than a week
             return
-        except ValueError as error:
-            raise OSError(f"{folder / log_entry(number)} is no commit of Delta: {error}") from None
 
 
 def removed_by(entry: bytes) -> list[str]:

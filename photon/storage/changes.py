@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from urllib.parse import unquote
 
 from photon.pipeline.location import Location
-from photon.storage.archived_log import LogEntries
+from photon.storage.archived_log import LogEntries, info_of
 from photon.storage.store import store_of
 from photon.storage.tables import APP_METADATA
 
@@ -78,23 +78,31 @@ def changed_since(folder: Location, since: Commit, version: int | None) -> Chang
     )
 
 
-def changed_by_others(folder: Location, first: int, last: int) -> Iterator[tuple[int, str]]:
-    """The commits of these versions that changed rows and are none of Photon's, with their operations.
+@dataclass(frozen=True, slots=True)
+class CommitOfOthers:
+    """A commit with data files that is none of Photon's; one that only rewrote files changed no row."""
 
-    What left the archive of the log too is left out. OSError.
-    """
+    version: int
+    operation: str
+    has_changed_rows: bool
+
+    def __str__(self) -> str:
+        return f"{self.operation} in version {self.version}"
+
+
+def commits_of_others(folder: Location, first: int, last: int) -> Iterator[CommitOfOthers]:
+    """The commits of others among these versions, as far as the log or its archive has them. OSError."""
     entries = LogEntries(folder)
     for version in range(first, last + 1):
         try:
-            actions = [json.loads(line) for line in entries.read(version).splitlines()]
+            actions = entries.actions(version)
         except FileNotFoundError:
             continue
-        info: dict[str, str] = next(
-            (action["commitInfo"] for action in actions if "commitInfo" in action), {}
-        )
-        files = [action.get("add") or action.get("remove") or {} for action in actions]
-        if APP_METADATA not in info and any(file.get("dataChange") for file in files):
-            yield version, str(info.get("operation", "a commit"))
+        info = info_of(actions)
+        files = [action[kind] for action in actions for kind in ("add", "remove") if kind in action]
+        if APP_METADATA not in info and files:
+            has_changed_rows = any(file["dataChange"] for file in files)
+            yield CommitOfOthers(version, str(info.get("operation", "a commit")), has_changed_rows)
 
 
 def _changes(entries: Iterable[bytes]) -> ChangedFiles | None:

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
 from photon.dispatcher import startup
 from photon.dispatcher.retrying import Callbacks
@@ -193,7 +193,9 @@ def test_a_registry_that_lacks_a_release_of_a_lake_is_refused(world: World) -> N
     both(world, "c")
     world.join()
     older = world.ledgers.copy()
-    world.clicks(("wild", None), datacenter="east")  # has no row, so that ids alone say nothing
+    world.clicks(
+        ("wild", None), datacenter="east", at_us=NOON_US + 1
+    )  # has no row, so that ids alone say nothing
     world.join()
     assert latest(world).number == 1
     world.ledgers.put_back(older)
@@ -218,6 +220,40 @@ def test_rows_that_somebody_deletes_are_named_by_the_next_release(world: World) 
     assert (note.change, note.datacenter) == ("changed by others", "east")
     assert "DELETE" in note.says
     assert latest(world).parts["east"].rows == 2
+
+
+@pytest.mark.parametrize("change", ["UPDATE", "DELETE and INSERT"])
+def test_rows_that_somebody_changes_are_named_though_they_are_as_many_as_before(
+    world: World, change: str
+) -> None:
+    both(world, "c", "d")
+    world.join()
+    table = DeltaTable(str(lake(world) / "joined_events"))
+    wanted = ["UPDATE in version"]
+    if change == "UPDATE":
+        table.update(updates={"_primary_occurrence": "'1:7'"}, predicate="_event_id = 'c'")
+    else:
+        rows = table.to_pyarrow_table(filters=[("_event_id", "=", "c")])
+        table.delete("_event_id = 'c'")
+        write_deltalake(table, rows, mode="append")
+        wanted = ["DELETE in version", "WRITE in version"]
+    world.join()
+    [note] = latest(world).notes
+    assert (note.change, latest(world).rows) == ("changed by others", 2)
+    assert all(text in note.says for text in wanted)
+    made = latest(world)
+    world.join()
+    assert latest(world) == made, "they are named once"
+
+
+def test_files_that_somebody_rewrites_without_changing_a_row_make_no_release(world: World) -> None:
+    for event in ("c", "d"):
+        both(world, event)
+        world.join()
+    made = latest(world)
+    assert DeltaTable(str(lake(world) / "joined_events")).optimize.compact()["numFilesAdded"] == 1
+    world.join()
+    assert latest(world) == made
 
 
 # -- datacenters that retire, and refills

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ from photon.releases.release import Note, Part, Place, Release, SetBack, Stateme
 NOW_US = 1_000
 
 
-def part(batch: int = 5, epoch: int = 1, rows: int = 10, said_us: int | None = None, **others: int) -> Part:
+def part(batch: int = 5, epoch: int = 1, rows: int = 10, said_us: int | None = None, **others: Any) -> Part:
     statement = None if said_us is None else Statement(said_us, said_us)
     return Part(Place(epoch, batch), "table", rows, 7, first_us=3, statement=statement, **others)
 
@@ -44,8 +45,21 @@ def test_more_rows_make_a_release_with_the_next_number() -> None:
     assert (release.parts["east"].rows, release.parts["west"]) == (12, WEST)
 
 
+def test_batches_that_bring_no_row_note_or_completeness_make_no_release() -> None:
+    said_again = Said(EAST.statement or Statement(), Place(1, 7), {})
+    assert next_release(sight(part(7), said=(said_again,)), NOW_US) is None
+    assert made(sight(part(7), said=(said(70, batch=7),))).complete_up_to_us == 70
+    assert made(sight(part(0, epoch=2))).cut["east"] == Place(2, 0)
+
+
+def test_rows_of_side_tables_make_a_release_once_their_batch_is_in_the_cut() -> None:
+    last = replace(LAST, parts={"east": part(side_batches={"unjoined": 7}), "west": WEST})
+    assert next_release(sight(part(side_batches={"unjoined": 8}), last), NOW_US) is None
+    assert made(sight(part(7, side_batches={"unjoined": 7}), last)).cut["east"] == Place(1, 7)
+
+
 def test_a_release_is_never_older_than_the_one_before() -> None:
-    assert made(sight(part(6)), now_us=100).made_us == LAST.made_us + 1
+    assert made(sight(part(6, rows=11)), now_us=100).made_us == LAST.made_us + 1
 
 
 def test_the_first_release_begins_with_0() -> None:
@@ -53,7 +67,7 @@ def test_the_first_release_begins_with_0() -> None:
 
 
 def test_a_cut_never_goes_back() -> None:
-    west = {"west": Counted(part(3))}
+    west = {"west": Counted(part(3, rows=11))}
     release = made(sight(part(4, rows=8), counted={"east": Counted(part(4, rows=8)), **west}))
     assert release.cut == {"east": Place(1, 5), "west": Place(1, 3)}
     assert release.parts["east"].rows == EAST.rows
@@ -99,7 +113,7 @@ def test_a_statement_speaks_of_no_row_of_a_lake_that_is_gone() -> None:
 
 
 def test_a_statement_that_says_less_takes_none_back() -> None:
-    assert made(sight(part(6), said=(said(20, batch=6),))).parts["east"].statement == EAST.statement
+    assert made(sight(part(6, rows=11), said=(said(20, batch=6),))).parts["east"].statement == EAST.statement
 
 
 def test_without_the_rule_completeness_is_said_of_rows_beyond_the_cut(
@@ -116,9 +130,19 @@ def test_without_the_rule_completeness_is_said_of_rows_beyond_the_cut(
 def test_a_lake_that_is_gone_has_no_part_any_more_and_sets_completeness_back() -> None:
     release = made(sight(lakes_gone=frozenset({"west"})))
     assert (list(release.parts), release.lakes_gone) == (["east"], ("west",))
-    assert [note.change for note in release.notes] == ["retired"]
+    says = (
+        "its lake is gone, and 10 rows with it; completeness goes back to 1970-01-01T00:00:00.000003+00:00: "
+    )
+    assert release.notes == (Note("retired", "west", f"{says}no row that left is of an event before it"),)
     assert release.set_back == SetBack(3, 9, ("east",), "the lake of datacenter west is gone")
     assert release.complete_up_to_us == 3
+
+
+def test_rows_that_left_with_unknown_times_leave_nothing_complete_and_the_note_says_so() -> None:
+    last = replace(LAST, parts={"east": EAST, "west": replace(WEST, first_us=None)})
+    release = made(sight(last=last, lakes_gone=frozenset({"west"})))
+    assert release.complete_up_to_us is None
+    assert "nothing counts as complete for now" in release.notes[0].says
 
 
 def test_without_the_rule_rows_that_are_gone_count_as_complete(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,7 +153,7 @@ def test_without_the_rule_rows_that_are_gone_count_as_complete(monkeypatch: pyte
 
 def test_a_lake_that_is_gone_comes_back_in_no_release_of_who_does_not_know_yet() -> None:
     last = replace(LAST, parts={"east": EAST}, lakes_gone=("west",))
-    release = made(sight(last=last, counted={"east": Counted(part(6)), "west": Counted(part(3))}))
+    release = made(sight(last=last, counted={"east": Counted(part(6, rows=11)), "west": Counted(part(3))}))
     assert list(release.parts) == ["east"]
 
 
@@ -137,7 +161,8 @@ def test_a_lake_that_was_put_back_has_fewer_rows_and_says_so() -> None:
     older = Counted(part(3, rows=4), lost="the table is older than it was")
     release = made(sight(counted={"east": older}))
     assert (release.parts["east"].rows, release.cut["east"]) == (4, Place(1, 3))
-    assert release.notes == (Note("lake put back", "east", "the table is older than it was"),)
+    assert [note.change for note in release.notes] == ["lake put back"]
+    assert release.notes[0].says.startswith("the table is older than it was; completeness goes back to ")
     assert release.set_back is not None
 
 

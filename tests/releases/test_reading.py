@@ -203,7 +203,7 @@ def test_a_datacenter_that_was_renamed_is_found_by_its_table(here: Lakes) -> Non
 def test_rows_that_somebody_deleted_make_older_releases_unreadable_and_the_next_one_not(here: Lakes) -> None:
     open_table(here.table("east").folder).delete("_event_id = 'e0'")
     with pytest.raises(
-        ReleaseUnreadable, match=r"5 rows up to epoch 1, batch 3, and must have 6 .*DELETE, by others"
+        ReleaseUnreadable, match=r"5 rows up to epoch 1, batch 3, and must have 6 .*others made DELETE"
     ):
         read.joined(here.pipeline, release=1)
     here.rows["east"] = [row for row in here.rows["east"] if row.event != "e0"]
