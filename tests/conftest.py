@@ -30,7 +30,7 @@ if (
 
 @pytest.fixture(scope="session", autouse=True)
 def as_nice_as_before() -> Iterator[None]:
-    """Upkeep within a test's process leaves its niceness alone: later tests would come after others."""
+    """Keep the niceness of the test's process: upkeep would make all later tests yield to others."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("os.nice", lambda increment: 0)
         yield
@@ -38,7 +38,7 @@ def as_nice_as_before() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def shared_spark() -> Iterator[None]:
-    """A module's runs share a Spark session: a start takes longer than most of what they ask of it."""
+    """Share a Spark session among a module's runs: a start takes longer than most runs."""
     import jobs.session
 
     started: list[Any] = []

@@ -29,7 +29,7 @@ def change(
     columns_said: Mapping[str, Mapping[str, Any]] | None = None,
     partitions: Sequence[str] | None = None,
 ) -> int:
-    """Commit a change of a table; its version. `columns_said`: what is said otherwise of some columns."""
+    """Commit a change of a table, and return its version. `columns_said`: changes of some columns."""
     version = last_version(folder) + 1
     metadata = _metadata(folder)
     schema = json.loads(metadata["schemaString"])

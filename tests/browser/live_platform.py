@@ -69,9 +69,9 @@ class LivePlatform:
         return day_of(self.past.start_us)
 
     def log_past_day(self) -> None:
-        """Logs of a past day come late, in files of their own; returns when they are joined.
+        """Log a past day late, in files of its own, and wait until it is joined.
 
-        First the sensors of closed days have to have passed it: else they launch a fill of it themselves.
+        The sensors of closed days must have passed it before: else they launch a fill of it themselves.
         """
         log = self.stack.folder.log("daemon")
         looks = [rf"{PIPELINE}__{name}__closed_days skipped: \S+ is not closed yet" for name in DATACENTERS]
@@ -102,7 +102,7 @@ class LivePlatform:
         return sum((self.rows_of_clicks(name, day) for name in DATACENTERS), Counter())
 
     def remove_rows_of_past_day(self) -> tuple[str, int]:
-        """Delete half of the rows of the datacenter that has most of them: its name, and how many."""
+        """Delete half of the rows of the datacenter that has most; return its name, and how many went."""
         datacenter = max(DATACENTERS, key=lambda name: self.rows_of_clicks(name, self.past_day).total())
         ids = sorted(self.rows_of_clicks(datacenter, self.past_day))[::2]
         listed = ", ".join(f"'{id}'" for id in ids)
@@ -176,7 +176,7 @@ class LivePlatform:
 
 @contextmanager
 def live_platform(path: Path) -> Iterator[LivePlatform]:
-    """A platform below the folder, whose datacenters both join; all that was started has ended after it."""
+    """Run a platform below the folder, whose datacenters both join; end all its processes afterwards."""
     now_us = SystemClock().now_us()
     seed = now_us // MICROSECONDS
     live = Traffic(seed, DATACENTERS, 50, 10, LIVE_SECONDS)

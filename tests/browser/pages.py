@@ -74,7 +74,7 @@ class AssetPage:
         return self
 
     def materialize(self) -> None:
-        """The black button, of an asset without partitions. Confirm that one before it has nothing yet."""
+        """Click the black button of an asset without partitions; confirm if one before it has nothing yet."""
         self.page.get_by_role("button", name="Materialize").first.click()
         confirm = self.page.get_by_role("button", name="Confirm")
         launched = self.page.get_by_text("Launched run")
@@ -84,7 +84,7 @@ class AssetPage:
             expect(launched.first).to_be_visible()
 
     def open_dialog(self) -> None:
-        """The same button, of an asset with partitions: it asks which."""
+        """Click the same button of an asset with partitions: a dialog asks which."""
         self.page.get_by_role("button", name="Materialize…").first.click()
 
     def choose_partition(self, *names: str) -> None:

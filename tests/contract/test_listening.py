@@ -36,7 +36,7 @@ def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def until(holds: Callable[[], object]) -> None:
-    """Another process or thread makes it so: there is no clock to inject."""
+    """Wait until something is true: another process or thread makes it so, without a clock to inject."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not holds():
         assert time.monotonic() < deadline
@@ -109,7 +109,7 @@ Answer = Callable[[BaseHTTPRequestHandler], None]
 
 @contextmanager
 def store(answer: Answer) -> Iterator[tuple[S3Folder, list[str]]]:
-    """A store that answers whoever listens so, and what it was asked for."""
+    """Run a store that gives listeners this answer; yield its folder, and the paths that were asked for."""
     asked: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -177,7 +177,7 @@ REFUSAL = b"<Error><Code>AccessDenied</Code><Message>no, photon</Message></Error
 def test_a_store_that_tells_too_little_is_told_of_once_and_then_listed(
     answer: Answer, said: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Broken variant: one that lists its bucket instead is asked again and again, at full speed."""
+    """Broken variant: a store that answers with a listing is asked again and again, at full speed."""
     monkeypatch.setattr(module, "SIGN_OF_LIFE_SECONDS", 0.5)
     with caplog.at_level(logging.WARNING, module.__name__), store(answer) as (folder, asked):
         with listening(folder) as news:

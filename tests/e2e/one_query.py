@@ -23,7 +23,7 @@ def one_query(
     more: str = "",
     adapter: str = "",
 ) -> Path:
-    """The pipeline file in a folder, with its logs. `adapter`: the text of a module whose `join` is one."""
+    """Write a pipeline file and its logs in a folder. `adapter`: the text of a module whose `join` is one."""
     (folder / "logs").mkdir()
     query = {"query": "q", "at": 5, "text": "garden"}
     (folder / "logs" / "queries.jsonl").write_text(json.dumps(query) + "\n")

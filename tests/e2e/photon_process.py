@@ -39,7 +39,7 @@ def photon(
 
 
 def photon_json(*arguments: str | Path, crash_at: str = "") -> dict[str, Any]:
-    """Run a command with --json to its end; what it printed."""
+    """Run a command with --json to its end; return the object that it printed."""
     printed = json.loads(photon(*arguments, "--json", crash_at=crash_at).stdout)
     assert isinstance(printed, dict)
     return printed
@@ -78,7 +78,7 @@ def kill(process: subprocess.Popen[str]) -> None:
 
 
 def stop(process: subprocess.Popen[str], how: signal.Signals = signal.SIGTERM) -> int:
-    """Ask for a stop, and its exit status."""
+    """Ask a command to stop, and return its exit status."""
     process.send_signal(how)
     process.communicate(timeout=PATIENCE_SECONDS)
     return process.returncode

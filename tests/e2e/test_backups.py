@@ -28,14 +28,14 @@ def click(pipeline: Path, first: int, end: int) -> None:
 
 
 def registry_at_rest(pipeline: Path) -> Path:
-    """The folder of the local registry, once its server has ended: that is so soon after its last user."""
+    """Wait until the local registry's server has ended, soon after its last user; return its folder."""
     folder = pipeline.parent / "state" / "registry"
     assert soon(lambda: running_server(folder) is None and not is_starting(folder)), "its server goes on"
     return folder
 
 
 def must_have(pipeline: Path, clicks: int) -> None:
-    """Each of so many clicks has one row."""
+    """Check that each of so many clicks has one row."""
     ids = joined_rows(pipeline)["_event_id"].to_pylist()
     assert sorted(ids) == sorted(f"c{n}" for n in range(clicks))
 

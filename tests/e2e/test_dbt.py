@@ -33,7 +33,7 @@ pytestmark = [
 
 
 def grow(folder: Path, day: str, shown: int, clicked: int) -> None:
-    """Log queries of a day, and what was shown and clicked for each; then join them."""
+    """Log queries of a day, with impressions and clicks of each; then join them."""
     (folder / "logs").mkdir(exist_ok=True)
     with (
         (folder / "logs" / "queries.jsonl").open("a") as queries,

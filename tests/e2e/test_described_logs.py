@@ -207,7 +207,7 @@ def zeek_time(us: int) -> str:
 
 
 def test_unicode_text_of_a_spreadsheet_in_both_byte_orders(tmp_path: Path) -> None:
-    """Against DuckDB on the same text in UTF-8."""
+    """DuckDB gives the same rows from the same text in UTF-8."""
     chance = random.Random(SEED)
     notes = ["", "ਊ ઊ Ċ", 'said "so"\nand went', "tab\tin it", "😀𐨊", "∊∢Ⱬ"]
     texts: dict[str, list[list[str]]] = {

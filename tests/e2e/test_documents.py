@@ -33,7 +33,7 @@ def shell_of(document: str) -> list[Block]:
 
 
 def follow(commands: Sequence[Block], folder: Path) -> str:
-    """Run blocks of shell in a folder that has what a checkout has; what they print."""
+    """Run blocks of shell in a folder like a checkout, and return what they print."""
     for name in (".venv", "examples", "infra"):
         if not (folder / name).exists():
             (folder / name).symlink_to(ROOT / name)

@@ -54,7 +54,7 @@ def run_quietly(file: Path, command: str, *words: str, options: Sequence[str] = 
 
 
 def heed_interrupts() -> None:
-    """Tests that run in the background of a shell ignore SIGINT, and so would what they start."""
+    """Heed SIGINT: tests in the background of a shell ignore it, and their processes would, too."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 

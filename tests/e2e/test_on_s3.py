@@ -69,7 +69,7 @@ def logs_on_s3(pipeline: Path) -> S3Store:
 
 
 def assert_joined_once(pipeline: Path, traffic: Traffic) -> None:
-    """All that is there is joined, and each event has one row."""
+    """Check that all events in the logs are joined, with one row each."""
     expected = traffic.expected_outcomes()
     assert expected.disagreements(photon_json("join", pipeline, *LOCAL, "--complete")) == []
     ids = joined_rows(pipeline)["_event_id"].to_pylist()

@@ -59,7 +59,7 @@ class Location:
 
     @property
     def instance(self) -> DagsterInstance:
-        """The Dagster that serves it, where a test has one."""
+        """Return the Dagster that serves the location, where a test has one."""
         assert self._instance is not None
         return self._instance
 

@@ -18,7 +18,7 @@ from tests.orchestration.location import Location
 
 
 def end(location: Location, job: str | AssetSelection) -> tuple[list[str], list[str]]:
-    """Run a job of the location; what its steps say, and the stacks that its end shows."""
+    """Run a job of the location; return its steps' errors, and the stacks that its end shows."""
     if isinstance(job, str):
         definition = location.defs.resolve_job_def(job)
     else:
@@ -38,7 +38,7 @@ def end(location: Location, job: str | AssetSelection) -> tuple[list[str], list[
 
 @pytest.fixture
 def terminated(instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], list[str]]:
-    """Have the button "Terminate" clicked when a function is called; it is noted who began."""
+    """Have the button "Terminate" clicked when a function is called; return the list that notes the call."""
     began: list[str] = []
 
     def at(target: str) -> list[str]:

@@ -55,7 +55,7 @@ def partitions(of: PartitionsDefinition[Any] | None) -> Any:
 
 
 def stale(policy: FreshnessPolicy | None) -> Any:
-    """After how many hours it warns and fails."""
+    """Return the hours after which a freshness policy warns and fails."""
     if not isinstance(policy, TimeWindowFreshnessPolicy) or policy.warn_window is None:
         return None
     return [window.to_timedelta() / timedelta(hours=1) for window in (policy.warn_window, policy.fail_window)]
@@ -107,7 +107,7 @@ def snapshot(defs: Definitions) -> dict[str, Any]:
 
 
 def as_text(defs: Definitions) -> str:
-    """The snapshot as it is stored."""
+    """Return the snapshot as it is stored."""
     return json.dumps(snapshot(defs), indent=2, sort_keys=True) + "\n"
 
 

@@ -13,7 +13,7 @@ from assets.runs import draining
 
 
 def drained(*signals: signal.Signals) -> list[str]:
-    """Send signals to some work; what it did, and how it ended."""
+    """Send signals to some work; return its steps, and how it ended."""
     done = []
     try:
         with draining() as drain:

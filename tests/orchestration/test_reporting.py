@@ -74,7 +74,7 @@ def batch() -> BatchReport:
 
 
 def minutes(world: World, of: Reporter, count: int) -> None:
-    """A batch, and a minute later another one, so many times."""
+    """Report a batch each minute, so many times."""
     of.on_batch(batch())
     for _ in range(count):
         world.clock.advance(MINUTE_SECONDS)

@@ -46,14 +46,14 @@ def location(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Locati
 
 
 def edit(location: Location, old: str, new: str) -> None:
-    """The pipeline file, as a person edits it; each run reads it anew."""
+    """Edit the pipeline file, as a person does; each run reads it anew."""
     text = location.file.read_text()
     assert old in text
     location.file.write_text(text.replace(old, new))
 
 
 def shift(location: Location) -> tuple[list[str], dict[str, Any]]:
-    """Runs one: the warnings among its events, and the metadata of its last materialization."""
+    """Run a shift; return the warnings among its events, and its last materialization's metadata."""
     with DagsterInstance.ephemeral() as instance:
         job = location.defs.resolve_job_def(location.job)
         result = job.execute_in_process(instance=instance, partition_key="east", raise_on_error=False)

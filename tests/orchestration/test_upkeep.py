@@ -113,7 +113,7 @@ def looked_at(joined: Location) -> ExecuteInProcessResult:
 
 
 def store_report_of_a_missing_event(location: Location) -> None:
-    """A verification has found two: one of them is west's, which has to act itself."""
+    """Store a report of two missing events: one of them is west's, which has to act itself."""
     cases = (Case("c1", "1:0", 0), Case("c2", "1:90", 0, "west"))
     with open_view(location.pipeline.datacenters["east"].state) as state:
         assert state is not None

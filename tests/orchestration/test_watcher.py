@@ -239,7 +239,7 @@ def test_a_datacenter_that_is_dead_for_good_is_red_until_the_job_that_its_check_
 
 
 def lose_a_log(location: Location) -> None:
-    """A log of east went away before any of it was read."""
+    """Have a log of east go away before any of it is read."""
     log = LogFile(1, "foreign", "clicks/gone.log", 7, False, b"", 0, 20, b"h")
     with closing(DispatcherState(location.state())) as state:
         state.begin_epoch("clicks", "east", "1", location.clock.now_us(), follows=False)

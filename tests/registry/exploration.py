@@ -191,7 +191,7 @@ class _Exploration:
         self._decided: dict[Any, frozenset[bytes]] = {}
 
     def run(self) -> Explored:
-        """Breadth first, so that the way to a problem is a shortest one."""
+        """Explore breadth first, so that the way to a problem is a shortest one."""
         start = self._start()
         came_from: dict[State, tuple[State, _Label] | None] = {start: None}
         queue = deque([start])
@@ -300,7 +300,7 @@ class _Exploration:
     # -- stores
 
     def _arrived(self, column: int, client: int | None, request: int) -> int:
-        """The store after a client's request arrived, or one that was late (None)."""
+        """Return the store after a client's request arrived, or after a late one did (None)."""
         key = (column, client, request)
         if key not in self._after:
             self._after[key] = self._numbers.of(self._arrival(self._things[column], client, request))
@@ -322,7 +322,7 @@ class _Exploration:
         return after._replace(late=tuple(late))
 
     def _left(self, column: int, client: int, request: int) -> int:
-        """The store after nobody waits for its answer any more: the request is late, or lost."""
+        """Return the store after nobody waits for its answer any more: the request is late, or lost."""
         key = (column, client, request, "left")
         if key not in self._after:
             thing = self._things[column]
@@ -348,7 +348,7 @@ class _Exploration:
         return now
 
     def _chosen(self, state: State) -> frozenset[bytes]:
-        """The values that were chosen at some time, by thresholds of its own."""
+        """Return the values that were ever chosen, by thresholds that are written here once more."""
         key = tuple(sorted(self._things[number].taken for number in state.columns))
         if key not in self._decided:
             n = self.case.n

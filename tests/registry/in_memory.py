@@ -45,7 +45,7 @@ def claims_of(claimant: Claimant, *ids: int, time_us: int = 100) -> Claims:
 
 
 def with_rows(*ids: int) -> Callable[[ClaimsAt, Unclosed], Mask]:
-    """A table that has rows of these ids: which of those that are held have none."""
+    """Stand for a table with rows of these ids: say of held ids which have no row."""
     rows = {tuple(one) for one in hashes_of(*ids).tolist()}
 
     def rowless(at: ClaimsAt, one: Unclosed) -> Mask:

@@ -60,7 +60,7 @@ class Driver:
         self.registry = IdRegistry(positions, kept_or_new_view(world, folder.view))
 
     def run(self) -> None:
-        """Start, and go on until it ends; who is not answered starts again, or tries again."""
+        """Start, and go on until the end; where nobody answers, start again, or try again."""
         is_started = False
         while True:
             try:
@@ -184,7 +184,7 @@ class Driver:
         }
 
     def _look_up(self, claims: Claims) -> None:
-        """A task finds in a snapshot what the view knows."""
+        """Look up as a task does, and check that a snapshot answers as the view does."""
         registry, plan = self.registry, claims.claimant
         seen_by = plan if self.world.chance.random() < 0.5 else None
         found = registry.snapshot(seen_by).open(plan).look_up(claims.hashes, claims.times_us)
@@ -238,7 +238,7 @@ def kept_or_new_view(world: World, kept: View | None) -> View:
 
 
 def copy_of(view: View) -> View:
-    """A view that goes on by itself. What states and runs are made of never changes."""
+    """Copy a view, which then goes on by itself. The parts of states and runs never change."""
     twin = View(view.register, view.writer)
     twin.states = dict(view.states)
     for generation in view.holds.generations:
@@ -278,6 +278,6 @@ def look_at_ended(world: World, last: Epoch) -> None:
 
 
 def end_what_is_over(world: World, registry: IdRegistry, pause: Pause) -> None:
-    """Finish for those who died: what an epoch that lives no longer holds and has not closed (L4)."""
+    """Finish for dead processes: end epochs that live no longer, and have not closed what they hold (L4)."""
     for epoch in epochs.unfinished(registry):
         end_epochs(world, registry, epoch, pause)

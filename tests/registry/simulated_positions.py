@@ -64,7 +64,7 @@ class Stores:
                 self.register = after
 
     def move_members(self) -> None:
-        """A store is replaced by another one."""
+        """Replace a store by another one."""
         members = replace(self.register.members, version=self.register.members.version + 1)
         self.register = replace(self.register, members=members)
 

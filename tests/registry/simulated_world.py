@@ -191,7 +191,7 @@ class Observer:
         self._look_at_holders()
 
     def look_at_rows(self) -> None:
-        """No id has two rows, unless the boundary has passed what one of them was made of (L5)."""
+        """Check that no id has two rows, unless the boundary has passed the record of one (L5)."""
         first: dict[int, Row] = {}
         for table in self.world.tables.values():
             for row in table.rows if not table.is_lost else ():
@@ -217,7 +217,7 @@ class Observer:
                     raise RuleBroken(f"{row} is a row, and who holds the id is {held[row.id][0]}")
 
     def _look_at_late_claims(self) -> None:
-        """No claim counts behind its batch's close, nor in a ledger for which its epoch is over (L3, L7)."""
+        """Check that no claim counts behind its batch's close, or where its epoch is over (L3, L7)."""
         for ledger, state in sorted(self.view.states.items()):
             ends = self._ends_of(ledger)
             for (origin, position), one in state.unclosed.items():

@@ -138,7 +138,7 @@ class Simulation:
         self._begin_aside(job)
 
     def _announce_a_generation(self, step: int) -> None:
-        """A roller dies before it opens a ledger of its generation."""
+        """Have a roller die before it opens a ledger of its generation."""
         self.observer.look()
         register = self.stores.register
         newest = len(register.generations) - 1
@@ -168,7 +168,7 @@ class Simulation:
         self._begin_aside(job)
 
     def _take_for_dead(self, step: int) -> None:
-        """Somebody ends another one's epochs, rightly or not."""
+        """Have somebody end a datacenter's epochs, rightly or not."""
         datacenter = self.chance.choice(DATACENTERS)
         newest = self.stores.register.epochs.get(datacenter, 0)
         if newest:

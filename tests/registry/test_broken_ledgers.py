@@ -36,7 +36,7 @@ Patch = pytest.MonkeyPatch
 
 
 def caught(because: str, first_seed: int = 0) -> None:
-    """`first_seed`: near one that is known to find it, where many before it do not."""
+    """Search seeds for one that finds the fault. `first_seed`: near one that does, if many before do not."""
     search(simulate, range(first_seed, first_seed + SEEDS), because, "simulation")
 
 

@@ -289,7 +289,7 @@ def test_a_plane_of_another_length_than_its_column_is_refused(length: int) -> No
 
 @pytest.mark.parametrize("header", ["0100 0200", "0100 0000"])
 def test_a_header_that_no_writer_writes_is_refused(header: str) -> None:
-    """A third kind of predecessor, and none where there is the checksum of one."""
+    """Such headers name a third kind of predecessor, or no predecessor beside the checksum of one."""
     with pytest.raises(EntryDamaged, match="its header is none of version 1"):
         decode(changed(encode(SAMPLE), 4, bytes.fromhex(header)))
 

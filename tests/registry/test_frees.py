@@ -31,7 +31,7 @@ class Scene:
     west: View
 
     def free(self, ledger: LedgerId, *ids: int) -> None:
-        """East frees what its claims hold, in this ledger."""
+        """Have east free the ids that its claims hold, in this ledger."""
         frees = (Free(FIRST_LEDGER, CLAIMED_AT, hashes_of(*ids)),)
         append(self.east, self.store, {ledger: lambda state: Entry(frees=frees)})
         catch_up(self.west, self.store)

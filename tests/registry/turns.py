@@ -27,7 +27,7 @@ class Stuck(BaseException):
 
 @contextmanager
 def on_one_core() -> Iterator[None]:
-    """Have this thread, and processes that begin meanwhile, on one core: there they take turns faster."""
+    """Keep this thread, and processes that begin meanwhile, on one core, where they take turns faster."""
     if not hasattr(os, "sched_setaffinity"):  # macOS has none
         yield
         return
@@ -58,7 +58,7 @@ class Process:
         self._thread.start()
 
     def step(self) -> None:
-        """Let it go on until it stops or ends, unless it sleeps. What it raises; Hangs."""
+        """Let the process go on until it stops or ends, unless it sleeps. Raises its error, or Hangs."""
         if self._left_to_miss and not self._is_killed:
             self._left_to_miss -= 1
             return
@@ -74,17 +74,17 @@ class Process:
             raise self.error
 
     def kill(self) -> None:
-        """End it where it stopped."""
+        """End the process where it stopped."""
         self._is_killed = True
         while not self.is_over:
             self.step()
 
     def wake(self) -> None:
-        """Have it miss no more steps."""
+        """Have the process miss no more steps."""
         self._left_to_miss = 0
 
     def pause(self, steps: int = 1) -> None:
-        """Let others go on, and miss so many steps less one. Called by the process itself."""
+        """Let others go on, and miss so many steps less one. The process itself calls this."""
         self._left_to_miss = steps - 1
         if self._is_killed:
             raise SimulatedCrash

@@ -383,7 +383,7 @@ def test_filters_and_columns_are_pushed_down_and_days_pruned(here: Lakes) -> Non
 
 
 def test_no_filter_is_left_where_a_cut_lies_within_a_compacted_file(here: Lakes) -> None:
-    """A filter would have its columns read from all files."""
+    """A filter would read its columns from all files."""
     made = here.release(lags=1)
     for _ in range(3):
         here.append("east")

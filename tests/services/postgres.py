@@ -19,7 +19,7 @@ PATIENCE_SECONDS = 120
 
 
 def programs() -> Path:
-    """The folder of the newest PostgreSQL on this machine. Without one the test ends."""
+    """Find the folder of the newest PostgreSQL on this machine. Without one the test ends."""
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[-3]))
     if not found:
         end_without("there is no PostgreSQL on this machine: apt-get install postgresql")
@@ -35,7 +35,7 @@ class Postgres:
     port: int
 
     def database(self, name: str) -> dict[str, str]:
-        """Make an empty database; the environment by which infra/production/dagster.yaml finds it."""
+        """Make an empty database; return the environment by which infra/production/dagster.yaml finds it."""
         self._run("createdb", *self._who, name)
         return {
             "PHOTON_PG_HOST": HOST,
@@ -46,17 +46,17 @@ class Postgres:
         }
 
     def make(self) -> None:
-        """Make its folder."""
+        """Make the server's folder."""
         self._run("initdb", "--auth=trust", "--no-sync", f"--username={USER}", "--pgdata", self._data)
 
     def start(self) -> None:
-        """Start it, and wait until it answers."""
+        """Start the server, and wait until it answers."""
         options = f"-p {self.port} -c listen_addresses={HOST} -c unix_socket_directories={self.folder}"
         log = self.folder / "server.log"
         self._run("pg_ctl", "start", "--wait", "--pgdata", self._data, "--options", options, "--log", log)
 
     def stop(self) -> None:
-        """Stop it in order, and cut all connections."""
+        """Stop the server in order, and cut all connections."""
         self._run("pg_ctl", "stop", "--wait", "--mode=fast", "--pgdata", self._data)
 
     def back_up(self, name: str) -> None:
@@ -64,7 +64,7 @@ class Postgres:
         self._run("pg_dump", *self._who, "-Fc", "--file", self.folder / name, name)
 
     def put_back(self, name: str) -> None:
-        """Make a database what its file has."""
+        """Replace a database by the content of its file."""
         self._run("pg_restore", *self._who, "--clean", "-d", name, self.folder / name)
 
     @property

@@ -32,11 +32,11 @@ class Copied(World):
     _decided: Decided | None = None  # the copy of the registry
 
     def new_registry(self) -> None:
-        """The registry's data is gone, and somebody made an empty one."""
+        """Lose the registry's data, and make an empty one."""
         self.ledgers.put_back(Decided(first_register(self.pipeline, Members(1, ("memory",)))))
 
     def lose_views(self) -> None:
-        """No process remembers what it has read of the registry."""
+        """Have every process forget what it has read of the registry."""
         for place in self.pipeline.datacenters.values():
             (place.state / VIEW_FILE).unlink()
 
@@ -96,7 +96,7 @@ class Copied(World):
         return was_refused
 
     def refused(self, datacenter: str = "east") -> str | None:
-        """Join; why the join refused the registry, if it did."""
+        """Join, and return why the join refused the registry, if it did."""
         try:
             self.join(datacenter)
         except RegistryMismatch as error:
@@ -104,7 +104,7 @@ class Copied(World):
         return None
 
     def must_be_sound(self, ids: Collection[str]) -> None:
-        """Each of these events has one row, and verification finds nothing."""
+        """Check that each of these events has one row, and that verification finds nothing."""
         must(self.joined_ids() == sorted(ids), f"{self.joined_ids()} are joined")
         for report in verify(self).values():
             must(not report.findings, f"verification finds {report.findings}")

@@ -85,7 +85,7 @@ def rebuild(
 
 
 def rebuild_with_a_crash(world: World, spec: str, datacenter: str = "east") -> bool:
-    """A rebuild that dies at a fault point; whether it came to that."""
+    """Run a rebuild that dies at a fault point, and say whether it came to that."""
     with crash_at(spec) as crash:
         rebuild(world, datacenter)
     return crash.has_happened

@@ -8,6 +8,6 @@ class RuleBroken(AssertionError):
 
 
 def must(holds: object, rule: str) -> None:
-    """RuleBroken, unless it holds."""
+    """Raise RuleBroken, unless the rule holds."""
     if not holds:
         raise RuleBroken(rule)

@@ -75,7 +75,7 @@ def test_what_fails_ahead_is_left_to_its_plan(catching_up: World, failure: Excep
 
 
 def test_a_log_that_goes_while_it_is_indexed_ahead_is_counted_once(catching_up: World):
-    """D5: what is counted as lost with its file is not counted as read too."""
+    """D5: bytes that are counted as lost with their file are not counted as read too."""
     many_events(catching_up)
     log = catching_up.folder / "logs" / "east" / "queries" / "a.jsonl"
     size_bytes = log.stat().st_size

@@ -221,7 +221,7 @@ def test_a_segment_of_which_both_files_are_gone_is_counted_as_lost(world: World)
 def test_records_that_a_plan_refers_to_are_told_as_lost_when_both_files_are_gone(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Before, none was told: those of a plan count once the plan has run."""
+    """Records of a plan count as lost once the plan has run; until then none was told."""
     world.clicks(("c1", "q1"))
     world.join()
     world.queries("q1")

@@ -47,7 +47,7 @@ def folder(world: World, table: TableName = "joined_events") -> Path:
 
 
 def constrain(table: Path) -> Callable[[], None]:
-    """Add a constraint; what takes it away."""
+    """Add a constraint; return the function that takes it away."""
     DeltaTable(table).alter.add_constraint({"early": "_batch < 2"})
     return lambda: DeltaTable(table).alter.drop_constraint("early")
 

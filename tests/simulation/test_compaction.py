@@ -20,7 +20,7 @@ BATCHES = 4
 
 
 def fit(world: World) -> int:
-    """Compact all tables; how many commits it took."""
+    """Compact all tables, and return how many commits that took."""
     done = plan_compaction(world.pipeline, "east", world.clock, least_files=2).apply()
     return sum(each.commits for each in done.values())
 

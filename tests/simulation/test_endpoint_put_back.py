@@ -37,7 +37,7 @@ class ThreeEndpoints(World):
         self.memory.stores[slot].fault = down
 
     def begin(self, slot: int) -> None:
-        """Have it answer again; a minute later it is asked again."""
+        """Have an endpoint answer again; a minute later it is asked again."""
         self.memory.stores[slot].fault = lambda request: None
         self.clock.sleep(60)
 
@@ -46,7 +46,7 @@ class ThreeEndpoints(World):
 
 
 def behind(folder: Path, slot: int, datacenters: tuple[str, ...] = ("east",)) -> ThreeEndpoints:
-    """d1 and d2 are joined since the copy, e1 while the endpoint was away that is back with its copy."""
+    """Copy an endpoint, join d1 and d2, join e1 while it is away, and bring it back with its copy."""
     world = ThreeEndpoints(folder, datacenters)
     world.clicks(("c1", "q1"))
     world.join()
@@ -65,7 +65,7 @@ def behind(folder: Path, slot: int, datacenters: tuple[str, ...] = ("east",)) ->
 def test_an_endpoint_that_comes_back_with_older_data_lets_no_second_row_in(
     tmp_path: Path, slot: int, out: int | None
 ) -> None:
-    """Whichever endpoint is away then, so that it and another one have to do, and nobody has a view."""
+    """Any other endpoint may be away then, while nobody has a view: the older one and the third must do."""
     world = behind(tmp_path, slot, ("east", "west"))
     if out is not None:
         world.lose_view("east")

@@ -42,7 +42,7 @@ def test_a_dispatcher_that_dies_joins_a_mended_line_once(world: World, point: st
 
 @pytest.mark.parametrize("damaged", [False, True])
 def test_a_mended_record_waits_with_its_own_line(world: World, damaged: bool) -> None:
-    """Have the primary come later; meanwhile the file of waiting records may be damaged."""
+    """The primary comes later; meanwhile the file of waiting records may be damaged."""
     world.log("east", "clicks", BAD + "\n")
     assert world.join().counts.of("dead_letters") == 1
     mend(world)

@@ -385,7 +385,7 @@ def test_a_lake_that_cannot_be_read_is_named_and_nothing_is_changed(world: Copie
 def test_an_older_copy_that_was_put_back_while_nothing_was_logged_is_noticed_too(
     world: Copied, seconds: float
 ) -> None:
-    """Nobody asked while it was away."""
+    """Nobody asked the registry while it was away."""
     rounds: list[int] = []
 
     def on_batch(report: BatchReport) -> None:

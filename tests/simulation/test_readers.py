@@ -273,7 +273,7 @@ def test_what_comes_while_tables_are_opened_is_not_promised_of_these_rows(
 
 
 def test_what_is_said_after_tables_were_opened_is_not_in_their_rows(world: World) -> None:
-    """Why the order of the two matters."""
+    """The order of the two matters: a time read after the rows promises rows that they lack."""
     rows = joined(world.pipeline)
     late_rows(world)
     assert not holds(world, rows, newest_watermark(world.pipeline).complete_up_to)

@@ -67,7 +67,7 @@ def test_the_record_with_a_primary_joins_whatever_comes_before_it(
 
 
 def clicks_that_ask(world: World, *asks: str | None, file: str = "a.jsonl") -> None:
-    """Records of c1 with a primary; what each asks of the adapter."""
+    """Log records of c1 with a primary; each says what it asks of the adapter."""
     records = [{"click": "c1", "query": "a", "at": NOON_US, "asks": each, "note": str(each)} for each in asks]
     world.log("east", "clicks", *records, file=file)
 

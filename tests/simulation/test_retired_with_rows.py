@@ -116,7 +116,7 @@ def test_a_registry_that_lacks_the_rows_of_a_retired_datacenter_is_refused(tmp_p
 
 
 def a_row_is_missed(world: Copied) -> Callable[[], None]:
-    """East is ordered to look at c1 again; what is returned puts west's lake back as it was."""
+    """Order east to look at c1 again; return the function that puts west's lake back as it was."""
     lake, kept = lake_of_west(world), world.folder / "kept"
     shutil.copytree(lake, kept)
     a_row_is_removed(world)

@@ -87,7 +87,7 @@ class MindsItsPair(Adapter):
 
 
 def compared(folder: Path, adapter: str, **times: int | None) -> pa.RecordBatch:
-    """The verdicts on a row twice, made in a batch with another; `times`: of the row and of its record."""
+    """Compare a row, made in a batch with another, with its record, twice. `times`: theirs, in that order."""
     (folder / "own_adapters.py").write_text(OWN_ADAPTERS)
     world = World(folder, more=f"adapter: own_adapters:{adapter}")
     world.queries("q")

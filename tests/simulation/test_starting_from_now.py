@@ -20,7 +20,7 @@ AWAY = Scan(problems=(FileProblem(".", "the store does not answer"),), is_whole=
 
 
 def away(patch: pytest.MonkeyPatch) -> Callable[..., Scan]:
-    """Have nobody answer who asks for logs; how they were asked before."""
+    """Have no request for logs answered; return the function that asked before."""
     scan = LocalWatch.scan
     patch.setattr(LocalWatch, "scan", lambda *_, **__: AWAY)
     return scan

@@ -146,7 +146,7 @@ class World:
         self.clicks(*((click, query) for click in clicks), datacenter=datacenter)
 
     def everywhere(self, *clicks: str, query: str = "q1") -> None:
-        """Log them in each datacenter."""
+        """Log a query and its clicks in each datacenter."""
         for name in self.pipeline.datacenters:
             self.events(*clicks, query=query, datacenter=name)
 
@@ -219,7 +219,7 @@ class World:
         return claimant
 
     def close(self, claimant: Claimant, *without_rows: str) -> None:
-        """Have a batch closed; these of its events have no row."""
+        """Have a batch closed, of which these events have no row."""
         missing = hashed(*without_rows)
         closing = Closing(claimant.epoch, claimant.batch, lambda _, one: are_among(one.hashes, missing))
         self.reader().close(closing)
@@ -279,7 +279,7 @@ class World:
         return closing(self.read_state(datacenter))
 
     def copy_state(self, datacenter: str = "east") -> Callable[[], None]:
-        """Copy the state folder; what is returned puts the copy back."""
+        """Copy the state folder, and return the function that puts the copy back."""
         copy = self.folder / f"copy-of-{datacenter}"
         shutil.copytree(self.state(datacenter), copy)
 

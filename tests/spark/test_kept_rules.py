@@ -74,7 +74,7 @@ class Stored:
         self.runs.append(KeptRun(number, number, folder.name, files))
 
     def table(self, name: Any, *rows: Row, removed: bool = False, datacenter: str = "east") -> None:
-        """A file with these rows came into a table, or went from it."""
+        """Have a file with these rows come into a table, or leave it."""
         path = self.folder / f"{datacenter}-{name}.parquet"
         pq.write_table(pa.Table.from_pylist(list(rows), TABLE_COLUMNS[name]), path)
         files = (str(path),)
@@ -103,7 +103,7 @@ class Stored:
         return sorted(tuple(row) for row in found)
 
     def looked_at(self) -> list[tuple[int, int]]:
-        """The places of which something new may be known."""
+        """Return the places of which something new may be known."""
         found = self.results()._changed_places().select("file", "offset").collect()
         return sorted(tuple(row) for row in found)
 

@@ -67,7 +67,7 @@ def table(tmp_path: Path) -> OutputTable:
 
 
 def type_in(session: Any, statement: str) -> None:
-    """Run it; again after a minute, as long as Delta asks for that."""
+    """Run a statement; again after a minute, for as long as Delta asks for that."""
     for waited in range(MOST_MINUTES + 1):
         try:
             session.sql(statement)

@@ -41,7 +41,7 @@ def csv_pipeline(
 def joined_csv(
     folder: Path, logs: Mapping[str, str], datacenters: Sequence[str] = ("east",), more: str = ""
 ) -> Pipeline:
-    """The same, and each datacenter in turn has joined all of it."""
+    """Make such a pipeline, and have each datacenter in turn join all of it."""
     pipeline = csv_pipeline(folder, logs, datacenters, more)
     prepare(pipeline)
     for name in datacenters:

@@ -91,7 +91,7 @@ class FaultyDisk:
                 self._note(Path(folder) / name)
 
     def cut_power(self, below: Path | None = None, chance: random.Random | None = None) -> list[Path]:
-        """Take away what was not synced; which files that met. Whoever has them open is to be dead by then.
+        """Take away unsynced bytes; return the files that lost some. Processes with open files must be dead.
 
         A name that was not synced goes. What was written behind the last sync of a file goes too; with
         `chance` some of it may stay, as in a torn write.

@@ -12,7 +12,7 @@ from photon.registry.servers.local_supervisor import ServerKind
 
 @contextmanager
 def local_server(folder: Path, kind: ServerKind | None = None) -> Iterator[str]:
-    """Hold the folder's server for the length of a `with`: its URL. None: the kind whose data is there."""
+    """Hold the folder's server, and yield its URL. `kind` None: the kind whose data is there."""
     server = LocalServer(folder, kind or kind_of(folder))
     try:
         yield server.ensure()

@@ -82,7 +82,7 @@ class MemoryLedgers:
             return deepcopy(self.decided)
 
     def put_back(self, copy: Decided) -> None:
-        """Have exactly what was copied, as from a backup."""
+        """Go back to exactly the copied values, as from a backup."""
         with self._lock:
             kept = deepcopy(copy)
             self.decided.register = kept.register

@@ -73,7 +73,7 @@ class VirtualTime:
         self._error = error
 
     def go_on(self, waiting: Strand | None) -> None:
-        """Have happen what comes next, until it is the turn of `waiting`. None: it has ended."""
+        """Have events happen until it is the turn of `waiting`. None: that strand has ended."""
         while self._next is None and self._error is None and self._may_go_on():
             self._happen()
         turn, self._next = self._next or self._main, None
@@ -217,7 +217,7 @@ class VirtualClient:
         is_write: bool,
         until: Deadline | None = None,
     ) -> Generator[list[Answer]]:
-        """Send all, and wait for their answers, as long as it is asked for them and the deadline allows."""
+        """Send all requests, and yield answers while the caller wants more and the deadline allows."""
         answers = _Answers(self._time, self.strand, heard)
         for index, (endpoint, request) in enumerate(requests):
             self._send(send, endpoint, request, partial(answers.take, index))
@@ -241,7 +241,7 @@ class VirtualClient:
         raise NotImplementedError
 
     def in_background(self, work: Callable[[], None]) -> None:
-        """Do it after a while, on a thread of its own."""
+        """Do the work after a while, on a thread of its own."""
         strand = Strand()
         self._run(work, strand)
         self._time.after(self._moment(), partial(self._time.resume, strand))

@@ -27,7 +27,7 @@ class OddHistory(History):
         return [*super().deeds(), *odd]
 
     def current(self, name: str) -> Written | None:
-        """The log; its writer opens it where somebody has put it in its place anew."""
+        """Return the log; its writer opens a file that somebody has put in its place."""
         file = super().current(name)
         if file is not None and file.writer < 0:
             file.writer = os.open(self.places[name], os.O_WRONLY | os.O_APPEND)

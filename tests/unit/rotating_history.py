@@ -111,7 +111,7 @@ class History:
     # -- who writes
 
     def append(self) -> None:
-        """Write to a log, which begins with that if it is not there."""
+        """Write to a log, and begin it if it is not there."""
         name = self.chance.choice(sorted(self.places))
         self.write(self.current(name) or self.begin(name))
 
@@ -257,7 +257,7 @@ class History:
             file.place, file.held_by = compressed, 0
 
     def make_room(self, name: str) -> Path:
-        """Move each rotated file of a log one number on; where the next one comes."""
+        """Move each rotated file of a log one number on, and return the place of the next one."""
         first = self.places[name].with_name(f"{name}.log.1")
         for number in range(20, 0, -1):
             for end in ("", ".gz"):
@@ -299,7 +299,7 @@ class History:
         self.stop()
 
     def pause(self) -> None:
-        """Time passes, most of it while nothing runs; who had a deleted file open has closed it."""
+        """Let time pass, most of it while nothing runs; meanwhile writers close deleted files."""
         if not self.process:
             self.pass_by(self.chance.choice((60, 3_600)) * MICROSECONDS)
         elif self.pauses < MOST_PAUSES:
@@ -318,7 +318,7 @@ class History:
         self.note_a_look()
 
     def read(self) -> None:
-        """Read all that waits: all of what this process has open, wherever that is."""
+        """Read all that waits in the logs, and in all files that this process has open, wherever they are."""
         self.world.now_us = self.now_us
         held = [file for file in self.files if file.held_by == self.process]
         self.note(self.world.read(budget=self.chance.choice((50, 1_000, 10**6))).values())
@@ -327,7 +327,7 @@ class History:
             self.must_be_read(file, "what was held open is not read")
 
     def read_some(self) -> None:
-        """Read the beginning of what waits of one file."""
+        """Read the first of one file's waiting lines."""
         self.world.now_us = self.now_us
         waiting = self.world.look().backlog_bytes
         self.note_a_look()
@@ -376,9 +376,9 @@ class History:
         self.note_idle_files()
 
     def note_idle_files(self) -> None:
-        """Nobody knows a log to grow that did not while another one did, for `tailing.idle_after` before.
+        """Note files at rest: others have grown for `tailing.idle_after`, and these have not.
 
-        A file of cleaned up days is deleted like that, and nobody is to be told of it.
+        Clean-ups of old days delete such files, and nobody is to be told of it.
         """
         seen = [file for file in self.files if file.number and file.place is not None]
         for file in seen:

@@ -34,7 +34,7 @@ def serving(server: socketserver.BaseServer) -> Iterator[int]:
 
 @contextmanager
 def http_server(status: int = 200) -> Iterator[tuple[str, list[Any]]]:
-    """A server that answers posts with a status; its URL, and the bodies that came."""
+    """Run a server that answers posts with a status; yield its URL, and the bodies that come."""
     came: list[Any] = []
 
     class Handler(BaseHTTPRequestHandler):

@@ -161,7 +161,7 @@ def test_without_a_minute_there_is_no_budget() -> None:
 
 
 def burning(bad_minutes: list[int], last: int) -> list[int]:
-    """The hours over which it burns too fast."""
+    """Return the hours over which the budget burns too fast."""
     return [hours for hours, _ in budget(good(last), *map(bad, bad_minutes)).burning]
 
 

@@ -301,7 +301,7 @@ def test_a_compaction_that_is_beaten_by_a_rebuild_of_its_files_changes_nothing(t
 
 @contextmanager
 def before_each_try(meanwhile: Callable[[object], None]) -> Iterator[None]:
-    """Have something done right before each commit but those that it makes itself."""
+    """Do something right before each commit, but not before commits that this makes itself."""
     inside = False
 
     def watch(point: str, place: object) -> None:

@@ -487,7 +487,7 @@ def test_each_outcome_that_keeps_a_batch_from_ending_has_an_error_of_its_own(
 def test_a_plan_has_no_more_tasks_than_are_looked_for_after_a_crash_whatever_the_workers(
     seed: int,
 ) -> None:
-    """Candidate files are found by their names (A14): those of a task beyond it would be nobody's."""
+    """Candidate files are found by their tasks' numbers (A14): nobody would find those of a task beyond."""
     rng, log = random.Random(seed), SimpleNamespace(file="of the test")
     foreign = tuple(ByteRange(n, 0, rng.randrange(1, 4 * MEBIBYTE), 7, 1) for n in range(rng.randrange(30)))
     retries = tuple(some_retries(*range(rng.randrange(1, 9_000))) for _ in range(rng.randrange(3)))

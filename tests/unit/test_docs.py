@@ -65,7 +65,7 @@ DOCUMENTED = documented_defaults()
 
 
 def test_the_file_has_few_keys() -> None:
-    """A section counts for none, and a key of both logs for one."""
+    """A section does not count as a key, and a key of both logs counts once."""
     each = {re.sub("^(primary|foreign)", "log", key) for key in KEYS}
     kept = [key for key in each if not any(other.startswith(f"{key}.") for other in each)]
     assert len(kept) <= MOST_KEYS

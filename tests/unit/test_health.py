@@ -95,7 +95,7 @@ def test_what_people_keep_from_running_is_no_alarm(pipeline: Pipeline) -> None:
 
 
 def test_no_advice_contradicts_a_hold(pipeline: Pipeline) -> None:
-    """However much is unread, and whatever its process has waited for."""
+    """A hold outweighs unread logs, and whatever the datacenter's process has waited for."""
     waits = LeaseStatus(replace(SEEN, waits_for="the lake", waits_since_us=NOW_US), is_locked=True)
     looks = [facts(seconds, 20 * GIB, waits, lag=1e9, decision="on hold") for seconds in (0, 3_600)]
     found = verdicts(pipeline, *looks)
@@ -282,7 +282,7 @@ def test_events_of_the_future_tell_of_clocks(pipeline: Pipeline, ahead_seconds: 
 
 
 def unreadable(seconds: float, **more: Any) -> Facts:
-    """A look that could not read the state: it finds none of it."""
+    """Return a look that could not read the state, and knows nothing of it."""
     found = facts(seconds, GIB, state={"epoch": None}, **more)
     return replace(found, growth=replace(found.growth, state_unreadable="the state x is damaged: put a copy"))
 

@@ -313,7 +313,7 @@ def test_what_nobody_saw_of_the_target_of_a_link_is_read_from_the_copy_beside_it
 
 @pytest.mark.parametrize("is_first", [True, False], ids=["given_up_first", "found_at_once"])
 def test_logs_that_were_moved_to_one_folder_outside_are_read_once(tmp_path: Path, is_first: bool) -> None:
-    """One was held open when it was moved, so its new folder is known; the other one was not."""
+    """One log was held open when it moved, so its new folder is known; the other log was not."""
     world, player = with_files(tmp_path)
     world.hold()
     world.read()

@@ -231,7 +231,7 @@ def test_a_rotation_between_two_files_of_one_scan_reads_nothing_twice(
     real = folders.scan
 
     def torn(*arguments: object) -> Scan:
-        """The log as it was before the rotation, all others as they were afterwards."""
+        """Find the log as it was before the rotation, and all others as they were afterwards."""
         before = real(*arguments)  # type: ignore[arg-type]
         way(player)
         after = real(*arguments)  # type: ignore[arg-type]

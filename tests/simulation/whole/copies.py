@@ -48,7 +48,7 @@ class Copies:
         shifts.refused = self._is_refused
 
     def take(self) -> None:
-        """Copy all of it; a state only while nobody works there."""
+        """Copy all stores; a state only while nobody works there."""
         shutil.rmtree(self._folder, ignore_errors=True)
         self._registry = self._site.ledgers.copy()
         for name in self.alive():
@@ -80,7 +80,7 @@ class Copies:
         self._away_then(lambda: self._replace(names, "state"))
 
     def put_back_all(self) -> None:
-        """All of it, with every datacenter stopped."""
+        """Put all stores back, with every datacenter stopped."""
         if self._registry is None:
             return
         names = self.alive()
@@ -108,7 +108,7 @@ class Copies:
             worker.die("dies between its check and its commit")
 
     def _is_refused(self) -> None:
-        """A join has ended, and says what to do: with all stopped, or with some that nobody knows of."""
+        """Refill, as a refused join says: with all stopped, or while joins run that nobody knows of."""
         if self._refills:
             return
         self._refills = True

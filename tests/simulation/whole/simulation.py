@@ -111,7 +111,7 @@ class Simulation:
     # -- at rest
 
     def _come_to_rest(self) -> None:
-        """F13: all is up and mended; what can be joined is, and the classes add up."""
+        """F13: once all is up and mended, all that can be joined is, and the classes add up."""
         self._mend()
         for away in self.shifts.leaving & {*self.people.alive()}:
             self._survive(away)
@@ -126,7 +126,7 @@ class Simulation:
         self._must_be_joined()
 
     def _survive(self, away: str) -> None:
-        """E6: while one is away, the others join all of it, if they have every log and nobody took rows."""
+        """E6: while one is away, the others join its events, if they have every log and nobody took rows."""
         survivors = [name for name in self.people.alive() if name != away]
         if not {*survivors} - {self.people.loser}:
             return
@@ -234,7 +234,7 @@ def first_failure(seeds: Sequence[int], focus: Sequence[str] = ()) -> tuple[int,
 
 
 def problem_or_error(seed: int, focus: Sequence[str] = ()) -> str | None:
-    """The same, also of what nobody expects the product to raise."""
+    """Run one seed: what is wrong, also an error that nobody expects, or None."""
     try:
         return simulate(seed, focus)
     except Exception as error:

@@ -54,7 +54,7 @@ def died_by_its_check(folder: Path, seed: int) -> bool:
 
 
 def test_a_process_dies_that_would_commit_by_its_check_before_a_copy_was_put_back(tmp_path: Path) -> None:
-    """L10 has it open that its rows come beside those of who has joined meanwhile."""
+    """L10 leaves open that its rows stand beside those of a process that has joined meanwhile."""
     seeds = (2, 6, 11)
     folders = [tmp_path / f"{seed}" for seed in seeds]
     for folder in folders:
