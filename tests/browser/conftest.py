@@ -57,7 +57,7 @@ def browser(mark: str, program: str) -> Iterator[Browser]:
 def page(
     browser: Browser, platform: LivePlatform, request: pytest.FixtureRequest, tmp_path: Path
 ) -> Iterator[Page]:
-    """A page of the UI while both datacenters join. Of a test that fails, its trace and picture are kept."""
+    """Yield a page of the UI while both datacenters join. A test that fails leaves its trace and picture."""
     platform.wait_until_well()
     failed_before = request.session.testsfailed
     with new_page(browser, platform.url, PATIENCE_SECONDS) as page:

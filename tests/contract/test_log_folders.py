@@ -263,7 +263,7 @@ def test_logs_that_can_not_be_asked_for_are_not_gone(
             read_stretches_in_order(logs.location, {1: logs.known().file}, np.ones(1, np.int64), [(0, 9)])
         assert logs.look(final=True).vanished == ()
         assert [problem.path for problem in logs.last_seen.problems] == ["."]
-        # Else a complete run would end, and give up what has its primary in these logs.
+        # So a complete run does not end, and gives up no event whose primary is in these logs.
         assert (logs.last_seen.is_away, logs.last_seen.checks_pending) == (True, True)
         assert log_folder(logs.location).why_not_there() is not None
 

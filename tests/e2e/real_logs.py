@@ -2,8 +2,8 @@
 
 TLS sessions (primary) and what Zeek noticed of the same connections (foreign), see README.txt in their
 folder. The data is not part of the project: it is found by PHOTON_REAL_LOGS, the folder itself or the one
-above it, or beside the repository. `RealLogs.open` says None where it is not. What must come of a join is
-worked out by DuckDB, not by the engine.
+above it, or beside the repository. `RealLogs.open` says None where it is not. DuckDB, not the engine, works
+out the right rows of a join.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class RealLogs:
 
 
 def write_pipeline(folder: Path, datacenters: Sequence[str] = ("east", "west"), more: str = "") -> Path:
-    """Write `folder`/pipeline.yaml for a layout in `folder`; `more` is added at its end. Its path."""
+    """Write `folder`/pipeline.yaml for a layout in `folder`, with `more` at its end, and return its path."""
     names = "\n".join(f"  {name}: {{logs: logs/{name}}}" for name in datacenters)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "pipeline.yaml"

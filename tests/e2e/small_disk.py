@@ -1,6 +1,6 @@
 """A file system in memory, of a size that can be changed: for disks that are full or write-protected.
 
-Its owner unmounts it. CalledProcessError or FileNotFoundError where nothing can be mounted.
+A test unmounts the disk that it made. CalledProcessError or FileNotFoundError where none can be mounted.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A datacenter's driver as the ledgers see it: claim, commit, close; epochs that begin after others ended.
 
-A stand-in for the join. What it calls of `photon.registry` is the real code.
+It stands for the join, and calls the real code of `photon.registry`.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class Driver:
         self.pause()
 
     def batch(self) -> None:
-        """Plan a batch, or take up the open one, and commit it. Its close rides with a claim or is alone."""
+        """Plan a batch, or take up the open one, and commit it. The close rides with a claim or is alone."""
         folder, chance = self.folder, self.world.chance
         assert folder.epoch is not None
         self.pause()

@@ -61,7 +61,7 @@ def damaged(value: bytes) -> bytes:
 class OneThread:
     """A channel that asks in this thread, in an order by chance. Before each answer `interleave` is called.
 
-    What nobody waits for any more is sent at once, later by `land`, or never.
+    A request that nobody waits for any more is sent at once, later by `land`, or never.
     """
 
     def __init__(self, chance: random.Random, interleave: Callable[[], None] = lambda: None) -> None:

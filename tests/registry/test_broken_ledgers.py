@@ -1,6 +1,6 @@
 """Ledgers broken on purpose: for each rule left out, random schedules catch it, and say what went wrong.
 
-What is replaced is the smallest part of the product that keeps the rule. L11 is in `test_frees`.
+Each test replaces the smallest part of the product that keeps the rule. L11 is in `test_frees`.
 """
 
 from __future__ import annotations

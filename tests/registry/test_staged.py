@@ -1,7 +1,7 @@
 """Sequences of events that broke drafts of the ledgers' rules, each told again (L1 to L12).
 
 Stories of stores are told with the stores: a view made while an endpoint is down, one position made twice
-with other bytes, a copy with a bad checksum, a writer that sleeps through a repair. Those of a start and of
+with other bytes, a copy with a bad checksum, a writer that sleeps through a repair. Stories of a start and of
 refill are told with the dispatcher and the operations too.
 """
 
@@ -202,7 +202,7 @@ def test_a_ledger_that_was_announced_before_a_boundary_is_born_with_what_its_par
 
 
 def test_a_generation_stays_while_a_sealed_ledger_without_the_boundary_has_no_open_child() -> None:
-    """Else the child would be born without the boundary, and would give its ids away a second time."""
+    """Otherwise the child would be born without the boundary, and give its ids away a second time."""
     store = PositionsInMemory(2)
     east = store.view("east")
     claim(east, store, claims_of(FIRST, LEFT, RIGHT, time_us=100))

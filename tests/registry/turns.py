@@ -1,6 +1,6 @@
 """Processes that run one at a time: blocking code on a thread each, which stops where another may go on.
 
-Who goes on is decided by the caller, so that all happens in one order. A process stops in `pause`, and may be
+The caller decides who goes on, so that all happens in one order. A process stops in `pause`, and may be
 killed there.
 """
 

@@ -1,6 +1,6 @@
-"""A plan is held while somebody else changes the world: it does what it told, or refuses, or leaves some out.
+"""A plan is held while somebody changes the world: it does what it said, or refuses, or leaves some out.
 
-Plans on the registry are refused (`PlanOutdated`). Those on files and records leave out what is gone.
+Plans on the registry are refused (`PlanOutdated`). Plans on files and records leave out what is gone.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Random histories of a datacenter that loses logs and waiting records, and crashes (protocol A14, A17, A19).
 
-What is not read yet is gone with its log. What was registered must have its row, whatever went since.
+Unread lines are gone with their log. A registered id must have its row, whatever went since.
 """
 
 from __future__ import annotations

@@ -107,7 +107,7 @@ class World:
     # -- logs
 
     def log(self, datacenter: str, kind: str, *records: dict[str, Any] | str, file: str = "a.jsonl") -> None:
-        """Append records (or lines as they are) to a log file. Its name ends as its format does."""
+        """Append records (or lines as they are) to a log file, whose name ends as its format does."""
         format_ = self.format_of(kind)
         name = file.removesuffix(".jsonl") + f".{format_}" if file.endswith(".jsonl") else file
         log_lines.append(self.folder / "logs" / datacenter / kind / name, format_, records)

@@ -199,8 +199,8 @@ def violations(report: VerificationReport) -> list[tuple[str, Finding]]:
 
 
 # One story, in this order: all is joined and kept; faults are planted while logs grow; they are mended; a
-# row goes; logs are torn. Each verification costs seconds, so that all tests share them. What Spark says of
-# such a story takes ten times as long, and is the same (docs/adr/0068): the long tests ask it too.
+# row goes; logs are torn. Each verification costs seconds, so that all tests share them. Spark takes ten
+# times as long and says the same (docs/adr/0068): the long tests ask it too.
 ENGINES = [pytest.param(False, id="alone"), pytest.param(True, id="with_spark", marks=pytest.mark.long)]
 
 

@@ -93,8 +93,8 @@ class FaultyDisk:
     def cut_power(self, below: Path | None = None, chance: random.Random | None = None) -> list[Path]:
         """Take away unsynced bytes; return the files that lost some. Processes with open files must be dead.
 
-        A name that was not synced goes. What was written behind the last sync of a file goes too; with
-        `chance` some of it may stay, as in a torn write.
+        An unsynced name goes. Bytes behind the last sync of a file go too; with `chance` some of them may
+        stay, as in a torn write.
         """
         met: list[Path] = []
         for folder, folders, files in os.walk(below or self.folder):

@@ -1,4 +1,4 @@
-"""A machine with one thread: what the product does beside its batches is done at once, in turn."""
+"""A machine with one thread: the product's work beside its batches is done at once, in turn."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ T = TypeVar("T")
 
 
 class AtOnce(Executor):
-    """Does what it is given at once. Who is killed by it is killed here, not where the answer is read."""
+    """Does all work at once. A process that the work kills dies here, not where the answer is read."""
 
     def submit(self, work: Callable[..., T], /, *arguments: Any, **named: Any) -> Future[T]:
-        """Do it now."""
+        """Do the work now."""
         future: Future[T] = Future()
         try:
             future.set_result(work(*arguments, **named))
@@ -28,7 +28,7 @@ class OneThread(Machine):
     """A machine for tests with a clock of their own: nothing runs beside the thread of the batches."""
 
     def worker(self, name: str) -> Executor:
-        """Do the work at once."""
+        """Return an executor that does all work at once."""
         return AtOnce()
 
     def ask(self, name: str, question: Callable[[], T]) -> Future[T]:

@@ -36,10 +36,10 @@ class Strand:
 
 
 class VirtualTime:
-    """Virtual time, and what happens next.
+    """Virtual time, and its events to come.
 
-    Whoever waits sees to what happens next, until that is another one's turn: so a thread that works alone
-    never hands over to another.
+    A thread that waits runs the next events itself, until it is another one's turn: so a thread that works
+    alone never hands over to another.
     """
 
     def __init__(self) -> None:

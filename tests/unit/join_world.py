@@ -1,4 +1,4 @@
-"""One datacenter's logs, and the real tasks over them. Who holds which event is as the test says."""
+"""One datacenter's logs, and the real tasks over them. The test says who holds which event."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The real logrotate in many configurations, with a follower and without: nothing is lost or read twice.
 
-What copytruncate may lose is told.
+A follower tells of bytes that copytruncate may have lost.
 """
 
 from __future__ import annotations

@@ -156,7 +156,7 @@ def test_a_histogram_counts_up_to_each_bound(tmp_path: Path) -> None:
 
 
 def test_a_sum_is_told_before_it_first_occurs(tmp_path: Path) -> None:
-    """Else no rate shows the first time, which is what somebody waits for."""
+    """Otherwise no rate would show the first time, for which somebody may wait."""
     Shift(tmp_path).file.write()
     samples = families(tmp_path)["photon_registry_claims"].samples
     assert {(one.labels["result"], one.value) for one in samples} == {("won", 0), ("lost", 0)}

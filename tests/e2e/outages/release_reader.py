@@ -1,4 +1,4 @@
-"""Readers of releases beside outages: all get the same, and it changes only as releases say."""
+"""Read releases beside outages: all readers get the same, and it changes only as releases say."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from photon.releases.release import Release
 from tests.e2e.outages.checker import Logs
 
 POLL_SECONDS = 0.25
-# Traffic writes a line at most 50 ms after its event: those of the last second may be still to come.
+# Traffic writes a line at most 50 ms after its event: lines of the last second may be still to come.
 STILL_COMING = timedelta(seconds=1)
 ROWS_LEFT = ("retired", "lake put back")
 
@@ -29,21 +29,21 @@ Shown = tuple[Release, pa.Table]  # a release, and the rows that a reader got fo
 
 
 class Totals(NamedTuple):
-    """The rows of a release in short: a checksum of all values of all of them."""
+    """The rows of a release in short: their number, and a checksum of all their values."""
 
     rows: int
     checksum: int
 
 
 def latest(pipeline: Path) -> Shown:
-    """The newest release, as readers get it."""
+    """Read the newest release, as readers get it."""
     rows = read.joined(pipeline, release="latest")
     assert rows.release is not None
     return rows.release, rows.to_table()
 
 
 def tables_now(pipeline: Path) -> Shown:
-    """The reader that is wrong: it takes the rows of now for those of the newest release."""
+    """Read wrongly: take the rows of now for those of the newest release."""
     return latest(pipeline)[0], read.joined(pipeline).to_table()
 
 
@@ -66,7 +66,7 @@ def totals_in_duckdb(pipeline: Path, number: int, columns: Sequence[str]) -> Tot
 
 
 def disagreements(pipeline: Path, release: Release, rows: pa.Table) -> list[str]:
-    """Where two readers of a release disagree, or one with what the release says of itself."""
+    """Say where two readers of a release disagree with each other, or with the release's own numbers."""
     first = totals_in_pyarrow(rows)
     second = totals_in_duckdb(pipeline, release.number, rows.schema.names)
     events = pc.count_distinct(rows["_event_id"]).as_py()
@@ -77,7 +77,7 @@ def disagreements(pipeline: Path, release: Release, rows: pa.Table) -> list[str]
 
 
 def unexplained(before: Shown, now: Shown, between: Sequence[Release]) -> list[str]:
-    """Rows of one release that a later one lacks or has otherwise, where no release between them says why."""
+    """Count rows that a later release lacks or has changed, where no release between the two says why."""
     notes = [note for release in between for note in release.notes]
     left = {note.datacenter for note in notes if note.change in ROWS_LEFT}
     rebuilt = {note.datacenter for note in notes if note.change == "rebuilt"} | left
@@ -97,7 +97,7 @@ def unexplained(before: Shown, now: Shown, between: Sequence[Release]) -> list[s
 
 
 def times_due(logs: Sequence[Logs]) -> dict[str, datetime]:
-    """The latest time of each click that has its query."""
+    """Return the latest time of each click that has its query."""
     return {
         click: max(datetime.fromisoformat(record["time"]) for record in one.clicks[click])
         for one in logs
@@ -106,7 +106,7 @@ def times_due(logs: Sequence[Logs]) -> dict[str, datetime]:
 
 
 def faults_in_newest_release(pipeline: Path, logs: Sequence[Logs]) -> list[str]:
-    """What the newest release says that is not true."""
+    """Say what is not true in the newest release."""
     release, rows = latest(pipeline)
     found = disagreements(pipeline, release, rows)
     complete = read.Watermark({}, release).complete_up_to
@@ -129,7 +129,7 @@ class ReleaseReader(threading.Thread):
         self.wrong: list[str] = []
         self.lost = ""
         self.polls = self.refused = self.read_again = 0
-        self.pausing = threading.Lock()  # held while files are removed that a reader of now may have open
+        self.pausing = threading.Lock()  # held while files are removed that a reader may have open
         self.seen: dict[int, Totals] = {}
         self._complete: dict[int, tuple[datetime, int]] = {}  # a time, and how many rows are before it
         self._pipeline, self._read_latest = pipeline, read_latest
@@ -156,7 +156,7 @@ class ReleaseReader(threading.Thread):
             self.wrong += [str(error)] * (error.datacenter != self.lost)
         except NoRelease as error:
             self.wrong += [str(error)] * (self._last is not None)
-        except Exception as error:  # a thread's own would be lost
+        except Exception as error:  # an error of a thread would be lost
             self.wrong.append(repr(error))
 
     def _take(self, release: Release, rows: pa.Table) -> None:
@@ -195,7 +195,7 @@ class ReleaseReader(threading.Thread):
             self.wrong.append(f"release {number} was {self.seen[number]}, and is {found}")
 
     def incomplete(self, logs: Sequence[Logs]) -> list[str]:
-        """The releases that have called more complete than they have, by all that came in the end."""
+        """Name releases that called more complete than they had, by all that came in the end."""
         due = sorted(times_due(logs).values())
         return [
             f"release {number} has {rows} rows before {until}, and {bisect_left(due, until)} are due"
@@ -206,7 +206,7 @@ class ReleaseReader(threading.Thread):
 
 @contextmanager
 def reading(pipeline: Path, read_latest: Callable[[Path], Shown] = latest) -> Iterator[ReleaseReader]:
-    """A reader that polls until the end."""
+    """Run a reader that polls until the end."""
     reader = ReleaseReader(pipeline, read_latest)
     reader.start()
     try:

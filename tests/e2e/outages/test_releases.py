@@ -30,8 +30,8 @@ from tests.support.manual_clock import ManualClock
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 
 MINUTES = float(os.environ.get("PHOTON_TESTS_MINUTES", "10"))
-SHARE_BEFORE_RETIREMENT = 0.8  # of the time
-KILLED_FIRST = 0.5  # a share of the commands
+SHARE_BEFORE_RETIREMENT = 0.8  # this share of the time passes before
+KILLED_FIRST = 0.5  # this share of the commands is
 RELEASES = SETTINGS + "releases: {every: 1s}\n"
 ADAPTED = "adapter: versions:join\n"
 ADAPTER = '''
@@ -54,11 +54,11 @@ join = Versions()
 '''
 Words = tuple[str, ...]
 Run = Callable[[list[str]], None] | None
-A_WEEK_LATER = timedelta(days=9)  # when vacuum removes what has left a table by now
+A_WEEK_LATER = timedelta(days=9)  # vacuum then removes files that have left a table by now
 
 
 def traffic(*datacenters: str) -> Traffic:
-    """Some traffic for the whole test."""
+    """Make traffic for the whole test."""
     return Traffic(32, datacenters, 40, 20, 60 * MINUTES + 900)
 
 
@@ -74,7 +74,7 @@ def test_a_reader_that_takes_the_rows_of_now_for_a_release_is_found_out(tmp_path
 @pytest.mark.long
 @pytest.mark.timeout(60 * MINUTES + 900)
 def test_readers_see_one_truth_amid_all_that_happens_to_tables(tmp_path: Path) -> None:
-    """PHOTON_TESTS_MINUTES is how long; ten by default."""
+    """The test takes PHOTON_TESTS_MINUTES minutes, or ten."""
     (tmp_path / "versions.py").write_text(ADAPTER)
     (tmp_path / "version").write_text("0")
     ends = time.monotonic() + 60 * MINUTES
@@ -94,7 +94,7 @@ def test_readers_see_one_truth_amid_all_that_happens_to_tables(tmp_path: Path) -
         retire_without_its_lake(made, "north", reader)
         survived += kill_joins(made, calm, ends)
         made.complete()
-        until_done(made, ("recover", str(made.file)))  # what a retirement without a lake says is to be done
+        until_done(made, ("recover", str(made.file)))  # the retirement says so
         counts = made.complete()
     logs = [read_logs(tmp_path / "logs" / name) for name in counts]
     release, rows = latest(made.file)
@@ -107,7 +107,7 @@ def test_readers_see_one_truth_amid_all_that_happens_to_tables(tmp_path: Path) -
 
 
 def kill_joins(made: World, calm: Lock, until_seconds: float) -> Counter[str]:
-    """Kill one datacenter after another, until a monotonic time; what they have survived."""
+    """Kill one datacenter after another until a monotonic time; return what they have survived."""
     chance, survived = random.Random(1), Counter[str]()
     while time.monotonic() < until_seconds:
         with calm:
@@ -117,7 +117,7 @@ def kill_joins(made: World, calm: Lock, until_seconds: float) -> Counter[str]:
 
 
 def operate(made: World, reader: ReleaseReader, calm: Lock, until_seconds: float) -> Counter[str]:
-    """Do what operators do, again and again; half of it is killed first."""
+    """Run commands of operators again and again; half of them are killed first."""
     chance, done = random.Random(2), Counter[str]()
     while time.monotonic() < until_seconds:
         for words, points, run in operations(made, chance):
@@ -133,7 +133,7 @@ def operate(made: World, reader: ReleaseReader, calm: Lock, until_seconds: float
 
 
 def operations(made: World, chance: random.Random) -> Iterator[tuple[Words, Sequence[str], Run]]:
-    """Commands in their order, with the points at which each may be killed."""
+    """Yield commands in their order, with the points at which each may be killed."""
     file, day = str(made.file), datetime.now(UTC).date().isoformat()
     yield ("registry", "reshard", file, str(chance.randint(1, 4))), ROLL_FAULT_POINTS, None
     yield ("compact", file), COMPACTION_FAULT_POINTS, None

@@ -1,7 +1,7 @@
 """Copies of a site's stores, which are put back later: states, lakes and the registry, alone or together.
 
-The registry is away for a while, as a server that is stopped and started. Who finds it older than the lakes
-is refused, and an operator refills it; so he does at the end.
+The registry is away for a while, as a server that is stopped and started. A join that finds it older than
+the lakes is refused, and an operator refills it; he does so at the end, too.
 """
 
 from __future__ import annotations

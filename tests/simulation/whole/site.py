@@ -33,7 +33,7 @@ class Site:
     folder: Path
     seed: int
     chance: random.Random = field(init=False)
-    # Ids that the product calls random. Of their own: a variant that asks for one more differs in no more.
+    # Draws the product's random ids by itself: a variant that asks for one more changes nothing else.
     ids: random.Random = field(init=False)
 
     def __post_init__(self) -> None:

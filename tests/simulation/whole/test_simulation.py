@@ -32,7 +32,7 @@ def test_copies_of_stores_that_are_put_back_join_no_event_twice_and_lose_none(
 def died_by_its_check(folder: Path, seed: int) -> bool:
     """Have a copy put back right before a process commits, which stands still while others join.
 
-    Whether it died there: in some seeds it is killed before.
+    Return whether it died there: in some seeds it is killed before.
     """
     simulation = Simulation(folder, seed, RESTORED)
     passed, copies, stands = simulation._passed, simulation.people.copies, list[Worker]()
@@ -89,7 +89,7 @@ Simulation(Path(sys.argv[1]), int(sys.argv[2])).run()
 
 def test_a_seed_is_one_history(tmp_path: Path) -> None:
     histories = []
-    for hash_seed in ("1", "2"):  # Python orders the texts in a set by it
+    for hash_seed in ("1", "2"):  # by which Python orders the texts in a set
         folder = tmp_path / hash_seed
         folder.mkdir()
         command = [sys.executable, "-c", HISTORY, str(folder), "4"]
