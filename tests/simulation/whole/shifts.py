@@ -35,7 +35,7 @@ SKEWS_SECONDS = (0.0, 0.0, -30.0, 40.0)
 # These errors may end a shift that nobody killed: another one has its place, or a person stopped it.
 ENDINGS = (Superseded, OnHold, RetiredDatacenter, AlreadyRunning, StoppedWaiting, LakeMismatch)
 ENDINGS += (RegistryMismatch,)  # only where copies are put back
-# A shift that is told to freeze, or to leave, does so at one of these points.
+# A process freezes at the first of these points, and dies with ids claimed at one of the second.
 CLAIMING = ("claim.after",)
 CLAIMED = ("claim.after", "side_tables.after_too_old", "commit.before_main")
 UNAVAILABLE = (RegistryUnavailable, LakeUnavailable)
@@ -127,7 +127,7 @@ class Shifts:
         self.site.offsets = {seen: at for seen, at in self.site.offsets.items() if seen[0] != state}
 
     def fail(self, point: str, worker: Worker) -> None:
-        """Fail a process at this point if its disk is full, or a commit's answer is lost."""
+        """Have a process fail, freeze or die at this point, if that was ordered for its datacenter."""
         datacenter = worker.home[0] if worker.home is not None else None
         if datacenter in self.full_disks and point in ("disk.before_write", "lake.before_commit"):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -144,7 +144,7 @@ class Shifts:
             raise OSError(errno.EIO, "the answer is lost")
 
     def _die_with_ids(self, datacenter: str, worker: Worker) -> None:
-        """Die, if that is to be, right after ids were claimed."""
+        """Die right after ids were claimed, if that was ordered."""
         if datacenter in self.leaving:
             self.away.add(datacenter)
         elif datacenter in self.dying_with_a_log:
