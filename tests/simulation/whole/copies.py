@@ -147,6 +147,7 @@ class Copies:
                 self._invariants.look_at_tables()
                 shutil.rmtree(str(place.lake))
                 shutil.copytree(self._folder / "lake" / name, str(place.lake))
+                self._site.lakes_put_back[Path(str(place.lake))] += 1
                 self._invariants.forget_lake(name)
                 self.has_taken_rows = True
             if "state" in parts:

@@ -23,7 +23,7 @@ from photon.join.tasks import LocalRunner
 from photon.pipeline.file import Pipeline
 from photon.registry.errors import RegistryMismatch, RegistryUnavailable, RetiredDatacenter
 from photon.storage.delta import LakeMismatch, LakeUnavailable
-from tests.simulation.whole.processes import EVEN, Pace, Worker
+from tests.simulation.whole.processes import EVEN, Pace, Worker, this_process
 from tests.simulation.whole.site import Site
 from tests.simulation.whole.tables import is_table, lent_tables
 from tests.simulation.world import NOON_US
@@ -65,8 +65,10 @@ def without_threads(site: Site) -> Iterator[None]:
             "photon.dispatcher.shift.lease.LOCK_TRIES": 1,
             "photon.tokens.secrets.token_hex": lambda count: site.ids.randbytes(count).hex(),
             "photon.storage.output_files.uuid.uuid4": lambda: UUID(bytes=site.ids.randbytes(16)),
-            "photon.storage.tables.open_table": lent_tables(),
+            "photon.storage.tables.open_table": lent_tables(site.lakes_put_back),
             "photon.storage.tables.is_table": is_table,
+            "photon.upkeep.refill.SystemClock": this_process,
+            "photon.upkeep.retire.SystemClock": this_process,
             "os.fsync": lambda descriptor: None,  # the machine of a simulation does not lose power
         }.items():
             patches.enter_context(mock.patch(name, replacement))

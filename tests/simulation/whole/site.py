@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -49,6 +50,7 @@ class Site:
         self.ledgers.decided.register = first_register(self.pipeline, Members(1, ("memory",)))
         self.offsets: dict[tuple[Path, str | None, int], int] = {}  # seen, by state, epoch and file
         self.put_back_seconds = -1.0  # when a copy of the registry was put back
+        self.lakes_put_back: Counter[Path] = Counter()  # how often each lake was replaced by its copy
 
     def _make(self, more: str) -> Pipeline:
         lines = "\n".join(f"  {name}: {{logs: logs/{name}}}" for name in self.names)

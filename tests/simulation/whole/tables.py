@@ -6,7 +6,7 @@ One whose process has ended is brought up to date, as the product does with its 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from deltalake import DeltaTable
@@ -15,15 +15,18 @@ from photon.storage.delta import open_table
 from tests.simulation.whole.processes import Worker, this_process
 
 
-def lent_tables() -> Callable[[Path], DeltaTable]:
-    """What opens tables in place of `open_table`, for one simulation."""
+def lent_tables(put_back: Mapping[Path, int]) -> Callable[[Path], DeltaTable]:
+    """What opens tables in place of `open_table`, for one simulation.
+
+    `put_back`: how often each lake was, by its folder. A handle of before knows of commits that went.
+    """
     handles: dict[tuple[Path, int], list[tuple[DeltaTable, Worker]]] = defaultdict(list)
 
     def lend(folder: Path) -> DeltaTable:
-        borrower, first = this_process(), _commit(folder, 0)
-        if borrower is None or not first.exists():
+        borrower = this_process()
+        if borrower is None or not is_table(folder):
             return open_table(folder)
-        lent = handles[folder, first.stat().st_ino]  # another table may lie there by now
+        lent = handles[folder, put_back.get(folder.parent, 0)]
         for at, (handle, owner) in enumerate(lent):
             if owner.is_over:
                 lent[at] = handle, borrower
