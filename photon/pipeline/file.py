@@ -189,7 +189,7 @@ _OF_TEXT_TABLES = ("delimiter", "quote", "escape", "header", "comment", "encodin
 def _wrong_dialect(log: Log) -> Iterator[tuple[str, str]]:
     """Keys of a log that can't go together, each with what was expected."""
     if log.format not in ("csv", "tsv"):
-        for key in log.model_fields_set.intersection(_OF_TEXT_TABLES):
+        for key in sorted(log.model_fields_set.intersection(_OF_TEXT_TABLES)):
             yield key, f"expected it beside format: csv or tsv, got format: {log.format}"
         return
     quote = ('"' if log.format == "csv" else "") if log.quote is None else log.quote

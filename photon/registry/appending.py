@@ -64,7 +64,8 @@ def append(view: View, positions: Attempts, makes: Mapping[LedgerId, Make]) -> s
             losses[ledger] += 1  # one entry is known by now, and the place behind it may be free
             behind |= {ledger} if losses[ledger] > 1 else set()
         outrun = [decode(offers[one].value) for one in behind if losses[one] % LOST_IN_A_ROW == 0]
-        for datacenter in {one.claims.claimant.epoch.datacenter for one in outrun if one.claims is not None}:
+        claims = [one.claims for one in outrun if one.claims is not None]
+        for datacenter in sorted({one.claimant.epoch.datacenter for one in claims}):
             ask_for_turn(positions, datacenter)
         if behind:
             catch_up(view, positions, behind)  # much may be decided: else each position costs an offer

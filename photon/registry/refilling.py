@@ -45,9 +45,8 @@ def with_refill_ended(
     """
     if register.incarnation == incarnation:
         return register  # an earlier call did it, and the answer got lost
-    highest = {
-        name: max(register.epochs.get(name, 0), epochs.get(name, 0)) for name in {*register.epochs, *epochs}
-    }
+    names = sorted({*register.epochs, *epochs})
+    highest = {name: max(register.epochs.get(name, 0), epochs.get(name, 0)) for name in names}
     return replace(
         as_filled(register, incarnation),
         is_refilling=False,

@@ -159,7 +159,7 @@ def count_lakes(
 ) -> dict[str, Counted]:
     """The parts of all lakes that can be read, as of a release to follow on the last one. LakeUnavailable."""
     found: dict[str, Counted] = {}
-    for name in closed.keys() & counters.keys() - {*register.lakes_gone}:
+    for name in sorted(closed.keys() & counters.keys() - {*register.lakes_gone}):
         try:
             one = count(counters[name], None if last is None else last.parts.get(name), closed[name])
         except LakeUnavailable as error:

@@ -69,7 +69,7 @@ def open_release(pipeline: Pipeline, wanted: Wanted = "latest") -> OpenRelease:
         raise NoRelease(_none_there(pipeline, wanted))
     release = max(found.values(), key=lambda one: one.number)
     if not isinstance(wanted, int):  # a lake that does not answer may have a newer one
-        for name in away.keys() & release.parts.keys():
+        for name in sorted(away.keys() & release.parts.keys()):
             raise ReleaseUnreadable(release.number, name, away[name], _bring_back(pipeline, name))
         if (without := _without_its_copies(pipeline, release, found)) is not None:
             folder = pipeline.datacenters[without].lake / copies.FOLDER
@@ -265,7 +265,7 @@ class OpenRelease:
             why = f"{table.folder} is at rebuild {rebuilt}, and must have {part.rebuilt}"
             raise self._unreadable(datacenter, why, self._older(datacenter))
         files = self._before_rebuilds(datacenter, table, handle, rebuilt)
-        for path in files.keys() - data_files(handle).keys() if rebuilt > part.rebuilt else ():
+        for path in sorted(files.keys() - data_files(handle).keys()) if rebuilt > part.rebuilt else ():
             if table.store.size_bytes(path) != files[path].size_bytes:
                 why = f"the data file {table.folder / path}, which a rebuild replaced, is gone"
                 raise self._unreadable(datacenter, why, self._later())

@@ -113,7 +113,7 @@ class Simulation:
     def _come_to_rest(self) -> None:
         """F13: once all is up and mended, all that can be joined is, and the classes add up."""
         self._mend()
-        for away in self.shifts.leaving & {*self.people.alive()}:
+        for away in [name for name in self.people.alive() if name in self.shifts.leaving]:
             self._survive(away)
         self.shifts.leaving.clear()
         self._complete_all()
