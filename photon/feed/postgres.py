@@ -1,0 +1,323 @@
+"""A table of PostgreSQL that is fed: rows and cursor move in one transaction (G3).
+
+The cursor is a row of `photon_cursors` beside the table. Each transaction locks it and reads it there: of two
+followers one waits, then learns that the other was first. Nothing is remembered between transactions, so a
+server that was killed, or put back to a backup, has rows and cursor that agree.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import psycopg2
+import pyarrow as pa
+from psycopg2 import errors, sql
+from psycopg2.extensions import ISOLATION_LEVEL_READ_COMMITTED, parse_dsn
+
+from photon.adapters import same_column
+from photon.errors import WrongUsage
+from photon.feed.postgres_rows import KEY, brought, columns_of, csv_of, nul_in, taken_back
+from photon.feed.sink import Fed, SinkUnavailable
+from photon.feed.step import FeedStopped, Step
+from photon.process.faults import fault_point
+from photon.releases.reading import ReleaseUnreadable
+from photon.releases.release import Release, decode_release, encode_release
+
+log = logging.getLogger(__name__)
+
+CURSORS = "photon_cursors"
+CONNECT_TIMEOUT_SECONDS = 10
+# A machine that is gone holds the cursor's row for a minute: 30 s, and three times 10 s without an answer.
+_KEEPALIVES = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
+# For each transaction, since a pool of connections forgets what a session was told. A step takes as long as
+# it takes; a process that stands still within one does not hold the row for ever.
+_SETTINGS = "; ".join(
+    f"SET LOCAL {name} = {value}"
+    for name, value in {
+        "statement_timeout": 0,
+        "lock_timeout": "'10s'",
+        "idle_in_transaction_session_timeout": "'10min'",
+        "datestyle": "'ISO'",
+        **{f"tcp_{name}": value for name, value in _KEEPALIVES.items()},
+    }.items()
+)
+_MAKE_CURSORS = sql.SQL(
+    "CREATE TABLE IF NOT EXISTS {} (name text PRIMARY KEY, pipeline text NOT NULL, fed text NOT NULL, "
+    "is_made boolean NOT NULL, release bigint, cursor text)"
+)
+_COLUMNS = """
+    SELECT a.attname, format_type(a.atttypid, a.atttypmod)
+    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_attribute a ON a.attrelid = c.oid
+    WHERE n.nspname = %s AND c.relname = %s AND a.attnum > 0 AND NOT a.attisdropped
+"""
+
+
+@dataclass
+class _Fed:
+    """What the server has while a transaction holds the cursor's row. `columns`: their types, by name."""
+
+    cursor: Release | None
+    is_made: bool  # by a follower, which then makes new columns too
+    columns: dict[str, str] = field(default_factory=dict)
+
+
+class PostgresTable:
+    """A table that the follower makes, or one of a person's own, of which it fills the columns it knows."""
+
+    def __init__(self, url: str, into: str | None, fed: Fed, takes_changes: bool = False) -> None:
+        parsed: dict[str, str] = {}
+        with suppress(psycopg2.Error):  # whose words may have the password
+            parsed = parse_dsn(url)
+        if not parsed or "@" in parsed.get("host", ""):
+            expected = "expected a URL such as postgresql://USER@HOST:5432/DATABASE"
+            raise WrongUsage(
+                f"--to: {expected}; in names and passwords write %40 for @, %3A for :, %2F for /"
+            )
+        self._url, self._fed, self.takes_changes = url, fed, takes_changes
+        usual = fed.name if fed.table == "joined" else f"{fed.name}_{fed.table}"
+        self._schema, _, self._table = (into or usual).rpartition(".")
+        self._where = f"table {into or usual} of {parsed.get('host', 'here')}/{parsed.get('dbname', '')}"
+        self._connection: Any = None
+        self._doing = ""  # what an error came of
+        self._passed_over: set[str] = set()
+
+    def close(self) -> None:
+        """End the connection, and with it what is not committed."""
+        if self._connection is not None:
+            with suppress(psycopg2.Error):
+                self._connection.close()
+        self._connection = None
+
+    def cursor(self) -> Release | None:
+        with self._transaction("reading its cursor") as run:
+            found = self._cursor_row(run) if self._columns(run, CURSORS) else None
+            return None if found is None else found.cursor
+
+    def deliver(self, steps: Sequence[Step]) -> Release | None:
+        try:
+            return self._deliver(steps)
+        except (FeedStopped, ReleaseUnreadable):
+            if len(steps) == 1:
+                raise
+        last = self.cursor()
+        for step in steps:  # those before the one that can't be delivered
+            if last == step.after:
+                last = self._deliver([step])
+        return last
+
+    def _deliver(self, steps: Sequence[Step]) -> Release | None:
+        with self._transaction("waiting for another follower") as run:
+            fed = self._lock(run)
+            if fed.cursor != steps[0].after:
+                return fed.cursor
+            for step in steps:
+                if fed.cursor is None and step.inserts:
+                    self._expect_no_rows(run, fed)
+                elif fed.cursor is not None and not fed.columns:
+                    raise FeedStopped(
+                        f"{self._where} is gone, and its cursor is at release {fed.cursor.number}: "
+                        "put it back, or have all rows delivered anew by --resync"
+                    )
+                self._write(run, fed, step)
+            self._put_cursor(run, fed)
+            fault_point("follow.after_rows")
+        fault_point("follow.after_cursor")
+        return fed.cursor
+
+    def replace(self, step: Step) -> None:
+        with self._transaction("waiting for another follower") as run:
+            fed = self._lock(run)
+            if fed.columns:
+                run.execute(sql.SQL("DELETE FROM {}").format(self._name()))
+            self._write(run, fed, step)
+            self._put_cursor(run, fed)
+
+    @contextmanager
+    def _transaction(self, doing: str) -> Iterator[Any]:
+        """Do all or nothing. SinkUnavailable: nobody knows which; FeedStopped: nothing was done."""
+        self._doing = doing
+        try:
+            if self._connection is None:
+                self._connect()
+            with self._connection as connection, connection.cursor() as run:
+                run.execute(_SETTINGS)
+                yield run
+        except psycopg2.Error as error:
+            raise self._told(error) from None
+
+    def _connect(self) -> None:
+        self._connection = psycopg2.connect(
+            self._url,
+            connect_timeout=CONNECT_TIMEOUT_SECONDS,
+            fallback_application_name="photon follow",
+            client_encoding="UTF8",
+            **_KEEPALIVES,
+        )
+        self._connection.set_session(isolation_level=ISOLATION_LEVEL_READ_COMMITTED, readonly=False)
+        if not self._schema:
+            with self._connection as connection, connection.cursor() as run:
+                run.execute("SELECT current_schema()")
+                self._schema = run.fetchone()[0]
+
+    def _told(self, error: psycopg2.Error) -> SinkUnavailable | FeedStopped:
+        """What an error of the server means for who follows."""
+        said = f"{self._where}, {self._doing}: {' '.join(str(error).split())}"
+        is_lost = self._connection is None or self._connection.closed
+        # ReadOnlySqlTransaction: of two servers the other one has become the first.
+        passes = (psycopg2.OperationalError, psycopg2.InterfaceError, errors.ReadOnlySqlTransaction)
+        if not is_lost and not isinstance(error, passes):
+            return FeedStopped(f"{said} (the server refused it, and nothing of it is there)")
+        if not isinstance(error, errors.LockNotAvailable):
+            self.close()
+        return SinkUnavailable(said)
+
+    def _lock(self, run: Any) -> _Fed:
+        """Have this transaction alone move the cursor until it ends; what is there then."""
+        if not self._columns(run, CURSORS):
+            run.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", (CURSORS,))  # two that make it collide
+            run.execute(_MAKE_CURSORS.format(self._name(CURSORS)))
+        fed = self._cursor_row(run, "FOR UPDATE")
+        if fed is None:
+            insert = sql.SQL("INSERT INTO {} VALUES (%s, %s, %s, %s) ON CONFLICT DO NOTHING")
+            is_made = not self._columns(run, self._table)
+            values = (self._table, self._fed.name, self._fed.table, is_made)
+            run.execute(insert.format(self._name(CURSORS)), values)
+            fed = self._cursor_row(run, "FOR UPDATE")
+        assert fed is not None, "its row was put there"
+        fed.columns = self._columns(run, self._table)
+        return fed
+
+    def _cursor_row(self, run: Any, lock: str = "") -> _Fed | None:
+        select = sql.SQL("SELECT pipeline, fed, is_made, cursor FROM {} WHERE name = %s " + lock)
+        run.execute(select.format(self._name(CURSORS)), (self._table,))
+        row = run.fetchone()
+        if row is None:
+            return None
+        name, table, is_made, cursor = row
+        if (name, table) != (self._fed.name, self._fed.table):
+            raise FeedStopped(
+                f"{self._where}: expected {self._fed}, but it is fed with rows {table} of {name}: "
+                "name another table by --into"
+            )
+        return _Fed(None if cursor is None else decode_release(cursor.encode(), CURSORS), is_made)
+
+    def _put_cursor(self, run: Any, fed: _Fed) -> None:
+        assert fed.cursor is not None, "a step was written"
+        update = sql.SQL("UPDATE {} SET is_made = %s, release = %s, cursor = %s WHERE name = %s")
+        stored = encode_release(fed.cursor).decode()
+        values = (fed.is_made, fed.cursor.number, stored, self._table)
+        run.execute(update.format(self._name(CURSORS)), values)
+
+    def _expect_no_rows(self, run: Any, fed: _Fed) -> None:
+        """FeedStopped: a snapshot would double rows that are there without a cursor."""
+        if fed.columns:
+            run.execute(sql.SQL("SELECT EXISTS (SELECT FROM {})").format(self._name()))
+            if run.fetchone()[0]:
+                raise FeedStopped(
+                    f"{self._where} has rows and no cursor: name another table by --into, "
+                    "or have its rows replaced by --resync"
+                )
+
+    def _write(self, run: Any, fed: _Fed, step: Step) -> None:
+        """Take a step's rows back, then put its own there, and note its release."""
+        self._make_columns(run, fed, step)
+        self._doing = f"writing release {step.release.number}"
+        filled = self._filled(fed, step.schema)
+        if not step.is_insert_only:
+            self._take_back(run, fed, step)
+        copy = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT csv)").format(self._name(), _names(filled.values()))
+        kinds = {name: fed.columns[column] for name, column in filled.items()}
+        rows = _Chunks(csv_of(page, kinds) for page in map(brought, step.pages()) if page.num_rows)
+        try:
+            run.copy_expert(copy, rows)
+        except psycopg2.Error as error:
+            if rows.failed is not None:
+                raise rows.failed from None
+            nuls = map(nul_in, step.pages()) if isinstance(error, psycopg2.DataError) else iter(())
+            if (nul := next(filter(None, nuls), None)) is not None:
+                raise FeedStopped(f"{self._where}, {self._doing}: {nul}") from None
+            raise
+        fed.cursor = step.release
+
+    def _take_back(self, run: Any, fed: _Fed, step: Step) -> None:
+        """Delete rows by their keys, and all those of datacenters that are gone."""
+        if missing := [name for name in KEY if name not in fed.columns]:
+            raise FeedStopped(
+                f"{self._where} lacks column {missing[0]}: what release {step.release.number} takes back "
+                f"is found by {', '.join(KEY)}; add these, and have all rows delivered by --resync"
+            )
+        for name in step.lakes_gone:
+            delete = sql.SQL("DELETE FROM {} WHERE _datacenter = %s")
+            run.execute(delete.format(self._name()), (name,))
+        lists = sql.SQL(", ").join(sql.SQL("%s::{}[]").format(sql.SQL(fed.columns[name])) for name in KEY)
+        delete = sql.SQL("DELETE FROM {} WHERE ({}) IN (SELECT * FROM unnest({}))").format(
+            self._name(), _names(KEY), lists
+        )
+        for page in map(taken_back, step.pages()):
+            if page.num_rows:
+                run.execute(delete, [page[name].to_pylist() for name in KEY])
+
+    def _make_columns(self, run: Any, fed: _Fed, step: Step) -> None:
+        """Make the table where there is none, and columns that a table lacks that a follower has made."""
+        if fed.columns and not fed.is_made:
+            return
+        wanted = columns_of(step.schema)
+        if missing := {name: kind for name, kind in wanted.items() if name not in fed.columns}:
+            self._doing = f"waiting for its readers, to add columns for release {step.release.number}"
+            parts = [
+                sql.SQL("{} {}").format(sql.Identifier(name), sql.SQL(missing[name])) for name in missing
+            ]
+            if fed.columns:
+                change, parts = "ALTER TABLE {} {}", [sql.SQL("ADD COLUMN {}").format(each) for each in parts]
+            else:
+                change = "CREATE TABLE {} ({})"
+                parts.append(sql.SQL("PRIMARY KEY ({})").format(_names(KEY)))
+            run.execute(sql.SQL(change).format(self._name(), sql.SQL(", ").join(parts)))
+        fed.columns, fed.is_made = fed.columns | missing, True
+
+    def _filled(self, fed: _Fed, schema: pa.Schema) -> dict[str, str]:
+        """The table's column of each column of a step, by name, else by name but for case."""
+        but_for_case = {same_column(name): name for name in fed.columns}
+        found = {
+            name: name if name in fed.columns else but_for_case.get(same_column(name))
+            for name in schema.names
+        }
+        passed_over = {name for name, column in found.items() if column is None} - {"_change_type"}
+        for name in sorted(passed_over - self._passed_over):
+            log.warning("%s has no column %r: its values are passed over", self._where, name)
+        self._passed_over |= passed_over
+        filled = {name: column for name, column in found.items() if column is not None}
+        if not filled:
+            raise FeedStopped(f"{self._where} has none of the columns {', '.join(schema.names)}: add some")
+        return filled
+
+    def _name(self, table: str | None = None) -> sql.Composable:
+        return sql.Identifier(self._schema, table or self._table)
+
+    def _columns(self, run: Any, table: str) -> dict[str, str]:
+        """The columns of a table and their types; none: there is no such table."""
+        run.execute(_COLUMNS, (self._schema, table))
+        return dict(run.fetchall())
+
+
+class _Chunks:
+    """What COPY reads. psycopg2 tells an error of a file as one of the server, so it is kept here."""
+
+    def __init__(self, chunks: Iterable[bytes]) -> None:
+        self._chunks = iter(chunks)
+        self.failed: Exception | None = None
+
+    def read(self, _: int = 0) -> bytes:
+        try:
+            return next(self._chunks, b"")
+        except Exception as error:
+            self.failed = error
+            raise
+
+
+def _names(columns: Iterable[str]) -> sql.Composable:
+    return sql.SQL(", ").join(map(sql.Identifier, columns))

@@ -1,0 +1,59 @@
+"""Which sink a target names, and what goes together."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from photon.errors import WrongUsage
+from photon.feed.cursor_file import FollowedAlready
+from photon.feed.sinks import sink_of
+from photon.feed.stdout import StandardOutput
+from tests.feed.made_steps import FED, release, step
+
+
+def test_without_a_target_lines_go_to_standard_output_with_the_cursor_that_is_named(tmp_path: Path) -> None:
+    cursor = tmp_path / "cursor.json"
+    with (tmp_path / "out").open("wb") as out:
+        with sink_of(None, FED, out, cursor_file=cursor) as sink:
+            sink.deliver([step(1)])
+            with pytest.raises(FollowedAlready), sink_of(None, FED, out, cursor_file=cursor):
+                pass
+        with sink_of(None, FED, out, cursor_file=cursor) as sink:
+            assert sink.cursor() == release(1)
+        with sink_of(None, FED, out, takes_changes=True) as sink:
+            assert isinstance(sink, StandardOutput)
+            assert sink.cursor() is None
+            assert sink.takes_changes
+
+
+@pytest.mark.parametrize("url", ["postgresql://localhost/db", "postgres://localhost/db"])
+def test_a_url_of_postgresql_names_a_table_of_it(url: str) -> None:
+    with sink_of(url, FED, sys.stdout.buffer, into="mine") as sink:
+        assert type(sink).__name__ == "PostgresTable"
+        assert not sink.takes_changes
+
+
+def test_what_does_not_go_together_is_refused(tmp_path: Path) -> None:
+    out = sys.stdout.buffer
+    with pytest.raises(WrongUsage, match="--into names a table"), sink_of(None, FED, out, into="mine"):
+        pass
+    cursor = tmp_path / "cursor.json"
+    with (
+        pytest.raises(WrongUsage, match="--cursor is for standard output"),
+        sink_of("postgresql://localhost/db", FED, out, cursor_file=cursor),
+    ):
+        pass
+
+
+def test_without_its_library_postgresql_is_refused_with_the_command_that_brings_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "photon.feed.postgres", None)
+    with (
+        pytest.raises(WrongUsage, match=r"pip install 'photon-join\[postgres\]'"),
+        sink_of("postgresql://localhost/db", FED, sys.stdout.buffer),
+    ):
+        pass
