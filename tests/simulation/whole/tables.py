@@ -16,9 +16,9 @@ from tests.simulation.whole.processes import Worker, this_process
 
 
 def lent_tables(put_back: Mapping[Path, int]) -> Callable[[Path], DeltaTable]:
-    """What opens tables in place of `open_table`, for one simulation.
+    """Return the function that opens tables in place of `open_table`, for one simulation.
 
-    `put_back`: how often each lake was, by its folder. A handle of before knows of commits that went.
+    `put_back`: how often each lake was put back, by its folder. A handle from before knows commits that went.
     """
     handles: dict[tuple[Path, int], list[tuple[DeltaTable, Worker]]] = defaultdict(list)
 
@@ -40,7 +40,7 @@ def lent_tables(put_back: Mapping[Path, int]) -> Callable[[Path], DeltaTable]:
 
 
 def is_table(folder: Path) -> bool:
-    """Whether anything was ever committed there."""
+    """Say whether anything was ever committed there."""
     return _commit(folder, 0).exists()
 
 
