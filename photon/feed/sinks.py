@@ -9,8 +9,10 @@ from typing import BinaryIO
 
 from photon.errors import WrongUsage
 from photon.feed.cursor_file import CursorFile, locked
+from photon.feed.folder import FedFolder
 from photon.feed.sink import Fed, Sink
 from photon.feed.stdout import StandardOutput
+from photon.pipeline.location import Location, parse_s3_url
 
 POSTGRES = ("postgresql://", "postgres://")
 
@@ -49,4 +51,17 @@ def sink_of(
         with closing(PostgresTable(target, into, fed, takes_changes)) as table:
             yield table
     else:
-        raise WrongUsage(f"--to {target}: expected postgresql://...")
+        assert target is not None
+        if fed.table != "joined":
+            raise WrongUsage(f"--to {target}: a folder takes joined rows only; expected postgresql://...")
+        with closing(FedFolder(_folder_of(target), fed)) as folder:
+            yield folder
+
+
+def _folder_of(target: str) -> Location:
+    if "://" not in target:
+        return Path(target).absolute()
+    try:
+        return parse_s3_url(target, None, None)
+    except ValueError as error:
+        raise WrongUsage(f"--to {target}: expected a folder, postgresql://... or {error}") from None

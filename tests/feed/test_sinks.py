@@ -9,9 +9,12 @@ import pytest
 
 from photon.errors import WrongUsage
 from photon.feed.cursor_file import FollowedAlready
+from photon.feed.sink import Fed
 from photon.feed.sinks import sink_of
 from photon.feed.stdout import StandardOutput
 from tests.feed.made_steps import FED, release, step
+
+UNJOINED = Fed(FED.pipeline, FED.name, "unjoined")
 
 
 def test_without_a_target_lines_go_to_standard_output_with_the_cursor_that_is_named(tmp_path: Path) -> None:
@@ -34,6 +37,29 @@ def test_a_url_of_postgresql_names_a_table_of_it(url: str) -> None:
     with sink_of(url, FED, sys.stdout.buffer, into="mine") as sink:
         assert type(sink).__name__ == "PostgresTable"
         assert not sink.takes_changes
+
+
+def test_any_other_target_is_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with sink_of("fed/east", FED, sys.stdout.buffer) as sink:
+        sink.deliver([step(1)])
+        with pytest.raises(FollowedAlready), sink_of("fed/east", FED, sys.stdout.buffer):
+            pass
+    assert (tmp_path / "fed" / "east" / "000000000001.jsonl").exists()
+
+
+def test_a_folder_takes_joined_rows_only() -> None:
+    with pytest.raises(WrongUsage, match="joined rows only"), sink_of("fed", UNJOINED, sys.stdout.buffer):
+        pass
+
+
+@pytest.mark.parametrize("url", ["mysql://localhost/db", "s3://a/b?c"])
+def test_a_url_of_anything_else_is_refused(url: str) -> None:
+    with (
+        pytest.raises(WrongUsage, match=r"expected a folder, postgresql://\.\.\. or"),
+        sink_of(url, FED, sys.stdout.buffer),
+    ):
+        pass
 
 
 def test_what_does_not_go_together_is_refused(tmp_path: Path) -> None:

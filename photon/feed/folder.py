@@ -1,0 +1,146 @@
+"""A folder that is fed, as a log of the next pipeline: a file for each release that inserts rows.
+
+A file comes under its name whole and on disk, then the *marker* says so: `.photon/feed.json`, the cursor.
+After a crash between the two the file is there already, and stays (G4). A log can't take anything back: rows
+that a release deletes or changes are counted in the marker, and their lines stay as they were read first.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pyarrow.compute as pc
+
+from photon.feed.cursor_file import CursorFile, locked
+from photon.feed.lines import lines
+from photon.feed.sink import Fed, SinkUnavailable
+from photon.feed.step import FeedStopped, Step
+from photon.pipeline.location import Location
+from photon.process.faults import fault_point
+from photon.releases.release import Release
+from photon.storage.store import UNFINISHED, store_of
+
+ASIDE = ".photon"  # no pattern of log files matches a name that begins with a dot
+MARKER = "feed.json"
+_FILE = re.compile(r"\d{12}\.jsonl")
+
+
+class FedFolder:
+    """Files of lines, and the marker. Two machines that begin at one release write the same bytes."""
+
+    takes_changes = True  # of which it notes how many there were
+
+    def __init__(self, folder: Location, fed: Fed) -> None:
+        self._folder, self._marker = folder, CursorFile(folder / ASIDE, MARKER, fed)
+        self._locks = ExitStack()
+        if isinstance(folder, Path):
+            self._locks.enter_context(locked(folder / ASIDE / "lock"))
+            self._tidy()
+
+    def close(self) -> None:
+        """Let another follower of this machine in."""
+        self._locks.close()
+
+    def cursor(self) -> Release | None:
+        return self._marker.read()
+
+    def deliver(self, steps: Sequence[Step]) -> Release | None:
+        last = self.cursor()
+        for step in steps:
+            if last != step.after:
+                return last
+            with self._errors():
+                if step.after is None:
+                    self._expect_no_other_file(step)
+                if step.inserts:
+                    self._put(_name_of(step), step)
+            fault_point("follow.after_rows")
+            last = self._mark(step)
+            fault_point("follow.after_cursor")
+        return last
+
+    def replace(self, step: Step) -> None:
+        raise FeedStopped(
+            f"{self._folder} is a log, of which nothing can be replaced: begin an empty folder by --to, "
+            "and the next pipeline anew"
+        )
+
+    def _put(self, name: str, step: Step) -> None:
+        """Have the file there, whole and on disk; one that is there was put so, and may have been read."""
+
+        def write(file: BinaryIO) -> None:
+            for page in step.pages():
+                file.write(lines(page.filter(pc.equal(page["_change_type"], "insert"))))
+
+        store = store_of(self._folder)
+        if store.size_bytes(name) is None and isinstance(self._folder, Path):
+            store_of(self._folder / ASIDE).put(name, write)
+            (self._folder / ASIDE / name).rename(self._folder / name)
+        elif store.size_bytes(name) is None:
+            store.put(name, write)
+        store.sync()
+
+    def _mark(self, step: Step) -> Release:
+        """Have the marker say that the step is here; the cursor that the folder then has."""
+        there = self._marker.document()
+        if there is not None and there["release"]["number"] >= step.release.number:
+            found = self._marker.read()  # of another machine's follower, which was first
+            assert found is not None, "nobody takes a marker away"
+            return found
+        self._marker.put(step.release, **_facts(there or _facts_before(step), step))
+        return step.release
+
+    def _expect_no_other_file(self, step: Step) -> None:
+        """FeedStopped: the folder has files and no marker, so nobody knows what is in them."""
+        there = sorted(filter(_FILE.fullmatch, store_of(self._folder).names()))
+        if others := [name for name in there if name != _name_of(step)]:
+            raise FeedStopped(
+                f"{self._folder} has {others[0]} and no {ASIDE}/{MARKER}: put the marker back, "
+                "or begin an empty folder by --to"
+            )
+
+    def _tidy(self) -> None:
+        """Remove what a killed process had not yet given its name."""
+        aside = store_of(self._folder / ASIDE)
+        with self._errors():
+            aside.remove(*(name for name in aside.names() if name.endswith((".jsonl", UNFINISHED))))
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise SinkUnavailable(f"folder {self._folder} can't be used: {error}") from None
+
+
+def _name_of(step: Step) -> str:
+    return f"{step.release.number:012d}.jsonl"
+
+
+def _facts_before(step: Step) -> dict[str, Any]:
+    """What a marker says before the first step. `begins_behind`: rows up to there never come."""
+    return {
+        "begins_behind": {} if step.inserts else step.release.cut,
+        "files": 0,
+        "last_file": None,
+        "taken_back": {"deletes": 0, "updates": 0, "lakes_gone": []},
+    }
+
+
+def _facts(before: dict[str, Any], step: Step) -> dict[str, Any]:
+    """What the marker says beside its cursor, one step later."""
+    taken_back = before["taken_back"]
+    return {
+        "begins_behind": before["begins_behind"],
+        "files": before["files"] + (step.inserts > 0),
+        "last_file": _name_of(step) if step.inserts else before["last_file"],
+        "taken_back": {
+            "deletes": taken_back["deletes"] + step.deletes,
+            "updates": taken_back["updates"] + step.updates,
+            "lakes_gone": [*taken_back["lakes_gone"], *step.lakes_gone],
+        },
+    }
