@@ -8,7 +8,7 @@ error (E10): rows would be missing without a word.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,10 +19,14 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from deltalake import DeltaTable
 
+from photon.adapters import ROW_COLUMNS
 from photon.errors import FormatTooNew, WrongUsage
+from photon.feed.kept import release_behind
+from photon.feed.step import FEED_COLUMNS
+from photon.feed.steps import steps
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.pipeline.sections import Datacenter
-from photon.process.clock import MICROSECONDS
+from photon.process.clock import MICROSECONDS, SystemClock
 from photon.registry.errors import RegistryMissing, RegistryUnavailable
 from photon.registry.known_tables import MissingTable, missing_tables
 from photon.registry.opening import read_register
@@ -190,6 +194,45 @@ def releases(pipeline: Pipeline | str | Path) -> list[Release]:
     LakeUnavailable if no lake answers.
     """
     return kept_releases(_loaded(pipeline))
+
+
+@dataclass(frozen=True)
+class Changes:
+    """The rows that differ between two releases, step by step; nothing is read before they are asked for."""
+
+    pipeline: Pipeline
+    after: Release
+    up_to: Release
+
+    def pages(self) -> Iterator[pa.Table]:
+        """The rows in order, with `_release` and `_change_type`; later pages may have more columns.
+
+        Each release is proved before its first row. FeedStopped behind all that can be given, CursorTooOld,
+        ReleaseUnreadable.
+        """
+        for step in steps(self.pipeline, self.after, SystemClock(), self.up_to.number):
+            yield from step.pages()
+
+    def to_table(self) -> pa.Table:
+        """All of them in memory."""
+        empty = pa.schema([*FEED_COLUMNS, *ROW_COLUMNS]).empty_table()
+        return pa.concat_tables([empty, *self.pages()], promote_options="default")
+
+
+def changes(
+    pipeline: Pipeline | str | Path, *, after: int | Release, up_to: int | Literal["latest"] = "latest"
+) -> Changes:
+    """The rows that each kept release behind `after` shows and the one before it did not, and the reverse.
+
+    `after`: a number, or a release that was kept when you read it: then only the next one has to be kept.
+    CursorTooOld, NoRelease, ReleaseUnreadable, PipelineError.
+    """
+    pipeline = _loaded(pipeline)
+    newest = open_release(pipeline, up_to).release
+    first = after if isinstance(after, Release) else release_behind(pipeline, after)
+    if first.number > newest.number:
+        raise WrongUsage(f"after={first.number}, up_to={newest.number}: expected an older release before")
+    return Changes(pipeline, first, newest)
 
 
 def duckdb(

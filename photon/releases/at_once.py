@@ -15,12 +15,10 @@ from photon.releases import copies
 from photon.releases.making import Sight, closed_places, next_release
 from photon.releases.numbering import last_release, offer
 from photon.releases.parts import LakeCounter, count_lakes
-from photon.releases.release import Note, Release
+from photon.releases.release import REFILL_GAP, Note, Release
 from photon.storage.delta import LakeUnavailable
 
 log = logging.getLogger(__name__)
-
-REFILL_GAP = 1_000  # numbers: some may have been decided in the lost registry that no lake has a copy of
 
 
 def newest_copies(pipeline: Pipeline, read: Callable[[str], Release | None]) -> dict[str, Release]:

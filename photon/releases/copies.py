@@ -73,6 +73,17 @@ def as_of(lake: Location, time_us: int) -> Release | None:
     return found[-1] if found else None
 
 
+def following(lake: Location, number: int, most: int) -> dict[int, Release]:
+    """The first releases behind a number that a lake has, at least so many of more. OSError, FormatTooNew."""
+    store, found = store_of(lake), dict[int, Release]()
+    for file in sorted([*_packs(lake), *_singles(lake)]):
+        if len(found) >= most and file.first > max(found):
+            break
+        if file.last > number:
+            found |= {one.number: one for one in _read(store, file) if one.number > number}
+    return found
+
+
 def kept(lake: Location) -> list[Release]:
     """All releases that a lake has, the oldest first. OSError, FormatTooNew."""
     store = store_of(lake)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from photon.adapters import DATE_COLUMN
@@ -76,10 +77,26 @@ def shares(files: Iterable[DataFile], place: Place) -> tuple[tuple[DataFile, ...
     return tuple(by_share["whole"]), tuple(by_share["partial"])
 
 
+def shares_between(
+    files: Iterable[DataFile], after: Place, up_to: Place
+) -> tuple[tuple[DataFile, ...], tuple[DataFile, ...]]:
+    """The files of which all rows are behind one place and up to another, and those that have others too."""
+    some = [file for file in files if share_of(file, after) != "whole"]
+    whole, partial = shares(some, up_to)
+    within = tuple(file for file in whole if share_of(file, after) == "none")
+    return within, (*partial, *(file for file in whole if share_of(file, after) == "partial"))
+
+
 def condition(place: Place) -> ds.Expression:
     """Whether a row lies up to a place, for pyarrow. No number is made of text: it may be none."""
     is_in_last = (text("_epoch") == str(place.epoch)) & (ds.field("_batch") <= place.batch)
     return text("_epoch").isin(pa.array(_earlier(place), pa.string())) | is_in_last
+
+
+def condition_between(after: Place, up_to: Place) -> ds.Expression:
+    """Whether a row lies behind one place and up to another; a row without a batch is behind none."""
+    is_before = pc.if_else(pc.is_valid(condition(after)), condition(after), False)
+    return condition(up_to) & ~is_before
 
 
 def sql_condition(place: Place) -> str:

@@ -29,10 +29,11 @@ from photon.storage.archived_log import commits
 from photon.storage.changes import commits_of_others
 from photon.storage.columns import TableName
 from photon.storage.data_files import DataFile, DataFiles
-from photon.storage.delta import LakeUnavailable, lake_errors
+from photon.storage.delta import LakeUnavailable, columns_in_files, lake_errors
 from photon.storage.mended_letters import MENDED_LETTERS
 from photon.storage.replaced_files import LIST_METADATA, ReplacedFiles, rebuild_app
 from photon.storage.replacing import NUMBER_METADATA, data_files
+from photon.storage.store import Store
 from photon.storage.store_errors import reason_of
 from photon.storage.tables import APP_METADATA, OutputTable, app_id, batch_of
 
@@ -62,24 +63,23 @@ def open_release(pipeline: Pipeline, wanted: Wanted = "latest") -> OpenRelease:
 
     ReleaseUnreadable, NoRelease, FormatTooNew.
     """
-    found, away = _asked(pipeline, lambda lake: _copy(lake, wanted))
+    found, away = asked_of_lakes(pipeline, lambda lake: _copy(lake, wanted))
     if not found:
         for name, why in away.items():
-            raise ReleaseUnreadable(None, name, why, _bring_back(pipeline, name))
+            raise ReleaseUnreadable(None, name, why, bring_back(pipeline, name))
         raise NoRelease(_none_there(pipeline, wanted))
     release = max(found.values(), key=lambda one: one.number)
     if not isinstance(wanted, int):  # a lake that does not answer may have a newer one
         for name in sorted(away.keys() & release.parts.keys()):
-            raise ReleaseUnreadable(release.number, name, away[name], _bring_back(pipeline, name))
+            raise ReleaseUnreadable(release.number, name, away[name], bring_back(pipeline, name))
         if (without := _without_its_copies(pipeline, release, found)) is not None:
             folder = pipeline.datacenters[without].lake / copies.FOLDER
             why = f"{folder} has none, and releases were made there: a newer one may be missing"
             raise ReleaseUnreadable(release.number, without, why, f"put the folder back; {_next(pipeline)}")
-    same, _ = _asked(pipeline, lambda lake: copies.release(lake, release.number))
+    same, _ = asked_of_lakes(pipeline, lambda lake: copies.release(lake, release.number))
     for name, one in same.items():
         if one != release:
-            why = f"{pipeline.datacenters[name].lake} has another release under this number"
-            raise ReleaseUnreadable(release.number, name, why, _mismatch(pipeline))
+            raise another_under(pipeline, name, release.number)
     return OpenRelease(pipeline, release)
 
 
@@ -93,11 +93,17 @@ def _without_its_copies(pipeline: Pipeline, release: Release, found: Collection[
 
 def kept_releases(pipeline: Pipeline) -> list[Release]:
     """All releases that any lake keeps, the oldest first. LakeUnavailable: no lake answers; FormatTooNew."""
-    kept, away = _asked(pipeline, copies.kept)
+    kept, away = asked_of_lakes(pipeline, copies.kept)
     if not kept and away:
         raise LakeUnavailable("; ".join(away.values()))
     found = {one.number: one for releases in kept.values() for one in releases}
     return [found[number] for number in sorted(found)]
+
+
+def another_under(pipeline: Pipeline, name: str, number: int) -> ReleaseUnreadable:
+    """The error where two lakes have two releases of one number."""
+    why = f"{pipeline.datacenters[name].lake} has another release under this number"
+    return ReleaseUnreadable(number, name, why, _mismatch(pipeline))
 
 
 def _copy(lake: Location, wanted: Wanted) -> Release | None:
@@ -114,7 +120,7 @@ def microseconds_at(moment: datetime) -> int:
     return round(at.timestamp() * MICROSECONDS)
 
 
-def _asked(
+def asked_of_lakes(
     pipeline: Pipeline, ask: Callable[[Location], Answer | None]
 ) -> tuple[dict[str, Answer], dict[str, str]]:
     """The lakes' answers by datacenter, and why others gave none."""
@@ -151,7 +157,8 @@ def _next(pipeline: Pipeline) -> str:
     return f"a join makes one: photon join {pipeline.typed}"
 
 
-def _bring_back(pipeline: Pipeline, name: str) -> str:
+def bring_back(pipeline: Pipeline, name: str) -> str:
+    """Say what to do where a lake is not there."""
     lost = f"if it is lost for good: photon retire {pipeline.typed} {name} --lake-is-gone"
     return f"mount the lake or put it back; {lost}"
 
@@ -168,7 +175,7 @@ def least_rebuilt(pipeline: Pipeline, datacenter: str) -> int | None:
     lake = pipeline.datacenters[datacenter].lake
     with lake_errors(f"read the releases in {lake}"):
         newest = copies.latest(lake)
-    oldest, away = _asked(pipeline, copies.oldest)
+    oldest, away = asked_of_lakes(pipeline, copies.oldest)
     gone = () if newest is None else newest.lakes_gone
     if away.keys() - set(gone):
         return 0
@@ -177,6 +184,16 @@ def least_rebuilt(pipeline: Pipeline, datacenter: str) -> int | None:
 
 
 # -- its tables
+
+
+@dataclass(frozen=True)
+class JoinedFiles:
+    """The files of a datacenter's joined rows: `now` as a release has them, `then` as an earlier one did."""
+
+    store: Store
+    columns: pa.Schema  # of the files
+    now: tuple[DataFile, ...]
+    then: tuple[DataFile, ...]
 
 
 @dataclass(frozen=True)
@@ -196,8 +213,8 @@ class OpenRelease:
 
     def table(self, datacenter: str, table: TableName) -> ReleaseFiles | None:
         """The same of one datacenter; None where it had made no such table. ReleaseUnreadable."""
-        part, main = self.release.parts[datacenter], self._main_tables[datacenter]
-        with self._reading(datacenter):
+        part, main = self.release.parts[datacenter], self._main_table(datacenter)
+        with self.reading(datacenter):
             if table == "joined_events":
                 handle = main.load()
                 files = self._checked_files(datacenter, part, main, handle)
@@ -216,18 +233,42 @@ class OpenRelease:
 
         A letter of a later batch has failed again since. ReleaseUnreadable.
         """
-        place, lake = self.release.parts[datacenter].place, self._main_tables[datacenter].folder.parent
+        place, lake = self.release.parts[datacenter].place, self._main_table(datacenter).folder.parent
         name = next(name for name, one in self.pipeline.datacenters.items() if one.lake == lake)
         # A later batch takes up what a batch completed: the release has to have both.
         taken_up = condition(Place(place.epoch, place.batch - 1))
-        with self._reading(datacenter), MENDED_LETTERS.reading(self.pipeline, name) as rows:
+        with self.reading(datacenter), MENDED_LETTERS.reading(self.pipeline, name) as rows:
             if rows is None:
                 return pa.schema([MENDED_LETTERS.columns.field(one) for one in _MENDED_COLUMNS]).empty_table()
             return rows.to_table(columns=_MENDED_COLUMNS, filter=taken_up)
 
+    def joined_files(self, datacenter: str, before: int | None = None) -> JoinedFiles:
+        """The files of joined rows, from one view of the table; `before`: the rebuild of an earlier part.
+
+        ReleaseUnreadable. Rows are not counted.
+        """
+        part, main = self.release.parts[datacenter], self._main_table(datacenter)
+        with self.reading(datacenter):
+            handle = main.load()
+            now = self._files_at(datacenter, main, handle, part.rebuilt)
+            is_same = before is None or before == part.rebuilt
+            then = now if is_same else self._files_at(datacenter, main, handle, before or 0)
+        columns = columns_in_files(handle)
+        return JoinedFiles(main.store, columns, tuple(now.values()), tuple(then.values()))
+
+    def _main_table(self, datacenter: str) -> OutputTable:
+        """The table of a datacenter's joined rows, by its id: the datacenter may have a new name."""
+        ids, away = self._tables_by_id
+        part, known = self.release.parts[datacenter], self.pipeline.datacenters.get(datacenter)
+        if part.table_id not in ids:
+            where = self.pipeline.file if known is None else known.lake
+            why = away.get(datacenter) or f"{where} has no table joined_events with the id {part.table_id}"
+            raise self.unreadable(datacenter, why, self._remedy_without(datacenter))
+        return ids[part.table_id]
+
     @cached_property
-    def _main_tables(self) -> Mapping[str, OutputTable]:
-        """The table of joined rows of each datacenter, by its id: datacenters may have new names."""
+    def _tables_by_id(self) -> tuple[dict[str, OutputTable], dict[str, str]]:
+        """The tables of joined rows in all lakes, and why others can't be opened."""
         ids: dict[str, OutputTable] = {}
         away: dict[str, str] = {}
         for name, place in self.pipeline.datacenters.items():
@@ -237,20 +278,14 @@ class OpenRelease:
                     ids[table.table_id()] = table
             except LakeUnavailable as error:
                 away[name] = str(error)
-        for name, part in self.release.parts.items():
-            if part.table_id not in ids:
-                known = self.pipeline.datacenters.get(name)
-                where = self.pipeline.file if known is None else known.lake
-                why = away.get(name) or f"{where} has no table joined_events with the id {part.table_id}"
-                raise self._unreadable(name, why, self._remedy_without(name))
-        return {name: ids[part.table_id] for name, part in self.release.parts.items()}
+        return ids, away
 
     def _remedy_without(self, name: str) -> str:
         """Say what to do where a datacenter's table is not there: if it is retired, read a later release."""
         later = (one for one in kept_releases(self.pipeline) if name in one.lakes_gone)
         first = next(later, None)
         if first is None:
-            return _bring_back(self.pipeline, name)
+            return bring_back(self.pipeline, name)
         return f"datacenter {name} was retired without its lake: read release {first.number} or a later one"
 
     # -- what a table has to hold
@@ -259,38 +294,46 @@ class OpenRelease:
         self, datacenter: str, part: Part, table: OutputTable, handle: DeltaTable
     ) -> list[DataFile]:
         """The files of joined rows, as rebuilds that came after the release had found them."""
-        self._check_batches(datacenter, handle, "joined_events", part.place.batch)
-        rebuilt = handle.transaction_version(rebuild_app(datacenter)) or 0
-        if rebuilt < part.rebuilt:
-            why = f"{table.folder} is at rebuild {rebuilt}, and must have {part.rebuilt}"
-            raise self._unreadable(datacenter, why, self._older(datacenter))
-        files = self._before_rebuilds(datacenter, table, handle, rebuilt)
-        for path in sorted(files.keys() - data_files(handle).keys()) if rebuilt > part.rebuilt else ():
-            if table.store.size_bytes(path) != files[path].size_bytes:
-                why = f"the data file {table.folder / path}, which a rebuild replaced, is gone"
-                raise self._unreadable(datacenter, why, self._later())
+        files = self._files_at(datacenter, table, handle, part.rebuilt)
         found = rows_within(table.store, files.values(), part.place)
         if found != part.rows:
             others = _last_of_others(table.folder, handle.version(), part.version)
             why = f"{table.folder} has {found:,} rows up to {part.place}, and must have {part.rows:,}{others}"
-            raise self._unreadable(datacenter, why, self._later())
+            raise self.unreadable(datacenter, why, self._later())
         return list(files.values())
+
+    def _files_at(
+        self, datacenter: str, table: OutputTable, handle: DeltaTable, down_to: int
+    ) -> Mapping[str, DataFile]:
+        """The files of joined rows as rebuild `down_to` had left them, each of which has to be there."""
+        part = self.release.parts[datacenter]
+        self._check_batches(datacenter, handle, "joined_events", part.place.batch)
+        rebuilt = handle.transaction_version(rebuild_app(datacenter)) or 0
+        if rebuilt < part.rebuilt:
+            why = f"{table.folder} is at rebuild {rebuilt}, and must have {part.rebuilt}"
+            raise self.unreadable(datacenter, why, self._older(datacenter))
+        files = self._before_rebuilds(datacenter, table, handle, range(rebuilt, down_to, -1))
+        for path in sorted(files.keys() - data_files(handle).keys()) if rebuilt > down_to else ():
+            if table.store.size_bytes(path) != files[path].size_bytes:
+                why = f"the data file {table.folder / path}, which a rebuild replaced, is gone"
+                raise self.unreadable(datacenter, why, self._later())
+        return files
 
     def _check_batches(self, datacenter: str, handle: DeltaTable, table: TableName, batch: int) -> None:
         epoch = self.release.parts[datacenter].place.epoch
         found = batch_of(handle.transaction_version(app_id(datacenter, str(epoch), table)) or 0)
         if found < batch:
             why = f"{table} is at batch {found} of epoch {epoch}, and must have {batch}"
-            raise self._unreadable(datacenter, why, self._older(datacenter))
+            raise self.unreadable(datacenter, why, self._older(datacenter))
 
     def _before_rebuilds(
-        self, datacenter: str, table: OutputTable, handle: DeltaTable, rebuilt: int
+        self, datacenter: str, table: OutputTable, handle: DeltaTable, undone: range
     ) -> Mapping[str, DataFile]:
-        """The table's files without the rebuilds that came after the release; the last one goes first."""
+        """The table's files without these rebuilds; the last one goes first."""
         files: Mapping[str, DataFile] = {file.path: file for file in DataFiles(handle).all()}
         part, kept = self.release.parts[datacenter], ReplacedFiles(table.folder.parent)
-        lists = [kept.read(name) for name in kept.names(above=part.rebuilt)] if rebuilt > part.rebuilt else []
-        for number in range(rebuilt, part.rebuilt, -1):
+        lists = [kept.read(name) for name in kept.names(above=undone.stop)] if undone else []
+        for number in undone:
             done = [one for one in lists if one.number == number and one.is_done_in(files.keys())]
             if len(done) > 1:  # a rebuild that was killed left another one
                 said = _list_of(table.folder, handle.version(), part.version, rebuild_app(datacenter), number)
@@ -298,21 +341,22 @@ class OpenRelease:
             if len(done) != 1:
                 others = _last_of_others(table.folder, handle.version(), part.version)
                 why = f"nobody can tell which rows of {table.folder} rebuild {number} has replaced{others}"
-                raise self._unreadable(datacenter, why, self._later())
+                raise self.unreadable(datacenter, why, self._later())
             files = before(files, done[0])
         return files
 
     # -- errors
 
     @contextmanager
-    def _reading(self, datacenter: str) -> Iterator[None]:
+    def reading(self, datacenter: str) -> Iterator[None]:
+        """Raise what goes wrong with a lake as ReleaseUnreadable."""
         try:
             with lake_errors(f"read the tables of datacenter {datacenter}"):
                 yield
         except LakeUnavailable as error:
-            raise self._unreadable(datacenter, str(error), _bring_back(self.pipeline, datacenter)) from error
+            raise self.unreadable(datacenter, str(error), bring_back(self.pipeline, datacenter)) from error
 
-    def _unreadable(self, datacenter: str, why: str, remedy: str) -> ReleaseUnreadable:
+    def unreadable(self, datacenter: str, why: str, remedy: str) -> ReleaseUnreadable:
         return ReleaseUnreadable(self.release.number, datacenter, why, remedy)
 
     def _older(self, datacenter: str) -> str:

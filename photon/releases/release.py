@@ -16,6 +16,7 @@ from photon.errors import FormatTooNew
 from photon.process.clock import MICROSECONDS, in_utc
 
 FORMAT = 1
+REFILL_GAP = 1_000  # numbers: some may have been decided in the lost registry that no lake has a copy of
 
 # Everything that a release shows for the first time, apart from new rows.
 Change = Literal["rebuilt", "retired", "lake put back", "changed by others", "refilled"]

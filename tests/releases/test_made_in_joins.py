@@ -13,9 +13,8 @@ from photon.dispatcher.retrying import Callbacks
 from photon.health.status import status_of
 from photon.registry.errors import RegistryMismatch
 from photon.releases import copies
-from photon.releases.at_once import REFILL_GAP
 from photon.releases.numbering import last_release
-from photon.releases.release import Place, Release
+from photon.releases.release import REFILL_GAP, Place, Release
 from photon.upkeep.refill import plan_refill
 from photon.upkeep.retire import plan_retire
 from tests.simulation.reading import asking

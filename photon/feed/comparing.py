@@ -1,0 +1,59 @@
+"""How a release differs from the one before it, as far as the two say so themselves. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from photon.feed.kept import is_refilled
+from photon.feed.new_rows import PAGE_ROWS
+from photon.releases.release import Part, Release, covers
+
+
+def is_again(before: Release, release: Release) -> bool:
+    """Whether a release was delivered already, and has only the number that a refill gave it."""
+    return is_refilled(release) and covers(before.cut, release.cut)
+
+
+def has_news(before: Part, part: Part) -> bool:
+    """Whether a datacenter's lake has to be looked at."""
+    return (part.place, part.rows, part.rebuilt) != (before.place, before.rows, before.rebuilt)
+
+
+def why_stopped(before: Release, release: Release) -> str:
+    """Say why nobody can tell which rows differ between two releases; empty: it can be told."""
+    for note in release.notes:
+        if note.change in ("changed by others", "lake put back"):
+            return str(note)
+    for name, old in before.parts.items():
+        new = release.parts.get(name)
+        if new is None and name not in release.lakes_gone:
+            return f"datacenter {name} has no rows in it"
+        if new is not None and new.table_id != old.table_id:
+            return f"datacenter {name} has another table"
+        if new is not None and (new.place < old.place or new.rebuilt < old.rebuilt):
+            return f"datacenter {name} is at {new.place} in it, and was at {old.place}"
+    return ""
+
+
+def is_plain(before: Release, release: Release) -> bool:
+    """Whether a release has all rows of the one before, as they were."""
+    has_all = before.parts.keys() <= release.parts.keys()
+    return (
+        has_all
+        and all(release.parts[name].rebuilt == part.rebuilt for name, part in before.parts.items())
+        and not why_stopped(before, release)
+    )
+
+
+def runs(before: Release, releases: Sequence[Release]) -> Iterator[tuple[Release, Sequence[Release]]]:
+    """Releases with the one before them: plain ones with few new rows together, any other by itself."""
+    run: list[Release] = []
+    for one in releases:
+        if run:
+            is_small = one.rows - before.rows <= PAGE_ROWS
+            if not (is_small and is_plain(before, run[-1]) and is_plain(run[-1], one)):
+                yield before, run
+                before, run = run[-1], []
+        run.append(one)
+    if run:
+        yield before, run

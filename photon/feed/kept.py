@@ -1,0 +1,96 @@
+"""Which kept release comes behind another: nobody skips one, whenever they look (G2)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from photon.errors import UserError
+from photon.feed.step import CursorTooOld, FeedStopped
+from photon.pipeline.file import Pipeline
+from photon.process.clock import MICROSECONDS
+from photon.releases import copies
+from photon.releases.reading import (
+    NoRelease,
+    ReleaseUnreadable,
+    another_under,
+    asked_of_lakes,
+    bring_back,
+    kept_releases,
+    open_release,
+)
+from photon.releases.release import REFILL_GAP, Release
+
+RELEASES_AT_ONCE = 500  # as many as a lake keeps in one file
+COPIED_WITHIN_US = 5 * 60 * MICROSECONDS  # by then a maker that did not reach its lake has tried again
+
+
+def release_behind(pipeline: Pipeline, number: int) -> Release:
+    """The release with a number, to go on behind it. CursorTooOld, NoRelease, ReleaseUnreadable."""
+    try:
+        return open_release(pipeline, number).release
+    except NoRelease:
+        oldest = next(iter(kept_releases(pipeline)), None)
+        if oldest is None or number > oldest.number:
+            raise
+        raise CursorTooOld(_too_old(pipeline, number, oldest.number)) from None
+
+
+def following(pipeline: Pipeline, release: Release, now_us: int) -> list[Release]:
+    """The first kept releases behind one, in order and without a gap; empty: there is none yet.
+
+    ReleaseUnreadable: a lake that may have the next one does not answer, or it may be copied any moment.
+    CursorTooOld: nobody has it any more. FeedStopped: the release is none of this pipeline's.
+    """
+    by_lake, away = asked_of_lakes(
+        pipeline, lambda lake: copies.following(lake, release.number - 1, RELEASES_AT_ONCE)
+    )
+    found: dict[int, Release] = {}
+    for name, releases in by_lake.items():
+        for number, one in releases.items():
+            if found.setdefault(number, one) != one:
+                raise another_under(pipeline, name, number)
+    if found.pop(release.number, release) != release:
+        raise FeedStopped(
+            f"the cursor is of another release {release.number} than {pipeline.name} has: its registry and "
+            f"lakes were begun anew, or it is another pipeline's; {resync(pipeline)}"
+        )
+    whole = [release]
+    for one in (found[number] for number in sorted(found)):
+        if is_next(whole[-1].number, one):
+            whole.append(one)
+        elif len(whole) > 1:
+            break
+        else:
+            raise _why_not_next(pipeline, release.number, one, away, now_us)
+    return whole[1:]
+
+
+def is_next(number: int, release: Release) -> bool:
+    """Whether no release lies between: numbers are dense, but for a refill, which may know of fewer (R5)."""
+    return release.number == number + 1 or (is_refilled(release) and release.number - REFILL_GAP <= number)
+
+
+def is_refilled(release: Release) -> bool:
+    """Whether it is an older release again, under a new number."""
+    return any(note.change == "refilled" for note in release.notes)
+
+
+def resync(pipeline: Pipeline) -> str:
+    """Say what to do where the feed can't go on."""
+    return f"photon follow {pipeline.typed} --resync delivers all rows of the newest release anew"
+
+
+def _why_not_next(
+    pipeline: Pipeline, number: int, found: Release, away: Mapping[str, str], now_us: int
+) -> UserError:
+    for name in sorted(away.keys() - {*found.lakes_gone}):
+        return ReleaseUnreadable(number + 1, name, away[name], bring_back(pipeline, name))
+    if now_us - found.made_us < COPIED_WITHIN_US:
+        why = f"no lake has it, and there is {found.number}"
+        return ReleaseUnreadable(number + 1, found.by, why, "its maker may be about to copy it: wait")
+    return CursorTooOld(_too_old(pipeline, number + 1, found.number))
+
+
+def _too_old(pipeline: Pipeline, number: int, oldest: int) -> str:
+    kept = f"the oldest behind it is {oldest} (releases.keep)"
+    return f"release {number} is not kept any more, {kept}; {resync(pipeline)}"

@@ -1,0 +1,122 @@
+"""The rows of one datacenter between two places, in order: at once, or page by page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from photon.adapters import ROW_COLUMNS
+from photon.feed.step import FEED_COLUMNS, ChangeType
+from photon.releases.files import condition_between, shares_between
+from photon.releases.release import Place
+from photon.storage.data_files import DataFile, pages_of_rows
+from photon.storage.own_columns import columns_of_people
+from photon.storage.store import Store
+
+PAGE_ROWS = 100_000  # in memory at once; a batch that has more is a page of its own
+_PLACES = pa.schema([ROW_COLUMNS.field(name) for name in ("_epoch", "_batch")])
+
+
+@dataclass(frozen=True)
+class NewRows:
+    """The rows of some files behind one place and up to another."""
+
+    store: Store
+    files: tuple[DataFile, ...]
+    after: Place
+    up_to: Place
+
+    def all(self, columns: pa.Schema, most: int) -> pa.Table | None:
+        """All of them, in order; None if there are more than so many. OSError."""
+        found, count = [columns.empty_table()], 0
+        for page in self._pages(columns):
+            found.append(page)
+            if (count := count + page.num_rows) > most:
+                return None
+        return in_order(pa.concat_tables(found))
+
+    def by_place(self) -> dict[Place, int]:
+        """How many rows each batch has, in order. A row without one is the next epoch's first. OSError."""
+        found: dict[Place, int] = {}
+        for page in self._pages(_PLACES):
+            for row in page.group_by(_PLACES.names).aggregate([([], "count_all")]).to_pylist():
+                epoch, batch = int(row["_epoch"]), row["_batch"]
+                place = Place(epoch + 1, 0) if batch is None else Place(epoch, batch)
+                found[place] = found.get(place, 0) + row["count_all"]
+        return {place: found[place] for place in sorted(found)}
+
+    def within(self, after: Place, up_to: Place) -> NewRows:
+        """Some of these rows."""
+        return NewRows(self.store, self.files, after, up_to)
+
+    def _pages(self, columns: pa.Schema) -> Iterator[pa.Table]:
+        whole, partial = shares_between(self.files, self.after, self.up_to)
+        yield from pages_of_rows(self.store, whole, columns, None, PAGE_ROWS)
+        wanted = condition_between(self.after, self.up_to)
+        yield from pages_of_rows(self.store, partial, columns, wanted, PAGE_ROWS)
+
+
+def pages_of(by_place: dict[Place, int], after: Place) -> Iterator[tuple[Place, Place]]:
+    """Ranges of whole batches that make a page each: behind one place, and up to another."""
+    count, last = 0, after
+    for place, rows in by_place.items():
+        if count and count + rows > PAGE_ROWS:
+            yield after, last
+            after, count = last, 0
+        count, last = count + rows, place
+    if count:
+        yield after, last
+
+
+def columns_of(schemas: Iterable[pa.Schema]) -> pa.Schema:
+    """The columns of rows in the feed: Photon's own, then all others by name, but for those of people.
+
+    ArrowTypeError if tables disagree on a type.
+    """
+    found = pa.unify_schemas([ROW_COLUMNS, *map(_without_peoples, schemas)])
+    others = sorted(set(found.names) - set(ROW_COLUMNS.names))
+    return pa.schema([*ROW_COLUMNS, *(found.field(name) for name in others)])
+
+
+def _without_peoples(schema: pa.Schema) -> pa.Schema:
+    theirs = {*columns_of_people(schema, made=()), *ROW_COLUMNS.names}
+    return pa.schema([pa.field(field.name, field.type) for field in schema if field.name not in theirs])
+
+
+def in_order(rows: pa.Table) -> pa.Table:
+    """Rows by epoch, batch and occurrence, which are numbers."""
+    places = pc.split_pattern(rows["_occurrence"], ":")
+    keys = {
+        "epoch": rows["_epoch"].cast(pa.int64()),
+        "batch": rows["_batch"],
+        "file": pc.list_element(places, 0).cast(pa.int64()),
+        "offset": pc.list_element(places, 1).cast(pa.int64()),
+    }
+    return rows.take(pc.sort_indices(pa.table(keys), [(name, "ascending") for name in keys]))
+
+
+class Places:
+    """Where rows lie that are in order."""
+
+    def __init__(self, rows: pa.Table) -> None:
+        self._epochs: npt.NDArray[np.int64] = rows["_epoch"].cast(pa.int64()).to_numpy()
+        self._batches: npt.NDArray[np.int64] = pc.fill_null(rows["_batch"], 2**62).to_numpy()
+
+    def rows_up_to(self, place: Place) -> int:
+        """How many rows lie up to a place."""
+        is_in_last = (self._epochs == place.epoch) & (self._batches <= place.batch)
+        return int(np.count_nonzero((self._epochs < place.epoch) | is_in_last))
+
+
+def in_feed(rows: pa.Table, release: int, change: ChangeType) -> pa.Table:
+    """Rows as a step has them, with what became of them and where."""
+    columns = [
+        pa.repeat(pa.scalar(release, pa.int64()), rows.num_rows),
+        pa.repeat(pa.scalar(change, pa.string()), rows.num_rows),
+    ]
+    return pa.table([*columns, *rows.columns], schema=pa.schema([*FEED_COLUMNS, *rows.schema]))
