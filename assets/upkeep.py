@@ -5,7 +5,7 @@ what is due are assets: `evaluations`.
 """
 
 # Annotations must be types here, not strings: Dagster reads that of `context`.
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 
@@ -23,6 +23,7 @@ from assets.runs import Metadata, canceled_with_a_sentence, pipeline_of_run, tab
 from assets.work import IN_ONE_PROCESS, REPAIR_POOL, DryRunConfig, Work, WorkRun
 from photon.errors import WrongUsage
 from photon.process.clock import SystemClock
+from photon.upkeep.recovery import Recovered
 from resources.environment import ServedPipeline
 
 
@@ -79,7 +80,10 @@ def _recover(run: WorkRun) -> Metadata:
 
     stored = newest(run.pipeline, run.served.datacenters)
     reports = {name: one.report for name, one in stored.items()}
-    done = carry_out(lambda: RecoveryPlan(run.pipeline, reports), run.is_dry)
+    return _ordered(run, carry_out(lambda: RecoveryPlan(run.pipeline, reports), run.is_dry))
+
+
+def _ordered(run: WorkRun, done: Mapping[str, Recovered]) -> Metadata:
     for name, one in done.items():
         if one.problem:
             run.context.log.warning(f"{name}: {one.problem}")
@@ -217,7 +221,12 @@ def _retire(run: WorkRun) -> Metadata:
         run.progress(),
     )
     numbers = {name: value for name, value in asdict(done).items() if isinstance(value, int)}
-    return {"datacenter": config.datacenter, "retired": not run.is_dry, **numbers}
+    said = {"datacenter": config.datacenter, "retired": not run.is_dry, **numbers}
+    if run.is_dry or done.rows is not None:
+        return said
+    from jobs.verification import recover_now
+
+    return {**said, **_ordered(run, recover_now(run.pipeline, run.progress()))}
 
 
 RETIREMENT = Upkeep(

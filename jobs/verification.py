@@ -34,6 +34,7 @@ from photon.pipeline.file import Pipeline
 from photon.pipeline.location import Location
 from photon.releases import copies
 from photon.storage.damaged_files import damaged
+from photon.upkeep.recovery import Recovered, RecoveryPlan
 from photon.verification.classes import undecided_evidence
 from photon.verification.days import Window
 from photon.verification.report import VerificationReport
@@ -88,6 +89,20 @@ def verify(
     if window is None:
         _tell_releases(pipeline, awaited, report)
     return report
+
+
+def recover_now(pipeline: Pipeline, progress: Progress) -> dict[str, Recovered]:
+    """Verify all datacenters, and order what was found to be looked at again. Raises as both do."""
+    reports = reports_for_recovery(pipeline, list(pipeline.datacenters), progress)
+    return RecoveryPlan(pipeline, reports).apply()
+
+
+def reports_for_recovery(
+    pipeline: Pipeline, datacenters: Sequence[str], progress: Progress
+) -> dict[str, dict[str, Any]]:
+    """Verify these datacenters; their reports, with all that recovery looks at. Raises as `verify`."""
+    report = verify(pipeline, datacenters, progress, pages=True)
+    return {name: one.as_dict() for name, one in report.datacenters.items()}
 
 
 def _tell_releases(pipeline: Pipeline, awaited: Mapping[str, int], report: VerificationReport) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,7 +22,7 @@ from photon.cli.output import (
 from photon.process.readable import counted
 
 if TYPE_CHECKING:
-    from photon.pipeline.file import Pipeline
+    from photon.upkeep.recovery import Recovered
     from photon.upkeep.retire import Retired
 
 
@@ -71,8 +72,8 @@ def retire(pipeline_file: Path, datacenter: str, lake_is_gone: bool, dry_run: bo
     """Give DATACENTER of PIPELINE up for good: it never runs again under this name.
 
     Its rows stay, and events that it registered without a row are free for the others. With --lake-is-gone
-    its rows don't count any more, and all of its events are free; refused while its lake can be read. May be
-    killed and run again.
+    its rows don't count any more, and all of its events are free: the others are verified, and ordered to
+    join again what they called joined by it. Refused while its lake can be read. May be killed and run again.
     """
     with opened(pipeline_file, dry_run) as pipeline, showing_progress(UPKEEP_LINE_SECONDS) as say:
         from photon.registry.opening import open_reader
@@ -82,8 +83,15 @@ def retire(pipeline_file: Path, datacenter: str, lake_is_gone: bool, dry_run: bo
         done = carry_out(
             lambda: plan_retire(pipeline, open_reader(pipeline), datacenter, lake_is_gone), dry_run, say
         )
-    told = _would_retire(datacenter, done) if dry_run else _retired(pipeline, datacenter, done, lake_is_gone)
-    print_outcome(asdict(done), told, dry_run, as_json)
+        ordered: dict[str, Recovered] = {}
+        if done.rows is None and not dry_run:
+            from jobs.verification import recover_now
+
+            say(f"datacenter {datacenter} is retired; verifies the others. If that fails, run it again")
+            ordered = recover_now(pipeline, say)
+    value = {**asdict(done), "ordered": {name: one.as_dict() for name, one in ordered.items()}}
+    told = _would_retire(datacenter, done) if dry_run else _retired(datacenter, done, ordered)
+    print_outcome(value, told, dry_run, as_json)
 
 
 def _would_retire(datacenter: str, would: Retired) -> list[str]:
@@ -96,19 +104,21 @@ def _would_retire(datacenter: str, would: Retired) -> list[str]:
             f"{counted(would.rows, 'row')} would stay and count; {counted(would.kept, 'id', 'keep')} a row"
         )
     else:
-        lines.append("its lake is gone: its rows would count no more")
+        lines.append(
+            "its lake is gone: its rows would count no more, and the others would be ordered to join again "
+            f"what they called joined by it, at most {counted(would.released, 'event')}"
+        )
     return [*lines, f"{counted(would.released, 'id')} would be free for the other datacenters"]
 
 
-def _retired(pipeline: Pipeline, datacenter: str, done: Retired, lake_is_gone: bool) -> list[str]:
+def _retired(datacenter: str, done: Retired, ordered: Mapping[str, Recovered]) -> list[str]:
     already = " already" if done.was_retired else ""
     lines = [
         f"datacenter {datacenter} is retired{already}: {counted(done.released, 'id', 'are')} free, "
         f"{counted(done.kept, 'id', 'keep')} a row"
     ]
-    if lake_is_gone:
-        lines.append(
-            "what the others took for joined by it is joined again by recovery: Dagster's next one, or "
-            f"photon recover {pipeline.typed}"
-        )
+    if ordered:
+        from photon.cli.recover import recovery_text
+
+        lines.append(recovery_text(ordered, dry_run=False))
     return lines

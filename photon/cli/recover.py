@@ -100,12 +100,11 @@ def _reports(pipeline: Pipeline, names: list[str], recorded: bool) -> Mapping[st
                 NOT_DONE,
             )
         return {name: one.report for name, one in stored.items()}
-    from jobs.verification import verify
+    from jobs.verification import reports_for_recovery
 
     with showing_progress() as say:
         say("reading what there is to verify")
-        report = verify(pipeline, names, say, pages=True)
-    return {name: one.as_dict() for name, one in report.datacenters.items()}
+        return reports_for_recovery(pipeline, names, say)
 
 
 def recovery_text(done: Mapping[str, Recovered], dry_run: bool) -> str:

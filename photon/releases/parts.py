@@ -159,9 +159,12 @@ def count_lakes(
 ) -> dict[str, Counted]:
     """The parts of all lakes that can be read, as of a release to follow on the last one. LakeUnavailable."""
     found: dict[str, Counted] = {}
+    parts = {} if last is None else last.parts
+    # A datacenter that claims nothing has no close: of its batches the last release is known.
+    closed = {**{name: part.place for name, part in parts.items()}, **closed}
     for name in sorted(closed.keys() & counters.keys() - {*register.lakes_gone}):
         try:
-            one = count(counters[name], None if last is None else last.parts.get(name), closed[name])
+            one = count(counters[name], parts.get(name), closed[name])
         except LakeUnavailable as error:
             log.info("the next release goes without news of datacenter %s: %s", name, error)
             continue

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
+from photon import read
 from tests.e2e.one_query import one_query
 from tests.e2e.photon_process import joined_rows, photon, photon_json
 
@@ -40,3 +42,28 @@ def test_a_person_puts_a_datacenter_on_hold_and_retires_it(tmp_path: Path) -> No
     assert "retired" in photon("join", pipeline, "-d", "west", *JOIN, status=3).stderr
     for verb in ("hold", "resume"):
         assert "is retired: it never runs again" in photon(verb, pipeline, "west", status=3).stderr
+
+
+@pytest.mark.parametrize("point", ["release.after_decided", "order.before_rename", "order.after_rename"])
+def test_a_retirement_without_the_lake_orders_what_others_called_joined_by_it_though_it_was_killed(
+    tmp_path: Path, point: str
+) -> None:
+    pipeline = one_query(tmp_path, *CLICKS, datacenters=("east", "west"), more=SETTINGS)
+    photon("registry", "init", pipeline)
+    for name in ("west", "east"):
+        photon("join", pipeline, "-d", name, *JOIN)
+    assert len(joined_rows(pipeline)) == len(CLICKS)
+    shutil.rmtree(tmp_path / "lake" / "west")
+    retire = ("retire", pipeline, "west", "--lake-is-gone")
+    would = photon(*retire, "--dry-run").stdout
+    assert f"join again what they called joined by it, at most {len(CLICKS)} events" in would
+
+    photon(*retire, status=-9, crash_at=point)
+    done = photon_json(*retire)
+    assert done["was_retired"]
+    orders = done["ordered"]["east"]
+    assert orders["ordered"] + orders["waiting"] == len(CLICKS)
+    [note] = photon_json("releases", pipeline)["releases"][-1]["notes"]
+    assert f"and {len(CLICKS)} rows with it; completeness goes back to" in note["says"]
+    photon("join", pipeline, "-d", "east", *JOIN)
+    assert read.joined(pipeline, release="latest").count_rows() == len(CLICKS)

@@ -276,6 +276,16 @@ def test_a_datacenter_that_retires_without_its_lake_has_no_part_in_the_next_rele
     assert (latest(world).set_back, latest(world).complete_up_to_us) == (None, NOON_US)
 
 
+def test_a_datacenter_that_has_joined_nothing_itself_keeps_the_release_of_a_retirement(world: World) -> None:
+    both(world, "c")
+    world.join("west")
+    world.join("east")
+    shutil.rmtree(lake(world, "west"))
+    plan_retire(world.pipeline, world.reader(), "west", lake_is_gone=True).apply()
+    assert changes(latest(world)) == ["retired"]
+    assert latest(world).rows == 0
+
+
 @pytest.mark.parametrize("joins", [False, True])
 def test_a_release_of_a_retirement_that_was_killed_is_copied_by_whoever_comes_next(
     world: World, joins: bool
