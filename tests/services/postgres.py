@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -58,6 +60,19 @@ class Postgres:
     def stop(self) -> None:
         """Stop the server in order, and cut all connections."""
         self._run("pg_ctl", "stop", "--wait", "--mode=fast", "--pgdata", self._data)
+
+    def kill(self) -> None:
+        """End it by kill -9, as a machine that dies; its helpers see it and end by themselves."""
+        os.kill(int((self.folder / "data" / "postmaster.pid").read_text().split()[0]), signal.SIGKILL)
+
+    def start_again(self) -> None:
+        """Start it behind a kill: it refuses as long as a helper of the killed one lives."""
+        for _ in range(PATIENCE_SECONDS):
+            try:
+                return self.start()
+            except subprocess.CalledProcessError:
+                time.sleep(0.1)
+        raise AssertionError(f"it did not start: {(self.folder / 'server.log').read_text()[-2_000:]}")
 
     def back_up(self, name: str) -> None:
         """Write a database into a file, as docs/dagster.md says; the file's name is the database's."""
