@@ -1,6 +1,6 @@
 """Follows a history that is made by hand, into a table of PostgreSQL, until it is killed.
 
-`python -m tests.feed.deliver_history URL TABLE SEED RELEASES TARGET`: TARGET is a file with the newest release.
+`python -m tests.feed.deliver_history URL TABLE SEED RELEASES TARGET`; the file TARGET has the newest release.
 """
 
 from __future__ import annotations
