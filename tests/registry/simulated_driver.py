@@ -20,7 +20,11 @@ from photon.registry.id_registry import EpochOver, IdRegistry
 from photon.registry.lookups import Hold
 from photon.registry.view import View, catch_up
 from tests.registry.simulated_positions import Pause, SimulatedPositions
+from tests.registry.simulated_releases import copy_releases, look_at_start, make_release
 from tests.registry.simulated_world import FENCED, Record, RuleBroken, Table, World
+
+RELEASES = 0.3  # made at so many looks for work
+SYNCS_SLOWLY, SLOW_SYNC = 0.1, 60  # the chance of it, and how often others may go on meanwhile
 
 
 class Plan(NamedTuple):
@@ -77,6 +81,7 @@ class Driver:
     def start(self) -> None:
         """See whether the state goes on where it stopped; else begin an epoch (A13, L10)."""
         self.registry.catch_up()
+        look_at_start(self.world, self.folder.datacenter, self.registry)
         folder, epoch = self.folder, self.folder.epoch
         if epoch is not None and epochs.is_live(self.registry, epoch):
             version = self.table.versions[epoch]
@@ -108,6 +113,9 @@ class Driver:
         self.registry.read_on()
         if self.registry.view.is_over(folder.epoch):
             raise EpochOver(folder.epoch)
+        copy_releases(self.world, folder.datacenter, self.registry.view)
+        if chance.random() < RELEASES:
+            make_release(self.world, self.registry, folder.epoch, folder.batch, self.pause)
         if self.world.is_quiet or chance.random() < 0.2:
             end_what_is_over(self.world, self.registry, self.pause)
         if not self.world.is_quiet and chance.random() < 0.04:
@@ -124,6 +132,9 @@ class Driver:
         batch, (plan, records) = folder.batch + 1, folder.plan
         claimant = Claimant(folder.epoch, batch, plan)
         too_old = self._commit(claimant, records)
+        for _ in range(SLOW_SYNC if chance.random() < SYNCS_SLOWLY else 1):
+            self.pause()
+        self.table.sync()
         self.pause()
         final = too_old | self._final(claimant, records)
         if chance.random() < 0.15:
@@ -142,8 +153,10 @@ class Driver:
         """Have the table lose a row, and free its id, so that it is joined again (L11)."""
         if not self.table.rows:
             return
+        self.table.sync()
         row = self.world.chance.choice(self.table.rows)
         self.table.rows.remove(row)
+        self.table.lost_rows.append(row)
         self.world.lost.add((row.id, row.claimant))
         self.world.tell(f"{row} is lost")
         self.folder.done -= {one.number for one in self.world.records if one.id == row.id}
@@ -166,7 +179,7 @@ class Driver:
         """
         version = self.table.versions[claimant.epoch]
         if version >= claimant.batch:
-            if self.table.plans.get((claimant.epoch, claimant.batch)) != claimant.plan or version == FENCED:
+            if self.table.plans.get((claimant.epoch, claimant.batch)) != claimant.plan or version >= FENCED:
                 self.folder.epoch = None
                 raise Ended
             return set()

@@ -1,7 +1,7 @@
 """Simulate what is beside the ledgers: logs, joined tables, and an observer who knows the rules.
 
 A table has a version for each epoch, as in the lake; a commit raises it together with its rows, and a
-fence passes all versions by (protocol A5, E1).
+fence passes all versions by (protocol A5, E1). What was not synced goes when the power fails (A18).
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from photon.registry.entry import FOR_EVER, NO_TIME_US, Claimant, Claims, Epoch,
 from photon.registry.fold import ClaimsAt, LedgerState, Unclosed
 from photon.registry.form import decode
 from photon.registry.view import View, catch_up
+from photon.releases.release import Release
 from tests.registry.simulated_positions import SimulatedPositions, Stores, new_stores
 from tests.registry.turns import Process
 
-FENCED = 2**53  # instead of a version: no batch of the epoch is committed any more
+FENCED = 2**53  # with the epoch's last batch: no other one of it is committed any more (E1, R6)
 SPAN = 12  # hashes are spread over so many places: one to three ledgers share them evenly
 LATEST_US = 9
 DATACENTERS = ("a", "b")
@@ -58,6 +59,9 @@ class Table:
     versions: dict[Epoch, int] = field(default_factory=dict)
     plans: dict[tuple[Epoch, int], str] = field(default_factory=dict)
     is_lost: bool = False
+    lost_rows: list[Row] = field(default_factory=list)  # that somebody removed
+    releases: dict[int, Release] = field(default_factory=dict)  # the lake's copies, by their numbers
+    unsynced: list[Claimant] = field(default_factory=list)  # who has committed since the last sync
 
     @property
     def newest(self) -> int:
@@ -66,11 +70,26 @@ class Table:
 
     def begin(self, epoch: Epoch) -> bool:
         """Commit batch 0 of an epoch, unless it is known already."""
+        self.sync()
         return self.versions.setdefault(epoch, 0) == 0
 
     def fence(self, epoch: Epoch) -> None:
         """Have no batch of the epoch committed any more (E1)."""
-        self.versions[epoch] = FENCED
+        self.sync()
+        version = self.versions.get(epoch, 0)
+        self.versions[epoch] = version if version >= FENCED else FENCED + version
+
+    def sync(self) -> None:
+        """Have all commits on disk."""
+        self.unsynced.clear()
+
+    def lose_power(self) -> None:
+        """Be without the commits that are not on disk."""
+        for claimant in reversed(self.unsynced):
+            self.versions[claimant.epoch] = claimant.batch - 1
+            del self.plans[claimant.epoch, claimant.batch]
+        self.rows = [row for row in self.rows if row.claimant not in self.unsynced]
+        self.unsynced.clear()
 
     def commit(self, claimant: Claimant, records: Sequence[Record]) -> bool:
         """Commit a plan's rows, if it is its batch's turn."""
@@ -78,6 +97,7 @@ class Table:
             return False
         self.versions[claimant.epoch] = claimant.batch
         self.plans[claimant.epoch, claimant.batch] = claimant.plan
+        self.unsynced.append(claimant)
         self.rows += [Row(one.id, one.time_us, claimant) for one in records]
         return True
 

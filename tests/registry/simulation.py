@@ -4,9 +4,10 @@
     python -m tests.registry.simulation --seed 4711
 
 Processes are killed anywhere, sleep for long, run over copies of one state folder, and take each other for
-dead; generations are rolled, collected and dropped; a datacenter goes for good. Checked, all the time: no id
-has two rows; each row is its holder's; each join has a row; all readers read alike. In the end, when all is
-well, each id has its row, unless the boundary has passed it.
+dead; power fails; generations are rolled, collected and dropped; a datacenter goes for good. Checked, all the
+time: no id has two rows; each row is its holder's; each join has a row; all readers read alike; releases have
+numbers of their own, and show all rows that the ones before have shown. In the end, when all is well, each id
+has its row, unless the boundary has passed it.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from photon.registry.register import with_generation
 from photon.registry.view import View, catch_up, newest_states
 from tests.registry.simulated_driver import Driver, StateFolder, copy_of, end_epochs, kept_or_new_view
 from tests.registry.simulated_positions import CALM, SimulatedPositions
+from tests.registry.simulated_releases import ReleasesInOrder
 from tests.registry.simulated_world import DATACENTERS, LATEST_US, Observer, RuleBroken, new_world, summary_of
 from tests.registry.turns import Process, on_one_core
 
@@ -38,6 +40,7 @@ MOST_DECODED = 1_000  # entries: each is read by many
 MOST_FOLDERS = 4
 MOST_ASIDE = 3
 TOLD_EVERY = 200  # seeds
+POWER_FAILS = 0.02  # the chance at a step at which a table has commits that are not on disk
 
 Job = Callable[[View, SimulatedPositions], None]
 
@@ -50,6 +53,7 @@ class Simulation:
         self.chance = self.world.chance
         self.stores = self.world.stores
         self.observer = Observer(self.world)
+        self.releases = ReleasesInOrder(self.world)
         self.folders = [StateFolder(name) for name in DATACENTERS]
         self.running: dict[int, Process] = {}  # keys: indices of folders
         self.aside: list[Process] = []
@@ -72,6 +76,11 @@ class Simulation:
             for process in [*self.running.values(), *self.aside]:
                 process.kill()
 
+    def _look(self) -> None:
+        """All that must hold at any time."""
+        self.observer.look()
+        self.releases.look(self.observer.view)
+
     # -- while all goes wrong
 
     def _disturbed(self) -> None:
@@ -84,8 +93,8 @@ class Simulation:
                 if self.chance.random() < 0.4:
                     self._step_aside(process)
             if step % 40 == 0:
-                self.observer.look()
-        self.observer.look()
+                self._look()
+        self._look()
         self.observer.look_at_readers(self.kept)
 
     def _happen(self, step: int) -> None:
@@ -95,6 +104,9 @@ class Simulation:
             self.stores.land()
         if chance() < 0.02:
             self.world.arrived += 1
+        unsynced = [name for name, table in self.world.tables.items() if table.unsynced]
+        if unsynced and chance() < POWER_FAILS:
+            self._cut_power(step, self.chance.choice(unsynced))
         if chance() > 0.1:
             return
         what = self.chance.choices(tuple(HAPPENINGS), tuple(HAPPENINGS.values()))[0]
@@ -118,6 +130,14 @@ class Simulation:
         if self.aside:
             self.aside.pop(self.chance.randrange(len(self.aside))).kill()
 
+    def _cut_power(self, step: int, datacenter: str) -> None:
+        """All processes of a datacenter end, and its table is as it was synced."""
+        for index in [one for one in self.running if self.folders[one].datacenter == datacenter]:
+            self._kill(index)
+        self.world.tell(f"{step}: the power of {datacenter} fails")
+        self.world.tables[datacenter].lose_power()
+        self._look()
+
     def _freeze_one(self, step: int) -> None:
         self.wakes[self.chance.randrange(len(self.folders))] = step + self.chance.randrange(30, 500)
 
@@ -139,7 +159,7 @@ class Simulation:
 
     def _announce_a_generation(self, step: int) -> None:
         """Have a roller die before it opens a ledger of its generation."""
-        self.observer.look()
+        self._look()
         register = self.stores.register
         newest = len(register.generations) - 1
         if all(self.observer.view.states[one].is_open for one in register.ledgers(newest)):
@@ -213,7 +233,7 @@ class Simulation:
         rows = sum(len(table.rows) for table in self.world.tables.values())
         process.step()
         if rows != sum(len(table.rows) for table in self.world.tables.values()):
-            self.observer.look()
+            self._look()
         if process.is_over:
             del self.running[index]
 
@@ -238,7 +258,7 @@ class Simulation:
             self._kill(index)
         self._finish_aside()
         self.folders = self.folders[: len(DATACENTERS)]
-        self.observer.look()
+        self._look()
         if self.chance.random() < 0.4:
             self._retire(self.folders.pop(0).datacenter)
         for step in range(MOST_STEPS_AT_REST):
@@ -247,7 +267,7 @@ class Simulation:
                 self._step(index)
             elif not self.running and all(map(self._is_done, self.folders)):
                 break
-        self.observer.look()
+        self._look()
         self.observer.look_at_readers(self.kept)
         missing = self._missing()
         if missing or self.running:

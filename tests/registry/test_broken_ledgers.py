@@ -20,8 +20,12 @@ from photon.registry.fold import LedgerState
 from photon.registry.holds import Refs
 from photon.registry.positions import Positions
 from photon.registry.view import Holders, View
-from tests.registry import test_staged
+from photon.releases import making
+from photon.releases.making import Counted
+from photon.releases.release import Part, Place, Release
+from tests.registry import simulated_releases, test_staged
 from tests.registry.in_memory import EAST, PositionsInMemory, claims_of, hashes_of, with_rows
+from tests.registry.simulated_world import Table
 from tests.registry.simulation import simulate
 from tests.simulation.catching import caught_by_story, search
 
@@ -172,3 +176,29 @@ def test_a_generation_dropped_by_the_register_s_boundary_takes_holds_of_rows_alo
 
     monkeypatch.setattr(generations, "newest_states", below_any_boundary)
     caught(NOT_ITS_HOLDER)
+
+
+# -- releases: R1, R2
+
+
+def test_a_cut_made_before_its_commit_is_synced_loses_rows_with_the_power(monkeypatch: Patch) -> None:  # R2
+    def all_that_it_has(table: Table, closed: Place) -> Place:
+        return simulated_releases.reached_in(table, table.newest)
+
+    monkeypatch.setattr(simulated_releases, "place_in", all_that_it_has)
+    caught("rows up to", first_seed=60)
+
+
+def test_a_cut_that_takes_a_late_count_goes_back(monkeypatch: Patch) -> None:  # R2
+    def as_counted(last: Release, counted: Mapping[str, Counted]) -> dict[str, Part]:
+        return {**last.parts, **{name: one.part for name, one in counted.items()}}
+
+    monkeypatch.setattr(making, "_parts", as_counted)
+    caught("goes back")
+
+
+def test_a_generation_that_begins_without_the_last_release_gives_its_number_again(
+    monkeypatch: Patch,
+) -> None:  # R1
+    monkeypatch.setattr(appending, "_last_release", lambda one, ledger: None)
+    caught("two releases have number")
