@@ -172,6 +172,8 @@ class Releasing:
                 offer(self.registry, lambda last: self._made(sight, last))
                 self._note_new()
             self._problem = ""
+        except copies.OtherRelease as error:
+            raise self.registry.view.mismatch(str(error)) from None
         except (RegistryUnavailable, LakeUnavailable, OSError) as error:
             if str(error) != self._problem:
                 log.warning("the next release is made later: %s", error)
@@ -207,6 +209,4 @@ class Releasing:
         now_us = self.clock.elapsed_us()
         if self._tidied_us is None or now_us - self._tidied_us >= TIDIED_US:
             self._tidied_us = now_us
-            # Old by this clock, and by the clocks of those who have made releases since.
-            latest_us = min(self.clock.now_us(), some[0].made_us)
-            copies.tidy(self._lake, latest_us - microseconds(self.pipeline.releases.keep))
+            copies.tidy(self._lake, some[-1], microseconds(self.pipeline.releases.keep))

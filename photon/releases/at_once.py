@@ -62,6 +62,8 @@ def release_now(pipeline: Pipeline, registry: IdRegistry, by: str, clock: Clock)
     for name in counted:
         try:
             copies.put(pipeline.datacenters[name].lake, newest)
+        except copies.OtherRelease as error:
+            raise registry.view.mismatch(str(error)) from None
         except OSError as error:
             log.warning("a release comes into the lake of %s with its next join: %s", name, error)
     return made

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from photon.pipeline.file import Pipeline
 from photon.pipeline.location import Location
-from photon.releases.release import Release, decode_release, encode_release
+from photon.releases.release import MOST_GAP_US, Release, decode_release, encode_release
 from photon.storage.store import Store, content, store_of
 
 FOLDER = "releases"
@@ -24,6 +24,10 @@ PACK = 500  # so a lake lists at most some 1,000 single ones, in one request to 
 _VERIFIED = f"{FOLDER}/verified"
 _SINGLE = re.compile(r"(\d{12})\.json")
 _PACKED = re.compile(r"(\d{12})-(\d{12})\.jsonl\.gz")
+
+
+class OtherRelease(Exception):
+    """A lake has another release under the number of one: the registry was put back (L10)."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -92,7 +96,7 @@ def kept(lake: Location) -> list[Release]:
 
 
 def put(lake: Location, releases: Sequence[Release]) -> None:
-    """Have the lake keep these releases, on disk. OSError."""
+    """Have the lake keep these releases, on disk. OSError, FormatTooNew, OtherRelease."""
     if not releases:
         return
     store, newest = store_of(lake), releases[-1].number
@@ -100,9 +104,11 @@ def put(lake: Location, releases: Sequence[Release]) -> None:
     single = [one for one in releases if one.number // PACK == newest // PACK]
     _pack(lake, [one for one in releases if one.number // PACK < newest // PACK])
     for one in single:
-        name = _single_of(one.number).name
-        if store.size_bytes(name) is None:
-            store.put(name, content(encode_release(one)))
+        file = _single_of(one.number)
+        if store.size_bytes(file.name) is None:
+            store.put(file.name, content(encode_release(one)))
+        elif _read(store, file) != [one]:
+            raise OtherRelease(f"{lake / file.name} is another release {one.number}")
     store_of(lake / FOLDER).sync()
 
 
@@ -132,18 +138,20 @@ def awaited(pipeline: Pipeline, datacenters: Iterable[str]) -> dict[str, int]:
     return found
 
 
-def tidy(lake: Location, before_us: int) -> None:
-    """Pack full five hundreds, and remove releases that were made before a time. OSError, FormatTooNew.
+def tidy(lake: Location, newest: Release, keep_us: int) -> None:
+    """Pack full five hundreds, and remove releases that are older than the newest one by so much, or more.
 
-    The newest release stays.
+    By their own times: a clock that is wrong makes no release older by more than `MOST_GAP_US`, which comes
+    on top. The newest release stays. OSError, FormatTooNew.
     """
+    before_us = newest.elapsed_us - keep_us - MOST_GAP_US
     store, singles = store_of(lake), _singles(lake)
     if singles:
         full = [file for file in singles if file.last // PACK < singles[-1].last // PACK]
         _pack(lake, [one for file in full for one in _read(store, file)])
         store.remove(*(file.name for file in full))
     for file in sorted([*_packs(lake), *_singles(lake)])[:-1]:
-        if _read(store, file)[-1].made_us >= before_us:
+        if _read(store, file)[-1].elapsed_us >= before_us:
             return
         store.remove(file.name)
 

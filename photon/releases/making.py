@@ -15,6 +15,7 @@ from photon.process.readable import counted
 from photon.registry.entry import FOR_EVER
 from photon.registry.view import View
 from photon.releases.release import (
+    MOST_GAP_US,
     NOTHING,
     Cut,
     Note,
@@ -87,16 +88,17 @@ def next_release(sight: Sight, now_us: int) -> Release | None:
     parts = {name: part for name, part in _parts(last, sight.counted).items() if name not in gone}
     if sight.datacenter in parts:
         parts[sight.datacenter] = _with_statement(parts, sight, gone)
-    number = last.number + 1
+    number, made_us = last.number + 1, max(now_us, last.made_us + 1)
     set_back = _set_back(last, sight, number, parts, gone)
     made = Release(
         number,
-        max(now_us, last.made_us + 1),
+        made_us,
         sight.datacenter,
         dict(sorted(parts.items())),
         _notes(last, sight, gone, set_back),
         set_back,
         tuple(sorted(gone)),
+        last.elapsed_us + min(made_us - last.made_us, MOST_GAP_US),
     )
     return made if made.notes or _news(made) != _news(last) else None
 

@@ -16,6 +16,7 @@ from photon.errors import FormatTooNew
 from photon.process.clock import MICROSECONDS, in_utc
 
 FORMAT = 1
+MOST_GAP_US = 24 * 3_600 * MICROSECONDS  # so that releases of joins once a day grow old as days go by
 REFILL_GAP = 1_000  # numbers: some may have been decided in the lost registry that no lake has a copy of
 
 # Everything that a release shows for the first time, apart from new rows.
@@ -100,6 +101,7 @@ class Release:
     """A release. `by`: the datacenter that made it. It never changes, and its number is never used again.
 
     `lakes_gone`: datacenters that were retired without their lakes, and never have a part again.
+    `elapsed_us`: between the first release and this one, where a gap counts as `MOST_GAP_US` at most.
     """
 
     number: int
@@ -109,6 +111,7 @@ class Release:
     notes: tuple[Note, ...] = ()
     set_back: SetBack | None = None
     lakes_gone: tuple[str, ...] = ()
+    elapsed_us: int = 0
 
     @property
     def cut(self) -> Cut:

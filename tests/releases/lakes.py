@@ -22,7 +22,7 @@ from photon.pipeline.file import Pipeline, load_pipeline
 from photon.pipeline.location import Location, S3Folder
 from photon.releases import copies
 from photon.releases.files import rows_within
-from photon.releases.release import Part, Place, Release
+from photon.releases.release import MOST_GAP_US, Part, Place, Release
 from photon.storage.columns import UNJOINED_COLUMNS
 from photon.storage.data_files import DataFile, DataFiles
 from photon.storage.output_files import OutputFile, write_rows, write_rows_by_date
@@ -163,7 +163,7 @@ class Lakes:
         number = self.made[-1].release.number + 1 if self.made else 1
         parts = {name: self._part(name, lags) for name in self.rows}
         made_us = int(time.time() * 1e6)
-        release = Release(number, max(made_us, 1), "east", parts)
+        release = Release(number, max(made_us, 1), "east", parts, elapsed_us=made_us)
         for name in into:
             copies.put(self.lake(name), [release])
         cut = release.cut
@@ -200,7 +200,9 @@ class Lakes:
         [kept] = [one for one in self.made if one.release.number == number]
         self.made = [one for one in self.made if one.release.number >= number]
         for name in self.rows:
-            copies.tidy(self.lake(name), kept.release.made_us)
+            newest = self.made[-1].release
+            age_us = newest.elapsed_us - kept.release.elapsed_us
+            copies.tidy(self.lake(name), newest, age_us - MOST_GAP_US)
 
 
 def joined_in(lakes: Lakes, number: int) -> Shown:
