@@ -19,12 +19,19 @@ from psycopg2 import errors, sql
 from psycopg2.extensions import ISOLATION_LEVEL_READ_COMMITTED, parse_dsn
 
 from photon.adapters import same_column
-from photon.errors import WrongUsage
-from photon.feed.postgres_rows import KEY, brought, columns_of, csv_of, nul_in, taken_back
+from photon.errors import UserError, WrongUsage
+from photon.feed.postgres_rows import (
+    KEY,
+    MOST_NAME_BYTES,
+    brought,
+    columns_of,
+    csv_of,
+    nul_in,
+    taken_back,
+)
 from photon.feed.sink import Fed, SinkUnavailable
 from photon.feed.step import FeedStopped, Step
 from photon.process.faults import fault_point
-from photon.releases.reading import ReleaseUnreadable
 from photon.releases.release import Release, decode_release, encode_release
 
 log = logging.getLogger(__name__)
@@ -80,6 +87,8 @@ class PostgresTable:
         self._url, self._fed, self.takes_changes = url, fed, takes_changes
         usual = fed.name if fed.table == "joined" else f"{fed.name}_{fed.table}"
         self._schema, _, self._table = (into or usual).rpartition(".")
+        if len(self._table.encode()) > MOST_NAME_BYTES or not self._table:
+            raise WrongUsage(f"--into: expected [SCHEMA.]TABLE, a name of at most {MOST_NAME_BYTES} bytes")
         self._where = f"table {into or usual} of {parsed.get('host', 'here')}/{parsed.get('dbname', '')}"
         self._connection: Any = None
         self._doing = ""  # what an error came of
@@ -100,7 +109,9 @@ class PostgresTable:
     def deliver(self, steps: Sequence[Step]) -> Release | None:
         try:
             return self._deliver(steps)
-        except (FeedStopped, ReleaseUnreadable):
+        except SinkUnavailable:
+            raise
+        except UserError:
             if len(steps) == 1:
                 raise
         last = self.cursor()
@@ -161,7 +172,7 @@ class PostgresTable:
         if not self._schema:
             with self._connection as connection, connection.cursor() as run:
                 run.execute("SELECT current_schema()")
-                self._schema = run.fetchone()[0]
+                self._schema = run.fetchone()[0] or "public"
 
     def _told(self, error: psycopg2.Error) -> SinkUnavailable | FeedStopped:
         """What an error of the server means for who follows."""

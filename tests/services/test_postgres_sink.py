@@ -286,6 +286,12 @@ def test_a_name_that_the_server_would_cut_is_refused(database: Database) -> None
         table.deliver([step(1, others=long)])
 
 
+@pytest.mark.parametrize("into", ["ö" * 32, "public."])
+def test_a_table_is_not_called_as_the_server_would_cut_it(into: str) -> None:
+    with pytest.raises(WrongUsage, match="at most 63 bytes"):
+        PostgresTable(URL, into, FED)
+
+
 def test_a_step_that_can_not_be_read_leaves_nothing(database: Database) -> None:
     def pages() -> Iterator[pa.Table]:
         yield from step(1).pages()

@@ -1,0 +1,41 @@
+"""A table that is fed from real tables of datacenters has the rows of each release, as readers have them."""
+
+from __future__ import annotations
+
+import random
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from photon.feed.postgres import PostgresTable
+from photon.feed.sink import Fed
+from photon.feed.steps import snapshot, steps
+from photon.process.clock import SystemClock
+from tests.releases.lakes import new_lakes
+from tests.services.test_postgres_sink import URL, Database, database, server
+
+__all__ = ["database", "server"]
+pytestmark = pytest.mark.services
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_table_has_the_rows_of_each_release(tmp_path: Path, database: Database, seed: int) -> None:
+    lakes, rng = new_lakes(tmp_path / "lakes", tmp_path), random.Random(seed)
+    lakes.append("east")
+    last = lakes.release().release
+    with closing(
+        PostgresTable(URL, f"{database.schema}.clicks", Fed(lakes.pipeline.file, "clicks"))
+    ) as table:
+        table.deliver([snapshot(lakes.pipeline, last)])
+        for _ in range(12):
+            name = rng.choice(["east", "west"])
+            rng.choice([lakes.append, lakes.append, lakes.compact, lakes.begin_epoch])(name)
+            made = lakes.release(lags=rng.choice([0, 0, 1]))
+            if rng.random() < 0.3:
+                continue  # two releases in one transaction the next time
+            last = table.deliver(list(steps(lakes.pipeline, last, SystemClock())))
+            assert last == made.release
+            assert frozenset(database.ask("SELECT _event_id, value FROM clicks")) == made.joined
+    (row,) = database.ask("SELECT _datacenter, _release, _event_time FROM clicks LIMIT 1")
+    assert None not in row
