@@ -11,7 +11,7 @@ from photon.errors import WrongUsage
 from photon.feed.cursor_file import CursorFile, locked
 from photon.feed.folder import FedFolder
 from photon.feed.sink import Fed, Sink
-from photon.feed.stdout import StandardOutput
+from photon.feed.stdout import Form, StandardOutput
 from photon.pipeline.location import Location, parse_s3_url
 
 POSTGRES = ("postgresql://", "postgres://")
@@ -26,8 +26,11 @@ def sink_of(
     cursor_file: Path | None = None,
     into: str | None = None,
     takes_changes: bool = False,
+    form: Form = "jsonl",
 ) -> Iterator[Sink]:
-    """The sink that `--to`, `--into` and `--cursor` name, until the follower ends; without a target, `out`.
+    """The sink that `--to`, `--into`, `--cursor` and `--format` name, as long as it is followed into.
+
+    Without a target it is `out`.
 
     WrongUsage, FollowedAlready.
     """
@@ -36,26 +39,35 @@ def sink_of(
         raise WrongUsage("--into names a table of PostgreSQL: expected --to postgresql://... beside it")
     if cursor_file is not None and target is not None:
         raise WrongUsage(f"--cursor is for standard output: {target} keeps its own cursor; leave it out")
-    if target is None and cursor_file is None:
-        yield StandardOutput(out, None, takes_changes)
-    elif cursor_file is not None:
-        with locked(cursor_file.with_name(f"{cursor_file.name}.lock")):
-            cursor = CursorFile(cursor_file.parent, cursor_file.name, fed)
-            yield StandardOutput(out, cursor, takes_changes)
+    if form != "jsonl" and target is not None:
+        raise WrongUsage(f"--format {form} is for standard output: leave it out for {target}")
+    if target is None:
+        with (
+            _cursor_of(cursor_file, fed) as cursor,
+            closing(StandardOutput(out, cursor, takes_changes, form)) as stdout,
+        ):
+            yield stdout
     elif is_postgres:
         try:
             from photon.feed.postgres import PostgresTable
         except ImportError:
             raise WrongUsage("--to postgresql://: pip install 'photon-join[postgres]' first") from None
-        assert target is not None
         with closing(PostgresTable(target, into, fed, takes_changes)) as table:
             yield table
     else:
-        assert target is not None
         if fed.table != "joined":
             raise WrongUsage(f"--to {target}: a folder takes joined rows only; expected postgresql://...")
         with closing(FedFolder(_folder_of(target), fed)) as folder:
             yield folder
+
+
+@contextmanager
+def _cursor_of(file: Path | None, fed: Fed) -> Iterator[CursorFile | None]:
+    if file is None:
+        yield None
+    else:
+        with locked(file.with_name(f"{file.name}.lock")):
+            yield CursorFile(file.parent, file.name, fed)
 
 
 def _folder_of(target: str) -> Location:

@@ -1,7 +1,7 @@
-"""Steps as JSON lines on standard output, and the cursor in a file beside it.
+"""Steps on standard output, as JSON lines or as Arrow, and the cursor in a file beside it.
 
-Lines come first, then the cursor (G3). So lines of a step may come again after a crash, byte for byte. A
-release is whole once a line of a later one has come; a reader drops what comes of it again. The cursor is of
+Rows come first, then the cursor (G3). So rows of a step may come again after a crash, as lines byte for byte.
+A release is whole once a row of a later one has come; a reader drops what comes of it again. The cursor is of
 what was written: what lies in a pipe whose reader dies is behind it.
 """
 
@@ -10,7 +10,9 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Sequence
-from typing import BinaryIO
+from typing import BinaryIO, Literal
+
+import pyarrow as pa
 
 from photon.feed.cursor_file import CursorFile
 from photon.feed.lines import lines
@@ -18,16 +20,35 @@ from photon.feed.step import Step
 from photon.process.faults import fault_point
 from photon.releases.release import Release
 
+Form = Literal["jsonl", "arrow"]
+
 
 class StandardOutput:
-    """Writes lines to an open file. Without a cursor file the cursor ends with the process."""
+    """Writes to an open file. Without a cursor file the cursor ends with the process.
 
-    def __init__(self, out: BinaryIO, cursor_file: CursorFile | None, takes_changes: bool = False) -> None:
-        self._out, self._cursor_file, self.takes_changes = out, cursor_file, takes_changes
+    Arrow is a stream of Arrow's IPC. One of other columns follows where columns change.
+    """
+
+    def __init__(
+        self,
+        out: BinaryIO,
+        cursor_file: CursorFile | None,
+        takes_changes: bool = False,
+        form: Form = "jsonl",
+    ) -> None:
+        self._out, self._cursor_file, self.takes_changes, self._form = out, cursor_file, takes_changes, form
+        self._stream: pa.RecordBatchStreamWriter | None = None
+        self._columns: pa.Schema | None = None  # of the stream
         self._last: Release | None = None
         self._is_file = stat.S_ISREG(os.fstat(out.fileno()).st_mode)
-        if self._is_file and _ends_within_a_line(out.fileno()):
+        if self._is_file and form == "jsonl" and _ends_within_a_line(out.fileno()):
             out.write(b"\n")  # what a killed process left of a line stays by itself
+
+    def close(self) -> None:
+        """End the stream of Arrow."""
+        if self._stream is not None:
+            self._stream.close()
+            self._out.flush()
 
     def cursor(self) -> Release | None:
         return self._last if self._cursor_file is None else self._cursor_file.read()
@@ -37,15 +58,18 @@ class StandardOutput:
         for step in steps:
             if last != step.after:
                 return last
-            last = self._write(step)
+            last = self._take(step)
         return last
 
     def replace(self, step: Step) -> None:
-        self._write(step)
+        self._take(step)
 
-    def _write(self, step: Step) -> Release:
+    def _take(self, step: Step) -> Release:
         for page in step.pages():
-            self._out.write(lines(page))
+            if self._form == "jsonl":
+                self._out.write(lines(page))
+            elif page.num_rows:
+                self._stream_of(page.schema).write_table(page)
         self._out.flush()
         if self._is_file:
             os.fsync(self._out.fileno())  # the cursor is on disk in a moment
@@ -55,6 +79,12 @@ class StandardOutput:
             self._cursor_file.put(self._last)
         fault_point("follow.after_cursor")
         return self._last
+
+    def _stream_of(self, columns: pa.Schema) -> pa.RecordBatchStreamWriter:
+        if self._columns != columns:
+            self.close()
+            self._stream, self._columns = pa.ipc.new_stream(self._out, columns), columns
+        return self._stream
 
 
 def _ends_within_a_line(file: int) -> bool:

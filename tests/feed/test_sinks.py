@@ -72,6 +72,8 @@ def test_what_does_not_go_together_is_refused(tmp_path: Path) -> None:
         sink_of("postgresql://localhost/db", FED, out, cursor_file=cursor),
     ):
         pass
+    with pytest.raises(WrongUsage, match="--format arrow is for"), sink_of("fed", FED, out, form="arrow"):
+        pass
 
 
 def test_without_its_library_postgresql_is_refused_with_the_command_that_brings_it(

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from photon.errors import FormatTooNew
@@ -17,7 +18,7 @@ from photon.feed.sink import Fed, SinkUnavailable
 from photon.feed.stdout import StandardOutput
 from photon.feed.step import FeedStopped, Step
 from photon.process.faults import watched
-from tests.feed.made_steps import FED, release, row, step
+from tests.feed.made_steps import FED, POSITION, release, row, step
 
 
 @contextmanager
@@ -141,3 +142,23 @@ def test_of_two_followers_with_one_cursor_the_second_is_refused_with_the_first_o
         pass
     with locked(lock):
         pass
+
+
+def test_arrow_is_a_stream_for_all_steps_with_the_same_columns(tmp_path: Path) -> None:
+    wider = pa.schema([*POSITION, ("country", pa.string())])
+    steps = [step(1), step(2, []), step(3), step(4, [row(4, country="dk")], others=wider)]
+    with (tmp_path / "out").open("wb") as out, closing(StandardOutput(out, None, form="arrow")) as sink:
+        sink.deliver(steps)
+    found: list[pa.Table] = []
+    with (tmp_path / "out").open("rb") as file:
+        while file.peek(1):
+            found.append(pa.ipc.open_stream(file).read_all())
+    assert [one["_release"].to_pylist() for one in found] == [[1, 3], [4]]
+    assert found[1]["country"].to_pylist() == ["dk"]
+
+
+def test_a_step_is_in_a_stream_of_arrow_before_the_next_one_comes(tmp_path: Path) -> None:
+    with (tmp_path / "out").open("wb") as out, closing(StandardOutput(out, None, form="arrow")) as sink:
+        sink.deliver([step(1)])
+        stream = pa.ipc.open_stream((tmp_path / "out").read_bytes())
+        assert stream.read_next_batch()["_release"].to_pylist() == [1]
