@@ -64,7 +64,7 @@ _COLUMNS = """
 
 
 @dataclass
-class _Fed:
+class _Target:
     """What the server has while a transaction holds the cursor's row. `columns`: their types, by name."""
 
     cursor: Release | None
@@ -122,30 +122,30 @@ class PostgresTable:
 
     def _deliver(self, steps: Sequence[Step]) -> Release | None:
         with self._transaction("waiting for another follower") as run:
-            fed = self._lock(run)
-            if fed.cursor != steps[0].after:
-                return fed.cursor
+            target = self._lock(run)
+            if target.cursor != steps[0].after:
+                return target.cursor
             for step in steps:
-                if fed.cursor is None and step.inserts:
-                    self._expect_no_rows(run, fed)
-                elif fed.cursor is not None and not fed.columns:
+                if target.cursor is None and step.inserts:
+                    self._expect_no_rows(run, target)
+                elif target.cursor is not None and not target.columns:
                     raise FeedStopped(
-                        f"{self._where} is gone, and its cursor is at release {fed.cursor.number}: "
+                        f"{self._where} is gone, and its cursor is at release {target.cursor.number}: "
                         "put it back, or have all rows delivered anew by --resync"
                     )
-                self._write(run, fed, step)
-            self._put_cursor(run, fed)
+                self._write(run, target, step)
+            self._put_cursor(run, target)
             fault_point("follow.after_rows")
         fault_point("follow.after_cursor")
-        return fed.cursor
+        return target.cursor
 
     def replace(self, step: Step) -> None:
         with self._transaction("waiting for another follower") as run:
-            fed = self._lock(run)
-            if fed.columns:
+            target = self._lock(run)
+            if target.columns:
                 run.execute(sql.SQL("DELETE FROM {}").format(self._name()))
-            self._write(run, fed, step)
-            self._put_cursor(run, fed)
+            self._write(run, target, step)
+            self._put_cursor(run, target)
 
     @contextmanager
     def _transaction(self, doing: str) -> Iterator[Any]:
@@ -186,23 +186,23 @@ class PostgresTable:
             self.close()
         return SinkUnavailable(said)
 
-    def _lock(self, run: Any) -> _Fed:
+    def _lock(self, run: Any) -> _Target:
         """Have this transaction alone move the cursor until it ends; what is there then."""
         if not self._columns(run, CURSORS):
             run.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", (CURSORS,))  # two that make it collide
             run.execute(_MAKE_CURSORS.format(self._name(CURSORS)))
-        fed = self._cursor_row(run, "FOR UPDATE")
-        if fed is None:
+        target = self._cursor_row(run, "FOR UPDATE")
+        if target is None:
             insert = sql.SQL("INSERT INTO {} VALUES (%s, %s, %s, %s) ON CONFLICT DO NOTHING")
             is_made = not self._columns(run, self._table)
             values = (self._table, self._fed.name, self._fed.table, is_made)
             run.execute(insert.format(self._name(CURSORS)), values)
-            fed = self._cursor_row(run, "FOR UPDATE")
-        assert fed is not None, "its row was put there"
-        fed.columns = self._columns(run, self._table)
-        return fed
+            target = self._cursor_row(run, "FOR UPDATE")
+        assert target is not None, "its row was put there"
+        target.columns = self._columns(run, self._table)
+        return target
 
-    def _cursor_row(self, run: Any, lock: str = "") -> _Fed | None:
+    def _cursor_row(self, run: Any, lock: str = "") -> _Target | None:
         select = sql.SQL("SELECT pipeline, fed, is_made, cursor FROM {} WHERE name = %s " + lock)
         run.execute(select.format(self._name(CURSORS)), (self._table,))
         row = run.fetchone()
@@ -214,18 +214,18 @@ class PostgresTable:
                 f"{self._where}: expected {self._fed}, but it is fed with rows {table} of {name}: "
                 "name another table by --into"
             )
-        return _Fed(None if cursor is None else decode_release(cursor.encode(), CURSORS), is_made)
+        return _Target(None if cursor is None else decode_release(cursor.encode(), CURSORS), is_made)
 
-    def _put_cursor(self, run: Any, fed: _Fed) -> None:
-        assert fed.cursor is not None, "a step was written"
+    def _put_cursor(self, run: Any, target: _Target) -> None:
+        assert target.cursor is not None, "a step was written"
         update = sql.SQL("UPDATE {} SET is_made = %s, release = %s, cursor = %s WHERE name = %s")
-        stored = encode_release(fed.cursor).decode()
-        values = (fed.is_made, fed.cursor.number, stored, self._table)
+        stored = encode_release(target.cursor).decode()
+        values = (target.is_made, target.cursor.number, stored, self._table)
         run.execute(update.format(self._name(CURSORS)), values)
 
-    def _expect_no_rows(self, run: Any, fed: _Fed) -> None:
+    def _expect_no_rows(self, run: Any, target: _Target) -> None:
         """FeedStopped: a snapshot would double rows that are there without a cursor."""
-        if fed.columns:
+        if target.columns:
             run.execute(sql.SQL("SELECT EXISTS (SELECT FROM {})").format(self._name()))
             if run.fetchone()[0]:
                 raise FeedStopped(
@@ -233,15 +233,15 @@ class PostgresTable:
                     "or have its rows replaced by --resync"
                 )
 
-    def _write(self, run: Any, fed: _Fed, step: Step) -> None:
+    def _write(self, run: Any, target: _Target, step: Step) -> None:
         """Take a step's rows back, then put its own there, and note its release."""
-        self._make_columns(run, fed, step)
+        self._make_columns(run, target, step)
         self._doing = f"writing release {step.release.number}"
-        filled = self._filled(fed, step.schema)
+        filled = self._filled(target, step.schema)
         if not step.is_insert_only:
-            self._take_back(run, fed, step)
+            self._take_back(run, target, step)
         copy = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT csv)").format(self._name(), _names(filled.values()))
-        kinds = {name: fed.columns[column] for name, column in filled.items()}
+        kinds = {name: target.columns[column] for name, column in filled.items()}
         rows = _Chunks(csv_of(page, kinds) for page in map(brought, step.pages()) if page.num_rows)
         try:
             run.copy_expert(copy, rows)
@@ -252,11 +252,11 @@ class PostgresTable:
             if (nul := next(filter(None, nuls), None)) is not None:
                 raise FeedStopped(f"{self._where}, {self._doing}: {nul}") from None
             raise
-        fed.cursor = step.release
+        target.cursor = step.release
 
-    def _take_back(self, run: Any, fed: _Fed, step: Step) -> None:
+    def _take_back(self, run: Any, target: _Target, step: Step) -> None:
         """Delete rows by their keys, and all those of datacenters that are gone."""
-        if missing := [name for name in KEY if name not in fed.columns]:
+        if missing := [name for name in KEY if name not in target.columns]:
             raise FeedStopped(
                 f"{self._where} lacks column {missing[0]}: what release {step.release.number} takes back "
                 f"is found by {', '.join(KEY)}; add these, and have all rows delivered by --resync"
@@ -264,7 +264,7 @@ class PostgresTable:
         for name in step.lakes_gone:
             delete = sql.SQL("DELETE FROM {} WHERE _datacenter = %s")
             run.execute(delete.format(self._name()), (name,))
-        lists = sql.SQL(", ").join(sql.SQL("%s::{}[]").format(sql.SQL(fed.columns[name])) for name in KEY)
+        lists = sql.SQL(", ").join(sql.SQL("%s::{}[]").format(sql.SQL(target.columns[name])) for name in KEY)
         delete = sql.SQL("DELETE FROM {} WHERE ({}) IN (SELECT * FROM unnest({}))").format(
             self._name(), _names(KEY), lists
         )
@@ -272,29 +272,29 @@ class PostgresTable:
             if page.num_rows:
                 run.execute(delete, [page[name].to_pylist() for name in KEY])
 
-    def _make_columns(self, run: Any, fed: _Fed, step: Step) -> None:
+    def _make_columns(self, run: Any, target: _Target, step: Step) -> None:
         """Make the table where there is none, and columns that a table lacks that a follower has made."""
-        if fed.columns and not fed.is_made:
+        if target.columns and not target.is_made:
             return
         wanted = columns_of(step.schema)
-        if missing := {name: kind for name, kind in wanted.items() if name not in fed.columns}:
+        if missing := {name: kind for name, kind in wanted.items() if name not in target.columns}:
             self._doing = f"waiting for its readers, to add columns for release {step.release.number}"
             parts = [
                 sql.SQL("{} {}").format(sql.Identifier(name), sql.SQL(missing[name])) for name in missing
             ]
-            if fed.columns:
+            if target.columns:
                 change, parts = "ALTER TABLE {} {}", [sql.SQL("ADD COLUMN {}").format(each) for each in parts]
             else:
                 change = "CREATE TABLE {} ({})"
                 parts.append(sql.SQL("PRIMARY KEY ({})").format(_names(KEY)))
             run.execute(sql.SQL(change).format(self._name(), sql.SQL(", ").join(parts)))
-        fed.columns, fed.is_made = fed.columns | missing, True
+        target.columns, target.is_made = target.columns | missing, True
 
-    def _filled(self, fed: _Fed, schema: pa.Schema) -> dict[str, str]:
+    def _filled(self, target: _Target, schema: pa.Schema) -> dict[str, str]:
         """The table's column of each column of a step, by name, else by name but for case."""
-        but_for_case = {same_column(name): name for name in fed.columns}
+        but_for_case = {same_column(name): name for name in target.columns}
         found = {
-            name: name if name in fed.columns else but_for_case.get(same_column(name))
+            name: name if name in target.columns else but_for_case.get(same_column(name))
             for name in schema.names
         }
         passed_over = {name for name, column in found.items() if column is None} - {"_change_type"}

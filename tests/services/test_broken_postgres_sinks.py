@@ -23,29 +23,29 @@ pytestmark = pytest.mark.services
 class CursorFirst(PostgresTable):
     def _deliver(self, steps: Sequence[Step]) -> Release | None:
         with self._transaction("") as run:
-            fed = self._lock(run)
-            fed.cursor = steps[-1].release
-            self._put_cursor(run, fed)
+            target = self._lock(run)
+            target.cursor = steps[-1].release
+            self._put_cursor(run, target)
         fault_point("follow.after_rows")
         with self._transaction("") as run:
-            fed = self._lock(run)
+            target = self._lock(run)
             for each in steps:
-                self._write(run, fed, each)
-        return fed.cursor
+                self._write(run, target, each)
+        return target.cursor
 
 
 class RowsFirst(PostgresTable):
     def _deliver(self, steps: Sequence[Step]) -> Release | None:
         with self._transaction("") as run:
-            fed = self._lock(run)
+            target = self._lock(run)
             for each in steps:
-                self._write(run, fed, each)
+                self._write(run, target, each)
         fault_point("follow.after_rows")
         with self._transaction("") as run:
-            fed = self._lock(run)
-            fed.cursor = steps[-1].release
-            self._put_cursor(run, fed)
-        return fed.cursor
+            target = self._lock(run)
+            target.cursor = steps[-1].release
+            self._put_cursor(run, target)
+        return target.cursor
 
 
 class WithoutLock(PostgresTable):
