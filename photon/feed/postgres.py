@@ -176,6 +176,8 @@ class PostgresTable:
 
     def _told(self, error: psycopg2.Error) -> SinkUnavailable | FeedStopped:
         """What an error of the server means for who follows."""
+        if isinstance(first := error.__context__, psycopg2.Error):
+            error = first  # what ended the connection, which then could not be rolled back
         said = f"{self._where}, {self._doing}: {' '.join(str(error).split())}"
         is_lost = self._connection is None or self._connection.closed
         # ReadOnlySqlTransaction: of two servers the other one has become the first.
