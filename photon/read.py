@@ -31,7 +31,7 @@ from photon.registry.errors import RegistryMissing, RegistryUnavailable
 from photon.registry.known_tables import MissingTable, missing_tables
 from photon.registry.opening import read_register
 from photon.registry.register import Register
-from photon.releases.datasets import dataset_of, datasets_of
+from photon.releases.datasets import datasets_of
 from photon.releases.reading import OpenRelease, Wanted, kept_releases, open_release
 from photon.releases.release import Release
 from photon.releases.views import dead_letters_of, unjoined_of
@@ -243,10 +243,7 @@ def duckdb(
 ) -> DuckDBPyConnection:
     """A connection of DuckDB with the views joined, unjoined, dead_letters and releases of one release.
 
-    It reads nothing else: `register` gives it tables of your own. Raises as `joined`.
-
-    DuckDB can't allow a file for reading only: a COPY with USE_TMP_FILE false, to a data file of the release
-    on this machine, overwrites it. Give it no statement of people who may not write the lake.
+    It reads no other file, and writes none: `register` gives it tables of your own. Raises as `joined`.
     """
     wanted = _wanted(release, as_of)
     return duckdb_of(open_release(_loaded(pipeline), "latest" if wanted is None else wanted))
@@ -256,14 +253,14 @@ def duckdb_of(opened: OpenRelease, may_write: Iterable[Path] = ()) -> DuckDBPyCo
     """The same of a release that is open; a COPY may write these files."""
     from photon.releases.sql import connect  # only who asks in SQL waits for DuckDB
 
-    return connect(opened, lambda: kept_releases(opened.pipeline), dataset_of, may_write)
+    return connect(opened, lambda: kept_releases(opened.pipeline), may_write)
 
 
 def add_duckdb_views(connection: DuckDBPyConnection, opened: OpenRelease) -> None:
     """Make the same views in a connection of your own, which reads and writes as before."""
     from photon.releases.sql import add_views
 
-    add_views(connection, opened, lambda: kept_releases(opened.pipeline), dataset_of)
+    add_views(connection, opened, lambda: kept_releases(opened.pipeline))
 
 
 def joined_tables(pipeline: Pipeline | str | Path) -> dict[str, str]:

@@ -14,7 +14,6 @@ from photon.releases.reading import (
     ReleaseUnreadable,
     another_under,
     asked_of_lakes,
-    bring_back,
     kept_releases,
     open_release,
 )
@@ -84,10 +83,10 @@ def _why_not_next(
     pipeline: Pipeline, number: int, found: Release, away: Mapping[str, str], now_us: int
 ) -> UserError:
     for name in sorted(away.keys() - {*found.lakes_gone}):
-        return ReleaseUnreadable(number + 1, name, away[name], bring_back(pipeline, name))
+        return ReleaseUnreadable(number + 1, name, away[name])
     if now_us - found.made_us < COPIED_WITHIN_US:
         why = f"no lake has it, and there is {found.number}"
-        return ReleaseUnreadable(number + 1, found.by, why, "its maker may be about to copy it: wait")
+        return ReleaseUnreadable(number + 1, found.by, f"{why}; its maker may be about to copy it: wait")
     return CursorTooOld(_too_old(pipeline, number + 1, found.number))
 
 

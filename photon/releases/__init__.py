@@ -5,5 +5,5 @@ are complete. `parts` counts these rows in the lakes, `making` decides what the 
 has the registry decide its number, and `copies` keeps it in each lake. Joins do so on and on, and commands
 `at_once`, when they have changed rows. `files` chooses the rows of one from tables that have gone on, and
 `reading` opens them without asking the registry. `datasets` has them as pyarrow's, `views` shows events of
-side tables once, and `sql` has all of it in DuckDB. Read `release` first.
+side tables once, and `sql` has all of it in DuckDB, by a `file_system` that only reads. Read `release` first.
 """

@@ -29,7 +29,7 @@ from photon.storage.archived_log import commits
 from photon.storage.changes import commits_of_others
 from photon.storage.columns import TableName
 from photon.storage.data_files import DataFile, DataFiles
-from photon.storage.delta import LakeUnavailable, columns_in_files, lake_errors
+from photon.storage.delta import LakeForbidden, LakeUnavailable, columns_in_files, lake_errors
 from photon.storage.mended_letters import MENDED_LETTERS
 from photon.storage.replaced_files import LIST_METADATA, ReplacedFiles, rebuild_app
 from photon.storage.replacing import NUMBER_METADATA, data_files
@@ -49,9 +49,9 @@ class NoRelease(UserError):
 class ReleaseUnreadable(UserError):
     """A lake does not hold what a release says of it; the message says what was expected and what to do."""
 
-    def __init__(self, number: int | None, datacenter: str, why: str, remedy: str) -> None:
+    def __init__(self, number: int | None, datacenter: str, why: str) -> None:
         what = "no release can" if number is None else f"release {number} can't"
-        super().__init__(f"{what} be read, for the lake of datacenter {datacenter}: {why}; {remedy}")
+        super().__init__(f"{what} be read, for the lake of datacenter {datacenter}: {why}")
         self.datacenter = datacenter
 
 
@@ -66,16 +66,17 @@ def open_release(pipeline: Pipeline, wanted: Wanted = "latest") -> OpenRelease:
     found, away = asked_of_lakes(pipeline, lambda lake: _copy(lake, wanted))
     if not found:
         for name, why in away.items():
-            raise ReleaseUnreadable(None, name, why, bring_back(pipeline, name))
+            raise ReleaseUnreadable(None, name, why)
         raise NoRelease(_none_there(pipeline, wanted))
     release = max(found.values(), key=lambda one: one.number)
     if not isinstance(wanted, int):  # a lake that does not answer may have a newer one
         for name in sorted(away.keys() & release.parts.keys()):
-            raise ReleaseUnreadable(release.number, name, away[name], bring_back(pipeline, name))
+            raise ReleaseUnreadable(release.number, name, away[name])
         if (without := _without_its_copies(pipeline, release, found)) is not None:
             folder = pipeline.datacenters[without].lake / copies.FOLDER
             why = f"{folder} has none, and releases were made there: a newer one may be missing"
-            raise ReleaseUnreadable(release.number, without, why, f"put the folder back; {_next(pipeline)}")
+            remedy = f"put the folder back; {_next(pipeline)}"
+            raise ReleaseUnreadable(release.number, without, f"{why}; {remedy}")
     same, _ = asked_of_lakes(pipeline, lambda lake: copies.release(lake, release.number))
     for name, one in same.items():
         if one != release:
@@ -103,7 +104,7 @@ def kept_releases(pipeline: Pipeline) -> list[Release]:
 def another_under(pipeline: Pipeline, name: str, number: int) -> ReleaseUnreadable:
     """The error where two lakes have two releases of one number."""
     why = f"{pipeline.datacenters[name].lake} has another release under this number"
-    return ReleaseUnreadable(number, name, why, _mismatch(pipeline))
+    return ReleaseUnreadable(number, name, f"{why}; {_mismatch(pipeline)}")
 
 
 def _copy(lake: Location, wanted: Wanted) -> Release | None:
@@ -123,7 +124,7 @@ def microseconds_at(moment: datetime) -> int:
 def asked_of_lakes(
     pipeline: Pipeline, ask: Callable[[Location], Answer | None]
 ) -> tuple[dict[str, Answer], dict[str, str]]:
-    """The lakes' answers by datacenter, and why others gave none."""
+    """The lakes' answers by datacenter, and why others gave none, with what to do."""
     answers: dict[str, Answer] = {}
     away: dict[str, str] = {}
     for name, place in pipeline.datacenters.items():
@@ -134,7 +135,7 @@ def asked_of_lakes(
             except FileNotFoundError:  # a copy was packed between a look and the read
                 answer = ask(place.lake)
         except OSError as error:
-            away[name] = f"{what}: {reason_of(error)}"
+            away[name] = f"{what}: {reason_of(error)}{_remedy(pipeline, name, error)}"
         except (ValueError, KeyError, TypeError):
             away[name] = f"{what}: one of the copies is damaged; remove it, another lake may have it"
         else:
@@ -157,8 +158,13 @@ def _next(pipeline: Pipeline) -> str:
     return f"a join makes one: photon join {pipeline.typed}"
 
 
-def bring_back(pipeline: Pipeline, name: str) -> str:
-    """Say what to do where a lake is not there."""
+def _remedy(pipeline: Pipeline, name: str, error: Exception) -> str:
+    """Say what to do where a lake does not answer; a store that refuses credentials has said it itself."""
+    refused = isinstance(error, PermissionError | LakeForbidden)
+    return "" if refused else f"; {_bring_back(pipeline, name)}"
+
+
+def _bring_back(pipeline: Pipeline, name: str) -> str:
     lost = f"if it is lost for good: photon retire {pipeline.typed} {name} --lake-is-gone"
     return f"mount the lake or put it back; {lost}"
 
@@ -261,14 +267,16 @@ class OpenRelease:
         ids, away = self._tables_by_id
         part, known = self.release.parts[datacenter], self.pipeline.datacenters.get(datacenter)
         if part.table_id not in ids:
+            if datacenter in away:
+                raise self._unreadable(datacenter, away[datacenter])
             where = self.pipeline.file if known is None else known.lake
-            why = away.get(datacenter) or f"{where} has no table joined_events with the id {part.table_id}"
-            raise self.unreadable(datacenter, why, self._remedy_without(datacenter))
+            why = f"{where} has no table joined_events with the id {part.table_id}"
+            raise self._unreadable(datacenter, f"{why}; {self._remedy_without(datacenter)}")
         return ids[part.table_id]
 
     @cached_property
     def _tables_by_id(self) -> tuple[dict[str, OutputTable], dict[str, str]]:
-        """The tables of joined rows in all lakes, and why others can't be opened."""
+        """The tables of joined rows in all lakes, and why others can't be opened, with what to do."""
         ids: dict[str, OutputTable] = {}
         away: dict[str, str] = {}
         for name, place in self.pipeline.datacenters.items():
@@ -277,7 +285,7 @@ class OpenRelease:
                 if table.exists():
                     ids[table.table_id()] = table
             except LakeUnavailable as error:
-                away[name] = str(error)
+                away[name] = f"{error}{_remedy(self.pipeline, name, error)}"
         return ids, away
 
     def _remedy_without(self, name: str) -> str:
@@ -285,7 +293,7 @@ class OpenRelease:
         later = (one for one in kept_releases(self.pipeline) if name in one.lakes_gone)
         first = next(later, None)
         if first is None:
-            return bring_back(self.pipeline, name)
+            return _bring_back(self.pipeline, name)
         return f"datacenter {name} was retired without its lake: read release {first.number} or a later one"
 
     # -- what a table has to hold
@@ -299,7 +307,7 @@ class OpenRelease:
         if found != part.rows:
             others = _last_of_others(table.folder, handle.version(), part.version)
             why = f"{table.folder} has {found:,} rows up to {part.place}, and must have {part.rows:,}{others}"
-            raise self.unreadable(datacenter, why, self._later())
+            raise self._unreadable(datacenter, f"{why}; {self._later()}")
         return list(files.values())
 
     def _files_at(
@@ -311,12 +319,12 @@ class OpenRelease:
         rebuilt = handle.transaction_version(rebuild_app(datacenter)) or 0
         if rebuilt < part.rebuilt:
             why = f"{table.folder} is at rebuild {rebuilt}, and must have {part.rebuilt}"
-            raise self.unreadable(datacenter, why, self._older(datacenter))
+            raise self._unreadable(datacenter, f"{why}; {self._older(datacenter)}")
         files = self._before_rebuilds(datacenter, table, handle, range(rebuilt, down_to, -1))
         for path in sorted(files.keys() - data_files(handle).keys()) if rebuilt > down_to else ():
             if table.store.size_bytes(path) != files[path].size_bytes:
                 why = f"the data file {table.folder / path}, which a rebuild replaced, is gone"
-                raise self.unreadable(datacenter, why, self._later())
+                raise self._unreadable(datacenter, f"{why}; {self._later()}")
         return files
 
     def _check_batches(self, datacenter: str, handle: DeltaTable, table: TableName, batch: int) -> None:
@@ -324,7 +332,7 @@ class OpenRelease:
         found = batch_of(handle.transaction_version(app_id(datacenter, str(epoch), table)) or 0)
         if found < batch:
             why = f"{table} is at batch {found} of epoch {epoch}, and must have {batch}"
-            raise self.unreadable(datacenter, why, self._older(datacenter))
+            raise self._unreadable(datacenter, f"{why}; {self._older(datacenter)}")
 
     def _before_rebuilds(
         self, datacenter: str, table: OutputTable, handle: DeltaTable, undone: range
@@ -341,7 +349,7 @@ class OpenRelease:
             if len(done) != 1:
                 others = _last_of_others(table.folder, handle.version(), part.version)
                 why = f"nobody can tell which rows of {table.folder} rebuild {number} has replaced{others}"
-                raise self.unreadable(datacenter, why, self._later())
+                raise self._unreadable(datacenter, f"{why}; {self._later()}")
             files = before(files, done[0])
         return files
 
@@ -354,10 +362,11 @@ class OpenRelease:
             with lake_errors(f"read the tables of datacenter {datacenter}"):
                 yield
         except LakeUnavailable as error:
-            raise self.unreadable(datacenter, str(error), bring_back(self.pipeline, datacenter)) from error
+            why = f"{error}{_remedy(self.pipeline, datacenter, error)}"
+            raise self._unreadable(datacenter, why) from error
 
-    def unreadable(self, datacenter: str, why: str, remedy: str) -> ReleaseUnreadable:
-        return ReleaseUnreadable(self.release.number, datacenter, why, remedy)
+    def _unreadable(self, datacenter: str, why: str) -> ReleaseUnreadable:
+        return ReleaseUnreadable(self.release.number, datacenter, why)
 
     def _older(self, datacenter: str) -> str:
         made = f"photon join {self.pipeline.typed} -d {datacenter}"

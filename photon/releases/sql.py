@@ -1,14 +1,12 @@
 """SQL over one release: a DuckDB connection whose views have its rows, and which reads nothing else.
 
-DuckDB reads files of this machine itself, and objects of S3 through pyarrow, so that no extension is fetched.
-A file's day is the name of its folder: DuckDB opens no file of a day that a query does not ask for. A view
-of each day's files would have it bind 365 views a query, which takes a second. It works out the day of each
-file at each query: cut out of the path where all days begin, that takes half as long as by its parts.
+DuckDB opens data files by `file_system`, from lakes on S3 too, so that it fetches no extension and writes
+none of them. It cuts a file's day out of its name, and opens no file of a day that a query does not ask for.
+A view of each day's files would have it bind 365 views a query, which takes a second.
 """
 
 from __future__ import annotations
 
-import re
 import tempfile
 import uuid
 from collections import defaultdict
@@ -19,19 +17,18 @@ from typing import TYPE_CHECKING
 
 import duckdb
 import pyarrow as pa
-import pyarrow.dataset as ds
 
 from photon.adapters import DATE_COLUMN
+from photon.pipeline.location import Location
+from photon.releases.file_system import DAY_CHARACTERS, ReleaseFileSystem
 from photon.releases.release import Release
 from photon.storage.columns import PARTITIONS, TABLE_COLUMNS, TableName
 from photon.storage.data_files import DataFile
-from photon.storage.output_files import day_folder
 
 if TYPE_CHECKING:
     from photon.releases.files import ReleaseFiles
     from photon.releases.reading import OpenRelease
 
-DatasetOf = Callable[["ReleaseFiles", pa.Schema], ds.Dataset]
 VIEWS = ("joined", "unjoined", "dead_letters", "releases")
 # This connection reads the files of its views: no other file, no extension, nothing of Python's.
 CLOSED = {
@@ -68,40 +65,34 @@ _RELEASE_COLUMNS = pa.schema(
 
 
 def connect(
-    opened: OpenRelease,
-    kept: Callable[[], Sequence[Release]],
-    dataset_of: DatasetOf,
-    may_write: Iterable[Path] = (),
+    opened: OpenRelease, kept: Callable[[], Sequence[Release]], may_write: Iterable[Path] = ()
 ) -> duckdb.DuckDBPyConnection:
     """A DuckDB in memory with the views of a release; its settings are locked.
 
-    `kept` reads all releases, once for each query of `releases`. `dataset_of` opens files on S3.
-    `may_write`: files that a COPY may write.
+    `kept` reads all releases, once for each query of `releases`. `may_write`: files that a COPY may write.
     pyarrow.ArrowTypeError if two tables disagree on a column's type.
     """
     connection = duckdb.connect(config={**CLOSED})
     connection.execute("SET TimeZone = 'UTC'")
     connection.execute("SET enable_progress_bar = false")  # the bar would write between rows
-    read = add_views(connection, opened, kept, dataset_of)
+    files = add_views(connection, opened, kept)
     spilled = Path(tempfile.gettempdir(), f"photon-sql-{uuid.uuid4().hex}")
     connection.execute(f"SET temp_directory = {_text(str(spilled))}")
-    connection.execute(f"SET allowed_paths = {_texts([*read, *map(str, may_write)])}")
+    connection.execute(f"SET allowed_directories = [{_text(files.root)}]")
+    connection.execute(f"SET allowed_paths = [{', '.join(_text(str(path)) for path in may_write)}]")
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")
     return connection
 
 
 def add_views(
-    connection: duckdb.DuckDBPyConnection,
-    opened: OpenRelease,
-    kept: Callable[[], Sequence[Release]],
-    dataset_of: DatasetOf,
-) -> list[str]:
-    """Make the views of a release in a connection of your own; the local files that they read.
+    connection: duckdb.DuckDBPyConnection, opened: OpenRelease, kept: Callable[[], Sequence[Release]]
+) -> ReleaseFileSystem:
+    """Make the views of a release in a connection of your own; the files that they read.
 
     They are temporary: a cursor of the connection does not see them.
     """
-    views = _Views(connection, dataset_of)
+    views = _Views(connection)
     joined, letters = opened.tables("joined_events"), opened.tables("dead_letters")
     mended = _mended({each.datacenter: opened.mended(each.datacenter) for each in letters})
     connection.register("releases", _KeptReleases(kept))
@@ -109,7 +100,7 @@ def add_views(
     views.add("unjoined", _unjoined(views.rows_of("unjoined", opened.tables("unjoined"))))
     taken_up = None if mended is None else views.values_of(mended)
     views.add("dead_letters", _dead_letters(views.rows_of("dead_letters", letters), taken_up))
-    return views.read
+    return views.files
 
 
 @dataclass
@@ -141,18 +132,18 @@ def release_row(release: Release) -> dict[str, object]:
 
 
 class _Views:
-    """The views of one connection, and the local files that they read."""
+    """The views of one connection, and the files that they read."""
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, dataset_of: DatasetOf) -> None:
-        self._connection, self._dataset_of = connection, dataset_of
-        self.read: list[str] = []
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+        self._connection, self.files = connection, ReleaseFileSystem()
+        connection.register_filesystem(self.files)
 
     def add(self, name: str, query: str) -> None:
         """Make a view, in place of one that was there."""
         self._connection.execute(f"CREATE OR REPLACE TEMP VIEW {name} AS {query}")
 
-    def values_of(self, table: pa.Table | ds.Dataset) -> str:
-        """A query of the rows of something of pyarrow's."""
+    def values_of(self, table: pa.Table) -> str:
+        """A query of the rows of a table in memory."""
         name = f"photon_{uuid.uuid4().hex}"
         self._connection.register(name, table)
         return f"SELECT * FROM {name}"
@@ -168,39 +159,19 @@ class _Views:
         columns = pa.unify_schemas([own, *(each.schema for each in tables)])
         types = self._types_of(columns)
         nothing = ", ".join(f"NULL::{kind} AS {_name(column)}" for column, kind in types.items())
-        parts: list[str] = []
-        found: dict[tuple[str | None, str | None], list[str]] = defaultdict(list)
+        parts = []
+        found: dict[tuple[bool, str | None], list[tuple[Location, DataFile]]] = defaultdict(list)
         for each in tables:
-            if not isinstance(each.folder, Path):
-                parts.append(self._of_objects(each, types))
-                continue
             for file, condition in _files_of(each):
-                found[_day_of(file, each.folder, columns), condition].append(f"{each.folder}/{file.path}")
-        for (day, condition), paths in found.items():
-            patterns = [_escaped(path) for path in paths]
-            self.read += dict.fromkeys([*paths, *patterns])  # DuckDB asks whether it may read either
-            parts.append(_of_files(patterns, types, day, condition))
+                found[file.date is not None, condition].append((each.folder, file))
+        for (has_day, condition), files in found.items():
+            parts.append(_of_files(self.files.add(files), types, has_day, condition))
         return " UNION ALL ".join(parts) or f"SELECT {nothing} WHERE false"
 
     def _types_of(self, columns: pa.Schema) -> dict[str, str]:
         """The columns with their types, as DuckDB calls them."""
         empty = self._connection.from_arrow(columns.empty_table())
         return dict(zip(columns.names, map(str, empty.types), strict=True))
-
-    def _of_objects(self, files: ReleaseFiles, types: dict[str, str]) -> str:
-        rows = self.values_of(self._dataset_of(files, files.schema))
-        there = {field.name for field in files.schema}
-        return " ".join(
-            [
-                "SELECT",
-                ", ".join(
-                    _name(column) if column in there else f"NULL::{kind} AS {_name(column)}"
-                    for column, kind in types.items()
-                ),
-                f"FROM ({rows})",
-                f"WHERE {files.sql_condition}" if files.partial else "",
-            ]
-        )
 
 
 def _files_of(files: ReleaseFiles) -> Iterator[tuple[DataFile, str | None]]:
@@ -209,26 +180,16 @@ def _files_of(files: ReleaseFiles) -> Iterator[tuple[DataFile, str | None]]:
     yield from ((file, files.sql_condition) for file in files.partial)
 
 
-def _day_of(file: DataFile, table: Path, columns: pa.Schema) -> str | None:
-    """The day of a file, in SQL: one text for all files in folders of days. None: the table has none."""
-    if DATE_COLUMN not in columns.names:
-        return None
-    if file.date is None:
-        return "NULL::DATE"
-    if f"{Path(file.path).parent}/" != day_folder(file.date):
-        return f"DATE '{file.date}'"
-    first = len(f"{table}/{DATE_COLUMN}=") + 1  # SQL counts from 1
-    return f"CAST(substring({_FILE}, {first}, {len(str(file.date))}) AS DATE)"
-
-
-def _of_files(paths: Sequence[str], types: dict[str, str], day: str | None, condition: str | None) -> str:
+def _of_files(pattern: str, types: dict[str, str], has_day: bool, condition: str | None) -> str:
+    first = len(pattern)  # of the day in a file's name; SQL counts from 1
+    day = f"CAST(substring({_FILE}, {first}, {DAY_CHARACTERS}) AS DATE)" if has_day else "NULL::DATE"
     in_files = {column: kind for column, kind in types.items() if column != DATE_COLUMN}
     schema = ", ".join(
         f"{_text(column)}: {{name: {_text(column)}, type: {_text(kind)}, default_value: NULL}}"
         for column, kind in in_files.items()
     )
     rows = (
-        f"read_parquet({_texts(paths)}, schema = MAP {{{schema}}}, filename = {_text(_FILE)}, "
+        f"read_parquet({_text(pattern)}, schema = MAP {{{schema}}}, filename = {_text(_FILE)}, "
         "hive_partitioning = false)"
     )
     columns = ", ".join(
@@ -279,18 +240,9 @@ def _mended(by_datacenter: Mapping[str, pa.Table]) -> pa.Table | None:
     return pa.concat_tables(found) if found else None
 
 
-def _escaped(path: str) -> str:
-    """The pattern that has this path alone: DuckDB takes every path for one."""
-    return re.sub(r"[*?[]", r"[\g<0>]", path)
-
-
 def _name(column: str) -> str:
     return '"' + column.replace('"', '""') + '"'
 
 
 def _text(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"
-
-
-def _texts(values: Sequence[str]) -> str:
-    return f"[{', '.join(map(_text, values))}]"

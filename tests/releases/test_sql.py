@@ -10,7 +10,6 @@ from pathlib import Path
 
 import duckdb
 import pyarrow as pa
-import pyarrow.dataset as ds
 import pytest
 
 from photon import read
@@ -27,10 +26,6 @@ from tests.releases.lakes import new_lakes
 
 DAY = datetime(2026, 1, 5, tzinfo=UTC)
 NOBODY_MENDED = pa.table({name: pa.array([], pa.string()) for name in ("_epoch", "_batch", "_occurrence")})
-
-
-def no_object(files: ReleaseFiles, _: pa.Schema) -> ds.Dataset:
-    raise AssertionError(f"{files.folder} is on this machine")
 
 
 @dataclass
@@ -70,7 +65,7 @@ class Lakes:
         return self.mended_letters.get(datacenter, NOBODY_MENDED)
 
     def connect(self, *kept: Release) -> duckdb.DuckDBPyConnection:
-        return connect(self, lambda: kept, no_object)  # type: ignore[arg-type]
+        return connect(self, lambda: kept)  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -240,7 +235,7 @@ def test_releases_are_read_when_a_query_asks_for_them(lakes: Lakes) -> None:
         asked.append(1)
         return [release(1), release(2, Note("rebuilt", "east", "a day"))]
 
-    connection = connect(lakes, kept, no_object)  # type: ignore[arg-type]
+    connection = connect(lakes, kept)  # type: ignore[arg-type]
     assert connection.execute("SELECT count(*) FROM joined").fetchall() == [(0,)]
     assert asked == []
     query = "SELECT number, rows, cut[1].batch, complete_up_to, notes[1].change FROM releases ORDER BY number"
@@ -284,6 +279,32 @@ def test_a_connection_reads_and_writes_nothing_else(lakes: Lakes, statement: str
 
 
 @pytest.mark.parametrize(
+    "statement",
+    [
+        "{copy}",
+        "EXPLAIN ANALYZE {copy}",
+        "WITH a AS ({copy}) SELECT 1",
+        "CREATE TABLE a AS WITH a AS ({copy}) FROM a",
+        "EXPORT DATABASE '{file}'",
+    ],
+)
+def test_no_statement_writes_a_data_file(lakes: Lakes, statement: str) -> None:
+    lakes.write("east", 1, 1, rows("east", 1, 1, ["a"]))
+    connection = lakes.connect()
+    [(name,)] = connection.execute(
+        "FROM glob(current_setting('allowed_directories')[-1] || '0/*')"
+    ).fetchall()
+    [path] = lakes.folder.rglob("*.parquet")
+    before = path.read_bytes()
+    for file in (name, path):
+        copy = f"COPY (SELECT 1 AS a) TO '{file}' (FORMAT parquet, USE_TMP_FILE false)"
+        with pytest.raises(duckdb.Error, match=r"only read|disabled by configuration"):
+            connection.execute(statement.format(copy=copy, file=file)).fetchall()
+        assert path.read_bytes() == before
+    assert ids(connection) == ["a"]
+
+
+@pytest.mark.parametrize(
     ("name", "neighbour"),
     [
         ("it's [1]*?", "it's 1"),
@@ -301,7 +322,7 @@ def test_a_lake_may_have_an_odd_name(tmp_path: Path, name: str, neighbour: str) 
     lakes.write("east", 1, 1, rows("east", 1, 1, ["a"]))
     assert ids(lakes.connect()) == ["a"]
     own = duckdb.connect()
-    add_views(own, lakes, lambda: [], no_object)  # type: ignore[arg-type]
+    add_views(own, lakes, lambda: [])  # type: ignore[arg-type]
     assert ids(own) == ["a"]
 
 
@@ -309,7 +330,7 @@ def test_views_can_be_made_in_a_connection_that_is_there(lakes: Lakes) -> None:
     lakes.write("east", 1, 1, rows("east", 1, 1, ["a"]))
     own = duckdb.connect()
     own.execute("CREATE TABLE names AS SELECT 'a' AS id, 'Ada' AS name")
-    add_views(own, lakes, lambda: [], no_object)  # type: ignore[arg-type]
+    add_views(own, lakes, lambda: [])  # type: ignore[arg-type]
     assert own.execute("SELECT name FROM joined JOIN names ON id = _event_id").fetchall() == [("Ada",)]
 
 

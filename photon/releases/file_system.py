@@ -1,0 +1,112 @@
+"""The data files of a release as a file system of DuckDB's, which reads them and can write none.
+
+DuckDB's own settings allow a file for reading and writing alike. It asks for the names of all files of a
+table at once, by a pattern, and each name begins with the file's day: so a query is not told of each file,
+and opens those of other days not at all.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import count
+from typing import Any
+
+from fsspec import AbstractFileSystem
+
+from photon.pipeline.location import Location
+from photon.storage.data_files import DataFile
+from photon.storage.store import Store, store_of
+
+DAY_CHARACTERS = len("2026-01-31")
+_numbers = count(1)
+# Data files never change under their names: whatever DuckDB keeps of one stays good.
+_WRITTEN = datetime.fromtimestamp(0, UTC)
+
+
+class ReleaseFileSystem(AbstractFileSystem):
+    """Files by names of its own, which DuckDB takes for URLs. A connection may have several of them."""
+
+    cachable = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.protocol = f"photon-{next(_numbers)}"
+        self._names: dict[str, list[str]] = {}  # by pattern
+        self._files: dict[str, tuple[Store, DataFile]] = {}
+
+    @property
+    def root(self) -> str:
+        """The beginning of all names."""
+        return f"{self.protocol}://"
+
+    def add(self, files: Sequence[tuple[Location, DataFile]]) -> str:
+        """Have DuckDB find these files by a pattern, and each one's day in its name where the `*` was."""
+        pattern = f"{self.root}{len(self._names)}/*"
+        by_name = {
+            f"{pattern[:-1]}{file.date}/{folder}/{file.path}": (store_of(folder), file)
+            for folder, file in files
+        }
+        self._names[pattern] = list(by_name)
+        self._files |= by_name
+        return pattern
+
+    # -- what DuckDB asks
+
+    def glob(self, path: str, **_: Any) -> list[str]:
+        """The names of a pattern."""
+        return self._names.get(path, [])
+
+    def info(self, path: str, **_: Any) -> dict[str, Any]:
+        """A file's size, as the table's log has it."""
+        return {"name": path, "size": self._of(path)[1].size_bytes, "type": "file"}
+
+    def modified(self, path: str) -> datetime:
+        """The same for all files."""
+        return _WRITTEN
+
+    def open(self, path: str, mode: str = "rb", **_: Any) -> _OpenFile:
+        """A file for reading. PermissionError for anything else; FileNotFoundError."""
+        if mode != "rb":
+            raise PermissionError(f"{path}: files of a release are only read")
+        store, file = self._of(path)
+        return _OpenFile(store, file)
+
+    def _of(self, path: str) -> tuple[Store, DataFile]:
+        if path not in self._files:
+            raise FileNotFoundError(f"{path}: the release has no such file")
+        return self._files[path]
+
+
+@dataclass(frozen=True)
+class _OpenFile:
+    """A file that DuckDB's threads read at once, each at a place of its own."""
+
+    store: Store
+    file: DataFile
+    place: threading.local = field(default_factory=threading.local)
+
+    def seek(self, at_bytes: int, whence: int = 0) -> int:
+        """DuckDB counts from the beginning."""
+        self.place.at_bytes = at_bytes
+        return at_bytes
+
+    def tell(self) -> int:
+        at_bytes: int = getattr(self.place, "at_bytes", 0)
+        return at_bytes
+
+    def read(self, size_bytes: int = -1) -> bytes:
+        """OSError, also for a file that is shorter than the table's log says."""
+        start_bytes, end_bytes = self.tell(), self.file.size_bytes
+        if size_bytes >= 0:
+            end_bytes = min(start_bytes + size_bytes, end_bytes)
+        self.seek(end_bytes)
+        found = self.store.read(self.file.path, start_bytes, end_bytes)
+        if len(found) < end_bytes - start_bytes:
+            raise OSError(f"{self.store.url}/{self.file.path} is cut short: put the file of a copy back")
+        return found
+
+    def close(self) -> None:
+        """Nothing is held open."""
