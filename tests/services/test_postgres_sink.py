@@ -295,7 +295,7 @@ def test_a_table_is_not_called_as_the_server_would_cut_it(into: str) -> None:
 def test_a_step_that_can_not_be_read_leaves_nothing(database: Database) -> None:
     def pages() -> Iterator[pa.Table]:
         yield from step(1).pages()
-        raise ReleaseUnreadable(1, "east", "its lake is away", "mount it")
+        raise ReleaseUnreadable(1, "east", "its lake is away; mount it")
 
     whole = step(1)
     broken = type(whole)(whole.release, whole.after, whole.schema, pages, inserts=2)
