@@ -59,7 +59,7 @@ class CursorFile:
             ) from None
         if fed != (self.fed.name, self.fed.table):
             raise FeedStopped(
-                f"{path}: expected a cursor of {self.fed}, this one is of rows {fed[1]} of {fed[0]}: "
+                f"{path}: expected a cursor of {self.fed}, this one is of {fed[1]} rows of {fed[0]}: "
                 "name another file"
             )
         return document

@@ -213,7 +213,7 @@ class PostgresTable:
         name, table, is_made, cursor = row
         if (name, table) != (self._fed.name, self._fed.table):
             raise FeedStopped(
-                f"{self._where}: expected {self._fed}, but it is fed with rows {table} of {name}: "
+                f"{self._where}: expected {self._fed}, but it is fed with {table} rows of {name}: "
                 "name another table by --into"
             )
         return _Target(None if cursor is None else decode_release(cursor.encode(), CURSORS), is_made)

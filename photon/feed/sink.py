@@ -27,7 +27,7 @@ class Fed:
     table: FedTable = "joined"
 
     def __str__(self) -> str:
-        return f"rows {self.table} of {self.name}"
+        return f"{self.table} rows of {self.name}"
 
 
 class SinkUnavailable(UserError):

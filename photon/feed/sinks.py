@@ -13,6 +13,7 @@ from photon.feed.folder import FedFolder
 from photon.feed.sink import Fed, Sink
 from photon.feed.stdout import Form, StandardOutput
 from photon.pipeline.location import Location, parse_s3_url
+from photon.storage.store import UNFINISHED, store_of
 
 POSTGRES = ("postgresql://", "postgres://")
 
@@ -28,11 +29,9 @@ def sink_of(
     takes_changes: bool = False,
     form: Form = "jsonl",
 ) -> Iterator[Sink]:
-    """The sink that `--to`, `--into`, `--cursor` and `--format` name, as long as it is followed into.
+    """The sink that `--to`, `--into`, `--cursor` and `--format` name, until the follower ends.
 
-    Without a target it is `out`.
-
-    WrongUsage, FollowedAlready.
+    Without a target it is `out`. WrongUsage, FollowedAlready.
     """
     is_postgres = target is not None and target.startswith(POSTGRES)
     if into is not None and not is_postgres:
@@ -67,6 +66,9 @@ def _cursor_of(file: Path | None, fed: Fed) -> Iterator[CursorFile | None]:
         yield None
     else:
         with locked(file.with_name(f"{file.name}.lock")):
+            store = store_of(file.parent)
+            left = [name for name in store.names(f"{file.name}.") if name.endswith(UNFINISHED)]
+            store.remove(*left)  # of processes that were killed
             yield CursorFile(file.parent, file.name, fed)
 
 

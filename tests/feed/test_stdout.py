@@ -110,7 +110,7 @@ def test_a_cursor_of_another_pipeline_or_table_is_refused(tmp_path: Path) -> Non
     with appending(tmp_path) as sink:
         sink.deliver([step(1)])
     for other in (Fed(FED.pipeline, "views"), Fed(FED.pipeline, "clicks", "unjoined")):
-        with appending(tmp_path, other) as sink, pytest.raises(FeedStopped, match="rows joined of clicks"):
+        with appending(tmp_path, other) as sink, pytest.raises(FeedStopped, match="joined rows of clicks"):
             sink.cursor()
 
 

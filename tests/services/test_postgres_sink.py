@@ -263,7 +263,7 @@ def test_a_table_takes_rows_of_one_pipeline_and_table(database: Database) -> Non
     for other in (Fed(Path("views.yaml"), "views"), Fed(FED.pipeline, "clicks", "unjoined")):
         with (
             database.table(fed=other) as table,
-            pytest.raises(FeedStopped, match="fed with rows joined of clicks"),
+            pytest.raises(FeedStopped, match="fed with joined rows of clicks"),
         ):
             table.deliver([step(2)])
 
