@@ -130,10 +130,8 @@ def test_without_the_rule_completeness_is_said_of_rows_beyond_the_cut(
 def test_a_lake_that_is_gone_has_no_part_any_more_and_sets_completeness_back() -> None:
     release = made(sight(lakes_gone=frozenset({"west"})))
     assert (list(release.parts), release.lakes_gone) == (["east"], ("west",))
-    says = (
-        "its lake is gone, and 10 rows with it; completeness goes back to 1970-01-01T00:00:00.000003+00:00: "
-    )
-    assert release.notes == (Note("retired", "west", f"{says}no row that left is of an event before it"),)
+    says = "its lake is gone, and 10 rows with it; completeness goes back to 1970-01-01, the first day of "
+    assert release.notes == (Note("retired", "west", f"{says}the rows that left (files tell days alone)"),)
     assert release.set_back == SetBack(3, 9, ("east",), "the lake of datacenter west is gone")
     assert release.complete_up_to_us == 3
 
