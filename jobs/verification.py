@@ -33,11 +33,12 @@ from jobs.verification_reach import (
 from photon.pipeline.file import Pipeline
 from photon.pipeline.location import Location
 from photon.releases import copies
+from photon.releases.release import Verified
 from photon.storage.damaged_files import damaged
 from photon.upkeep.recovery import Recovered, RecoveryPlan
 from photon.verification.classes import undecided_evidence
 from photon.verification.days import Window
-from photon.verification.report import VerificationReport
+from photon.verification.report import WITHOUT_ROWS, VerificationReport
 from photon.verification.scope import MOST_FILES_NAMED, Scope, open_scope
 from photon.verification.spool import Spool
 from photon.verification.tasks import BATCH_ROWS, PLACE, ROW, TaskScope
@@ -53,7 +54,6 @@ Progress = Callable[[str], None]
 # less than the 15 s in which Spark begins.
 WITHOUT_SPARK_BYTES = 64 * 2**20
 PLAN_CHARACTERS = 10_000
-WITHOUT_ROWS = ("missing", "table_gone")  # findings of events whose rows are not there
 
 
 def verify(
@@ -76,7 +76,7 @@ def verify(
     and keep nothing. `pages`: write down what recovery looks at, where that is more than a report holds.
     RegistryMissing, RegistryMismatch, RegistryUnavailable, LakeUnavailable: then nothing is known.
     """
-    awaited = copies.awaited(pipeline, datacenters)
+    awaited = copies.awaited(pipeline, datacenters) if window is None else {}
     scope = open_scope(pipeline, datacenters, anew)
     if not scope.selected:
         return VerificationReport({}, rows=0, retired=scope.left_out)
@@ -86,8 +86,9 @@ def verify(
             report = verification.report(keep, window)
         finally:
             verification.close()
-    if window is None:
-        _tell_releases(pipeline, awaited, report)
+    of = {name: replace(one, release=awaited.get(name)) for name, one in report.datacenters.items()}
+    report = replace(report, datacenters=of)
+    _tell_releases(pipeline, report)
     return report
 
 
@@ -105,15 +106,14 @@ def reports_for_recovery(
     return {name: one.as_dict() for name, one in report.datacenters.items()}
 
 
-def _tell_releases(pipeline: Pipeline, awaited: Mapping[str, int], report: VerificationReport) -> None:
+def _tell_releases(pipeline: Pipeline, report: VerificationReport) -> None:
     """Have releases count a datacenter's statements again, none of whose events lacks its row (R4)."""
-    for name, number in awaited.items():
-        one = report.datacenters.get(name)
-        if one is None or one.epoch is None or one.state_is_unreadable:
+    for name, one in report.datacenters.items():
+        if one.release is None or one.epoch is None or one.state_is_unreadable:
             continue
         if not any(finding.kind in WITHOUT_ROWS for finding in one.findings):
             with suppress(OSError):  # a lake that takes nothing: the next verification tells it
-                copies.note_verified(pipeline.datacenters[name].lake, number)
+                copies.note_verified(pipeline.datacenters[name].lake, Verified(one.release))
 
 
 @contextmanager

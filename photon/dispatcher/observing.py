@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from photon.dispatcher.completion import Results
+from photon.dispatcher.recovery.orders import waiting_orders
 from photon.dispatcher.retrying import BatchReport
 from photon.logs.files import TrackedFile
 from photon.pipeline.file import Pipeline
@@ -94,7 +95,7 @@ class CompletenessWatch:
         """
         if not (self._publisher.is_due(now_us) or (ends and self._publisher.has_news)):
             return None
-        if self._state.has_open_plan or self._state.count_requeued():
+        if self._state.has_open_plan or self._state.count_requeued() or waiting_orders(self._state.folder):
             return None
         try:
             waiting_us = self._state.waiting.event_times_us()

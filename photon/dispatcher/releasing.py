@@ -26,7 +26,7 @@ from photon.releases.at_once import newest_copies
 from photon.releases.making import Counted, Said, Sight, closed_places, next_release
 from photon.releases.numbering import lacked, last_release, offer, take_new_releases
 from photon.releases.parts import LakeCounter, count_lakes
-from photon.releases.release import Part, Place, Release, Statement
+from photon.releases.release import NOT_VERIFIED, Part, Place, Release, Statement
 from photon.state.completeness.estimate import Completeness
 from photon.state.completeness.published import last_said
 from photon.storage.delta import LakeUnavailable
@@ -85,6 +85,7 @@ class Releasing:
         self._again_us = now_us
         self._problem = ""  # was told already
         self._tidied_us: int | None = None
+        self._verified = NOT_VERIFIED
         take_new_releases(self.registry.view)  # other lakes have what was missed
         self._to_copy = [] if self._last is None else [self._last]
         if (said := last_said(self._lake)) is not None:
@@ -193,8 +194,9 @@ class Releasing:
     ) -> Sight:
         """Count the lakes that can be read. OSError."""
         counted = count_lakes(self.pipeline, self._counters, last, closed, register, self._count)
-        verified = copies.verified(self._lake) if last is not None and last.set_back is not None else -1
-        return Sight(self.datacenter, last, counted, said, frozenset(register.lakes_gone), verified)
+        if last is not None and last.set_back is not None:
+            self._verified = copies.verified(self._lake)
+        return Sight(self.datacenter, last, counted, said, frozenset(register.lakes_gone), self._verified)
 
     def _count(self, counter: LakeCounter, before: Part | None, closed: Place) -> Counted:
         """Count a lake; one of another datacenter may hang. LakeUnavailable."""

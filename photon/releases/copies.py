@@ -8,6 +8,7 @@ newest one stays, the others until they are older than `releases.keep`.
 from __future__ import annotations
 
 import gzip
+import json
 import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -15,7 +16,15 @@ from dataclasses import dataclass
 
 from photon.pipeline.file import Pipeline
 from photon.pipeline.location import Location
-from photon.releases.release import MOST_GAP_US, Release, decode_release, encode_release
+from photon.releases.release import (
+    MOST_GAP_US,
+    NOT_VERIFIED,
+    Place,
+    Release,
+    Verified,
+    decode_release,
+    encode_release,
+)
 from photon.storage.store import Store, content, store_of
 
 FOLDER = "releases"
@@ -112,19 +121,20 @@ def put(lake: Location, releases: Sequence[Release]) -> None:
     store_of(lake / FOLDER).sync()
 
 
-def note_verified(lake: Location, number: int) -> None:
-    """Take note that a verification found no event without a row, and began with this release. OSError."""
+def note_verified(lake: Location, verified: Verified) -> None:
+    """Take note of a datacenter's verification since a release. OSError."""
     store_of(lake / FOLDER).make()
-    store_of(lake).put(_VERIFIED, content(str(number).encode()))
+    store_of(lake).put(_VERIFIED, content(json.dumps(verified).encode()))
     store_of(lake / FOLDER).sync()
 
 
-def verified(lake: Location) -> int:
-    """The newest release before a verification that found no event without a row; -1: none. OSError."""
+def verified(lake: Location) -> Verified:
+    """The last verification of which note was taken. OSError."""
     try:
-        return int(store_of(lake).read(_VERIFIED))
-    except (FileNotFoundError, ValueError):
-        return -1
+        release, ordered = json.loads(store_of(lake).read(_VERIFIED))
+        return Verified(release, Place(*ordered))
+    except (FileNotFoundError, ValueError, TypeError):
+        return NOT_VERIFIED
 
 
 def awaited(pipeline: Pipeline, datacenters: Iterable[str]) -> dict[str, int]:

@@ -16,6 +16,7 @@ from photon.registry.entry import FOR_EVER
 from photon.registry.view import View
 from photon.releases.release import (
     MOST_GAP_US,
+    NOT_VERIFIED,
     NOTHING,
     Cut,
     Note,
@@ -24,6 +25,7 @@ from photon.releases.release import (
     Release,
     SetBack,
     Statement,
+    Verified,
     covers,
 )
 
@@ -68,17 +70,14 @@ class Counted:
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """All that a datacenter's process knows at one moment, to make the release behind `last` of it.
-
-    `verified`: the newest release before a verification of this datacenter that found no event without a row.
-    """
+    """All that a datacenter's process knows at one moment, to make the release behind `last` of it."""
 
     datacenter: str
     last: Release | None
     counted: Mapping[str, Counted]
     said: tuple[Said, ...] = ()
     lakes_gone: frozenset[str] = frozenset()
-    verified: int = -1
+    verified: Verified = NOT_VERIFIED
 
 
 def next_release(sight: Sight, now_us: int) -> Release | None:
@@ -86,10 +85,14 @@ def next_release(sight: Sight, now_us: int) -> Release | None:
     last = sight.last or Release(-1, now_us - 1, sight.datacenter, {})
     gone = {*last.lakes_gone, *sight.lakes_gone}
     parts = {name: part for name, part in _parts(last, sight.counted).items() if name not in gone}
-    if sight.datacenter in parts:
-        parts[sight.datacenter] = _with_statement(parts, sight, gone)
+    said = _said_of(parts, sight, gone)
+    is_believed = _is_believed(last.set_back, sight, said)
+    if (own := parts.get(sight.datacenter)) is not None:
+        is_forgotten = is_believed and sight.verified.ordered > NOTHING  # its rows had left
+        statements = [*said, *([own.statement] if own.statement and not is_forgotten else [])]
+        parts[sight.datacenter] = replace(own, statement=max(statements, key=_reach_us, default=None))
     number, made_us = last.number + 1, max(now_us, last.made_us + 1)
-    set_back = _set_back(last, sight, number, parts, gone)
+    set_back = _set_back(last, sight, number, parts, gone, is_believed)
     made = Release(
         number,
         made_us,
@@ -125,17 +128,22 @@ def _parts(last: Release, counted: Mapping[str, Counted]) -> dict[str, Part]:
     return parts
 
 
-def _with_statement(parts: Mapping[str, Part], sight: Sight, gone: Collection[str]) -> Part:
-    """The own part with its greatest statement that the cut covers.
+def _said_of(parts: Mapping[str, Part], sight: Sight, gone: Collection[str]) -> list[Statement]:
+    """The own statements that the cut covers, of those made since what was missing was ordered.
 
     One that was covered before is true for ever, as cuts grow: an epoch that reads all logs again, and says
     less, takes none back.
     """
     cut = {name: part.place for name, part in parts.items()}
-    own = parts[sight.datacenter]
-    said = [one.statement for one in sight.said if is_covered(one, sight, cut, gone)]
-    statements = [one for one in (own.statement, *said) if one is not None]
-    return replace(own, statement=max(statements, key=_reach_us) if statements else None)
+    since = (one for one in sight.said if one.place > sight.verified.ordered)
+    return [one.statement for one in since if is_covered(one, sight, cut, gone)]
+
+
+def _is_believed(old: SetBack | None, sight: Sight, said: Collection[Statement]) -> bool:
+    """Whether the datacenter has verified since rows left: its statements count in full again (R4)."""
+    if old is None or sight.datacenter not in old.awaits or sight.verified.release < old.number:
+        return False
+    return bool(said) or sight.verified.ordered == NOTHING
 
 
 def is_covered(said: Said, sight: Sight, cut: Cut, gone: Collection[str]) -> bool:
@@ -185,11 +193,16 @@ def _goes_back(set_back: SetBack | None) -> str:
 
 
 def _set_back(
-    last: Release, sight: Sight, number: int, parts: Mapping[str, Part], gone: Collection[str]
+    last: Release,
+    sight: Sight,
+    number: int,
+    parts: Mapping[str, Part],
+    gone: Collection[str],
+    is_believed: bool,
 ) -> SetBack | None:
     """How far statements count while rows may be missing (R4): see `SetBack`."""
     old = last.set_back
-    if old is not None and sight.verified >= old.number:
+    if old is not None and is_believed:
         old = replace(old, awaits=tuple(name for name in old.awaits if name != sight.datacenter))
     left = {name: "is gone" for name in gone if name in last.parts}
     left |= {name: "was put back" for name, one in sight.counted.items() if one.lost and name in last.parts}

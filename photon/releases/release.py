@@ -50,6 +50,20 @@ class Statement:
     mostly_up_to_us: int | None = None
 
 
+class Verified(NamedTuple):
+    """A datacenter's verification that began with a release and found no event without a row.
+
+    Or it has ordered all that it found: then only statements made after a later batch than `ordered` count,
+    for these wait until all orders are taken up.
+    """
+
+    release: int
+    ordered: Place = NOTHING
+
+
+NOT_VERIFIED = Verified(-1)
+
+
 @dataclass(frozen=True, slots=True)
 class Part:
     """One datacenter's part of a release, made by who read its lake at that moment.
@@ -87,7 +101,8 @@ class SetBack:
     """Rows have left, so that statements of before count only up to `to_us` (None: not at all).
 
     `awaits`: the datacenters that have not verified since release `number`, where the rows left. A statement
-    counts in full again once its datacenter has found that none of its events lacks a row.
+    counts in full again once its datacenter has found that none of its events lacks a row, or once those that
+    do were ordered to be joined.
     """
 
     to_us: int | None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
@@ -22,13 +23,16 @@ from photon.dispatcher.recovery.orders import (
 )
 from photon.pipeline.file import Pipeline
 from photon.registry.opening import read_register
+from photon.releases import copies
+from photon.releases.release import Place, Verified
 from photon.state.database import STATE_FILE, StateUnavailable
 from photon.state.outcomes import OutcomeClass
+from photon.state.view import open_view
 from photon.tokens import Occurrence
 from photon.upkeep.plans import Say, silent
 from photon.verification.case_pages import read_page
 from photon.verification.classes import Evidence
-from photon.verification.report import Case
+from photon.verification.report import WITHOUT_ROWS, Case
 
 # For one datacenter. The next recovery orders more, once its dispatcher has taken these up.
 MOST_WAITING_ORDERS = 100
@@ -48,6 +52,11 @@ class Recovered:
     unknown_to: Counter[str] = field(default_factory=Counter)  # those whose own report does not name them
     left_out: int = 0  # records that are left for the next round
     problem: str = ""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether something was found, and this datacenter has orders of all of it."""
+        return bool(self.ordered or self.waiting) and not (self.left_to or self.left_out or self.problem)
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -105,7 +114,11 @@ class RecoveryPlan:
 
         RegistryUnavailable, RegistryMissing, RegistryMismatch, LakeUnavailable, StateUnavailable.
         """
-        return _recover(self.pipeline, self.reports, write_orders)
+        done = _recover(self.pipeline, self.reports, write_orders)
+        for name, one in done.items():
+            if one.is_whole:
+                _tell_release(self.pipeline, name, self.reports[name])
+        return done
 
 
 def _recover(
@@ -172,6 +185,23 @@ def _recover_one(
             done.orders += order(state, report["epoch"], report["completed"], records)
     done.kinds = +done.kinds
     return done
+
+
+def _tell_release(pipeline: Pipeline, datacenter: str, report: Mapping[str, Any]) -> None:
+    """Have releases count the datacenter's statements once all orders are taken up (R4).
+
+    StateUnavailable. Only if each event without a row has one.
+    """
+    found = (*report["violations"], *report["findings"])
+    without = [finding for finding in found if finding["kind"] in WITHOUT_ROWS and not finding.get("cases")]
+    if report.get("release") is None or without:
+        return
+    place = pipeline.datacenters[datacenter]
+    with open_view(place.state) as state:
+        if state is not None and state.epoch == report["epoch"]:
+            ordered = Place(int(report["epoch"]), state.completed)
+            with suppress(OSError):  # a lake that takes nothing: the next verification tells it
+                copies.note_verified(place.lake, Verified(report["release"], ordered))
 
 
 def _pages(

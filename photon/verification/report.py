@@ -30,6 +30,8 @@ FindingKind = Literal[
     "conflicting",
 ]
 
+WITHOUT_ROWS: tuple[FindingKind, ...] = ("missing", "table_gone")  # of events whose rows are not there
+
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
@@ -242,6 +244,7 @@ class DatacenterReport:
     epoch: str | None = None  # that has read the logs; None: nothing was ever read
     state_is_unreadable: bool = False  # nobody knows what was read: nothing is verified
     completed: int = 0  # the datacenter's last batch then
+    release: int | None = None  # its newest one then, if it awaits a verification (R4)
     newly_verified_offsets: Mapping[int, int] = field(default_factory=dict)  # foreign files by number
 
     @property
@@ -267,6 +270,7 @@ class DatacenterReport:
             "verified_until_us": self.verified_until_us,
             "epoch": self.epoch,
             "completed": self.completed,
+            "release": self.release,
             "violations": [finding.as_dict() for finding in self.violations],
             "findings": [f.as_dict() for f in self.findings if not f.meaning.violation],
             "unverified": [asdict(file) for file in self.unverified],

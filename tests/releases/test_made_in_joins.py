@@ -14,12 +14,13 @@ from photon.health.status import status_of
 from photon.registry.errors import RegistryMismatch
 from photon.releases import copies, making
 from photon.releases.numbering import last_release
-from photon.releases.release import MOST_GAP_US, REFILL_GAP, Place, Release
+from photon.releases.release import MOST_GAP_US, REFILL_GAP, Place, Release, Verified
 from photon.upkeep.refill import plan_refill
 from photon.upkeep.retire import plan_retire
 from tests.simulation.reading import asking
+from tests.simulation.verifying import recover_all
 from tests.simulation.world import NOON_US, World
-from tests.support.crashes import crash_at
+from tests.support.crashes import at, crash_at
 from tests.support.memory_ledgers import memory_registry
 
 DAY_US = 86_400_000_000
@@ -276,7 +277,7 @@ def test_a_datacenter_that_retires_without_its_lake_has_no_part_in_the_next_rele
     assert (list(made.parts), changes(made)) == (["east"], ["retired"])
     assert made.set_back is not None
     assert (made.set_back.awaits, made.complete_up_to_us) == (("east",), NOON_US // DAY_US * DAY_US)
-    copies.note_verified(lake(world), made.number)
+    copies.note_verified(lake(world), Verified(made.number))
     both(world, "e")
     world.join("east")
     assert (latest(world).set_back, latest(world).complete_up_to_us) == (None, NOON_US)
@@ -290,6 +291,41 @@ def test_a_datacenter_that_has_joined_nothing_itself_keeps_the_release_of_a_reti
     plan_retire(world.pipeline, world.reader(), "west", lake_is_gone=True).apply()
     assert changes(latest(world)) == ["retired"]
     assert latest(world).rows == 0
+
+
+def what_left_is_ordered(world: World) -> None:
+    """One of two events has left with west's lake."""
+    both(world, "c")
+    world.join("west")
+    both(world, "d")
+    world.join("east")
+    shutil.rmtree(lake(world, "west"))
+    plan_retire(world.pipeline, world.reader(), "west", lake_is_gone=True).apply()
+    assert latest(world).complete_up_to_us == NOON_US // DAY_US * DAY_US
+    assert recover_all(world, only="east")["east"].ordered == 1
+
+
+@pytest.mark.parametrize("point", ["", "order.after_taken", "commit.after_main:2"])
+def test_completeness_rises_again_once_what_left_is_joined_again(world: World, point: str) -> None:
+    what_left_is_ordered(world)
+    if point:
+        world.join_with_a_crash(point)
+    world.join("east")
+    assert (latest(world).rows, latest(world).set_back) == (2, None)
+    assert latest(world).complete_up_to_us == NOON_US
+
+
+def test_completeness_does_not_rise_while_an_order_waits(world: World) -> None:
+    what_left_is_ordered(world)
+    both(world, "e")
+
+    def refuse() -> None:
+        raise OSError("the disk is full")
+
+    with at("order.after_mended", refuse):
+        world.join("east")
+    assert latest(world).rows == 2
+    assert latest(world).complete_up_to_us == NOON_US // DAY_US * DAY_US
 
 
 @pytest.mark.parametrize("joins", [False, True])

@@ -11,7 +11,7 @@ import pytest
 from photon.registry.entry import FOR_EVER
 from photon.releases import making
 from photon.releases.making import Counted, Said, Sight, lost_from_us, next_release
-from photon.releases.release import Note, Part, Place, Release, SetBack, Statement
+from photon.releases.release import Note, Part, Place, Release, SetBack, Statement, Verified
 
 NOW_US = 1_000
 
@@ -179,18 +179,30 @@ AWAITED = replace(LAST, set_back=SetBack(3, 8, ("east", "west"), "the lake of no
 
 
 def test_who_has_verified_since_rows_left_is_believed_again() -> None:
-    release = made(sight(last=AWAITED, verified=8))
+    release = made(sight(last=AWAITED, verified=Verified(8)))
     assert release.set_back == replace(AWAITED.set_back, awaits=("west",))
     assert release.complete_up_to_us == 50
 
 
+def test_who_has_ordered_what_is_missing_is_believed_by_what_it_says_after_that() -> None:
+    ordered = Verified(8, Place(1, 6))
+    early = sight(part(6, rows=11), AWAITED, said=(said(90, batch=6),), verified=ordered)
+    assert made(early).set_back == AWAITED.set_back
+    both = (said(90, batch=6), said(20, batch=7))
+    release = made(replace(early, said=both, counted={"east": Counted(part(7))}))
+    assert release.set_back == replace(AWAITED.set_back, awaits=("west",))
+    assert release.parts["east"].statement == Statement(20, 20), "the greater one spoke of rows that had left"
+    later = replace(early, last=release, said=both, counted={"east": Counted(part(8, rows=12))})
+    assert made(later).parts["east"].statement == Statement(20, 20)
+
+
 def test_a_verification_of_before_rows_left_is_none() -> None:
-    assert next_release(sight(last=AWAITED, verified=7), NOW_US) is None
+    assert next_release(sight(last=AWAITED, verified=Verified(7)), NOW_US) is None
 
 
 def test_the_last_one_that_has_verified_ends_a_set_back() -> None:
     last = replace(AWAITED, set_back=replace(AWAITED.set_back, awaits=("east",)))
-    assert made(sight(last=last, verified=8)).set_back is None
+    assert made(sight(last=last, verified=Verified(8))).set_back is None
 
 
 def test_a_second_loss_is_to_be_verified_by_all_again() -> None:

@@ -37,6 +37,6 @@ def test_events_without_a_row_are_still_awaited(world: World, kind: str | None, 
     lake = world.pipeline.datacenters["east"].lake
     copies.put(lake, [AWAITED])
     findings = [] if kind is None else [Finding(kind, 1)]
-    report = VerificationReport({"east": DatacenterReport(findings=findings, epoch="1")}, rows=0)
-    _tell_releases(world.pipeline, {"east": 5}, report)
-    assert copies.verified(lake) == number
+    report = VerificationReport({"east": DatacenterReport(findings=findings, epoch="1", release=5)}, rows=0)
+    _tell_releases(world.pipeline, report)
+    assert copies.verified(lake).release == number

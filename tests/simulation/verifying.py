@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
+from photon.releases import copies
 from photon.storage.columns import TableName
 from photon.tokens import Occurrence
 from photon.upkeep.plans import carry_out
@@ -32,8 +34,12 @@ Record = dict[str, Any]
 def verify(world: World, selected: Sequence[str] | None = None) -> dict[str, DatacenterReport]:
     """The report of each datacenter, or of those that are selected."""
     with asking(world):
-        scope = open_scope(world.pipeline, selected or list(world.pipeline.datacenters))
-        return {name: _report(world, scope, name) for name in scope.selected}
+        names = selected or list(world.pipeline.datacenters)
+        awaited = copies.awaited(world.pipeline, names)
+        scope = open_scope(world.pipeline, names)
+        return {
+            name: replace(_report(world, scope, name), release=awaited.get(name)) for name in scope.selected
+        }
 
 
 def recover_all(world: World, dry_run: bool = False, only: str | None = None) -> dict[str, Recovered]:
