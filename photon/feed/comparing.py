@@ -20,7 +20,7 @@ def has_news(before: Part, part: Part) -> bool:
 
 
 def why_stopped(before: Release, release: Release) -> str:
-    """Say why nobody can tell which rows differ between two releases; empty: it can be told."""
+    """Say why nobody can tell which rows differ between two releases (G5); empty: it can be told."""
     for note in release.notes:
         if note.change in ("changed by others", "lake put back"):
             return str(note)

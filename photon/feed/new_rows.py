@@ -31,14 +31,13 @@ class NewRows:
     after: Place
     up_to: Place
 
-    def all(self, columns: pa.Schema, most: int) -> pa.Table | None:
-        """All of them, in order; None if there are more than so many. OSError."""
-        found, count = [columns.empty_table()], 0
-        for page in self._pages(columns):
-            found.append(page)
-            if (count := count + page.num_rows) > most:
-                return None
-        return in_order(pa.concat_tables(found))
+    def all(self, columns: pa.Schema) -> pa.Table:
+        """All of them, in order. OSError."""
+        return in_order(pa.concat_tables([columns.empty_table(), *self._pages(columns)]))
+
+    def changes(self, columns: pa.Schema, release: int) -> pa.Table:
+        """They as a page of a step. OSError."""
+        return in_feed(self.all(columns), release, "insert")
 
     def by_place(self) -> dict[Place, int]:
         """How many rows each batch has, in order. A row without one is the next epoch's first. OSError."""
@@ -88,14 +87,15 @@ def _without_peoples(schema: pa.Schema) -> pa.Schema:
     return pa.schema([pa.field(field.name, field.type) for field in schema if field.name not in theirs])
 
 
-def in_order(rows: pa.Table) -> pa.Table:
-    """Rows by epoch, batch and occurrence, which are numbers."""
+def in_order(rows: pa.Table, last: pa.Array | None = None) -> pa.Table:
+    """Rows by epoch, batch and occurrence, which are numbers; of one token by `last`."""
     places = pc.split_pattern(rows["_occurrence"], ":")
     keys = {
         "epoch": rows["_epoch"].cast(pa.int64()),
         "batch": rows["_batch"],
         "file": pc.list_element(places, 0).cast(pa.int64()),
         "offset": pc.list_element(places, 1).cast(pa.int64()),
+        "last": pa.nulls(rows.num_rows, pa.int64()) if last is None else last,
     }
     return rows.take(pc.sort_indices(pa.table(keys), [(name, "ascending") for name in keys]))
 
@@ -114,7 +114,7 @@ class Places:
 
 
 def in_feed(rows: pa.Table, release: int, change: ChangeType) -> pa.Table:
-    """Rows as a step has them, with what became of them and where."""
+    """Rows as a step has them."""
     columns = [
         pa.repeat(pa.scalar(release, pa.int64()), rows.num_rows),
         pa.repeat(pa.scalar(change, pa.string()), rows.num_rows),

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from functools import partial
+from operator import itemgetter
 
 import pyarrow as pa
 
 from photon.feed.comparing import has_news, is_again, is_plain, runs, why_stopped
 from photon.feed.kept import following, resync
 from photon.feed.new_rows import PAGE_ROWS, NewRows, Places, columns_of, in_feed, pages_of
+from photon.feed.rebuilt_rows import LakeGone, RebuiltRows
 from photon.feed.step import FEED_COLUMNS, FeedStopped, Step
 from photon.pipeline.file import Pipeline
 from photon.process.clock import Clock
-from photon.releases.reading import OpenRelease
+from photon.releases.reading import OpenRelease, ReleaseUnreadable
 from photon.releases.release import NOTHING, Release
+
+Page = NewRows | RebuiltRows | LakeGone
 
 
 def steps(pipeline: Pipeline, after: Release, clock: Clock, up_to: int | None = None) -> Iterator[Step]:
@@ -24,14 +28,42 @@ def steps(pipeline: Pipeline, after: Release, clock: Clock, up_to: int | None = 
     A release that a refill made anew is none: it has what an older one had. ReleaseUnreadable, CursorTooOld;
     FeedStopped behind all that can be given.
     """
-    while True:
-        found = [one for one in following(pipeline, after, clock.now_us()) if not is_again(after, one)]
-        wanted = [one for one in found if up_to is None or one.number <= up_to]
-        for before, run in runs(after, wanted):
-            yield from _steps_of(pipeline, before, run)
-        if not wanted or wanted != found:
-            return
-        after = wanted[-1]
+    while wanted := _wanted(pipeline, after, clock.now_us(), up_to):
+        try:
+            for before, run in runs(after, wanted):
+                for step in _steps_of(pipeline, before, run):
+                    yield step
+                    after = step.release
+        except ReleaseUnreadable as error:
+            later = _where_gone(pipeline, after, error.datacenter, clock.now_us(), up_to)
+            if later is None:
+                raise
+            yield from _steps_of(pipeline, after, [later])
+            after = later
+
+
+def _wanted(pipeline: Pipeline, after: Release, now_us: int, up_to: int | None) -> list[Release]:
+    """The next releases; none is a step that only has a new number."""
+    found = (one for one in following(pipeline, after, now_us) if not is_again(after, one))
+    return [one for one in found if up_to is None or one.number <= up_to]
+
+
+def _where_gone(
+    pipeline: Pipeline, after: Release, name: str, now_us: int, up_to: int | None
+) -> Release | None:
+    """The release that calls the lake of a datacenter gone: its rows would go there whatever is read before.
+
+    FeedStopped if another one comes before, behind which nobody can tell what changed.
+    """
+    last = after
+    while found := _wanted(pipeline, last, now_us, up_to):
+        for one in found:
+            if why := why_stopped(last, one):
+                raise _stopped(pipeline, after, one, why)
+            if name in one.lakes_gone:
+                return one
+            last = one
+    return None
 
 
 def snapshot(pipeline: Pipeline, release: Release) -> Step:
@@ -50,18 +82,12 @@ def _steps_of(pipeline: Pipeline, before: Release | None, run: Sequence[Release]
     """The steps of releases that are read together; `before`: None for all rows of one release."""
     if before is not None and (why := why_stopped(before, run[0])):
         raise _stopped(pipeline, before, run[0], why)
-    if before is not None and not is_plain(before, run[0]):
-        raise _stopped(pipeline, before, run[0], "; ".join(map(str, run[0].notes)))
-    new = _NewRows(OpenRelease(pipeline, run[-1]), before)
-    rows = new.in_memory() if new.expected_rows <= PAGE_ROWS else None
-    if rows is not None:
-        yield from new.one_by_one(rows, run)
-    elif len(run) == 1:
-        yield new.by_pages()
-    else:  # one of them has more rows than it says; those before it can be told
-        befores: list[Release | None] = [before, *run]
-        for last, one in zip(befores, run, strict=False):
-            yield from _steps_of(pipeline, last, [one])
+    changed = _Changed(OpenRelease(pipeline, run[-1]), before)
+    is_small = run[-1].rows - (0 if before is None else before.rows) <= PAGE_ROWS
+    if is_small and (before is None or is_plain(before, run[0])):
+        yield from changed.one_by_one(run)
+    else:
+        yield changed.by_pages()
 
 
 def _stopped(pipeline: Pipeline, before: Release | None, release: Release, why: str) -> FeedStopped:
@@ -70,79 +96,84 @@ def _stopped(pipeline: Pipeline, before: Release | None, release: Release, why: 
     return FeedStopped(f"{what}; {resync(pipeline)}")
 
 
-class _NewRows:
-    """The new rows of one release or of several in a row. Lakes without any are not looked at."""
+class _Changed:
+    """What changed with a release, or with several in a row; lakes without news are not looked at."""
 
     def __init__(self, opened: OpenRelease, before: Release | None) -> None:
         self._opened, self._before = opened, before
-        self._rows: dict[str, NewRows] = {}
+        self._new: dict[str, NewRows] = {}
+        self._rebuilt: dict[str, RebuiltRows] = {}
         columns: list[pa.Schema] = []
         old = {} if before is None else before.parts
-        for name, part in sorted(opened.release.parts.items()):
-            if name not in old or has_news(old[name], part):
-                files = opened.joined_files(name)
-                place = old[name].place if name in old else NOTHING
-                self._rows[name] = NewRows(files.store, files.now, place, part.place)
-                columns.append(files.columns)
+        for name, part in opened.release.parts.items():
+            x = old.get(name)
+            if x is not None and not has_news(x, part):
+                continue
+            files = opened.joined_files(name, x)
+            place = NOTHING if x is None else x.place
+            self._new[name] = NewRows(files.store, files.now, place, part.place)
+            if x is not None and x.rebuilt != part.rebuilt:
+                self._rebuilt[name] = RebuiltRows.of(files, place)
+            columns.append(files.columns)
+        self._gone = tuple(sorted(old.keys() - opened.release.parts.keys()))
         self._columns = columns_of(columns)
         self._schema = pa.schema([*FEED_COLUMNS, *self._columns])
 
-    @property
-    def expected_rows(self) -> int:
-        """How many there are, if the releases say so rightly."""
-        return sum(_said(self._before, self._opened.release, name) for name in self._rows)
-
-    def in_memory(self) -> dict[str, pa.Table] | None:
-        """All of them by datacenter, in order; None if there are many more than the releases say."""
-        found: dict[str, pa.Table] = {}
-        for name, new in self._rows.items():
-            most = _said(self._before, self._opened.release, name) + PAGE_ROWS
+    def one_by_one(self, run: Sequence[Release]) -> Iterator[Step]:
+        """A step for each of some plain releases, all in memory."""
+        rows: dict[str, pa.Table] = {}
+        for name, new in self._new.items():
             with self._opened.reading(name):
-                rows = new.all(self._columns, most)
-            if rows is None:
-                return None
-            found[name] = rows
-        return found
-
-    def one_by_one(self, rows: Mapping[str, pa.Table], run: Sequence[Release]) -> Iterator[Step]:
-        """A step for each release, of rows in memory."""
+                rows[name] = new.all(self._columns)
         places = {name: Places(table) for name, table in rows.items()}
         before, given = self._before, dict.fromkeys(rows, 0)
         for release in run:
             page = [self._schema.empty_table()]
             for name in sorted(rows.keys() & release.parts.keys()):
                 first, end = given[name], places[name].rows_up_to(release.parts[name].place)
-                self._count(before, release, name, end - first)
+                self._check(before, release, name, end - first)
                 page.append(in_feed(rows[name].slice(first, end - first), release.number, "insert"))
                 given[name] = end
-            yield self._step(before, release, partial(iter, [pa.concat_tables(page)]))
+            new_rows = pa.concat_tables(page)
+            yield Step(release, before, self._schema, partial(iter, [new_rows]), new_rows.num_rows)
             before = release
 
     def by_pages(self) -> Step:
-        """The step of the only release, of which a page at a time is in memory."""
-        release, pages = self._opened.release, list[tuple[str, NewRows]]()
-        for name, new in self._rows.items():
+        """The step of the only release; of its rows a page at a time is in memory."""
+        release, pages = self._opened.release, list[tuple[str, Page]]()
+        counts: Counter[str] = Counter()
+        for name, new in self._new.items():
             with self._opened.reading(name):
+                again = [*self._rebuilt[name].pages()] if name in self._rebuilt else []
+                found = Counter(change for page in again for change in self._types_of(page))
                 by_place = new.by_place()
-            self._count(self._before, release, name, sum(by_place.values()))
+            found["insert"] += sum(by_place.values())
+            self._check(self._before, release, name, found["insert"] - found["delete"])
+            counts += found
+            pages += [(name, page) for page in again]
             pages += [(name, new.within(*ends)) for ends in pages_of(by_place, new.after)]
-        return self._step(self._before, release, partial(self._read, pages))
+        pages += [(name, LakeGone(name)) for name in self._gone]
+        pages.sort(key=itemgetter(0))
+        read = partial(self._read, pages)
+        updates = counts["update_preimage"]
+        return Step(
+            release, self._before, self._schema, read, counts["insert"], counts["delete"], updates, self._gone
+        )
 
-    def _read(self, pages: Sequence[tuple[str, NewRows]]) -> Iterator[pa.Table]:
-        for name, new in pages:
+    def _types_of(self, page: Page) -> list[str]:
+        types: list[str] = page.changes(self._columns, self._opened.release.number)[
+            "_change_type"
+        ].to_pylist()
+        return types
+
+    def _read(self, pages: Sequence[tuple[str, Page]]) -> Iterator[pa.Table]:
+        for name, page in pages:
             with self._opened.reading(name):
-                rows = new.all(self._columns, sys.maxsize)
-            if rows is not None:
-                yield in_feed(rows, self._opened.release.number, "insert")
+                rows = page.changes(self._columns, self._opened.release.number)
+            yield rows
 
-    def _step(
-        self, before: Release | None, release: Release, pages: Callable[[], Iterator[pa.Table]]
-    ) -> Step:
-        inserts = sum(_said(before, release, name) for name in release.parts)
-        return Step(release, before, self._schema, pages, inserts)
-
-    def _count(self, before: Release | None, release: Release, name: str, found: int) -> None:
-        """Refuse rows that do not add up: the release is unreadable, or which rows are new can't be told."""
+    def _check(self, before: Release | None, release: Release, name: str, found: int) -> None:
+        """Refuse rows that do not add up: the release is unreadable, or nobody can tell what changed (G1)."""
         expected = _said(before, release, name)
         if found != expected:
             OpenRelease(self._opened.pipeline, release).table(name, "joined_events")

@@ -248,17 +248,17 @@ class OpenRelease:
                 return pa.schema([MENDED_LETTERS.columns.field(one) for one in _MENDED_COLUMNS]).empty_table()
             return rows.to_table(columns=_MENDED_COLUMNS, filter=taken_up)
 
-    def joined_files(self, datacenter: str, before: int | None = None) -> JoinedFiles:
-        """The files of joined rows, from one view of the table; `before`: the rebuild of an earlier part.
+    def joined_files(self, datacenter: str, before: Part | None = None) -> JoinedFiles:
+        """The files of joined rows, from one view of the table, also as an earlier part has them.
 
         ReleaseUnreadable. Rows are not counted.
         """
         part, main = self.release.parts[datacenter], self._main_table(datacenter)
         with self.reading(datacenter):
             handle = main.load()
-            now = self._files_at(datacenter, main, handle, part.rebuilt)
-            is_same = before is None or before == part.rebuilt
-            then = now if is_same else self._files_at(datacenter, main, handle, before or 0)
+            now = self._files_at(datacenter, main, handle, part)
+            is_same = before is None or before.rebuilt == part.rebuilt
+            then = now if is_same else self._files_at(datacenter, main, handle, before or part)
         columns = columns_in_files(handle)
         return JoinedFiles(main.store, columns, tuple(now.values()), tuple(then.values()))
 
@@ -302,7 +302,7 @@ class OpenRelease:
         self, datacenter: str, part: Part, table: OutputTable, handle: DeltaTable
     ) -> list[DataFile]:
         """The files of joined rows, as rebuilds that came after the release had found them."""
-        files = self._files_at(datacenter, table, handle, part.rebuilt)
+        files = self._files_at(datacenter, table, handle, part)
         found = rows_within(table.store, files.values(), part.place)
         if found != part.rows:
             others = _last_of_others(table.folder, handle.version(), part.version)
@@ -311,17 +311,17 @@ class OpenRelease:
         return list(files.values())
 
     def _files_at(
-        self, datacenter: str, table: OutputTable, handle: DeltaTable, down_to: int
+        self, datacenter: str, table: OutputTable, handle: DeltaTable, of: Part
     ) -> Mapping[str, DataFile]:
-        """The files of joined rows as rebuild `down_to` had left them, each of which has to be there."""
+        """The files of joined rows without rebuilds that came after a part; each file has to be there."""
         part = self.release.parts[datacenter]
         self._check_batches(datacenter, handle, "joined_events", part.place.batch)
         rebuilt = handle.transaction_version(rebuild_app(datacenter)) or 0
         if rebuilt < part.rebuilt:
             why = f"{table.folder} is at rebuild {rebuilt}, and must have {part.rebuilt}"
             raise self._unreadable(datacenter, f"{why}; {self._older(datacenter)}")
-        files = self._before_rebuilds(datacenter, table, handle, range(rebuilt, down_to, -1))
-        for path in sorted(files.keys() - data_files(handle).keys()) if rebuilt > down_to else ():
+        files = self._before_rebuilds(datacenter, table, handle, rebuilt, of)
+        for path in sorted(files.keys() - data_files(handle).keys()) if rebuilt > of.rebuilt else ():
             if table.store.size_bytes(path) != files[path].size_bytes:
                 why = f"the data file {table.folder / path}, which a rebuild replaced, is gone"
                 raise self._unreadable(datacenter, f"{why}; {self._later()}")
@@ -335,13 +335,13 @@ class OpenRelease:
             raise self._unreadable(datacenter, f"{why}; {self._older(datacenter)}")
 
     def _before_rebuilds(
-        self, datacenter: str, table: OutputTable, handle: DeltaTable, undone: range
+        self, datacenter: str, table: OutputTable, handle: DeltaTable, rebuilt: int, part: Part
     ) -> Mapping[str, DataFile]:
-        """The table's files without these rebuilds; the last one goes first."""
+        """The table's files without the rebuilds that came after a part; the last one goes first."""
         files: Mapping[str, DataFile] = {file.path: file for file in DataFiles(handle).all()}
-        part, kept = self.release.parts[datacenter], ReplacedFiles(table.folder.parent)
-        lists = [kept.read(name) for name in kept.names(above=undone.stop)] if undone else []
-        for number in undone:
+        kept = ReplacedFiles(table.folder.parent)
+        lists = [kept.read(name) for name in kept.names(above=part.rebuilt)] if rebuilt > part.rebuilt else []
+        for number in range(rebuilt, part.rebuilt, -1):
             done = [one for one in lists if one.number == number and one.is_done_in(files.keys())]
             if len(done) > 1:  # a rebuild that was killed left another one
                 said = _list_of(table.folder, handle.version(), part.version, rebuild_app(datacenter), number)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
@@ -207,3 +209,29 @@ def _check_parts(kind: pa.DataType, there: pa.DataType, name: str) -> None:
         _check_parts(kind.value_type, there.value_type, name)
     elif pa.types.is_map(kind) and pa.types.is_map(there):
         _check_parts(kind.item_type, there.item_type, name)
+
+
+def differs(old: pa.Table, new: pa.Table) -> npt.NDArray[np.bool_]:
+    """Which rows differ. A column that one of them lacks is null in it."""
+    found = np.zeros(old.num_rows, bool)
+    for name in dict.fromkeys([*old.column_names, *new.column_names]):
+        if name not in new.column_names or name not in old.column_names:
+            only = (old if name in old.column_names else new)[name]
+            found |= pc.is_valid(only).to_numpy(zero_copy_only=False)
+        elif not old[name].equals(new[name]):
+            found |= _values_differ(old[name].combine_chunks(), new[name].combine_chunks())
+    return found
+
+
+def _values_differ(old: pa.Array, new: pa.Array) -> npt.NDArray[np.bool_]:
+    if pa.types.is_nested(old.type) or old.type != new.type:
+        pairs = zip(old.to_pylist(), new.to_pylist(), strict=True)
+        return np.array([a != b for a, b in pairs], bool)
+    unlike = pc.xor(pc.is_null(old), pc.is_null(new))
+    if pa.types.is_floating(old.type):  # NaN is as good as NaN
+        both = pc.and_(pc.fill_null(pc.is_nan(old), False), pc.fill_null(pc.is_nan(new), False))
+        unequal = pc.and_not(pc.fill_null(pc.not_equal(old, new), False), both)
+    else:
+        unequal = pc.fill_null(pc.not_equal(old, new), False)
+    mask: npt.NDArray[np.bool_] = pc.or_(unlike, unequal).to_numpy(zero_copy_only=False)
+    return mask

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
-from photon.feed import kept, new_rows, steps
-from photon.feed.step import FeedStopped
+from photon.feed import comparing, kept, new_rows, steps
+from photon.feed.rebuilt_rows import LakeGone
+from photon.feed.step import FEED_COLUMNS, FeedStopped
 from photon.releases import copies
 from photon.releases.files import condition_between
 from photon.releases.reading import ReleaseUnreadable
-from photon.releases.release import Place
+from photon.releases.release import Note, Place
 from photon.storage.delta import open_table
-from tests.feed.replay import changes
+from tests.feed.replay import changes, replayed
 from tests.releases.lakes import Lakes, new_lakes
 
 
@@ -31,7 +34,7 @@ def here(tmp_path: Path) -> Lakes:
 def test_without_the_rule_a_step_lacks_rows_and_nobody_says_so(
     here: Lakes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(steps._NewRows, "_count", lambda *_: None)
+    monkeypatch.setattr(steps._Changed, "_check", lambda *_: None)
     open_table(here.table("east").folder).delete("_event_id = 'e5'")
     assert changes(here, after=3) == [(4, "insert", "e4")]
 
@@ -56,3 +59,34 @@ def test_without_the_rule_a_release_is_passed_over(here: Lakes, monkeypatch: pyt
         changes(here, after=1)
     monkeypatch.setattr(kept, "is_next", lambda *_: True)
     assert {number for number, _, _ in changes(here, after=1)} == {3, 4}
+
+
+def test_without_the_rule_a_change_of_others_is_passed_over(
+    here: Lakes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody deletes a row that was delivered: the next release counts from there."""
+    open_table(here.table("east").folder).delete("_event_id = 'e0'")
+    here.append("east")
+    made = here.release(into=[])
+    release = replace(made.release, notes=(Note("changed by others", "east", "6 rows are 5 now"),))
+    for name in ("east", "west"):
+        copies.put(here.lake(name), [release])
+    with pytest.raises(FeedStopped, match="changed by others"):
+        changes(here, after=4)
+    for module in (comparing, steps):
+        monkeypatch.setattr(module, "why_stopped", lambda *_: "")
+    monkeypatch.setattr(steps._Changed, "_check", lambda *_: None)
+    assert changes(here, after=4) == [(5, "insert", "e6"), (5, "insert", "e7")]
+
+
+def test_a_retirement_that_changes_nothing_is_noticed(here: Lakes, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = here.release(into=[])
+    west = {"west": made.release.parts["west"]}
+    release = replace(made.release, parts=west, lakes_gone=("east",))
+    copies.put(here.lake("west"), [release])
+    monkeypatch.setattr(LakeGone, "changes", lambda _, columns, release: _no_change(columns))
+    assert replayed(here, here.made[3].release)[5] != frozenset[object]()
+
+
+def _no_change(columns: pa.Schema) -> pa.Table:
+    return pa.schema([*FEED_COLUMNS, *columns]).empty_table()

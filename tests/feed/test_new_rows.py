@@ -74,8 +74,9 @@ def test_whatever_becomes_of_files_a_snapshot_and_its_changes_are_the_rows_of_ea
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     rng = random.Random(seed)
-    for limit in (new_rows, comparing, steps):
-        monkeypatch.setattr(limit, "PAGE_ROWS", rng.choice((1, 5, 100_000)))
+    page_rows = rng.choice((1, 5, 100_000))
+    for module in (new_rows, comparing, steps):
+        monkeypatch.setattr(module, "PAGE_ROWS", page_rows)
     lakes = new_lakes(tmp_path / "lakes", tmp_path, seed)
     lakes.release()
     for _ in range(16):
