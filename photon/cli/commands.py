@@ -24,8 +24,8 @@ GROUPS: Mapping[str, Mapping[tuple[str, ...], str]] = MappingProxyType(
             ("trace",): "What happened to one event, in every datacenter.",
         },
         "read": {
-            ("sql",): "Ask the rows of one release with SQL.",
-            ("releases",): "The releases that are kept, and how complete each is.",
+            ("sql", "releases"): "Ask one release with SQL; the releases that are kept.",
+            ("follow",): "Deliver what each release shows first, on and on.",
         },
         "mend": {
             ("recover",): "Have what verify finds missing looked at again.",
@@ -68,6 +68,8 @@ def command_named(name: str) -> click.Command | None:
             from photon.cli.sql import sql as command
         case "releases":
             from photon.cli.releases import releases as command
+        case "follow":
+            from photon.cli.follow import follow as command
         case "recover":
             from photon.cli.recover import recover as command
         case "backfill":

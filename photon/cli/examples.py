@@ -33,6 +33,11 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "photon releases pipeline.yaml",
             "photon releases pipeline.yaml --as-of 2026-01-31T10:42 --json",
         ),
+        "follow": (
+            "photon follow pipeline.yaml --from now         # new rows as JSON lines, until Ctrl-C",
+            "photon follow pipeline.yaml --to rows          # a file of lines for each release",
+            "photon follow pipeline.yaml --to postgresql://localhost/events --changes",
+        ),
         "recover": (
             "photon recover pipeline.yaml --dry-run         # what would be looked at again",
             "photon recover pipeline.yaml",

@@ -179,5 +179,7 @@ def expected_errors() -> Iterator[None]:
         yield
     except UserError as error:
         fail(str(error), error.exit_status)
+    except BrokenPipeError:  # nobody reads what is printed
+        raise
     except OSError as error:
         fail(str(error), NOT_DONE)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 
 from photon.errors import UserError
 from photon.feed.step import CursorTooOld, FeedStopped
 from photon.pipeline.file import Pipeline
-from photon.process.clock import MICROSECONDS
+from photon.process.clock import MICROSECONDS, microseconds
 from photon.releases import copies
 from photon.releases.reading import (
     NoRelease,
@@ -20,6 +21,7 @@ from photon.releases.reading import (
 from photon.releases.release import REFILL_GAP, Release
 
 RELEASES_AT_ONCE = 500  # as many as a lake keeps in one file
+TO_READ_IT = 0.1  # a share of releases.keep: then the one behind the first release is still kept
 COPIED_WITHIN_US = 5 * 60 * MICROSECONDS  # by then a maker that did not reach its lake has tried again
 
 
@@ -32,6 +34,18 @@ def release_behind(pipeline: Pipeline, number: int) -> Release:
         if oldest is None or number > oldest.number:
             raise
         raise CursorTooOld(_too_old(pipeline, number, oldest.number)) from None
+
+
+def oldest_to_begin_with(pipeline: Pipeline, now_us: int) -> Release:
+    """The oldest release that stays while its rows are read. NoRelease, ReleaseUnreadable."""
+    at_us = now_us - round((1 - TO_READ_IT) * microseconds(pipeline.releases.keep))
+    try:
+        return open_release(pipeline, datetime.fromtimestamp(at_us / MICROSECONDS, UTC)).release
+    except NoRelease:  # none is so old
+        oldest, _ = asked_of_lakes(pipeline, copies.oldest)
+        if not oldest:
+            raise
+        return min(oldest.values(), key=lambda one: one.number)
 
 
 def following(pipeline: Pipeline, release: Release, now_us: int) -> list[Release]:

@@ -86,6 +86,11 @@ def as_of(lake: Location, time_us: int) -> Release | None:
     return found[-1] if found else None
 
 
+def has(lake: Location, number: int) -> bool:
+    """Whether a lake has a copy of a release that is one of the newest. OSError."""
+    return store_of(lake).size_bytes(_single_of(number).name) is not None
+
+
 def following(lake: Location, number: int, most: int) -> dict[int, Release]:
     """The first releases behind a number that a lake has, at least so many of more. OSError, FormatTooNew."""
     store, found = store_of(lake), dict[int, Release]()

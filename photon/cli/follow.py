@@ -1,0 +1,108 @@
+"""`photon follow`: what each release shows first, delivered as releases are made."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from photon.cli.output import expected_errors, log, log_to_stderr, pipeline_argument
+from photon.errors import WrongUsage
+
+if TYPE_CHECKING:
+    from photon.feed.following import Start
+    from photon.feed.sink import FedTable
+    from photon.feed.stdout import Form
+
+
+def start_of(_: click.Context, option: click.Parameter, given: str) -> str | int:
+    """Where a feed begins."""
+    if given in ("start", "now"):
+        return given
+    if given.isdecimal():
+        return int(given)
+    raise click.BadParameter(f"{given!r}: expected start, now or the number of a release", param=option)
+
+
+@click.command()
+@pipeline_argument
+@click.option(
+    "--table",
+    type=click.Choice(["joined", "unjoined", "unmatched"]),
+    default="joined",
+    show_default=True,
+    help="Whose rows.",
+)
+@click.option(
+    "--from",
+    "start",
+    metavar="start|now|N",
+    default="start",
+    show_default=True,
+    callback=start_of,
+    help="Where nothing is yet: from all rows on, behind the newest release, or behind release N.",
+)
+@click.option(
+    "--to", "target", metavar="URL|FOLDER", help="postgresql://..., or a folder. [default: standard output]"
+)
+@click.option("--into", metavar="TABLE", help="The table of PostgreSQL. [default: called as the pipeline]")
+@click.option(
+    "--cursor",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="With standard output: this file says how far it is, and the next run goes on there.",
+)
+@click.option("--format", "form", type=click.Choice(["jsonl", "arrow"]), default="jsonl", show_default=True)
+@click.option("--changes", "takes_changes", is_flag=True, help="Also rows that were changed or taken back.")
+@click.option(
+    "--resync", is_flag=True, help="First all rows of the newest release, in place of what is there."
+)
+@click.option("--once", is_flag=True, help="End when all that is there is delivered.")
+def follow(
+    pipeline_file: Path,
+    table: FedTable,
+    start: str | int,
+    target: str | None,
+    into: str | None,
+    cursor: Path | None,
+    form: Form,
+    takes_changes: bool,
+    resync: bool,
+    once: bool,
+) -> None:
+    """Deliver the joined rows of PIPELINE release by release, each row with its release.
+
+    Without --changes it ends with status 3 before a release that takes something back, such as a rebuild.
+    Started again, it goes on behind the release that was delivered last. No registry is asked.
+    """
+    log_to_stderr()
+    with expected_errors():
+        from photon.feed.following import Follower
+        from photon.feed.sink import Fed
+        from photon.feed.sinks import POSTGRES, sink_of
+        from photon.pipeline.file import load_pipeline
+        from photon.process.clock import SystemClock
+
+        if table != "joined":
+            raise WrongUsage(f"--table {table}: only joined rows can be followed yet; leave --table out")
+        pipeline = load_pipeline(pipeline_file)
+        begins: Start = start if isinstance(start, int) else "now" if start == "now" else "oldest"
+        if begins == "oldest" and target is not None and target.startswith(POSTGRES):
+            begins = "newest"  # the table is the same in the end, and sooner
+        fed = Fed(pipeline.file, pipeline.name, table)
+        with sink_of(
+            target,
+            fed,
+            sys.stdout.buffer,
+            cursor_file=cursor,
+            into=into,
+            takes_changes=takes_changes,
+            form=form,
+        ) as sink:
+            follower = Follower(pipeline, sink, begins, SystemClock())
+            if resync:
+                follower.resync()
+            elif (last := sink.cursor()) is not None:
+                log.info("going on behind release %s", last.number)
+            follower.run(once)
