@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from photon.cli.output import expected_errors, log, log_to_stderr, pipeline_argument
+from photon.cli.output import expected_errors, log_to_stderr, pipeline_argument
 from photon.errors import WrongUsage
 
 if TYPE_CHECKING:
@@ -103,6 +103,4 @@ def follow(
             follower = Follower(pipeline, sink, begins, SystemClock())
             if resync:
                 follower.resync()
-            elif (last := sink.cursor()) is not None:
-                log.info("going on behind release %s", last.number)
             follower.run(once)

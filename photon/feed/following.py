@@ -46,6 +46,7 @@ class Follower:
     start: Start
     clock: Clock
     _said: str = field(default="", init=False)
+    _has_begun: bool = field(default=False, init=False)
 
     def run(self, once: bool = False) -> None:
         """Deliver all that is there, and with `once` end; else go on until the process ends.
@@ -78,13 +79,16 @@ class Follower:
             cursor = self.sink.cursor()
             if cursor is None:
                 self.sink.deliver([self._first_step()])
+                self._has_begun = True
                 continue
+            if not self._has_begun:
+                log.info("going on behind release %s", cursor.number)
+                self._has_begun = True
             found = self._allowed(steps(self.pipeline, cursor, self.clock))
             for some in together(found, DELIVERED_ROWS):
                 if self.sink.deliver(some) != some[-1].release:
                     break  # another follower was here first
                 cursor = some[-1].release
-                log.debug("release %s is delivered", cursor.number)
             else:
                 return cursor
 
