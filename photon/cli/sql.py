@@ -18,14 +18,15 @@ from typing import TYPE_CHECKING
 import click
 
 from photon.cli.output import expected_errors, log, log_to_stderr, pipeline_file_of
-from photon.errors import NOT_DONE, WRONG_USAGE, UserError, WrongUsage
+from photon.errors import UserError, WrongUsage
 from photon.process.clock import moment_of
 from photon.storage.sync import sync as sync_to_disk
 
 if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection, Statement
+    from duckdb import DuckDBPyConnection, DuckDBPyRelation, Statement
 
 MOST_ROWS = 1_000  # that a table shows; the other formats have all
+NO_SCREEN = (120, 24)  # what a pipe is taken for: a time needs 30 columns
 COPY_OPTIONS = {"csv": "FORMAT csv", "json": "FORMAT json, ARRAY true", "parquet": "FORMAT parquet"}
 PROMPT, MORE = "photon> ", "   ...> "
 
@@ -35,14 +36,11 @@ NO_QUERY = (
     "photon sql takes queries: SELECT, FROM, WITH, PIVOT, DESCRIBE, SUMMARIZE, or EXPLAIN of one. "
     "It writes an answer with -o FILE; for tables of your own there is photon.read.duckdb in Python"
 )
+ONLY_VIEWS = "a query reads the views alone; photon.read.duckdb in Python takes tables of your own, too"
 
 
 class QueryFailed(UserError):
-    """A query failed; the message is DuckDB's."""
-
-    def __init__(self, message: str, is_users: bool) -> None:
-        super().__init__(message)
-        self.exit_status = WRONG_USAGE if is_users else NOT_DONE
+    """A query failed, and it is not the query's fault."""
 
 
 def time_of(_: click.Context, option: click.Parameter, given: str | None) -> datetime | None:
@@ -109,8 +107,8 @@ def query_and_file(ctx: click.Context, words: Sequence[str]) -> tuple[str | None
     """Tell the query from the pipeline file, in either order. Ends the command if there is no file."""
     files = [word for word in words if is_pipeline_file(word)]
     queries = [word for word in words if word not in files]
-    if len(queries) > 1:
-        raise click.UsageError(f"expected one query, got {len(queries)}; put it in quotes")
+    if len(words) > 2 or len(queries) > 1:
+        raise click.UsageError('expected a query in quotes: photon sql "SELECT ..." pipeline.yaml')
     file = pipeline_file_of(ctx, ctx.command.params[0], [Path(word) for word in files])
     return next(iter(queries), None), file
 
@@ -176,18 +174,28 @@ class Session:
         if query.type.name not in QUERIES:
             raise WrongUsage(NO_QUERY)
         with ended_by_ctrl_c(self.connection):
-            rows = self.connection.sql(without_semicolon(query.query))
+            rows = self._rows_of(query)
             if self.form == "table" and query.type.name == "EXPLAIN":
                 click.echo("\n".join(row[-1] for row in rows.fetchall()))
             elif self.form == "table":
-                rows.show(max_rows=MOST_ROWS, max_width=shutil.get_terminal_size().columns)
+                rows.show(max_rows=MOST_ROWS, max_width=shutil.get_terminal_size(NO_SCREEN).columns)
             else:
-                to = f"'{_quoted(self.file)}' ({COPY_OPTIONS[self.form]}, USE_TMP_FILE false)"
-                rows.query("answer", f"COPY answer TO {to}")
+                file = str(self.file).replace("'", "''")
+                options = f"{COPY_OPTIONS[self.form]}, USE_TMP_FILE false"
+                rows.query("answer", f"COPY answer TO '{file}' ({options})")
         if self.form != "table" and self.prints:
             with self.file.open("rb") as made:
                 shutil.copyfileobj(made, sys.stdout.buffer)
             sys.stdout.buffer.flush()
+
+    def _rows_of(self, query: Statement) -> DuckDBPyRelation:
+        import duckdb
+
+        try:
+            return self.connection.sql(without_semicolon(query.query))
+        except duckdb.ProgrammingError:
+            self.connection.execute(query)  # it fails again, and says at which place of the query
+            raise
 
 
 def without_semicolon(query: str) -> str:
@@ -195,10 +203,6 @@ def without_semicolon(query: str) -> str:
     while sqlite3.complete_statement(query):
         query = query[: query.rindex(";")]
     return query
-
-
-def _quoted(path: Path) -> str:
-    return str(path).replace("'", "''")
 
 
 @contextmanager
@@ -217,7 +221,7 @@ def ended_by_ctrl_c(connection: DuckDBPyConnection) -> Iterator[None]:
 
 @contextmanager
 def readable_errors() -> Iterator[None]:
-    """Raise what DuckDB refuses as QueryFailed, in its words; in ours if a file can't be read."""
+    """Raise what DuckDB says as WrongUsage or QueryFailed, and what reading a file said in its own words."""
     import duckdb
 
     users = (duckdb.ProgrammingError, duckdb.DataError, duckdb.NotSupportedError, duckdb.PermissionException)
@@ -227,7 +231,9 @@ def readable_errors() -> Iterator[None]:
         said = str(error).strip()
         if said.startswith("Traceback"):
             said = said.splitlines()[-1].partition(": ")[2]
-        raise QueryFailed(said, isinstance(error, users)) from None
+        if isinstance(error, duckdb.PermissionException):
+            said += f"\n{ONLY_VIEWS}"
+        raise (WrongUsage if isinstance(error, users) else QueryFailed)(said) from None
 
 
 # -- the prompt

@@ -81,12 +81,14 @@ def test_a_file_is_written_whole_or_not_at_all(lakes: Lakes, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("words", "status", "told"),
     [
-        (["SELECT nosuch FROM joined"], 2, "nosuch"),
+        (["SELECT 1,\n nosuch FROM joined"], 2, "LINE 2:  nosuch FROM joined\n         ^^^^^^"),
+        (["SELECT", "1", "FROM", "joined"], 2, "in quotes"),
         (["SELEC 1"], 2, "syntax error"),
         (["SELECT * FROM nosuch"], 2, "nosuch"),
         (["SELECT 1; SELECT 2", "-o", "x.csv"], 2, "one query"),
         (["SELECT 1", "-o", "x.csv", "--format", "table"], 2, ".parquet"),
-        (["SELECT * FROM read_text('/etc/passwd')"], 2, "disabled"),
+        (["SELECT * FROM read_text('/etc/passwd')"], 2, "disabled by configuration"),
+        (["FROM 'rows.csv'"], 2, "reads the views alone"),
         ([COUNT, "--as-of", "soon"], 2, "2026-01-31T10:42"),
         ([COUNT, "--release", "9"], 3, "photon releases"),
         ([COUNT, "-o", "nowhere/x.csv"], 2, "no folder nowhere"),
