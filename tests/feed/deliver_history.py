@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import faulthandler
 import random
+import signal
 import sys
 import time
 from pathlib import Path
@@ -20,6 +22,7 @@ MOST_AT_ONCE = 5
 
 
 def main(url: str, table: str, seed: str, releases: str, target: str) -> None:
+    faulthandler.register(signal.SIGUSR1)  # who waits in vain for it asks where it stands
     history = History(int(seed), int(releases))
     sink = PostgresTable(url, table, FED, takes_changes=True)
     while True:

@@ -126,4 +126,17 @@ class Trial(ABC):
             except psycopg2.OperationalError:
                 pass
             time.sleep(0.02)
-        raise AssertionError(self.said.read_text()[-2_000:])
+        raise AssertionError(self.standing())
+
+    def standing(self) -> str:
+        """Say where everybody stands, when nothing goes on."""
+        for each in self.followers:
+            each.send_signal(signal.SIGUSR1)
+        time.sleep(1)
+        with closing(psycopg2.connect(self.url)) as connection, connection.cursor() as run:
+            run.execute(
+                "SELECT pid, state, wait_event_type, wait_event, xact_start, query FROM pg_stat_activity"
+            )
+            server = "\n".join(map(str, run.fetchall()))
+        log = (self.server.folder / "server.log").read_text()
+        return f"{self.said.read_text()[-3_000:]}\n{server}\n{log[-2_000:]}"
