@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -21,11 +22,12 @@ from photon.releases.release import Release
 from tests.e2e.outages.checker import Logs
 
 POLL_SECONDS = 0.25
+READ_AGAIN_EVERY = 4  # polls
 # Traffic writes a line at most 50 ms after its event: lines of the last second may be still to come.
 STILL_COMING = timedelta(seconds=1)
 ROWS_LEFT = ("retired", "lake put back")
 
-Shown = tuple[Release, pa.Table]  # a release, and the rows that a reader got for it
+Shown = tuple[Release, read.Rows]  # a release, and the rows that a reader got for it
 
 
 class Totals(NamedTuple):
@@ -39,12 +41,12 @@ def latest(pipeline: Path) -> Shown:
     """Read the newest release, as readers get it."""
     rows = read.joined(pipeline, release="latest")
     assert rows.release is not None
-    return rows.release, rows.to_table()
+    return rows.release, rows
 
 
 def tables_now(pipeline: Path) -> Shown:
     """Read wrongly: take the rows of now for those of the newest release."""
-    return latest(pipeline)[0], read.joined(pipeline).to_table()
+    return latest(pipeline)[0], read.joined(pipeline)
 
 
 def totals_of(connection: duckdb.DuckDBPyConnection, rows: str, columns: Sequence[str]) -> Totals:
@@ -76,20 +78,20 @@ def disagreements(pipeline: Path, release: Release, rows: pa.Table) -> list[str]
     return [f"{what}; pyarrow has {first}, DuckDB {second}, and there are {events} events"]
 
 
-def unexplained(before: Shown, now: Shown, between: Sequence[Release]) -> list[str]:
-    """Count rows that a later release lacks or has changed, where no release between the two says why."""
-    notes = [note for release in between for note in release.notes]
+def unexplained(before: pa.Table, now: pa.Table, releases: Sequence[Release]) -> list[str]:
+    """Count rows that were there before, and are gone or changed now, where no release says why."""
+    notes = [note for release in releases for note in release.notes]
     left = {note.datacenter for note in notes if note.change in ROWS_LEFT}
     rebuilt = {note.datacenter for note in notes if note.change == "rebuilt"} | left
-    names = sorted(before[1].schema.names)
+    names = sorted(before.schema.names)
     old, new = (", ".join(f'{rows}."{name}"' for name in names) for rows in ("before", "now"))
     count = "select before._datacenter, count(*) from before"
     with duckdb.connect() as connection:
-        connection.register("before", before[1]).register("now", now[1])
+        connection.register("before", before).register("now", now)
         gone = connection.execute(f"{count} anti join now using (_event_id) group by all").fetchall()
         changed = f"{count} join now using (_event_id) where hash({old}) <> hash({new}) group by all"
         others = connection.execute(changed).fetchall()
-    what = f"from release {before[0].number} to {now[0].number}"
+    what = f"in releases {releases[0].number} to {releases[-1].number}"
     found = [f"{rows} rows of {name} are gone {what}" for name, rows in gone if name not in left]
     return found + [
         f"{rows} rows of {name} are others {what}" for name, rows in others if name not in rebuilt
@@ -107,7 +109,8 @@ def times_due(logs: Sequence[Logs]) -> dict[str, datetime]:
 
 def faults_in_newest_release(pipeline: Path, logs: Sequence[Logs]) -> list[str]:
     """Say what is not true in the newest release."""
-    release, rows = latest(pipeline)
+    release, found_rows = latest(pipeline)
+    rows = found_rows.to_table()
     found = disagreements(pipeline, release, rows)
     complete = read.Watermark({}, release).complete_up_to
     ids = set(rows["_event_id"].to_pylist())
@@ -119,7 +122,7 @@ def faults_in_newest_release(pipeline: Path, logs: Sequence[Logs]) -> list[str]:
 
 
 class ReleaseReader(threading.Thread):
-    """Reads the newest release four times a second, and each time an older one again.
+    """Reads the newest release four times a second, all of it where it is new, and older ones again.
 
     `wrong`: all that no release explains. `lost`: a datacenter whose lake is gone, which may be refused.
     """
@@ -133,14 +136,17 @@ class ReleaseReader(threading.Thread):
         self.seen: dict[int, Totals] = {}
         self._complete: dict[int, tuple[datetime, int]] = {}  # a time, and how many rows are before it
         self._pipeline, self._read_latest = pipeline, read_latest
-        self._last: Shown | None = None
+        self._last: tuple[Release, pa.Table] | None = None
         self._ends = threading.Event()
         self._chance = random.Random(0)
 
     def run(self) -> None:
-        while not self._ends.wait(POLL_SECONDS):
+        wait_seconds = 0.0
+        while not self._ends.wait(wait_seconds):
             with self.pausing:
+                began = time.monotonic()
                 self.poll()
+            wait_seconds = max(0.0, began + POLL_SECONDS - time.monotonic())
 
     def end(self) -> None:
         self._ends.set()
@@ -149,8 +155,15 @@ class ReleaseReader(threading.Thread):
     def poll(self) -> None:
         self.polls += 1
         try:
-            self._take(*self._read_latest(self._pipeline))
-            self._read_an_older_one()
+            release, rows = self._read_latest(self._pipeline)
+            if self._last is not None and release.number < self._last[0].number:
+                self.wrong.append(f"release {release.number} comes after {self._last[0].number}")
+            if release.number not in self.seen:
+                self._take(release, rows.to_table())
+            elif (found := rows.count_rows()) != release.rows:
+                self.wrong.append(f"release {release.number} has {found} rows, and says {release.rows}")
+            if self.polls % READ_AGAIN_EVERY == 0:
+                self._read_an_older_one()
         except ReleaseUnreadable as error:
             self.refused += 1
             self.wrong += [str(error)] * (error.datacenter != self.lost)
@@ -160,24 +173,19 @@ class ReleaseReader(threading.Thread):
             self.wrong.append(repr(error))
 
     def _take(self, release: Release, rows: pa.Table) -> None:
-        before = self._last
-        if before is not None and release.number < before[0].number:
-            self.wrong.append(f"release {release.number} comes after {before[0].number}")
-        if release.number in self.seen:
-            self._compare(release.number, totals_in_pyarrow(rows))
-            return
-        self.seen[release.number], self._last = totals_in_pyarrow(rows), (release, rows)
-        self.wrong += disagreements(self._pipeline, release, rows)
+        before, self._last = self._last, (release, rows)
+        self.seen[release.number] = totals_in_pyarrow(rows)
         complete_up_to = read.Watermark({}, release).complete_up_to
         if complete_up_to is not None:
             until = complete_up_to - STILL_COMING
             self._complete[release.number] = until, pc.sum(pc.less(rows["_event_time"], until)).as_py() or 0
         if before is not None:
+            numbers = range(before[0].number + 1, release.number + 1)
             kept = read.releases(self._pipeline)
-            between = [one for one in kept if before[0].number < one.number <= release.number]
-            self.wrong += unexplained(before, (release, rows), between)
+            self.wrong += unexplained(before[1], rows, [one for one in kept if one.number in numbers])
             if not release.set_back and (before[0].complete_up_to_us or 0) > (release.complete_up_to_us or 0):
                 self.wrong.append(f"release {release.number} is complete up to less than {before[0].number}")
+        self.wrong += disagreements(self._pipeline, release, rows)
 
     def _read_an_older_one(self) -> None:
         number = self._chance.choice(list(self.seen))
@@ -187,10 +195,7 @@ class ReleaseReader(threading.Thread):
             found = totals_in_duckdb(self._pipeline, number, columns)
         else:
             found = totals_in_pyarrow(read.joined(self._pipeline, release=number).to_table(columns))
-        self._compare(number, found)
         self.read_again += 1
-
-    def _compare(self, number: int, found: Totals) -> None:
         if found != self.seen[number]:
             self.wrong.append(f"release {number} was {self.seen[number]}, and is {found}")
 
