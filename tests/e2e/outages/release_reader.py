@@ -134,7 +134,7 @@ class ReleaseReader(threading.Thread):
         self.polls = self.refused = self.read_again = 0
         self.pausing = threading.Lock()  # held while files are removed that a reader may have open
         self.seen: dict[int, Totals] = {}
-        self._complete: dict[int, tuple[datetime, int]] = {}  # a time, and how many rows are before it
+        self.complete: dict[int, tuple[datetime, int]] = {}  # a time, and how many rows are before it
         self._pipeline, self._read_latest = pipeline, read_latest
         self._last: tuple[Release, pa.Table] | None = None
         self._ends = threading.Event()
@@ -178,7 +178,7 @@ class ReleaseReader(threading.Thread):
         complete_up_to = read.Watermark({}, release).complete_up_to
         if complete_up_to is not None:
             until = complete_up_to - STILL_COMING
-            self._complete[release.number] = until, pc.sum(pc.less(rows["_event_time"], until)).as_py() or 0
+            self.complete[release.number] = until, pc.sum(pc.less(rows["_event_time"], until)).as_py() or 0
         if before is not None:
             numbers = range(before[0].number + 1, release.number + 1)
             kept = read.releases(self._pipeline)
@@ -204,7 +204,7 @@ class ReleaseReader(threading.Thread):
         due = sorted(times_due(logs).values())
         return [
             f"release {number} has {rows} rows before {until}, and {bisect_left(due, until)} are due"
-            for number, (until, rows) in self._complete.items()
+            for number, (until, rows) in self.complete.items()
             if rows != bisect_left(due, until)
         ]
 

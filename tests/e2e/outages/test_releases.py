@@ -99,7 +99,8 @@ def test_readers_see_one_truth_amid_all_that_happens_to_tables(tmp_path: Path) -
     logs = [read_logs(tmp_path / "logs" / name) for name in counts]
     release, rows = latest(made.file)
     ids = rows.to_table(["_event_id"])["_event_id"].to_pylist()
-    print(f"{reader.polls} polls, {reader.refused} refused, {len(reader.seen)} releases,")
+    print(f"{reader.polls} polls, {reader.refused} refused; {len(reader.seen)} releases,")
+    print(f"{len(reader.complete)} of them complete up to some time,")
     print(f"{reader.read_again} read again; {release.rows} rows in the last one; {dict(survived)}")
     assert reader.wrong == []
     assert reader.incomplete(logs) == []
