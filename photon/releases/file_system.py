@@ -7,7 +7,9 @@ and opens those of other days not at all.
 
 from __future__ import annotations
 
+import atexit
 import threading
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -22,6 +24,7 @@ from photon.storage.store import Store, store_of
 
 DAY_CHARACTERS = len("2026-01-31")
 _numbers = count(1)
+QUIET_SECONDS, ENDS_WITHIN_SECONDS = 0.1, 2.0
 # Data files never change under their names: whatever DuckDB keeps of one stays good.
 _WRITTEN = datetime.fromtimestamp(0, UTC)
 
@@ -103,10 +106,48 @@ class _OpenFile:
         if size_bytes >= 0:
             end_bytes = min(start_bytes + size_bytes, end_bytes)
         self.seek(end_bytes)
-        found = self.store.read(self.file.path, start_bytes, end_bytes)
+        with _reads:
+            found = self.store.read(self.file.path, start_bytes, end_bytes)
         if len(found) < end_bytes - start_bytes:
             raise OSError(f"{self.store.url}/{self.file.path} is cut short: put the file of a copy back")
         return found
 
     def close(self) -> None:
         """Nothing is held open."""
+
+
+class Reads:
+    """The reads of DuckDB's threads, for the end of the process: one that is under way then would abort it.
+
+    Such reads are left where a program has not taken all rows of a result.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._under_way, self._last_end_seconds, self._is_over = 0, 0.0, False
+
+    def __enter__(self) -> None:
+        """OSError: the process ends."""
+        with self._lock:
+            if self._is_over:
+                raise OSError("the process ends")
+            self._under_way += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._under_way -= 1
+            self._last_end_seconds = time.monotonic()
+
+    def end(self) -> None:
+        """Let no read begin; wait for those under way, and for threads at work on what they have read."""
+        with self._lock:
+            self._is_over = True
+        deadline = time.monotonic() + ENDS_WITHIN_SECONDS
+        while time.monotonic() < deadline and (
+            self._under_way or time.monotonic() < self._last_end_seconds + QUIET_SECONDS
+        ):
+            time.sleep(QUIET_SECONDS / 10)
+
+
+_reads = Reads()
+atexit.register(_reads.end)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from photon.releases.file_system import DAY_CHARACTERS, ReleaseFileSystem
+from photon.releases.file_system import DAY_CHARACTERS, Reads, ReleaseFileSystem
 from photon.storage.data_files import DataFile
 
 CONTENT = bytes(range(100))
@@ -71,3 +71,28 @@ def test_no_file_is_written_and_no_other_one_read(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         files.open(f"{files.root}0/None/{tmp_path}/b")
     assert (tmp_path / "a").read_bytes() == CONTENT
+
+
+def test_the_end_of_a_process_waits_for_a_read_that_is_under_way_and_lets_none_begin() -> None:
+    reads, begun, may_end, ended = Reads(), threading.Event(), threading.Event(), list[str]()
+
+    def read() -> None:
+        with reads:
+            begun.set()
+            may_end.wait(60)
+            ended.append("read")
+
+    def end() -> None:
+        reads.end()
+        ended.append("process")
+
+    threads = [threading.Thread(target=each) for each in (read, end)]
+    threads[0].start()
+    assert begun.wait(60)
+    threads[1].start()
+    may_end.set()
+    for thread in threads:
+        thread.join()
+    assert ended == ["read", "process"]
+    with pytest.raises(OSError, match="the process ends"), reads:
+        pass
