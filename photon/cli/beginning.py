@@ -20,7 +20,7 @@ _STREAMS = ("stdin", "stdout", "stderr")
 ASKING = ("hold", "metrics", "resume", "status", "trace")
 # A thread of Arrow or delta-rs may still run at the end, and abort the process (1 of 25 times). And
 # `registry` must not wait for the thread of a question that hangs.
-ENDING_AT_ONCE = (*ASKING, "availability", "dead-letters", "init", "registry", "releases", "sql")
+ENDING_AT_ONCE = (*ASKING, "availability", "dead-letters", "follow", "init", "registry", "releases", "sql")
 
 
 def is_photon() -> bool:

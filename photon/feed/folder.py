@@ -33,6 +33,7 @@ class FedFolder:
     """Files of lines, and the marker. Two machines that begin at one release write the same bytes."""
 
     takes_changes = True  # of which it notes how many there were
+    is_log = True
 
     def __init__(self, folder: Location, fed: Fed) -> None:
         self._folder, self._marker = folder, CursorFile(folder / ASIDE, MARKER, fed)

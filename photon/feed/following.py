@@ -24,6 +24,7 @@ from photon.releases import copies
 from photon.releases.reading import NoRelease, ReleaseUnreadable, open_release
 from photon.releases.release import Release
 from photon.storage.delta import LakeUnavailable
+from photon.storage.tables import OutputTable
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +48,7 @@ class Follower:
     clock: Clock
     _said: str = field(default="", init=False)
     _has_begun: bool = field(default=False, init=False)
+    _opened: dict[str, OutputTable] = field(default_factory=dict, init=False)
 
     def run(self, once: bool = False) -> None:
         """Deliver all that is there, and with `once` end; else go on until the process ends.
@@ -84,7 +86,10 @@ class Follower:
             if not self._has_begun:
                 log.info("going on behind release %s", cursor.number)
                 self._has_begun = True
-            found = self._allowed(steps(self.pipeline, cursor, self.clock))
+            behind = steps(
+                self.pipeline, cursor, self.clock, opened=self._opened, inserts_only=self.sink.is_log
+            )
+            found = self._allowed(behind)
             for some in together(found, DELIVERED_ROWS):
                 if self.sink.deliver(some) != some[-1].release:
                     break  # another follower was here first

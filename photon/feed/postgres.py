@@ -75,6 +75,8 @@ class _Target:
 class PostgresTable:
     """A table that the follower makes, or one of a person's own, of which it fills the columns it knows."""
 
+    is_log = False
+
     def __init__(self, url: str, into: str | None, fed: Fed, takes_changes: bool = False) -> None:
         parsed: dict[str, str] = {}
         with suppress(psycopg2.Error):  # whose words may have the password

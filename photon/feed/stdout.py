@@ -29,6 +29,8 @@ class StandardOutput:
     Arrow is a stream of Arrow's IPC. One of other columns follows where columns change.
     """
 
+    is_log = False
+
     def __init__(
         self,
         out: BinaryIO,

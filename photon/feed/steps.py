@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from operator import itemgetter
 
@@ -17,58 +18,45 @@ from photon.feed.step import FEED_COLUMNS, FeedStopped, Step
 from photon.pipeline.file import Pipeline
 from photon.process.clock import Clock
 from photon.releases.reading import OpenRelease, ReleaseUnreadable
-from photon.releases.release import NOTHING, Release
+from photon.releases.release import NOTHING, Release, covers
+from photon.storage.tables import OutputTable
 
 Page = NewRows | RebuiltRows | LakeGone
 
 
-def steps(pipeline: Pipeline, after: Release, clock: Clock, up_to: int | None = None) -> Iterator[Step]:
+def steps(
+    pipeline: Pipeline,
+    after: Release,
+    clock: Clock,
+    up_to: int | None = None,
+    *,
+    opened: dict[str, OutputTable] | None = None,
+    inserts_only: bool = False,
+) -> Iterator[Step]:
     """The steps behind a release: one for each kept release, or for those up to a number.
 
-    A release that a refill made anew is none: it has what an older one had. ReleaseUnreadable, CursorTooOld;
-    FeedStopped behind all that can be given.
+    A release that a refill made anew is none: it has what an older one had. `opened`: tables stay open here
+    between calls. `inserts_only`: rows that leave do not matter, and nothing stops the steps.
+    ReleaseUnreadable, CursorTooOld; FeedStopped behind all that can be given.
     """
-    while wanted := _wanted(pipeline, after, clock.now_us(), up_to):
+    feed = _Feed(pipeline, clock, {} if opened is None else opened, up_to, inserts_only)
+    while wanted := feed.releases_behind(after):
         try:
             for before, run in runs(after, wanted):
-                for step in _steps_of(pipeline, before, run):
+                for step in feed.steps_of(before, run):
                     yield step
                     after = step.release
         except ReleaseUnreadable as error:
-            later = _where_gone(pipeline, after, error.datacenter, clock.now_us(), up_to)
+            later = feed.release_without(error.datacenter, after)
             if later is None:
                 raise
-            yield from _steps_of(pipeline, after, [later])
+            yield from feed.steps_of(after, [later])
             after = later
-
-
-def _wanted(pipeline: Pipeline, after: Release, now_us: int, up_to: int | None) -> list[Release]:
-    """The next releases; none is a step that only has a new number."""
-    found = (one for one in following(pipeline, after, now_us) if not is_again(after, one))
-    return [one for one in found if up_to is None or one.number <= up_to]
-
-
-def _where_gone(
-    pipeline: Pipeline, after: Release, name: str, now_us: int, up_to: int | None
-) -> Release | None:
-    """The release that calls the lake of a datacenter gone: its rows would go there whatever is read before.
-
-    FeedStopped if another one comes before, behind which nobody can tell what changed.
-    """
-    last = after
-    while found := _wanted(pipeline, last, now_us, up_to):
-        for one in found:
-            if why := why_stopped(last, one):
-                raise _stopped(pipeline, after, one, why)
-            if name in one.lakes_gone:
-                return one
-            last = one
-    return None
 
 
 def snapshot(pipeline: Pipeline, release: Release) -> Step:
     """All rows of a release as inserts, counted as readers do (R9). ReleaseUnreadable."""
-    [step] = _steps_of(pipeline, None, [release])
+    [step] = _Changed(OpenRelease(pipeline, release), None).steps([release])
     return step
 
 
@@ -78,16 +66,57 @@ def nothing_of(release: Release) -> Step:
     return Step(release, None, schema, lambda: iter(()), 0)
 
 
-def _steps_of(pipeline: Pipeline, before: Release | None, run: Sequence[Release]) -> Iterator[Step]:
-    """The steps of releases that are read together; `before`: None for all rows of one release."""
-    if before is not None and (why := why_stopped(before, run[0])):
-        raise _stopped(pipeline, before, run[0], why)
-    changed = _Changed(OpenRelease(pipeline, run[-1]), before)
-    is_small = run[-1].rows - (0 if before is None else before.rows) <= PAGE_ROWS
-    if is_small and (before is None or is_plain(before, run[0])):
-        yield from changed.one_by_one(run)
-    else:
-        yield changed.by_pages()
+@dataclass(frozen=True)
+class _Feed:
+    """One way through the releases of a pipeline."""
+
+    pipeline: Pipeline
+    clock: Clock
+    opened: dict[str, OutputTable]
+    up_to: int | None
+    inserts_only: bool
+
+    def releases_behind(self, after: Release) -> list[Release]:
+        """The next ones that are steps: not those that have only a new number.
+
+        Where rows that leave do not matter, one that has fewer than were delivered is passed over.
+        """
+        wanted: list[Release] = []
+        last = after
+        for one in following(self.pipeline, after, self.clock.now_us()):
+            is_behind = self.inserts_only and why_stopped(last, one) and not covers(one.cut, last.cut)
+            if (self.up_to is None or one.number <= self.up_to) and not (is_behind or is_again(last, one)):
+                wanted.append(one)
+                last = one
+        return wanted
+
+    def release_without(self, name: str, after: Release) -> Release | None:
+        """The release that calls the lake of a datacenter gone: its rows would go there, whatever is read.
+
+        Where rows that leave do not matter, also one that says what became of them. FeedStopped if it comes
+        before, and nobody can tell.
+        """
+        last = after
+        while found := self.releases_behind(last):
+            for one in found:
+                if (why := why_stopped(last, one)) and not self.inserts_only:
+                    raise _stopped(self.pipeline, after, one, why)
+                if why or name in one.lakes_gone:
+                    return one
+                last = one
+        return None
+
+    def steps_of(self, before: Release, run: Sequence[Release]) -> Iterator[Step]:
+        """The steps of releases that are read together."""
+        opened = OpenRelease(self.pipeline, run[-1], self.opened)
+        if why := why_stopped(before, run[0]):
+            if not self.inserts_only:
+                raise _stopped(self.pipeline, before, run[0], why)
+            yield _Changed(opened, before, inserts_only=True).by_pages()
+        elif is_plain(before, run[0]):
+            yield from _Changed(opened, before).steps(run)
+        else:
+            yield _Changed(opened, before).by_pages()
 
 
 def _stopped(pipeline: Pipeline, before: Release | None, release: Release, why: str) -> FeedStopped:
@@ -97,10 +126,13 @@ def _stopped(pipeline: Pipeline, before: Release | None, release: Release, why: 
 
 
 class _Changed:
-    """What changed with a release, or with several in a row; lakes without news are not looked at."""
+    """What changed with a release, or with several in a row; lakes without news are not looked at.
 
-    def __init__(self, opened: OpenRelease, before: Release | None) -> None:
-        self._opened, self._before = opened, before
+    `inserts_only`: new rows alone, though others have left.
+    """
+
+    def __init__(self, opened: OpenRelease, before: Release | None, *, inserts_only: bool = False) -> None:
+        self._opened, self._before, self._inserts_only = opened, before, inserts_only
         self._new: dict[str, NewRows] = {}
         self._rebuilt: dict[str, RebuiltRows] = {}
         columns: list[pa.Schema] = []
@@ -109,18 +141,21 @@ class _Changed:
             x = old.get(name)
             if x is not None and not has_news(x, part):
                 continue
-            files = opened.joined_files(name, x)
+            files = opened.joined_files(name, None if inserts_only else x)
             place = NOTHING if x is None else x.place
             self._new[name] = NewRows(files.store, files.now, place, part.place)
-            if x is not None and x.rebuilt != part.rebuilt:
+            if x is not None and x.rebuilt != part.rebuilt and not inserts_only:
                 self._rebuilt[name] = RebuiltRows.of(files, place)
             columns.append(files.columns)
         self._gone = tuple(sorted(old.keys() - opened.release.parts.keys()))
         self._columns = columns_of(columns)
         self._schema = pa.schema([*FEED_COLUMNS, *self._columns])
 
-    def one_by_one(self, run: Sequence[Release]) -> Iterator[Step]:
-        """A step for each of some plain releases, all in memory."""
+    def steps(self, run: Sequence[Release]) -> Iterator[Step]:
+        """A step for each of some plain releases: in memory, if they are small."""
+        if run[-1].rows - (0 if self._before is None else self._before.rows) > PAGE_ROWS:
+            yield self.by_pages()
+            return
         rows: dict[str, pa.Table] = {}
         for name, new in self._new.items():
             with self._opened.reading(name):
@@ -175,8 +210,9 @@ class _Changed:
     def _check(self, before: Release | None, release: Release, name: str, found: int) -> None:
         """Refuse rows that do not add up: the release is unreadable, or nobody can tell what changed (G1)."""
         expected = _said(before, release, name)
-        if found != expected:
+        if found != expected or self._inserts_only:
             OpenRelease(self._opened.pipeline, release).table(name, "joined_events")
+        if found != expected and not self._inserts_only:
             why = f"of datacenter {name} it says {expected:,} new rows, and {found:,} are there"
             raise _stopped(self._opened.pipeline, before, release, why)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from itertools import islice
@@ -204,10 +204,14 @@ class JoinedFiles:
 
 @dataclass(frozen=True)
 class OpenRelease:
-    """A release, and the tables of its datacenters as they are now."""
+    """A release, and the tables of its datacenters as they are now.
+
+    `opened`: tables of joined rows that were opened before, by datacenter. Their logs are not read again.
+    """
 
     pipeline: Pipeline
     release: Release
+    opened: dict[str, OutputTable] = field(default_factory=dict, compare=False, repr=False)
 
     def tables(self, table: TableName) -> list[ReleaseFiles]:
         """The files of one table of each datacenter that have rows of the release, each lake checked.
@@ -280,10 +284,10 @@ class OpenRelease:
         ids: dict[str, OutputTable] = {}
         away: dict[str, str] = {}
         for name, place in self.pipeline.datacenters.items():
-            table = OutputTable(place.lake, "joined_events")
+            table = self.opened.get(name) or OutputTable(place.lake, "joined_events")
             try:
-                if table.exists():
-                    ids[table.table_id()] = table
+                if name in self.opened or table.exists():
+                    ids[table.table_id()] = self.opened[name] = table
             except LakeUnavailable as error:
                 away[name] = f"{error}{_remedy(self.pipeline, name, error)}"
         return ids, away

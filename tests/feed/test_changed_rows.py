@@ -189,6 +189,45 @@ def test_a_datacenter_that_has_gone_without_a_word_stops_the_feed(here: Lakes) -
         changes(here, after=1)
 
 
+@pytest.mark.parametrize("change", ["changed by others", "lake put back"])
+def test_a_log_of_inserts_goes_on_behind_what_nobody_can_tell(here: Lakes, change: str) -> None:
+    first = here.made[0].release
+    open_table(here.table("east").folder).delete("_event_id = 'e0'")
+    here.append("east", 1)
+    noted(here, Note(change, "east", "2 rows are 1 now"))  # type: ignore[arg-type]
+    here.append("west", 1)
+    here.release()
+    found = list(steps.steps(here.pipeline, first, ForTests(), inserts_only=True))
+    assert [(one.release.number, one.inserts, one.is_insert_only) for one in found] == [
+        (2, 1, True),
+        (3, 1, True),
+    ]
+    assert [row["_event_id"] for one in found for page in one.pages() for row in page.to_pylist()] == [
+        "e4",
+        "e5",
+    ]
+
+
+def test_a_log_waits_until_a_lake_that_was_put_back_has_more_than_it_had(here: Lakes) -> None:
+    here.append("east", 1)
+    here.append("west", 1)
+    last = here.release().release
+    here.append("east", 1)
+    made = here.release(into=[])
+    parts = made.release.parts
+    older = replace(parts["east"], place=here.made[0].release.parts["east"].place)
+    behind = replace(
+        made.release,
+        parts={**parts, "east": older},
+        notes=(Note("lake put back", "east", "it was put back"),),
+    )
+    again = replace(made.release, number=4, made_us=behind.made_us + 1)
+    for name in ("east", "west"):
+        copies.put(here.lake(name), [behind, again])
+    found = list(steps.steps(here.pipeline, last, ForTests(), inserts_only=True))
+    assert [(one.release.number, one.inserts) for one in found] == [(4, 1)]
+
+
 class ForTests:
     """A clock that stands."""
 

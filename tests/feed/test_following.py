@@ -27,6 +27,7 @@ class Memory:
     """A sink that holds rows in memory."""
 
     takes_changes: bool = True
+    is_log: bool = False
     has: set[Event] = field(default_factory=set)
     last: Release | None = None
     numbers: list[int] = field(default_factory=list)
