@@ -1,7 +1,9 @@
 """What changed between kept releases, in steps, and the followers that deliver them.
 
-A *step* is what one kept release shows that the one before it did not: mostly new rows. It is computed from
-the parts of the two releases and the files of today, and its rows are counted before the first one is given
-out. A *sink* takes whole steps in order, and keeps with their rows a *cursor*: the release that it delivered
-last. Read `step` first, then `sink`.
+A *step* is what one kept release shows that the one before it did not: mostly new rows. `steps` computes it
+from the parts of the two releases and the files of today, and counts its rows before it gives the first one.
+`kept` says which release comes next, `comparing` what the two say themselves; `new_rows` and `rebuilt_rows`
+read. `following` has each step delivered to a *sink*, which keeps with the rows its *cursor*: the release
+that it has. `sinks` says which one a target names: standard output, a folder, PostgreSQL. Read `step` first,
+then `sink`.
 """

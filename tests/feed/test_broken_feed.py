@@ -8,13 +8,15 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from photon import read
 from photon.feed import comparing, kept, new_rows, steps
 from photon.feed.rebuilt_rows import LakeGone
 from photon.feed.step import FEED_COLUMNS, FeedStopped
 from photon.releases import copies
 from photon.releases.files import condition_between
-from photon.releases.reading import ReleaseUnreadable
-from photon.releases.release import Note, Place
+from photon.releases.reading import OpenRelease, ReleaseUnreadable
+from photon.releases.release import Note, Place, Release
+from photon.storage.data_files import DataFile, DataFiles
 from photon.storage.delta import open_table
 from tests.feed.replay import changes, replayed
 from tests.releases.lakes import Lakes, new_lakes
@@ -87,6 +89,45 @@ def test_a_retirement_that_changes_nothing_is_noticed(here: Lakes, monkeypatch: 
     monkeypatch.setattr(LakeGone, "changes", lambda _, columns, release: _no_change(columns))
     with pytest.raises(AssertionError):
         replayed(here, here.made[3].release)
+
+
+def test_a_rebuild_that_is_not_undone_for_an_older_release_is_noticed(
+    here: Lakes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here.rebuild("east", drops=True)
+    here.release()
+    assert replayed(here, here.made[0].release)[4] == here.made[3].joined
+
+    def of_today(self: OpenRelease, *asked: object) -> dict[str, DataFile]:
+        return {file.path: file for file in DataFiles(here.table("east").load()).all()}
+
+    monkeypatch.setattr(OpenRelease, "_before_rebuilds", of_today)
+    with pytest.raises((FeedStopped, ReleaseUnreadable, AssertionError)):
+        assert replayed(here, here.made[0].release)[4] == here.made[3].joined
+
+
+def test_steps_by_versions_of_a_table_are_noticed(here: Lakes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A compaction writes the rows of older batches into files of a later version."""
+    here.compact("east")
+    here.append("east")
+    here.release()
+    monkeypatch.setattr(new_rows, "shares_between", lambda files, *_: (tuple(files), ()))
+    with pytest.raises(FeedStopped, match="says 2 new rows, and 8 are there"):
+        changes(here, after=4)
+
+
+def test_a_cursor_that_is_not_compared_goes_on_beside_another_pipeline_s_rows(
+    here: Lakes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    east = here.made[3].release.parts["east"]
+    other = replace(here.made[3].release, parts={"east": replace(east, rows=east.rows + 7)})
+    here.append("east")
+    here.release()
+    with pytest.raises(FeedStopped, match="the cursor is of another release 4"):
+        read.changes(here.pipeline, after=other).to_table()
+    monkeypatch.setattr(Release, "__eq__", lambda *_: True)
+    monkeypatch.setattr(steps._Changed, "_check", lambda *_: None)
+    assert read.changes(here.pipeline, after=other).to_table().num_rows == 2
 
 
 def _no_change(columns: pa.Schema) -> pa.Table:
