@@ -23,21 +23,20 @@ from photon.registry.entry import Claimant, Epoch
 from photon.registry.errors import RegistryMismatch
 from photon.registry.id_registry import IdRegistry
 from photon.registry.view import View
-from photon.releases.numbering import take_new_releases
-from photon.releases.release import Place, Release
 from photon.state.database import STATE_FILE, StateReader
 from photon.storage.columns import TABLE_COLUMNS, TableName
 from photon.storage.tables import FENCE_VERSION
 from photon.tokens import Occurrence, PlanKey
 from tests.simulation.rules import must
 from tests.simulation.whole.processes import this_process
+from tests.simulation.whole.releases import ReleaseRules
 from tests.simulation.whole.site import Site
 from tests.simulation.world import hashed
 from tests.support.memory_ledgers import MemoryLedgers
 
 JOINED = "joined_events"
 AFTER_A_COMMIT = ("lake.after_commit",)
-AFTER_A_RELEASE = "release.after_decided"
+AFTER_A_RELEASE, AFTER_A_COPY = "release.after_decided", "release.after_copy"
 AFTER_A_TRANSACTION = ("plan.after_store", "complete.after_transaction", "order.after_taken")
 OPERATIONAL = ["_datacenter", "_epoch", "_batch", "_plan", "_occurrence", "_event_id"]
 Row = dict[str, Any]
@@ -87,8 +86,8 @@ class Lake(Table):
     tokens: set[str] = field(default_factory=set)  # the tokens of all rows that were ever there
 
     def look(self) -> list[Row]:
-        """Return the rows that are new since the last time; check F7 and F12."""
-        new = super().look()
+        """Return the rows that were never there before; check F7 and F12."""
+        new = [row for row in super().look() if _token(row) not in self.tokens]
         self.tokens.update(map(_token, new))
         return new
 
@@ -135,9 +134,7 @@ class Invariants:
         }
         self.looks = Counter[str]()
         self.registry = Registry(site.ledgers)
-        self._last_release: Release | None = None
-        self._releases_of: IdRegistry | None = None  # the view that has read them
-        self._put_back = set[str]()  # lakes, since the last release that named them
+        self.releases = ReleaseRules(site.pipeline, self.lakes)
 
     def passed(self, point: str, path: Path | None) -> None:
         """A process has passed a fault point. RuleBroken."""
@@ -145,7 +142,10 @@ class Invariants:
             if point in AFTER_A_COMMIT and path is not None and path.name == JOINED:
                 self.look_at_tables()
             if point == AFTER_A_RELEASE:
-                self.look_at_releases()
+                self.looks["releases"] += 1
+                self.releases.look_at_decided(self.registry.as_it_is())
+            if point == AFTER_A_COPY:
+                self.releases.look_at_copies()
             worker = this_process()
             if point in AFTER_A_TRANSACTION and worker is not None and worker.home is not None:
                 self.look_at_state(*worker.home)
@@ -167,7 +167,7 @@ class Invariants:
 
     def forget_lake(self, datacenter: str) -> None:
         """Read a lake anew that was put back from a copy; remember the tokens of rows that were there."""
-        self._put_back.add(datacenter)
+        self.releases.lake_is_put_back(datacenter)
         tokens, folder = self.lakes[datacenter].tokens, self.lakes[datacenter].folder
         self.lakes[datacenter] = Lake(folder, tokens=tokens)
         for name, table in self._side_tables:
@@ -196,32 +196,6 @@ class Invariants:
         for index, row in enumerate(rows):
             plan = Claimant(Epoch(row["_datacenter"], int(row["_epoch"])), row["_batch"], row["_plan"])
             must(found.are_of(plan)[index], f"F2: {_token(row)} has a row, and does not hold its id")
-
-    # -- releases
-
-    def look_at_releases(self) -> None:
-        """R1 and R2: numbers rise, cuts never go back, and lakes have the rows that are counted."""
-        registry = self.registry.as_it_is()
-        if registry is not self._releases_of:
-            self._releases_of, self._last_release = registry, None
-        for release in take_new_releases(registry.view):
-            self.looks["releases"] += 1
-            self._must_follow(release, self._last_release)
-            self._last_release = release
-        for name, part in self._last_release.parts.items() if self._last_release is not None else ():
-            if name not in self._put_back:
-                places = (Place(int(row["_epoch"]), row["_batch"]) for row in self.lakes[name].rows)
-                rows = sum(place <= part.place for place in places)
-                must(rows == part.rows, f"R2: {name} has {rows} rows up to {part.place}, not {part.rows}")
-
-    def _must_follow(self, release: Release, before: Release | None) -> None:
-        named = {note.datacenter for note in release.notes if note.change == "lake put back"}
-        for name, part in before.parts.items() if before is not None else ():
-            is_kept = name in release.parts and release.parts[name].place >= part.place
-            is_told = name in named or name in release.lakes_gone
-            must(is_kept or is_told, f"R2: release {release.number} takes rows of {name} back")
-        must(before is None or release.number > before.number, f"R1: {release.number} comes twice")
-        self._put_back -= named
 
     # -- states
 

@@ -109,6 +109,12 @@ class People:
         """Say whether rows went that were there: then people have to recover."""
         return bool(self.done["remove_a_row"] or self.rows_gone or self.copies.has_taken_rows)
 
+    @property
+    def pipeline(self) -> Pipeline:
+        """The pipeline as people have it by now: they take out datacenters that are gone with their lakes."""
+        kept = {n: place for n, place in self.site.pipeline.datacenters.items() if n not in self.rows_gone}
+        return self.site.pipeline.model_copy(update={"datacenters": kept})
+
     def act(self, focus: Sequence[str] = ()) -> None:
         """Have one thing happen, of these or of all."""
         names = focus or [name for name, (weight, _) in self.deeds.items() if weight]
@@ -343,12 +349,10 @@ class People:
             self._verifies = False
 
     def view(self, worker: Worker) -> View:
-        """The site as a command of this process sees it: people take out datacenters that are gone."""
-        pipeline = self.site.pipeline
-        kept = {n: place for n, place in pipeline.datacenters.items() if n not in self.rows_gone}
+        """The site as a command of this process sees it."""
         view = View.__new__(View)
         view.invariants = self._invariants
         view.folder = self.site.folder
-        view.pipeline = pipeline.model_copy(update={"datacenters": kept})
+        view.pipeline = self.pipeline
         view.ledgers, view.clock, view._numbers = worker.ledgers, worker, count(1)  # type: ignore[assignment]
         return view

@@ -124,6 +124,7 @@ class Simulation:
             self._complete_all()
             self._by_an_operator(self._must_be_verified)
         self._must_be_joined()
+        self.invariants.releases.look_at_rest(self.people.pipeline)
 
     def _survive(self, away: str) -> None:
         """E6: while one is away, the others join its events, if they have every log and nobody took rows."""

@@ -10,6 +10,7 @@ AT_ONCE = (
     "an empty batch does not commit",
     "a commit without an answer counts as done",
     "nobody looks whether the registry has the rows",
+    "a cut goes back",
 )
 
 

@@ -11,7 +11,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from unittest import mock
 
@@ -27,6 +27,7 @@ from photon.registry.errors import RegistryUnavailable
 from photon.registry.lookups import Hold
 from photon.registry.opening import open_registry
 from photon.registry.view_store import VIEW_FILE
+from photon.releases.making import next_release
 from photon.state.lifecycle import Event
 from photon.state.outcomes import Verdict
 from photon.storage.output_files import OutputFile
@@ -57,6 +58,7 @@ class Variant:
 
 
 TABLE, COMMITTING = "photon.storage.tables.OutputTable", "photon.dispatcher.committing.Committing"
+COUNTER = "photon.releases.parts.LakeCounter"
 DECISIONS = "photon.join.deciding.Decisions"
 WATCH = "photon.dispatcher.recovery.registry_watch.RegistryWatch"
 _open_registry = open_registry
@@ -125,6 +127,14 @@ def _forget_the_open_plan(self: Any, mode: Any) -> bool:
 
 def _all_of_it(order: Any, *_: Any) -> Any:
     return list(order.records), []
+
+
+def _of_a_late_count(self: Any, sight: Any, last: Any) -> Any:
+    return next_release(replace(sight, last=last), self.clock.now_us())
+
+
+def _as_counted(last: Any, counted: Any) -> Any:
+    return {**last.parts, **{name: one.part for name, one in counted.items()}}
 
 
 VARIANTS: dict[str, Variant] = {
@@ -258,6 +268,20 @@ VARIANTS: dict[str, Variant] = {
         {"photon.upkeep.refill._Refill._fence_one": lambda self, table, datacenter, number: None},
         "F",
         RESTORED,
+    ),
+    "a cut goes back": Variant(
+        "R2",
+        {
+            "photon.dispatcher.releasing.Releasing._made": _of_a_late_count,
+            "photon.releases.making._parts": _as_counted,
+        },
+        "R2",
+    ),
+    "a lake that was put back counts as it was": Variant(
+        "R4",
+        {f"{COUNTER}._lost": lambda self, handle, before: "", f"{COUNTER}._changed": lambda *_: ((), "")},
+        "R4",
+        ("copy_stores", "put_back_lake", "put_back_lake", "put_back_lake"),
     ),
     "an order counts twice": Variant(
         "E4",
