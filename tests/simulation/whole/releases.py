@@ -75,7 +75,7 @@ class ReleaseRules:
                 self._must_have_its_rows(each)
         except ReleaseUnreadable as unreadable:
             must(False, f"R9: {unreadable}")
-        for name in self._put_back.keys() & latest.release.parts.keys():
+        for name in sorted(self._put_back.keys() & latest.release.parts.keys()):
             self._must_be_named(name)
         rows = sum(len(self._lakes[name].rows) for name in latest.release.parts)
         must(latest.release.rows == rows, f"R2: the last release has {latest.release.rows} of {rows} rows")
