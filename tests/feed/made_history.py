@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -21,12 +21,16 @@ _WIDER = pa.schema([*POSITION, ("country", pa.string())])
 class History:
     """Releases from 1 on: most insert some rows, others take some back or change them, or do nothing."""
 
-    def __init__(self, seed: int, releases: int) -> None:
+    def __init__(self, seed: int, releases: int, keeps_rows: bool = False) -> None:
         self._random = random.Random(seed)
         self._changes: list[list[dict[str, Any]]] = [[]]
-        self.rows: list[Rows] = [{}]  # by release; none before the first
+        self._recent: list[Key] = []  # keys of rows, of which some may be gone
+        now: Rows = {}
+        self.rows: list[Rows] = [{}]  # by release, none before the first; if they are kept
         for number in range(1, releases + 1):
-            self._add(number)
+            self._changes.append(list(self._changes_of(number, now)))
+            if keeps_rows:
+                self.rows.append(dict(now))
 
     def steps(self, after: int, up_to: int) -> list[Step]:
         """The steps behind one release up to another one."""
@@ -40,31 +44,30 @@ class History:
             for number in range(after + 1, up_to + 1)
         ]
 
-    def _add(self, number: int) -> None:
-        rows, changes = dict(self.rows[-1]), []
+    def _changes_of(self, number: int, rows: Rows) -> Iterator[dict[str, Any]]:
         if number == WEST_GONE_AT:
-            changes.append({"_release": number, "_change_type": "delete", "_datacenter": "west"})
-            rows = {key: values for key, values in rows.items() if key[0] != "west"}
+            yield {"_release": number, "_change_type": "delete", "_datacenter": "west"}
+            for key in [key for key in rows if key[0] == "west"]:
+                del rows[key]
+        if self._random.random() < 0.3:
+            for key in self._random.sample(self._recent, min(2, len(self._recent))):
+                if key in rows:
+                    yield from self._other(number, key, rows)
         names = ["east"] if number >= WEST_GONE_AT else ["east", "west"]
         for at in range(self._random.choice([0, 1, 1, 2, 5])):
             key = self._random.choice(names), "1", number, f"0:{at}"
-            rows[key] = values = self._values(number)
-            changes.append(_change(number, "insert", key, values))
-        if self._random.random() < 0.3 and len(self.rows[-1]) > 5:
-            for key in self._random.sample(sorted(rows.keys() & self.rows[-1].keys()), 2):
-                changes += self._other(number, key, rows)
-        self._changes.append(changes)
-        self.rows.append(rows)
+            rows[key] = self._values(number)
+            self._recent = [*self._recent[-100:], key]
+            yield _change(number, "insert", key, rows[key])
 
-    def _other(self, number: int, key: Key, rows: Rows) -> Iterable[dict[str, Any]]:
+    def _other(self, number: int, key: Key, rows: Rows) -> Iterator[dict[str, Any]]:
         before = rows.pop(key)
         if self._random.random() < 0.5:
-            return [_change(number, "delete", key, before)]
-        rows[key] = self._values(number)
-        return [
-            _change(number, "update_preimage", key, before),
-            _change(number, "update_postimage", key, rows[key]),
-        ]
+            yield _change(number, "delete", key, before)
+        else:
+            rows[key] = self._values(number)
+            yield _change(number, "update_preimage", key, before)
+            yield _change(number, "update_postimage", key, rows[key])
 
     def _values(self, number: int) -> tuple[int, str | None]:
         country = self._random.choice(["dk", "", None]) if number >= COUNTRY_FROM else None

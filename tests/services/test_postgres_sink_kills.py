@@ -29,7 +29,7 @@ class OfMadeSteps(Trial):
     def __init__(self, server: Postgres, folder: Path, seed: int, kills: int) -> None:
         super().__init__(server, folder, f"history_{seed}", seed)
         self.given = [str(seed), str(kills * RELEASES_A_KILL)]
-        self.history, self.target = History(*map(int, self.given)), 0
+        self.history, self.target = History(seed, kills * RELEASES_A_KILL, keeps_rows=True), 0
         self.put_target()
 
     def program(self) -> list[str]:
