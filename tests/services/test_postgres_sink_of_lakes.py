@@ -25,12 +25,12 @@ def test_the_table_has_the_rows_of_each_release(tmp_path: Path, database: Databa
     lakes.append("east")
     last = lakes.release().release
     with closing(
-        PostgresTable(URL, f"{database.schema}.clicks", Fed(lakes.pipeline.file, "clicks"))
+        PostgresTable(URL, f"{database.schema}.clicks", Fed(lakes.pipeline.file, "clicks"), True)
     ) as table:
         table.deliver([snapshot(lakes.pipeline, last)])
         for _ in range(12):
             name = rng.choice(["east", "west"])
-            rng.choice([lakes.append, lakes.append, lakes.compact, lakes.begin_epoch])(name)
+            rng.choice([*[lakes.append] * 3, lakes.compact, lakes.rebuild, lakes.begin_epoch])(name)
             made = lakes.release(lags=rng.choice([0, 0, 1]))
             if rng.random() < 0.3:
                 continue  # two releases in one transaction the next time
