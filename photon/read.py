@@ -228,7 +228,10 @@ def changes(
     CursorTooOld, NoRelease, ReleaseUnreadable, PipelineError.
     """
     pipeline = _loaded(pipeline)
-    newest = open_release(pipeline, up_to).release
+    if not isinstance(after, Release) and type(after) is not int:
+        raise WrongUsage(f"after={after!r}: expected the number of a release, or a release")
+    wanted = _wanted(up_to, None)
+    newest = open_release(pipeline, "latest" if wanted is None else wanted).release
     first = after if isinstance(after, Release) else release_behind(pipeline, after)
     if first.number > newest.number:
         raise WrongUsage(f"after={first.number}, up_to={newest.number}: expected an older release before")

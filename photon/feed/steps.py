@@ -153,7 +153,8 @@ class _Changed:
 
     def steps(self, run: Sequence[Release]) -> Iterator[Step]:
         """A step for each of some plain releases: in memory, if they are small."""
-        if run[-1].rows - (0 if self._before is None else self._before.rows) > PAGE_ROWS:
+        new_rows = run[-1].rows - (0 if self._before is None else self._before.rows)
+        if len(run) == 1 and new_rows > PAGE_ROWS:
             yield self.by_pages()
             return
         rows: dict[str, pa.Table] = {}
@@ -169,8 +170,8 @@ class _Changed:
                 self._check(before, release, name, end - first)
                 page.append(in_feed(rows[name].slice(first, end - first), release.number, "insert"))
                 given[name] = end
-            new_rows = pa.concat_tables(page)
-            yield Step(release, before, self._schema, partial(iter, [new_rows]), new_rows.num_rows)
+            together = pa.concat_tables(page)
+            yield Step(release, before, self._schema, partial(iter, [together]), together.num_rows)
             before = release
 
     def by_pages(self) -> Step:

@@ -216,3 +216,9 @@ def test_a_refill_is_no_step_and_nothing_is_missed_behind_it(here: Lakes) -> Non
 def test_an_older_release_up_to_a_newer_one_is_wrong_usage(here: Lakes) -> None:
     with pytest.raises(WrongUsage, match="expected an older release before"):
         read.changes(here.pipeline, after=3, up_to=2)
+
+
+@pytest.mark.parametrize(("after", "up_to"), [("1", "latest"), (True, "latest"), (1, "newest"), (1, "2")])
+def test_a_text_is_no_number_of_a_release(here: Lakes, after: Any, up_to: Any) -> None:
+    with pytest.raises(WrongUsage, match=r"expected (the|a) number"):
+        read.changes(here.pipeline, after=after, up_to=up_to)
