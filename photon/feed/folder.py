@@ -32,7 +32,7 @@ _FILE = re.compile(r"\d{12}\.jsonl")
 class FedFolder:
     """Files of lines, and the marker. Two machines that begin at one release write the same bytes."""
 
-    takes_changes = True  # of which it notes how many there were
+    takes_changes = True  # and notes how many there were
     is_log = True
 
     def __init__(self, folder: Location, fed: Fed) -> None:
@@ -89,7 +89,7 @@ class FedFolder:
         """Have the marker say that the step is here; the cursor that the folder then has."""
         there = self._marker.document()
         if there is not None and there["release"]["number"] >= step.release.number:
-            found = self._marker.read()  # of another machine's follower, which was first
+            found = self._marker.read()  # a follower on another machine was first
             assert found is not None, "nobody takes a marker away"
             return found
         self._marker.put(step.release, **_facts(there or _facts_before(step), step))
@@ -123,7 +123,7 @@ def _name_of(step: Step) -> str:
 
 
 def _facts_before(step: Step) -> dict[str, Any]:
-    """What a marker says before the first step. `begins_behind`: rows up to there never come."""
+    """Begin what a marker says beside its cursor. `begins_behind`: rows up to there never come."""
     return {
         "begins_behind": {} if step.inserts else step.release.cut,
         "files": 0,
@@ -133,7 +133,7 @@ def _facts_before(step: Step) -> dict[str, Any]:
 
 
 def _facts(before: dict[str, Any], step: Step) -> dict[str, Any]:
-    """What the marker says beside its cursor, one step later."""
+    """Go on with what a marker says beside its cursor, by one step."""
     taken_back = before["taken_back"]
     return {
         "begins_behind": before["begins_behind"],

@@ -65,10 +65,10 @@ _COLUMNS = """
 
 @dataclass
 class _Target:
-    """What the server has while a transaction holds the cursor's row. `columns`: their types, by name."""
+    """The table, as long as a transaction holds its cursor's row. `columns`: their types, by name."""
 
     cursor: Release | None
-    is_made: bool  # by a follower, which then makes new columns too
+    is_made: bool  # a follower made it, and makes new columns too
     columns: dict[str, str] = field(default_factory=dict)
 
 
@@ -79,7 +79,7 @@ class PostgresTable:
 
     def __init__(self, url: str, into: str | None, fed: Fed, takes_changes: bool = False) -> None:
         parsed: dict[str, str] = {}
-        with suppress(psycopg2.Error):  # whose words may have the password
+        with suppress(psycopg2.Error):  # the error's words may have the password
             parsed = parse_dsn(url)
         if not parsed or "@" in parsed.get("host", ""):
             expected = "expected a URL such as postgresql://USER@HOST:5432/DATABASE"
@@ -93,7 +93,7 @@ class PostgresTable:
             raise WrongUsage(f"--into: expected [SCHEMA.]TABLE, a name of at most {MOST_NAME_BYTES} bytes")
         self._where = f"table {into or usual} of {parsed.get('host', 'here')}/{parsed.get('dbname', '')}"
         self._connection: Any = None
-        self._doing = ""  # what an error came of
+        self._doing = ""  # tells where an error came from
         self._passed_over: set[str] = set()
 
     def close(self) -> None:
@@ -177,9 +177,9 @@ class PostgresTable:
                 self._schema = run.fetchone()[0] or "public"
 
     def _told(self, error: psycopg2.Error) -> SinkUnavailable | FeedStopped:
-        """What an error of the server means for who follows."""
+        """Say what an error of the server means for who follows."""
         if isinstance(first := error.__context__, psycopg2.Error):
-            error = first  # what ended the connection, which then could not be rolled back
+            error = first  # this one ended the connection, which then could not be rolled back
         said = f"{self._where}, {self._doing}: {' '.join(str(error).split())}"
         is_lost = self._connection is None or self._connection.closed
         # ReadOnlySqlTransaction: of two servers the other one has become the first.

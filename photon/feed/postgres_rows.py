@@ -12,12 +12,8 @@ from pyarrow import csv
 from photon.feed.lines import json_texts
 from photon.feed.step import FeedStopped
 
-KEY = (
-    "_datacenter",
-    "_epoch",
-    "_batch",
-    "_occurrence",
-)  # names a row: a batch of an epoch has one plan (A15)
+# These name a row: a batch of an epoch has one plan (A15).
+KEY = ("_datacenter", "_epoch", "_batch", "_occurrence")
 MOST_NAME_BYTES = 63  # PostgreSQL cuts a longer name without a word
 _OWN_TABLE = "make the table yourself, without this column or with it as bytea, and name it by --into"
 _TYPES = {
@@ -42,10 +38,8 @@ def columns_of(schema: pa.Schema) -> dict[str, str]:
     """The columns that a table is made with, and their types. FeedStopped: a name is too long."""
     for name in schema.names:
         if len(name.encode()) > MOST_NAME_BYTES:
-            why = (
-                f"column {name!r}: expected a name of at most {MOST_NAME_BYTES} bytes, as PostgreSQL has them"
-            )
-            raise FeedStopped(f"{why}; {_OWN_TABLE}")
+            expected = f"expected a name of at most {MOST_NAME_BYTES} bytes, as PostgreSQL takes it"
+            raise FeedStopped(f"column {name!r}: {expected}; {_OWN_TABLE}")
     return {field.name: _type_of(field.type) for field in schema if field.name != "_change_type"}
 
 

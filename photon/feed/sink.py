@@ -20,10 +20,10 @@ FedTable = Literal["joined", "unjoined", "unmatched"]
 
 @dataclass(frozen=True, slots=True)
 class Fed:
-    """What a sink is fed with: a table of the pipeline of this file."""
+    """The rows that a sink is fed with: a table of the pipeline of this file."""
 
     pipeline: Path
-    name: str  # of the pipeline
+    name: str  # the pipeline's
     table: FedTable = "joined"
 
     def __str__(self) -> str:

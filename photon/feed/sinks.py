@@ -68,7 +68,7 @@ def _cursor_of(file: Path | None, fed: Fed) -> Iterator[CursorFile | None]:
         with locked(file.with_name(f"{file.name}.lock")):
             store = store_of(file.parent)
             left = [name for name in store.names(f"{file.name}.") if name.endswith(UNFINISHED)]
-            store.remove(*left)  # of processes that were killed
+            store.remove(*left)  # killed processes left them
             yield CursorFile(file.parent, file.name, fed)
 
 

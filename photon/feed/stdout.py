@@ -40,11 +40,11 @@ class StandardOutput:
     ) -> None:
         self._out, self._cursor_file, self.takes_changes, self._form = out, cursor_file, takes_changes, form
         self._stream: pa.RecordBatchStreamWriter | None = None
-        self._columns: pa.Schema | None = None  # of the stream
+        self._columns: pa.Schema | None = None  # the stream's
         self._last: Release | None = None
         self._is_file = stat.S_ISREG(os.fstat(out.fileno()).st_mode)
         if self._is_file and form == "jsonl" and _ends_within_a_line(out.fileno()):
-            out.write(b"\n")  # what a killed process left of a line stays by itself
+            out.write(b"\n")  # half a line of a killed process stays by itself
 
     def close(self) -> None:
         """End the stream of Arrow."""
@@ -90,7 +90,7 @@ class StandardOutput:
 
 
 def _ends_within_a_line(file: int) -> bool:
-    with open(f"/dev/fd/{file}", "rb") as opened:  # it was opened for writing alone
+    with open(f"/dev/fd/{file}", "rb") as opened:  # the other handle only writes
         size_bytes = opened.seek(0, os.SEEK_END)
         opened.seek(max(size_bytes - 1, 0))
         return opened.read(1) not in (b"", b"\n")

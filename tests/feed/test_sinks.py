@@ -19,7 +19,7 @@ UNJOINED = Fed(FED.pipeline, FED.name, "unjoined")
 
 def test_without_a_target_lines_go_to_standard_output_with_the_cursor_that_is_named(tmp_path: Path) -> None:
     cursor = tmp_path / "cursor.json"
-    (tmp_path / "cursor.json.1-2.unfinished").touch()  # of a process that was killed
+    (tmp_path / "cursor.json.1-2.unfinished").touch()  # a killed process left it
     with (tmp_path / "out").open("wb") as out:
         with sink_of(None, FED, out, cursor_file=cursor) as sink:
             sink.deliver([step(1)])

@@ -21,7 +21,7 @@ KILLED_WITHIN_SECONDS = 0.3
 PATIENCE_SECONDS = 120
 ROOT = Path(__file__).parents[2]
 KEY = "_datacenter", "_epoch", "_batch", "_occurrence"
-Rows = Mapping[tuple[Any, ...], Mapping[str, Any]]  # by their keys
+Rows = Mapping[tuple[Any, ...], Mapping[str, Any]]  # rows by key
 
 
 class Trial(ABC):
