@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from photon.feed.kept import is_refilled
+from photon.feed.kept import is_next, is_refilled
 from photon.feed.new_rows import PAGE_ROWS
 from photon.releases.release import Part, Release, covers
 
@@ -36,10 +36,11 @@ def why_stopped(before: Release, release: Release) -> str:
 
 
 def is_plain(before: Release, release: Release) -> bool:
-    """Whether a release has all rows of the one before, as they were."""
+    """Whether a release is the next one, and has all rows of the one before, as they were."""
     has_all = before.parts.keys() <= release.parts.keys()
     return (
         has_all
+        and is_next(before.number, release)
         and all(release.parts[name].rebuilt == part.rebuilt for name, part in before.parts.items())
         and not why_stopped(before, release)
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
@@ -19,6 +20,8 @@ from photon.releases.reading import (
     open_release,
 )
 from photon.releases.release import REFILL_GAP, Release
+
+log = logging.getLogger(__name__)
 
 RELEASES_AT_ONCE = 500  # as many as a lake keeps in one file
 TO_READ_IT = 0.1  # a share of releases.keep: then the one behind the first release is still kept
@@ -48,9 +51,10 @@ def oldest_to_begin_with(pipeline: Pipeline, now_us: int) -> Release:
         return min(oldest.values(), key=lambda one: one.number)
 
 
-def following(pipeline: Pipeline, release: Release, now_us: int) -> list[Release]:
+def following(pipeline: Pipeline, release: Release, now_us: int, passes_over: bool = False) -> list[Release]:
     """The first kept releases behind one, in order and without a gap; empty: there is none yet.
 
+    `passes_over`: over releases that nobody keeps any more.
     ReleaseUnreadable: a lake that may have the next one does not answer, or it may be copied any moment.
     CursorTooOld: nobody has it any more. FeedStopped: the release is none of this pipeline's.
     """
@@ -74,7 +78,12 @@ def following(pipeline: Pipeline, release: Release, now_us: int) -> list[Release
         elif len(whole) > 1:
             break
         else:
-            raise _why_not_next(pipeline, release.number, one, away, now_us)
+            error = _why_not_next(pipeline, release.number, one, away, now_us)
+            if not (passes_over and isinstance(error, CursorTooOld)):
+                raise error
+            what = f"release {release.number + 1} is not kept any more"
+            log.warning("%s: what it had comes with release %s", what, one.number)
+            whole.append(one)
     return whole[1:]
 
 

@@ -11,7 +11,7 @@ from operator import itemgetter
 import pyarrow as pa
 
 from photon.feed.comparing import has_news, is_again, is_plain, runs, why_stopped
-from photon.feed.kept import following, resync
+from photon.feed.kept import following, is_next, resync
 from photon.feed.new_rows import PAGE_ROWS, NewRows, Places, columns_of, in_feed, pages_of
 from photon.feed.rebuilt_rows import LakeGone, RebuiltRows
 from photon.feed.step import FEED_COLUMNS, FeedStopped, Step
@@ -83,7 +83,7 @@ class _Feed:
         """
         wanted: list[Release] = []
         last = after
-        for one in following(self.pipeline, after, self.clock.now_us()):
+        for one in following(self.pipeline, after, self.clock.now_us(), self.inserts_only):
             is_behind = self.inserts_only and why_stopped(last, one) and not covers(one.cut, last.cut)
             if (self.up_to is None or one.number <= self.up_to) and not (is_behind or is_again(last, one)):
                 wanted.append(one)
@@ -109,9 +109,10 @@ class _Feed:
     def steps_of(self, before: Release, run: Sequence[Release]) -> Iterator[Step]:
         """The steps of releases that are read together."""
         opened = OpenRelease(self.pipeline, run[-1], self.opened)
-        if why := why_stopped(before, run[0]):
-            if not self.inserts_only:
-                raise _stopped(self.pipeline, before, run[0], why)
+        why = why_stopped(before, run[0])
+        if why and not self.inserts_only:
+            raise _stopped(self.pipeline, before, run[0], why)
+        if why or (self.inserts_only and not is_next(before.number, run[0])):
             yield _Changed(opened, before, inserts_only=True).by_pages()
         elif is_plain(before, run[0]):
             yield from _Changed(opened, before).steps(run)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -228,8 +228,21 @@ def test_a_log_waits_until_a_lake_that_was_put_back_has_more_than_it_had(here: L
     assert [(one.release.number, one.inserts) for one in found] == [(4, 1)]
 
 
+def test_a_log_of_inserts_goes_on_behind_releases_that_nobody_keeps_any_more(here: Lakes) -> None:
+    first = here.made[0].release
+    for _ in range(3):
+        here.append("east", 1)
+        here.release()
+    here.forget_before(3)
+    found = list(steps.steps(here.pipeline, first, ForTests(later_us=10**16), inserts_only=True))
+    assert [(one.release.number, one.inserts) for one in found] == [(3, 2), (4, 1)]
+
+
+@dataclass
 class ForTests:
     """A clock that stands."""
 
+    later_us: int = 0
+
     def now_us(self) -> int:
-        return 0
+        return self.later_us
