@@ -13,7 +13,7 @@ from photon.registry.id_registry import IdRegistry
 from photon.registry.opening import open_reader
 from photon.releases import copies
 from photon.releases.making import Sight, closed_places, next_release
-from photon.releases.numbering import last_release, offer
+from photon.releases.numbering import lacked, last_release, offer
 from photon.releases.parts import LakeCounter, count_lakes
 from photon.releases.release import REFILL_GAP, Note, Release
 from photon.storage.delta import LakeUnavailable
@@ -45,10 +45,16 @@ def refilled(newest: Release, now_us: int) -> Release:
 def release_now(pipeline: Pipeline, registry: IdRegistry, by: str, clock: Clock) -> Release | None:
     """Make a release of what is closed, and have all lakes keep it that can be reached; None: nothing is new.
 
-    These lakes keep the last one of the registry too. Who can't make it now leaves it to the next join.
+    These lakes keep the last one of the registry too. Who can't make it now leaves it to the next join. A
+    registry that was put back makes none: it would use a number again (R1), and a refill comes first.
     """
     try:
         registry.read_on()
+        latest = newest_copies(pipeline, lambda name: copies.latest(pipeline.datacenters[name].lake))
+        if (lacking := lacked(registry, latest.values())) is not None:
+            remedy = f"photon registry refill {pipeline.typed}"
+            log.warning("no release is made: the registry lacks release %s: %s", lacking.number, remedy)
+            return None
         last, register = last_release(registry.view), registry.register
         lakes = {name: LakeCounter(name, place.lake) for name, place in pipeline.datacenters.items()}
         counted = count_lakes(pipeline, lakes, last, closed_places(registry.view), register)

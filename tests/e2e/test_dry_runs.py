@@ -126,7 +126,7 @@ def assert_in_shape(command: str, words: tuple[str, ...], file: Path, url: str =
 
 
 def commands_with_dry_runs(group: click.Group) -> Iterator[str]:
-    context = click.Context(group)
+    context = click.Context(group, **group.context_settings)
     for name in group.list_commands(context):
         command = group.get_command(context, name)
         if isinstance(command, click.Group):

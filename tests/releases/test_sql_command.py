@@ -246,5 +246,6 @@ def test_at_a_prompt_errors_and_ctrl_c_end_a_statement_and_not_the_prompt(lakes:
 
 def test_both_commands_are_in_a_group_of_the_help() -> None:
     said = photon("--help").stdout
-    assert [line.split()[:2] for line in said.splitlines() if line.startswith("read ")] == [["read", "sql"]]
+    (line,) = (line for line in said.splitlines() if line.startswith("read "))
+    assert line.split()[1:3] == ["sql,", "releases"]
     assert isinstance(main, click.Group)

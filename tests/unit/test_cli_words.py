@@ -134,7 +134,7 @@ def here(pipeline_file: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def parsed(*words: str) -> dict[str, object]:
     """Return the words of a command, which is not run."""
     command: click.Command = main
-    context, rest = click.Context(main, info_name="photon"), list(words)
+    context, rest = click.Context(main, info_name="photon", **main.context_settings), list(words)
     while isinstance(command, click.Group):
         found = command.get_command(context, rest.pop(0))
         assert found is not None

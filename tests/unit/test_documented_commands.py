@@ -57,7 +57,7 @@ def unknown_to(
     command: click.Command, arguments: list[str], above: click.Context | None = None
 ) -> str | None:
     """Say what is wrong with a call, by the command's own parser; values are not looked at."""
-    context = click.Context(command, above, command.name)
+    context = click.Context(command, above, command.name, **command.context_settings)
     try:
         found, rest, _ = command.make_parser(context).parse_args(list(arguments))
     except click.UsageError as error:
