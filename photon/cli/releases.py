@@ -40,14 +40,14 @@ def releases(pipeline_file: Path, as_of: datetime | None, last: int, as_json: bo
     log_to_stderr()
     with expected_errors():
         from photon.pipeline.file import load_pipeline
-        from photon.releases.reading import kept_releases, open_release
+        from photon.releases.reading import kept_releases, none_yet, open_release
 
         pipeline = load_pipeline(pipeline_file)
         found = kept_releases(pipeline)
         shown = found[-last:] if as_of is None else [open_release(pipeline, as_of).release]
     lines = [line for release in shown for line in lines_of(release)]
     if not found:
-        lines = [f"{pipeline.name} has no release yet; a join makes one: photon join {pipeline.typed}"]
+        lines = [none_yet(pipeline)]
     elif as_of is None and len(found) > len(shown):
         lines.append(f"the last {len(shown)} of {len(found):,}")
     print_result({"kept": len(found), "releases": described(shown)}, "\n".join(lines), as_json)

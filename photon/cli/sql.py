@@ -82,6 +82,8 @@ def sql(
     takes queries, each up to its semicolon. No registry is asked; joins may go on.
     """
     query, pipeline_file = query_and_file(ctx, words)
+    if output is not None and output.exists() and output.samefile(pipeline_file):
+        raise click.UsageError(f"-o {output} is the pipeline file: name another one")
     if number is not None and as_of is not None:
         raise click.UsageError("--release and --as-of both name a release: leave one out")
     if output is not None and query is None:
@@ -140,8 +142,11 @@ def answer_file(output: Path | None, form: str) -> Iterator[Path]:
         with tempfile.TemporaryDirectory(prefix="photon-sql-") as folder:
             yield Path(folder, f"answer.{form}")
         return
+    output = output.resolve()  # a link stays, and the file that it names is written
     if not output.parent.is_dir():
         raise WrongUsage(f"-o {output}: there is no folder {output.parent}; make it")
+    if output.exists() and not output.is_file():  # such as /dev/null, which a rename would replace
+        raise WrongUsage(f"-o {output} is no file: leave -o out, and send standard output there")
     unfinished = output.with_name(f".{output.name}.{os.getpid()}.unfinished")
     try:
         yield unfinished.absolute()

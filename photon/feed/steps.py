@@ -96,12 +96,16 @@ class _Feed:
         Where rows that leave do not matter, also one that says what became of them. FeedStopped if it comes
         before, and nobody can tell.
         """
-        last = after
-        while found := self.releases_behind(last):
+        last, is_told = after, False
+        while found := following(self.pipeline, last, self.clock.now_us(), self.inserts_only):
             for one in found:
+                if self.up_to is not None and one.number > self.up_to:
+                    return None
                 if (why := why_stopped(last, one)) and not self.inserts_only:
                     raise _stopped(self.pipeline, after, one, why)
-                if why or name in one.lakes_gone:
+                is_told = is_told or bool(why) or name in one.lakes_gone
+                # An older lake has fewer rows at first: what is joined anew comes behind these.
+                if is_told and (name in one.lakes_gone or covers(one.cut, after.cut)):
                     return one
                 last = one
         return None

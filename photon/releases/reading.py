@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from itertools import islice
+from pathlib import Path
 from typing import Literal, TypeVar
 
 import pyarrow as pa
@@ -147,11 +148,19 @@ def asked_of_lakes(
 def _none_there(pipeline: Pipeline, wanted: Wanted) -> str:
     there = kept_releases(pipeline)
     if not there:
-        return f"{pipeline.name} has no release yet; {_next(pipeline)}"
+        return none_yet(pipeline)
     first, last = (f"{one.number}, made {in_utc(one.made_us, 'seconds')}" for one in (there[0], there[-1]))
     what = f"number {wanted}" if isinstance(wanted, int) else f"that was made by {wanted}"
     kept = f"kept are {first}, to {last}: photon releases {pipeline.typed} lists them"
     return f"{pipeline.name} has no release {what}; {kept}"
+
+
+def none_yet(pipeline: Pipeline) -> str:
+    """Say that no lake has a release, and what to do; a folder that is not there may only not be mounted."""
+    lakes = [place.lake for place in pipeline.datacenters.values()]
+    gone = [str(lake) for lake in lakes if isinstance(lake, Path) and not lake.is_dir()]
+    mount = f"if it has joined before, mount {' and '.join(gone)} or put it back; else " if gone else ""
+    return f"{pipeline.name} has no release yet; {mount}{_next(pipeline)}"
 
 
 def _next(pipeline: Pipeline) -> str:
@@ -243,13 +252,16 @@ class OpenRelease:
 
         A letter of a later batch has failed again since. ReleaseUnreadable.
         """
+        nothing = pa.schema([MENDED_LETTERS.columns.field(one) for one in _MENDED_COLUMNS]).empty_table()
+        if datacenter not in self.release.parts:  # it had not joined, or was retired without its lake
+            return nothing
         place, lake = self.release.parts[datacenter].place, self._main_table(datacenter).folder.parent
         name = next(name for name, one in self.pipeline.datacenters.items() if one.lake == lake)
         # A later batch takes up what a batch completed: the release has to have both.
         taken_up = condition(Place(place.epoch, place.batch - 1))
         with self.reading(datacenter), MENDED_LETTERS.reading(self.pipeline, name) as rows:
             if rows is None:
-                return pa.schema([MENDED_LETTERS.columns.field(one) for one in _MENDED_COLUMNS]).empty_table()
+                return nothing
             return rows.to_table(columns=_MENDED_COLUMNS, filter=taken_up)
 
     def joined_files(self, datacenter: str, before: Part | None = None) -> JoinedFiles:

@@ -228,6 +228,30 @@ def test_a_log_waits_until_a_lake_that_was_put_back_has_more_than_it_had(here: L
     assert [(one.release.number, one.inserts) for one in found] == [(4, 1)]
 
 
+def test_a_log_goes_on_behind_a_release_that_an_older_lake_has_lost(here: Lakes, tmp_path: Path) -> None:
+    first, lake = here.made[0].release, Path(str(here.lake("east")))
+    shutil.copytree(lake, tmp_path / "older")
+    here.append("east", 1)
+    last = here.release().release
+    here.append("east", 1)
+    here.release()
+    shutil.rmtree(lake)
+    shutil.copytree(tmp_path / "older", lake)
+    made = here.release(into=[]).release
+    older = replace(first.parts["east"], version=here.table("east").load().version())
+    fewer = replace(
+        made, parts={**made.parts, "east": older}, notes=(Note("lake put back", "east", "older"),)
+    )
+    copies.put(here.lake("west"), [fewer])
+    with pytest.raises(ReleaseUnreadable, match="release 3"):
+        next(steps.steps(here.pipeline, last, ForTests(), inserts_only=True))
+    here.begin_epoch("east")
+    here.append("east", 1)
+    here.release()
+    found = list(steps.steps(here.pipeline, last, ForTests(), inserts_only=True))
+    assert [(one.release.number, one.inserts) for one in found] == [(5, 1)]
+
+
 def test_a_log_of_inserts_goes_on_behind_releases_that_nobody_keeps_any_more(here: Lakes) -> None:
     first = here.made[0].release
     for _ in range(3):

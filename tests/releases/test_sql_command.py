@@ -67,6 +67,20 @@ def test_each_format_has_all_rows_and_a_table_is_for_people(lakes: Lakes) -> Non
     assert "│ e0" in told
 
 
+def test_a_link_stays_and_the_file_that_it_names_is_written(lakes: Lakes, tmp_path: Path) -> None:
+    (tmp_path / "link.csv").symlink_to("rows.csv")
+    assert photon("sql", COUNT, "-o", tmp_path / "link.csv").exit_code == 0
+    assert (tmp_path / "link.csv").is_symlink()
+    assert (tmp_path / "rows.csv").read_text() == "n\n6\n"
+
+
+def test_lakes_that_are_not_mounted_are_named(lakes: Lakes, tmp_path: Path) -> None:
+    (tmp_path / "lakes").rename(tmp_path / "away")
+    for words in (["sql", COUNT], ["releases"]):
+        said = photon(*words).output
+        assert f"mount {lakes.lake('east')} and {lakes.lake('west')} or put it back" in said
+
+
 def test_a_file_is_written_whole_or_not_at_all(lakes: Lakes, tmp_path: Path) -> None:
     target = tmp_path / "rows.parquet"
     assert photon("sql", "SELECT * FROM joined", "-o", target).exit_code == 0
@@ -91,7 +105,9 @@ def test_a_file_is_written_whole_or_not_at_all(lakes: Lakes, tmp_path: Path) -> 
         (["FROM 'rows.csv'"], 2, "reads the views alone"),
         ([COUNT, "--as-of", "soon"], 2, "2026-01-31T10:42"),
         ([COUNT, "--release", "9"], 3, "photon releases"),
-        ([COUNT, "-o", "nowhere/x.csv"], 2, "no folder nowhere"),
+        ([COUNT, "-o", "nowhere/x.csv"], 2, "there is no folder"),
+        ([COUNT, "-o", "/dev/null", "--format", "csv"], 2, "is no file"),
+        ([COUNT, "-o", "pipeline.yaml", "--format", "csv"], 2, "is the pipeline file"),
         ([COUNT, "-o", "x.txt"], 2, "--format"),
         ([COUNT, "nowhere.yaml"], 2, "nowhere.yaml"),
     ],

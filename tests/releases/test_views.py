@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 from photon import read
 from photon.errors import WrongUsage
+from photon.releases import copies
 from photon.releases.views import dead_letters_of, unjoined_of
 from photon.storage.columns import DEAD_LETTER_COLUMNS, UNJOINED_COLUMNS
 from photon.storage.mended_letters import MENDED_LETTERS, MendedLetter, add_mended
@@ -164,3 +166,10 @@ def test_rows_of_side_views_say_of_which_release_they_are(lakes: Lakes) -> None:
 def test_a_datacenter_that_is_not_in_the_file_is_told(lakes: Lakes) -> None:
     with pytest.raises(WrongUsage, match="no datacenter 'south'; expected one of east, west"):
         read.dead_letters(lakes.pipeline, "south")
+
+
+def test_a_datacenter_that_is_not_in_a_release_has_no_letters_there(lakes: Lakes) -> None:
+    made = lakes.release(into=[]).release
+    alone = replace(made, parts={"east": made.parts["east"]}, lakes_gone=("west",))
+    copies.put(lakes.lake("east"), [alone])
+    assert read.dead_letters(lakes.pipeline, "west", release="latest").to_table().num_rows == 0
