@@ -68,12 +68,12 @@ def test_old_runs_go_with_their_events_but_the_newest_of_each_partition(instance
 def test_a_tick_marks_the_run_of_a_process_that_is_gone_and_launches_another(
     instance: DagsterInstance, tmp_path: Path
 ) -> None:
-    location = Location(tmp_path, ("east",))
-    run = location.run(instance)
+    location = Location(tmp_path, ("east",), instance=instance)
+    run = location.run()
     with location.holder(run):
-        before = location.tick(instance)
+        before = location.tick()
     assert launched(before) == []
-    assert launched(location.tick(instance, cursor=before.cursor)) == ["east"]
+    assert launched(location.tick(cursor=before.cursor)) == ["east"]
     killed = instance.get_run_by_id(run)
     assert killed is not None
     assert killed.status is DagsterRunStatus.FAILURE
