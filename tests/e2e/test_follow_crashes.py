@@ -20,10 +20,7 @@ def lakes(tmp_path: Path) -> Lakes:
     """Four releases, the first one without rows."""
     found = new_lakes(tmp_path / "lakes", tmp_path)
     found.release()
-    for name in ("east", "west", "east"):
-        found.append(name)
-        found.release()
-    return found
+    return found.go_on("east", "west", "east")
 
 
 @pytest.mark.parametrize("point", [*FOLLOW_FAULT_POINTS, "disk.before_sync", "disk.after_sync"])

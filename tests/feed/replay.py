@@ -1,4 +1,4 @@
-"""What somebody has who follows the feed: the rows that were given, without those that were taken back."""
+"""The rows that a follower of the feed has: those that were given, without those that were taken back."""
 
 from __future__ import annotations
 

@@ -18,11 +18,7 @@ from tests.support.commands import photon
 @pytest.fixture
 def here(tmp_path: Path) -> Lakes:
     """Releases 1 and 2, with two rows more each."""
-    lakes = new_lakes(tmp_path / "lakes", tmp_path)
-    for _ in range(2):
-        lakes.append("east")
-        lakes.release()
-    return lakes
+    return new_lakes(tmp_path / "lakes", tmp_path).go_on("east", "east")
 
 
 def followed(lakes: Lakes, *words: str) -> subprocess.CompletedProcess[str]:

@@ -75,11 +75,7 @@ def end() -> None:
 @pytest.fixture
 def here(tmp_path: Path) -> Lakes:
     """Releases 1 to 3, with two rows more each."""
-    lakes = new_lakes(tmp_path / "lakes", tmp_path)
-    for _ in range(3):
-        lakes.append("east")
-        lakes.release()
-    return lakes
+    return new_lakes(tmp_path / "lakes", tmp_path).go_on("east", "east", "east")
 
 
 def follower(lakes: Lakes, sink: Memory, start: Start = "oldest", *happens: Callable[[], object]) -> Follower:

@@ -28,10 +28,7 @@ def here(tmp_path: Path) -> Lakes:
     """Two datacenters with a release after each batch; the first one has no row."""
     lakes = new_lakes(tmp_path / "lakes", tmp_path)
     lakes.release()
-    for name in ("east", "west", "east"):
-        lakes.append(name)
-        lakes.release()
-    return lakes
+    return lakes.go_on("east", "west", "east")
 
 
 def shown(lakes: Lakes) -> dict[int, Any]:

@@ -195,6 +195,13 @@ class Lakes:
         rebuilt = handle.transaction_version(rebuild_app(name)) or 0
         return Part(place, table.table_id(), rows, handle.version(), rebuilt, sides)
 
+    def go_on(self, *names: str) -> Lakes:
+        """Commit a batch in each of these datacenters, and make a release behind each."""
+        for name in names:
+            self.append(name)
+            self.release()
+        return self
+
     def forget_before(self, number: int) -> None:
         """Drop the copies of older releases."""
         [kept] = [one for one in self.made if one.release.number == number]
