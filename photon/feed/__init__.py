@@ -1,4 +1,4 @@
-"""What changed between kept releases, in steps, and the followers that deliver them.
+"""The changes between kept releases, in steps, and the followers that deliver them.
 
 A *step* is what one kept release shows that the one before it did not: mostly new rows. `steps` computes it
 from the parts of the two releases and the files of today, and counts its rows before it gives the first one.

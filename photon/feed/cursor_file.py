@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from photon.errors import FormatTooNew, UserError
-from photon.feed.sink import Fed, SinkUnavailable
+from photon.feed.sink import Fed, sink_errors
 from photon.feed.step import FeedStopped
 from photon.pipeline.location import Location
+from photon.process.operating_system import HeldByAnother, held_alone
 from photon.releases.release import Release, decode_release, encode_release
 from photon.storage.store import content, store_of
 
@@ -36,12 +35,12 @@ class CursorFile:
     def read(self) -> Release | None:
         """The cursor; None: nothing was delivered. FeedStopped if it is of something else, FormatTooNew."""
         document = self.document()
-        return None if document is None else decode_release(json.dumps(document["release"]).encode())
+        return None if document is None else document["release"]
 
     def document(self) -> dict[str, Any] | None:
-        """All that it says. FeedStopped, FormatTooNew."""
+        """All that it says, its release decoded. FeedStopped, FormatTooNew, SinkUnavailable."""
         path = self.folder / self.name
-        with self._errors():
+        with sink_errors(path):
             try:
                 stored = store_of(self.folder).read(self.name)
             except FileNotFoundError:
@@ -51,7 +50,8 @@ class CursorFile:
             if document["format"] > FORMAT:
                 raise FormatTooNew(path, document["format"], FORMAT)
             fed = document["name"], document["table"]
-            decode_release(json.dumps(document["release"]).encode(), f"the release in {path}")
+            stored_release = json.dumps(document["release"]).encode()
+            document["release"] = decode_release(stored_release, f"the release in {path}")
         except (ValueError, KeyError, TypeError):
             raise FeedStopped(
                 f"{path}: expected a cursor that `photon follow` wrote; put the file back, "
@@ -74,33 +74,21 @@ class CursorFile:
             "release": json.loads(encode_release(cursor)),
             **facts,
         }
-        with self._errors():
+        with sink_errors(self.folder / self.name):
             store = store_of(self.folder)
             store.make()
             store.put(self.name, content(json.dumps(document).encode()))
             store.sync()
 
-    @contextmanager
-    def _errors(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise SinkUnavailable(f"{self.folder / self.name} can't be used: {error}") from None
-
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
     """Have this process alone follow into what the file stands for, until it ends. FollowedAlready."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o644), "r+") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise FollowedAlready(
-                f"{path}: process {file.read() or 'another'} follows into this already; "
-                "end it, or name another place"
-            ) from None
-        file.truncate()
-        file.write(str(os.getpid()))
-        file.flush()
-        yield
+    try:
+        with held_alone(path):
+            yield
+    except HeldByAnother as error:
+        raise FollowedAlready(
+            f"{path}: process {error.process or 'another'} follows into this already; "
+            "end it, or name another place"
+        ) from None

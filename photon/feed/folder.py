@@ -8,8 +8,8 @@ that a release deletes or changes are counted in the marker, and their lines sta
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from photon.feed.cursor_file import CursorFile, locked
 from photon.feed.lines import lines
-from photon.feed.sink import Fed, SinkUnavailable
+from photon.feed.sink import Fed, sink_errors
 from photon.feed.step import FeedStopped, Step
 from photon.pipeline.location import Location
 from photon.process.faults import fault_point
@@ -54,7 +54,7 @@ class FedFolder:
         for step in steps:
             if last != step.after:
                 return last
-            with self._errors():
+            with sink_errors(f"folder {self._folder}"):
                 if step.after is None:
                     self._expect_no_other_file(step)
                 if step.inserts:
@@ -88,10 +88,9 @@ class FedFolder:
     def _mark(self, step: Step) -> Release:
         """Have the marker say that the step is here; the cursor that the folder then has."""
         there = self._marker.document()
-        if there is not None and there["release"]["number"] >= step.release.number:
-            found = self._marker.read()  # a follower on another machine was first
-            assert found is not None, "nobody takes a marker away"
-            return found
+        last: Release | None = None if there is None else there["release"]
+        if last is not None and last.number >= step.release.number:
+            return last  # a follower on another machine was first
         self._marker.put(step.release, **_facts(there or _facts_before(step), step))
         return step.release
 
@@ -107,15 +106,8 @@ class FedFolder:
     def _tidy(self) -> None:
         """Remove what a killed process had not yet given its name."""
         aside = store_of(self._folder / ASIDE)
-        with self._errors():
+        with sink_errors(f"folder {self._folder}"):
             aside.remove(*(name for name in aside.names() if name.endswith((".jsonl", UNFINISHED))))
-
-    @contextmanager
-    def _errors(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise SinkUnavailable(f"folder {self._folder} can't be used: {error}") from None
 
 
 def _name_of(step: Step) -> str:

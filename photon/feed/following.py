@@ -18,7 +18,7 @@ from photon.feed.step import FeedStopped, Step
 from photon.feed.steps import nothing_of, snapshot, steps
 from photon.pipeline.file import Pipeline
 from photon.pipeline.location import S3Folder
-from photon.process.clock import Clock
+from photon.process.clock import MICROSECONDS, Clock
 from photon.process.readable import counted
 from photon.releases import copies
 from photon.releases.reading import NoRelease, ReleaseUnreadable, open_release
@@ -119,8 +119,8 @@ class Follower:
             PAUSE_ON_S3_SECONDS if any(isinstance(one, S3Folder) for one in lakes) else LEAST_PAUSE_SECONDS
         )
         every = self.pipeline.releases.every.total_seconds() / 10
-        pause, until_us = min(max(every, least), MOST_PAUSE_SECONDS), self.clock.elapsed_us()
-        until_us += round(LISTED_EVERY_SECONDS * 1e6)
+        pause = min(max(every, least), MOST_PAUSE_SECONDS)
+        until_us = self.clock.elapsed_us() + round(LISTED_EVERY_SECONDS * MICROSECONDS)
         while self.clock.elapsed_us() < until_us:
             self.clock.sleep(pause)
             for lake in lakes:

@@ -73,7 +73,7 @@ class _Target:
 
 
 class PostgresTable:
-    """A table that the follower makes, or one of a person's own, of which it fills the columns it knows."""
+    """A table that the follower makes, or a person's own, in which it fills the columns of the same names."""
 
     is_log = False
 

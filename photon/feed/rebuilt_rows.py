@@ -28,7 +28,7 @@ class RebuiltRows:
 
     @classmethod
     def of(cls, files: JoinedFiles, up_to: Place) -> RebuiltRows:
-        """Files that a compaction wrote meanwhile have equal rows on both sides, which are no changes."""
+        """Compare these files. A compaction between leaves equal rows on both sides, which are no changes."""
         then, now = ({file.path: file for file in some} for some in (files.then, files.now))
         gone = tuple(file for path, file in then.items() if path not in now)
         came = tuple(file for path, file in now.items() if path not in then)
@@ -41,12 +41,12 @@ class RebuiltRows:
             yield replace(self, gone=self.gone.within(*ends), came=self.came.within(*ends))
 
     def changes(self, columns: pa.Schema, release: int) -> pa.Table:
-        """What became of them, as a page of a step. OSError."""
+        """The changes between the two, as a page of a step. OSError."""
         return changes_between(self.gone.all(columns), self.came.all(columns), release)
 
 
 def changes_between(gone: pa.Table, came: pa.Table, release: int) -> pa.Table:
-    """What became of rows, by their tokens: a row that is equal in both has not changed."""
+    """Pair rows by their tokens: a row that is equal in both has not changed."""
     gone_keys, came_keys = _keys(gone), _keys(came)
     at = pc.index_in(gone_keys, value_set=came_keys)
     before, after = gone.filter(pc.is_valid(at)), came.take(at.drop_null())

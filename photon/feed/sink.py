@@ -6,7 +6,8 @@ needs no copy of it, and a release of another registry is not taken for it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
@@ -32,6 +33,15 @@ class Fed:
 
 class SinkUnavailable(UserError):
     """The sink did not answer: nobody knows whether it has the step. Its cursor will say so."""
+
+
+@contextmanager
+def sink_errors(place: object) -> Iterator[None]:
+    """Raise an OSError as SinkUnavailable that names the place."""
+    try:
+        yield
+    except OSError as error:
+        raise SinkUnavailable(f"{place} can't be used: {error}") from None
 
 
 class Sink(Protocol):

@@ -131,7 +131,7 @@ def _stopped(pipeline: Pipeline, before: Release | None, release: Release, why: 
 
 
 class _Changed:
-    """What changed with a release, or with several in a row; lakes without news are not looked at.
+    """The changes of a release, or of several in a row; lakes without news are not looked at.
 
     `inserts_only`: new rows alone, though others have left.
     """

@@ -1,10 +1,12 @@
 """Linux's account of a process, and the command that ends it or has it go on.
 
-And what the own process does: come after others in line for a processor, handle signals during a block.
+And what the own process does: come after others in line for a processor, handle signals during a block, hold
+a file alone.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -60,3 +62,26 @@ def handled_by(handler: Handler, *signals: signal.Signals) -> Iterator[None]:
     finally:
         for number, handler_before in before.items():
             signal.signal(number, handler_before)
+
+
+class HeldByAnother(Exception):
+    """Another process holds the file. `process`: its number; empty: it did not say."""
+
+    def __init__(self, process: str) -> None:
+        super().__init__(process)
+        self.process = process
+
+
+@contextmanager
+def held_alone(path: Path) -> Iterator[None]:
+    """Hold a file, which then names this process; the kernel frees it at its end. HeldByAnother, OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o644), "r+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise HeldByAnother(file.read().strip()) from None
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        yield

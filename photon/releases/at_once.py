@@ -35,6 +35,12 @@ def newest_copies(pipeline: Pipeline, read: Callable[[str], Release | None]) -> 
     return found
 
 
+def copies_in_lakes(pipeline: Pipeline) -> list[Release]:
+    """The newest release of each lake that can be read."""
+    lakes = pipeline.datacenters
+    return [*newest_copies(pipeline, lambda name: copies.latest(lakes[name].lake)).values()]
+
+
 def refilled(newest: Release, now_us: int) -> Release:
     """The newest release that is known, as the first one of a registry that was filled anew."""
     note = Note("refilled", newest.by, f"the registry was refilled; this is release {newest.number} again")
@@ -50,8 +56,7 @@ def release_now(pipeline: Pipeline, registry: IdRegistry, by: str, clock: Clock)
     """
     try:
         registry.read_on()
-        latest = newest_copies(pipeline, lambda name: copies.latest(pipeline.datacenters[name].lake))
-        if (lacking := lacked(registry, latest.values())) is not None:
+        if (lacking := lacked(registry, copies_in_lakes(pipeline))) is not None:
             remedy = f"photon registry refill {pipeline.typed}"
             log.warning("no release is made: the registry lacks release %s: %s", lacking.number, remedy)
             return None

@@ -92,7 +92,10 @@ def has(lake: Location, number: int) -> bool:
 
 
 def following(lake: Location, number: int, most: int) -> dict[int, Release]:
-    """The first releases behind a number that a lake has, at least so many of more. OSError, FormatTooNew."""
+    """The next releases behind a number that a lake has: `most` of them, or all. OSError, FormatTooNew.
+
+    A file has several, so there may be more.
+    """
     store, found = store_of(lake), dict[int, Release]()
     for file in sorted([*_packs(lake), *_singles(lake)]):
         if len(found) >= most and file.first > max(found):
@@ -134,7 +137,7 @@ def note_verified(lake: Location, verified: Verified) -> None:
 
 
 def verified(lake: Location) -> Verified:
-    """The last verification of which note was taken. OSError."""
+    """The last verification that `note_verified` stored. OSError."""
     try:
         release, ordered = json.loads(store_of(lake).read(_VERIFIED))
         return Verified(release, Place(*ordered))

@@ -80,7 +80,7 @@ def shares(files: Iterable[DataFile], place: Place) -> tuple[tuple[DataFile, ...
 def shares_between(
     files: Iterable[DataFile], after: Place, up_to: Place
 ) -> tuple[tuple[DataFile, ...], tuple[DataFile, ...]]:
-    """The files of which all rows are behind one place and up to another, and those that have others too."""
+    """The files that have only rows behind one place and up to another, and those that have others too."""
     some = [file for file in files if share_of(file, after) != "whole"]
     whole, partial = shares(some, up_to)
     within = tuple(file for file in whole if share_of(file, after) == "none")

@@ -140,7 +140,7 @@ class LakeCounter:
         if self._others[0] != since:
             self._others = (since, since, ())
         _, through, found = self._others
-        others = commits_of_others(folder, through + 1, version)
+        others = commits_of_others(folder, range(through + 1, version + 1))
         found = (*found, *(str(one) for one in others if one.has_changed_rows))
         self._others = (since, version, found)
         return found

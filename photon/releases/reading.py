@@ -404,5 +404,5 @@ def _list_of(folder: Location, version: int, since: int, app: str, number: int) 
 
 def _last_of_others(folder: Location, version: int, since: int) -> str:
     """Tell of the newest commit since a version that is not Photon's; empty: there is none."""
-    found = list(commits_of_others(folder, since + 1, version))
-    return f" (others made {found[-1]})" if found else ""
+    newest = next(commits_of_others(folder, range(version, since, -1)), None)
+    return "" if newest is None else f" (others made {newest})"

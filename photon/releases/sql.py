@@ -159,13 +159,14 @@ class _Views:
         columns = pa.unify_schemas([own, *(each.schema for each in tables)])
         types = self._types_of(columns)
         nothing = ", ".join(f"NULL::{kind} AS {_name(column)}" for column, kind in types.items())
-        parts = []
         found: dict[tuple[bool, str | None], list[tuple[Location, DataFile]]] = defaultdict(list)
         for each in tables:
             for file, condition in _files_of(each):
                 found[file.date is not None, condition].append((each.folder, file))
-        for (has_day, condition), files in found.items():
-            parts.append(_of_files(self.files.add(files), types, has_day, condition))
+        parts = [
+            _of_files(self.files.add(files), types, has_day, condition)
+            for (has_day, condition), files in found.items()
+        ]
         return " UNION ALL ".join(parts) or f"SELECT {nothing} WHERE false"
 
     def _types_of(self, columns: pa.Schema) -> dict[str, str]:

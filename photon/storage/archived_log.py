@@ -144,7 +144,7 @@ class LogEntries:
         raise FileNotFoundError(log_entry(version))
 
     def actions(self, version: int) -> list[dict[str, Any]]:
-        """What the entry of a version says. FileNotFoundError if it is in neither; OSError."""
+        """Read the actions of a commit. FileNotFoundError if neither has it; OSError."""
         try:
             return [json.loads(line) for line in self.read(version).splitlines()]
         except ValueError as error:

@@ -90,10 +90,10 @@ class CommitOfOthers:
         return f"{self.operation} in version {self.version}"
 
 
-def commits_of_others(folder: Location, first: int, last: int) -> Iterator[CommitOfOthers]:
+def commits_of_others(folder: Location, versions: Iterable[int]) -> Iterator[CommitOfOthers]:
     """The commits of others among these versions, as far as the log or its archive has them. OSError."""
     entries = LogEntries(folder)
-    for version in range(first, last + 1):
+    for version in versions:
         try:
             actions = entries.actions(version)
         except FileNotFoundError:

@@ -42,8 +42,7 @@ from photon.registry.refilling import (
 )
 from photon.registry.register import Register
 from photon.registry.view import View, current_register
-from photon.releases import copies
-from photon.releases.at_once import newest_copies, refilled
+from photon.releases.at_once import copies_in_lakes, refilled
 from photon.releases.numbering import lacked, last_release, numbered
 from photon.releases.release import Release
 from photon.state.database import STATE_FILE
@@ -282,19 +281,14 @@ class _Refill:
                 done.rows += page.num_rows
                 self.say(f"{counted(done.rows, 'row')} {what}")
 
-    def _copies(self) -> list[Release]:
-        """The newest releases of all lakes that can be read."""
-        lakes = self.pipeline.datacenters
-        return [*newest_copies(self.pipeline, lambda name: copies.latest(lakes[name].lake)).values()]
-
     def lacks_releases(self) -> bool:
         """Whether a lake has a release that the registry lacks."""
-        return lacked(self.registry, self._copies()) is not None
+        return lacked(self.registry, copies_in_lakes(self.pipeline)) is not None
 
     def _newest_release(self) -> Release | None:
         """The last release that a lake or the registry knows."""
         last = last_release(self.registry.view)
-        known = [*self._copies(), *([] if last is None else [last])]
+        known = [*copies_in_lakes(self.pipeline), *([] if last is None else [last])]
         return max(known, key=lambda one: one.number, default=None)
 
     def _fence(self, datacenter: str, register: Register) -> int:

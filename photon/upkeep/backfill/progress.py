@@ -6,7 +6,6 @@ be removed at any time: then all data files are looked at again.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from photon.errors import FormatTooNew, UserError
+from photon.process.operating_system import HeldByAnother, held_alone
 from photon.storage.sync import sync, write_synced
 from photon.tokens import new_id
 from photon.upkeep.backfill.messages import Tally
@@ -37,20 +37,14 @@ def only_one(state: Path, datacenter: str) -> Iterator[Path]:
     The kernel frees it when the process ends. The table's own version stops whoever goes on without it.
     """
     folder = state / FOLDER
-    folder.mkdir(parents=True, exist_ok=True)
-    with os.fdopen(os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644), "r+") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            who = file.read().strip() or "unknown"
-            raise BackfillRunning(
-                f"process {who} rebuilds rows of datacenter {datacenter} already (lock {folder / LOCK}); "
-                "wait for its end, or stop it: what it has done stays done"
-            ) from None
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
-        yield folder
+    try:
+        with held_alone(folder / LOCK):
+            yield folder
+    except HeldByAnother as error:
+        raise BackfillRunning(
+            f"process {error.process or 'unknown'} rebuilds rows of datacenter {datacenter} already "
+            f"(lock {folder / LOCK}); wait for its end, or stop it: what it has done stays done"
+        ) from None
 
 
 @dataclass(frozen=True)

@@ -316,6 +316,3 @@ def write_output(context: RemakeContext, name: str, rows: pa.Table, within: str 
     with lake_errors(f"write {folder / path}"):
         store_of(folder).make()
         return OutputFile(name, path, write_parquet(folder, path, rows), rows.num_rows, rows.schema)
-
-
-# -- which rows are not as they were
