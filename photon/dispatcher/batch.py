@@ -223,7 +223,11 @@ class BatchExecution:
                 new_hashes=[each.new_hashes for each in indexed],
                 max_time_us=max_time_us,
                 watermark_us=completion.watermark_of(
-                    reader, tools.pipeline, now_us, tools.state.watermark_us
+                    reader,
+                    tools.pipeline,
+                    now_us,
+                    tools.state.watermark_us,
+                    has_requeued=tools.state.count_requeued() > 0,
                 ),
                 inherited=resolved.inherited,
                 segments=segments,

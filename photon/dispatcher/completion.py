@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from photon.dispatcher.fed_log import fed_watermark_us
 from photon.dispatcher.log_reader import LogReader
 from photon.errors import ADAPTER_FAILED, UserError
 from photon.join.messages import (
@@ -336,10 +337,19 @@ def watermark_us(
     return max(min(counted), previous_us if previous_us is not None else min(counted))
 
 
-def watermark_of(reader: LogReader, pipeline: Pipeline, now_us: int, previous_us: int | None) -> int | None:
-    """The watermark of the primary logs as far as they are read; while objects lack, the previous one."""
+def watermark_of(
+    reader: LogReader, pipeline: Pipeline, now_us: int, previous_us: int | None, has_requeued: bool
+) -> int | None:
+    """The watermark of the primary logs as far as they are read; while objects lack, the previous one.
+
+    `has_requeued`: some of what counts as read is to be indexed yet.
+    """
     if reader.lacks_objects("primary"):  # a waiting record may have its primary there
         return previous_us
-    idle_after_us = microseconds(pipeline.tailing.idle_after)
     files = reader.of("primary").values()
+    if reader.fed is not None:
+        if has_requeued:
+            return previous_us
+        return fed_watermark_us(reader.fed.marker, files, now_us, previous_us, CLOCK_TOLERANCE_US)
+    idle_after_us = microseconds(pipeline.tailing.idle_after)
     return watermark_us(files, now_us, idle_after_us, previous_us, CLOCK_TOLERANCE_US)

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from heapq import nlargest
 
+from photon.dispatcher.fed_log import FedLog
 from photon.logs.announcements import Announcements
 from photon.logs.discovery import FileProblem, signature_of
 from photon.logs.files import ByteRange, LogFile, Side, TrackedFile
@@ -69,6 +70,8 @@ class LogReader:
             "foreign": LogTail(logs, "foreign", pipeline.foreign, limits, tailing, held),
         }
         self._settings: dict[Side, Log] = {"primary": pipeline.primary, "foreign": pipeline.foreign}
+        folder = pipeline.primary.fed_folder(logs) if store is not None else None
+        self.fed = FedLog(folder) if folder is not None else None
         self.files = dict(files)
         self._with_new_headers: set[int] = set()
         self.backlog_bytes: dict[Side, dict[int, int]] = {"primary": {}, "foreign": {}}
@@ -93,10 +96,14 @@ class LogReader:
         With `final` the first look that the store of the logs answers decides where the inputs end; later
         growth is left alone (protocol D4).
         """
+        if self.fed is not None:
+            self.fed.read(now_us)  # before the folder is listed, so that what it names is found (G6)
         sides: tuple[Side, Side] = ("foreign", "primary")
         observed = {side: self._observe(side, now_us, final) for side in sides}
         self._checks_pending = any(each.checks_pending for each in observed.values())
         self._note_listings(observed)
+        if self.fed is not None and not (observed["primary"].checks_pending or self.problems["primary"]):
+            self.fed.listed(self._listed_us.get("primary", 0))
         away = [each.problems[0].reason for each in observed.values() if each.is_away]
         self.away_because = away[0] if away else None
         if final and self.away_because is None:

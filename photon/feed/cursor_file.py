@@ -45,18 +45,8 @@ class CursorFile:
                 stored = store_of(self.folder).read(self.name)
             except FileNotFoundError:
                 return None
-        try:
-            document: dict[str, Any] = json.loads(stored)
-            if document["format"] > FORMAT:
-                raise FormatTooNew(path, document["format"], FORMAT)
-            fed = document["name"], document["table"]
-            stored_release = json.dumps(document["release"]).encode()
-            document["release"] = decode_release(stored_release, f"the release in {path}")
-        except (ValueError, KeyError, TypeError):
-            raise FeedStopped(
-                f"{path}: expected a cursor that `photon follow` wrote; put the file back, "
-                "or remove it and what was delivered, and begin anew"
-            ) from None
+        document = decoded(stored, path, "name", "table")
+        fed = document["name"], document["table"]
         if fed != (self.fed.name, self.fed.table):
             raise FeedStopped(
                 f"{path}: expected a cursor of {self.fed}, this one is of {fed[1]} rows of {fed[0]}: "
@@ -79,6 +69,24 @@ class CursorFile:
             store.make()
             store.put(self.name, content(json.dumps(document).encode()))
             store.sync()
+
+
+def decoded(stored: bytes, path: Location, *names: str) -> dict[str, Any]:
+    """All that a cursor at a path says, its release decoded; with these keys. FeedStopped, FormatTooNew."""
+    try:
+        document: dict[str, Any] = json.loads(stored)
+        if document["format"] > FORMAT:
+            raise FormatTooNew(path, document["format"], FORMAT)
+        if missing := set(names) - document.keys():
+            raise KeyError(*missing)
+        stored_release = json.dumps(document["release"]).encode()
+        document["release"] = decode_release(stored_release, f"the release in {path}")
+    except (ValueError, KeyError, TypeError):
+        raise FeedStopped(
+            f"{path}: expected a cursor that `photon follow` wrote; put the file back, "
+            "or remove it and what was delivered, and begin anew"
+        ) from None
+    return document
 
 
 @contextmanager

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from photon.feed.cursor_file import CursorFile, locked
 from photon.feed.lines import lines
+from photon.feed.marker import ASIDE, MARKER
 from photon.feed.sink import Fed, sink_errors
 from photon.feed.step import FeedStopped, Step
 from photon.pipeline.location import Location
@@ -24,8 +25,6 @@ from photon.process.faults import fault_point
 from photon.releases.release import Release
 from photon.storage.store import UNFINISHED, store_of
 
-ASIDE = ".photon"  # no pattern of log files matches a name that begins with a dot
-MARKER = "feed.json"
 _FILE = re.compile(r"\d{12}\.jsonl")
 
 

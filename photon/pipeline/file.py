@@ -180,7 +180,21 @@ def _contradictions(pipeline: Pipeline, document: Document) -> list[Problem]:
             refuse((side, key), what)
     if pipeline.primary.files == pipeline.foreign.files:
         refuse(("foreign", "files"), "expected other files than those of primary.files")
+    if pipeline.primary.watermark == "feed":
+        for key, what in _not_fed(pipeline.primary):
+            refuse(("primary", key), f"expected {what} beside watermark: feed")
     return found
+
+
+def _not_fed(log: PrimaryLog) -> Iterator[tuple[str, str]]:
+    """Keys of a log that don't fit what `photon follow --to FOLDER` writes, each with what was expected."""
+    folder, _, name = log.files.rpartition("/")
+    if name != "*.jsonl" or set("*?[{").intersection(folder):
+        yield "files", "the files of one folder, such as clicks/*.jsonl,"
+    if log.format != "jsonl":
+        yield "format", "jsonl"
+    if log.time != "_event_time":
+        yield "time", "_event_time, up to which the feed is complete,"
 
 
 _OF_TEXT_TABLES = ("delimiter", "quote", "escape", "header", "comment", "encoding", "record_lines")

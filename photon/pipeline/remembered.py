@@ -44,6 +44,7 @@ NEW_EPOCH: Mapping[str, str] = {
         )
     },
     "primary.id": "by what primary events are found: index segments",
+    "primary.watermark": "up to when primary logs are read: watermark, events that are given up",
     "foreign.key": "for what events wait and are given up: waiting records",
     **{
         f"primary.{key}": "when primary events were: watermark, index segments, events that are given up"

@@ -6,7 +6,7 @@ A field whose name is not its key says in its name the unit that the key leaves 
 from __future__ import annotations
 
 from datetime import date, timedelta
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag
@@ -148,6 +148,17 @@ class PrimaryLog(Log):
     """The log that is waited for: queries, impressions, requests."""
 
     prefix: ColumnPrefix = PRIMARY_PREFIX  # stands before the names of primary columns in rows
+    # Up to when it is read: by the times in its files, or as the marker of the folder says that is fed.
+    watermark: Literal["times", "feed"] = "times"
+
+    def fed_folder(self, logs: Location) -> Location | None:
+        """The folder below `logs` that `photon follow --to` feeds; None: no feed writes this log."""
+        if self.watermark != "feed":
+            return None
+        folder = logs
+        for name in PurePosixPath(self.files).parent.parts:
+            folder = folder / name
+        return folder
 
 
 class ForeignLog(Log):

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from examples.three_streams.make_logs import DATACENTERS, make_logs
 from tests.documents import ROOT
-from tests.e2e.photon_process import joined_rows, photon_json
+from tests.e2e.photon_process import joined_rows, photon, photon_json
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 Rows = dict[str, dict[str, Any]]
@@ -78,3 +79,29 @@ def test_json_payments_join_their_orders_by_a_function_on_one_pair(tmp_path: Pat
     assert counts == {"foreign": 31, "joined": 27, "filtered": 3, "dead_letters": 1}
     assert set(rows) == {f"p{number:03}" for number in range(30) if number % 10}
     assert rows["p005"] == {"order_id": "o005", "cents": 600, "items": 4, "country": "us"}
+
+
+def test_three_streams_join_by_a_chain_of_two_pipelines(tmp_path: Path) -> None:
+    folder = tmp_path / "three_streams"
+    made = shutil.ignore_patterns("logs", "lake", "state")
+    shutil.copytree(ROOT / "examples" / "three_streams", folder, ignore=made)
+    make_logs(folder)
+    first, second = folder / "clicks.yaml", folder / "conversions.yaml"
+    photon("join", first, "--complete", "--engine", "local")
+    for name in DATACENTERS:
+        photon("follow", first, "--once", "--to", folder / "logs" / name / "joined_clicks")
+    reports = photon_json("join", second, "--complete", "--engine", "local")
+    for report in reports.values():
+        assert (report["foreign"], report["unjoinable"], report["pending"]) == (23, 2, 0)
+    rows = {row["_event_id"]: row for row in joined_rows(second).to_pylist()}
+    assert set(rows) == {f"c{number:03}" for number in range(0, 40, 2)}
+    assert (
+        rows["c012"].items()
+        >= {
+            "click_id": "k012",
+            "cents": 1300,
+            "position": 3,
+            "query_id": "q012",
+            "query": "shoes of size 12",
+        }.items()
+    )

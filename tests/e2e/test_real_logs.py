@@ -73,7 +73,7 @@ def test_kill_9_at_every_fault_point_changes_nothing_in_the_result(
     with local_server(tmp_path / "state" / "registry"):  # else each process would start one of its own
         for point in points:
             # The second passing, so that each process also completes a batch, and recovers from the last.
-            # Most closes ride with claims: one by itself comes at the end of a process, and so does a release.
+            # Most closes ride with claims: one by itself comes at the end of a process; so does a release.
             passing = 1 if point.startswith(("close.", "release.")) else 2
             command = ("join", pipeline, "-d", "east", "--complete", "--engine", "local")
             ended = photon(*command, status=None, crash_at=f"{point}:{passing}")

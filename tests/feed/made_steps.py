@@ -11,14 +11,15 @@ import pyarrow as pa
 from photon.adapters import ROW_COLUMNS
 from photon.feed.sink import Fed
 from photon.feed.step import FEED_COLUMNS, Step
-from photon.releases.release import Part, Place, Release
+from photon.releases.release import Part, Place, Release, Statement
 
 FED = Fed(Path("/logs/clicks.yaml"), "clicks")
 POSITION = pa.schema([("position", pa.int64())])
 
 
 def release(number: int, complete_up_to_us: int | None = None) -> Release:
-    part = Part(Place(1, number), "table-of-east", number, number)
+    said = None if complete_up_to_us is None else Statement(complete_up_to_us)
+    part = Part(Place(1, number), "table-of-east", number, number, statement=said)
     return Release(number, made_us=number, by="east", parts={"east": part})
 
 
@@ -39,6 +40,7 @@ def step(
     others: pa.Schema = POSITION,
     page_rows: int = 2,
     lakes_gone: Sequence[str] = (),
+    complete_up_to_us: int | None = None,
 ) -> Step:
     """The step to a release from the one before it, or from another one; of one row unless it is told."""
     found = [row(number, position=number)] if rows is None else list(rows)
@@ -47,7 +49,7 @@ def step(
     kinds = [each["_change_type"] for each in found]
     before = number - 1 if after == -1 else after
     return Step(
-        release(number),
+        release(number, complete_up_to_us),
         None if before is None or before < 1 else release(before),
         schema,
         lambda: (table[start : start + page_rows] for start in range(0, table.num_rows, page_rows)),

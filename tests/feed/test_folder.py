@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from photon.feed.cursor_file import CursorFile
-from photon.feed.folder import ASIDE, MARKER, FedFolder
+from photon.feed.folder import FedFolder
 from photon.feed.lines import lines
+from photon.feed.marker import ASIDE, MARKER
 from photon.feed.sink import SinkUnavailable
 from photon.feed.step import FeedStopped, Step
 from photon.pipeline.location import Location

@@ -451,3 +451,32 @@ def test_a_bucket_of_two_endpoints_is_refused(tmp_path):
     said = changed("lake: lakes/w", on(9000)).replace("logs: logs/east", f"logs: logs/east, {on(9001)}")
     (refused,) = problems(tmp_path, said)
     assert "4: datacenters.west.lake: expected one storage for the bucket lakes, got two" in refused
+
+
+FED = """\
+name: sales
+datacenters: {east: {logs: logs/east}}
+primary: {files: "clicks/*.jsonl", format: jsonl, id: _event_id, time: _event_time, watermark: feed}
+foreign: {files: "sales/*.jsonl", format: jsonl, id: sale, key: click, time: time}
+"""
+
+
+def test_a_log_that_is_fed_lies_in_one_folder_below_the_logs(tmp_path):
+    pipeline = load_pipeline(write(tmp_path, FED))
+    assert pipeline.primary.fed_folder(tmp_path) == tmp_path / "clicks"
+    assert pipeline.primary.fed_folder(S3Folder("b", "logs")) == S3Folder("b", "logs/clicks")
+    unfed = load_pipeline(write(tmp_path, GOOD))
+    assert unfed.primary.fed_folder(tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ("clicks/*.jsonl", "*/*.jsonl", "primary.files: expected the files of one folder"),
+        ("clicks/*.jsonl", "clicks/1*.jsonl", "primary.files: expected the files of one folder"),
+        ("_event_time", "at", "primary.time: expected _event_time"),
+        ("format: jsonl, id: _", "format: csv, id: _", "primary.format: expected jsonl beside"),
+    ],
+)
+def test_a_log_that_is_fed_is_read_as_a_feed_writes_it(tmp_path, old, new, problem):
+    assert problem in problems(tmp_path, FED.replace(old, new))[0]
