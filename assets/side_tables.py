@@ -32,6 +32,8 @@ COLUMNS = {
     "_plan": "The plan of that batch.",
     "_occurrence": "The foreign record's place: file number and byte offset.",
     "_primary_occurrence": "The primary record's place.",
+    "_primary_id": "The primary event's id; null in rows older than the column.",
+    "_primary_time": "The primary event's own time; null in rows older than the column.",
     "_event_id": "The event that the row is of.",
     "_event_time": "The event's own time.",
     "_event_date": "The UTC date of that time, by which the table is partitioned.",

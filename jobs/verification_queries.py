@@ -126,14 +126,12 @@ class Queries:
         return found.select(F.col(event_id).alias("event_id"), "_epoch", "_occurrence")
 
     def _rows_of(self, datacenter: str, with_values: bool = False) -> DataFrame:
-        """The rows of one datacenter; with `values`, a struct of what the adapter put into them.
+        """The rows of one datacenter; with all that is compared (`_values`).
 
         `current`: of the epoch that numbers files as today; `complete`: also of a batch that is completed.
         """
         table, read = self.scope.tables[datacenter, "joined_events"], self.scope.read_offsets[datacenter]
         current = F.col("_epoch") == F.lit(read.epoch or "")
-        names = [name for name in table.schema.names if name not in ROW_COLUMNS.names]
-        values = [F.col(_quoted(name)) for name in names] or [F.lit(None).cast("string").alias("none")]
         return (
             self._table(table)
             .where(F.lit(datacenter not in self.scope.retired))
@@ -148,7 +146,7 @@ class Queries:
                 *_primary_place(),
                 current.alias("current"),
                 (current & (F.col("_batch") <= read.completed)).alias("complete"),
-                *([F.struct(*values).alias("values")] if with_values else []),
+                *(_values(table.schema) if with_values else []),
             )
         )
 
@@ -361,6 +359,21 @@ def _primary_place() -> list[Column]:
     names = ("primary_file", "primary_offset")
     places = zip(place_of("_primary_occurrence", *names), names, strict=True)
     return [F.coalesce(place, F.lit(-1)).alias(name) for place, name in places]
+
+
+def _values(schema: pa.Schema) -> list[Column]:
+    """What a row says of its primary (null in an older table), and a struct of the adapter's values."""
+    nothing = F.lit(None)
+    has_primary = {"_primary_id", "_primary_time"} <= set(schema.names)
+    names = [name for name in schema.names if name not in ROW_COLUMNS.names]
+    values = [F.col(_quoted(name)) for name in names] or [nothing.cast("string").alias("none")]
+    return [
+        (F.col("_primary_id") if has_primary else nothing.cast("string")).alias("row_primary_id"),
+        (F.unix_micros("_primary_time") if has_primary else nothing.cast("long")).alias(
+            "row_primary_time_us"
+        ),
+        F.struct(*values).alias("values"),
+    ]
 
 
 def in_ranges(ranges: Iterable[ByteRange]) -> Column:

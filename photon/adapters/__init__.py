@@ -37,6 +37,9 @@ ROW_COLUMNS = pa.schema(
         ("_event_id", pa.string()),
         ("_primary_occurrence", pa.string()),
         ("_event_time", pa.timestamp("us", "UTC")),  # the foreign event's, which may be part of its identity
+        # The primary event's; null in rows that were made before there were these columns.
+        ("_primary_id", pa.string()),
+        ("_primary_time", pa.timestamp("us", "UTC")),
     ]
 )
 DATE_COLUMN = "_event_date"  # the UTC date of `_event_time`, by which tables are partitioned

@@ -183,7 +183,7 @@ class Joiner:
             rows, of_record, adapted = rows[first], of_record[first], adapted.take(pa.array(first))
         if not len(rows):
             return
-        primaries = found.events.select(["_file", "_offset", "_time_us"]).take(pa.array(of_record))
+        primaries = found.events.select(["_file", "_offset", "_id", "_time_us"]).take(pa.array(of_record))
         self._propose(rows, joined_rows(self.records, rows, primaries, adapted, self.clock, self.context))
         times_us = np.maximum(self.records.times_us[rows], primaries["_time_us"].to_numpy())
         self.verdicts.add_joinable_since(times_us)

@@ -28,7 +28,7 @@ def joined_rows(
     clock: Clock,
     context: TaskContext,
 ) -> pa.Table:
-    """Joined rows of foreign records and their primaries (`_file`, `_offset`): Photon's own columns first."""
+    """Joined rows of foreign records and their primaries (PRIMARY_EVENTS): Photon's own columns first."""
     own = {
         "_joined_at": pa.repeat(pa.scalar(clock.now_us()), len(leaders)),
         "_event_id": records.of("_id", leaders),
@@ -36,6 +36,8 @@ def joined_rows(
             primaries["_file"].to_numpy(), primaries["_offset"].to_numpy()
         ),
         "_event_time": records.times_us[leaders],
+        "_primary_id": primaries["_id"],
+        "_primary_time": primaries["_time_us"],
     }
     rows = _stamped(records.occurrences(leaders), own, ROW_COLUMNS, context)
     for name, column in zip(adapted.column_names, adapted.columns, strict=True):

@@ -92,6 +92,11 @@ _SIMPLE_TYPES = {
 }
 
 
+def with_own_columns(schema: pa.Schema) -> pa.Schema:
+    """The columns of a table of joined rows, with those of Photon's that came after it was made."""
+    return pa.schema([*schema, *(field for field in ROW_COLUMNS if field.name not in schema.names)])
+
+
 def by_date(rows: pa.Table) -> list[tuple[str | None, pa.Table]]:
     """Rows by the UTC date of their events, as 2026-01-31; None: of events without a time.
 

@@ -7,7 +7,7 @@ import time
 import uuid
 from collections.abc import Collection
 from dataclasses import dataclass, replace
-from datetime import date
+from datetime import date, datetime
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,7 +19,7 @@ from photon.storage.columns import TableName, by_date
 from photon.storage.delta import MAKE_WRITABLE, LakeUnavailable, lake_errors
 from photon.storage.store import store_of
 
-STATS_COLUMNS = ("_epoch", "_batch")  # rows are read back by these
+_STATS_COLUMNS = ("_epoch", "_batch")  # rows are read back by these
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,12 @@ class OutputFile:
     rows: int
     schema: pa.Schema
     date: str | None = None  # UTC day of all its events; None: unknown, or not told apart
+
+
+def stats_columns(table: str) -> tuple[str, ...]:
+    """The columns whose bounds the log of a table has for each file."""
+    # Joined rows are also looked for by when their primary was.
+    return (*_STATS_COLUMNS, "_primary_time") if table == "joined_events" else _STATS_COLUMNS
 
 
 def partition_values(date: date | str | None, partitions: Collection[str]) -> dict[str, str | None]:
@@ -83,22 +89,33 @@ def add_action(
             raise LakeUnavailable(f"{target}, written by a task, is not there")
         if size_bytes != file.size_bytes:
             raise LakeUnavailable(f"{target} has {size_bytes} bytes; the task wrote {file.size_bytes}")
-        bounds = _stats(pq.read_metadata(store.open(file.path)), file.rows)
+        bounds = _stats(pq.read_metadata(store.open(file.path)), file)
     now_ms = int(time.time() * 1000)
     values = partition_values(file.date, partitions)
     return AddAction(file.path, size_bytes, values, now_ms, changes_rows, bounds)
 
 
-def _stats(metadata: pq.FileMetaData, rows: int) -> str:
-    """Bounds and nulls of the columns by which rows are read back; Parquet's footer has them."""
+def _stats(metadata: pq.FileMetaData, file: OutputFile) -> str:
+    """Bounds and nulls of the columns by which rows are found; Parquet's footer has them."""
     low: dict[str, object] = {}
     high: dict[str, object] = {}
     nulls: dict[str, int] = {}
-    for name in STATS_COLUMNS:
-        column = metadata.schema.names.index(name)
-        groups = [metadata.row_group(g).column(column).statistics for g in range(metadata.num_row_groups)]
-        if groups and all(group is not None and group.has_min_max for group in groups):
-            low[name] = min(group.min for group in groups)
-            high[name] = max(group.max for group in groups)
-            nulls[name] = sum(group.null_count for group in groups)
-    return json.dumps({"numRecords": rows, "minValues": low, "maxValues": high, "nullCount": nulls})
+    paths = [metadata.schema.column(n).path for n in range(len(metadata.schema))]
+    groups = [metadata.row_group(n) for n in range(metadata.num_row_groups)]
+    for name in stats_columns(file.table):
+        if name not in paths:  # rows that were stored before there was the column
+            nulls[name] = file.rows
+            continue
+        known = [group.column(paths.index(name)).statistics for group in groups]
+        if not known or any(each is None or not each.has_null_count for each in known):
+            continue
+        nulls[name] = sum(each.null_count for each in known)
+        bounded = [each for each in known if each.has_min_max]  # a group of nulls has no bounds
+        if bounded and sum(each.num_values for each in bounded) + nulls[name] == file.rows:
+            low[name] = _in_json(min(each.min for each in bounded))
+            high[name] = _in_json(max(each.max for each in bounded))
+    return json.dumps({"numRecords": file.rows, "minValues": low, "maxValues": high, "nullCount": nulls})
+
+
+def _in_json(bound: object) -> object:
+    return bound.isoformat() if isinstance(bound, datetime) else bound

@@ -43,7 +43,7 @@ from photon.storage.delta import (
     open_table,
     partitions_of,
 )
-from photon.storage.output_files import STATS_COLUMNS, OutputFile, add_action, write_rows
+from photon.storage.output_files import OutputFile, add_action, stats_columns, write_rows
 from photon.storage.own_columns import marked
 from photon.storage.store import store_of
 from photon.storage.table_features import Expected, expected
@@ -143,11 +143,11 @@ class OutputTable:
             with lake_errors(f"open {self.folder}"):
                 self.writable()
             return
-        # STATS_COLUMNS: of any other column delta-rs would take bounds that are not there for null, and
-        # leave out every file when rows are filtered by it.
+        # Of any other column delta-rs would take bounds that are not there for null, and leave out every
+        # file when rows are filtered by it. So no column is added in a table that has files already.
         properties = {
             "delta.checkpointInterval": "100",
-            "delta.dataSkippingStatsColumns": ",".join(STATS_COLUMNS),
+            "delta.dataSkippingStatsColumns": ",".join(stats_columns(self.name)),
         }
         with lake_errors(f"make the table {self.folder}"):
             description = f"{_PIPELINE}{pipeline}, datacenter {datacenter}"

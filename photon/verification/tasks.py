@@ -74,9 +74,12 @@ DECIDED = pa.schema({**_PLACE, **_RECORD, "outcome": _STRING, "detail": _STRING,
 PLACE, ROW, RECORD = list(_PLACE), list(_ROW), list(_RECORD)
 TO_READ = pa.schema(_PLACE)
 _PAIR = ["raw", "primary_file", "primary_raw"]  # primary_raw is null: there is no primary
-# Columns for `compare_rows`. `values`: a struct of the adapter's values in the row. time_us: the foreign
-# record's; null: nobody knows.
-TO_COMPARE = [*ROW, "row_time_us", "is_own", "file", "time_us", *_PAIR, "values"]
+# What a row says of its records, and what they say. time_us: the foreign record's; null: nobody knows.
+# A row may be older than the columns that say something of its primary: then these are null.
+_SAYS = ["row_time_us", "row_primary_id", "row_primary_time_us"]
+_SAYS_AND_SHOULD = [*_SAYS, "time_us", "key", "primary_time_us"]
+# Columns for `compare_rows`. `values`: a struct of the adapter's values in the row.
+TO_COMPARE = [*ROW, "is_own", "file", *_PAIR, *_SAYS_AND_SHOULD, "values"]
 # Columns for `classify_records`. `waits`: in any datacenter. `undecided`: else the record is unjoinable.
 TO_CLASSIFY = [*PLACE, *RECORD, *_PAIR, "waits", "undecided"]
 
@@ -142,19 +145,29 @@ def _differences_of(pairs: pa.Table, datacenter: str, scope: TaskScope) -> list[
     stored = pa.Table.from_struct_array(pairs["values"].combine_chunks()).take(pa.array(kept, _INT64))
     theirs = columns_of_people(scope.row_schemas.get(datacenter, pa.schema([])), rows.column_names)
     stored = stored.drop_columns([name for name in theirs if name in stored.column_names])
-    times = zip(pairs["row_time_us"].to_pylist(), pairs["time_us"].to_pylist(), strict=True)
-    of_times = [_time_difference(*each) for each in times]
+    own = [_own_difference(pair) for pair in pairs.select(_SAYS_AND_SHOULD).to_pylist()]
     for row, detail in zip(kept, differences(rows, stored), strict=True):
-        details[row] = "; ".join(filter(None, (of_times[row], detail)))
+        details[row] = "; ".join(filter(None, (own[row], detail)))
     return details
 
 
-def _time_difference(says_us: int | None, should_us: int | None) -> str:
-    """How the time in a row differs from that of its record; empty where it does not."""
+def _own_difference(pair: Mapping[str, Any]) -> str:
+    """How what a row says of its two records differs from what they say; empty where it does not."""
+    found = [_time_difference("_event_time", pair["row_time_us"], pair["time_us"])]
+    says_id, says_us = pair["row_primary_id"], pair["row_primary_time_us"]
+    if says_id is not None and says_id != pair["key"]:
+        found.append(f"_primary_id is {says_id!r}, its record has {pair['key']!r}")
+    if says_us is not None:
+        found.append(_time_difference("_primary_time", says_us, pair["primary_time_us"]))
+    return "; ".join(filter(None, found))
+
+
+def _time_difference(column: str, says_us: int | None, should_us: int | None) -> str:
+    """How a time in a row differs from that of its record; empty where it does not."""
     if should_us is None or says_us == should_us:
         return ""
     says = "null" if says_us is None else in_utc(says_us, "microseconds")
-    return f"_event_time is {says}, its record has {in_utc(should_us, 'microseconds')}"
+    return f"{column} is {says}, its record has {in_utc(should_us, 'microseconds')}"
 
 
 def differences(fresh: pa.Table, stored: pa.Table) -> list[str]:

@@ -86,8 +86,8 @@ class MindsItsPair(Adapter):
 """
 
 
-def compared(folder: Path, adapter: str, **times: int | None) -> pa.RecordBatch:
-    """Compare a row, made in a batch with another, with its record, twice. `times`: theirs, in that order."""
+def compared(folder: Path, adapter: str, **more: int | str | None) -> pa.RecordBatch:
+    """Compare a row, made in a batch with another, with its record, twice. `more`: of `TO_COMPARE`."""
     (folder / "own_adapters.py").write_text(OWN_ADAPTERS)
     world = World(folder, more=f"adapter: own_adapters:{adapter}")
     world.queries("q")
@@ -102,7 +102,7 @@ def compared(folder: Path, adapter: str, **times: int | None) -> pa.RecordBatch:
     to_compare: dict[str, Any] = {name: None for name in TO_COMPARE}
     to_compare |= {"datacenter": "east", "file": 1, "raw": json.dumps(clicks[0]).encode(), "primary_file": 2}
     query = {"query": "q", "at": NOON_US, "text": "text of q"}
-    to_compare |= {"primary_raw": json.dumps(query).encode(), "values": values, **times}
+    to_compare |= {"primary_raw": json.dumps(query).encode(), "values": values, **more}
     headers = {("east", number): b"" for number in (1, 2)}
     schema = world.table().schema()
     scope = TaskScope(world.pipeline, headers, {"east": schema})
@@ -133,5 +133,25 @@ def test_a_row_differs_whose_time_is_not_that_of_its_record(
     tmp_path: Path, row_time_us: int | None, time_us: int | None, detail: str
 ) -> None:
     found = compared(tmp_path, "MindsItsPair", row_time_us=row_time_us, time_us=time_us)
+    assert found["verdict"][0].as_py() == ("differs" if detail else "same")
+    assert found["detail"][0].as_py().startswith(detail)
+
+
+@pytest.mark.parametrize(
+    ("says", "detail"),
+    [
+        ({}, ""),  # the row is older than these columns
+        ({"row_primary_id": "q", "row_primary_time_us": 10**6}, ""),
+        ({"row_primary_id": "p", "row_primary_time_us": 10**6}, "_primary_id is 'p', its record has 'q'"),
+        (
+            {"row_primary_id": "q", "row_primary_time_us": 0},
+            "_primary_time is 1970-01-01T00:00:00.000000+00:00, its record has 1970-01-01T00:00:01",
+        ),
+    ],
+)
+def test_a_row_differs_that_names_another_primary_or_time_than_its_own(
+    tmp_path: Path, says: dict[str, Any], detail: str
+) -> None:
+    found = compared(tmp_path, "MindsItsPair", key="q", primary_time_us=10**6, **says)
     assert found["verdict"][0].as_py() == ("differs" if detail else "same")
     assert found["detail"][0].as_py().startswith(detail)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import date
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from photon.upkeep.recovery import RecoveryPlan
 from photon.verification.days import Window, utc_day
 from photon.verification.report import DatacenterReport
 from tests.support.csv_pipelines import joined_csv
+from tests.support.earlier_rows import earlier_rows
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.server, pytest.mark.timeout(3600)]
 
@@ -22,13 +24,16 @@ ALTERED = {  # the column of each event's row that is altered, and its new value
     "c2": ("_primary_occurrence", "'nowhere'"),
     "c3": ("_occurrence", "'nowhere'"),
     "c4": ("_event_id", "'forged'"),
+    "c7": ("_primary_id", "'forged'"),
+    "c8": ("_primary_time", "CAST('2031-01-01 12:00:00' AS TIMESTAMP)"),
+    "c9": ("_primary_id", "NULL"),  # as in a row that is older than the column: nothing is wrong
 }
 DIFFER, ASTRAY = "different_values", "row_without_event"
 
 
 @pytest.fixture(scope="module")
 def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Pipeline:
-    numbers = range(1, 7)
+    numbers = range(1, 10)
     logs = {
         "q.csv": "q,at,text\n" + "".join(f"q{n},100,text {n}\n" for n in numbers),
         "c.csv": "c,q,at,v\n" + "".join(f"c{n},q{n},10{n},z\n" for n in numbers),
@@ -61,12 +66,16 @@ def test_each_altered_row_is_told_with_its_day_and_mended_by_what_the_text_names
     assert told.keys() == {
         (DIFFER, "c1"),
         (DIFFER, "c2"),
+        (DIFFER, "c7"),
+        (DIFFER, "c8"),
         (ASTRAY, "c3"),
         (ASTRAY, "forged"),
         ("missing", "c4"),
     }
     assert told[DIFFER, "c1"].where.startswith("row of 2031-01-01, batch ")
     assert told[DIFFER, "c1"].detail.startswith("_event_time is 2031-01-01T12:00:00")
+    assert told[DIFFER, "c7"].detail == "_primary_id is 'forged', its record has 'q7'"
+    assert told[DIFFER, "c8"].detail.startswith("_primary_time is 2031-01-01T12:00:00")
     of_its_day = verify(pipeline, session, utc_day(date(1970, 1, 1)))
     assert {(one.kind, e.event_id) for one in of_its_day.findings for e in one.examples} == told.keys()
     assert (of_its_day.rows, of_its_day.rows_not_compared) == (found.rows - 1, found.rows_not_compared)
@@ -90,3 +99,16 @@ def test_each_altered_row_is_told_with_its_day_and_mended_by_what_the_text_names
     for event, column, value in (("c5", "_epoch", "'forged'"), ("c6", "_batch", "99")):
         table.load().update({column: value}, predicate=f"_event_id = '{event}'")
     assert verify(pipeline, session).rows_not_compared == 2
+
+
+def test_rows_that_are_older_than_columns_of_their_primary_are_right(tmp_path: Path, session: Any) -> None:
+    with earlier_rows():
+        made = joined_csv(tmp_path, {"q.csv": "q,at\nq1,100\n", "c.csv": "c,q,at\nc1,q1,101\n"})
+    found = verify(made, session)
+    assert (found.rows, found.rows_not_compared, list(found.findings)) == (1, 0, [])
+    with (tmp_path / "logs/east/c.csv").open("a") as log:
+        log.write("c2,q1,102\n")
+    run_shift(made, "east", "until_idle")
+    assert [row["_primary_id"] for _, row in sorted(rows(made).items())] == [None, "q1"]
+    found = verify(made, session)
+    assert (found.rows, found.rows_not_compared, list(found.findings)) == (2, 0, [])

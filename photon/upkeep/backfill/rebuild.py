@@ -28,6 +28,7 @@ from photon.process.clock import MICROSECONDS, Clock, SystemClock, in_utc
 from photon.process.faults import fault_point
 from photon.process.pace import pace
 from photon.state.view import open_view
+from photon.storage.columns import with_own_columns
 from photon.storage.delta import lake_errors
 from photon.storage.output_files import OutputFile
 from photon.storage.replaced_files import rebuild_app
@@ -256,7 +257,7 @@ class Rebuild:
             epoch,
             files,
             index,
-            self._table.schema(),
+            with_own_columns(self._table.schema()),
             version=self._table.load().version(),
             at_us=self.clock.now_us(),
             writes=self._writes,

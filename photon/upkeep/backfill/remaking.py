@@ -173,7 +173,7 @@ class _Remaking:
         return np.setdiff1d(rows, self.gone["altered id"])
 
     def _join_with_primaries(self, rows: Ints, foreign: RecordsAt, keys: pa.Array) -> None:
-        primary, is_there = self._primaries_of(rows, keys)
+        primary, is_there, times_us = self._primaries_of(rows, keys)
         # Today's adapter may pass over events without asking for their primary.
         skipped = np.zeros(len(rows), bool)
         skipped[skip_records(self.context.adapter, foreign.raws, self.context.pipeline).rows] = True
@@ -185,17 +185,20 @@ class _Remaking:
             self._put(
                 "_primary_occurrence", rows[wrong[found.to_numpy(zero_copy_only=False)]], places.filter(found)
             )
-            primary, is_there = self._primaries_of(rows, keys)
+            primary, is_there, times_us = self._primaries_of(rows, keys)
         self._keep("primary record gone", rows[~skipped & ~is_there])
         whole = ~skipped & is_there
+        self._put("_primary_id", rows[whole], keys.filter(pa.array(whole)))
+        self._put("_primary_time", rows[whole], times_us.filter(pa.array(whole)))
         self._adapt(rows[whole], foreign.only(whole).raws, primary.only(whole).raws)
 
-    def _primaries_of(self, rows: Ints, keys: pa.Array) -> tuple[RecordsAt, Mask]:
-        """The records where these rows have their primaries, and whether they are those of their keys."""
+    def _primaries_of(self, rows: Ints, keys: pa.Array) -> tuple[RecordsAt, Mask, pa.Array]:
+        """The records where rows have their primaries, whether these are events of their keys, and when."""
         copy = self.context.primary
         primary = RecordsAt.read(*self._places("_primary_occurrence", rows, keys, copy, "primary"), copy)
-        (ids,) = primary.texts(copy.log.id)
-        return primary, are(ids, keys)
+        ids, times = primary.texts(copy.log.id, (copy.log.time,))
+        times_us = parse_event_times(times, style_of(copy.log))
+        return primary, are(ids, keys) & pc.is_valid(times_us).to_numpy(zero_copy_only=False), times_us
 
     def _put(self, name: str, rows: Ints, values: pa.Array) -> None:
         """Have these values, in the order of their rows, in a column of Photon's own."""
