@@ -6,6 +6,7 @@ import json
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from datetime import timedelta
 from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Literal
@@ -16,6 +17,7 @@ from photon.errors import WrongUsage
 from photon.pipeline.document import Document, Problem, describe, fields_by_key, read_document, unknown_key
 from photon.pipeline.location import Location, S3Folder
 from photon.pipeline.sections import (
+    UNMATCHED_COLUMNS,
     Alerts,
     Availability,
     Backfill,
@@ -36,6 +38,7 @@ from photon.pipeline.sections import (
     Storage,
     Strict,
     Tailing,
+    Unmatched,
     Verification,
 )
 from photon.pipeline.values import PIPELINE_NAME, AdapterName, DatacenterName, Owner, Url
@@ -72,6 +75,7 @@ class Pipeline(Strict):
     backfill: Backfill = Backfill()
     compaction: Compaction = Compaction()
     releases: Releases = Releases()
+    unmatched: Unmatched | None = None  # None: nobody looks for them
     health: Health = Health()
     alerts: Alerts = Alerts()
     shift: Shift = Shift()
@@ -178,6 +182,9 @@ def _contradictions(pipeline: Pipeline, document: Document) -> list[Problem]:
     for side, log in (("primary", pipeline.primary), ("foreign", pipeline.foreign)):
         for key, what in _wrong_dialect(log):
             refuse((side, key), what)
+    if (unmatched := pipeline.unmatched) is not None:
+        for key, what in _wrong_unmatched(unmatched, pipeline):
+            refuse(("unmatched", key), what)
     if pipeline.primary.files == pipeline.foreign.files:
         refuse(("foreign", "files"), "expected other files than those of primary.files")
     if pipeline.primary.watermark == "feed":
@@ -195,6 +202,19 @@ def _not_fed(log: PrimaryLog) -> Iterator[tuple[str, str]]:
         yield "format", "jsonl"
     if log.time != "_event_time":
         yield "time", "_event_time, up to which the feed is complete,"
+
+
+def _wrong_unmatched(unmatched: Unmatched, pipeline: Pipeline) -> Iterator[tuple[str, str]]:
+    """Keys of `unmatched` that can't go with others, each with what was expected."""
+    keep_days = pipeline.registry.keep_days
+    if keep_days is not None and unmatched.after >= timedelta(days=keep_days):
+        yield "after", f"expected less than registry.keep_days, {keep_days}d: older events join nothing"
+    for name in unmatched.columns:
+        if name.lower() in UNMATCHED_COLUMNS:
+            yield "columns", f"expected other names than {', '.join(UNMATCHED_COLUMNS)}, got {name!r}"
+    declared = pipeline.primary.header
+    if missing := [name for name in unmatched.columns if declared and name not in declared]:
+        yield "columns", f"expected columns of primary.header, got {missing[0]!r}"
 
 
 _OF_TEXT_TABLES = ("delimiter", "quote", "escape", "header", "comment", "encoding", "record_lines")

@@ -68,6 +68,7 @@ GOES_ON: Mapping[str, str] = {
     "availability": "minutes that are judged stay as they are",
     "backfill": "how rows are made again; a rebuild that is under way names its settings",
     "compaction": "how tables are stored",
+    "unmatched": "runs from now on; rows that are there stay",
     "releases": "a release that is made says all of itself",
     "health": "thresholds",
     "alerts": "whom to tell",

@@ -40,6 +40,7 @@ from photon.pipeline.values import (
     StoreUrl,
     TimeFormats,
     TimeUnit,
+    UnmatchedColumns,
     Url,
     Whole,
     ZoneName,
@@ -298,6 +299,28 @@ class Releases(Strict):
 
     every: PositiveDuration = timedelta(seconds=30)
     keep: PositiveDuration = timedelta(days=7)  # so long a release can be read, and old data files stay
+
+
+# What rows of unmatched primaries have anyway, in lower case.
+UNMATCHED_COLUMNS = (
+    "_datacenter",
+    "_epoch",
+    "_batch",
+    "_plan",
+    "_occurrence",
+    "_primary_hash",
+    "primary_id",
+    "primary_time",
+    "reason",
+    "conflicting",
+)
+
+
+class Unmatched(Strict):
+    """When a primary event that nothing was joined with is called unmatched, and what its row has."""
+
+    after: PositiveDuration = timedelta(hours=24)  # beyond the primary's own time
+    columns: UnmatchedColumns = ()  # of the primary log, beside id and time
 
 
 class Shares(Strict):

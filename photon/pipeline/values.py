@@ -111,6 +111,14 @@ def _one_or_several(value: object) -> object:
     return (value,) if isinstance(value, str) else value
 
 
+def _unmatched_columns(value: object) -> object:
+    listed = tuple(value) if isinstance(value, list | tuple) else (value,)
+    names = [name for name in listed if isinstance(name, str) and name]
+    if len({name.lower() for name in names}) < len(listed):
+        raise ValueError("a list of columns of the primary log, whose names differ by more than case")
+    return listed
+
+
 def _is_delimiting(value: str) -> bool:
     return len(value) == 1 and value.isascii() and value not in "\0\n\r"
 
@@ -245,6 +253,7 @@ Header = Annotated[
         "the names of all columns in their order, each another one",
     ),
 ]
+UnmatchedColumns = Annotated[tuple[str, ...], BeforeValidator(_unmatched_columns)]
 TimeFormats = Annotated[
     tuple[str, ...],
     BeforeValidator(_one_or_several),

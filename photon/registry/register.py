@@ -6,7 +6,7 @@ What it holds, how it is written down and how it may change; pure. It is changed
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 
@@ -14,7 +14,7 @@ from photon.errors import FormatTooNew
 from photon.registry.entry import NO_BOUNDARY_US, Epoch, LedgerId
 from photon.registry.errors import RegistryUnavailable, RetiredDatacenter
 
-REGISTER_FORMAT = 1
+REGISTER_FORMAT = 2  # of a register with `unmatched_owner`; others are written as format 1
 ENTRY_VERSION = 1  # writers write this one: no more than every reader of the register knows
 MOST_LEDGERS = 64  # in a generation: a batch appends to each that its ids meet
 PARENTS_KNOWN = 16 * MOST_LEDGERS  # ledgers whose parents need not be computed again: all that are live
@@ -55,7 +55,7 @@ class Register:
     `incarnation`: of the ledgers; a refill makes a new one, `filling` while it goes on (else 0). `epochs`: by
     datacenter the highest number of an epoch that was handed out. `tables`: by datacenter the id of its
     joined table. `given_up`: datacenters that never run again; `lakes_gone`: of these, the ones whose rows
-    count no more.
+    count no more. `unmatched_owner`: the one datacenter that writes unmatched primaries (protocol U1).
     """
 
     pipeline: str
@@ -72,6 +72,7 @@ class Register:
     is_refilling: bool = False
     filling: int = 0
     entry_version: int = ENTRY_VERSION
+    unmatched_owner: str = ""
 
     @property
     def live_generations(self) -> list[int]:
@@ -98,8 +99,12 @@ def _parents(ledger: LedgerId, before: int, own: int) -> tuple[LedgerId, ...]:
 
 
 def encode_register(register: Register) -> bytes:
-    """The register as it is stored."""
-    return json.dumps({"format": REGISTER_FORMAT, **asdict(register)}, sort_keys=True).encode()
+    """The register as it is stored; versions that know no `unmatched_owner` read one without it."""
+    stored = {"format": REGISTER_FORMAT, **asdict(register)}
+    if not register.unmatched_owner:
+        stored["format"] = 1
+        del stored["unmatched_owner"]
+    return json.dumps(stored, sort_keys=True).encode()
 
 
 def decode_register(value: bytes) -> Register:
@@ -172,13 +177,32 @@ def with_hold(register: Register, datacenter: str, is_held: bool) -> Register:
 
 
 def with_given_up(register: Register, datacenter: str, is_lake_gone: bool) -> Register:
-    """The register with a datacenter that never runs again; if its lake is gone, its rows count no more."""
+    """The register with a datacenter that never runs again; if its lake is gone, its rows count no more.
+
+    Nobody owns the unmatched primaries that it wrote: the next run names another owner.
+    """
     given_up = {*register.given_up, datacenter}
     gone = {*register.lakes_gone, datacenter} if is_lake_gone else register.lakes_gone
     on_hold = tuple(name for name in register.on_hold if name != datacenter)
+    owner = register.unmatched_owner
     return replace(
-        register, on_hold=on_hold, given_up=tuple(sorted(given_up)), lakes_gone=tuple(sorted(gone))
+        register,
+        on_hold=on_hold,
+        given_up=tuple(sorted(given_up)),
+        lakes_gone=tuple(sorted(gone)),
+        unmatched_owner="" if owner == datacenter else owner,
     )
+
+
+def with_unmatched_owner(register: Register, datacenters: Collection[str]) -> Register:
+    """The register with an owner of unmatched primaries, where it has none (protocol U1).
+
+    It is the first by name of these datacenters that has begun an epoch and is not given up.
+    """
+    if register.unmatched_owner:
+        return register
+    able = sorted({*datacenters} & register.epochs.keys() - {*register.given_up})
+    return replace(register, unmatched_owner=able[0]) if able else register
 
 
 # -- members (protocol B11)

@@ -12,7 +12,7 @@ import pyarrow.dataset as ds
 
 from photon.adapters import DATE_COLUMN, ROW_COLUMNS, rows_without_columns, same_column, stored_name
 
-TableName = Literal["joined_events", "dead_letters", "unjoined", "too_old", "conflicting"]
+TableName = Literal["joined_events", "dead_letters", "unjoined", "too_old", "conflicting", "unmatched"]
 
 _TIME = pa.timestamp("us", "UTC")
 _STAMP = [ROW_COLUMNS.field(name) for name in ("_datacenter", "_epoch", "_batch", "_plan", "_occurrence")]
@@ -48,13 +48,27 @@ CONFLICT_COLUMNS = pa.schema(
         ("differs", pa.string()),
     ]
 )
+# Before the columns of the primary log that the pipeline file names. `_batch` is the number of a run.
+UNMATCHED_COLUMNS = pa.schema(
+    [
+        *_STAMP,
+        ("_primary_hash", pa.int64()),
+        ("primary_id", pa.string()),
+        ("primary_time", _TIME),
+        ("reason", pa.string()),
+        ("conflicting", pa.bool_()),
+    ]
+)
 TABLE_COLUMNS: dict[TableName, pa.Schema] = {
     "joined_events": ROW_COLUMNS,
     "dead_letters": DEAD_LETTER_COLUMNS,
     "unjoined": UNJOINED_COLUMNS,
     "too_old": UNJOINED_COLUMNS,
     "conflicting": CONFLICT_COLUMNS,
+    "unmatched": UNMATCHED_COLUMNS,
 }
+# The tables that every dispatcher has; one datacenter alone has the other one.
+BATCH_TABLES: tuple[TableName, ...] = tuple(name for name in TABLE_COLUMNS if name != "unmatched")
 # Partitions of tables; the others have none.
 PARTITIONS: dict[TableName, tuple[str, ...]] = {"joined_events": (DATE_COLUMN,)}
 _NEAREST_TYPES = (

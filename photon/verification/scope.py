@@ -27,7 +27,7 @@ from photon.registry.opening import open_reader
 from photon.registry.register import Register
 from photon.state.view import ReadOffsets, read_offsets
 from photon.storage.changes import Commit, changed_since, commit_at
-from photon.storage.columns import TABLE_COLUMNS, TableName
+from photon.storage.columns import BATCH_TABLES, TABLE_COLUMNS, TableName
 from photon.storage.damaged_files import refuse_incomplete
 from photon.storage.delta import columns_in_files
 from photon.storage.mended_letters import MendedLetter, mended_before, mended_letters
@@ -221,7 +221,7 @@ class Scope:
 def tables_of(pipeline: Pipeline, datacenter: str) -> list[Table]:
     """The tables that the results of a datacenter depend on: rows of all, its own side tables."""
     rows: list[Table] = [(name, "joined_events") for name in pipeline.datacenters]
-    return rows + [(datacenter, name) for name in TABLE_COLUMNS if name != "joined_events"]
+    return rows + [(datacenter, name) for name in BATCH_TABLES if name != "joined_events"]
 
 
 def open_scope(
@@ -243,9 +243,9 @@ def open_scope(
     tables: dict[tuple[str, TableName], TableSnapshot] = {}
     not_written: dict[str, list[str]] = {name: [] for name in pipeline.datacenters}
     for datacenter, place in pipeline.datacenters.items():
-        for name, schema in TABLE_COLUMNS.items():
+        for name in BATCH_TABLES:
             table = OutputTable(place.lake, name)
-            tables[datacenter, name] = TableSnapshot(table.folder, schema)
+            tables[datacenter, name] = TableSnapshot(table.folder, TABLE_COLUMNS[name])
             if table.exists():
                 handle = table.load()
                 if why := table.why_not_written(handle):

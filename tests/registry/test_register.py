@@ -26,6 +26,7 @@ from photon.registry.register import (
     with_generation,
     with_given_up,
     with_hold,
+    with_unmatched_owner,
 )
 
 NEW = Register("p", "s", Members(1, ("a",)), generations=(Generation(2, ("east", "west")),))
@@ -44,6 +45,7 @@ def test_a_register_comes_back_as_it_was_written_down() -> None:
         "is_refilling",
         "filling",
         "entry_version",
+        "unmatched_owner",
     }
 
 
@@ -51,6 +53,31 @@ def test_a_register_of_a_newer_photon_is_refused() -> None:
     stored = {**json.loads(encode_register(NEW)), "format": REGISTER_FORMAT + 1}
     with pytest.raises(FormatTooNew, match="the registry's register"):
         decode_register(json.dumps(stored).encode())
+
+
+def test_only_a_register_with_an_owner_of_unmatched_primaries_is_of_the_newer_format() -> None:
+    joined = replace(NEW, epochs={"west": 2})
+    before = json.loads(encode_register(joined))
+    assert before["format"] == 1
+    assert "unmatched_owner" not in before
+    owned = with_unmatched_owner(joined, ["east", "west"])
+    assert json.loads(encode_register(owned))["format"] == REGISTER_FORMAT
+    assert decode_register(encode_register(owned)) == owned
+
+
+def test_the_owner_of_unmatched_primaries_is_the_first_that_has_joined_and_stays_until_it_is_given_up() -> (
+    None
+):
+    assert with_unmatched_owner(NEW, ["east"]).unmatched_owner == ""
+    west = with_unmatched_owner(replace(NEW, epochs={"west": 1}), ["east", "west"])
+    assert west.unmatched_owner == "west"
+    both = replace(west, epochs={"east": 1, "south": 1, "west": 1})
+    assert with_unmatched_owner(both, ["east", "west"]) == both
+    assert with_given_up(both, "east", True).unmatched_owner == "west"
+    nobody = with_given_up(both, "west", False)
+    assert nobody.unmatched_owner == ""
+    assert with_unmatched_owner(nobody, ["east", "west"]).unmatched_owner == "east"
+    assert with_unmatched_owner(with_given_up(nobody, "east", False), ["east", "west"]).unmatched_owner == ""
 
 
 def test_a_datacenter_is_put_on_hold_and_resumed_again_and_again() -> None:

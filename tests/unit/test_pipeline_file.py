@@ -250,6 +250,22 @@ def test_what_is_wrong_is_named_with_line_key_and_what_was_expected(tmp_path, ol
             "limits.line_bytes: unknown key; there are line, batch_foreign, batch_events",
         ),
         ("shift: {lenght: 1m}", "shift.lenght: unknown key; did you mean length?"),
+        (
+            "unmatched: {columns: 5}",
+            "unmatched.columns: expected a list of columns of the primary log, whose names differ",
+        ),
+        (
+            "unmatched: {columns: [user, User]}",
+            "unmatched.columns: expected a list of columns of the primary log, whose names differ",
+        ),
+        (
+            "unmatched: {columns: [user, Reason]}",
+            "unmatched.columns: expected other names than _datacenter, _epoch, _batch,",
+        ),
+        (
+            "registry: {keep_days: 1}\nunmatched: {after: 24h}",
+            "unmatched.after: expected less than registry.keep_days, 1d: older events join nothing",
+        ),
         ("colour: red", "colour: unknown key; there are name, datacenters, primary, foreign, adapter"),
     ],
 )

@@ -58,7 +58,7 @@ from photon.state.database import STATE_FILE, StateUnavailable, damage_is_named
 from photon.state.dispatcher_state import DispatcherState
 from photon.state.outcomes import Counts
 from photon.state.view import open_view
-from photon.storage.columns import TABLE_COLUMNS, TableName
+from photon.storage.columns import BATCH_TABLES, TableName
 from photon.storage.delta import LakeUnavailable
 from photon.storage.tables import OutputTable
 
@@ -257,7 +257,7 @@ class Shift:
         pipeline, datacenter, machine = self.pipeline, self.datacenter, self.machine
         clock, retry = machine.clock, BackoffRetry(callbacks, machine.clock, machine.rng)
         tables: dict[TableName, OutputTable] = {
-            name: OutputTable(self._place.lake, name) for name in TABLE_COLUMNS
+            name: OutputTable(self._place.lake, name) for name in BATCH_TABLES
         }
         with ExitStack() as stack:
             registry = retry.until_available(self._open_registry)

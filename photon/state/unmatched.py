@@ -1,0 +1,61 @@
+"""How far a datacenter has written its unmatched primaries: one document beside its tables (protocol U)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+
+from photon.errors import FormatTooNew
+from photon.pipeline.location import Location
+from photon.storage.store import content, store_of
+
+DOCUMENT = "unmatched.json"
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What one run leaves behind, once its rows are on disk.
+
+    Of primaries in [`since_us`, `up_to_us`) each that lies before `positions` (offsets by file number) was
+    looked at. `release`: the one that it was decided by. `full_pass_us`: when all of the index was looked at.
+    `counts`: of the run. `held_back`: why it did not come further, for people.
+    """
+
+    datacenter: str
+    epoch: int
+    run: int
+    plan_id: str
+    up_to_us: int
+    since_us: int | None  # None: from the first primary on
+    release: int
+    full_pass_us: int
+    positions: Mapping[int, int] = field(default_factory=dict)
+    counts: Mapping[str, int] = field(default_factory=dict)
+    held_back: str = ""
+
+
+def publish(lake: Location, progress: Progress) -> None:
+    """Put it in the place of what was there before. OSError."""
+    positions = {str(number): offset for number, offset in progress.positions.items()}
+    document = {"format": FORMAT, **asdict(progress), "positions": positions}
+    store = store_of(lake)
+    store.put(DOCUMENT, content(json.dumps(document).encode()))
+    store.sync()
+
+
+def published(lake: Location) -> Progress | None:
+    """What the last run has left; None where there was none.
+
+    OSError, FormatTooNew; ValueError, KeyError and TypeError if it is no such document.
+    """
+    try:
+        document = json.loads(store_of(lake).read(DOCUMENT))
+    except FileNotFoundError:
+        return None
+    if document["format"] > FORMAT:
+        raise FormatTooNew(lake / DOCUMENT, document["format"], FORMAT)
+    fields = {name: document[name] for name in Progress.__dataclass_fields__}
+    positions = {int(number): offset for number, offset in fields["positions"].items()}
+    return Progress(**{**fields, "positions": positions})
