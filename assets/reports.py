@@ -156,6 +156,7 @@ def _verify(run: WorkRun) -> MaterializeResult[None]:
     from jobs.verification import verify
     from photon.verification.availability.report import judge_all
     from photon.verification.example_places import with_places
+    from photon.verification.fed_rows import with_fed_rows
     from photon.verification.stored_reports import append
 
     context = run.context
@@ -165,6 +166,7 @@ def _verify(run: WorkRun) -> MaterializeResult[None]:
         run.pipeline, list(report.datacenters), run.clock.now_us(), True, context.log.info, spark
     )
     report = with_places(run.pipeline, copies.added_to(report, MOST_EXAMPLES))
+    report = with_fed_rows(run.pipeline, report, MOST_EXAMPLES)
     seconds = run.seconds()
     append(run.pipeline, report, run.clock.now_us(), context.run.run_id, seconds)
     availability = judge_all(run.pipeline, report.datacenters, run.clock.now_us(), context.run.run_id)

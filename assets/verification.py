@@ -38,9 +38,19 @@ CHECKS = (
     Check(
         "nothing_missing",
         "Every foreign event whose primary exists is joined, or still waits.",
-        ("missing", "table_gone", "unjoinable_but_joinable_when_complete"),
+        (
+            "missing",
+            "table_gone",
+            "unjoinable_but_joinable_when_complete",
+            "feed_lacks_files",
+            "feed_lacks_rows",
+        ),
     ),
-    Check("nothing_twice", "No event has more than one row, over all datacenters.", ("duplicate_rows",)),
+    Check(
+        "nothing_twice",
+        "No event has more than one row, over all datacenters.",
+        ("duplicate_rows", "feed_rows_twice"),
+    ),
     Check(
         "values_agree",
         "Every row says what a join made afresh from the raw logs says.",

@@ -39,7 +39,8 @@ def trace(pipeline_file: Path, event_id: str, no_logs: bool, within: float, as_j
     """Tell what happened to the foreign event EVENT_ID of PIPELINE, in every datacenter.
 
     Asks the registry, every datacenter's tables and waiting list, and the raw logs. Names what can't be
-    asked. Exit status 0 whatever is found, also for an id that nobody knows: the verdict says so.
+    asked. Where a feed writes the primary log, it goes on with the row's own story in the pipeline before.
+    Exit status 0 whatever is found, also for an id that nobody knows: the verdict says so.
     """
     if not event_id:
         raise click.UsageError("EVENT_ID is empty; expected the id of a foreign event")
@@ -48,11 +49,22 @@ def trace(pipeline_file: Path, event_id: str, no_logs: bool, within: float, as_j
     except UnicodeEncodeError as error:
         raise click.UsageError(f"EVENT_ID {event_id!r} is no UTF-8, as every id in a log is") from error
     with opened(pipeline_file) as pipeline, showing_progress(LINE_EVERY_SECONDS) as say:
+        from photon.tracing.chain import events_before
         from photon.tracing.trace import trace as trace_event
 
         say("asking")
         found = trace_event(pipeline, event_id, not no_logs, say, within / 2)
-    print_result(found.as_dict(), trace_text(found), as_json)
+        told, texts = found.as_dict(), [trace_text(found)]
+        for one in events_before(pipeline, found):
+            texts.append(
+                f"\nits primary event {one.event_id} is an event of pipeline {one.name}: {one.command}"
+            )
+            if one.pipeline is not None:
+                say(f"asking pipeline {one.name}")
+                there = trace_event(one.pipeline, one.event_id, not no_logs, say, within / 2)
+                told.setdefault("before", []).append(there.as_dict())
+                texts.append(trace_text(there))
+    print_result(told, "\n".join(texts), as_json)
 
 
 def trace_text(found: Trace) -> str:

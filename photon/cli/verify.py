@@ -86,6 +86,7 @@ def _of_all_times(
     from photon.process.clock import MICROSECONDS, SystemClock
     from photon.verification.availability.report import judge_all
     from photon.verification.example_places import with_places
+    from photon.verification.fed_rows import with_fed_rows
     from photon.verification.report import MOST_EXAMPLES
     from photon.verification.stored_reports import append
 
@@ -97,6 +98,7 @@ def _of_all_times(
         names = list(report.datacenters)
         copies = compare(pipeline, names, clock.now_us(), record, say)
         report = with_places(pipeline, copies.added_to(report, MOST_EXAMPLES))
+        report = with_fed_rows(pipeline, report, MOST_EXAMPLES)
     if record:
         at_us = clock.now_us()
         append(pipeline, report, at_us, "photon verify", (at_us - began_us) / MICROSECONDS)

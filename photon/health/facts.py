@@ -29,6 +29,7 @@ from photon.dispatcher.shift.keys import (
 from photon.dispatcher.shift.lease import LeaseStatus, lease_status_of
 from photon.dispatcher.shift.people import Decision, Decisions, decisions_seen
 from photon.errors import FormatTooNew
+from photon.health.feed import FeedSeen, look_at_feed
 from photon.health.lakes import (
     Tables,
     has_rows_without_state,
@@ -126,6 +127,7 @@ class Facts:
     refused_orders: int = 0  # work orders that could not be read
     uncompacted: str = ""  # says that nobody compacts its table, and what to do
     columns: tuple[str, ...] = ()  # names in the newest foreign lines, where none has a key
+    feed: FeedSeen | None = None  # of its primary log; None: no feed writes it, or each look there costs
     overdue: int = 0  # records whose primaries are not where logs are read, while no record ever met one
 
     @property
@@ -293,6 +295,7 @@ def gather(
         refused_orders=orders_of(folder, now_us).refused,
         uncompacted=uncompacted(pipeline, datacenter) if view.epoch is not None else "",
         columns=_foreign_columns(pipeline, datacenter, view) if has_no_key else (),
+        feed=look_at_feed(pipeline, datacenter) if asks_lake else None,
         overdue=_overdue(pipeline, datacenter, view),
     )
 

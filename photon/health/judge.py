@@ -21,6 +21,7 @@ from types import MappingProxyType
 from photon.health.at_work import if_lost, judge_waiting, judge_works
 from photon.health.bad_records import judge_conflicting, judge_dead_letters, judge_unjoinable
 from photon.health.facts import Facts
+from photon.health.feed import judge_feed
 from photon.health.memory import Memory
 from photon.health.verdict import Verdict, late_after, level_after, level_of, worst
 from photon.pipeline.file import Pipeline
@@ -79,7 +80,12 @@ def _without_advice_on_speed(
 
 
 def _logs(facts: Facts, memory: Memory, pipeline: Pipeline) -> list[Verdict]:
-    found = [_unreadable_logs(facts, pipeline), _passed_over(facts, pipeline), _no_logs(facts, pipeline)]
+    found = [
+        _unreadable_logs(facts, pipeline),
+        _passed_over(facts, pipeline),
+        _no_logs(facts, pipeline),
+        judge_feed(facts.datacenter, facts.feed, facts.now_us, pipeline),
+    ]
     well = Verdict("ok", f"{facts.datacenter} has files of both logs, and can read them")
     return [one for one in found if one is not None] or [well]
 

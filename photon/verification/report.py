@@ -28,6 +28,10 @@ FindingKind = Literal[
     "unjoinable_but_joinable_when_complete",
     "log_copy_short",
     "conflicting",
+    "feed_lacks_files",
+    "feed_lacks_rows",
+    "feed_rows_twice",
+    "feed_rows_of_nobody",
 ]
 
 WITHOUT_ROWS: tuple[FindingKind, ...] = ("missing", "table_gone")  # of events whose rows are not there
@@ -98,6 +102,27 @@ MEANINGS: Mapping[FindingKind, Meaning] = {
         "look whether foreign.id is an id at all: the table conflicting of its lake names both places of "
         "some and the columns that differ. If it is none, take another column or several for foreign.id, in "
         "a new pipeline: records that count as duplicates have no row",
+        violation=False,
+    ),
+    "feed_lacks_files": Meaning(
+        "files that the marker of the fed log counts, which are not there and were not read",
+        "copy them from another datacenter's folder, which has files with the same bytes; what waits for "
+        "their rows is joined then",
+    ),
+    "feed_lacks_rows": Meaning(
+        "rows of the pipeline before that are not in the fed log, though its marker is beyond them",
+        "somebody altered the files, or their lake was put back: copy the files from another datacenter's "
+        "folder if they differ there; else photon follow its pipeline into an empty folder, and name that "
+        "one by primary.files: a new epoch reads it",
+    ),
+    "feed_rows_twice": Meaning(
+        "rows of the pipeline before that are in the fed log more than once",
+        "somebody copied files or lines into the folder: take them out. A join takes the first one",
+    ),
+    "feed_rows_of_nobody": Meaning(
+        "rows in the fed log that the release of its marker does not have",
+        "if a lake of the pipeline before was put back, they were made again under other names, and both "
+        "are in the log; a join takes the first one. Else somebody altered the files",
         violation=False,
     ),
 }
