@@ -308,7 +308,6 @@ UNMATCHED_COLUMNS = (
     "_batch",
     "_plan",
     "_occurrence",
-    "_primary_hash",
     "primary_id",
     "primary_time",
     "reason",

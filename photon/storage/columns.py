@@ -52,7 +52,6 @@ CONFLICT_COLUMNS = pa.schema(
 UNMATCHED_COLUMNS = pa.schema(
     [
         *_STAMP,
-        ("_primary_hash", pa.int64()),
         ("primary_id", pa.string()),
         ("primary_time", _TIME),
         ("reason", pa.string()),
