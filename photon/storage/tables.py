@@ -144,7 +144,7 @@ class OutputTable:
                 self.writable()
             return
         # Of any other column delta-rs would take bounds that are not there for null, and leave out every
-        # file when rows are filtered by it. So no column is added in a table that has files already.
+        # file when rows are filtered by it. So this list does not grow in a table that has files already.
         properties = {
             "delta.checkpointInterval": "100",
             "delta.dataSkippingStatsColumns": ",".join(stats_columns(self.name)),
