@@ -73,6 +73,11 @@ class Watermark:
             return _latest([self.release.mostly_up_to_us])
         return _latest(each.mostly_up_to_us for each in self.datacenters.values())
 
+    @property
+    def unmatched_up_to(self) -> datetime | None:
+        """Each primary before it that had come is matched or unmatched; only a release says so."""
+        return None if self.release is None else _latest([self.release.unmatched_up_to_us])
+
 
 class Rows(ds.UnionDataset):
     """Rows of the datacenters' tables, of now or of a release: a dataset of pyarrow's.
@@ -157,6 +162,27 @@ def unjoined(
         others = joined(pipeline)  # opened later: what is joined meanwhile is left out
     rows = found.to_table()
     return _in_memory(unjoined_of(rows, _ids_among(others, rows["event_id"])), others)
+
+
+def unmatched(
+    pipeline: Pipeline | str | Path,
+    *,
+    release: int | Literal["latest"] | None = None,
+    as_of: datetime | None = None,
+) -> Rows:
+    """The primary events of a release that nothing was joined with, the newest release's if none is named.
+
+    Rows whose primary a joined row of the release names are withdrawn: only their ids are in memory.
+    `watermark.unmatched_up_to` says how far the rows go. Raises ReleaseUnreadable, NoRelease, PipelineError.
+    """
+    from photon.releases.sql import withdrawn_ids
+
+    wanted = _wanted(release, as_of)
+    opened = open_release(_loaded(pipeline), "latest" if wanted is None else wanted)
+    with lake_errors(f"read release {opened.release.number}"):
+        withdrawn = withdrawn_ids(opened)
+    rows = _rows_of(opened, "unmatched")
+    return rows.filter(~text("primary_id").isin(withdrawn)) if len(withdrawn) else rows
 
 
 def dead_letters(
@@ -244,7 +270,7 @@ def duckdb(
     *,
     as_of: datetime | None = None,
 ) -> DuckDBPyConnection:
-    """A connection of DuckDB with the views joined, unjoined, dead_letters and releases of one release.
+    """A connection of DuckDB with the views of one release, which `photon sql` has too.
 
     It reads no other file, and writes none: `register` gives it tables of your own. Raises as `joined`.
     """

@@ -78,8 +78,8 @@ def sql(
 ) -> None:
     """Ask one release of PIPELINE's rows with SQL: the rows of all datacenters, which never change.
 
-    QUERY is one of DuckDB's on the views joined, unjoined, dead_letters and releases. Without one a prompt
-    takes queries, each up to its semicolon. No registry is asked; joins may go on.
+    QUERY is one of DuckDB's on the views joined, unjoined, unmatched, dead_letters and releases. Without one
+    a prompt takes queries, each up to its semicolon. No registry is asked; joins may go on.
     """
     query, pipeline_file = query_and_file(ctx, words)
     if output is not None and output.exists() and output.samefile(pipeline_file):
@@ -248,7 +248,9 @@ def prompt(answer: Callable[[str], None]) -> None:
     """Take queries until \\q or the end of input. Errors and Ctrl-C end a query, and not the prompt."""
     with suppress(ImportError):
         import readline  # noqa: F401 - with it lines can be edited and called again
-    click.echo("Views: joined, unjoined, dead_letters, releases. A semicolon ends a query, \\q all.")
+    click.echo(
+        "Views: joined, unjoined, unmatched, dead_letters, releases. A semicolon ends a query, \\q all"
+    )
     said = ""
     while True:
         try:

@@ -112,8 +112,8 @@ def _news(release: Release) -> tuple[object, ...]:
 
 
 def _news_of(part: Part) -> tuple[object, ...]:
-    sides = {name: min(batch, part.place.batch) for name, batch in part.side_batches.items()}
-    return part.place.epoch, sides, part.rows, part.statement
+    sides = {name: min(batch, part.place_in(name).batch) for name, batch in part.side_batches.items()}
+    return part.place.epoch, sides, part.rows, part.statement, part.unmatched_up_to_us
 
 
 def _parts(last: Release, counted: Mapping[str, Counted]) -> dict[str, Part]:

@@ -17,6 +17,8 @@ from photon.releases.files import rows_within, share_of
 from photon.releases.making import Counted, lost_from_us
 from photon.releases.reading import kept_releases
 from photon.releases.release import NOTHING, Note, Part, Place, Release
+from photon.releases.unmatched_runs import last_run, with_last_run
+from photon.state.unmatched import Progress
 from photon.storage.changes import commits_of_others
 from photon.storage.columns import TableName
 from photon.storage.data_files import DataFile, DataFiles
@@ -38,7 +40,7 @@ class LakeCounter:
     lake: Location
     _tables: dict[TableName, OutputTable] = field(default_factory=dict)
     # The last look and its result: of batches without rows no release is made, and each would count anew.
-    _counted: tuple[tuple[Part | None, int, Place], Counted] | None = None
+    _counted: tuple[tuple[Part | None, int, Place, Progress | None], Counted] | None = None
     # Commits of others, since a version and up to another one.
     _others: tuple[int, int, tuple[str, ...]] = (-1, -1, ())
 
@@ -54,7 +56,8 @@ class LakeCounter:
             lost = self._lost(handle, before)
             if lost:
                 place = self._place(handle, closed)
-            look = (before, handle.version(), place)
+            last = last_run(self.lake)
+            look = (before, handle.version(), place, last)
             if self._counted is not None and self._counted[0] == look:
                 return self._counted[1]
             files = DataFiles(handle).all()
@@ -64,13 +67,17 @@ class LakeCounter:
                 rows_within(joined.store, files, place),
                 handle.version(),
                 joined.version_in(handle, rebuild_app(self.datacenter)),
-                {name: self._side_batch(name, place.epoch) for name in READ_TABLES},
+                {name: batch_of(self._version(name, place.epoch)) for name in READ_TABLES},
                 _first_us(files),
                 _first_us(file for file in files if _is_new(file, before, place)),
             )
+            version = self._version("unmatched", place.epoch)
+            part, run_lost = with_last_run(part, before, self.datacenter, last, version)
             notes: tuple[Note, ...] = ()
             if before is not None and not lost:
                 notes, lost = self._changed(before, part, files)
+            if run_lost and not lost:
+                notes = (*notes, Note("unmatched put back", self.datacenter, run_lost))
             has = place if before is None else self._reached(handle, before.place.epoch)
         # A start that began an epoch since has fenced those that an older copy lacks, at batch 0.
         counted = Counted(part, notes, lost, has if has.batch else NOTHING)
@@ -95,10 +102,10 @@ class LakeCounter:
                 return Place(number, batch_of(version))
         return NOTHING
 
-    def _side_batch(self, name: TableName, epoch: int) -> int:
+    def _version(self, name: TableName, epoch: int) -> int:
+        """The version of an epoch in a side table; 0 before the first, and where there is no table."""
         table = self._table(name)
-        app = app_id(self.datacenter, str(epoch), name)
-        return batch_of(table.version_of(app)) if table.exists() else 0
+        return table.version_of(app_id(self.datacenter, str(epoch), name)) if table.exists() else 0
 
     def _lost(self, handle: DeltaTable, before: Part | None) -> str:
         """Why the table lacks what the last release had of it, as an older copy does."""

@@ -239,13 +239,16 @@ class OpenRelease:
                 files = self._checked_files(datacenter, part, main, handle)
             else:
                 side = OutputTable(main.folder.parent, table)
-                if not side.exists() and not part.side_batches.get(table):
+                # Rows of a run that no release knows may not be on disk.
+                is_there = table in part.side_batches if table == "unmatched" else side.exists()
+                if not is_there and not part.side_batches.get(table):
                     return None
                 main, handle = side, side.load()
                 self._check_batches(datacenter, handle, table, part.side_batches.get(table, 0))
                 files = DataFiles(handle).all()
         schema = pa.schema(handle.schema().to_arrow())
-        return ReleaseFiles(datacenter, table, main.folder, part.place, schema, *shares(files, part.place))
+        place = part.place_in(table)
+        return ReleaseFiles(datacenter, table, main.folder, place, schema, *shares(files, place))
 
     def mended(self, datacenter: str) -> pa.Table:
         """The dead letters that batches of the release took up again: `_epoch`, `_batch`, `_occurrence`.

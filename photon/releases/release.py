@@ -15,12 +15,12 @@ from typing import Any, Literal, NamedTuple
 from photon.errors import FormatTooNew
 from photon.process.clock import MICROSECONDS, in_utc
 
-FORMAT = 1
+FORMAT = 2  # of a release with `unmatched_up_to_us`; others are written as format 1
 MOST_GAP_US = 24 * 3_600 * MICROSECONDS  # so that releases of joins once a day grow old as days go by
 REFILL_GAP = 1_000  # numbers: some may have been decided in the lost registry that no lake has a copy of
 
 # Everything that a release shows for the first time, apart from new rows.
-Change = Literal["rebuilt", "retired", "lake put back", "changed by others", "refilled"]
+Change = Literal["rebuilt", "retired", "lake put back", "changed by others", "refilled", "unmatched put back"]
 
 
 class Place(NamedTuple):
@@ -70,7 +70,9 @@ class Part:
 
     `rows`: of `joined_events` up to `place`, counted in this `version` of the table. `rebuilt`: the number of
     the last commit of a rebuild. `side_batches`: by side table the last batch that the place's epoch
-    committed. `first_us`: no row is of an event before it; `new_from_us`: no row that the release adds is.
+    committed; of `unmatched` its last run. `first_us`: no row is of an event before it; `new_from_us`: no row
+    that the release adds is. `unmatched_up_to_us`: primaries before it that had come have joined rows, or
+    rows in `unmatched`.
     """
 
     place: Place
@@ -82,6 +84,12 @@ class Part:
     first_us: int | None = None
     new_from_us: int | None = None
     statement: Statement | None = None
+    unmatched_up_to_us: int | None = None
+
+    def place_in(self, table: str) -> Place:
+        """The last rows of one of the datacenter's tables that count."""
+        is_of_runs = table == "unmatched"  # the others have the batches of the joined rows
+        return Place(self.place.epoch, self.side_batches.get(table, 0)) if is_of_runs else self.place
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,20 +170,33 @@ class Release:
         """The event time before which the share `availability.of_events` is decided; None: nobody said."""
         return self._latest("mostly_up_to_us")
 
+    @property
+    def unmatched_up_to_us(self) -> int | None:
+        """The time before which each primary that had come is matched, or in `unmatched`; or None."""
+        return self._latest_of({name: part.unmatched_up_to_us for name, part in self.parts.items()})
+
     def _latest(self, name: str) -> int | None:
-        times_us = (self._counted(datacenter, name) for datacenter in self.parts)
+        said = {datacenter: part.statement for datacenter, part in self.parts.items()}
+        return self._latest_of({datacenter: getattr(one, name, None) for datacenter, one in said.items()})
+
+    def _latest_of(self, said_us: Mapping[str, int | None]) -> int | None:
+        times_us = (self._counted(datacenter, time_us) for datacenter, time_us in said_us.items())
         return max((time_us for time_us in times_us if time_us is not None), default=None)
 
-    def _counted(self, datacenter: str, name: str) -> int | None:
-        time_us: int | None = getattr(self.parts[datacenter].statement, name, None)
+    def _counted(self, datacenter: str, time_us: int | None) -> int | None:
         if time_us is None or self.set_back is None or datacenter not in self.set_back.awaits:
             return time_us
         return None if self.set_back.to_us is None else min(time_us, self.set_back.to_us)
 
 
 def encode_release(release: Release) -> bytes:
-    """The release as it is stored, in the registry and beside tables."""
-    return json.dumps({"format": FORMAT, **asdict(release)}, sort_keys=True).encode()
+    """The release as it is stored. Older versions read one that says nothing of unmatched primaries."""
+    stored = asdict(release)
+    silent = [part for part in stored["parts"].values() if part["unmatched_up_to_us"] is None]
+    for part in silent:
+        del part["unmatched_up_to_us"]
+    written = 1 if len(silent) == len(stored["parts"]) else FORMAT
+    return json.dumps({"format": written, **stored}, sort_keys=True).encode()
 
 
 def decode_release(value: bytes, where: str = "a release") -> Release:

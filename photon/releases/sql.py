@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from photon.releases.files import ReleaseFiles
     from photon.releases.reading import OpenRelease
 
-VIEWS = ("joined", "unjoined", "dead_letters", "releases")
+VIEWS = ("joined", "unjoined", "unmatched", "dead_letters", "releases")
 # This connection reads the files of its views: no other file, no extension, nothing of Python's.
 CLOSED = {
     "autoinstall_known_extensions": False,
@@ -41,6 +41,7 @@ CLOSED = {
 _FILE = f"{DATE_COLUMN}_file"
 _EPOCH = "TRY_CAST(_epoch AS BIGINT)"
 _OFFSET = "split_part(_occurrence, ':', -1)"
+_IS_MATCHED = "EXISTS (SELECT 1 FROM joined WHERE joined._primary_id = {}.primary_id)"
 _TIME = pa.timestamp("us", "UTC")
 _RELEASE_COLUMNS = pa.schema(
     [
@@ -49,6 +50,7 @@ _RELEASE_COLUMNS = pa.schema(
         ("made_by", pa.string()),
         ("complete_up_to", _TIME),
         ("mostly_up_to", _TIME),
+        ("unmatched_up_to", _TIME),
         ("rows", pa.int64()),
         (
             "cut",
@@ -72,12 +74,10 @@ def connect(
     `kept` reads all releases, once for each query of `releases`. `may_write`: files that a COPY may write.
     pyarrow.ArrowTypeError if two tables disagree on a column's type.
     """
-    connection = duckdb.connect(config={**CLOSED})
+    connection = _in_memory()
     connection.execute("SET TimeZone = 'UTC'")
     connection.execute("SET enable_progress_bar = false")  # the bar would write between rows
     files = add_views(connection, opened, kept)
-    spilled = Path(tempfile.gettempdir(), f"photon-sql-{uuid.uuid4().hex}")
-    connection.execute(f"SET temp_directory = {_text(str(spilled))}")
     connection.execute(f"SET allowed_directories = [{_text(files.root)}]")
     connection.execute(f"SET allowed_paths = [{', '.join(_text(str(path)) for path in may_write)}]")
     connection.execute("SET enable_external_access = false")
@@ -98,9 +98,35 @@ def add_views(
     connection.register("releases", _KeptReleases(kept))
     views.add("joined", views.rows_of("joined_events", joined))
     views.add("unjoined", _unjoined(views.rows_of("unjoined", opened.tables("unjoined"))))
+    views.add("unmatched", _unmatched(views.rows_of("unmatched", opened.tables("unmatched"))))
     taken_up = None if mended is None else views.values_of(mended)
     views.add("dead_letters", _dead_letters(views.rows_of("dead_letters", letters), taken_up))
     return views.files
+
+
+def withdrawn_ids(opened: OpenRelease) -> pa.Array:
+    """The primaries of rows in `unmatched` that a joined row of the release names after all.
+
+    Of both tables only ids are read; what does not fit into memory DuckDB puts on disk.
+    """
+    written = opened.tables("unmatched")
+    if not any(each.whole or each.partial for each in written):
+        return pa.array([], pa.string())
+    with _in_memory() as connection:
+        views = _Views(connection)
+        views.add("joined", views.rows_of("joined_events", opened.tables("joined_events")))
+        views.add("written", views.rows_of("unmatched", written))
+        query = f"SELECT DISTINCT primary_id FROM written WHERE {_IS_MATCHED.format('written')}"
+        found: pa.Table = connection.sql(query).to_arrow_table()
+    return found["primary_id"].combine_chunks()
+
+
+def _in_memory() -> duckdb.DuckDBPyConnection:
+    """A connection that opens no file yet; what needs more memory goes to a folder for what is temporary."""
+    connection = duckdb.connect(config={**CLOSED})
+    spilled = Path(tempfile.gettempdir(), f"photon-sql-{uuid.uuid4().hex}")
+    connection.execute(f"SET temp_directory = {_text(str(spilled))}")
+    return connection
 
 
 @dataclass
@@ -125,6 +151,7 @@ def release_row(release: Release) -> dict[str, object]:
         "made_by": release.by,
         "complete_up_to": release.complete_up_to_us,
         "mostly_up_to": release.mostly_up_to_us,
+        "unmatched_up_to": release.unmatched_up_to_us,
         "rows": release.rows,
         "cut": [{"datacenter": name, **place._asdict()} for name, place in release.cut.items()],
         "notes": [asdict(note) for note in release.notes],
@@ -207,6 +234,11 @@ def _unjoined(rows: str) -> str:
             SELECT * FROM ({rows}) QUALIFY row_number() OVER (PARTITION BY event_id ORDER BY {order}) = 1
         ) AS given_up
         WHERE NOT EXISTS (SELECT 1 FROM joined WHERE joined._event_id = given_up.event_id)"""
+
+
+def _unmatched(rows: str) -> str:
+    """The rows of runs without those that were withdrawn: a row that was joined later names their primary."""
+    return f"SELECT * FROM ({rows}) AS written WHERE NOT {_IS_MATCHED.format('written')}"
 
 
 def _dead_letters(rows: str, mended: str | None) -> str:

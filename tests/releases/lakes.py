@@ -23,7 +23,9 @@ from photon.pipeline.location import Location, S3Folder
 from photon.releases import copies
 from photon.releases.files import rows_within
 from photon.releases.release import MOST_GAP_US, Part, Place, Release
-from photon.storage.columns import UNJOINED_COLUMNS
+from photon.releases.unmatched_runs import last_run, with_last_run
+from photon.state.unmatched import Progress, publish
+from photon.storage.columns import UNJOINED_COLUMNS, UNMATCHED_COLUMNS
 from photon.storage.data_files import DataFile, DataFiles
 from photon.storage.output_files import OutputFile, write_rows, write_rows_by_date
 from photon.storage.replaced_files import rebuild_app
@@ -118,6 +120,24 @@ class Lakes:
         )
         table.commit([file], app_id(name, str(place.epoch), "unjoined"), place.batch, None)
 
+    def look_for_unmatched(
+        self, name: str, ids: Iterable[str], up_to: timedelta, is_killed: bool = False
+    ) -> None:
+        """A run that writes these primaries, and its document unless it is killed before."""
+        table, epoch = OutputTable(self.lake(name), "unmatched"), self.last[name].epoch
+        table.create("clicks", name)
+        app = app_id(name, str(epoch), "unmatched")
+        run = table.version_of(app) + 1
+        rows = [
+            stamp(name, Place(epoch, run)) | {"_occurrence": f"1:{number}", "primary_id": one}
+            for number, one in enumerate(ids)
+        ]
+        file = write_rows(self.lake(name), "unmatched", run, pa.Table.from_pylist(rows, UNMATCHED_COLUMNS))
+        table.commit([file] if rows else [], app, run, run - 1, f"p{run}")
+        if not is_killed:
+            up_to_us = round((MIDNIGHT + up_to).timestamp() * 1e6)
+            publish(self.lake(name), Progress(name, epoch, run, f"p{run}", up_to_us, None, 1, 0))
+
     def rebuild(self, name: str, drops: bool = False) -> None:
         """Make the rows of some files again: their values rise by one; or leave some out."""
         table = self.table(name)
@@ -193,7 +213,12 @@ class Lakes:
             )
         }
         rebuilt = handle.transaction_version(rebuild_app(name)) or 0
-        return Part(place, table.table_id(), rows, handle.version(), rebuilt, sides)
+        part = Part(place, table.table_id(), rows, handle.version(), rebuilt, sides)
+        runs = OutputTable(table.folder.parent, "unmatched")
+        app = app_id(name, str(place.epoch), "unmatched")
+        last = self.made[-1].release.parts[name] if self.made else None
+        version = runs.version_of(app) if runs.exists() else 0
+        return with_last_run(part, last, name, last_run(self.lake(name)), version)[0]
 
     def go_on(self, *names: str) -> Lakes:
         """Commit a batch in each of these datacenters, and make a release behind each."""
@@ -238,6 +263,7 @@ def stored(name: str, rows: Iterable[Row]) -> pa.Table:
             **stamp(name, row.place),
             "_occurrence": f"1:{row.event[1:]}",
             "_event_id": row.event,
+            "_primary_id": f"q{row.event[1:]}",
             "_event_time": MIDNIGHT + timedelta(seconds=-1 if number % 2 else 1),
             "value": row.value,
         }

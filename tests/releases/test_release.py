@@ -45,7 +45,7 @@ def test_a_release_is_read_as_it_was_stored(release: Release) -> None:
 
 def test_a_release_of_a_newer_photon_is_refused_and_never_misread() -> None:
     with pytest.raises(FormatTooNew, match="release 5"):
-        decode_release(encode_release(BOTH).replace(b'"format": 1', b'"format": 2'), "release 5")
+        decode_release(encode_release(BOTH).replace(b'"format": 1', b'"format": 3'), "release 5")
 
 
 def test_a_place_lies_before_all_batches_of_later_epochs() -> None:

@@ -1,0 +1,66 @@
+"""What a release takes over from the last run for unmatched primaries (protocol U). Pure but for `last_run`.
+
+The table may have rows that no document speaks of, and that no disk has yet: so the document says which
+count. Once an epoch was fenced nobody adds to its rows, and all are on disk.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+
+from photon.errors import FormatTooNew
+from photon.pipeline.location import Location
+from photon.releases.release import Part
+from photon.state.unmatched import DOCUMENT, Progress, published
+from photon.storage.tables import FENCE_VERSION, batch_of
+
+log = logging.getLogger(__name__)
+
+
+def last_run(lake: Location) -> Progress | None:
+    """What the last run has left in a lake; None where there was none. OSError, FormatTooNew.
+
+    A document that is damaged says nothing: the next run writes another one.
+    """
+    try:
+        return published(lake)
+    except FormatTooNew:
+        raise
+    except (ValueError, KeyError, TypeError) as error:
+        log.warning("%s is damaged, and says nothing of unmatched primaries: %r", lake / DOCUMENT, error)
+        return None
+
+
+def with_last_run(
+    part: Part, before: Part | None, datacenter: str, last: Progress | None, version: int
+) -> tuple[Part, str]:
+    """The part with the rows and the time that the last run stands for, and why that is less than before.
+
+    `version`: of the part's epoch in the table `unmatched`. Empty: it is not less.
+    """
+    if version >= FENCE_VERSION:
+        run = batch_of(version)
+    else:
+        is_of_epoch = last is not None and (last.datacenter, last.epoch) == (datacenter, part.place.epoch)
+        run = last.run if last is not None and is_of_epoch else 0
+    if last is None and not run and (before is None or "unmatched" not in before.side_batches):
+        return part, ""
+    up_to_us = None if last is None else last.up_to_us
+    sides = {**part.side_batches, "unmatched": run}
+    found = replace(part, side_batches=sides, unmatched_up_to_us=up_to_us)
+    if before is None:
+        return found, ""
+    said = before.unmatched_up_to_us
+    is_gone = last is None and said is not None
+    if is_gone or found.place_in("unmatched") < before.place_in("unmatched"):
+        says = f"{DOCUMENT} is gone" if is_gone else f"{DOCUMENT} is of {_run(found)}"
+        return found, f"{says}, and was of {_run(before)}: the next run looks at all primaries"
+    # An epoch that reads all logs again, and says less, takes nothing back.
+    known = [time_us for time_us in (said, found.unmatched_up_to_us) if time_us is not None]
+    return replace(found, unmatched_up_to_us=max(known, default=None)), ""
+
+
+def _run(part: Part) -> str:
+    place = part.place_in("unmatched")
+    return f"epoch {place.epoch}, run {place.batch}"
