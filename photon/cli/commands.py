@@ -36,7 +36,10 @@ GROUPS: Mapping[str, Mapping[tuple[str, ...], str]] = MappingProxyType(
             ("retire",): "Give a datacenter up for good.",
         },
         "registry": {("registry",): "Its init, state, repair, reshard, gc, refill."},
-        "tables": {("compact",): "Keep the tables of a pipeline fit."},
+        "tables": {
+            ("compact",): "Keep the tables of a pipeline fit.",
+            ("unmatched",): "Write the primaries that no event was joined with.",
+        },
         "more": {
             ("metrics",): "Numbers of each datacenter for a monitoring system.",
             ("availability",): "How many events were readable in time.",
@@ -90,6 +93,8 @@ def command_named(name: str) -> click.Command | None:
             return registry
         case "compact":
             from photon.cli.compact import compact as command
+        case "unmatched":
+            from photon.cli.unmatched import unmatched as command
         case "metrics":
             from photon.cli.metrics import metrics as command
         case "availability":

@@ -58,6 +58,11 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "photon compact pipeline.yaml --dry-run         # how many files would be rewritten",
             "photon compact pipeline.yaml -d east",
         ),
+        "unmatched": (
+            "photon unmatched pipeline.yaml --dry-run       # how many are new, and why",
+            "photon unmatched pipeline.yaml",
+            "photon unmatched pipeline.yaml --anew          # what an earlier run passed over",
+        ),
         "metrics": (
             "photon metrics pipeline.yaml                   # once, on standard output",
             "photon metrics pipeline.yaml --serve 9464 -d east",

@@ -88,7 +88,6 @@ def _help() -> str:
         [
             "Photon joins two kinds of event logs that never stop growing: each event once.",
             "Usage: photon COMMAND [PIPELINE, if it is not ./pipeline.yaml] [OPTIONS]",
-            "",
             *rows,
             "photon COMMAND --help: its options, examples, exit statuses. photon --version",
             "",

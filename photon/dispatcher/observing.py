@@ -93,6 +93,8 @@ class CompletenessWatch:
 
         Nothing is said while work is to be taken up again: what is in it is neither waiting nor decided.
         """
+        if no_more_comes and ends and not self._publisher.said_final:
+            self._publisher.has_news = True
         if not (self._publisher.is_due(now_us) or (ends and self._publisher.has_news)):
             return None
         if self._state.has_open_plan or self._state.count_requeued() or waiting_orders(self._state.folder):
@@ -104,7 +106,10 @@ class CompletenessWatch:
         idle_after_us = 0 if no_more_comes else self._idle_after_us
         read_us = read_up_to_us(foreign, now_us, idle_after_us, self._publisher.read_up_to_us)
         completed, seen = self._state.completed, closed_places(view)
-        return self._publisher.say(read_us, waiting_us, completed, now_us, seen)
+        has_all = not len(waiting_us) and not any(one.unread_bytes for one in foreign)
+        return self._publisher.say(
+            read_us, waiting_us, completed, now_us, seen, is_final=no_more_comes and ends and has_all
+        )
 
 
 class BatchObserver:

@@ -87,6 +87,17 @@ class LogsEventStore:
             turn, last = turn[turn < last], last[turn < last]
         return _only_found(rows, unanswered, pa.concat_tables(found) if found else None, candidates.files)
 
+    def events_with(self, hashes: Hashes, most_copies: int) -> Candidates:
+        """The places of all events whose ids have these hashes, at most so many of each."""
+        found = self._candidates(hashes, None)
+        first = np.searchsorted(found.keys, found.keys)  # of each key's places
+        return found.at(np.flatnonzero(np.arange(len(found.keys)) - first < most_copies))
+
+    def read(self, candidates: Candidates) -> pa.Table:
+        """The events at these places (PRIMARY_EVENTS); nulls as `_id` and `_raw`: the line can't be read."""
+        events, row_of = self._read(candidates)
+        return events.take(pa.array(row_of))
+
     def _candidates(self, hashes: Hashes, windows: TimeWindows | None) -> Candidates:
         order = np.argsort(hashes)
         wanted = hashes[order]

@@ -56,6 +56,7 @@ def dead_letters_from_lines(lines: pa.Table, files: Mapping[int, LogFile], conte
         "reason": lines["reason"],
         "raw": lines["_raw"],
         "event_id": [None] * len(of),
+        "key": [None] * len(of),
     }
     occurrences = occurrence_texts(lines["_file"].to_numpy(), lines["_offset"].to_numpy())
     return _stamped(occurrences, columns, DEAD_LETTER_COLUMNS, context)
@@ -72,6 +73,7 @@ def dead_letters_from_records(records: Records, verdicts: Verdicts, context: Tas
         "reason": [verdicts.notes[row] for row in rows.tolist()],
         "raw": pc.binary_slice(_in_utf8(raws, records, rows), 0, DEAD_LETTER_RAW_BYTES),
         "event_id": records.of("_id", rows),
+        "key": records.of("_key", rows),
     }
     return _stamped(records.occurrences(rows), columns, DEAD_LETTER_COLUMNS, context)
 

@@ -111,6 +111,13 @@ COMPACTION_FAULT_POINTS: tuple[str, ...] = (
 # In the process that follows a pipeline.
 FOLLOW_FAULT_POINTS: tuple[str, ...] = ("follow.after_rows", "follow.after_cursor")
 
+# In the process that looks for unmatched primaries.
+UNMATCHED_FAULT_POINTS: tuple[str, ...] = (
+    "unmatched.before_commit",
+    "unmatched.after_commit",
+    "unmatched.after_document",
+)
+
 INDEX_FAULT_POINTS: tuple[str, ...] = ("index.after_merge", "index.after_replace", "index.after_reindex")
 
 # In the process that touches a file or a table; each says which one.
@@ -135,6 +142,7 @@ ALL_FAULT_POINTS: tuple[str, ...] = (
     *BACKFILL_FAULT_POINTS,
     *COMPACTION_FAULT_POINTS,
     *FOLLOW_FAULT_POINTS,
+    *UNMATCHED_FAULT_POINTS,
     "verify.after_files",
 )
 

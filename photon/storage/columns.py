@@ -25,6 +25,7 @@ DEAD_LETTER_COLUMNS = pa.schema(
         ("reason", pa.string()),
         ("raw", pa.binary()),
         ("event_id", pa.string()),
+        ("key", pa.string()),  # null in rows that were made before there was this column
     ]
 )
 UNJOINED_COLUMNS = pa.schema(

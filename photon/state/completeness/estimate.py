@@ -33,6 +33,7 @@ class Completeness:
     came_late: int  # records that came when the logs were read beyond their minute
     # Each datacenter's last closed epoch and batch: the rows of records joined elsewhere are up to there.
     seen: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    is_final: bool = False  # somebody has called the logs complete: no more comes
 
     @property
     def late_share(self) -> float:

@@ -39,6 +39,7 @@ def published(lake: Location) -> tuple[Completeness, Arrivals] | None:
         return None
     if document["format"] > FORMAT:
         raise FormatTooNew(lake / DOCUMENT, document["format"], FORMAT)
+    document.setdefault("is_final", False)  # an earlier version wrote it
     said = Completeness(**{name: document[name] for name in Completeness.__dataclass_fields__})
     return said, Arrivals(_from_json(document["minutes"]), _from_json(document["late_by_minute"]))
 

@@ -32,19 +32,19 @@ class Publisher:
     def __init__(self, lake: Location, epoch: str, of_events: float) -> None:
         """Goes on from what an earlier process of the epoch has published."""
         self._lake, self._epoch, self._of_events = lake, epoch, of_events
-        self._arrivals, self.read_up_to_us = self._earlier()
+        self._arrivals, self.read_up_to_us, self.said_final = self._earlier()
         self.has_news = False
         self._next_us: int | None = None  # None: at once
         self._is_failing = False
 
-    def _earlier(self) -> tuple[Arrivals, int | None]:
+    def _earlier(self) -> tuple[Arrivals, int | None, bool]:
         try:
             before = published(self._lake)
         except (OSError, ValueError, KeyError, FormatTooNew):
             before = None  # the statement is written anew
         if before is None or before[0].epoch != self._epoch:
-            return Arrivals(), None
-        return before[1], before[0].read_up_to_us
+            return Arrivals(), None, False
+        return before[1], before[0].read_up_to_us, before[0].is_final
 
     def came(self, records: Mapping[int, int]) -> None:
         """Take in what a completed batch has read, by the minute of its event time."""
@@ -64,6 +64,7 @@ class Publisher:
         batch: int,
         now_us: int,
         seen: Mapping[str, tuple[int, int]],
+        is_final: bool = False,
     ) -> Completeness:
         """Publish what follows from how far the logs are read and from the event times of what waits.
 
@@ -83,6 +84,7 @@ class Publisher:
             came=sum(self._arrivals.records.values()),
             came_late=sum(self._arrivals.late.values()),
             seen=seen,
+            is_final=is_final,
         )
         try:
             publish(self._lake, said, self._arrivals)
@@ -91,6 +93,6 @@ class Publisher:
                 log.warning("how complete the rows are could not be told, it is tried again: %s", error)
             self._is_failing, self._next_us = True, now_us + RETRY_US
             return said
-        self._is_failing, self.has_news = False, False
+        self._is_failing, self.has_news, self.said_final = False, False, is_final
         self._next_us = now_us + EVERY_US
         return said
