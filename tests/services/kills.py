@@ -32,6 +32,7 @@ class Trial(ABC):
         self.random = random.Random(seed)
         self.url = f"postgresql://{USER}@{HOST}:{server.port}/fed"
         self.followers: list[subprocess.Popen[bytes]] = []
+        self.made_last = 0
 
     @abstractmethod
     def program(self) -> list[str]:
@@ -45,16 +46,25 @@ class Trial(ABC):
     def is_right(self, release: int, rows: Rows) -> bool:
         """Say whether these are the rows of a release."""
 
+    def last_release(self) -> int:
+        """The number of the last release, behind which none comes."""
+        return self.made_last
+
+    @property
+    def ways(self) -> list[Callable[[], None]]:
+        """The ways to kill somebody."""
+        return [self.kill_follower, self.kill_follower, self.kill_backend, self.kill_server]
+
     def run(self, kills: int) -> None:
-        ways = [self.kill_follower, self.kill_follower, self.kill_backend, self.kill_server]
         try:
             self.followers = [self.follower() for _ in range(2)]
             for _ in range(kills):
-                first, last = self.release_more()
+                first, self.made_last = self.release_more()
                 self.wait_for(first)
                 time.sleep(self.random.uniform(0, KILLED_WITHIN_SECONDS))
-                self.random.choice(ways)()
+                self.random.choice(self.ways)()
                 self.check()
+            last = self.last_release()
             self.wait_for(last)
             assert self.check() == last
         finally:
