@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,12 +39,16 @@ class CursorFile:
 
     def document(self) -> dict[str, Any] | None:
         """All that it says, its release decoded. FeedStopped, FormatTooNew, SinkUnavailable."""
+        return self.versioned()[0]
+
+    def versioned(self) -> tuple[dict[str, Any] | None, str]:
+        """The same, and which version of the file says so. FeedStopped, FormatTooNew, SinkUnavailable."""
         path = self.folder / self.name
         with sink_errors(path):
             try:
-                stored = store_of(self.folder).read(self.name)
+                stored, version = store_of(self.folder).read_version(self.name)
             except FileNotFoundError:
-                return None
+                return None, ""
         document = decoded(stored, path, "name", "table")
         fed = document["name"], document["table"]
         if fed != (self.fed.name, self.fed.table):
@@ -52,10 +56,29 @@ class CursorFile:
                 f"{path}: expected a cursor of {self.fed}, this one is of {fed[1]} rows of {fed[0]}: "
                 "name another file"
             )
-        return document
+        return document, version
 
     def put(self, cursor: Release, **facts: object) -> None:
         """Have it say this, on disk, or what it said before. SinkUnavailable."""
+        with sink_errors(self.folder / self.name):
+            store = store_of(self.folder)
+            store.make()
+            store.put(self.name, content(self._encoded(cursor, facts)))
+            store.sync()
+
+    def swap(self, cursor: Release, version: str, **facts: object) -> bool:
+        """The same in the place of a version; False if another one is there. SinkUnavailable."""
+        with sink_errors(self.folder / self.name):
+            store = store_of(self.folder)
+            store.make()
+            try:
+                store.swap(self.name, self._encoded(cursor, facts), version)
+            except FileExistsError:
+                return False
+            store.sync()
+        return True
+
+    def _encoded(self, cursor: Release, facts: Mapping[str, object]) -> bytes:
         document = {
             "format": FORMAT,
             "pipeline": str(self.fed.pipeline.absolute()),
@@ -64,11 +87,7 @@ class CursorFile:
             "release": json.loads(encode_release(cursor)),
             **facts,
         }
-        with sink_errors(self.folder / self.name):
-            store = store_of(self.folder)
-            store.make()
-            store.put(self.name, content(json.dumps(document).encode()))
-            store.sync()
+        return json.dumps(document).encode()
 
 
 def decoded(stored: bytes, path: Location, *names: str) -> dict[str, Any]:

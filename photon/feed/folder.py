@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -25,6 +25,7 @@ from photon.process.faults import fault_point
 from photon.releases.release import Release
 from photon.storage.store import UNFINISHED, store_of
 
+CREATED_ROWS = 100_000  # so many are put at once on S3, in memory, which no other follower's replace
 _FILE = re.compile(r"\d{12}\.jsonl")
 
 
@@ -80,18 +81,22 @@ class FedFolder:
         if store.size_bytes(name) is None and isinstance(self._folder, Path):
             store_of(self._folder / ASIDE).put(name, write)
             (self._folder / ASIDE / name).rename(self._folder / name)
-        elif store.size_bytes(name) is None:
+        elif store.size_bytes(name) is None and step.inserts > CREATED_ROWS:
             store.put(name, write)
+        elif store.size_bytes(name) is None:
+            with suppress(FileExistsError):  # a follower on another machine was first
+                store.create(name, write)
         store.sync()
 
-    def _mark(self, step: Step) -> Release:
+    def _mark(self, step: Step) -> Release | None:
         """Have the marker say that the step is here; the cursor that the folder then has."""
-        there = self._marker.document()
+        there, version = self._marker.versioned()
         last: Release | None = None if there is None else there["release"]
         if last is not None and last.number >= step.release.number:
             return last  # a follower on another machine was first
-        self._marker.put(step.release, **_facts(there or _facts_before(step), step))
-        return step.release
+        if self._marker.swap(step.release, version, **_facts(there or _facts_before(step), step)):
+            return step.release
+        return self.cursor()
 
     def _expect_no_other_file(self, step: Step) -> None:
         """FeedStopped: the folder has files and no marker, so nobody knows what is in them."""

@@ -27,6 +27,7 @@ from obstore.exceptions import (
     GenericError,
     NotFoundError,
     PermissionDeniedError,
+    PreconditionError,
     UnauthenticatedError,
 )
 from obstore.store import S3Store as Client
@@ -37,7 +38,7 @@ from photon.storage.odd_keys import Answer, OddObjects, is_about_a_key, is_odd
 from photon.storage.store_errors import REMEDIES, StoreUnavailable, is_refusal, is_without_bucket, reason_of
 
 if TYPE_CHECKING:
-    from obstore import ObjectMeta
+    from obstore import ObjectMeta, PutMode
 
 REQUEST_TIMEOUT = timedelta(seconds=30)
 CONNECT_TIMEOUT = timedelta(seconds=5)
@@ -145,6 +146,16 @@ class S3Store:
             with self._errors(name):
                 obstore.put(self._client, name, content)
 
+    def read_version(self, name: str) -> tuple[bytes, str]:
+        with self._errors(name):
+            found = obstore.get(self._client, name)
+            return found.bytes().to_bytes(), found.meta["e_tag"] or ""
+
+    def swap(self, name: str, data: bytes, version: str) -> None:
+        mode: PutMode = {"e_tag": version} if version else "create"
+        with self._errors(name):
+            obstore.put(self._client, name, data, mode=mode, use_multipart=False)
+
     def names(self, prefix: str = "") -> Iterator[str]:
         with self._errors(prefix):
             # From just before the prefix: a folder of many files is not listed from its beginning.
@@ -245,7 +256,7 @@ class S3Store:
             said = f"{self._folder / name}: {reason_of(error)}"
             # Without its bucket nobody knows of an object: the endpoint may be another one.
             raise (StoreUnavailable if is_without_bucket(error) else FileNotFoundError)(said) from None
-        except (AlreadyExistsError, FileExistsError):
+        except (AlreadyExistsError, PreconditionError, FileExistsError):
             raise FileExistsError(f"{self._folder / name} is there already") from None
         except (PermissionDeniedError, UnauthenticatedError, PermissionError) as error:
             remedy = REMEDIES["AccessDenied"]

@@ -64,6 +64,15 @@ class Store(Protocol):
     def put(self, name: str, write: Callable[[BinaryIO], None]) -> None:
         """Have `write` fill an object, or another one in its place; readers see all of it or nothing."""
 
+    def read_version(self, name: str) -> tuple[bytes, str]:
+        """The bytes of an object, and what tells this version of it from others. FileNotFoundError."""
+
+    def swap(self, name: str, data: bytes, version: str) -> None:
+        """Put these bytes in the place of a version, or of none (""). FileExistsError: another one is there.
+
+        A folder of this machine does not compare: whoever swaps there alone has its lock.
+        """
+
     def names(self, prefix: str = "") -> Iterator[str]:
         """The names of the folder's own objects that begin so, in no order; none of folders in it."""
 
@@ -131,6 +140,12 @@ class LocalStore:
         unfinished.unlink(missing_ok=True)
         write_synced(unfinished, write)
         unfinished.replace(target)
+
+    def read_version(self, name: str) -> tuple[bytes, str]:
+        return self.read(name), ""
+
+    def swap(self, name: str, data: bytes, version: str) -> None:
+        self.put(name, content(data))
 
     def names(self, prefix: str = "") -> Iterator[str]:
         if self._folder.is_dir():
