@@ -19,11 +19,10 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from deltalake import DeltaTable
 
-from photon.adapters import ROW_COLUMNS
 from photon.errors import FormatTooNew, WrongUsage
 from photon.feed.kept import release_behind
-from photon.feed.step import FEED_COLUMNS
-from photon.feed.steps import steps
+from photon.feed.step import FedTable
+from photon.feed.steps import least_columns, steps
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.pipeline.sections import Datacenter
 from photon.process.clock import MICROSECONDS, SystemClock
@@ -229,6 +228,7 @@ class Changes:
     pipeline: Pipeline
     after: Release
     up_to: Release
+    table: FedTable = "joined"
 
     def pages(self) -> Iterator[pa.Table]:
         """The rows in order, with `_release` and `_change_type`; later pages may have more columns.
@@ -236,17 +236,21 @@ class Changes:
         Each release is proved before its first row. FeedStopped behind all that can be given, CursorTooOld,
         ReleaseUnreadable.
         """
-        for step in steps(self.pipeline, self.after, SystemClock(), self.up_to.number):
+        for step in steps(self.pipeline, self.after, SystemClock(), self.up_to.number, table=self.table):
             yield from step.pages()
 
     def to_table(self) -> pa.Table:
         """All of them in memory."""
-        empty = pa.schema([*FEED_COLUMNS, *ROW_COLUMNS]).empty_table()
+        empty = least_columns(self.table).empty_table()
         return pa.concat_tables([empty, *self.pages()], promote_options="default")
 
 
 def changes(
-    pipeline: Pipeline | str | Path, *, after: int | Release, up_to: int | Literal["latest"] = "latest"
+    pipeline: Pipeline | str | Path,
+    *,
+    after: int | Release,
+    up_to: int | Literal["latest"] = "latest",
+    table: Literal["joined", "unjoined"] = "joined",
 ) -> Changes:
     """The rows that each kept release behind `after` shows and the one before it did not, and the reverse.
 
@@ -254,6 +258,8 @@ def changes(
     CursorTooOld, NoRelease, ReleaseUnreadable, PipelineError.
     """
     pipeline = _loaded(pipeline)
+    if table not in ("joined", "unjoined"):
+        raise WrongUsage(f"table={table!r}: expected 'joined' or 'unjoined'")
     if not isinstance(after, Release) and type(after) is not int:
         raise WrongUsage(f"after={after!r}: expected the number of a release, or a release")
     wanted = _wanted(up_to, None)
@@ -261,7 +267,7 @@ def changes(
     first = after if isinstance(after, Release) else release_behind(pipeline, after)
     if first.number > newest.number:
         raise WrongUsage(f"after={first.number}, up_to={newest.number}: expected an older release before")
-    return Changes(pipeline, first, newest)
+    return Changes(pipeline, first, newest, table)
 
 
 def duckdb(

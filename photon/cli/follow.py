@@ -13,8 +13,8 @@ from photon.errors import WrongUsage
 
 if TYPE_CHECKING:
     from photon.feed.following import Start
-    from photon.feed.sink import FedTable
     from photon.feed.stdout import Form
+    from photon.feed.step import FedTable
 
 
 def start_of(_: click.Context, option: click.Parameter, given: str) -> str | int:
@@ -71,9 +71,10 @@ def follow(
     resync: bool,
     once: bool,
 ) -> None:
-    """Deliver the joined rows of PIPELINE release by release, each row with its release.
+    """Deliver the rows of PIPELINE release by release, each row with its release.
 
-    Without --changes it ends with status 3 before a release that takes something back, such as a rebuild.
+    Without --changes it ends with status 3 before a release that takes something back: a rebuild, or the join
+    of an event whose row of --table unjoined was delivered.
     Started again, it goes on behind the release that was delivered last. No registry is asked.
     """
     log_to_stderr()
@@ -84,8 +85,8 @@ def follow(
         from photon.pipeline.file import load_pipeline
         from photon.process.clock import SystemClock
 
-        if table != "joined":
-            raise WrongUsage(f"--table {table}: only joined rows can be followed yet; leave --table out")
+        if table == "unmatched":
+            raise WrongUsage(f"--table {table}: only joined and unjoined rows can be followed yet")
         pipeline = load_pipeline(pipeline_file)
         begins: Start = start if isinstance(start, int) else "now" if start == "now" else "oldest"
         if begins == "oldest" and target is not None and target.startswith(POSTGRES):
@@ -100,7 +101,7 @@ def follow(
             takes_changes=takes_changes,
             form=form,
         ) as sink:
-            follower = Follower(pipeline, sink, begins, SystemClock())
+            follower = Follower(pipeline, sink, begins, SystemClock(), table)
             if resync:
                 follower.resync()
             follower.run(once)

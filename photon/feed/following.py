@@ -14,7 +14,7 @@ from typing import Literal
 from photon.errors import UserError
 from photon.feed.kept import oldest_to_begin_with, release_behind
 from photon.feed.sink import Sink, SinkUnavailable
-from photon.feed.step import FeedStopped, Step
+from photon.feed.step import FedTable, FeedStopped, Step
 from photon.feed.steps import nothing_of, snapshot, steps
 from photon.pipeline.file import Pipeline
 from photon.pipeline.location import S3Folder
@@ -46,6 +46,7 @@ class Follower:
     sink: Sink
     start: Start
     clock: Clock
+    table: FedTable = "joined"
     _said: str = field(default="", init=False)
     _has_begun: bool = field(default=False, init=False)
     _opened: dict[str, OutputTable] = field(default_factory=dict, init=False)
@@ -73,7 +74,7 @@ class Follower:
 
     def resync(self) -> None:
         """Deliver all rows of the newest release in the place of everything before."""
-        self.sink.replace(snapshot(self.pipeline, open_release(self.pipeline).release))
+        self.sink.replace(snapshot(self.pipeline, open_release(self.pipeline).release, self.table))
 
     def _deliver(self) -> Release:
         """Deliver the steps that there are; the release behind which the sink then is."""
@@ -87,7 +88,12 @@ class Follower:
                 log.info("going on behind release %s", cursor.number)
                 self._has_begun = True
             behind = steps(
-                self.pipeline, cursor, self.clock, opened=self._opened, inserts_only=self.sink.is_log
+                self.pipeline,
+                cursor,
+                self.clock,
+                table=self.table,
+                opened=self._opened,
+                inserts_only=self.sink.is_log,
             )
             found = self._allowed(behind)
             for some in together(found, DELIVERED_ROWS):
@@ -99,11 +105,14 @@ class Follower:
 
     def _first_step(self) -> Step:
         if isinstance(self.start, int):
-            return nothing_of(release_behind(self.pipeline, self.start))
+            return nothing_of(release_behind(self.pipeline, self.start), self.table)
         if self.start == "oldest":
-            return snapshot(self.pipeline, oldest_to_begin_with(self.pipeline, self.clock.now_us()))
+            oldest = oldest_to_begin_with(self.pipeline, self.clock.now_us())
+            return snapshot(self.pipeline, oldest, self.table)
         newest = open_release(self.pipeline).release
-        return nothing_of(newest) if self.start == "now" else snapshot(self.pipeline, newest)
+        if self.start == "now":
+            return nothing_of(newest, self.table)
+        return snapshot(self.pipeline, newest, self.table)
 
     def _allowed(self, found: Iterable[Step]) -> Iterator[Step]:
         for step in found:

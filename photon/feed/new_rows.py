@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
 
 from photon.adapters import ROW_COLUMNS
 from photon.feed.step import FEED_COLUMNS, ChangeType
@@ -24,16 +25,17 @@ _PLACES = pa.schema([ROW_COLUMNS.field(name) for name in ("_epoch", "_batch")])
 
 @dataclass(frozen=True)
 class NewRows:
-    """The rows of some files behind one place and up to another."""
+    """The rows of some files behind one place and up to another; `wanted`: those of them that match."""
 
     store: Store
     files: tuple[DataFile, ...]
     after: Place
     up_to: Place
+    wanted: ds.Expression | None = None
 
     def all(self, columns: pa.Schema) -> pa.Table:
         """All of them, in order. OSError."""
-        return in_order(pa.concat_tables([columns.empty_table(), *self._pages(columns)]))
+        return in_order(pa.concat_tables([columns.empty_table(), *self.pages(columns)]))
 
     def changes(self, columns: pa.Schema, release: int) -> pa.Table:
         """They as a page of a step. OSError."""
@@ -42,7 +44,7 @@ class NewRows:
     def by_place(self) -> dict[Place, int]:
         """How many rows each batch has, in order. A row without one is the next epoch's first. OSError."""
         found: dict[Place, int] = {}
-        for page in self._pages(_PLACES):
+        for page in self.pages(_PLACES):
             for row in page.group_by(_PLACES.names).aggregate([([], "count_all")]).to_pylist():
                 epoch, batch = int(row["_epoch"]), row["_batch"]
                 place = Place(epoch + 1, 0) if batch is None else Place(epoch, batch)
@@ -51,12 +53,15 @@ class NewRows:
 
     def within(self, after: Place, up_to: Place) -> NewRows:
         """Some of these rows."""
-        return NewRows(self.store, self.files, after, up_to)
+        return replace(self, after=after, up_to=up_to)
 
-    def _pages(self, columns: pa.Schema) -> Iterator[pa.Table]:
+    def pages(self, columns: pa.Schema) -> Iterator[pa.Table]:
+        """They in no order, some at a time. OSError."""
         whole, partial = shares_between(self.files, self.after, self.up_to)
-        yield from pages_of_rows(self.store, whole, columns, None, PAGE_ROWS)
+        yield from pages_of_rows(self.store, whole, columns, self.wanted, PAGE_ROWS)
         wanted = condition_between(self.after, self.up_to)
+        if self.wanted is not None:
+            wanted &= self.wanted
         yield from pages_of_rows(self.store, partial, columns, wanted, PAGE_ROWS)
 
 

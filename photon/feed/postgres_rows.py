@@ -14,6 +14,7 @@ from photon.feed.step import FeedStopped
 
 # These name a row: a batch of an epoch has one plan (A15).
 KEY = ("_datacenter", "_epoch", "_batch", "_occurrence")
+_IDS = ("_event_id", "event_id", "primary_id")  # by which a row is told to people, of each table
 MOST_NAME_BYTES = 63  # PostgreSQL cuts a longer name without a word
 _OWN_TABLE = "make the table yourself, without this column or with it as bytea, and name it by --into"
 _TYPES = {
@@ -84,7 +85,7 @@ def nul_in(page: pa.Table) -> str | None:
             texts = json_texts(column) if is_nested else column
             found = pc.index(pc.match_substring(texts, r"\u0000" if is_nested else "\0"), True).as_py()
             if found >= 0:
-                event = page["_event_id"][found].as_py()
+                event = page[next(id_ for id_ in _IDS if id_ in page.column_names)][found].as_py()
                 why = "has a NUL, which PostgreSQL's text can't hold"
                 return f"column {name!r} of event {event!r} {why}; {_OWN_TABLE}"
     return None

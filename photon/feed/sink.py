@@ -10,13 +10,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Protocol
 
 from photon.errors import UserError
-from photon.feed.step import Step
+from photon.feed.step import FedTable, Step
 from photon.releases.release import Release
-
-FedTable = Literal["joined", "unjoined", "unmatched"]
 
 
 @dataclass(frozen=True, slots=True)

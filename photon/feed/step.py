@@ -11,6 +11,7 @@ import pyarrow as pa
 from photon.errors import UserError
 from photon.releases.release import Release
 
+FedTable = Literal["joined", "unjoined", "unmatched"]  # the view whose rows are delivered
 ChangeType = Literal["insert", "delete", "update_preimage", "update_postimage"]
 # Before the columns of the rows: Photon's own, then the others by name. No day is there: it is the time's.
 FEED_COLUMNS = pa.schema([("_release", pa.int64()), ("_change_type", pa.string())])

@@ -14,7 +14,8 @@ from photon.feed.comparing import has_news, is_again, is_plain, runs, why_stoppe
 from photon.feed.kept import following, is_next, resync
 from photon.feed.new_rows import PAGE_ROWS, NewRows, Places, columns_of, in_feed, pages_of
 from photon.feed.rebuilt_rows import LakeGone, RebuiltRows
-from photon.feed.step import FEED_COLUMNS, FeedStopped, Step
+from photon.feed.side_rows import VIEWS, SideChanges
+from photon.feed.step import FEED_COLUMNS, FedTable, FeedStopped, Step
 from photon.pipeline.file import Pipeline
 from photon.process.clock import Clock
 from photon.releases.reading import OpenRelease, ReleaseUnreadable
@@ -30,6 +31,7 @@ def steps(
     clock: Clock,
     up_to: int | None = None,
     *,
+    table: FedTable = "joined",
     opened: dict[str, OutputTable] | None = None,
     inserts_only: bool = False,
 ) -> Iterator[Step]:
@@ -39,7 +41,7 @@ def steps(
     between calls. `inserts_only`: rows that leave do not matter, and nothing stops the steps.
     ReleaseUnreadable, CursorTooOld; FeedStopped behind all that can be given.
     """
-    feed = _Feed(pipeline, clock, {} if opened is None else opened, up_to, inserts_only)
+    feed = _Feed(pipeline, clock, table, {} if opened is None else opened, up_to, inserts_only)
     while wanted := feed.releases_behind(after):
         try:
             for before, run in runs(after, wanted):
@@ -54,16 +56,22 @@ def steps(
             after = later
 
 
-def snapshot(pipeline: Pipeline, release: Release) -> Step:
+def snapshot(pipeline: Pipeline, release: Release, table: FedTable = "joined") -> Step:
     """All rows of a release as inserts, counted as readers do (R9). ReleaseUnreadable."""
+    if table != "joined":
+        return SideChanges(VIEWS[table], OpenRelease(pipeline, release), None).step()
     [step] = _Changed(OpenRelease(pipeline, release), None).steps([release])
     return step
 
 
-def nothing_of(release: Release) -> Step:
+def nothing_of(release: Release, table: FedTable = "joined") -> Step:
     """A step without rows: behind it a feed begins that is to have no row of the release."""
-    schema = pa.schema([*FEED_COLUMNS, *columns_of([])])
-    return Step(release, None, schema, lambda: iter(()), 0)
+    return Step(release, None, least_columns(table), lambda: iter(()), 0)
+
+
+def least_columns(table: FedTable) -> pa.Schema:
+    """The columns that each step of a table has."""
+    return pa.schema([*FEED_COLUMNS, *columns_of([])]) if table == "joined" else VIEWS[table].schema
 
 
 @dataclass(frozen=True)
@@ -72,6 +80,7 @@ class _Feed:
 
     pipeline: Pipeline
     clock: Clock
+    table: FedTable
     opened: dict[str, OutputTable]
     up_to: int | None
     inserts_only: bool
@@ -112,6 +121,9 @@ class _Feed:
 
     def steps_of(self, before: Release, run: Sequence[Release]) -> Iterator[Step]:
         """The steps of releases that are read together."""
+        if self.table != "joined":
+            yield from self._side_steps(before, run)
+            return
         opened = OpenRelease(self.pipeline, run[-1], self.opened)
         why = why_stopped(before, run[0])
         if why and not self.inserts_only:
@@ -122,6 +134,14 @@ class _Feed:
             yield from _Changed(opened, before).steps(run)
         else:
             yield _Changed(opened, before).by_pages()
+
+    def _side_steps(self, before: Release, run: Sequence[Release]) -> Iterator[Step]:
+        for release in run:
+            if why := why_stopped(before, release):
+                raise _stopped(self.pipeline, before, release, why)
+            opened = OpenRelease(self.pipeline, release, self.opened)
+            yield SideChanges(VIEWS[self.table], opened, before).step()
+            before = release
 
 
 def _stopped(pipeline: Pipeline, before: Release | None, release: Release, why: str) -> FeedStopped:

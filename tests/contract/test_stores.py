@@ -146,3 +146,24 @@ def test_a_lake_on_s3_asks_for_nothing_that_outlasts_a_task(monkeypatch: pytest.
     s3.forget_clients()
     assert store.is_durable
     assert not [key for key in store.delta_options if "key" in key or "token" in key]
+
+
+def test_an_object_is_swapped_for_the_version_that_was_read_alone(on_s3: S3Folder) -> None:
+    store = store_of(on_s3)
+    store.swap("a", b"first", "")
+    with pytest.raises(FileExistsError):
+        store.swap("a", b"another first", "")
+    data, version = store.read_version("a")
+    store.swap("a", b"second", version)
+    with pytest.raises(FileExistsError):
+        store.swap("a", b"another second", version)
+    assert (data, store.read("a")) == (b"first", b"second")
+
+
+def test_a_swapped_object_is_read_back(folder: Location) -> None:
+    store = store_of(folder)
+    store.make()
+    store.swap("a", b"first", "")
+    data, version = store.read_version("a")
+    store.swap("a", b"second", version)
+    assert (data, store.read_version("a")[0]) == (b"first", b"second")

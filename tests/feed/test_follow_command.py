@@ -94,7 +94,7 @@ def test_it_goes_on_until_it_is_told_to_end(here: Lakes, told: signal.Signals) -
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["--table", "unjoined"], "only joined rows can be followed yet"),
+        (["--table", "unmatched"], "only joined and unjoined rows can be followed yet"),
         (["--from", "yesterday"], "expected start, now or the number of a release"),
     ],
 )

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from photon import read
 from photon.feed.postgres import PostgresTable
 from photon.feed.sink import Fed
 from photon.feed.steps import snapshot, steps
@@ -39,3 +40,29 @@ def test_the_table_has_the_rows_of_each_release(tmp_path: Path, database: Databa
             assert frozenset(database.ask("SELECT _event_id, value FROM clicks")) == made.joined
     (row,) = database.ask("SELECT _datacenter, _release, _event_time FROM clicks LIMIT 1")
     assert None not in row
+
+
+def test_the_table_has_the_events_that_each_release_shows_as_given_up(
+    tmp_path: Path, database: Database
+) -> None:
+    lakes, rng = new_lakes(tmp_path / "lakes", tmp_path), random.Random(1)
+    last = lakes.release().release
+    fed = Fed(lakes.pipeline.file, "clicks", "unjoined")
+    with closing(PostgresTable(URL, f"{database.schema}.given_up", fed, True)) as table:
+        table.deliver([snapshot(lakes.pipeline, last, "unjoined")])
+        for _ in range(10):
+            name = rng.choice(["east", "west"])
+            lakes.give_up(
+                name, {f"e{lakes.events + rng.randint(-2, 4)}" for _ in range(2) if lakes.events > 2}
+            )
+            lakes.append(name)
+            made = lakes.release()
+            last = table.deliver(list(steps(lakes.pipeline, last, SystemClock(), table="unjoined")))
+            assert last == made.release
+            shown = read.unjoined(lakes.pipeline, release=made.release.number).to_table()
+            found = database.ask("SELECT event_id, _datacenter FROM given_up")
+            assert set(found) == set(
+                zip(*(shown[n].to_pylist() for n in ("event_id", "_datacenter")), strict=True)
+            )
+            assert len(found) == shown.num_rows
+    assert database.ask("SELECT raw FROM given_up")

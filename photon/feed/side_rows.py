@@ -1,0 +1,175 @@
+"""The changes of a side table's view: a row that is shown first, and one whose event is joined later.
+
+The view has one row of each event that was given up and has no joined row (`photon.releases.views`). So what
+two releases show differs where side rows or joined rows came, and only rows of their events are read. Whether
+an event that is given up has a joined row nobody knows without a look at the ids of all joined rows.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from types import MappingProxyType
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from photon.adapters import ROW_COLUMNS
+from photon.feed.kept import resync
+from photon.feed.new_rows import NewRows, in_feed
+from photon.feed.step import FEED_COLUMNS, ChangeType, FedTable, FeedStopped, Step
+from photon.releases.files import condition
+from photon.releases.reading import OpenRelease
+from photon.releases.release import NOTHING, Part, Place, Release
+from photon.releases.views import unjoined_of
+from photon.storage.columns import TABLE_COLUMNS, TableName, differs, text
+from photon.storage.store import store_of
+
+
+@dataclass(frozen=True)
+class SideView:
+    """A view of a side table: `shown` picks of its rows, by the keys that have a joined row."""
+
+    table: TableName
+    key: str  # one row of each is shown
+    joined_key: str  # the column of joined rows that takes it back
+    shown: Callable[[pa.Table, pa.ChunkedArray], pa.Table]
+
+    @property
+    def columns(self) -> pa.Schema:
+        return TABLE_COLUMNS[self.table]
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of a step."""
+        return pa.schema([*FEED_COLUMNS, *self.columns])
+
+
+VIEWS: Mapping[FedTable, SideView] = MappingProxyType(
+    {"unjoined": SideView("unjoined", "event_id", "_event_id", unjoined_of)}
+)
+
+
+class SideChanges:
+    """What a view shows in a release and did not show in the one before; `before` None: all that it shows."""
+
+    def __init__(self, view: SideView, opened: OpenRelease, before: Release | None) -> None:
+        """Open the tables. ReleaseUnreadable; FeedStopped: a lake is gone, whose events nobody can tell."""
+        self._view, self._opened, self._before = view, opened, before
+        self._old: Mapping[str, Part] = {} if before is None else before.parts
+        parts = opened.release.parts
+        if gone := sorted(self._old.keys() - parts.keys()):
+            why = (
+                f"the lake of datacenter {gone[0]} is gone, and which events were shown of it nobody can tell"
+            )
+            raise FeedStopped(f"release {opened.release.number}: {why}; {resync(opened.pipeline)}")
+        self._files = {name: opened.joined_files(name, self._old.get(name)) for name in parts}
+        self._is_plain = before is not None and all(
+            parts[name].rebuilt == part.rebuilt for name, part in self._old.items()
+        )
+        self._side: dict[str, NewRows] = {}
+        for name, part in parts.items():
+            if (side := opened.table(name, view.table)) is not None:
+                files = (*side.whole, *side.partial)
+                self._side[name] = NewRows(store_of(side.folder), files, NOTHING, part.place)
+
+    def step(self) -> Step:
+        """The step, whose rows are in memory. ReleaseUnreadable."""
+        view, release = self._view, self._opened.release
+        keys = self._touched() if self._is_plain else None
+        rows = self._side_rows(keys)
+        ids_before, ids_after = self._joined_among(rows[view.key].unique())
+        before = view.shown(self._shown_before(rows), ids_before)
+        page = _changes(before, view.shown(rows, ids_after), view.key, release.number)
+        counts = Counter(page["_change_type"].to_pylist())
+        updates = counts["update_preimage"]
+        read = partial(iter, [page])
+        return Step(release, self._before, view.schema, read, counts["insert"], counts["delete"], updates)
+
+    def _touched(self) -> pa.Array:
+        """The keys of all rows that came, which are as many joined ones as the release says (G1)."""
+        view, found = self._view, [pa.chunked_array([], pa.string())]
+        for name, part in self._opened.release.parts.items():
+            after, files = self._place_before(name), self._files[name]
+            with self._opened.reading(name):
+                joined = _read(NewRows(files.store, files.now, after, part.place), _joined_columns(view))
+                found.append(joined[view.joined_key])
+                if name in self._side:
+                    side = self._side[name].within(after, part.place)
+                    found.append(_read(side, view.columns)[view.key])
+            old = self._old.get(name)
+            expected = part.rows - (0 if old is None else old.rows)
+            if joined.num_rows != expected:
+                self._opened.table(name, "joined_events")  # raises what readers are told
+                says = (
+                    f"release {self._opened.release.number} says {expected:,} new rows of datacenter {name}"
+                )
+                remedy = resync(self._opened.pipeline)
+                raise FeedStopped(f"{says}, and {joined.num_rows:,} are there; {remedy}")
+        return pa.chunked_array([chunk for one in found for chunk in one.chunks], pa.string()).unique()
+
+    def _side_rows(self, keys: pa.Array | None) -> pa.Table:
+        """The side rows of these keys, or all, up to the release."""
+        view, found = self._view, [self._view.columns.empty_table()]
+        wanted = None if keys is None else text(view.key).isin(keys)
+        for name, side in self._side.items():
+            with self._opened.reading(name):
+                found.append(_read(replace(side, wanted=wanted), view.columns))
+        return pa.concat_tables(found)
+
+    def _shown_before(self, rows: pa.Table) -> pa.Table:
+        """Those of the rows that the release before had."""
+        found = [rows.slice(0, 0)]
+        for name in self._old:
+            of_it = (text("_datacenter") == name) & condition(self._place_before(name))
+            found.append(rows.filter(of_it))
+        return pa.concat_tables(found)
+
+    def _joined_among(self, keys: pa.Array) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
+        """Which of these keys have a joined row: in the release before, and in this one."""
+        view = self._view
+        columns, wanted = _joined_columns(view), text(view.joined_key).isin(keys.drop_null())
+        before, after = [columns.empty_table()], [columns.empty_table()]
+        for name, part in self._opened.release.parts.items() if len(keys) else ():
+            files, place, old = self._files[name], self._place_before(name), self._old.get(name)
+            with self._opened.reading(name):
+                now = _read(NewRows(files.store, files.now, NOTHING, part.place, wanted), columns)
+                then = now.filter(condition(place))
+                if old is not None and old.rebuilt != part.rebuilt:
+                    then = _read(NewRows(files.store, files.then, NOTHING, place, wanted), columns)
+            before.append(then)
+            after.append(now)
+            if not self._is_plain:
+                self._opened.table(name, "joined_events")  # counts its rows
+        return tuple(pa.concat_tables(some)[view.joined_key] for some in (before, after))
+
+    def _place_before(self, name: str) -> Place:
+        return self._old[name].place if name in self._old else NOTHING
+
+
+def _joined_columns(view: SideView) -> pa.Schema:
+    return pa.schema([ROW_COLUMNS.field(name) for name in (view.joined_key, "_epoch", "_batch")])
+
+
+def _read(rows: NewRows, columns: pa.Schema) -> pa.Table:
+    return pa.concat_tables([columns.empty_table(), *rows.pages(columns)])
+
+
+def _changes(before: pa.Table, after: pa.Table, key: str, release: int) -> pa.Table:
+    """The page of a step, by key: what is shown first, no more, or by another row."""
+    keys_before, keys_after = before[key].combine_chunks(), after[key].combine_chunks()
+    at = pc.index_in(keys_before, value_set=keys_after)
+    old, new = before.filter(pc.is_valid(at)), after.take(at.drop_null())
+    is_other = pa.array(differs(old, new))
+    found: dict[ChangeType, pa.Table] = {
+        "delete": before.filter(pc.is_null(at)),
+        "insert": after.filter(pc.invert(pc.is_in(keys_after, value_set=keys_before))),
+        "update_preimage": old.filter(is_other),
+        "update_postimage": new.filter(is_other),
+    }
+    page = pa.concat_tables(in_feed(rows, release, change) for change, rows in found.items())
+    is_new = pc.is_in(page["_change_type"], value_set=pa.array(["insert", "update_postimage"]))
+    order = pa.table({"key": page[key], "is_new": is_new.cast(pa.int64())})
+    return page.take(pc.sort_indices(order, [("key", "ascending"), ("is_new", "ascending")]))
