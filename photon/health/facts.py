@@ -40,6 +40,7 @@ from photon.health.lakes import (
     uncompacted,
 )
 from photon.health.stages import orders_of
+from photon.health.unmatched import UnmatchedSeen, look_at_unmatched
 from photon.logs.files import TrackedFile
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Durations
@@ -127,6 +128,7 @@ class Facts:
     refused_orders: int = 0  # work orders that could not be read
     uncompacted: str = ""  # says that nobody compacts its table, and what to do
     columns: tuple[str, ...] = ()  # names in the newest foreign lines, where none has a key
+    unmatched: UnmatchedSeen | None = None  # of the datacenter that writes unmatched primaries
     feed: FeedSeen | None = None  # of its primary log; None: no feed writes it, or each look there costs
     overdue: int = 0  # records whose primaries are not where logs are read, while no record ever met one
 
@@ -295,6 +297,7 @@ def gather(
         refused_orders=orders_of(folder, now_us).refused,
         uncompacted=uncompacted(pipeline, datacenter) if view.epoch is not None else "",
         columns=_foreign_columns(pipeline, datacenter, view) if has_no_key else (),
+        unmatched=look_at_unmatched(pipeline, datacenter, decisions) if asks_lake else None,
         feed=look_at_feed(pipeline, datacenter) if asks_lake else None,
         overdue=_overdue(pipeline, datacenter, view),
     )

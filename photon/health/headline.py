@@ -85,6 +85,7 @@ def _decided(facts: Facts, typed_file: str) -> str:
 def sentences(one: DatacenterStatus) -> list[str]:
     """Tell the work stage by stage, the events that wait, why and how long, and what needs somebody."""
     said = [one.facts.feed.sentence()] if one.facts.feed is not None else []
+    said += [one.facts.unmatched.sentence()] if one.facts.unmatched is not None else []
     said += _planned(one.stages) + [_waiting(reason, one) for reason in one.waiting]
     if one.waiting:
         ages = ", ".join(f"{count:,} {age}" for age, count in one.waiting_by_age.items())

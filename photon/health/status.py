@@ -20,6 +20,7 @@ from photon.health.facts import Facts, gather, opened_logs
 from photon.health.judge import all_verdicts
 from photon.health.memory import Memory
 from photon.health.stages import Stages, stages_of, stored_plans
+from photon.health.unmatched import looked_for_unmatched
 from photon.health.verdict import Verdict, worst
 from photon.logs.files import Side, TrackedFile
 from photon.logs.tailing.open_files import kept_bytes
@@ -129,6 +130,7 @@ class DatacenterStatus:
             "primary": asdict(self.primary),
             "foreign": asdict(self.foreign),
             "stages": asdict(self.stages),
+            "unmatched": facts.unmatched.as_dict() if facts.unmatched else None,
             "completeness": asdict(self.completeness) if self.completeness else None,
             "release": _release_told(self.release),
             "checks": {promise: asdict(worst(found)) for promise, found in self.verdicts.items()},
@@ -165,7 +167,9 @@ def status_of(
     completeness = last_said(place.lake)
     of_this_epoch = completeness if completeness is not None and completeness.epoch == view.epoch else None
     idle_us = microseconds(pipeline.retry.unjoinable_after)
-    safe = deletable(reader.files.values(), needed, of_this_epoch, now_us, idle_us)
+    release = _release_in(place.lake)
+    looked = looked_for_unmatched(pipeline, facts.decisions, release, facts.unmatched, view.epoch)
+    safe = deletable(reader.files.values(), needed, of_this_epoch, now_us, idle_us, looked)
     return DatacenterStatus(
         facts,
         all_verdicts(facts, remember(facts), pipeline),
@@ -175,7 +179,7 @@ def status_of(
         waiting_by_age=by_age,
         stages=stages,
         completeness=completeness,
-        release=_release_in(place.lake),
+        release=release,
         kept_log_bytes=kept_bytes(work),
         notes=(*shared_logs(pipeline, datacenter), *([copied] if copied else [])),
     )
@@ -191,7 +195,7 @@ def _release_in(lake: Location) -> Release | None:
 def _release_told(release: Release | None) -> dict[str, int | None] | None:
     if release is None:
         return None
-    names = ("number", "made_us", "complete_up_to_us", "mostly_up_to_us")
+    names = ("number", "made_us", "complete_up_to_us", "mostly_up_to_us", "unmatched_up_to_us")
     return {name: getattr(release, name) for name in names}
 
 

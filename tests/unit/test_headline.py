@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from photon.dispatcher.shift.deletable_files import deletable, files_of
+from photon.dispatcher.shift.deletable_files import LookedForUnmatched, deletable, files_of
 from photon.dispatcher.shift.growth import Growth, LogSize
 from photon.dispatcher.shift.lease import Lease, LeaseStatus
 from photon.dispatcher.shift.people import Decisions
@@ -206,9 +206,12 @@ COMPLETE = complete(NOW_US)
 
 
 def is_deletable(
-    tracked: TrackedFile, needed: tuple[int, ...] = (), said: Completeness | None = COMPLETE
+    tracked: TrackedFile,
+    needed: tuple[int, ...] = (),
+    said: Completeness | None = COMPLETE,
+    looked: LookedForUnmatched | None = None,
 ) -> bool:
-    return bool(deletable([tracked], needed, said, NOW_US, idle_us=10))
+    return bool(deletable([tracked], needed, said, NOW_US, idle_us=10, looked=looked))
 
 
 def test_a_file_that_was_read_and_has_not_grown_may_go():
@@ -251,6 +254,26 @@ def test_a_file_stays_until_rows_are_complete_up_to_its_latest_event(
     side: Side, said: Completeness | None, may_go: bool
 ):
     assert is_deletable(file(side=side), said=said) is may_go
+
+
+@pytest.mark.parametrize(
+    ("looked", "may_go"),
+    [
+        (None, True),  # nobody looks
+        (LookedForUnmatched(), False),
+        (LookedForUnmatched(50), False),  # an event of its latest moment is not due
+        (LookedForUnmatched(51), True),  # another datacenter has looked at its copy
+        (LookedForUnmatched(51, {}), False),
+        (LookedForUnmatched(51, {1: 99}), False),
+        (LookedForUnmatched(51, {1: 100}), True),
+        (LookedForUnmatched(50, {1: 100}), False),
+    ],
+)
+def test_a_primary_file_stays_until_its_unmatched_events_are_written(
+    looked: LookedForUnmatched | None, may_go: bool
+):
+    assert is_deletable(file(side="primary"), looked=looked) is may_go
+    assert is_deletable(file(side="foreign"), looked=looked)
 
 
 def test_a_wild_time_does_not_keep_a_file_for_ever():

@@ -20,6 +20,7 @@ from photon.health.metrics.serving import PipelineCollector, page_of, serving
 from photon.health.metrics.shift_families import shift_families
 from photon.health.stages import Orders, PlannedWork, Stages
 from photon.health.status import DatacenterStatus, LogStatus
+from photon.health.unmatched import UnmatchedSeen
 from photon.health.verdict import Verdict
 from photon.pipeline.file import Pipeline
 from photon.process.clock import MICROSECONDS, SystemClock
@@ -28,6 +29,7 @@ from photon.registry.errors import RegistryMismatch
 from photon.state.completeness.estimate import Completeness
 from photon.state.losses import Losses
 from photon.state.outcomes import Counts
+from photon.state.unmatched import Progress
 from photon.storage.delta import LakeUnavailable
 from photon.verification.availability.budget import Budget
 from tests.simulation.world import World
@@ -35,6 +37,7 @@ from tests.support.commands import photon
 from tests.unit.test_headline import NOW_US, ON_HOLD, status
 
 SAID = Completeness("e", 1, 0, 5 * MICROSECONDS, 5 * MICROSECONDS, 5 * MICROSECONDS, 0.999, 0, 100, 3)
+UNMATCHED = UnmatchedSeen(Progress("east", 1, 1, "p", 7 * MICROSECONDS, None, 1, 0))
 JOINED = Counts(classes={"joined": 9})  # type: ignore[arg-type]
 MAYBE = Losses({1: 60}, may_be_lost={1: 60, 4: 0})
 Samples = dict[tuple[str, ...], float]  # keys: the metric's name and the values of its labels
@@ -69,6 +72,7 @@ def of(one: DatacenterStatus | Exception) -> Samples:
         (("photon_completeness_records", "east", "late"), 3, {"completeness": SAID}),
         (("photon_completeness_records", "east", "in_time"), 97, {"completeness": SAID}),
         (("photon_complete_up_to_timestamp_seconds", "east"), 5, {"completeness": SAID}),
+        (("photon_unmatched_up_to_timestamp_seconds", "east"), 7, {"facts": {"unmatched": UNMATCHED}}),
         (
             ("photon_foreign_records_total", "east", "joined"),
             9,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,25 @@ from photon.logs.files import TrackedFile
 from photon.state.completeness.estimate import Completeness
 from photon.state.database import StateReader
 from photon.state.plan import PlanContent
+
+
+@dataclass(frozen=True)
+class LookedForUnmatched:
+    """How far primaries were looked at that nothing may have joined: by a release, and by the last run.
+
+    `positions`: how far that run has read the owner's files; None: they are another datacenter's.
+    """
+
+    up_to_us: int | None = None
+    positions: Mapping[int, int] | None = None
+
+    def has_seen(self, tracked: TrackedFile, latest_us: int) -> bool:
+        """Whether each primary of a file, up to its latest event, is matched or has a row."""
+        if tracked.file.side != "primary":
+            return True
+        is_in_time = self.up_to_us is not None and latest_us < self.up_to_us
+        is_read = self.positions is None or self.positions.get(tracked.file.number, 0) >= tracked.offset_bytes
+        return is_in_time and is_read
 
 
 def files_of(contents: Iterable[PlanContent]) -> set[int]:
@@ -26,11 +46,13 @@ def deletable(
     said: Completeness | None,
     now_us: int,
     idle_us: int,
+    looked: LookedForUnmatched | None = None,
 ) -> Sequence[TrackedFile]:
     """The files that are read to their ends, have not grown for `idle_us`, and whose time is complete.
 
     Not those that are `needed`, by number: of an open or requeued plan, with a waiting record or the primary
-    of one. That is known, whatever the clocks say. `said`: of this epoch; without it nothing is.
+    of one. That is known, whatever the clocks say. `said`: of this epoch; without it nothing is. `looked`:
+    None: nobody looks for unmatched primaries.
     """
     return [
         tracked
@@ -40,7 +62,7 @@ def deletable(
         and not tracked.unread_bytes
         and now_us - (grown_us := _last_grown_us(tracked, now_us)) >= idle_us
         and said is not None
-        and _is_complete(tracked, said, grown_us)
+        and _is_complete(tracked, said, grown_us, looked)
     ]
 
 
@@ -53,13 +75,15 @@ def _last_grown_us(tracked: TrackedFile, now_us: int) -> int:
     return max(tracked.grown_us, modified_us) if modified_us <= now_us else tracked.grown_us
 
 
-def _is_complete(tracked: TrackedFile, said: Completeness, grown_us: int) -> bool:
+def _is_complete(
+    tracked: TrackedFile, said: Completeness, grown_us: int, looked: LookedForUnmatched | None
+) -> bool:
     """Whether rows are complete up to the latest event of a file; one without any holds nobody back."""
     if tracked.max_time_us is None:
         return True
     # No line is written before its event: a wild time does not keep a file for ever.
     latest_us = min(tracked.max_time_us, grown_us)
-    if said.complete_up_to_us is None:
+    if said.complete_up_to_us is None or (looked is not None and not looked.has_seen(tracked, latest_us)):
         return False
     nothing_waits = said.complete_up_to_us == said.read_up_to_us and not said.waiting
     return latest_us < said.complete_up_to_us or (nothing_waits and latest_us == said.read_up_to_us)

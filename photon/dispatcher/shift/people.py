@@ -18,7 +18,7 @@ from photon.process.in_time import NotInTime, Question
 from photon.registry.errors import RegistryMismatch, RegistryMissing
 from photon.registry.known_tables import known_tables
 from photon.registry.opening import endpoints_of, find_registry_soon, positions_at, read_register
-from photon.registry.register import Register
+from photon.registry.register import Register, with_unmatched_owner
 from photon.registry.servers.local_server import content_of, hanging, is_starting
 from photon.registry.servers.local_supervisor import START_SECONDS
 from photon.state.database import STATE_FILE
@@ -37,6 +37,7 @@ class Decisions:
     unknown_because: str | None = None
     refused_because: str = ""  # that the registry is not there, or another one: each start ends so
     tables: Mapping[str, str] = field(default_factory=dict)  # the ids of tables that are to be there
+    unmatched_owner: str = ""  # who writes unmatched primaries, or will; empty: nobody has joined, or unknown
 
     def on(self, datacenter: str) -> Decision | None:
         """The decisions of people on one datacenter; a retirement goes before a hold, for it is for good."""
@@ -74,7 +75,8 @@ def decisions_of(pipeline: Pipeline) -> Decisions:
         return Decisions()
     refuse_missing_datacenters(pipeline, register)
     on_hold, retired = frozenset(register.on_hold), frozenset(register.given_up)
-    return Decisions(on_hold, retired, tables=known_tables(register))
+    owner = with_unmatched_owner(register, pipeline.datacenters).unmatched_owner
+    return Decisions(on_hold, retired, tables=known_tables(register), unmatched_owner=owner)
 
 
 def asked_in_time(pipeline: Pipeline, ask: Callable[[], T], seconds: float, while_working: bool = False) -> T:

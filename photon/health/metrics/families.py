@@ -79,6 +79,15 @@ def _progress(known: Mapping[str, DatacenterStatus]) -> Iterator[Metric]:
             _completeness(known, what),
         )
     yield gauge(
+        "unmatched_up_to_timestamp_seconds",
+        "The event time up to which primaries without a foreign event are written, of who writes them.",
+        [
+            ((name,), seen.progress.up_to_us / MICROSECONDS)
+            for name, one in known.items()
+            if (seen := one.facts.unmatched) is not None and seen.progress is not None
+        ],
+    )
+    yield gauge(
         "completeness_records",
         "Records of the latest day: in time, or late, with logs read beyond them.",
         [
