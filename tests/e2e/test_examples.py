@@ -105,3 +105,11 @@ def test_three_streams_join_by_a_chain_of_two_pipelines(tmp_path: Path) -> None:
             "query": "shoes of size 12",
         }.items()
     )
+    (note,) = photon_json("verify", second)["east"]["notes"]
+    assert note.startswith("its fed log has 40 rows, compared with release ")
+    told = photon_json("trace", second, "c012")
+    assert [before["event_id"] for before in told["before"]] == ["k012"]
+    assert told["before"][0]["verdict"].startswith("Joined by datacenter ")
+    first.rename(folder / "elsewhere.yaml")
+    said = photon("trace", second, "c012").stdout
+    assert f"its primary event k012 is an event of pipeline clicks: photon trace {first} k012" in said
