@@ -17,7 +17,7 @@ from dagster import (
 from assets.releases import ASSET, HOUR, release_of_hour
 from photon.pipeline.sections import Backfill
 from photon.process.clock import MICROSECONDS, Clock, SystemClock
-from photon.releases.reading import NoRelease, open_release
+from photon.releases.finding import NoRelease, find_release
 from resources.environment import ServedPipeline, dagster_name
 
 TICK_SECONDS = 30
@@ -70,7 +70,7 @@ def complete_hours_sensor(served: ServedPipeline, clock: Clock | None = None) ->
     def hours(context: SensorEvaluationContext) -> SensorResult | SkipReason:
         pipeline = served.load()
         try:
-            release = open_release(pipeline).release
+            release = find_release(pipeline)
         except NoRelease as error:
             return SkipReason(str(error))
         through = datetime.fromisoformat(context.cursor) if context.cursor else None

@@ -31,7 +31,8 @@ from photon.registry.known_tables import MissingTable, missing_tables
 from photon.registry.opening import read_register
 from photon.registry.register import Register
 from photon.releases.datasets import datasets_of
-from photon.releases.reading import OpenRelease, Wanted, kept_releases, open_release
+from photon.releases.finding import Wanted, find_release, kept_releases
+from photon.releases.reading import OpenRelease, open_release
 from photon.releases.release import Release
 from photon.releases.views import dead_letters_of, unjoined_of
 from photon.state.completeness.estimate import Completeness
@@ -263,7 +264,7 @@ def changes(
     if not isinstance(after, Release) and type(after) is not int:
         raise WrongUsage(f"after={after!r}: expected the number of a release, or a release")
     wanted = _wanted(up_to, None)
-    newest = open_release(pipeline, "latest" if wanted is None else wanted).release
+    newest = find_release(pipeline, "latest" if wanted is None else wanted)
     first = after if isinstance(after, Release) else release_behind(pipeline, after)
     if first.number > newest.number:
         raise WrongUsage(f"after={first.number}, up_to={newest.number}: expected an older release before")

@@ -40,11 +40,11 @@ def releases(pipeline_file: Path, as_of: datetime | None, last: int, as_json: bo
     log_to_stderr()
     with expected_errors():
         from photon.pipeline.file import load_pipeline
-        from photon.releases.reading import kept_releases, none_yet, open_release
+        from photon.releases.finding import find_release, kept_releases, none_yet
 
         pipeline = load_pipeline(pipeline_file)
         found = kept_releases(pipeline)
-        shown = found[-last:] if as_of is None else [open_release(pipeline, as_of).release]
+        shown = found[-last:] if as_of is None else [find_release(pipeline, as_of)]
     lines = [line for release in shown for line in lines_of(release)]
     if not found:
         lines = [none_yet(pipeline)]

@@ -21,7 +21,7 @@ from photon.pipeline.location import S3Folder
 from photon.process.clock import MICROSECONDS, Clock
 from photon.process.readable import counted
 from photon.releases import copies
-from photon.releases.reading import NoRelease, ReleaseUnreadable, open_release
+from photon.releases.finding import NoRelease, ReleaseUnreadable, find_release
 from photon.releases.release import Release
 from photon.storage.delta import LakeUnavailable
 from photon.storage.tables import OutputTable
@@ -74,7 +74,7 @@ class Follower:
 
     def resync(self) -> None:
         """Deliver all rows of the newest release in the place of everything before."""
-        self.sink.replace(snapshot(self.pipeline, open_release(self.pipeline).release, self.table))
+        self.sink.replace(snapshot(self.pipeline, find_release(self.pipeline), self.table))
 
     def _deliver(self) -> Release:
         """Deliver the steps that there are; the release behind which the sink then is."""
@@ -109,7 +109,7 @@ class Follower:
         if self.start == "oldest":
             oldest = oldest_to_begin_with(self.pipeline, self.clock.now_us())
             return snapshot(self.pipeline, oldest, self.table)
-        newest = open_release(self.pipeline).release
+        newest = find_release(self.pipeline)
         if self.start == "now":
             return nothing_of(newest, self.table)
         return snapshot(self.pipeline, newest, self.table)

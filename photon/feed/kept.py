@@ -11,13 +11,13 @@ from photon.feed.step import CursorTooOld, FeedStopped
 from photon.pipeline.file import Pipeline
 from photon.process.clock import MICROSECONDS, microseconds
 from photon.releases import copies
-from photon.releases.reading import (
+from photon.releases.finding import (
     NoRelease,
     ReleaseUnreadable,
     another_under,
     asked_of_lakes,
+    find_release,
     kept_releases,
-    open_release,
 )
 from photon.releases.release import REFILL_GAP, Release
 
@@ -31,7 +31,7 @@ COPIED_WITHIN_US = 5 * 60 * MICROSECONDS  # by then a maker that did not reach i
 def release_behind(pipeline: Pipeline, number: int) -> Release:
     """The release with a number, to go on behind it. CursorTooOld, NoRelease, ReleaseUnreadable."""
     try:
-        return open_release(pipeline, number).release
+        return find_release(pipeline, number)
     except NoRelease:
         oldest = next(iter(kept_releases(pipeline)), None)
         if oldest is None or number > oldest.number:
@@ -43,7 +43,7 @@ def oldest_to_begin_with(pipeline: Pipeline, now_us: int) -> Release:
     """The oldest release that stays while its rows are read. NoRelease, ReleaseUnreadable."""
     at_us = now_us - round((1 - TO_READ_IT) * microseconds(pipeline.releases.keep))
     try:
-        return open_release(pipeline, datetime.fromtimestamp(at_us / MICROSECONDS, UTC)).release
+        return find_release(pipeline, datetime.fromtimestamp(at_us / MICROSECONDS, UTC))
     except NoRelease:  # none is so old
         oldest, _ = asked_of_lakes(pipeline, copies.oldest)
         if not oldest:

@@ -18,7 +18,8 @@ from photon.feed.side_rows import VIEWS, SideChanges
 from photon.feed.step import FEED_COLUMNS, FedTable, FeedStopped, Step
 from photon.pipeline.file import Pipeline
 from photon.process.clock import Clock
-from photon.releases.reading import OpenRelease, ReleaseUnreadable
+from photon.releases.finding import ReleaseUnreadable
+from photon.releases.reading import OpenRelease
 from photon.releases.release import NOTHING, Release, covers
 from photon.storage.tables import OutputTable
 

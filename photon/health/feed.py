@@ -59,7 +59,7 @@ def _newest_behind(marker: Marker) -> tuple[int | None, int]:
     """The newest release that the marker is behind, and since when; None: it is behind none. UserError."""
     # They take long to import, and most pipelines are fed by none.
     from photon.feed.comparing import is_again
-    from photon.releases.reading import asked_of_lakes
+    from photon.releases.finding import asked_of_lakes
 
     first, last = load_pipeline(marker.pipeline), marker.release
     newest, _ = asked_of_lakes(first, copies.latest)

@@ -14,8 +14,8 @@ from photon.pipeline.location import Location
 from photon.process.clock import MICROSECONDS
 from photon.registry.register import Register
 from photon.releases.files import rows_within, share_of
+from photon.releases.finding import kept_releases
 from photon.releases.making import Counted, lost_from_us
-from photon.releases.reading import kept_releases
 from photon.releases.release import NOTHING, Note, Part, Place, Release
 from photon.releases.unmatched_runs import last_run, with_last_run
 from photon.state.unmatched import Progress

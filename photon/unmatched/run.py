@@ -19,8 +19,9 @@ from photon.registry.id_registry import IdRegistry
 from photon.registry.register import Register, with_unmatched_owner
 from photon.releases import copies
 from photon.releases.at_once import release_now
+from photon.releases.finding import asked_of_lakes
 from photon.releases.numbering import last_release
-from photon.releases.reading import OpenRelease, asked_of_lakes
+from photon.releases.reading import OpenRelease
 from photon.releases.release import Release
 from photon.state.completeness.published import last_said
 from photon.state.unmatched import Progress, publish, published

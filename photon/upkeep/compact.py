@@ -18,7 +18,7 @@ from photon.process.clock import MICROSECONDS, Clock, microseconds
 from photon.process.in_time import behind_others
 from photon.process.pace import pace
 from photon.process.readable import counted
-from photon.releases.reading import least_rebuilt
+from photon.releases.finding import least_rebuilt
 from photon.state.view import open_view
 from photon.storage.append_table import REPORT_TABLES, compact_report_table, would_compact_report_table
 from photon.storage.columns import TABLE_COLUMNS

@@ -14,7 +14,8 @@ from photon.feed.rebuilt_rows import LakeGone
 from photon.feed.step import FEED_COLUMNS, FeedStopped
 from photon.releases import copies
 from photon.releases.files import condition_between
-from photon.releases.reading import OpenRelease, ReleaseUnreadable
+from photon.releases.finding import ReleaseUnreadable
+from photon.releases.reading import OpenRelease
 from photon.releases.release import Note, Place, Release
 from photon.storage.data_files import DataFile, DataFiles
 from photon.storage.delta import open_table

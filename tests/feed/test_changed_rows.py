@@ -16,7 +16,7 @@ from photon.feed import comparing, new_rows, steps
 from photon.feed.rebuilt_rows import changes_between
 from photon.feed.step import FeedStopped
 from photon.releases import copies
-from photon.releases.reading import ReleaseUnreadable
+from photon.releases.finding import ReleaseUnreadable
 from photon.releases.release import Note, Release
 from photon.storage.delta import open_table
 from tests.feed.replay import changes, replayed

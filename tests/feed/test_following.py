@@ -14,7 +14,7 @@ import pytest
 from photon.feed.following import LISTED_EVERY_SECONDS, Follower, Start, together
 from photon.feed.sink import SinkUnavailable
 from photon.feed.step import CursorTooOld, FeedStopped, Step
-from photon.releases.reading import NoRelease, ReleaseUnreadable
+from photon.releases.finding import NoRelease, ReleaseUnreadable
 from photon.releases.release import Release
 from tests.feed.made_steps import step
 from tests.feed.replay import Event, apply

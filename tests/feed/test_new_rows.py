@@ -16,7 +16,7 @@ from photon.feed import comparing, new_rows, steps
 from photon.feed.kept import following, is_next
 from photon.feed.step import CursorTooOld, FeedStopped
 from photon.releases import copies
-from photon.releases.reading import NoRelease, ReleaseUnreadable
+from photon.releases.finding import NoRelease, ReleaseUnreadable
 from photon.releases.release import Note, Release
 from photon.storage.delta import open_table
 from tests.feed.replay import changes, replayed

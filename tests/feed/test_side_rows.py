@@ -14,7 +14,7 @@ from photon.feed.step import FeedStopped, Step
 from photon.feed.steps import snapshot, steps
 from photon.process.clock import SystemClock
 from photon.releases import copies
-from photon.releases.reading import ReleaseUnreadable
+from photon.releases.finding import ReleaseUnreadable
 from photon.releases.release import Release
 from photon.storage.delta import open_table
 from tests.releases.lakes import LATER, Lakes, new_lakes

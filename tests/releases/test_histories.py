@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from photon.process import faults
-from photon.releases.reading import ReleaseUnreadable
+from photon.releases.finding import ReleaseUnreadable
 from photon.storage.delta import open_table
 from tests.releases.lakes import LATER, Lakes, joined_in, new_lakes
 from tests.support.crashes import SimulatedCrash, raise_simulated_crash

@@ -17,7 +17,8 @@ from photon.errors import WrongUsage
 from photon.pipeline.location import Location
 from photon.process import faults
 from photon.releases import copies, datasets
-from photon.releases.reading import NoRelease, ReleaseUnreadable, open_release
+from photon.releases.finding import NoRelease, ReleaseUnreadable
+from photon.releases.reading import open_release
 from photon.storage import replacing
 from photon.storage.data_files import DataFiles
 from photon.storage.delta import open_table

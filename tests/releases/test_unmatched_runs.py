@@ -12,9 +12,9 @@ import pytest
 
 from photon import read
 from photon.errors import FormatTooNew
+from photon.releases.finding import NoRelease, ReleaseUnreadable
 from photon.releases.making import Counted, Sight, next_release
 from photon.releases.parts import LakeCounter
-from photon.releases.reading import NoRelease, ReleaseUnreadable
 from photon.releases.release import Part, Place, Release, SetBack, decode_release, encode_release
 from photon.releases.unmatched_runs import with_last_run
 from photon.state.unmatched import DOCUMENT, Progress

@@ -21,7 +21,7 @@ from photon.feed.postgres import PostgresTable
 from photon.feed.sink import Fed, SinkUnavailable
 from photon.feed.step import FeedStopped
 from photon.process.faults import watched
-from photon.releases.reading import ReleaseUnreadable
+from photon.releases.finding import ReleaseUnreadable
 from tests.feed.made_steps import FED, POSITION, release, row, step
 from tests.services.postgres import HOST, USER, Postgres, postgres
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from photon import read
-from photon.releases.reading import NoRelease, ReleaseUnreadable
+from photon.releases.finding import NoRelease, ReleaseUnreadable
 from photon.releases.release import Release
 from tests.e2e.outages.checker import Logs
 

@@ -9,8 +9,9 @@ from photon.pipeline.file import Pipeline
 from photon.registry.id_registry import IdRegistry
 from photon.releases import copies
 from photon.releases.datasets import datasets_of
+from photon.releases.finding import ReleaseUnreadable
 from photon.releases.numbering import take_new_releases
-from photon.releases.reading import OpenRelease, ReleaseUnreadable, open_release
+from photon.releases.reading import OpenRelease, open_release
 from photon.releases.release import Place, Release
 from tests.simulation.rules import must
 
