@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from photon.feed.cursor_file import CursorFile, locked
 from photon.feed.lines import lines
 from photon.feed.marker import ASIDE, MARKER
-from photon.feed.sink import Fed, sink_errors
+from photon.feed.sink import Fed, in_turn, sink_errors
 from photon.feed.step import FeedStopped, Step
 from photon.pipeline.location import Location
 from photon.process.faults import fault_point
@@ -50,25 +50,24 @@ class FedFolder:
         return self._marker.read()
 
     def deliver(self, steps: Sequence[Step]) -> Release | None:
-        last = self.cursor()
-        for step in steps:
-            if last != step.after:
-                return last
-            with sink_errors(f"folder {self._folder}"):
-                if step.after is None:
-                    self._expect_no_other_file(step)
-                if step.inserts:
-                    self._put(_name_of(step), step)
-            fault_point("follow.after_rows")
-            last = self._mark(step)
-            fault_point("follow.after_cursor")
-        return last
+        return in_turn(self.cursor(), steps, self._take)
 
     def replace(self, step: Step) -> None:
         raise FeedStopped(
             f"{self._folder} is a log, of which nothing can be replaced: begin an empty folder by --to, "
             "and the next pipeline anew"
         )
+
+    def _take(self, step: Step) -> Release | None:
+        with sink_errors(f"folder {self._folder}"):
+            if step.after is None:
+                self._expect_no_other_file(step)
+            if step.inserts:
+                self._put(_name_of(step), step)
+        fault_point("follow.after_rows")
+        last = self._mark(step)
+        fault_point("follow.after_cursor")
+        return last
 
     def _put(self, name: str, step: Step) -> None:
         """Have the file there, whole and on disk; one that is there was put so, and may have been read."""

@@ -29,7 +29,7 @@ from photon.feed.postgres_rows import (
     nul_in,
     taken_back,
 )
-from photon.feed.sink import Fed, SinkUnavailable
+from photon.feed.sink import Fed, SinkUnavailable, in_turn
 from photon.feed.step import FeedStopped, Step
 from photon.process.faults import fault_point
 from photon.releases.release import Release, decode_release, encode_release
@@ -116,11 +116,8 @@ class PostgresTable:
         except UserError:
             if len(steps) == 1:
                 raise
-        last = self.cursor()
-        for step in steps:  # those before the one that can't be delivered
-            if last == step.after:
-                last = self._deliver([step])
-        return last
+        # Those before the one that can't be delivered.
+        return in_turn(self.cursor(), steps, lambda step: self._deliver([step]))
 
     def _deliver(self, steps: Sequence[Step]) -> Release | None:
         with self._transaction("waiting for another follower") as run:

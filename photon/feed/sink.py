@@ -6,7 +6,7 @@ needs no copy of it, and a release of another registry is not taken for it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,6 +40,17 @@ def sink_errors(place: object) -> Iterator[None]:
         yield
     except OSError as error:
         raise SinkUnavailable(f"{place} can't be used: {error}") from None
+
+
+def in_turn(
+    cursor: Release | None, steps: Iterable[Step], take: Callable[[Step], Release | None]
+) -> Release | None:
+    """Take steps, as long as each follows on the cursor; where the cursor then is, as `take` says."""
+    for step in steps:
+        if cursor != step.after:
+            break
+        cursor = take(step)
+    return cursor
 
 
 class Sink(Protocol):

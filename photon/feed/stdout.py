@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from photon.feed.cursor_file import CursorFile
 from photon.feed.lines import lines
+from photon.feed.sink import in_turn
 from photon.feed.step import Step
 from photon.process.faults import fault_point
 from photon.releases.release import Release
@@ -56,12 +57,7 @@ class StandardOutput:
         return self._last if self._cursor_file is None else self._cursor_file.read()
 
     def deliver(self, steps: Sequence[Step]) -> Release | None:
-        last = self.cursor()
-        for step in steps:
-            if last != step.after:
-                return last
-            last = self._take(step)
-        return last
+        return in_turn(self.cursor(), steps, self._take)
 
     def replace(self, step: Step) -> None:
         self._take(step)
