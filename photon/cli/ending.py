@@ -19,7 +19,7 @@ import click
 
 from photon.errors import DEFECT, NOT_DONE
 
-INTERRUPTED, NOBODY_READS = 130, 141  # as a shell counts SIGINT and SIGPIPE
+INTERRUPTED, NOBODY_READS, TERMINATED = 130, 141, 143  # as a shell counts SIGINT, SIGPIPE and SIGTERM
 # A full disk or a lost terminal fails a print with one of these. Errors of opened files have a file name.
 UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 

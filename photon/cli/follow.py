@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING
 
 import click
 
+from photon.cli.ending import INTERRUPTED, TERMINATED, fail
 from photon.cli.output import expected_errors, log_to_stderr, pipeline_argument
 from photon.errors import WrongUsage
+from photon.process.operating_system import handled_by
 
 if TYPE_CHECKING:
-    from photon.feed.following import Start
+    from photon.feed.following import Follower, Start
     from photon.feed.stdout import Form
     from photon.feed.step import FedTable
 
@@ -102,6 +108,27 @@ def follow(
             form=form,
         ) as sink:
             follower = Follower(pipeline, sink, begins, SystemClock(), table)
-            if resync:
-                follower.resync()
-            follower.run(once)
+            with ended_by_signals(follower):
+                if resync:
+                    follower.resync()
+                follower.run(once)
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM came."""
+
+
+@contextmanager
+def ended_by_signals(follower: Follower) -> Iterator[None]:
+    """Have Ctrl-C and SIGTERM end the command, which says what it has delivered."""
+
+    def terminate(_number: int, _frame: FrameType | None) -> None:
+        raise Terminated
+
+    try:
+        with handled_by(terminate, signal.SIGTERM):
+            yield
+    except KeyboardInterrupt as told:
+        last = follower.delivered
+        stands = "nothing was delivered" if last is None else f"delivered up to release {last.number}"
+        fail(f"interrupted; {stands}", TERMINATED if isinstance(told, Terminated) else INTERRUPTED)

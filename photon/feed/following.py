@@ -40,15 +40,15 @@ FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS = 1.0, 60.0
 
 @dataclass
 class Follower:
-    """Delivers to one sink, which says where to go on."""
+    """Delivers to one sink, which says where to go on. `delivered`: the release that it is known to have."""
 
     pipeline: Pipeline
     sink: Sink
     start: Start
     clock: Clock
     table: FedTable = "joined"
+    delivered: Release | None = field(default=None, init=False)
     _said: str = field(default="", init=False)
-    _has_begun: bool = field(default=False, init=False)
     _opened: dict[str, OutputTable] = field(default_factory=dict, init=False)
 
     def run(self, once: bool = False) -> None:
@@ -81,12 +81,11 @@ class Follower:
         while True:
             cursor = self.sink.cursor()
             if cursor is None:
-                self.sink.deliver([self._first_step()])
-                self._has_begun = True
+                self.delivered = self.sink.deliver([self._first_step()])
                 continue
-            if not self._has_begun:
+            if self.delivered is None:
                 log.info("going on behind release %s", cursor.number)
-                self._has_begun = True
+            self.delivered = cursor
             behind = steps(
                 self.pipeline,
                 cursor,
@@ -97,7 +96,8 @@ class Follower:
             )
             found = self._allowed(behind)
             for some in together(found, DELIVERED_ROWS):
-                if self.sink.deliver(some) != some[-1].release:
+                self.delivered = self.sink.deliver(some)
+                if self.delivered != some[-1].release:
                     break  # another follower was here first
                 cursor = some[-1].release
             else:

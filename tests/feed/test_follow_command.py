@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -77,8 +78,10 @@ def test_a_reader_that_goes_away_ends_it_with_141(here: Lakes) -> None:
         assert process.wait(60) == 141
 
 
-@pytest.mark.parametrize("told", [signal.SIGINT, signal.SIGTERM])
-def test_it_goes_on_until_it_is_told_to_end(here: Lakes, told: signal.Signals) -> None:
+@pytest.mark.parametrize(("told", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_it_goes_on_until_it_is_told_to_end_and_says_where_it_stands(
+    here: Lakes, told: signal.Signals, status: int
+) -> None:
     command = [sys.executable, "-m", "photon.cli.main", "follow", str(here.pipeline.file)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
@@ -88,7 +91,10 @@ def test_it_goes_on_until_it_is_told_to_end(here: Lakes, told: signal.Signals) -
         here.release()
         assert json.loads(process.stdout.readline())["_event_id"] == "e4"
         os.kill(process.pid, told)
-        assert process.wait(60) == {signal.SIGINT: 130, signal.SIGTERM: -signal.SIGTERM}[told]
+        assert process.wait(60) == status
+        assert process.stderr is not None
+        said = process.stderr.read().decode()  # the line is there before its step is done
+        assert re.fullmatch(r"photon: interrupted; delivered up to release [23]\n", said)
 
 
 @pytest.mark.parametrize(
