@@ -7,7 +7,7 @@ Files that rebuilds have replaced since are put back in their place, by lists (R
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
@@ -17,10 +17,12 @@ from deltalake import DeltaTable
 
 from photon.pipeline.file import Pipeline
 from photon.pipeline.location import Location
+from photon.releases import copies
 from photon.releases.files import ReleaseFiles, before, condition, rows_within, shares
 from photon.releases.finding import (
     ReleaseUnreadable,
     Wanted,
+    asked_of_lakes,
     bring_back,
     find_release,
     kept_releases,
@@ -174,7 +176,7 @@ class OpenRelease:
         if found != part.rows:
             others = _last_of_others(table.folder, handle.version(), part.version)
             why = f"{table.folder} has {found:,} rows up to {part.place}, and must have {part.rows:,}{others}"
-            raise self._unreadable(datacenter, f"{why}; {self._later()}")
+            raise self._changed(datacenter, why)
         return list(files.values())
 
     def _files_at(
@@ -186,12 +188,12 @@ class OpenRelease:
         rebuilt = handle.transaction_version(rebuild_app(datacenter)) or 0
         if rebuilt < part.rebuilt:
             why = f"{table.folder} is at rebuild {rebuilt}, and must have {part.rebuilt}"
-            raise self._unreadable(datacenter, f"{why}; {self._older(datacenter)}")
+            raise self._older(datacenter, "joined_events", why)
         files = self._before_rebuilds(datacenter, table, handle, rebuilt, of)
         for path in sorted(files.keys() - data_files(handle).keys()) if rebuilt > of.rebuilt else ():
             if table.store.size_bytes(path) != files[path].size_bytes:
                 why = f"the data file {table.folder / path}, which a rebuild replaced, is gone"
-                raise self._unreadable(datacenter, f"{why}; {self._later()}")
+                raise self._changed(datacenter, why)
         return files
 
     def _check_batches(self, datacenter: str, handle: DeltaTable, table: TableName, batch: int) -> None:
@@ -199,7 +201,7 @@ class OpenRelease:
         found = batch_of(handle.transaction_version(app_id(datacenter, str(epoch), table)) or 0)
         if found < batch:
             why = f"{table} is at batch {found} of epoch {epoch}, and must have {batch}"
-            raise self._unreadable(datacenter, f"{why}; {self._older(datacenter)}")
+            raise self._older(datacenter, table, why)
 
     def _before_rebuilds(
         self, datacenter: str, table: OutputTable, handle: DeltaTable, rebuilt: int, part: Part
@@ -216,7 +218,7 @@ class OpenRelease:
             if len(done) != 1:
                 others = _last_of_others(table.folder, handle.version(), part.version)
                 why = f"nobody can tell which rows of {table.folder} rebuild {number} has replaced{others}"
-                raise self._unreadable(datacenter, f"{why}; {self._later()}")
+                raise self._changed(datacenter, why)
             files = before(files, done[0])
         return files
 
@@ -235,14 +237,31 @@ class OpenRelease:
     def _unreadable(self, datacenter: str, why: str) -> ReleaseUnreadable:
         return ReleaseUnreadable(self.release.number, datacenter, why)
 
-    def _older(self, datacenter: str) -> str:
-        made = f"photon join {self.pipeline.typed} -d {datacenter}"
-        return (
-            f"put the newest copy of the lake back; without one start it, and read the next release: {made}"
-        )
+    def _changed(self, datacenter: str, why: str) -> ReleaseUnreadable:
+        """The error where others changed joined rows: the next release counts anew."""
+        do = self._later(datacenter, "joined_events") or self._next_of(datacenter)
+        return self._unreadable(datacenter, f"{why}; {do}")
 
-    def _later(self) -> str:
-        return f"read a release that was made after it: photon releases {self.pipeline.typed}"
+    def _older(self, datacenter: str, table: TableName, why: str) -> ReleaseUnreadable:
+        """The error where a table is an older copy."""
+        back = f"put the newest copy of the lake back; without one: {self._next_of(datacenter)}"
+        return self._unreadable(datacenter, f"{why}; {self._later(datacenter, table) or back}")
+
+    def _later(self, datacenter: str, table: TableName) -> str:
+        """Name the newest release, if this table can be read of it; empty: not yet."""
+        found, _ = asked_of_lakes(self.pipeline, copies.latest)
+        newest = max(found.values(), key=lambda one: one.number, default=self.release)
+        if newest.number <= self.release.number:
+            return ""
+        with suppress(ReleaseUnreadable):
+            if datacenter in newest.parts:
+                OpenRelease(self.pipeline, newest, self.opened).table(datacenter, table)
+            return f"release {newest.number} has what is there now: read that one"
+        return ""
+
+    def _next_of(self, datacenter: str) -> str:
+        made = f"photon join {self.pipeline.typed} -d {datacenter}"
+        return f"the next release has what is there now, and a join makes it: {made}"
 
 
 def _list_of(folder: Location, version: int, since: int, app: str, number: int) -> str | None:

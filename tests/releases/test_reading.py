@@ -212,6 +212,20 @@ def test_rows_that_somebody_deleted_make_older_releases_unreadable_and_the_next_
     assert reads_as_it_was(here, 2)
 
 
+def test_an_unreadable_release_names_the_newest_one_that_can_be_read_or_the_join_that_makes_it(
+    here: Lakes,
+) -> None:
+    open_table(here.table("east").folder).delete("_event_id = 'e0'")
+    with pytest.raises(ReleaseUnreadable, match=r"a join makes it: photon join .*pipeline.yaml -d east"):
+        read.joined(here.pipeline, release=1)
+    here.release()
+    with pytest.raises(ReleaseUnreadable, match=r"; release 2 has what is there now: read that one$"):
+        read.joined(here.pipeline, release=1)
+    open_table(here.table("east").folder).delete("_event_id = 'e1'")
+    with pytest.raises(ReleaseUnreadable, match="a join makes it"):
+        read.joined(here.pipeline, release=1)
+
+
 def test_files_that_people_rewrote_read_the_same(here: Lakes) -> None:
     open_table(here.table("east").folder).optimize.compact()
     here.append("east")
