@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from photon.feed.kept import is_next, is_refilled
 from photon.feed.new_rows import PAGE_ROWS
@@ -37,13 +38,25 @@ def why_stopped(before: Release, release: Release) -> str:
 
 def is_plain(before: Release, release: Release) -> bool:
     """Whether a release is the next one, and has all rows of the one before, as they were."""
-    has_all = before.parts.keys() <= release.parts.keys()
-    return (
-        has_all
-        and is_next(before.number, release)
-        and all(release.parts[name].rebuilt == part.rebuilt for name, part in before.parts.items())
-        and not why_stopped(before, release)
+    return _is_whole(before, release) and all(
+        release.parts[name].rebuilt == part.rebuilt for name, part in before.parts.items()
     )
+
+
+def _is_whole(before: Release, release: Release) -> bool:
+    """Whether it is the next one, and only rebuilds have taken away or changed rows of the one before."""
+    has_all = before.parts.keys() <= release.parts.keys()
+    return has_all and is_next(before.number, release) and not why_stopped(before, release)
+
+
+def first_to_begin_with(releases: Sequence[Release], takes_changes: bool) -> Release:
+    """The first of these from which a feed comes to the last one, and reads it all. They are not empty.
+
+    `takes_changes`: it goes on where a rebuild has taken rows back.
+    """
+    goes_on = _is_whole if takes_changes else is_plain
+    breaks = [one for before, one in pairwise(releases) if not goes_on(before, one)]
+    return breaks[-1] if breaks else releases[0]
 
 
 def runs(before: Release, releases: Sequence[Release]) -> Iterator[tuple[Release, Sequence[Release]]]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from photon.errors import UserError
+from photon.feed.comparing import first_to_begin_with
 from photon.feed.kept import oldest_to_begin_with, release_behind
 from photon.feed.sink import Sink, SinkUnavailable
 from photon.feed.step import FedTable, FeedStopped, Step
@@ -21,7 +22,7 @@ from photon.pipeline.location import S3Folder
 from photon.process.clock import MICROSECONDS, Clock
 from photon.process.readable import counted
 from photon.releases import copies
-from photon.releases.finding import NoRelease, ReleaseUnreadable, find_release
+from photon.releases.finding import NoRelease, ReleaseUnreadable, find_release, kept_releases
 from photon.releases.release import Release
 from photon.storage.delta import LakeUnavailable
 from photon.storage.tables import OutputTable
@@ -107,12 +108,21 @@ class Follower:
         if isinstance(self.start, int):
             return nothing_of(release_behind(self.pipeline, self.start), self.table)
         if self.start == "oldest":
-            oldest = oldest_to_begin_with(self.pipeline, self.clock.now_us())
-            return snapshot(self.pipeline, oldest, self.table)
+            return snapshot(self.pipeline, self._oldest(), self.table)
         newest = find_release(self.pipeline)
         if self.start == "now":
             return nothing_of(newest, self.table)
         return snapshot(self.pipeline, newest, self.table)
+
+    def _oldest(self) -> Release:
+        """The oldest kept release behind which nothing ends the feed."""
+        oldest = oldest_to_begin_with(self.pipeline, self.clock.now_us())
+        later = [one for one in kept_releases(self.pipeline) if one.number > oldest.number]
+        first = first_to_begin_with([oldest, *later], self.sink.takes_changes)
+        if first != oldest:
+            what = "an older one could not be followed on to it"
+            log.info("beginning with all rows of release %s: %s", first.number, what)
+        return first
 
     def _allowed(self, found: Iterable[Step]) -> Iterator[Step]:
         for step in found:

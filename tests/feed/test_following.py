@@ -14,10 +14,12 @@ import pytest
 from photon.feed.following import LISTED_EVERY_SECONDS, Follower, Start, together
 from photon.feed.sink import SinkUnavailable
 from photon.feed.step import CursorTooOld, FeedStopped, Step
+from photon.releases import copies
 from photon.releases.finding import NoRelease, ReleaseUnreadable
-from photon.releases.release import Release
+from photon.releases.release import Note, Release
 from tests.feed.made_steps import step
 from tests.feed.replay import Event, apply
+from tests.feed.test_changed_rows import noted, without
 from tests.releases.lakes import Lakes, new_lakes
 from tests.support.manual_clock import ManualClock
 
@@ -106,6 +108,44 @@ def test_it_begins_with_a_release_that_is_still_kept_when_its_rows_are_read(here
     keep = here.pipeline.releases.keep
     clock = Later(here.made[1].release.made_us + round((keep - timedelta(hours=1)).total_seconds() * 1e6))
     Follower(here.pipeline, sink, "oldest", clock).run(once=True)
+    assert sink.numbers == [3]
+
+
+@pytest.mark.parametrize(("takes_changes", "numbers"), [(False, [4, 5]), (True, [1, 2, 3, 4, 5])])
+def test_it_begins_behind_a_rebuild_that_would_end_it(
+    here: Lakes, takes_changes: bool, numbers: list[int]
+) -> None:
+    here.rebuild("east", drops=True)
+    here.release()
+    here.go_on("west")
+    sink = Memory(takes_changes=takes_changes)
+    follower(here, sink).run(once=True)
+    assert sink.numbers == numbers
+    assert events(sink) == here.made[-1].joined
+
+
+def test_it_begins_behind_a_lake_that_was_put_back(here: Lakes) -> None:
+    noted(here, Note("lake put back", "east", "it was put back"))
+    here.go_on("west")
+    sink = Memory()
+    follower(here, sink).run(once=True)
+    assert sink.numbers == [4, 5]
+
+
+def test_it_begins_behind_a_lake_that_is_gone(here: Lakes) -> None:
+    here.append("west")
+    without(here, "east", lakes_gone=("east",))
+    shutil.rmtree(Path(here.lake("east")))
+    sink = Memory()
+    follower(here, sink).run(once=True)
+    assert (sink.numbers, len(sink.has)) == ([4], 2)
+
+
+def test_it_begins_behind_releases_that_no_lake_has_any_more(here: Lakes) -> None:
+    for name in ("east", "west"):
+        (Path(here.lake(name)) / copies.FOLDER / f"{2:012d}.json").unlink()
+    sink = Memory()
+    follower(here, sink).run(once=True)
     assert sink.numbers == [3]
 
 
@@ -234,9 +274,10 @@ def test_small_steps_go_to_the_sink_together_and_those_before_an_error_too() -> 
 
 
 def test_without_changes_it_ends_before_a_release_that_takes_something_back(here: Lakes) -> None:
+    sink = Memory(takes_changes=False)
+    follower(here, sink).run(once=True)
     here.rebuild("east", drops=True)
     here.release()
-    sink = Memory(takes_changes=False)
     with pytest.raises(
         FeedStopped, match=r"release 4 takes back \d rows?.*: --changes delivers such rows too, --resync all"
     ):
