@@ -23,6 +23,7 @@ from photon.dispatcher.recovery.orders import (
 )
 from photon.pipeline.file import Pipeline
 from photon.registry.opening import read_register
+from photon.registry.register import Register
 from photon.releases import copies
 from photon.releases.release import Place, Verified
 from photon.state.database import STATE_FILE, StateUnavailable
@@ -126,11 +127,12 @@ def _recover(
 ) -> dict[str, Recovered]:
     if not any(_with_cases(report) for report in reports.values()):
         return {name: Recovered() for name in reports}
-    retired = set(read_register(pipeline).given_up)
+    register = read_register(pipeline)
+    retired = set(register.given_up)
     done = {name: Recovered() for name in reports if name in retired}  # the others' reports name what was its
     reports = {name: report for name, report in reports.items() if name not in retired}
     for name, report in reports.items():
-        done[name] = _recover_one(pipeline, name, report, retired, order)
+        done[name] = _recover_one(pipeline, name, report, register, order)
     for name, report in reports.items():
         done[name].unknown_to = unknown_to(name, report, reports, retired)
     return done
@@ -161,9 +163,10 @@ def _with_cases(report: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _recover_one(
-    pipeline: Pipeline, datacenter: str, report: Mapping[str, Any], retired: Collection[str], order: Order
+    pipeline: Pipeline, datacenter: str, report: Mapping[str, Any], register: Register, order: Order
 ) -> Recovered:
     done, state = Recovered(), pipeline.datacenters[datacenter].state
+    retired, were_freed = set(register.given_up), bool(register.lakes_gone)
     done.left_out = sum(finding["count"] for finding in _with_cases(report))
     room = max(0, MOST_WAITING_ORDERS - len(waiting_orders(state)))
     ordered = already_ordered(state, report["epoch"]) if room else {}
@@ -174,7 +177,7 @@ def _recover_one(
             own = [case for case in cases if acts_on(case, datacenter, retired) == datacenter]
             done.left_out -= len(cases)
             done.left_to += Counter({name: n for name, n in acting.items() if name != datacenter})
-            new, waiting = without_ordered(ordered_records(own, kind, datacenter), ordered)
+            new, waiting = without_ordered(ordered_records(own, kind, datacenter, were_freed), ordered)
             done.kinds[kind] += len(new)
             done.waiting += waiting
             records += new
@@ -246,7 +249,9 @@ def acts_on(case: Case, datacenter: str, retired: Collection[str]) -> str:
     return case.holder
 
 
-def ordered_records(cases: Iterable[Case], kind: str, datacenter: str) -> list[OrderedRecord]:
+def ordered_records(
+    cases: Iterable[Case], kind: str, datacenter: str, were_freed: bool = False
+) -> list[OrderedRecord]:
     """The records of these cases, each with the class that the dispatcher has counted it in."""
     ordered, events = [], set()
     for case in sorted(cases, key=lambda case: Occurrence.parse(case.occurrence)):
@@ -256,22 +261,25 @@ def ordered_records(cases: Iterable[Case], kind: str, datacenter: str) -> list[O
             OrderedRecord(
                 Occurrence.parse(case.occurrence),
                 case.event_id,
-                counted_as(case, kind, datacenter, is_first),
+                counted_as(case, kind, datacenter, is_first, were_freed),
                 is_kept=bool(case.evidence & Evidence.GIVEN_UP),
             )
         )
     return ordered
 
 
-def counted_as(case: Case, kind: str, datacenter: str, is_first: bool) -> OutcomeClass:
+def counted_as(
+    case: Case, kind: str, datacenter: str, is_first: bool, were_freed: bool = False
+) -> OutcomeClass:
     """The class in which the dispatcher has counted a record, as far as tables and registry tell.
 
-    `is_first`: of the records of its event that are looked at again. One of them was joined.
+    `is_first`: of the records of its event that are looked at again. One of them was joined. `were_freed`: a
+    datacenter was retired without its lake, so that nobody holds any more what it had joined.
     """
     if kind.startswith("unjoinable") or case.evidence & Evidence.UNJOINED:
         return "unjoinable"
     if case.evidence & Evidence.TOO_OLD:
         return "too_old"
-    if case.holder is not None and case.holder != datacenter:
+    if were_freed if case.holder is None else case.holder != datacenter:
         return "joined_elsewhere"
     return "joined" if is_first else "duplicates"

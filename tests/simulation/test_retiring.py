@@ -99,6 +99,18 @@ def test_what_was_joined_by_a_datacenter_that_is_retired_without_its_lake_is_joi
     assert world.joined_ids() == ["c1", "c2"]
 
 
+def test_what_recovery_joins_after_a_retirement_is_counted_as_a_verification_counts_it(world: World) -> None:
+    world.everywhere("c1", "c2")
+    world.join("west")
+    world.events("c3")
+    assert_counts(world.join("east").counts, joined=1, joined_elsewhere=2)
+    lose_lake(world, "west")
+    retired(world, "west", lake_is_gone=True)
+    recover_all(world, only="east")
+    assert_counts(world.join("east").counts, joined=3, joined_elsewhere=0)
+    assert verify(world)["east"].classes == {"joined": 3}
+
+
 @pytest.mark.parametrize("lake_is_gone", [False, True])
 def test_a_retired_datacenter_does_not_start_and_none_of_its_claims_counts(
     world: World, lake_is_gone: bool

@@ -62,6 +62,11 @@ def test_the_class_of_a_record_is_told_from_what_is_left_of_it(
     assert counted_as(found, "missing", "east", is_first) == counted
 
 
+def test_what_a_retirement_has_freed_was_counted_as_joined_elsewhere() -> None:
+    assert counted_as(case(), "missing", "east", True, were_freed=True) == "joined_elsewhere"
+    assert counted_as(case("east"), "missing", "east", True, were_freed=True) == "joined"
+
+
 def test_no_class_falls_below_nothing_and_every_record_leaves_one() -> None:
     records = [OrderedRecord(Occurrence(1, n), f"c{n}", "unjoinable") for n in range(3)]
     assert leaves(records, {"unjoinable": 1, "joined": 1, "filtered": 5}) == {
