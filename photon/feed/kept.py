@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 from photon.errors import UserError
@@ -55,8 +55,9 @@ def following(pipeline: Pipeline, release: Release, now_us: int, passes_over: bo
     """The first kept releases behind one, in order and without a gap; empty: there is none yet.
 
     `passes_over`: over releases that nobody keeps any more.
-    ReleaseUnreadable: a lake that may have the next one does not answer, or it may be copied any moment.
-    CursorTooOld: nobody has it any more. FeedStopped: the release is none of this pipeline's.
+    ReleaseUnreadable: a lake that may have the next one does not answer, or it may be copied any moment; or
+    no lake has even the release before it. CursorTooOld: nobody has the next one any more. FeedStopped: the
+    release is none of this pipeline's.
     """
     by_lake, away = asked_of_lakes(
         pipeline, lambda lake: copies.following(lake, release.number - 1, RELEASES_AT_ONCE)
@@ -66,19 +67,21 @@ def following(pipeline: Pipeline, release: Release, now_us: int, passes_over: bo
         for number, one in releases.items():
             if found.setdefault(number, one) != one:
                 raise another_under(pipeline, name, number)
+    if not found:
+        raise _lakes_are_older(pipeline, release, away)
     if found.pop(release.number, release) != release:
         raise FeedStopped(
             f"the cursor is of another release {release.number} than {pipeline.name} has: its registry and "
             f"lakes were begun anew, or it is another pipeline's; {resync(pipeline)}"
         )
-    whole = [release]
-    for one in (found[number] for number in sorted(found)):
+    whole, behind = [release], [found[number] for number in sorted(found)]
+    for one in behind:
         if is_next(whole[-1].number, one):
             whole.append(one)
         elif len(whole) > 1:
             break
         else:
-            error = _why_not_next(pipeline, release.number, one, away, now_us)
+            error = _why_not_next(pipeline, release.number, behind, away, now_us)
             if not (passes_over and isinstance(error, CursorTooOld)):
                 raise error
             what = f"release {release.number + 1} is not kept any more"
@@ -102,17 +105,28 @@ def resync(pipeline: Pipeline) -> str:
     return f"photon follow {pipeline.typed} --resync delivers all rows of the newest release anew"
 
 
+def _lakes_are_older(pipeline: Pipeline, release: Release, away: Mapping[str, str]) -> ReleaseUnreadable:
+    """The error where no lake has a release, nor one behind it: each keeps its newest one."""
+    for name in sorted(away.keys() - {*release.lakes_gone}):
+        return ReleaseUnreadable(release.number, name, away[name])
+    back = "no lake has it any more: mount the lakes, or put newer copies back"
+    made = f"without these the next join makes the next one: photon join {pipeline.typed}"
+    return ReleaseUnreadable(release.number, release.by, f"{back}; {made}")
+
+
 def _why_not_next(
-    pipeline: Pipeline, number: int, found: Release, away: Mapping[str, str], now_us: int
+    pipeline: Pipeline, number: int, behind: Sequence[Release], away: Mapping[str, str], now_us: int
 ) -> UserError:
+    found = behind[0]
     for name in sorted(away.keys() - {*found.lakes_gone}):
         return ReleaseUnreadable(number + 1, name, away[name])
-    if now_us - found.made_us < COPIED_WITHIN_US:
+    is_lost = any(note.change == "lake put back" for one in behind for note in one.notes)
+    if not is_lost and now_us - found.made_us < COPIED_WITHIN_US:
         why = f"no lake has it, and there is {found.number}"
         return ReleaseUnreadable(number + 1, found.by, f"{why}; its maker may be about to copy it: wait")
     return CursorTooOld(_too_old(pipeline, number + 1, found.number))
 
 
 def _too_old(pipeline: Pipeline, number: int, oldest: int) -> str:
-    kept = f"the oldest behind it is {oldest} (releases.keep)"
+    kept = f"the oldest behind it is {oldest} (releases.keep, or lakes were put back)"
     return f"release {number} is not kept any more, {kept}; {resync(pipeline)}"
