@@ -160,7 +160,7 @@ def unjoined(
     else:
         found = _side_rows_now(_ask(pipeline).places, "unjoined")
         others = joined(pipeline)  # opened later: what is joined meanwhile is left out
-    rows = found.to_table()
+    rows = _held(found)
     return _in_memory(unjoined_of(rows, _ids_among(others, rows["event_id"])), others)
 
 
@@ -210,7 +210,7 @@ def dead_letters(
         with MENDED_LETTERS.reading(pipeline, datacenter) as again:
             mended = MENDED_LETTERS.columns.empty_table() if again is None else again.to_table()
         others = joined(pipeline)
-    rows = found.to_table()
+    rows = _held(found)
     return _in_memory(dead_letters_of(rows, mended, _ids_among(others, rows["event_id"])), others)
 
 
@@ -402,7 +402,13 @@ def _rows_of(opened: OpenRelease, name: TableName, datacenter: str | None = None
 def _ids_among(rows: Rows, ids: pa.ChunkedArray) -> pa.ChunkedArray:
     """The event ids among these that have a joined row."""
     wanted = text("_event_id").isin(pc.unique(ids.drop_null()))
-    return rows.to_table(columns=["_event_id"], filter=wanted)["_event_id"]
+    return _held(rows.filter(wanted), ["_event_id"])["_event_id"]
+
+
+def _held(rows: Rows, columns: Sequence[str] | None = None) -> pa.Table:
+    """The rows in memory. LakeUnavailable."""
+    with lake_errors("read rows"):
+        return rows.to_table(columns=columns)
 
 
 def _in_memory(found: pa.Table, like: Rows) -> Rows:

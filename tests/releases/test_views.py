@@ -15,6 +15,7 @@ from photon.errors import WrongUsage
 from photon.releases import copies
 from photon.releases.views import dead_letters_of, unjoined_of
 from photon.storage.columns import DEAD_LETTER_COLUMNS, UNJOINED_COLUMNS
+from photon.storage.delta import LakeUnavailable
 from photon.storage.mended_letters import MENDED_LETTERS, MendedLetter, add_mended
 from photon.storage.output_files import write_rows
 from photon.storage.tables import OutputTable, app_id
@@ -133,6 +134,16 @@ def test_a_release_shows_what_was_given_up_by_then_and_not_what_joined_by_then(l
     lakes.append("east")
     assert ids(read.unjoined(lakes.pipeline, release=lakes.release().release.number)) == ["x1", "x2", "x3"]
     assert ids(read.unjoined(lakes.pipeline, release=first)) == ["x1", "x2"]
+
+
+def test_a_file_that_goes_away_before_it_is_read_is_named(lakes: Lakes) -> None:
+    lakes.give_up("east", ["x1"])
+    lakes.append("east")
+    number = lakes.release().release.number
+    for file in Path(lakes.lake("east") / "unjoined").rglob("*.parquet"):
+        file.unlink()
+    with pytest.raises(LakeUnavailable, match=r"cannot read rows: .*unjoined.*\.parquet"):
+        read.unjoined(lakes.pipeline, release=number)
 
 
 def add_letter(lakes: Lakes, event: str) -> None:
