@@ -26,6 +26,7 @@ from photon.feed.postgres_rows import (
     brought,
     columns_of,
     csv_of,
+    doubled_in,
     nul_in,
     taken_back,
 )
@@ -56,6 +57,8 @@ _MAKE_CURSORS = sql.SQL(
     "CREATE TABLE IF NOT EXISTS {} (name text PRIMARY KEY, pipeline text NOT NULL, fed text NOT NULL, "
     "is_made boolean NOT NULL, release bigint, cursor text)"
 )
+# What the server refuses, and how its reason is found in the rows.
+_EXPLAINED = ((psycopg2.DataError, nul_in), (errors.UniqueViolation, doubled_in))
 _COLUMNS = """
     SELECT a.attname, format_type(a.atttypid, a.atttypmod)
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_attribute a ON a.attrelid = c.oid
@@ -249,9 +252,10 @@ class PostgresTable:
         except psycopg2.Error as error:
             if rows.failed is not None:
                 raise rows.failed from None
-            nuls = map(nul_in, step.pages()) if isinstance(error, psycopg2.DataError) else iter(())
-            if (nul := next(filter(None, nuls), None)) is not None:
-                raise FeedStopped(f"{self._where}, {self._doing}: {nul}") from None
+            looks = [look for kind, look in _EXPLAINED if isinstance(error, kind)]
+            found = (look(page) for look in looks for page in step.pages())
+            if (why := next(filter(None, found), None)) is not None:
+                raise FeedStopped(f"{self._where}, {self._doing}: {why}") from None
             raise
         target.cursor = step.release
 

@@ -89,3 +89,17 @@ def nul_in(page: pa.Table) -> str | None:
                 why = "has a NUL, which PostgreSQL's text can't hold"
                 return f"column {name!r} of event {event!r} {why}; {_OWN_TABLE}"
     return None
+
+
+def doubled_in(page: pa.Table) -> str | None:
+    """The first key that two rows of a page have, and what to do; None if there is none.
+
+    Photon writes no such rows; all of a batch are in one page.
+    """
+    rows = brought(page).group_by(KEY).aggregate([([], "count_all")])
+    found = rows.filter(pc.greater(rows["count_all"], 1)).to_pylist()
+    if not found:
+        return None
+    key = ", ".join(str(found[0][name]) for name in KEY)
+    why = f"{found[0]['count_all']} rows have the key ({key}): somebody changed a lake"
+    return f"{why}; a verification says what to do, and --resync then delivers all rows anew"

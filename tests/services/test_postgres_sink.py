@@ -148,6 +148,20 @@ def test_a_row_that_is_there_already_is_refused_with_its_step(database: Database
     assert database.events() == [("1-0", 1)]
 
 
+def test_a_key_that_two_rows_of_a_step_have_is_told(database: Database) -> None:
+    """As where somebody has copied a row in a lake."""
+    twice = [row(1, position=1), row(1, position=1)]
+    with (
+        database.table() as table,
+        pytest.raises(
+            FeedStopped,
+            match=r"2 rows have the key \(east, 1, 1, 0:0\).*a verification.*--resync",
+        ),
+    ):
+        table.deliver([step(1, twice)])
+    assert database.ask("SELECT to_regclass('clicks')") == [(None,)]
+
+
 def test_steps_before_one_that_is_refused_are_there(database: Database) -> None:
     with database.table() as table, pytest.raises(FeedStopped, match="release 3"):
         table.deliver([step(1), step(2), step(3, [row(1)]), step(4)])
