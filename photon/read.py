@@ -279,7 +279,8 @@ def duckdb(
 ) -> DuckDBPyConnection:
     """A connection of DuckDB with the views of one release, which `photon sql` has too.
 
-    It reads no other file, and writes none: `register` gives it tables of your own. Raises as `joined`.
+    It reads no other file, and writes none: `register` gives it tables of your own. Raises as `joined`, of
+    each view: a query may read any.
     """
     wanted = _wanted(release, as_of)
     return duckdb_of(open_release(_loaded(pipeline), "latest" if wanted is None else wanted))
