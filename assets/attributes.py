@@ -38,6 +38,7 @@ ROLES: Mapping[str, Role] = {
     "unjoined": "rest",
     "too_old": "rest",
     "conflicting": "rest",
+    "unmatched": "rest",
     "verification_report": "report",
     "registry_state": "report",
     "garbage_collection": "upkeep",

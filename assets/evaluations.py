@@ -33,6 +33,7 @@ class Evaluation(AssetWork):
 
     work: Callable[[WorkRun], Metadata]
     config: type[DryRunConfig]
+    technology: str = "dynamodb"
 
 
 def evaluation_asset(kind: Evaluation, served: ServedPipeline) -> AssetsDefinition:
@@ -43,7 +44,7 @@ def evaluation_asset(kind: Evaluation, served: ServedPipeline) -> AssetsDefiniti
         key=key,
         group_name=served.group_name("upkeep"),
         deps=[served.asset_key(name) for name in kind.goes_by],
-        kinds={"dynamodb"},
+        kinds={kind.technology},
         pool=kind.pool,
         config_schema=cast("Any", kind.config.to_config_schema()),
         output_required=False,  # a dry run makes nothing

@@ -16,7 +16,7 @@ from assets.attributes import with_attributes
 from assets.daily_joins import ASSET as DAILY_JOINS
 from assets.daily_joins import JOB as DAILY_JOB
 from assets.daily_joins import daily_joins_asset
-from assets.evaluations import EVALUATIONS, evaluation_asset
+from assets.evaluations import evaluation_asset
 from assets.health import health_asset, health_checks
 from assets.joined_events import joined_events_asset
 from assets.logs import log_assets
@@ -25,6 +25,7 @@ from assets.releases import release_spec
 from assets.reports import REPORTS, report_asset
 from assets.run_history import pruning_job
 from assets.side_tables import side_table_assets
+from assets.unmatched import evaluations_of
 from assets.upkeep import UPKEEP, upkeep_jobs
 from assets.work import IN_ONE_PROCESS, LOGGERS, NO_OUTPUTS, AssetWork
 from orchestration.alerts import alerts_sensor
@@ -74,7 +75,7 @@ def _definitions_of(served: ServedPipeline) -> Definitions:
         tags={MAX_RUNTIME_SECONDS_TAG: str(DAYS_MAX_RUNTIME_SECONDS)},
         description="Fills in closed days of a datacenter, or makes their rows again.",
     )
-    of_assets: Sequence[AssetWork] = (*REPORTS, *EVALUATIONS)
+    of_assets: Sequence[AssetWork] = (*REPORTS, *evaluations_of(served))
     return Definitions(
         assets=with_attributes(
             served,
@@ -85,7 +86,7 @@ def _definitions_of(served: ServedPipeline) -> Definitions:
                 daily_joins_asset(served, datacenters),
                 release_spec(served),
                 health_asset(served),
-                *(evaluation_asset(kind, served) for kind in EVALUATIONS),
+                *(evaluation_asset(kind, served) for kind in evaluations_of(served)),
                 *(report_asset(report, served) for report in REPORTS),
             ],
         ),

@@ -19,9 +19,9 @@ from dagster import (
 from dagster._core.storage.dagster_run import NOT_FINISHED_STATUSES
 from dagster._core.storage.tags import MAX_RUNTIME_SECONDS_TAG
 
-from assets.evaluations import EVALUATIONS
 from assets.reports import REPORTS
 from assets.run_history import PRUNING_JOB
+from assets.unmatched import evaluations_of
 from assets.upkeep import UPKEEP
 from assets.work import IN_ONE_PROCESS, AssetWork, Work
 from resources.environment import ServedPipeline
@@ -43,7 +43,7 @@ def asset_job(work: AssetWork, served: ServedPipeline):  # type: ignore[no-untyp
 
 def schedules_of(served: ServedPipeline) -> list[ScheduleDefinition]:
     """A schedule for all work that has a time in the pipeline file."""
-    of_assets: Sequence[AssetWork] = (*REPORTS, *EVALUATIONS)
+    of_assets: Sequence[AssetWork] = (*REPORTS, *evaluations_of(served))
     assets = [(work, served.asset_key(work.asset)) for work in of_assets]
     verbs: list[tuple[Work, AssetKey | None]] = [(kind, None) for kind in UPKEEP]
     times = [(work, key, work.cron(served.pipeline)) for work, key in [*assets, *verbs]]

@@ -58,6 +58,11 @@ POLICY = 'registry: {{resharding: {{policy: "{}", cron: "3 4 * * *"}}}}\n'
         ),
         pytest.param(POLICY.format("off"), ALWAYS, id="a policy that is off is not asked"),
         pytest.param(POLICY.format("apply"), ALWAYS | {"reshard"}, id="a policy is asked"),
+        pytest.param(
+            "unmatched: {}\n",
+            ALWAYS | {"reshard", "find_unmatched"},
+            id="who asks for unmatched primaries has them looked for",
+        ),
     ],
 )
 def test_upkeep_that_has_something_to_find_out_is_scheduled(

@@ -1,0 +1,66 @@
+"""Unmatched primaries: the asset that writes them, for pipelines that ask for it."""
+
+# Annotations must be types here, not strings: Dagster reads that of `context`.
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import Field
+
+from assets.evaluations import EVALUATIONS, Evaluation
+from assets.runs import Metadata
+from assets.work import DryRunConfig, WorkRun
+from photon.process.clock import in_utc
+from resources.environment import ServedPipeline
+
+UNMATCHED_CRON = "37 * * * *"  # every hour: after recovery, before gc
+
+
+class UnmatchedConfig(DryRunConfig):
+    """How much to look at."""
+
+    anew: bool = Field(default=False, description="Look at all primaries again.")
+
+
+def _find(run: WorkRun) -> Metadata:
+    from photon.registry.opening import open_reader
+    from photon.unmatched.found import HeldBack
+    from photon.unmatched.run import find_unmatched
+
+    try:
+        registry = open_reader(run.pipeline)
+        found = find_unmatched(run.pipeline, registry, run.clock, run.config.anew, run.is_dry)
+    except HeldBack as error:
+        run.context.log.warning(f"{error}; the next run tries again")
+        return {"says": str(error), "held_back": str(error)}
+    metadata: dict[str, Any] = {
+        "says": "; ".join(found.sentences(run.is_dry)),
+        "owner": found.owner,
+        "decided_up_to": "none" if found.up_to_us is None else in_utc(found.up_to_us, "seconds"),
+        **found.counts,
+    }
+    if found.held_back:
+        metadata["held_back"] = found.held_back
+    if found.up_to_us is not None:
+        metadata["behind_hours"] = round((run.clock.now_us() - found.up_to_us) / 3.6e9, 2)
+    return metadata
+
+
+UNMATCHED = Evaluation(
+    name="find_unmatched",
+    asset="unmatched",
+    work=_find,
+    job_description="Writes primaries that no foreign event was joined with.",
+    description=(
+        "The table `unmatched`, in the lake of the one datacenter that owns it: primaries that no row names,"
+        " each once, `unmatched.after` behind its time. Materializing it writes those that are due."
+    ),
+    goes_by=["primary_log", "joined_events"],
+    config=UnmatchedConfig,
+    cron=lambda pipeline: None if pipeline.unmatched is None else UNMATCHED_CRON,
+    technology="deltalake",
+)
+
+
+def evaluations_of(served: ServedPipeline) -> Sequence[Evaluation]:
+    """The evaluations of a pipeline: who looks for no unmatched primaries has no asset of them."""
+    return EVALUATIONS if served.pipeline.unmatched is None else (*EVALUATIONS, UNMATCHED)
