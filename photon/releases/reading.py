@@ -25,7 +25,6 @@ from photon.releases.finding import (
     asked_of_lakes,
     bring_back,
     find_release,
-    kept_releases,
     remedy,
 )
 from photon.releases.release import Part, Place, Release
@@ -140,7 +139,8 @@ class OpenRelease:
                 raise self._unreadable(datacenter, away[datacenter])
             where = self.pipeline.file if known is None else known.lake
             why = f"{where} has no table joined_events with the id {part.table_id}"
-            raise self._unreadable(datacenter, f"{why}; {self._remedy_without(datacenter)}")
+            do = self._later(datacenter, "joined_events") or bring_back(self.pipeline, datacenter)
+            raise self._unreadable(datacenter, f"{why}; {do}")
         return ids[part.table_id]
 
     @cached_property
@@ -156,14 +156,6 @@ class OpenRelease:
             except LakeUnavailable as error:
                 away[name] = f"{error}{remedy(self.pipeline, name, error)}"
         return ids, away
-
-    def _remedy_without(self, name: str) -> str:
-        """Say what to do where a datacenter's table is not there: if it is retired, read a later release."""
-        later = (one for one in kept_releases(self.pipeline) if name in one.lakes_gone)
-        first = next(later, None)
-        if first is None:
-            return bring_back(self.pipeline, name)
-        return f"datacenter {name} was retired without its lake: read release {first.number} or a later one"
 
     # -- what a table has to hold
 
@@ -253,6 +245,8 @@ class OpenRelease:
         newest = max(found.values(), key=lambda one: one.number, default=self.release)
         if newest.number <= self.release.number:
             return ""
+        if datacenter in newest.lakes_gone:
+            return f"the datacenter was retired without its lake: read release {newest.number}"
         with suppress(ReleaseUnreadable):
             if datacenter in newest.parts:
                 OpenRelease(self.pipeline, newest, self.opened).table(datacenter, table)
