@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -251,7 +251,7 @@ def changes(
     *,
     after: int | Release,
     up_to: int | Literal["latest"] = "latest",
-    table: Literal["joined", "unjoined"] = "joined",
+    table: FedTable = "joined",
 ) -> Changes:
     """The rows that each kept release behind `after` shows and the one before it did not, and the reverse.
 
@@ -259,8 +259,8 @@ def changes(
     CursorTooOld, NoRelease, ReleaseUnreadable, PipelineError.
     """
     pipeline = _loaded(pipeline)
-    if table not in ("joined", "unjoined"):
-        raise WrongUsage(f"table={table!r}: expected 'joined' or 'unjoined'")
+    if table not in get_args(FedTable):
+        raise WrongUsage(f"table={table!r}: expected one of {', '.join(get_args(FedTable))}")
     if not isinstance(after, Release) and type(after) is not int:
         raise WrongUsage(f"after={after!r}: expected the number of a release, or a release")
     wanted = _wanted(up_to, None)

@@ -14,7 +14,6 @@ import click
 
 from photon.cli.ending import INTERRUPTED, TERMINATED, fail
 from photon.cli.output import expected_errors, log_to_stderr, pipeline_argument
-from photon.errors import WrongUsage
 from photon.process.operating_system import handled_by
 
 if TYPE_CHECKING:
@@ -91,8 +90,6 @@ def follow(
         from photon.pipeline.file import load_pipeline
         from photon.process.clock import SystemClock
 
-        if table == "unmatched":
-            raise WrongUsage(f"--table {table}: only joined and unjoined rows can be followed yet")
         pipeline = load_pipeline(pipeline_file)
         begins: Start = start if isinstance(start, int) else "now" if start == "now" else "oldest"
         if begins == "oldest" and target is not None and target.startswith(POSTGRES):

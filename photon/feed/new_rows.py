@@ -82,9 +82,14 @@ def columns_of(schemas: Iterable[pa.Schema]) -> pa.Schema:
 
     ArrowTypeError if tables disagree on a type.
     """
-    found = pa.unify_schemas([ROW_COLUMNS, *map(_without_peoples, schemas)])
-    others = sorted(set(found.names) - set(ROW_COLUMNS.names))
-    return pa.schema([*ROW_COLUMNS, *(found.field(name) for name in others)])
+    return columns_with(ROW_COLUMNS, [ROW_COLUMNS, *map(_without_peoples, schemas)])
+
+
+def columns_with(first: pa.Schema, schemas: Iterable[pa.Schema]) -> pa.Schema:
+    """The columns of all these schemas: first some, then the others by name. ArrowTypeError."""
+    found = pa.unify_schemas(list(schemas))
+    others = sorted(set(found.names) - set(first.names))
+    return pa.schema([*first, *(found.field(name) for name in others)])
 
 
 def _without_peoples(schema: pa.Schema) -> pa.Schema:

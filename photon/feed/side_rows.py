@@ -1,8 +1,8 @@
-"""The changes of a side table's view: a row that is shown first, and one whose event is joined later.
+"""The changes of a side table's view: a row that is shown first, and one that a joined row takes back.
 
-The view has one row of each event that was given up and has no joined row (`photon.releases.views`). So what
-two releases show differs where side rows or joined rows came, and only rows of their events are read. Whether
-an event that is given up has a joined row nobody knows without a look at the ids of all joined rows.
+A view has the rows of a side table but for those that joined rows take back (`photon.releases.views`).
+What two releases show differs where side rows or joined rows came, and only rows of their keys are read.
+Whether a key has a joined row nobody knows without a look at the ids of all joined rows.
 """
 
 from __future__ import annotations
@@ -18,14 +18,16 @@ import pyarrow.compute as pc
 
 from photon.adapters import ROW_COLUMNS
 from photon.feed.kept import resync
-from photon.feed.new_rows import NewRows, in_feed
-from photon.feed.step import FEED_COLUMNS, ChangeType, FedTable, FeedStopped, Step
+from photon.feed.new_rows import NewRows, columns_with, in_feed
+from photon.feed.step import ChangeType, FedTable, FeedStopped, Step
 from photon.releases.files import condition
 from photon.releases.reading import OpenRelease
 from photon.releases.release import NOTHING, Part, Place, Release
 from photon.releases.views import unjoined_of
-from photon.storage.columns import TABLE_COLUMNS, TableName, differs, text
+from photon.storage.columns import TABLE_COLUMNS, TableName, text
 from photon.storage.store import store_of
+
+KEY = ("_datacenter", "_epoch", "_batch", "_plan", "_occurrence")  # of rows of any table
 
 
 @dataclass(frozen=True)
@@ -33,22 +35,26 @@ class SideView:
     """A view of a side table: `shown` picks of its rows, by the keys that have a joined row."""
 
     table: TableName
-    key: str  # one row of each is shown
-    joined_key: str  # the column of joined rows that takes it back
+    key: str
+    joined_key: str  # the column of joined rows that takes rows back
     shown: Callable[[pa.Table, pa.ChunkedArray], pa.Table]
+    is_one_row: bool  # of each key: another one takes its place
 
     @property
     def columns(self) -> pa.Schema:
+        """The columns that all of its rows have."""
         return TABLE_COLUMNS[self.table]
 
-    @property
-    def schema(self) -> pa.Schema:
-        """The columns of a step."""
-        return pa.schema([*FEED_COLUMNS, *self.columns])
+
+def _unmatched_of(rows: pa.Table, matched: pa.ChunkedArray) -> pa.Table:
+    return rows.filter(pc.invert(pc.is_in(rows["primary_id"], value_set=matched.combine_chunks())))
 
 
 VIEWS: Mapping[FedTable, SideView] = MappingProxyType(
-    {"unjoined": SideView("unjoined", "event_id", "_event_id", unjoined_of)}
+    {
+        "unjoined": SideView("unjoined", "event_id", "_event_id", unjoined_of, is_one_row=True),
+        "unmatched": SideView("unmatched", "primary_id", "_primary_id", _unmatched_of, is_one_row=False),
+    }
 )
 
 
@@ -64,16 +70,21 @@ class SideChanges:
             why = (
                 f"the lake of datacenter {gone[0]} is gone, and which events were shown of it nobody can tell"
             )
-            raise FeedStopped(f"release {opened.release.number}: {why}; {resync(opened.pipeline)}")
+            raise self._stopped(why)
         self._files = {name: opened.joined_files(name, self._old.get(name)) for name in parts}
         self._is_plain = before is not None and all(
             parts[name].rebuilt == part.rebuilt for name, part in self._old.items()
         )
         self._side: dict[str, NewRows] = {}
-        for name, part in parts.items():
+        columns = [view.columns]
+        for name in parts:
             if (side := opened.table(name, view.table)) is not None:
                 files = (*side.whole, *side.partial)
-                self._side[name] = NewRows(store_of(side.folder), files, NOTHING, part.place)
+                self._side[name] = NewRows(store_of(side.folder), files, NOTHING, side.place)
+                columns.append(side.schema)
+                if side.place < self._side_before(name):
+                    raise self._stopped(f"rows of the table {view.table} of datacenter {name} have left")
+        self._columns = columns_with(view.columns, columns)
 
     def step(self) -> Step:
         """The step, whose rows are in memory. ReleaseUnreadable."""
@@ -82,11 +93,11 @@ class SideChanges:
         rows = self._side_rows(keys)
         ids_before, ids_after = self._joined_among(rows[view.key].unique())
         before = view.shown(self._shown_before(rows), ids_before)
-        page = _changes(before, view.shown(rows, ids_after), view.key, release.number)
+        page = _changes(before, view.shown(rows, ids_after), view, release.number)
         counts = Counter(page["_change_type"].to_pylist())
         updates = counts["update_preimage"]
         read = partial(iter, [page])
-        return Step(release, self._before, view.schema, read, counts["insert"], counts["delete"], updates)
+        return Step(release, self._before, page.schema, read, counts["insert"], counts["delete"], updates)
 
     def _touched(self) -> pa.Array:
         """The keys of all rows that came, which are as many joined ones as the release says (G1)."""
@@ -96,9 +107,9 @@ class SideChanges:
             with self._opened.reading(name):
                 joined = _read(NewRows(files.store, files.now, after, part.place), _joined_columns(view))
                 found.append(joined[view.joined_key])
-                if name in self._side:
-                    side = self._side[name].within(after, part.place)
-                    found.append(_read(side, view.columns)[view.key])
+                if (side := self._side.get(name)) is not None:
+                    came = side.within(self._side_before(name), side.up_to)
+                    found.append(_read(came, view.columns)[view.key])
             old = self._old.get(name)
             expected = part.rows - (0 if old is None else old.rows)
             if joined.num_rows != expected:
@@ -112,18 +123,18 @@ class SideChanges:
 
     def _side_rows(self, keys: pa.Array | None) -> pa.Table:
         """The side rows of these keys, or all, up to the release."""
-        view, found = self._view, [self._view.columns.empty_table()]
-        wanted = None if keys is None else text(view.key).isin(keys)
+        found = [self._columns.empty_table()]
+        wanted = None if keys is None else text(self._view.key).isin(keys)
         for name, side in self._side.items():
             with self._opened.reading(name):
-                found.append(_read(replace(side, wanted=wanted), view.columns))
+                found.append(_read(replace(side, wanted=wanted), self._columns))
         return pa.concat_tables(found)
 
     def _shown_before(self, rows: pa.Table) -> pa.Table:
         """Those of the rows that the release before had."""
         found = [rows.slice(0, 0)]
         for name in self._old:
-            of_it = (text("_datacenter") == name) & condition(self._place_before(name))
+            of_it = (text("_datacenter") == name) & condition(self._side_before(name))
             found.append(rows.filter(of_it))
         return pa.concat_tables(found)
 
@@ -148,6 +159,16 @@ class SideChanges:
     def _place_before(self, name: str) -> Place:
         return self._old[name].place if name in self._old else NOTHING
 
+    def _side_before(self, name: str) -> Place:
+        """The last side rows of a datacenter that the release before showed."""
+        old = self._old.get(name)
+        if old is None or (self._view.table == "unmatched" and "unmatched" not in old.side_batches):
+            return NOTHING
+        return old.place_in(self._view.table)
+
+    def _stopped(self, why: str) -> FeedStopped:
+        return FeedStopped(f"release {self._opened.release.number}: {why}; {resync(self._opened.pipeline)}")
+
 
 def _joined_columns(view: SideView) -> pa.Schema:
     return pa.schema([ROW_COLUMNS.field(name) for name in (view.joined_key, "_epoch", "_batch")])
@@ -157,19 +178,32 @@ def _read(rows: NewRows, columns: pa.Schema) -> pa.Table:
     return pa.concat_tables([columns.empty_table(), *rows.pages(columns)])
 
 
-def _changes(before: pa.Table, after: pa.Table, key: str, release: int) -> pa.Table:
-    """The page of a step, by key: what is shown first, no more, or by another row."""
-    keys_before, keys_after = before[key].combine_chunks(), after[key].combine_chunks()
-    at = pc.index_in(keys_before, value_set=keys_after)
-    old, new = before.filter(pc.is_valid(at)), after.take(at.drop_null())
-    is_other = pa.array(differs(old, new))
+def _changes(before: pa.Table, after: pa.Table, view: SideView, release: int) -> pa.Table:
+    """The page of a step: what is shown first, no more, or by another row of its key; in order of keys."""
+    names_before, names_after = (_names_of(rows, view.key) for rows in (before, after))
+    gone = before.filter(pc.invert(pc.is_in(names_before, value_set=names_after)))
+    came = after.filter(pc.invert(pc.is_in(names_after, value_set=names_before)))
+    keys_gone, keys_came = gone[view.key].combine_chunks(), came[view.key].combine_chunks()
+    if not view.is_one_row:
+        keys_came = keys_came.slice(0, 0)
+    at = pc.index_in(keys_gone, value_set=keys_came)
+    is_other = (
+        pc.is_in(came[view.key], value_set=keys_gone) if view.is_one_row else pa.repeat(False, len(came))
+    )
     found: dict[ChangeType, pa.Table] = {
-        "delete": before.filter(pc.is_null(at)),
-        "insert": after.filter(pc.invert(pc.is_in(keys_after, value_set=keys_before))),
-        "update_preimage": old.filter(is_other),
-        "update_postimage": new.filter(is_other),
+        "delete": gone.filter(pc.is_null(at)),
+        "insert": came.filter(pc.invert(is_other)),
+        "update_preimage": gone.filter(pc.is_valid(at)),
+        "update_postimage": came.take(at.drop_null()),
     }
     page = pa.concat_tables(in_feed(rows, release, change) for change, rows in found.items())
     is_new = pc.is_in(page["_change_type"], value_set=pa.array(["insert", "update_postimage"]))
-    order = pa.table({"key": page[key], "is_new": is_new.cast(pa.int64())})
-    return page.take(pc.sort_indices(order, [("key", "ascending"), ("is_new", "ascending")]))
+    order = {"key": page[view.key], "is_new": is_new.cast(pa.int64()), "name": _names_of(page, view.key)}
+    return page.take(pc.sort_indices(pa.table(order), [(name, "ascending") for name in order]))
+
+
+def _names_of(rows: pa.Table, key: str) -> pa.Array:
+    """What tells each row from others."""
+    texts = [rows[name].cast(pa.string()) for name in (*KEY, key)]
+    names = pc.binary_join_element_wise(*texts, "\n", null_handling="replace")
+    return names.combine_chunks() if isinstance(names, pa.ChunkedArray) else names

@@ -72,7 +72,8 @@ def nothing_of(release: Release, table: FedTable = "joined") -> Step:
 
 def least_columns(table: FedTable) -> pa.Schema:
     """The columns that each step of a table has."""
-    return pa.schema([*FEED_COLUMNS, *columns_of([])]) if table == "joined" else VIEWS[table].schema
+    columns = columns_of([]) if table == "joined" else VIEWS[table].columns
+    return pa.schema([*FEED_COLUMNS, *columns])
 
 
 @dataclass(frozen=True)

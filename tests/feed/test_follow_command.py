@@ -100,7 +100,7 @@ def test_it_goes_on_until_it_is_told_to_end_and_says_where_it_stands(
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["--table", "unmatched"], "only joined and unjoined rows can be followed yet"),
+        (["--table", "unjoined", "--to", "folder"], "a folder takes joined rows only"),
         (["--from", "yesterday"], "expected start, now or the number of a release"),
     ],
 )
@@ -108,3 +108,19 @@ def test_what_can_t_be_followed_is_refused(here: Lakes, words: list[str], says: 
     done = photon("follow", here.pipeline.file, *words)
     assert done.exit_code == 2
     assert says in done.stderr
+
+
+def test_events_that_were_given_up_are_followed_until_one_is_joined(here: Lakes) -> None:
+    number = here.made[-1].release.number
+    here.give_up("east", [f"e{here.events}", "lone"])
+    here.append("east", 0)
+    here.release()
+    here.append("west", 1)
+    here.release()
+    words = ("--table", "unjoined", "--from", str(number), "--once")
+    done = followed(here, *words)
+    assert [json.loads(line)["event_id"] for line in done.stdout.splitlines()] == ["e4", "lone"]
+    assert done.returncode == 3
+    assert f"release {number + 2} takes back 1 row: --changes delivers such rows too" in done.stderr
+    lines = followed(here, *words, "--changes").stdout.splitlines()
+    assert [json.loads(line)["_change_type"] for line in lines] == ["insert", "insert", "delete"]

@@ -1,8 +1,11 @@
-"""Steps of given-up events: the view of a release and its step are the view of the next one."""
+"""Steps of the side tables' views: the view of a release and its step are the view of the next one."""
 
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
+from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +13,7 @@ import pytest
 
 from photon import read
 from photon.errors import WrongUsage
-from photon.feed.step import FeedStopped, Step
+from photon.feed.step import FedTable, FeedStopped, Step
 from photon.feed.steps import snapshot, steps
 from photon.process.clock import SystemClock
 from photon.releases import copies
@@ -19,7 +22,10 @@ from photon.releases.release import Release
 from photon.storage.delta import open_table
 from tests.releases.lakes import LATER, Lakes, new_lakes
 
-Rows = dict[str, dict[str, Any]]  # by event
+Name = tuple[object, ...]
+Rows = dict[Name, dict[str, Any]]
+KEYS = {"unjoined": "event_id", "unmatched": "primary_id"}
+VIEWS: dict[str, Callable[..., read.Rows]] = {"unjoined": read.unjoined, "unmatched": read.unmatched}
 
 
 @pytest.fixture
@@ -36,36 +42,41 @@ def batch(lakes: Lakes, name: str, *given_up: str, joined: int = 0) -> None:
     lakes.append(name, joined)
 
 
-def view(lakes: Lakes, number: int) -> Rows:
-    return {
-        row["event_id"]: row for row in read.unjoined(lakes.pipeline, release=number).to_table().to_pylist()
-    }
+def named(row: dict[str, Any], table: FedTable) -> Name:
+    return tuple(row[name] for name in (KEYS[table], "_datacenter", "_epoch", "_batch", "_occurrence"))
 
 
-def replayed(lakes: Lakes, first: Release) -> dict[int, Rows]:
+def view(lakes: Lakes, number: int, table: FedTable) -> Rows:
+    found = VIEWS[table](lakes.pipeline, release=number).to_table().to_pylist()
+    return {named(row, table): row for row in found}
+
+
+def replayed(lakes: Lakes, first: Release, table: FedTable) -> dict[int, Rows]:
     """The rows that a follower has behind each step, who began with all rows of a release."""
     has, found = Rows(), dict[int, Rows]()
-    following = steps(lakes.pipeline, first, SystemClock(), table="unjoined")
-    for step in (snapshot(lakes.pipeline, first, "unjoined"), *following):
-        apply(step, has)
+    following = steps(lakes.pipeline, first, SystemClock(), table=table)
+    for step in (snapshot(lakes.pipeline, first, table), *following):
+        apply(step, has, table)
         found[step.release.number] = dict(has)
     return found
 
 
-def apply(step: Step, has: Rows) -> None:
-    """Do what a step says: each row is there when it goes, and no row of its event when it comes."""
+def apply(step: Step, has: Rows, table: FedTable) -> None:
+    """Do what a step says: each row is there when it goes; of an event another one is when it comes never."""
     counts = {"insert": 0, "delete": 0, "update_preimage": 0, "update_postimage": 0}
     for row in (row for page in step.pages() for row in page.to_pylist()):
         assert row.pop("_release") == step.release.number
-        change, event = row.pop("_change_type"), row["event_id"]
+        change = row.pop("_change_type")
         counts[change] += 1
         if change in ("delete", "update_preimage"):
-            assert has.pop(event) == row
+            assert has.pop(named(row, table)) == row
         else:
-            assert event not in has
-            has[event] = row
+            assert named(row, table) not in has
+            has[named(row, table)] = row
     assert (counts["insert"], counts["delete"]) == (step.inserts, step.deletes)
     assert counts["update_preimage"] == counts["update_postimage"] == step.updates
+    if table == "unjoined":
+        assert len({event for event, *_ in has}) == len(has)
 
 
 def changes(lakes: Lakes, after: int) -> list[tuple[int, str, str, str]]:
@@ -118,31 +129,54 @@ def test_an_event_whose_row_a_rebuild_takes_out_is_shown_again(here: Lakes) -> N
     assert changes(here, after=2) == [(3, "insert", "e0", "east")]
 
 
+def test_a_primary_is_shown_when_a_run_wrote_it_and_no_more_when_a_row_names_it(here: Lakes) -> None:
+    here.look_for_unmatched("east", ["q0", "q9"], timedelta(hours=1))
+    here.append("east", 0)
+    here.release()
+    here.append("west", 1)  # joins e0 with q0
+    here.release()
+    here.look_for_unmatched("west", ["q8"], timedelta(hours=1))
+    here.release()
+    found = read.changes(here.pipeline, after=1, table="unmatched").to_table()
+    names = ("_release", "_change_type", "primary_id")
+    assert list(zip(*(found[name].to_pylist() for name in names), strict=True)) == [
+        (2, "insert", "q0"),
+        (2, "insert", "q9"),
+        (3, "delete", "q0"),
+        (4, "insert", "q8"),
+    ]
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_whatever_happens_a_view_and_its_changes_are_the_view_of_each_release(
     tmp_path: Path, seed: int
 ) -> None:
-    print(f"seed {seed}")
     rng = random.Random(seed)
     lakes = new_lakes(tmp_path / "lakes", tmp_path, seed)
     lakes.release()
-    for _ in range(16):
+    for hour in range(16):
         name = rng.choice(("east", "west"))
-        near = [f"e{max(0, lakes.events + rng.randint(-6, 6))}" for _ in range(rng.randint(0, 3))]
-        happens = {
-            "batch": lambda name=name, near=near: batch(lakes, name, *set(near), joined=rng.randint(0, 3)),
-            "release": lambda: lakes.release(lags=rng.randint(0, 1)),
-            "rebuild": lambda name=name: lakes.rebuild(name, drops=rng.random() < 0.5),
-            "compaction": lambda name=name: lakes.compact(name, later=LATER),
-            "epoch": lambda name=name: lakes.begin_epoch(name),
+        near = {max(0, lakes.events + rng.randint(-6, 6)) for _ in range(rng.randint(0, 3))}
+        events, primaries = [f"e{n}" for n in near], [f"q{n}" for n in near]
+        happens: dict[str, Callable[[], object]] = {
+            "batch": partial(batch, lakes, name, *events, joined=rng.randint(0, 3)),
+            "run": partial(
+                lakes.look_for_unmatched, name, primaries, timedelta(hours=hour), rng.random() < 0.2
+            ),
+            "release": partial(lakes.release, lags=rng.randint(0, 1)),
+            "rebuild": partial(lakes.rebuild, name, drops=rng.random() < 0.5),
+            "compaction": partial(lakes.compact, name, later=LATER),
+            "epoch": partial(lakes.begin_epoch, name),
         }
-        happens[rng.choices(list(happens), weights=[6, 5, 1, 1, 1])[0]]()
+        happens[rng.choices(list(happens), weights=[6, 4, 5, 1, 1, 1])[0]]()
     lakes.release()
-    views = {made.release.number: view(lakes, made.release.number) for made in lakes.made}
-    assert any(len(one) for one in views.values())
-    for first in (lakes.made[0], lakes.made[len(lakes.made) // 2]):
-        number = first.release.number
-        assert replayed(lakes, first.release) == {n: one for n, one in views.items() if n >= number}
+    tables: tuple[FedTable, ...] = ("unjoined", "unmatched")
+    for table in tables:
+        views = {made.release.number: view(lakes, made.release.number, table) for made in lakes.made}
+        assert any(views.values())
+        for first in (lakes.made[0], lakes.made[len(lakes.made) // 2]):
+            expected = {n: one for n, one in views.items() if n >= first.release.number}
+            assert replayed(lakes, first.release, table) == expected
 
 
 def test_rows_that_somebody_deleted_make_their_release_unreadable(here: Lakes) -> None:
@@ -163,6 +197,6 @@ def test_a_lake_that_is_gone_stops_the_steps(here: Lakes) -> None:
         changes(here, after=1)
 
 
-def test_another_table_than_these_two_has_no_changes(here: Lakes) -> None:
-    with pytest.raises(WrongUsage, match="expected 'joined' or 'unjoined'"):
+def test_another_table_has_no_changes(here: Lakes) -> None:
+    with pytest.raises(WrongUsage, match="expected one of joined, unjoined, unmatched"):
         read.changes(here.pipeline, after=1, table="dead_letters")  # type: ignore[arg-type]
