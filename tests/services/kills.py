@@ -15,7 +15,7 @@ from typing import Any
 
 import psycopg2
 
-from tests.services.postgres import HOST, USER, Postgres
+from infra.servers.postgres import Postgres
 
 KILLED_WITHIN_SECONDS = 0.3
 PATIENCE_SECONDS = 120
@@ -30,7 +30,7 @@ class Trial(ABC):
     def __init__(self, server: Postgres, folder: Path, table: str, seed: int) -> None:
         self.server, self.folder, self.table = server, folder, table
         self.random = random.Random(seed)
-        self.url = f"postgresql://{USER}@{HOST}:{server.port}/fed"
+        self.url = server.url("fed")
         self.followers: list[subprocess.Popen[bytes]] = []
         self.made_last = 0
 

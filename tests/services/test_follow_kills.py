@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from infra.servers.postgres import Postgres
 from orchestration.demo.traffic import Traffic
 from photon import read
 from tests.e2e.outages.drive import SETTINGS
 from tests.e2e.outages.world import World, until, world
 from tests.releases.lakes import new_lakes
 from tests.services.kills import KEY, ROOT, Rows, Trial
-from tests.services.postgres import Postgres, postgres
+from tests.services.postgres import postgres
 
 pytestmark = pytest.mark.services
 PHOTON = ROOT / ".venv" / "bin" / "photon"

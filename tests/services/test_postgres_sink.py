@@ -15,6 +15,7 @@ import psycopg2
 import pyarrow as pa
 import pytest
 
+from infra.servers.postgres import HOST, USER, Postgres
 from photon.errors import WrongUsage
 from photon.feed import postgres as product
 from photon.feed.postgres import PostgresTable
@@ -23,7 +24,7 @@ from photon.feed.step import FeedStopped
 from photon.process.faults import watched
 from photon.releases.finding import ReleaseUnreadable
 from tests.feed.made_steps import FED, POSITION, release, row, step
-from tests.services.postgres import HOST, USER, Postgres, postgres
+from tests.services.postgres import postgres
 
 pytestmark = pytest.mark.services
 PORT = 54330

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from infra.servers.postgres import Postgres
 from tests.feed.made_history import History
 from tests.services.kills import Rows, Trial
-from tests.services.postgres import Postgres, postgres
+from tests.services.postgres import postgres
 
 pytestmark = pytest.mark.services
 RELEASES_A_KILL = 60

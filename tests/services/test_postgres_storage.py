@@ -19,10 +19,11 @@ from dagster import (
 )
 
 from assets.run_history import DAY_US, prune_history
+from infra.servers.postgres import Postgres
 from infra.servers.process import free_steady_port
 from photon.process.clock import SystemClock
 from tests.orchestration.location import Location, launched
-from tests.services.postgres import Postgres, postgres
+from tests.services.postgres import postgres
 from tests.services.production import home_in, instance_of
 
 pytestmark = pytest.mark.services

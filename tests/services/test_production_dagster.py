@@ -12,6 +12,7 @@ import pytest
 from dagster import DagsterInstance, DagsterRunStatus
 from dagster_graphql import DagsterGraphQLClient
 
+from infra.servers.postgres import HOST
 from infra.servers.process import free_steady_port
 from orchestration.demo.live_traffic import LiveTraffic
 from orchestration.demo.process_tree import ProcessTree
@@ -24,7 +25,7 @@ from photon.state.view import view_state
 from photon.storage.delta import open_table
 from tests.e2e.photon_process import joined_rows, wait_for_rows
 from tests.e2e.process_marks import marked, soon
-from tests.services.postgres import HOST, postgres
+from tests.services.postgres import postgres
 from tests.services.production import (
     UNITS,
     are_over,
