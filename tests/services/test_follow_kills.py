@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from infra.servers.postgres import Postgres
+from infra.servers.process import free_steady_port
 from orchestration.demo.traffic import Traffic
 from photon import read
 from tests.e2e.outages.drive import SETTINGS
@@ -22,7 +23,7 @@ PHOTON = ROOT / ".venv" / "bin" / "photon"
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Postgres]:
-    with postgres(54332) as found:
+    with postgres(free_steady_port()) as found:
         found.database("fed")
         yield found
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 
 from infra.servers.postgres import HOST, USER, Postgres
+from infra.servers.process import free_steady_port
 from photon.errors import WrongUsage
 from photon.feed import postgres as product
 from photon.feed.postgres import PostgresTable
@@ -27,7 +28,7 @@ from tests.feed.made_steps import FED, POSITION, release, row, step
 from tests.services.postgres import postgres
 
 pytestmark = pytest.mark.services
-PORT = 54330
+PORT = free_steady_port()
 URL = f"postgresql://{USER}@{HOST}:{PORT}/fed"
 FOLLOWERS = "FROM pg_stat_activity WHERE application_name = 'photon follow'"
 NUMBERS = itertools.count()

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from infra.servers.postgres import Postgres
+from infra.servers.process import free_steady_port
 from tests.feed.made_history import History
 from tests.services.kills import Rows, Trial
 from tests.services.postgres import postgres
@@ -19,7 +20,7 @@ RELEASES_A_KILL = 60
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Postgres]:
-    with postgres(54331) as found:
+    with postgres(free_steady_port()) as found:
         found.database("fed")
         yield found
 
