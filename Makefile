@@ -10,7 +10,7 @@ UV_VERSION := 0.13.8
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
-.PHONY: help setup prerequisites minio dynamodb-local dbt check docs test test-fast test-all test-long screenshots soak soak-outages demo dev example bench bench-quick bench-live bench-backfill bench-tables bench-scaling bench-verification flink figures lock clean
+.PHONY: help setup prerequisites minio dynamodb-local dbt check docs test test-fast test-all test-long screenshots soak soak-outages demo dev example bench bench-quick bench-live bench-backfill bench-tables bench-scaling bench-verification bench-feed flink figures lock clean
 
 help:
 	@echo "make setup      .venv with photon and all it needs, Delta's JARs and dynoxide, the local registry"
@@ -35,6 +35,7 @@ help:
 	@echo "make bench-tables  measure what tables cost after 200,000 commits, compacted and not"
 	@echo "make bench-scaling  measure how a join grows with cores; needs Linux and root"
 	@echo "make bench-verification  measure how much memory a verification of a day takes, beside one of an hour"
+	@echo "make bench-feed  measure deliveries to PostgreSQL, beside Spark's Delta source"
 	@echo "make flink      Flink for make bench, in an environment of its own"
 	@echo "make figures    the registry's batching and resharding, outages and what availability costs, into figures/"
 	@echo "make lock       requirements.lock anew from pyproject.toml"
@@ -173,6 +174,9 @@ bench-scaling: setup
 
 bench-verification: setup
 	$(BIN)/python -m bench verification
+
+bench-feed: setup
+	$(BIN)/python -m bench feed
 
 # For make bench, which makes it too where it is missing: 400 MB below ~/.cache/photon.
 flink: setup

@@ -169,6 +169,23 @@ def sql(folder: Path, days: int, as_json: bool) -> None:
 
 
 @measurement
+@click.option("--seconds", default=60.0, show_default=True, help="Of each one's turns at live traffic.")
+@click.option("--rows", default=1_000_000, show_default=True, help="Of the backlog.")
+@click.option("--releases", default=500, show_default=True, help="Of the backlog.")
+@click.option("--rounds", default=2, show_default=True, help="Of the backlog, behind one that warms up.")
+def feed(folder: Path, seconds: float, rows: int, releases: int, rounds: int, as_json: bool) -> None:
+    """How soon `photon follow` has rows in PostgreSQL, and how many a second, beside Spark's Delta source."""
+    from bench.feed_measurement import measure_feed
+    from bench.live_measurement import MeasurementFailed
+
+    try:
+        found = measure_feed(folder, seconds, rows, releases, rounds, progress)
+    except MeasurementFailed as error:
+        fail(str(error), NOT_DONE)
+    print_found(found, (f"{key:40}{value:,.2f}" for key, value in found.items()), as_json)
+
+
+@measurement
 @click.option("--hours", type=int, multiple=True, default=(1, 24), show_default=True, help="Of logs; repeat.")
 @click.option("--events-an-hour", default=10_000, show_default=True, help="Of each log.")
 def verification(folder: Path, hours: tuple[int, ...], events_an_hour: int, as_json: bool) -> None:

@@ -61,12 +61,13 @@ def measure_live(
     ills: Mapping[str, int] | None = None, more: str = "", seed: int = 1,
     timeouts: PhaseTimeouts | None = None, places: Mapping[str, str] | None = None,
     command: Sequence[str] = PHOTON_JOIN, progress: Callable[[str], None] = lambda text: None,
+    beside: Callable[[Path], contextlib.AbstractContextManager[object]] = contextlib.nullcontext,
 ) -> LiveResult:  # fmt: skip
     """Join live traffic of two datacenters in a new `folder` for `seconds`, and measure it.
 
     The rates are those of one datacenter's logs, in events per second. `more` is added to the pipeline
-    file, `places` to its datacenters; `command` followed by its path starts the join. MeasurementFailed if
-    nothing can be measured.
+    file, `places` to its datacenters; `command` followed by its path starts the join. `beside`, given
+    the path, runs as long as the join and a little longer. MeasurementFailed if nothing can be measured.
     """
     timeouts = timeouts or PhaseTimeouts()
     longest_seconds = timeouts.start + timeouts.warm_up + seconds + timeouts.drain  # stopped long before
@@ -82,6 +83,7 @@ def measure_live(
             each.mkdir(parents=True)
     tables = [place.lake / "joined_events" for place in datacenters.values()]
     with (
+        beside(pipeline),
         _joining(command, pipeline, timeouts, progress) as join,
         generating(traffic, folder, logs) as generator,
     ):
