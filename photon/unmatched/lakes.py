@@ -69,7 +69,7 @@ class Lakes:
 
 
 def lakes_of(pipeline: Pipeline, register: Register, owner: str) -> Lakes:
-    """The lakes of all tables that the registry knows. HeldBack: one does not answer, or is another one.
+    """The lakes of all tables that the registry knows. HeldBack: one does not answer, or is another one (U6).
 
     An empty folder is no lake without unmatched primaries: its disk may not be mounted.
     """

@@ -52,7 +52,7 @@ class LineReading:
     table: pa.Schema
 
     def rows(self, store: LogsEventStore, known: Known, window: Window, looked: Looked) -> Iterator[pa.Table]:
-        """A row for each event whose id no row names: of several copies the first that can be read.
+        """A row for each event whose id no row names: of several copies the first that can be read (U5).
 
         SegmentDamaged, OSError.
         """

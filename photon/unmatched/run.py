@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -63,7 +63,7 @@ def find_unmatched(
     if not dry_run and register != with_unmatched_owner(register, pipeline.datacenters):
         register = registry.change(lambda now: with_unmatched_owner(now, pipeline.datacenters))
     owner = _owner(pipeline, register)
-    with _alone(pipeline, owner):
+    with nullcontext() if dry_run else _alone(pipeline.datacenters[owner].state):
         runs = Runs(pipeline, registry, register, owner, clock, dry_run)
         found, is_cut = runs.once(anew)
         while is_cut and not dry_run:
@@ -89,18 +89,17 @@ def _owner(pipeline: Pipeline, register: Register) -> str:
         raise HeldBack("the ids of all rows are being put back into the registry: run it again after that")
     if owner in register.on_hold:
         raise HeldBack(f"datacenter {owner} is on hold: photon resume {pipeline.typed} {owner}")
-    return owner
-
-
-@contextmanager
-def _alone(pipeline: Pipeline, owner: str) -> Iterator[None]:
-    """Have no other run beside this one. HeldBack: there is one, or the owner's state is elsewhere."""
-    state = pipeline.datacenters[owner].state
-    if not state.is_dir():
+    if not (state := pipeline.datacenters[owner].state).is_dir():
         raise HeldBack(
             f"datacenter {owner} writes unmatched primaries, and its state {state} is not on this machine: "
             "run this where it is"
         )
+    return owner
+
+
+@contextmanager
+def _alone(state: Path) -> Iterator[None]:
+    """Have no other run beside this one. HeldBack."""
     try:
         with held_alone(state / LOCK):
             yield

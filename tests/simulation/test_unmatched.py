@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import shutil
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from photon.errors import WrongUsage
 from photon.process.faults import UNMATCHED_FAULT_POINTS
+from photon.process.operating_system import held_alone
+from photon.registry.register import with_hold
+from photon.state.dispatcher_state import DispatcherState
+from photon.storage.tables import OutputTable
+from photon.unmatched.found import HeldBack
+from photon.unmatched.run import LOCK
+from photon.upkeep.retire import plan_retire
 from tests.simulation import unmatched_stories as stories
-from tests.simulation.unmatched_stories import DAY_US, HOUR_US, UnmatchedWorld
+from tests.simulation.picky_adapter import NAME
+from tests.simulation.unmatched_stories import DAY_US, HOUR_US, UNMATCHED, UnmatchedWorld
 from tests.simulation.world import NOON_US
+from tests.support.earlier_rows import earlier_rows
 
 
 def test_a_primary_that_no_row_names_is_written_once_it_is_old_enough(tmp_path: Path) -> None:
@@ -74,3 +86,179 @@ def test_of_two_runs_at_once_one_commits(tmp_path: Path) -> None:
 
 def test_primaries_of_rows_that_left_are_looked_at_again(tmp_path: Path) -> None:
     stories.rows_leave_with_their_lake(UnmatchedWorld(tmp_path, ["east", "west"]))
+
+
+# -- what rows say
+
+
+def test_of_an_event_that_was_logged_twice_the_first_copy_counts_and_another_content_is_told(
+    tmp_path: Path,
+) -> None:
+    world = UnmatchedWorld(tmp_path)
+    world.queries("q1", "q2", at_us=NOON_US + 7)
+    world.log("east", "queries", {"query": "q1", "at": NOON_US, "text": "earlier"})
+    world.queries("q2", at_us=NOON_US + 7)
+    world.go_on()
+    assert world.look().conflicting == 1
+    told = [(row["primary_id"], row["text"], row["conflicting"]) for row in world.unmatched()]
+    assert told == [("q1", "earlier", True), ("q2", "text of q2", False)]
+
+
+def test_a_foreign_event_that_is_a_dead_letter_is_the_reason(tmp_path: Path) -> None:
+    world = UnmatchedWorld(tmp_path, more=f"adapter: {NAME}:join\n{UNMATCHED}")
+    world.queries("q1", "q2")
+    world.log("east", "clicks", {"click": "a", "query": "q1", "at": NOON_US, "asks": "fail"})
+    world.go_on()
+    world.look()
+    reasons = {row["primary_id"]: row["reason"] for row in world.unmatched()}
+    assert reasons == {"q1": "dead letter", "q2": "no foreign event"}
+
+
+def test_a_value_that_does_not_fit_a_column_is_null_and_counted(tmp_path: Path) -> None:
+    world = UnmatchedWorld(tmp_path, more="unmatched: {columns: [size, nobody_logs_it]}")
+    world.log("east", "queries", {"query": "q1", "at": NOON_US, "size": "7"})
+    world.log("east", "queries", {"query": "q2", "at": NOON_US + DAY_US, "size": "much"})
+    world.log("east", "queries", {"query": "q3", "at": NOON_US + DAY_US, "size": "8"})
+    world.go_on(DAY_US + 2 * HOUR_US)
+    assert world.look().unfit == 0
+    primary = world.pipeline.primary.model_copy(update={"columns": {"size": "int64"}})
+    world.pipeline = world.pipeline.model_copy(update={"primary": primary})
+    world.go_on(3 * DAY_US)
+    assert world.look().unfit == 1
+    assert [row["size"] for row in world.unmatched()] == ["7", None, "8"]
+    assert {row["nobody_logs_it"] for row in world.unmatched()} == {None}
+
+
+# -- what holds a run back, and what does not
+
+
+def test_without_the_section_nothing_is_looked_for(tmp_path: Path) -> None:
+    with pytest.raises(WrongUsage, match="no section `unmatched`"):
+        UnmatchedWorld(tmp_path, more="").look()
+
+
+def test_a_dry_run_says_the_same_and_changes_nothing(tmp_path: Path) -> None:
+    world = UnmatchedWorld(tmp_path)
+    world.queries("q1")
+    world.go_on()
+    before = {path for path in world.folder.rglob("*") if "sqlite" not in path.name}
+    dry = world.look(dry_run=True)
+    assert world.reader().register.unmatched_owner == ""
+    assert {path for path in world.folder.rglob("*") if "sqlite" not in path.name} == before
+    assert dry.unmatched == world.look().unmatched
+    assert world.unmatched_ids() == ["q1"]
+
+
+def test_a_run_with_nothing_new_commits_nothing(tmp_path: Path) -> None:
+    world = UnmatchedWorld(tmp_path)
+    world.queries("q1")
+    world.go_on()
+    world.look()
+    table = OutputTable(world.pipeline.datacenters["east"].lake, "unmatched")
+    version = table.load().version()
+    again = world.look()
+    assert (again.runs, again.candidates) == (0, 0)
+    assert world.look(anew=True).candidates > 0
+    assert table.load().version() == version
+
+
+def test_a_second_run_beside_one_is_told_so(tmp_path: Path) -> None:
+    world = UnmatchedWorld(tmp_path)
+    world.go_on()
+    with held_alone(world.state() / LOCK), pytest.raises(HeldBack, match="another run is under way"):
+        world.look()
+
+
+def test_an_owner_on_hold_writes_nothing(tmp_path: Path) -> None:
+    world = UnmatchedWorld(tmp_path)
+    world.go_on()
+    world.ledgers.change(lambda register: with_hold(register, "east", True))
+    with pytest.raises(HeldBack, match="photon resume"):
+        world.look()
+
+
+def test_an_index_that_is_lost_is_awaited(tmp_path: Path) -> None:
+    world = UnmatchedWorld(tmp_path)
+    world.go_on()
+    with closing(DispatcherState(world.state())) as state:
+        state.lose_index()
+    with pytest.raises(HeldBack, match="the index of primary events"):
+        world.look()
+
+
+def test_where_the_owner_s_state_is_not_a_person_is_told_to_go_there(tmp_path: Path) -> None:
+    world = UnmatchedWorld(tmp_path)
+    world.go_on()
+    shutil.rmtree(world.state())
+    with pytest.raises(HeldBack, match="run this where it is"):
+        world.look()
+
+
+def test_logs_that_were_called_complete_are_decided_to_their_ends(tmp_path: Path) -> None:
+    world = UnmatchedWorld(tmp_path)
+    world.queries("q1", "q2")
+    world.clicks(("a", "q2"))
+    world.clock.advance(3 * DAY_US / 1e6)
+    world.join()
+    world.look()
+    assert world.unmatched_ids() == []  # nobody knows whether more comes
+    world.join(mode="complete")
+    world.look()
+    assert world.unmatched_ids() == ["q1"]
+
+
+def test_days_with_rows_that_name_no_primary_are_in_nobody_s_scope(tmp_path: Path) -> None:
+    world = UnmatchedWorld(tmp_path)
+    world.queries("old", "joined")
+    world.clicks(("a", "joined"))
+    with earlier_rows():
+        world.join()
+    world.queries("new", at_us=NOON_US + DAY_US)
+    world.go_on(4 * DAY_US)
+    found = world.look()
+    assert world.unmatched_ids() == ["new"]
+    assert found.since_us is not None
+    assert NOON_US < found.since_us <= NOON_US + DAY_US
+
+
+def test_after_a_retirement_with_its_lake_another_datacenter_goes_on(tmp_path: Path) -> None:
+    world = UnmatchedWorld(tmp_path, ["east", "west"])
+    stories.write_by_east_alone(world)
+    plan_retire(world.pipeline, world.reader(), "east").apply()
+    world.queries("q2", datacenter="west", at_us=NOON_US + DAY_US)
+    world.go_on(4 * DAY_US, "west")
+    assert world.look().owner == "west"
+    told = [(row["primary_id"], row["_datacenter"]) for row in world.unmatched()]
+    assert told == [("q1", "east"), ("q2", "west")]
+
+
+def test_after_a_retirement_without_its_lake_another_datacenter_writes_all_again(tmp_path: Path) -> None:
+    world = UnmatchedWorld(tmp_path, ["east", "west"])
+    stories.write_by_east_alone(world)
+    shutil.rmtree(world.pipeline.datacenters["east"].lake)
+    world.lose_state("east")
+    plan_retire(world.pipeline, world.reader(), "east", True).apply()
+    world.go_on(3 * DAY_US, "west")
+    stories.verified(world, "west")
+    world.go_on(4 * DAY_US, "west")
+    world.look()
+    assert ("q1", "west") in [(row["primary_id"], row["_datacenter"]) for row in world.unmatched()]
+    world.must_be_decided("q1")
+
+
+def test_a_table_that_is_gone_or_older_is_written_again(tmp_path: Path) -> None:
+    world = UnmatchedWorld(tmp_path)
+    table = world.pipeline.datacenters["east"].lake / "unmatched"
+    world.queries("q1")
+    world.go_on(DAY_US + 2 * HOUR_US)
+    world.look()
+    put_back = world.copy(table)
+    world.queries("q2", at_us=NOON_US + HOUR_US)
+    world.go_on()
+    world.look()
+    put_back()
+    world.look()
+    world.must_be_decided("q1", "q2")
+    shutil.rmtree(table)
+    world.look()
+    world.must_be_decided("q1", "q2")

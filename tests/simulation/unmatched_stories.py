@@ -259,7 +259,7 @@ def rows_leave_with_their_lake(world: UnmatchedWorld) -> None:
     world.lose_state("west")
     plan_retire(world.pipeline, world.reader(), "west", True).apply()
     world.go_on(2 * DAY_US + 4 * HOUR_US, "east")
-    copies.note_verified(world.pipeline.datacenters["east"].lake, Verified(last_number(world)))
+    verified(world, "east")
     world.go_on(2 * DAY_US + 8 * HOUR_US, "east")
     world.look()
     world.must_be_decided("q1")
@@ -278,7 +278,8 @@ def a_new_epoch_has_other_numbers_of_files(world: UnmatchedWorld) -> None:
     world.must_be_decided("q1", "q2", "q3", "late")
 
 
-def last_number(world: UnmatchedWorld) -> int:
+def verified(world: UnmatchedWorld, datacenter: str) -> None:
+    """Have a datacenter say that none of its events lacks a row: then it counts as complete again."""
     release = last_release(world.reader().view)
     assert release is not None
-    return release.number
+    copies.note_verified(world.pipeline.datacenters[datacenter].lake, Verified(release.number))

@@ -27,7 +27,7 @@ SOURCES = sorted(
 )
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 LEFT_OUT_MARKS = re.compile(r"pytest\.mark\.(?:long|slow|browser|services)\b")
-CODE = re.compile(r"\b[A-GLR]\d{1,2}\b")
+CODE = re.compile(r"\b[A-GLRU]\d{1,2}\b")
 TEXT_TOKENS = {tokenize.COMMENT, tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING)}
 NOT_KEPT = "not kept yet"
 
@@ -61,7 +61,7 @@ class Rule:
 def rules_of(text: str) -> list[Rule]:
     """The rules of a page: a heading like `### A11. ...` each, up to the next heading."""
     parts = re.split(r"^#{2,3} ", text, flags=re.MULTILINE)
-    return [Rule(part.split(".")[0], part) for part in parts if re.match(r"[A-GLR]\d+\. ", part)]
+    return [Rule(part.split(".")[0], part) for part in parts if re.match(r"[A-GLRU]\d+\. ", part)]
 
 
 RULES = rules_of(PROTOCOL.read_text())
@@ -96,7 +96,7 @@ def functions_of(file: str) -> dict[str, bool]:
 
 def test_the_rules_of_each_section_are_in_order_and_no_number_comes_twice() -> None:
     numbers = {
-        section: [int(rule.code[1:]) for rule in RULES if rule.code[0] == section] for section in "ABCDEFLR"
+        section: [int(rule.code[1:]) for rule in RULES if rule.code[0] == section] for section in "ABCDEFGLRU"
     }
     assert all(numbers.values())
     assert numbers == {section: sorted(set(found)) for section, found in numbers.items()}
