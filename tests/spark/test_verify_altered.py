@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import date
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -102,13 +102,16 @@ def test_each_altered_row_is_told_with_its_day_and_mended_by_what_the_text_names
 
 
 def test_rows_that_are_older_than_columns_of_their_primary_are_right(tmp_path: Path, session: Any) -> None:
+    from jobs.batch_job import SparkRunner
+
     with earlier_rows():
         made = joined_csv(tmp_path, {"q.csv": "q,at\nq1,100\n", "c.csv": "c,q,at\nc1,q1,101\n"})
     found = verify(made, session)
     assert (found.rows, found.rows_not_compared, list(found.findings)) == (1, 0, [])
     with (tmp_path / "logs/east/c.csv").open("a") as log:
         log.write("c2,q1,102\n")
-    run_shift(made, "east", "until_idle")
-    assert [row["_primary_id"] for _, row in sorted(rows(made).items())] == [None, "q1"]
+    run_shift(made, "east", "until_idle", SparkRunner(lambda: session))
+    of_primaries = [(row["_primary_id"], row["_primary_time"]) for _, row in sorted(rows(made).items())]
+    assert of_primaries == [(None, None), ("q1", datetime(1970, 1, 1, 0, 1, 40, tzinfo=UTC))]
     found = verify(made, session)
     assert (found.rows, found.rows_not_compared, list(found.findings)) == (2, 0, [])
