@@ -26,6 +26,7 @@ from photon.upkeep.reshard import homes_of
 from photon.upkeep.retirable import NotRetired
 from photon.upkeep.retire import plan_retire
 from tests.simulation.verifying import recover_from, verify
+from tests.simulation.whole import unmatched
 from tests.simulation.whole.copies import Copies
 from tests.simulation.whole.invariants import Invariants
 from tests.simulation.whole.logs import Writers
@@ -102,6 +103,8 @@ class People:
             "put_back_lake": (0, copies.put_back_lake),
             "put_back_state": (0, copies.put_back_state),
             "put_back_all": (0, copies.put_back_all),
+            unmatched.LOOKS: (0, self.look_for_unmatched),
+            "freeze_a_look": (0, lambda: self.look_for_unmatched(self.site.chance.uniform(5, 40))),
         }
 
     @property
@@ -134,7 +137,7 @@ class People:
     def _later(self, seconds: float, deed: Deed) -> None:
         self.site.network.after(seconds, deed)
 
-    def _with_a_process(self, datacenter: str, work: Callable[[Worker], None]) -> None:
+    def _with_a_process(self, datacenter: str, work: Callable[[Worker], None]) -> Worker:
         """Have a process of an operator do something there; it may be killed, and may find nobody."""
         dies_at = self.site.chance.randrange(1, 60) if self.site.chance.random() < 0.3 else None
         worker = self.shifts.worker(datacenter, EVEN, dies_at)
@@ -146,6 +149,7 @@ class People:
                 log.info("an operator in %s: %s", datacenter, error)
 
         worker.start(do)
+        return worker
 
     # -- faults
 
@@ -331,6 +335,13 @@ class People:
         """Run `photon retire`. NotRetired where the registry does not know the datacenter: it never ran."""
         lake_is_gone = name in self.rows_gone
         carry_out(lambda: plan_retire(self.site.pipeline, worker.reader(), name, lake_is_gone))
+
+    def look_for_unmatched(self, frozen_seconds: float = 0.0) -> None:
+        """Look for unmatched primaries where these are written; it may stand still before its commit."""
+        owner = unmatched.owner_of(self.site, self.pipeline)
+        if owner:
+            worker = self._with_a_process(owner, partial(unmatched.look, self.pipeline))
+            worker.frozen_at = ("unmatched.before_commit", frozen_seconds)
 
     def recover(self) -> None:
         """Verify and order what is missing, while all goes on."""

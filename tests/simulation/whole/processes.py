@@ -64,6 +64,7 @@ class Worker(VirtualClient):
         self.steps = 0
         self.last_step = "start"
         self.frozen_seconds = 0.0  # the next step takes so much longer
+        self.frozen_at = ("", 0.0)  # at which step, and for how long
         self.checked_seconds: float | None = None  # the last look whether its claims count
         self.home: tuple[str, Path] | None = None  # the datacenter that it runs, and its state folder
         self.ledgers: MemoryLedgers = site.ledgers.another_way_in()
@@ -108,6 +109,7 @@ class Worker(VirtualClient):
             self.kill()
         self._die_if_killed()
         frozen_seconds, self.frozen_seconds = self.frozen_seconds, 0.0
+        frozen_seconds += self.frozen_at[1] if name == self.frozen_at[0] else 0.0
         self.sleep(self._pace.seconds(self.network.chance) + frozen_seconds)
 
     def _called(self, call: str) -> None:

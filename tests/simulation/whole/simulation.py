@@ -29,6 +29,7 @@ from photon.state.view import view_state
 from photon.upkeep.retire import NotRetired
 from tests.simulation.rules import must
 from tests.simulation.verifying import verify
+from tests.simulation.whole import unmatched
 from tests.simulation.whole.copies import RESTORED
 from tests.simulation.whole.invariants import Invariants
 from tests.simulation.whole.logs import Writers
@@ -53,6 +54,7 @@ class Simulation:
     def __init__(self, folder: Path, seed: int, focus: Sequence[str] = ()) -> None:
         self._focus = focus
         self.site = Site(folder, seed)
+        self.unmatched = 0  # primaries that nothing was joined with, at rest
         self.shifts = Shifts(self.site)
         self.writers = Writers(self.site)
         self.invariants = Invariants(self.site, self.writers.incomplete)
@@ -62,6 +64,8 @@ class Simulation:
         """Run the seed. RuleBroken if a rule does not hold; the product's unexpected errors pass through."""
         with ExitStack() as stack:
             stack.enter_context(without_threads(self.site))
+            if unmatched.LOOKS in self._focus:
+                stack.enter_context(unmatched.looked_for(self.site))
             stack.enter_context(watched(self._passed))
             stack.callback(disarm)
             self._live()
@@ -124,6 +128,8 @@ class Simulation:
             self._complete_all()
             self._by_an_operator(self._must_be_verified)
         self._must_be_joined()
+        if unmatched.LOOKS in self._focus:
+            self._must_be_unmatched()
         self.invariants.releases.look_at_rest(self.people.pipeline)
 
     def _survive(self, away: str) -> None:
@@ -142,6 +148,11 @@ class Simulation:
         missing = sorted(self.writers.joinable - joined)
         must(not missing, f"F13: {len(missing)} events are missing: {missing[:3]}")
         must(joined == self.writers.joinable, "F13: rows of events that can't be joined")
+
+    def _must_be_unmatched(self) -> None:
+        """U: what no row names by now is found, by what earlier runs have left."""
+        self._by_an_operator(partial(unmatched.look, self.people.pipeline))
+        self.unmatched = unmatched.must_be_decided(self.site, self.people.pipeline)
 
     def _complete_all(self) -> None:
         """Complete datacenters, again where records wait: another one has published by then what it held."""
@@ -250,11 +261,15 @@ def main() -> int:
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="how many at once")
     parser.add_argument("--seed", type=int, help="run this one alone, with what the product says")
     parser.add_argument("--restored", action="store_true", help="stores are put back from copies")
+    parser.add_argument("--unmatched", action="store_true", help="unmatched primaries are looked for")
     parser.add_argument("--rotated-away", action="store_true", help="logs are moved out of sight")
     arguments = parser.parse_args()
-    kinds = {"--restored": arguments.restored, "--rotated-away": arguments.rotated_away}
-    kind = next((name for name, is_asked in kinds.items() if is_asked), "")
-    focus = {"--restored": RESTORED, "--rotated-away": ROTATED_AWAY}.get(kind, ())
+    kinds = {
+        "--restored": (arguments.restored, RESTORED),
+        "--rotated-away": (arguments.rotated_away, ROTATED_AWAY),
+        "--unmatched": (arguments.unmatched, unmatched.UNMATCHED),
+    }
+    kind, focus = next(((name, focus) for name, (is_asked, focus) in kinds.items() if is_asked), ("", ()))
     if arguments.seed is not None:
         logging.basicConfig(level=logging.INFO)
         problem = simulate(arguments.seed, focus)

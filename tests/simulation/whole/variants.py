@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from photon.dispatcher.claiming_rounds import ClaimingRounds
-from photon.dispatcher.committing import Committing
+from photon.dispatcher.committing import SIDE_TABLES, Committing
 from photon.dispatcher.dispatcher import Dispatcher
 from photon.join import deciding
 from photon.join.deciding import Decisions
@@ -32,8 +32,10 @@ from photon.state.lifecycle import Event
 from photon.state.outcomes import Verdict
 from photon.storage.output_files import OutputFile
 from photon.storage.tables import OutputTable
+from photon.unmatched.deciding import why_all
 from tests.simulation.whole.copies import RESTORED
 from tests.simulation.whole.simulation import problem_or_error
+from tests.simulation.whole.unmatched import LOOKS, UNMATCHED
 
 SEEDS = 400  # within 200 each is noticed today, most within ten
 WORDS_TOLD = 70
@@ -131,6 +133,15 @@ def _all_of_it(order: Any, *_: Any) -> Any:
 
 def _of_a_late_count(self: Any, sight: Any, last: Any) -> Any:
     return next_release(replace(sight, last=last), self.clock.now_us())
+
+
+def _of_this_epoch(before: Any, epoch: int, version: int, *known: Any) -> str:
+    return why_all(before and replace(before, epoch=epoch, run=version), epoch, version, *known)
+
+
+def _by_time_alone(self: Any, places: Any) -> Any:
+    is_later = places.times_us >= (-(2**63) if self.from_us is None else self.from_us)
+    return self.are_due(places.files, places.times_us) & is_later
 
 
 def _as_counted(last: Any, counted: Any) -> Any:
@@ -282,6 +293,24 @@ VARIANTS: dict[str, Variant] = {
         {f"{COUNTER}._lost": lambda self, handle, before: "", f"{COUNTER}._changed": lambda *_: ((), "")},
         "R4",
         ("copy_stores", "put_back_lake", "put_back_lake", "put_back_lake"),
+    ),
+    "what is unmatched already is written again": Variant(
+        "U2", {"photon.unmatched.lakes.Lakes.written": lambda self: iter(())}, "U: ", UNMATCHED
+    ),
+    "a late primary is passed over": Variant(
+        "U4", {"photon.unmatched.deciding.Window.among": _by_time_alone}, "U: ", UNMATCHED
+    ),
+    "positions of any epoch are believed": Variant(
+        "U4", {"photon.unmatched.run.why_all": _of_this_epoch}, "U: ", UNMATCHED
+    ),
+    "who owned before is not fenced": Variant(
+        "U1",
+        {
+            "photon.unmatched.lakes.Lakes.fence": lambda *_: None,
+            "photon.storage.tables.FENCED_TABLES": (*SIDE_TABLES, "joined_events"),
+        },
+        "U: ",
+        (*[LOOKS] * 3, *["freeze_a_look"] * 6, "retire", "lose_state"),
     ),
     "an order counts twice": Variant(
         "E4",
