@@ -13,6 +13,7 @@ from tests.simulation.whole.copies import RESTORED
 from tests.simulation.whole.operators import ROTATED_AWAY
 from tests.simulation.whole.processes import Worker, this_process
 from tests.simulation.whole.simulation import LENGTH_SECONDS, Simulation
+from tests.simulation.whole.unmatched import UNMATCHED
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -67,6 +68,14 @@ def test_a_process_dies_that_would_commit_by_its_check_before_a_copy_was_put_bac
 def test_logs_that_are_rotated_out_of_sight_are_read_or_told(tmp_path: Path, seed: int) -> None:
     print(f"again: python -m tests.simulation.whole.simulation --seed {seed} --rotated-away")
     Simulation(tmp_path, seed, ROTATED_AWAY).run()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_each_primary_is_joined_or_unmatched_once_whoever_looks_and_whenever(
+    tmp_path: Path, seed: int
+) -> None:
+    print(f"again: python -m tests.simulation.whole.simulation --seed {seed} --unmatched")
+    Simulation(tmp_path, seed, UNMATCHED).run()
 
 
 HISTORY = """
