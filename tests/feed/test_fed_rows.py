@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from contextlib import closing
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from photon.feed.marker import ASIDE, MARKER
 from photon.feed.sink import Fed
 from photon.feed.steps import nothing_of, snapshot, steps
 from photon.health.feed import judge_feed, look_at_feed
+from photon.logs.files import LogFile, TrackedFile
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.process.clock import MICROSECONDS, SystemClock
 from photon.verification.fed_rows import FedRows, compare
@@ -99,6 +101,18 @@ def test_altered_lines_are_found_by_what_they_lack_and_have_too_often(chain: Cha
 def test_a_file_that_is_not_there_and_was_never_read_is_lacking(chain: Chain) -> None:
     (chain.folder / "000000000002.jsonl").unlink()
     assert chain.found() == {"feed_lacks_files": 1}
+
+
+def test_where_files_were_removed_once_they_were_read_nothing_is_compared(chain: Chain) -> None:
+    gone = chain.folder / "000000000002.jsonl"
+    size_bytes = gone.stat().st_size
+    gone.unlink()
+    file = LogFile(1, "primary", f"clicks/{gone.name}", 1, False, b"", 0, 10, b"h")
+    read = TrackedFile(file, size_bytes, b"", False, size_bytes, 0, None, "gone")
+    found = compare(chain.folder, [read], most=10)
+    assert (found.findings, "1 file of" in found.note) == ([], True)
+    unread = replace(read, offset_bytes=0)
+    assert [one.kind for one in compare(chain.folder, [unread], most=10).findings] == ["feed_lacks_files"]
 
 
 def test_what_can_not_be_compared_is_said(chain: Chain) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter, defaultdict
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,8 +21,10 @@ from photon.dispatcher.completion import (
     OwnHold,
     collect_results,
     resolve,
+    watermark_of,
     watermark_us,
 )
+from photon.dispatcher.fed_log import fed_watermark_us
 from photon.dispatcher.observing import HomeWatch
 from photon.dispatcher.planning import (
     CATCH_UP_EVENTS,
@@ -39,6 +42,7 @@ from photon.dispatcher.planning import (
 from photon.dispatcher.startup import why_new_epoch
 from photon.dispatcher.task_splitter import join_tasks, most_join_tasks, spread
 from photon.errors import FormatTooNew
+from photon.feed.marker import Marker
 from photon.join.messages import (
     DamagedWaiting,
     Failed,
@@ -72,6 +76,7 @@ from photon.state.waiting.segments import WaitingDamaged
 from photon.storage.delta import LakeUnavailable
 from photon.storage.tables import LastCommit
 from photon.tokens import Occurrence, PlanKey
+from tests.feed.made_steps import release
 from tests.unit.join_world import home_of
 
 SECOND = 1_000_000
@@ -388,6 +393,56 @@ def a_file(max_time_us: int | None, grown_us: int = 100, unread_bytes: int = 0) 
 )
 def test_the_watermark(files: list[TrackedFile], previous_us: int | None, watermark: int) -> None:
     assert watermark_us(files, 100, 10, previous_us, clock_tolerance_us=5) == watermark
+
+
+def a_marker(complete_up_to_us: int | None = 50, last_file: str | None = "2") -> Marker:
+    return Marker(Path("first.yaml"), "first", release(1, complete_up_to_us), 2, last_file, {}, {})
+
+
+def fed_file(name: str, unread_bytes: int = 0) -> TrackedFile:
+    found = a_file(999, unread_bytes=unread_bytes)
+    return replace(found, file=replace(found.file, path=f"clicks/{name}"))
+
+
+@pytest.mark.parametrize(
+    ("marker", "files", "watermark"),
+    [
+        (a_marker(), [fed_file("1"), fed_file("2")], 50),
+        (a_marker(), [fed_file("1"), fed_file("2"), fed_file("3", unread_bytes=1)], 50),
+        (a_marker(), [fed_file("1", unread_bytes=1), fed_file("2")], 20),
+        (a_marker(), [replace(fed_file("1", unread_bytes=1), state="gone"), fed_file("2")], 20),
+        (a_marker(), [fed_file("1")], 20),
+        (a_marker(), [fed_file("2")], 50),
+        (a_marker(last_file=None), [], 50),
+        (a_marker(complete_up_to_us=None), [fed_file("2")], 20),
+        (a_marker(complete_up_to_us=10), [fed_file("2")], 20),
+        (a_marker(complete_up_to_us=106), [fed_file("2")], 20),
+        (None, [fed_file("2")], 20),
+    ],
+    ids=[
+        "what the marker says",
+        "files behind the marker do not matter",
+        "not while one that it names is not read",
+        "nor while one is gone unread",
+        "nor while its last one is not known",
+        "files that were removed after they were read are not missed",
+        "a feed without rows yet is complete all the same",
+        "a pipeline that is complete up to no time says nothing",
+        "it never goes back",
+        "a time far ahead of the clock says nothing",
+        "without a marker it stays",
+    ],
+)
+def test_the_watermark_of_a_fed_log(
+    marker: Marker | None, files: list[TrackedFile], watermark: int
+) -> None:  # G6
+    assert fed_watermark_us(marker, files, 100, 20, clock_tolerance_us=5) == watermark
+
+
+def test_the_watermark_of_a_fed_log_stays_while_some_of_it_is_to_be_read_again() -> None:
+    fed = SimpleNamespace(marker=a_marker())
+    reader: Any = SimpleNamespace(fed=fed, lacks_objects=lambda _: False, of=lambda _: {2: fed_file("2")})
+    assert [watermark_of(reader, None, 100, 20, has_requeued) for has_requeued in (True, False)] == [20, 50]
 
 
 # -- events that were claimed here before (protocol A8)
