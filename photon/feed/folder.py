@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from photon.feed.cursor_file import CursorFile, locked
 from photon.feed.lines import lines
 from photon.feed.marker import ASIDE, MARKER
-from photon.feed.sink import Fed, in_turn, sink_errors
+from photon.feed.sink import Fed, SinkUnavailable, in_turn, sink_errors
 from photon.feed.step import FeedStopped, Step
 from photon.pipeline.location import Location
 from photon.process.faults import fault_point
@@ -64,6 +64,8 @@ class FedFolder:
                 self._expect_no_other_file(step)
             if step.inserts:
                 self._put(_name_of(step), step)
+            if step.after is None and not isinstance(self._folder, Path):
+                self._expect_to_begin_alone(step)
         fault_point("follow.after_rows")
         last = self._mark(step)
         fault_point("follow.after_cursor")
@@ -105,6 +107,17 @@ class FedFolder:
                 f"{self._folder} has {others[0]} and no {ASIDE}/{MARKER}: put the marker back, "
                 "or begin an empty folder by --to"
             )
+
+    def _expect_to_begin_alone(self, step: Step) -> None:
+        """SinkUnavailable: a follower on another machine begins with another release, and this one gives way.
+
+        Who puts its file later sees that of the other one. Both may see each other, and begin again.
+        """
+        try:
+            self._expect_no_other_file(step)
+        except FeedStopped:
+            store_of(self._folder).remove(_name_of(step))
+            raise SinkUnavailable(f"folder {self._folder}: another follower begins it just now") from None
 
     def _tidy(self) -> None:
         """Remove what a killed process had not yet given its name."""

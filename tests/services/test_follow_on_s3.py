@@ -8,14 +8,17 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from infra.servers.minio import MinioServer
 from photon.feed.cursor_file import CursorFile
 from photon.feed.folder import FedFolder
 from photon.feed.marker import ASIDE, MARKER, read_marker
+from photon.feed.sink import SinkUnavailable
 from photon.pipeline.location import S3Folder
 from tests.e2e.photon_process import PHOTON, photon
 from tests.e2e.process_marks import soon
@@ -83,3 +86,18 @@ def test_a_marker_that_another_machine_has_moved_is_not_put_over(on_s3: S3Folder
         sink.deliver([step(2), step(3)])
     assert not slow.swap(release(2), version, files=0)
     assert marker(on_s3)["files"] == 3
+
+
+def test_of_two_that_begin_a_folder_at_once_one_gives_way(on_s3: S3Folder) -> None:
+    first, second = step(1, after=None), step(2, after=None)
+
+    def meanwhile() -> Iterator[pa.Table]:
+        with closing(FedFolder(on_s3, FED)) as there:
+            there.deliver([second])
+        return first.pages()
+
+    with closing(FedFolder(on_s3, FED)) as here:
+        with pytest.raises(SinkUnavailable, match="another follower begins it just now"):
+            here.deliver([replace(first, pages=meanwhile)])
+        assert here.cursor() == release(2)
+    assert list(files(on_s3)) == ["000000000002.jsonl"]
