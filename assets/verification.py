@@ -40,6 +40,7 @@ CHECKS = (
         "Every foreign event whose primary exists is joined, or still waits.",
         (
             "missing",
+            "primary_missing",
             "table_gone",
             "unjoinable_but_joinable_when_complete",
             "feed_lacks_files",
@@ -49,12 +50,12 @@ CHECKS = (
     Check(
         "nothing_twice",
         "No event has more than one row, over all datacenters.",
-        ("duplicate_rows", "feed_rows_twice"),
+        ("duplicate_rows", "unmatched_twice", "feed_rows_twice"),
     ),
     Check(
         "values_agree",
         "Every row says what a join made afresh from the raw logs says.",
-        ("different_values", "row_without_event"),
+        ("different_values", "row_without_event", "unmatched_without_primary"),
     ),
 )
 
@@ -67,6 +68,11 @@ def report_metadata(report: VerificationReport, seconds: float, pipeline_file: P
         for name, one in report.datacenters.items()
         for term, count in one.equation().items()
         if term in PLOTTED
+    }
+    terms |= {
+        f"{name}_primaries_{term}": count
+        for name, one in report.datacenters.items()
+        for term, count in one.primaries.items()
     }
     notes = _notes(report, pipeline_file)
     return {

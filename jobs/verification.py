@@ -21,6 +21,7 @@ from jobs.local.session import LocalSession
 from jobs.stage_progress import reporting_stages
 from jobs.verification_findings import Findings, by_datacenter
 from jobs.verification_kept import KeptResults, settled_records
+from jobs.verification_primaries import primary_identity
 from jobs.verification_queries import LOST, UNDECIDED, Queries, wanted_primaries
 from jobs.verification_reach import (
     Unreadable,
@@ -254,6 +255,7 @@ class Verification:
         not_compared = findings.find_differences(told.verdicts, found.unreadable)
         findings.find_rows_without_event(found.records, told.rows, found.unreadable)
         findings.find_duplicate_rows(found.rows, told.rows)
+        primaries = {} if window is not None else self._primaries(kept, queries, findings, found)
 
         settled_before = _counts(told.settled, "class")
         classes = settled_before + told.classes()
@@ -271,6 +273,7 @@ class Verification:
                 rows=row_counts[name],
                 records_read=read_now[name],
                 rows_not_compared=max(0, not_seen) + not_compared[name],
+                primaries=primaries.get(name, {}),
             )
         if keep and window is None:
             self._progress("keeping what is settled")
@@ -278,6 +281,18 @@ class Verification:
             settled = settled_records(found.records, found.decided, found.verdicts, in_question)
             kept.store(self._computed(settled), in_question, reports, files, set(found.unreadable))
         return VerificationReport(reports, rows=row_counts.total(), retired=scope.left_out)
+
+    def _primaries(
+        self, kept: KeptResults, queries: Queries, findings: Findings, found: Found
+    ) -> dict[str, dict[str, int]]:
+        """The identity of primaries, where their owner is verified."""
+        of = self._scope.unmatched
+        if of is None or of.owner not in self._scope.selected:
+            return {}
+        self._progress("looking for primary events that nothing was joined with")
+        identity = primary_identity(queries, of, kept.primaries(), found.unreadable.keys(), self._computed)
+        findings.find_of_primaries(identity)
+        return {of.owner: identity.counts}
 
     def _queries(self) -> Queries:
         return Queries(self._session, self._scope, _task_scope(self._scope), self._spool)

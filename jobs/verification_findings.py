@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
 from jobs.dialect import F
+from jobs.verification_primaries import PrimaryIdentity
 from jobs.verification_reach import Unreadable
 from photon.registry.errors import RegistryUnavailable
 from photon.verification import case_pages
@@ -114,6 +115,12 @@ class Findings:
         detail = F.lit("no record of this id begins there").alias("detail")
         cases = without.select("datacenter", "event_id", _row_place("time_us"), detail)
         self._find("row_without_event", cases)
+
+    def find_of_primaries(self, found: PrimaryIdentity) -> None:
+        """Report primaries without a row and with several, and rows without a primary."""
+        self._find("primary_missing", found.missing)
+        self._find("unmatched_twice", found.twice)
+        self._find("unmatched_without_primary", found.without_primary)
 
     def _files(self, unreadable: Unreadable) -> DataFrame:
         """As a table to join: where logs are deleted after a while there may be many thousands."""

@@ -33,7 +33,7 @@ OPEN = "event long, file int, offset long"  # without a place: a row whose event
 FINDINGS = "kind string, event long, known_us long"
 # Without a kind: nobody can tell whether the event is a finding.
 QUESTIONS = "datacenter string, kind string, event_id string, known_us long"
-PRIMARIES = "key long, file int, offset long, run int"
+PRIMARIES = "key long, file int, offset long, time_us long, run int"  # no key: the line is no record
 # Records of these classes are settled. So are joined ones whose rows are right. Others are read each time.
 FINAL = ("joined_elsewhere", "duplicates", "filtered", "skipped", "unjoinable", "too_old", "dead_letters")
 # Records of these classes are looked at again if a primary of their key comes.
@@ -159,16 +159,21 @@ class KeptResults:
     @cached_property
     def _new_primaries(self) -> DataFrame:
         found = self._queries.primary_keys()
-        return self._computed(found.withColumn("key", F.when(F.col("lost_path").isNull(), _hash("key"))))
+        return self._computed(found.withColumn("key", F.when(F.col("key").isNotNull(), _hash("key"))))
+
+    def primaries(self) -> DataFrame:
+        """Where all lines of primary logs are that can be read; without a `key` one is no record."""
+        columns = [*PLACE, "key", "time_us"]
+        known = self._new_primaries.where("lost_path is null").select(*columns)
+        for name in self._scope.since:
+            kept = self._kept(name, "primaries", PRIMARIES).withColumn("datacenter", F.lit(name))
+            known = known.unionByName(kept.select(*columns))
+        return known
 
     def primaries_of(self, records: DataFrame) -> DataFrame:
         """Primaries whose key may be that of a record that needs one, and bytes that can't be read."""
-        known = self._new_primaries.where("lost_path is null").select("datacenter", "key", "file", "offset")
-        for name in self._scope.since:
-            kept = self._kept(name, "primaries", PRIMARIES).withColumn("datacenter", F.lit(name))
-            known = known.unionByName(kept.drop("run"))
         keys = records.where("raw is not null").select("datacenter", _hash("key").alias("key")).distinct()
-        places = known.join(keys, ["datacenter", "key"], "left_semi").select(*PLACE)
+        places = self.primaries().join(keys, ["datacenter", "key"], "left_semi").select(*PLACE)
         lost = self._new_primaries.where("lost_path is not null").drop("key")
         return self._queries.primaries_at(places).unionByName(lost, allowMissingColumns=True)
 
@@ -205,7 +210,7 @@ class KeptResults:
                 "findings": told.where(mine).where("kind is not null").select("kind", "event", known_us),
                 "primaries": self._new_primaries.where(mine)
                 .where("lost_path is null")
-                .select("key", "file", "offset", run),
+                .select("key", "file", "offset", "time_us", run),
             }
             for what, frame in written.items():
                 write_parquet(frame, folder, what)

@@ -133,7 +133,7 @@ class Queries:
         table, read = self.scope.tables[datacenter, "joined_events"], self.scope.read_offsets[datacenter]
         current = F.col("_epoch") == F.lit(read.epoch or "")
         return (
-            self._table(table)
+            self.table(table)
             .where(F.lit(datacenter not in self.scope.retired))
             .select(
                 F.lit(datacenter).alias("datacenter"),
@@ -154,7 +154,7 @@ class Queries:
         """Each table of records without a row, with its datacenter and what it is evidence of."""
         for datacenter in self.scope.read_offsets:
             for name, evidence in SIDE_TABLES.items():
-                frame = self._table(self.scope.tables[datacenter, name])
+                frame = self.table(self.scope.tables[datacenter, name])
                 if name == "dead_letters":
                     frame = self._in_force(datacenter, frame.where("side = 'foreign'"))
                 epoch = F.lit(self.scope.read_offsets[datacenter].epoch or "")
@@ -170,7 +170,8 @@ class Queries:
         known = letters.join(F.broadcast(again), ["_epoch", "_occurrence"], "left")
         return known.where("taken_up is null or _batch > taken_up").drop("taken_up")
 
-    def _table(self, table: TableSnapshot) -> DataFrame:
+    def table(self, table: TableSnapshot) -> DataFrame:
+        """The rows of a table as it was when the scope was opened."""
         if table.files is None:
             reader = self.session.read.format("delta").option("versionAsOf", str(table.version))
             return reader.load(str(table.folder))

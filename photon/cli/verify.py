@@ -124,9 +124,13 @@ def _of_window(pipeline: Pipeline, names: Sequence[str], window: Window, anew: b
 
 def report_text(report: VerificationReport, pipeline_file: Path | str) -> str:
     """The report for people: the equations side by side, then what is wrong and what to do."""
+    from photon.verification.unmatched_scope import identity_sentence
+
     lines = [report.window.sentence()] if report.window is not None else []
     if report.datacenters:
         lines += [*table_lines(report.equations()), f"rows of all datacenters: {report.rows:,}"]
+        of_primaries = {name: one.primaries for name, one in report.datacenters.items() if one.primaries}
+        lines += [f"{name}: {identity_sentence(found)}" for name, found in of_primaries.items()]
     lines += [
         f"{name} is retired, and never joins again: what was its is verified where it is to be joined"
         for name in report.retired

@@ -19,7 +19,8 @@ HOUR_US = 3_600 * MICROSECONDS
 FULL_PASS_EVERY_US = 24 * HOUR_US  # what a run passed over, for whatever reason, comes within a day
 MOST_CANDIDATES = 2**24  # of one run: so much work is lost with it
 Mask = npt.NDArray[np.bool_]
-_ROWS_LEFT = ("retired", "lake put back", "changed by others")  # notes: matches may have gone with them
+# Notes of releases: joined rows are gone, and what they had matched is to be looked at.
+_ROWS_LEFT = ("retired", "lake put back", "changed by others", "rebuilt")
 
 
 @dataclass(frozen=True)
@@ -108,10 +109,14 @@ def why_all(
     if since is None:
         return f"not all releases since {before.release} are kept"
     for release in since:
-        notes = [note for note in release.notes if note.change in _ROWS_LEFT]
-        if release.set_back is not None or notes:
+        if have_rows_left(release):
             return f"rows have left with release {release.number}"
     return ""
+
+
+def have_rows_left(release: Release) -> bool:
+    """Whether joined rows that an earlier release had may be gone with this one."""
+    return release.set_back is not None or any(note.change in _ROWS_LEFT for note in release.notes)
 
 
 @dataclass(frozen=True)

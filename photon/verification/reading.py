@@ -65,10 +65,12 @@ def read_primary(stretches: Iterable[tuple[str, Stretch]], scope: TaskScope) -> 
 
 
 def read_primary_keys(stretches: Iterable[tuple[str, Stretch]], scope: TaskScope) -> Iterator[pa.RecordBatch]:
-    """Where the primary records are that begin in the stretches (`PRIMARY_KEYS`)."""
+    """Where the lines of primary logs are that begin in the stretches (`PRIMARY_KEYS`)."""
 
     def records(parsed: ParsedRange, datacenter: str, file: LogFile) -> Iterator[dict[str, Any]]:
-        yield {**_place(parsed.events, datacenter), "key": parsed.events["_id"]}
+        events = parsed.events
+        yield {**_place(events, datacenter), "key": events["_id"], "time_us": events["_time_us"]}
+        yield _place(parsed.dead_letters, datacenter)
 
     return _read(stretches, scope, scope.pipeline.primary, records, PRIMARY_KEYS)
 

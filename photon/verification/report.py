@@ -28,6 +28,9 @@ FindingKind = Literal[
     "unjoinable_but_joinable_when_complete",
     "log_copy_short",
     "conflicting",
+    "primary_missing",
+    "unmatched_twice",
+    "unmatched_without_primary",
     "feed_lacks_files",
     "feed_lacks_rows",
     "feed_rows_twice",
@@ -103,6 +106,19 @@ MEANINGS: Mapping[FindingKind, Meaning] = {
         "some and the columns that differ. If it is none, take another column or several for foreign.id, in "
         "a new pipeline: records that count as duplicates have no row",
         violation=False,
+    ),
+    "primary_missing": Meaning(
+        "primary events that are due, that no joined row names, and that have no row in unmatched",
+        "photon unmatched PIPELINE --anew: it looks at all primary events again, and writes these",
+    ),
+    "unmatched_twice": Meaning(
+        "primary events with more than one row in unmatched, over all datacenters",
+        "the promise of one row a primary is broken: keep the tables unmatched for analysis, and count ids "
+        "there, not rows",
+    ),
+    "unmatched_without_primary": Meaning(
+        "rows in unmatched whose primary event is not in the raw logs at the row's place",
+        "somebody altered the row or the log: put the log back from another one's copy, or the table",
     ),
     "feed_lacks_files": Meaning(
         "files that the marker of the fed log counts, which are not there and were not read",
@@ -271,6 +287,7 @@ class DatacenterReport:
     completed: int = 0  # the datacenter's last batch then
     release: int | None = None  # its newest one then, if it awaits a verification (R4)
     newly_verified_offsets: Mapping[int, int] = field(default_factory=dict)  # foreign files by number
+    primaries: Mapping[str, int] = field(default_factory=dict)  # of who writes unmatched ones: ids by term
 
     @property
     def foreign(self) -> int:
@@ -301,6 +318,7 @@ class DatacenterReport:
             "unverified": [asdict(file) for file in self.unverified],
             "verified_earlier": asdict(self.verified_earlier),
             "notes": list(self.notes),
+            **({"primaries": dict(self.primaries)} if self.primaries else {}),
         }
 
 

@@ -39,6 +39,7 @@ from photon.verification.report import MOST_EXAMPLES, Example, Finding
 from photon.verification.since import Look, Since, Table, look_at, mended_since, trusted_files
 from photon.verification.stored_reports import is_fully_verified, read_verified_offsets
 from photon.verification.tasks import NO_PLAN
+from photon.verification.unmatched_scope import UnmatchedScope, unmatched_scope
 
 # More are left to Delta's own reader, which does not hold them in one plan.
 MOST_FILES_NAMED = 5_000
@@ -90,6 +91,7 @@ class Scope:
     left_out: Sequence[str] = ()  # were asked for and never run again: others answer for what was theirs
     at_us: int = 0
     not_written: Mapping[str, Sequence[str]] = field(default_factory=dict)  # why, by datacenter
+    unmatched: UnmatchedScope | None = None  # None: nobody looks for unmatched primaries
 
     @property
     def retired(self) -> set[str]:
@@ -240,10 +242,12 @@ def open_scope(
     reader = open_reader(pipeline)
     register, view = reader.register, reader.snapshot(NO_PLAN)
     refuse_missing_datacenters(pipeline, register)
+    unmatched = unmatched_scope(pipeline, register, offsets)
+    names = TABLE_COLUMNS if unmatched is not None else BATCH_TABLES
     tables: dict[tuple[str, TableName], TableSnapshot] = {}
     not_written: dict[str, list[str]] = {name: [] for name in pipeline.datacenters}
     for datacenter, place in pipeline.datacenters.items():
-        for name in BATCH_TABLES:
+        for name in names:
             table = OutputTable(place.lake, name)
             tables[datacenter, name] = TableSnapshot(table.folder, TABLE_COLUMNS[name])
             if table.exists():
@@ -274,6 +278,7 @@ def open_scope(
         left_out=left_out,
         at_us=at_us,
         not_written=not_written,
+        unmatched=unmatched,
     )
     found = {name: read_kept(pipeline, name) for name in selected}
     scope = replace(scope, kept={name: each for name, each in found.items() if each is not None})

@@ -54,7 +54,8 @@ FOREIGN_RECORDS = pa.schema(
 PRIMARY_RECORDS = pa.schema(
     {**_PLACE, "key": _STRING, "time_us": _INT64, "path": _STRING, "raw": _BINARY, **_LOST}
 )
-PRIMARY_KEYS = pa.schema({**_PLACE, "key": _STRING, **_LOST})
+# Without a key the line is no record.
+PRIMARY_KEYS = pa.schema({**_PLACE, "key": _STRING, "time_us": _INT64, **_LOST})
 # verdict: same | differs | no primary; outcome: a class | joinable | unavailable
 # is_own: the row is compared with the very record that it was made of, as far as can be told.
 # row_time_us: the time that the row says its event has.
