@@ -297,7 +297,7 @@ def gather(
         refused_orders=orders_of(folder, now_us).refused,
         uncompacted=uncompacted(pipeline, datacenter) if view.epoch is not None else "",
         columns=_foreign_columns(pipeline, datacenter, view) if has_no_key else (),
-        unmatched=look_at_unmatched(pipeline, datacenter, decisions) if asks_lake else None,
+        unmatched=look_at_unmatched(pipeline, datacenter, decisions, view, now_us) if asks_lake else None,
         feed=look_at_feed(pipeline, datacenter) if asks_lake else None,
         overdue=_overdue(pipeline, datacenter, view),
     )

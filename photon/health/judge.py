@@ -23,6 +23,7 @@ from photon.health.bad_records import judge_conflicting, judge_dead_letters, jud
 from photon.health.facts import Facts
 from photon.health.feed import judge_feed
 from photon.health.memory import Memory
+from photon.health.unmatched import judge_unmatched
 from photon.health.verdict import Verdict, late_after, level_after, level_of, worst
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Durations
@@ -129,7 +130,12 @@ def _no_logs(facts: Facts, pipeline: Pipeline) -> Verdict | None:
     return Verdict("warn", f"{facts.datacenter}: {says}", remedy, f"has no logs ({says})")
 
 
-def _lag(facts: Facts, memory: Memory, pipeline: Pipeline) -> Verdict:
+def _lag(facts: Facts, memory: Memory, pipeline: Pipeline) -> list[Verdict]:
+    late = judge_unmatched(facts.datacenter, facts.unmatched, facts.now_us, pipeline)
+    return [_behind(facts, memory, pipeline), *([late] if late is not None else [])]
+
+
+def _behind(facts: Facts, memory: Memory, pipeline: Pipeline) -> Verdict:
     """The watermark's lag while much is unread, or for how long that is so if it is less.
 
     Where logs are silent the watermark lags and nothing waits. Old logs lag by years when they are read.
@@ -252,7 +258,7 @@ PROMISES: Mapping[str, str] = MappingProxyType(
         "works": "Somebody joins its logs, its state can be read, and nothing is held for a dead datacenter.",
         "waiting": "Its process waits for no lake, logs, disk or registry for long.",
         "logs": "There are files of both logs, and they can be read.",
-        "lag": "It is not far behind its logs (`health.lag`).",
+        "lag": "It is not far behind its logs (`health.lag`), and unmatched primaries are written in time.",
         "backlog": "Not much of its logs is unread.",
         "dead_letters": "Few of its records are dead letters (`health.dead_letters`).",
         "unjoinable": "Its records have keys, and few find no primary event (`health.unjoinable`).",

@@ -12,6 +12,7 @@ from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Unmatched
 from photon.releases.release import Part, Place, Release
 from photon.state.unmatched import Progress, publish
+from photon.state.view import StateView
 
 
 def test_while_nobody_can_say_who_writes_unmatched_primaries_no_primary_file_goes(pipeline: Pipeline):
@@ -35,12 +36,12 @@ def test_the_owner_says_how_far_unmatched_primaries_are_written(tmp_path: Path, 
     Path(lake).mkdir(parents=True, exist_ok=True)
 
     def told() -> str:
-        seen = look_at_unmatched(there, "east", east)
+        seen = look_at_unmatched(there, "east", east, StateView(), 0)
         assert seen is not None
         return seen.sentence()
 
-    assert look_at_unmatched(pipeline, "east", east) is None
-    assert look_at_unmatched(there, "west", east) is None
+    assert look_at_unmatched(pipeline, "east", east, StateView(), 0) is None
+    assert look_at_unmatched(there, "west", east, StateView(), 0) is None
     assert told() == "unmatched primaries are written up to no event time yet"
     publish(lake, Progress("east", 5, 1, "p", 0, None, 1, 0, held_back="east waits"))
     assert told() == "unmatched primaries are written up to 1970-01-01T00:00:00+00:00: east waits"
