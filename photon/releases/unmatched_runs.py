@@ -1,4 +1,4 @@
-"""What a release takes over from the last run for unmatched primaries (protocol U). Pure but for `last_run`.
+"""What a release takes over from the last run for unmatched primaries (protocol U7). Pure but for `last_run`.
 
 The table may have rows that no document speaks of, and that no disk has yet: so the document says which
 count. Once an epoch was fenced nobody adds to its rows, and all are on disk.
