@@ -83,7 +83,10 @@ def _due_since_us(
         microseconds(pipeline.unmatched.after),
     )
     said = last_said(lake)
-    done_us = last.up_to_us if last is not None and last.epoch == epoch else -(2**63)
+    has_run = last is not None and last.epoch == epoch
+    done_us = last.up_to_us if last is not None and has_run else -(2**63)
+    # Before the first run nobody knows how old primaries are: those of a release are due so much later.
+    young_us = 0 if has_run else after_us
 
     def is_due(release: Release | None, at_us: int) -> bool:
         if release is None:
@@ -96,9 +99,9 @@ def _due_since_us(
     if newest is None or not is_due(newest, now_us):
         return None
     for age in (LATE.error, LATE.warn):
-        older = copies.as_of(lake, now_us - microseconds(age))
+        older = copies.as_of(lake, now_us - microseconds(age) - young_us)
         if older is not None and is_due(older, older.made_us):
-            return older.made_us
+            return older.made_us + young_us
     return newest.made_us
 
 
