@@ -8,7 +8,7 @@ Whether a key has a joined row nobody knows without a look at the ids of all joi
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
@@ -100,16 +100,25 @@ class SideChanges:
         return Step(release, self._before, page.schema, read, counts["insert"], counts["delete"], updates)
 
     def _touched(self) -> pa.Array:
-        """The keys of all rows that came, which are as many joined ones as the release says (G1)."""
-        view, found = self._view, [pa.chunked_array([], pa.string())]
+        """The keys of all rows that came."""
+        view, found = self._view, [self._joined_keys()]
+        for name, side in self._came().items():
+            with self._opened.reading(name):
+                found.append(_read(side, view.columns)[view.key])
+        return _together(found)
+
+    def _came(self) -> dict[str, NewRows]:
+        """The side rows that the release before had not."""
+        return {name: side.within(self._side_before(name), side.up_to) for name, side in self._side.items()}
+
+    def _joined_keys(self) -> pa.Array:
+        """The keys of joined rows that came, which are as many as the release says (G1)."""
+        view, found = self._view, list[pa.ChunkedArray]()
         for name, part in self._opened.release.parts.items():
             after, files = self._place_before(name), self._files[name]
             with self._opened.reading(name):
                 joined = _read(NewRows(files.store, files.now, after, part.place), _joined_columns(view))
-                found.append(joined[view.joined_key])
-                if (side := self._side.get(name)) is not None:
-                    came = side.within(self._side_before(name), side.up_to)
-                    found.append(_read(came, view.columns)[view.key])
+            found.append(joined[view.joined_key])
             old = self._old.get(name)
             expected = part.rows - (0 if old is None else old.rows)
             if joined.num_rows != expected:
@@ -119,7 +128,7 @@ class SideChanges:
                 )
                 remedy = resync(self._opened.pipeline)
                 raise FeedStopped(f"{says}, and {joined.num_rows:,} are there; {remedy}")
-        return pa.chunked_array([chunk for one in found for chunk in one.chunks], pa.string()).unique()
+        return _together(found)
 
     def _side_rows(self, keys: pa.Array | None) -> pa.Table:
         """The side rows of these keys, or all, up to the release."""
@@ -170,8 +179,78 @@ class SideChanges:
         return FeedStopped(f"release {self._opened.release.number}: {why}; {resync(self._opened.pipeline)}")
 
 
+class UnmatchedChanges(SideChanges):
+    """The same of unmatched primaries: a run may write millions, so a page of its rows is in memory.
+
+    A row never gives way to another one. It goes when its primary is joined, and comes back when that row
+    goes; ids of such primaries are in memory.
+    """
+
+    def step(self) -> Step:
+        """The step: what becomes of earlier rows, then those that came. ReleaseUnreadable."""
+        came, withdrawn = self._came(), pa.array([], pa.string())
+        if not self._is_plain or any(side.up_to > side.after for side in came.values()):
+            withdrawn = _withdrawn(self._opened)
+        page = self._of_earlier_rows(withdrawn)
+        shown = ~text(self._view.key).isin(withdrawn)
+        came = {name: replace(side, wanted=shown) for name, side in came.items()}
+        counts = Counter(page["_change_type"].to_pylist())
+        ids = pa.schema([self._columns.field(self._view.key)])
+        counts["insert"] += sum(rows.num_rows for rows in self._pages(came, ids))
+        read, release = partial(self._step_pages, page, came), self._opened.release
+        return Step(release, self._before, page.schema, read, counts["insert"], counts["delete"])
+
+    def _of_earlier_rows(self, withdrawn: pa.Array) -> pa.Table:
+        """The rows that the release before had, and that are shown in one of both alone."""
+        view, found = self._view, [self._columns.empty_table()]
+        keys = self._joined_keys().drop_null() if self._is_plain else self._withdrawn_in_one(withdrawn)
+        for name, side in self._side.items() if len(keys) else ():
+            earlier = replace(side.within(NOTHING, self._side_before(name)), wanted=text(view.key).isin(keys))
+            with self._opened.reading(name):
+                found.append(_read(earlier, self._columns))
+        rows = pa.concat_tables(found)
+        before, after = (view.shown(rows, ids) for ids in self._joined_among(rows[view.key].unique()))
+        return _changes(before, after, view, self._opened.release.number)
+
+    def _withdrawn_in_one(self, withdrawn: pa.Array) -> pa.Array:
+        """The keys that are withdrawn in this release, or in the one before, and not in the other one."""
+        if self._before is None:
+            return withdrawn.slice(0, 0)
+        before = _withdrawn(OpenRelease(self._opened.pipeline, self._before, self._opened.opened))
+        some = ((before, withdrawn), (withdrawn, before))
+        return _together(one.filter(pc.invert(pc.is_in(one, value_set=other))) for one, other in some)
+
+    def _step_pages(self, page: pa.Table, came: Mapping[str, NewRows]) -> Iterator[pa.Table]:
+        yield page
+        for rows in self._pages(came, self._columns):
+            yield in_feed(rows, self._opened.release.number, "insert")
+
+    def _pages(self, came: Mapping[str, NewRows], columns: pa.Schema) -> Iterator[pa.Table]:
+        for name, side in came.items():
+            with self._opened.reading(name):
+                yield from side.pages(columns)
+
+
+def side_changes(table: FedTable, opened: OpenRelease, before: Release | None) -> SideChanges:
+    """The changes of a view of a side table. ReleaseUnreadable, FeedStopped."""
+    kind = UnmatchedChanges if table == "unmatched" else SideChanges
+    return kind(VIEWS[table], opened, before)
+
+
+def _withdrawn(opened: OpenRelease) -> pa.Array:
+    from photon.releases.sql import withdrawn_ids  # only who follows this view waits for DuckDB
+
+    return withdrawn_ids(opened)
+
+
 def _joined_columns(view: SideView) -> pa.Schema:
     return pa.schema([ROW_COLUMNS.field(name) for name in (view.joined_key, "_epoch", "_batch")])
+
+
+def _together(keys: Iterable[pa.ChunkedArray | pa.Array]) -> pa.Array:
+    """Each of these keys once."""
+    chunks = [chunk for one in keys for chunk in (one.chunks if isinstance(one, pa.ChunkedArray) else [one])]
+    return pa.chunked_array(chunks, pa.string()).unique()
 
 
 def _read(rows: NewRows, columns: pa.Schema) -> pa.Table:

@@ -14,7 +14,7 @@ from photon.feed.comparing import has_news, is_again, is_plain, runs, why_stoppe
 from photon.feed.kept import following, is_next, resync
 from photon.feed.new_rows import PAGE_ROWS, NewRows, Places, columns_of, in_feed, pages_of
 from photon.feed.rebuilt_rows import LakeGone, RebuiltRows
-from photon.feed.side_rows import VIEWS, SideChanges
+from photon.feed.side_rows import VIEWS, side_changes
 from photon.feed.step import FEED_COLUMNS, FedTable, FeedStopped, Step
 from photon.pipeline.file import Pipeline
 from photon.process.clock import Clock
@@ -60,7 +60,7 @@ def steps(
 def snapshot(pipeline: Pipeline, release: Release, table: FedTable = "joined") -> Step:
     """All rows of a release as inserts, counted as readers do (R9). ReleaseUnreadable."""
     if table != "joined":
-        return SideChanges(VIEWS[table], OpenRelease(pipeline, release), None).step()
+        return side_changes(table, OpenRelease(pipeline, release), None).step()
     [step] = _Changed(OpenRelease(pipeline, release), None).steps([release])
     return step
 
@@ -142,7 +142,7 @@ class _Feed:
             if why := why_stopped(before, release):
                 raise _stopped(self.pipeline, before, release, why)
             opened = OpenRelease(self.pipeline, release, self.opened)
-            yield SideChanges(VIEWS[self.table], opened, before).step()
+            yield side_changes(self.table, opened, before).step()
             before = release
 
 

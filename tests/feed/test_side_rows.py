@@ -19,6 +19,7 @@ from photon.process.clock import SystemClock
 from photon.releases import copies
 from photon.releases.finding import ReleaseUnreadable
 from photon.releases.release import Release
+from photon.state.unmatched import DOCUMENT
 from photon.storage.delta import open_table
 from tests.releases.lakes import LATER, Lakes, new_lakes
 
@@ -177,6 +178,38 @@ def test_whatever_happens_a_view_and_its_changes_are_the_view_of_each_release(
         for first in (lakes.made[0], lakes.made[len(lakes.made) // 2]):
             expected = {n: one for n, one in views.items() if n >= first.release.number}
             assert replayed(lakes, first.release, table) == expected
+
+
+def test_of_a_run_with_many_rows_a_page_is_in_memory(here: Lakes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("photon.feed.new_rows.PAGE_ROWS", 10)
+    here.look_for_unmatched("east", [f"q{number}" for number in range(100, 145)], timedelta(hours=1))
+    here.release()
+    (step,) = steps(here.pipeline, here.made[0].release, SystemClock(), table="unmatched")
+    assert step.inserts == 45
+    assert max(page.num_rows for page in step.pages()) == 10
+
+
+def test_rows_of_a_killed_run_come_with_the_epoch_that_ends_it(here: Lakes) -> None:
+    here.look_for_unmatched("east", ["q8"], timedelta(hours=1))
+    here.look_for_unmatched("east", ["q9"], timedelta(hours=1), is_killed=True)
+    here.release()
+    here.begin_epoch("east")
+    here.release()
+    found = read.changes(here.pipeline, after=1, table="unmatched").to_table()
+    assert found["primary_id"].to_pylist() == ["q8", "q9"]
+    assert found["_release"].to_pylist() == [2, 3]
+
+
+def test_runs_that_were_put_back_stop_the_steps(here: Lakes) -> None:
+    here.look_for_unmatched("east", ["q8"], timedelta(hours=1))
+    document = Path(here.lake("east")) / DOCUMENT
+    older = document.read_bytes()
+    here.look_for_unmatched("east", ["q9"], timedelta(hours=1))
+    here.release()
+    document.write_bytes(older)
+    here.release()
+    with pytest.raises(FeedStopped, match=r"rows of the table unmatched of datacenter east have left"):
+        read.changes(here.pipeline, after=2, table="unmatched").to_table()
 
 
 def test_rows_that_somebody_deleted_make_their_release_unreadable(here: Lakes) -> None:
