@@ -38,6 +38,7 @@ from photon.verification.log_copies.lacks import KIND
 from photon.verification.report import MOST_EXAMPLES, VerificationReport
 from resources.environment import ServedPipeline
 
+MOST_FED_BYTES = 2**30  # of a fed log, which is read from its beginning each time: some 20 s
 COPIES_CHECK = "copies_agree"
 COPIES_AGREE = "Every datacenter's copy of the logs has the events that the others have."
 
@@ -166,7 +167,7 @@ def _verify(run: WorkRun) -> MaterializeResult[None]:
         run.pipeline, list(report.datacenters), run.clock.now_us(), True, context.log.info, spark
     )
     report = with_places(run.pipeline, copies.added_to(report, MOST_EXAMPLES))
-    report = with_fed_rows(run.pipeline, report, MOST_EXAMPLES)
+    report = with_fed_rows(run.pipeline, report, MOST_EXAMPLES, MOST_FED_BYTES)
     seconds = run.seconds()
     append(run.pipeline, report, run.clock.now_us(), context.run.run_id, seconds)
     availability = judge_all(run.pipeline, report.datacenters, run.clock.now_us(), context.run.run_id)

@@ -7,7 +7,6 @@ that a release deletes or changes are counted in the marker, and their lines sta
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -17,7 +16,7 @@ import pyarrow.compute as pc
 
 from photon.feed.cursor_file import CursorFile, locked
 from photon.feed.lines import lines
-from photon.feed.marker import ASIDE, MARKER
+from photon.feed.marker import ASIDE, FED_FILE, MARKER
 from photon.feed.sink import Fed, SinkUnavailable, in_turn, sink_errors
 from photon.feed.step import FeedStopped, Step
 from photon.pipeline.location import Location
@@ -26,7 +25,6 @@ from photon.releases.release import Release
 from photon.storage.store import UNFINISHED, store_of
 
 CREATED_ROWS = 100_000  # so many are put at once on S3, in memory, which no other follower's replace
-_FILE = re.compile(r"\d{12}\.jsonl")
 
 
 class FedFolder:
@@ -101,7 +99,7 @@ class FedFolder:
 
     def _expect_no_other_file(self, step: Step) -> None:
         """FeedStopped: the folder has files and no marker, so nobody knows what is in them."""
-        there = sorted(filter(_FILE.fullmatch, store_of(self._folder).names()))
+        there = sorted(filter(FED_FILE.fullmatch, store_of(self._folder).names()))
         if others := [name for name in there if name != _name_of(step)]:
             raise FeedStopped(
                 f"{self._folder} has {others[0]} and no {ASIDE}/{MARKER}: put the marker back, "

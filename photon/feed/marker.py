@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from photon.storage.store import store_of
 
 ASIDE = ".photon"  # no pattern of log files matches a name that begins with a dot
 MARKER = "feed.json"
+FED_FILE = re.compile(r"\d{12}\.jsonl")  # the name of the file of a release
 _FACTS = ("files", "last_file", "begins_behind", "taken_back")
 
 

@@ -98,6 +98,16 @@ def test_altered_lines_are_found_by_what_they_lack_and_have_too_often(chain: Cha
     assert [one.event_id for one in chain.compared().examples["feed_rows_twice"]] == ["e4"]
 
 
+def test_files_of_other_names_count_as_a_join_reads_them_too(chain: Chain) -> None:
+    shutil.copy(chain.folder / "000000000002.jsonl", chain.folder / "a copy.jsonl")
+    assert chain.found() == {"feed_rows_twice": 2}
+
+
+def test_a_long_log_is_left_to_people(chain: Chain) -> None:
+    found = compare(chain.folder, [], most=10, most_bytes=100)
+    assert (found.findings, "photon verify reads all of it" in found.note) == ([], True)
+
+
 def test_a_file_that_is_not_there_and_was_never_read_is_lacking(chain: Chain) -> None:
     (chain.folder / "000000000002.jsonl").unlink()
     assert chain.found() == {"feed_lacks_files": 1}
