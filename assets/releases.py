@@ -60,6 +60,8 @@ def release_metadata(release: Release) -> Metadata:
     }
     if release.complete_up_to_us is not None:
         metadata["complete_up_to"] = MetadataValue.timestamp(release.complete_up_to_us / MICROSECONDS)
+    if release.unmatched_up_to_us is not None:
+        metadata["unmatched_up_to"] = MetadataValue.timestamp(release.unmatched_up_to_us / MICROSECONDS)
     if release.notes:
         metadata["notes"] = MetadataValue.md("\n".join(f"- {note}" for note in release.notes))
     return metadata

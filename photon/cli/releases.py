@@ -55,8 +55,12 @@ def releases(pipeline_file: Path, as_of: datetime | None, last: int, as_json: bo
 
 def lines_of(release: Release) -> list[str]:
     """A release for people, with what it shows first."""
-    notes = [f"  {note}" for note in release.notes]
-    return [f"{release.sentence()}: {counted(release.rows, 'row')}", *notes]
+    from photon.process.clock import in_utc
+
+    said = [f"  {note}" for note in release.notes]
+    if (up_to_us := release.unmatched_up_to_us) is not None:
+        said = [f"  unmatched primaries are there up to {in_utc(up_to_us, 'seconds')}", *said]
+    return [f"{release.sentence()}: {counted(release.rows, 'row')}", *said]
 
 
 def described(releases: Sequence[Release]) -> list[dict[str, object]]:
@@ -65,7 +69,7 @@ def described(releases: Sequence[Release]) -> list[dict[str, object]]:
     from photon.releases.sql import release_row
 
     rows = [release_row(release) for release in releases]
-    times = {"made_at", "complete_up_to", "mostly_up_to"}
+    times = {"made_at", "complete_up_to", "mostly_up_to", "unmatched_up_to"}
     return [
         {name: in_utc(at) if name in times and isinstance(at, int) else at for name, at in row.items()}
         for row in rows

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from photon import read
+from photon.cli.releases import described, lines_of
 from photon.errors import FormatTooNew
 from photon.releases.finding import NoRelease, ReleaseUnreadable
 from photon.releases.making import Counted, Sight, next_release
@@ -100,6 +101,13 @@ def test_a_run_is_news_for_readers_and_so_is_its_time() -> None:
     later = then(counted(PART, run(3, up_to_us=101)))
     assert later is not None
     assert later.unmatched_up_to_us == 101
+
+
+def test_a_list_of_releases_says_how_far_they_go() -> None:
+    release = Release(8, 900, "east", {"east": counted(None, run(3, up_to_us=3_600_000_000))})
+    assert lines_of(release)[1:] == ["  unmatched primaries are there up to 1970-01-01T01:00:00+00:00"]
+    assert described([release])[0]["unmatched_up_to"] == "1970-01-01T01:00:00.000000+00:00"
+    assert len(lines_of(Release(8, 900, "east", {"east": PART}))) == 1
 
 
 def test_rows_that_left_set_the_time_of_unmatched_primaries_back_too() -> None:
