@@ -279,8 +279,8 @@ def duckdb(
 ) -> DuckDBPyConnection:
     """A connection of DuckDB with the views of one release, which `photon sql` has too.
 
-    It reads no other file, and writes none: `register` gives it tables of your own. Raises as `joined`, of
-    each view: a query may read any.
+    It reads no other file, and writes none: `register` gives it tables of your own. A view that you drop or
+    replace is so in this connection alone. Raises as `joined`, of each view: a query may read any.
     """
     wanted = _wanted(release, as_of)
     return duckdb_of(open_release(_loaded(pipeline), "latest" if wanted is None else wanted))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import sqlite3
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 MOST_ROWS = 1_000  # that a table shows; the other formats have all
 NO_SCREEN = (120, 24)  # what a pipe is taken for: a time needs 30 columns
 COPY_OPTIONS = {"csv": "FORMAT csv", "json": "FORMAT json, ARRAY true", "parquet": "FORMAT parquet"}
+DOCUMENTS = ("json", "parquet")  # two of them in a row are none
 PROMPT, MORE = "photon> ", "   ...> "
 
 # As DuckDB calls them. MULTI is a PIVOT that has to look for its columns first.
@@ -37,6 +39,9 @@ NO_QUERY = (
     "It writes an answer with -o FILE; for tables of your own there is photon.read.duckdb in Python"
 )
 ONLY_VIEWS = "a query reads the views alone; photon.read.duckdb in Python takes tables of your own, too"
+
+# A text of JSON, which stays as it is, or a number that JSON has not.
+_TEXT_OR_NO_NUMBER = re.compile(rb'("[^"\\]*(?:\\.[^"\\]*)*")|-?(?:NaN|Infinity)')
 
 
 class QueryFailed(UserError):
@@ -170,8 +175,9 @@ class Session:
         """Answer each query of a text. QueryFailed, WrongUsage, KeyboardInterrupt."""
         with readable_errors():
             queries = self.connection.extract_statements(text)
-            if len(queries) != 1 and not self.prints:
-                raise WrongUsage(f"-o takes the answer of one query, found {len(queries)}")
+            if len(queries) != 1 and (not self.prints or self.form in DOCUMENTS):
+                option = f"--format {self.form}" if self.prints else "-o"
+                raise WrongUsage(f"{option} takes the answer of one query, found {len(queries)}")
             for query in queries:
                 self._answer(query)
 
@@ -188,6 +194,8 @@ class Session:
                 file = str(self.file).replace("'", "''")
                 options = f"{COPY_OPTIONS[self.form]}, USE_TMP_FILE false"
                 rows.query("answer", f"COPY answer TO '{file}' ({options})")
+        if self.form == "json":
+            nan_as_text(self.file)
         if self.form != "table" and self.prints:
             with self.file.open("rb") as made:
                 shutil.copyfileobj(made, sys.stdout.buffer)
@@ -201,6 +209,21 @@ class Session:
         except duckdb.ProgrammingError:
             self.connection.execute(query)  # it fails again, and says at which place of the query
             raise
+
+
+def nan_as_text(file: Path) -> None:
+    """Make NaN and Infinity text, as the feed does: DuckDB writes them bare, and JSON has neither."""
+    quoted = file.with_name(f"{file.name}.quoted")
+    try:
+        with file.open("rb") as rows, quoted.open("wb") as made:
+            made.writelines(_TEXT_OR_NO_NUMBER.sub(_quoted, row) for row in rows)
+        quoted.replace(file)
+    finally:
+        quoted.unlink(missing_ok=True)
+
+
+def _quoted(found: re.Match[bytes]) -> bytes:
+    return found[0] if found[1] else b'"' + found[0] + b'"'
 
 
 def without_semicolon(query: str) -> str:

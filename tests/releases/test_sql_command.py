@@ -67,6 +67,22 @@ def test_each_format_has_all_rows_and_a_table_is_for_people(lakes: Lakes) -> Non
     assert "│ e0" in told
 
 
+def test_numbers_that_json_has_not_are_text(lakes: Lakes, tmp_path: Path) -> None:
+    query = """SELECT 'nan'::DOUBLE AS a, [1.5, '-inf'::FLOAT] AS b, {'c': 'inf'::DOUBLE} AS c,
+        '"NaN", \\' AS said, 'x' || chr(10) || 'Infinity' AS lines"""
+    photon("sql", query, "-o", tmp_path / "rows.json")
+    for said in (photon("sql", query, "--format", "json").stdout, (tmp_path / "rows.json").read_text()):
+        assert json.loads(said, parse_constant=pytest.fail) == [
+            {
+                "a": "NaN",
+                "b": [1.5, "-Infinity"],
+                "c": {"c": "Infinity"},
+                "said": '"NaN", \\',
+                "lines": "x\nInfinity",
+            }
+        ]
+
+
 def test_a_link_stays_and_the_file_that_it_names_is_written(lakes: Lakes, tmp_path: Path) -> None:
     (tmp_path / "link.csv").symlink_to("rows.csv")
     assert photon("sql", COUNT, "-o", tmp_path / "link.csv").exit_code == 0
@@ -100,6 +116,12 @@ def test_a_file_is_written_whole_or_not_at_all(lakes: Lakes, tmp_path: Path) -> 
         (["SELEC 1"], 2, "syntax error"),
         (["SELECT * FROM nosuch"], 2, "nosuch"),
         (["SELECT 1; SELECT 2", "-o", "x.csv"], 2, "one query"),
+        (
+            ["SELECT 1; SELECT 2", "--format", "json"],
+            2,
+            "--format json takes the answer of one query, found 2",
+        ),
+        (["SELECT 1; SELECT 2", "--format", "parquet"], 2, "--format parquet takes the answer of one query"),
         (["SELECT 1", "-o", "x.csv", "--format", "table"], 2, ".parquet"),
         (["SELECT * FROM read_text('/etc/passwd')"], 2, "disabled by configuration"),
         (["FROM 'rows.csv'"], 2, "reads the views alone"),
