@@ -1,7 +1,7 @@
 """The data files of a release as a file system of DuckDB's, which reads them and can write none.
 
 DuckDB's own settings allow a file for reading and writing alike. It asks for the names of all files of a
-table at once, by a pattern, and each name begins with the file's day: so a query is not told of each file,
+table at once, by a pattern, and each name ends with the file's day: so a query is not told of each file,
 and opens those of other days not at all.
 """
 
@@ -22,7 +22,6 @@ from photon.pipeline.location import Location
 from photon.storage.data_files import DataFile
 from photon.storage.store import Store, store_of
 
-DAY_CHARACTERS = len("2026-01-31")
 _numbers = count(1)
 QUIET_SECONDS, ENDS_WITHIN_SECONDS = 0.1, 2.0
 # Data files never change under their names: whatever DuckDB keeps of one stays good.
@@ -33,12 +32,18 @@ class ReleaseFileSystem(AbstractFileSystem):
     """Files by names of its own, which DuckDB takes for URLs. A connection may have several of them."""
 
     cachable = False
+    # DuckDB asks so for the whole name of each file, at each query.
+    unstrip_protocol = staticmethod(str)
 
     def __init__(self) -> None:
         super().__init__()
         self.protocol = f"photon-{next(_numbers)}"
         self._names: dict[str, list[str]] = {}  # by pattern
         self._files: dict[str, tuple[Store, DataFile]] = {}
+        self._sizes: dict[str, int] = {}
+        self._times: dict[str, datetime] = {}
+        # No functions of ours: DuckDB's threads would make a stack of Python's for each call.
+        self.size, self.modified = self._sizes.__getitem__, self._times.__getitem__
 
     @property
     def root(self) -> str:
@@ -46,15 +51,14 @@ class ReleaseFileSystem(AbstractFileSystem):
         return f"{self.protocol}://"
 
     def add(self, files: Sequence[tuple[Location, DataFile]]) -> str:
-        """Have DuckDB find these files by a pattern, and each one's day in its name where the `*` was."""
-        pattern = f"{self.root}{len(self._names)}/*"
-        by_name = {
-            f"{pattern[:-1]}{file.date}/{folder}/{file.path}": (store_of(folder), file)
-            for folder, file in files
-        }
-        self._names[pattern] = list(by_name)
-        self._files |= by_name
-        return pattern
+        """Have DuckDB find these files by a pattern, and each one's day as the last part of its name."""
+        root = f"{self.root}{len(self._names)}"
+        by_name = {f"{root}/{folder}/{file.path}/{file.date}": (folder, file) for folder, file in files}
+        self._names[f"{root}/*"] = list(by_name)
+        for name, (folder, file) in by_name.items():
+            self._files[name] = store_of(folder), file
+            self._sizes[name], self._times[name] = file.size_bytes, _WRITTEN
+        return f"{root}/*"
 
     # -- what DuckDB asks
 
@@ -66,16 +70,11 @@ class ReleaseFileSystem(AbstractFileSystem):
         """A file's size, as the table's log has it."""
         return {"name": path, "size": self._of(path)[1].size_bytes, "type": "file"}
 
-    def modified(self, path: str) -> datetime:
-        """The same for all files."""
-        return _WRITTEN
-
     def open(self, path: str, mode: str = "rb", **_: Any) -> _OpenFile:
         """A file for reading. PermissionError for anything else; FileNotFoundError."""
         if mode != "rb":
             raise PermissionError(f"{path}: files of a release are only read")
-        store, file = self._of(path)
-        return _OpenFile(store, file)
+        return _OpenFile(*self._of(path))
 
     def _of(self, path: str) -> tuple[Store, DataFile]:
         if path not in self._files:

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from photon.adapters import DATE_COLUMN
 from photon.pipeline.location import Location
-from photon.releases.file_system import DAY_CHARACTERS, ReleaseFileSystem
+from photon.releases.file_system import ReleaseFileSystem
 from photon.releases.release import Release
 from photon.storage.columns import PARTITIONS, TABLE_COLUMNS, TableName
 from photon.storage.data_files import DataFile
@@ -77,6 +77,7 @@ def connect(
     connection = _in_memory()
     connection.execute("SET TimeZone = 'UTC'")
     connection.execute("SET enable_progress_bar = false")  # the bar would write between rows
+    connection.execute("SET parquet_metadata_cache = true")  # data files never change
     files = add_views(connection, opened, kept)
     connection.execute(f"SET allowed_directories = [{_text(files.root)}]")
     connection.execute(f"SET allowed_paths = [{', '.join(_text(str(path)) for path in may_write)}]")
@@ -169,6 +170,12 @@ class _Views:
         """Make a view, in place of one that was there."""
         self._connection.execute(f"CREATE OR REPLACE TEMP VIEW {name} AS {query}")
 
+    def value_of(self, expression: str) -> str:
+        """The value of an expression, which DuckDB then need not bind at each query."""
+        name = f"photon_{uuid.uuid4().hex}"
+        self._connection.execute(f"SET VARIABLE {name} = {expression}")
+        return f"getvariable('{name}')"
+
     def values_of(self, table: pa.Table) -> str:
         """A query of the rows of a table in memory."""
         name = f"photon_{uuid.uuid4().hex}"
@@ -190,8 +197,9 @@ class _Views:
         for each in tables:
             for file, condition in _files_of(each):
                 found[file.date is not None, condition].append((each.folder, file))
+        schema = self.value_of(_schema_of_files(types)) if found else ""
         parts = [
-            _of_files(self.files.add(files), types, has_day, condition)
+            _of_files(self.files.add(files), schema, list(types), has_day, condition)
             for (has_day, condition), files in found.items()
         ]
         return " UNION ALL ".join(parts) or f"SELECT {nothing} WHERE false"
@@ -208,22 +216,26 @@ def _files_of(files: ReleaseFiles) -> Iterator[tuple[DataFile, str | None]]:
     yield from ((file, files.sql_condition) for file in files.partial)
 
 
-def _of_files(pattern: str, types: dict[str, str], has_day: bool, condition: str | None) -> str:
-    first = len(pattern)  # of the day in a file's name; SQL counts from 1
-    day = f"CAST(substring({_FILE}, {first}, {DAY_CHARACTERS}) AS DATE)" if has_day else "NULL::DATE"
-    in_files = {column: kind for column, kind in types.items() if column != DATE_COLUMN}
-    schema = ", ".join(
+def _schema_of_files(types: dict[str, str]) -> str:
+    """The columns of data files, as `read_parquet` takes them; one that a file lacks is null there."""
+    columns = (
         f"{_text(column)}: {{name: {_text(column)}, type: {_text(kind)}, default_value: NULL}}"
-        for column, kind in in_files.items()
+        for column, kind in types.items()
+        if column != DATE_COLUMN
     )
+    return f"MAP {{{', '.join(columns)}}}"
+
+
+def _of_files(pattern: str, schema: str, columns: Sequence[str], has_day: bool, condition: str | None) -> str:
+    day = f"CAST(parse_filename({_FILE}) AS DATE)" if has_day else "NULL::DATE"
     rows = (
-        f"read_parquet({_text(pattern)}, schema = MAP {{{schema}}}, filename = {_text(_FILE)}, "
+        f"read_parquet({_text(pattern)}, schema = {schema}, filename = {_text(_FILE)}, "
         "hive_partitioning = false)"
     )
-    columns = ", ".join(
-        f"{day} AS {_name(column)}" if column == DATE_COLUMN else _name(column) for column in types
+    found = ", ".join(
+        f"{day} AS {_name(column)}" if column == DATE_COLUMN else _name(column) for column in columns
     )
-    return f"SELECT {columns} FROM {rows}" + (f" WHERE {condition}" if condition else "")
+    return f"SELECT {found} FROM {rows}" + (f" WHERE {condition}" if condition else "")
 
 
 def _unjoined(rows: str) -> str:
