@@ -113,6 +113,18 @@ def _parsed(files: pa.Table) -> list[DataFile]:
     ]
 
 
+def paths_before(handle: DeltaTable, column: str, time_us: int) -> set[str]:
+    """The files of which the log says that all times in a column lie before one. DeltaError.
+
+    Others' commits may cut times to milliseconds.
+    """
+    found, name = pa.table(handle.get_add_actions(flatten=True)), f"max.{column}"
+    if name not in found.column_names:
+        return set()
+    latest_us = found[name].cast(pa.timestamp("us", "UTC")).cast(pa.int64())
+    return set(found["path"].filter(pc.less(latest_us, time_us - 1_000)).to_pylist())
+
+
 def pages_of_rows(
     store: Store, files: Iterable[DataFile], columns: pa.Schema, wanted: ds.Expression | None, page_rows: int
 ) -> Iterator[pa.Table]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -14,9 +14,10 @@ from photon.pipeline.file import Pipeline
 from photon.pipeline.location import Location
 from photon.registry.known_tables import known_tables
 from photon.registry.register import Register
+from photon.releases.files import ReleaseFiles
 from photon.releases.reading import OpenRelease
 from photon.storage.columns import UNMATCHED_COLUMNS
-from photon.storage.data_files import DataFiles, pages_of_rows
+from photon.storage.data_files import DataFiles, pages_of_rows, paths_before
 from photon.storage.delta import LakeUnavailable
 from photon.storage.store import store_of
 from photon.storage.tables import FENCE_VERSION, CommitConflict, OutputTable, app_id
@@ -102,8 +103,11 @@ def lakes_of(pipeline: Pipeline, register: Register, owner: str) -> Lakes:
 def named_in(opened: OpenRelease, from_us: int | None) -> Iterator[pa.Table]:
     """The primaries of joined rows in a release, by id and time, from a time on. ReleaseUnreadable."""
     wanted = None if from_us is None else ds.field("_primary_time") >= _time(from_us)
-    for _, page in _pages(opened, _NAMED, wanted):
-        yield page
+    for one in opened.tables("joined_events"):
+        with opened.reading(one.datacenter):
+            table = next(table for table in opened.opened.values() if table.folder == one.folder)
+            passed = set() if from_us is None else paths_before(table.load(), "_primary_time", from_us)
+            yield from _pages(one, _NAMED, wanted, passed)
 
 
 def earlier_rows_end_us(opened: OpenRelease) -> int | None:
@@ -111,24 +115,22 @@ def earlier_rows_end_us(opened: OpenRelease) -> int | None:
 
     None: each row names its own. ReleaseUnreadable.
     """
-    latest = [
-        pc.max(page["_event_time"]).value
-        for _, page in _pages(opened, _TIMES, ds.field("_primary_id").is_null())
-        if page.num_rows
-    ]
+    wanted = ds.field("_primary_id").is_null()
+    latest: list[int | None] = []
+    for one in opened.tables("joined_events"):
+        with opened.reading(one.datacenter):
+            latest += [pc.max(page["_event_time"]).value for page in _pages(one, _TIMES, wanted)]
     return max((value for value in latest if value is not None), default=None)
 
 
 def _pages(
-    opened: OpenRelease, columns: pa.Schema, wanted: ds.Expression | None
-) -> Iterator[tuple[str, pa.Table]]:
-    for one in opened.tables("joined_events"):
-        partial = one.condition if wanted is None else one.condition & wanted
-        with opened.reading(one.datacenter):
-            store = store_of(one.folder)
-            for files, filtered in ((one.whole, wanted), (one.partial, partial)):
-                for page in pages_of_rows(store, files, columns, filtered, ROWS_AT_ONCE):
-                    yield one.datacenter, page
+    one: ReleaseFiles, columns: pa.Schema, wanted: ds.Expression | None, passed: Collection[str] = ()
+) -> Iterator[pa.Table]:
+    """The wanted rows of a release in one table, but for files that are passed over."""
+    partial = one.condition if wanted is None else one.condition & wanted
+    for files, filtered in ((one.whole, wanted), (one.partial, partial)):
+        read = [file for file in files if file.path not in passed]
+        yield from pages_of_rows(store_of(one.folder), read, columns, filtered, ROWS_AT_ONCE)
 
 
 def _time(time_us: int) -> pa.Scalar:
