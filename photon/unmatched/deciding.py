@@ -11,7 +11,7 @@ import numpy.typing as npt
 from photon.event_store.segments import Places
 from photon.logs.files import ByteRange, TrackedFile
 from photon.process.clock import CLOCK_TOLERANCE_US, MICROSECONDS, in_utc
-from photon.releases.release import Place, Release
+from photon.releases.release import Release
 from photon.state.completeness.estimate import Completeness
 from photon.state.unmatched import Progress
 
@@ -25,7 +25,10 @@ _ROWS_LEFT = ("retired", "lake put back", "changed by others", "rebuilt")
 
 @dataclass(frozen=True)
 class Sight:
-    """All that is known as a run begins: what the owner says of its logs, and the release it goes by."""
+    """All that is known as a run begins: what the owner says of its logs, and the release it goes by.
+
+    `has_all_rows`: the owner has no row that is not in the release.
+    """
 
     owner: str
     epoch: int
@@ -34,6 +37,7 @@ class Sight:
     release: Release
     said: Completeness | None
     watermark_us: int | None
+    has_all_rows: bool
 
 
 @dataclass(frozen=True)
@@ -55,7 +59,7 @@ def due(sight: Sight) -> Due:
         silent = f"datacenter {sight.owner} has not said in its epoch {sight.epoch} up to when it is complete"
         return Due(None, f"{silent}: it has to join")
     bounds = [(sight.now_us, "its clock"), (release.made_us, f"release {release.number} was made then")]
-    if not (said.is_final and part.place >= Place(sight.epoch, said.batch)):
+    if not (said.is_final and sight.has_all_rows):
         statement = None if part.statement is None else part.statement.complete_up_to_us
         bounds += [
             (_or_never(said.complete_up_to_us), "its foreign logs are complete up to then"),

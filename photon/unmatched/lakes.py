@@ -16,6 +16,7 @@ from photon.registry.known_tables import known_tables
 from photon.registry.register import Register
 from photon.releases.files import ReleaseFiles
 from photon.releases.reading import OpenRelease
+from photon.releases.release import Part
 from photon.storage.columns import UNMATCHED_COLUMNS
 from photon.storage.data_files import DataFiles, pages_of_rows, paths_before
 from photon.storage.delta import LakeUnavailable
@@ -48,6 +49,15 @@ class Lakes:
                 with table.reading():
                     files = DataFiles(table.load()).all()
                     yield from pages_of_rows(table.store, files, _WRITTEN, None, ROWS_AT_ONCE)
+
+    def has_no_rows_behind(self, part: Part | None) -> bool:
+        """Whether the owner has joined nothing that its part of a release lacks. LakeUnavailable."""
+        if part is None:
+            return False
+        joined = OutputTable(self.places[self.owner], "joined_events")
+        with joined.reading():
+            files = DataFiles(joined.load()).of_epoch(str(part.place.epoch))
+        return all(file.last_batch is not None and file.last_batch <= part.place.batch for file in files)
 
     def fence(self, register: Register) -> None:
         """Have no epoch commit any more but the owner's own one (U1). HeldBack, LakeUnavailable.

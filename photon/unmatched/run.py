@@ -133,7 +133,7 @@ class Runs:
             raise HeldBack(f"there is no release yet: photon join {self.pipeline.typed}")
         lakes = lakes_of(self.pipeline, self.register, self.owner)
         version = self._version(lakes, before)
-        sight = self._sight(release, view)
+        sight = self._sight(release, view, lakes)
         due_now = due(sight)
         found = Found(self.owner, self.epoch, release.number, held_back=_held_back(sight, due_now))
         if due_now.up_to_us is None:
@@ -242,7 +242,7 @@ class Runs:
             log.warning("how far earlier runs came can't be read, so all is looked at: %s", error)
             return None
 
-    def _sight(self, release: Release, view: View) -> Sight:
+    def _sight(self, release: Release, view: View, lakes: Lakes) -> Sight:
         assert self.pipeline.unmatched is not None
         return Sight(
             self.owner,
@@ -252,6 +252,7 @@ class Runs:
             release,
             last_said(self.place.lake),
             view.watermark_us,
+            lakes.has_no_rows_behind(release.parts.get(self.owner)),
         )
 
     def _since(self, before: Progress | None, release: Release) -> list[Release] | None:

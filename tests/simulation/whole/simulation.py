@@ -150,7 +150,14 @@ class Simulation:
         must(joined == self.writers.joinable, "F13: rows of events that can't be joined")
 
     def _must_be_unmatched(self) -> None:
-        """U: what no row names by now is found, by what earlier runs have left."""
+        """U: what no row names by now is found; and again, when primaries come late or a state is lost."""
+        for number in range(self.site.chance.randrange(1, 4)):
+            self._by_an_operator(partial(unmatched.look, self.people.pipeline))
+            self.unmatched = unmatched.must_be_decided(self.site, self.people.pipeline)
+            if self.site.chance.random() < 0.5:
+                self.people._replace_state(unmatched.owner_of(self.site, self.people.pipeline), None)
+            unmatched.late_primaries(self.site, number + 1)
+            self._complete_all()
         self._by_an_operator(partial(unmatched.look, self.people.pipeline))
         self.unmatched = unmatched.must_be_decided(self.site, self.people.pipeline)
 

@@ -20,24 +20,40 @@ from tests.simulation import log_lines
 from tests.simulation.rules import must
 from tests.simulation.whole.processes import Worker
 from tests.simulation.whole.site import Site
+from tests.simulation.world import NOON_US
 
 # Seeds with this focus look for them again and again, while processes and states come and go.
 LOOKS = "look_for_unmatched"
 UNMATCHED = (*[LOOKS] * 8, "freeze_a_look", "freeze_a_look", "kill", "freeze", "lose_state", "copy_state")
 UNMATCHED += ("restore_state", "clone", "retire", "cut_off", "hold")
-AFTER_SECONDS, HOUR_US = 4, 1_000_000  # a simulation has a minute: so its hours are seconds
+AFTER_SECONDS, HOUR_US = 2, 1_000_000  # a simulation has a minute: so its hours are seconds
 
 
 @contextmanager
 def looked_for(site: Site) -> Iterator[None]:
     """Have the site's pipeline ask for unmatched primaries."""
-    asks = Unmatched(after=timedelta(seconds=AFTER_SECONDS), columns=("text",))
-    often = Releases(every=timedelta(seconds=2))
-    site.pipeline = site.pipeline.model_copy(update={"unmatched": asks, "releases": often})
+    settings = {
+        "unmatched": Unmatched(after=timedelta(seconds=AFTER_SECONDS), columns=("text",)),
+        "releases": Releases(every=timedelta(seconds=2)),
+        "tailing": site.pipeline.tailing.model_copy(update={"idle_after": timedelta(seconds=3)}),
+    }
+    site.pipeline = site.pipeline.model_copy(update=settings)
     with ExitStack() as patches:
         for module in ("deciding", "run"):
             patches.enter_context(mock.patch(f"photon.unmatched.{module}.HOUR_US", HOUR_US))
+        patches.enter_context(mock.patch("photon.state.completeness.publishing.EVERY_US", HOUR_US))
         yield
+
+
+def late_primaries(site: Site, number: int) -> None:
+    """Log primaries of long ago in each datacenter, in a log that is there and in a new one."""
+    for name in site.names:
+        folder = site.folder / "logs" / name / "queries"
+        logs = [*sorted(folder.iterdir())[:1], folder / f"late-{number}.{site.format}"]
+        for each, log in enumerate(logs):
+            query = f"late-{number}-{each}"
+            record = {"query": query, "at": NOON_US + number, "text": "late", "line": -number}
+            log_lines.append(log, site.format, [record])
 
 
 def owner_of(site: Site, pipeline: Pipeline) -> str:
