@@ -37,7 +37,7 @@ class Sight:
     release: Release
     said: Completeness | None
     watermark_us: int | None
-    has_all_rows: bool
+    has_all_rows: bool = False
 
 
 @dataclass(frozen=True)
