@@ -83,10 +83,9 @@ def compare(
         marker = read_marker(folder)
         if marker is None:
             return _not_compared(f"{folder} has no marker yet")
+        all_sizes = store_of(folder).sizes().items()
         sizes = {
-            n: bytes_
-            for n, bytes_ in store_of(folder).sizes().items()
-            if n.endswith(".jsonl") and "/" not in n
+            name: size_bytes for name, size_bytes in all_sizes if name.endswith(".jsonl") and "/" not in name
         }
         gone = {PurePosixPath(one.file.path).name for one in tracked if not one.unread_bytes} - sizes.keys()
         last = marker.last_file or ""
@@ -97,7 +96,8 @@ def compare(
         if gone:
             return _not_compared(f"{counted(len(gone), 'file')} of {folder} were read, and removed since")
         if most_bytes is not None and sum(sizes.values()) > most_bytes:
-            return _not_compared(f"{folder} has {size(sum(sizes.values()))}; photon verify reads all of it")
+            has, most_of_it = size(sum(sizes.values())), size(most_bytes)
+            return _not_compared(f"{folder} has {has}, and a run of Dagster compares {most_of_it} at most")
         # A join reads files of other names too; those behind the marker are about to be in a later release.
         names = sorted(n for n in sizes if n in there or not FED_FILE.fullmatch(n))
         return _compared(folder, marker, names, most)
