@@ -30,6 +30,7 @@ datacenters: {{east: {{logs: logs/east}}, west: {{logs: logs/west}}}}
 primary: {{files: "queries/*.jsonl", format: jsonl, id: query, time: at, time_unit: us}}
 foreign: {{files: "clicks/*.jsonl", format: jsonl, id: click, key: query, time: at, time_unit: us}}
 registry: {{endpoints: {endpoints}, keep_days: 30}}
+unmatched: {{}}
 """
 DAY, AT_US = "2026-01-05", 1_767_607_200_000_000
 MENDS = "def comma(line, reason):\n    return line.replace(b'7 \"at\"', b'7, \"at\"')\n"
@@ -48,6 +49,7 @@ ON_LOCAL_REGISTRY: dict[str, tuple[tuple[str, ...], ...]] = {
     "registry refill": (("{file}",),),
     "registry reshard": (("{file}", "3"),),
     "retire": (("{file}", "west"),),
+    "unmatched": (("{file}",), ("{file}", "--anew")),
 }
 ON_ENDPOINTS = {"registry repair": (("{file}", "--endpoint", "{url}"),)}
 # Files by which processes find the server of a local registry, and keep others out. They say nothing of rows.
