@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from photon.state.dispatcher_state import DispatcherState
 from photon.storage.tables import OutputTable
 from photon.unmatched.found import HeldBack
 from photon.unmatched.run import LOCK
+from photon.upkeep.compact import plan_compaction
 from photon.upkeep.retire import plan_retire
 from tests.simulation import unmatched_stories as stories
 from tests.simulation.picky_adapter import NAME
@@ -262,3 +264,31 @@ def test_a_table_that_is_gone_or_older_is_written_again(tmp_path: Path) -> None:
     shutil.rmtree(table)
     world.look()
     world.must_be_decided("q1", "q2")
+
+
+def test_a_compaction_keeps_each_row_and_the_next_run_goes_on(tmp_path: Path) -> None:
+    world = UnmatchedWorld(tmp_path)
+    names = [f"q{number}" for number in range(3)]
+    for number, name in enumerate(names):
+        world.queries(name, at_us=NOON_US + number * HOUR_US)
+        world.go_on(DAY_US + (number + 2) * HOUR_US)
+        world.look()
+    before = world.unmatched()
+    done = plan_compaction(world.pipeline, "east", world.clock, least_files=2).apply()
+    assert done["unmatched"].files_after < done["unmatched"].files_before
+    assert world.unmatched() == before
+    assert world.look(anew=True).unmatched.total() == 0
+    world.must_be_decided(*names)
+
+
+def test_a_refilled_registry_knows_no_owner_until_the_next_run_and_no_primary_has_two_rows(
+    tmp_path: Path,
+) -> None:
+    world = UnmatchedWorld(tmp_path, ["east", "west"])
+    stories.write_by_east_alone(world)
+    world.ledgers.change(lambda register: replace(register, unmatched_owner=""))
+    world.lose_state("east")
+    world.go_on(4 * DAY_US)
+    world.look()
+    assert world.reader().register.unmatched_owner == "east"
+    world.must_be_decided("q1")
