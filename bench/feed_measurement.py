@@ -195,6 +195,7 @@ def measure_feed(
         try:
             deliveries = Deliveries(folder, url, spark)
             for way in WAYS:
+                progress(f"delivering a backlog: {way}")
                 runs = [deliveries.backlog(pipeline, way, turn) for turn in range(rounds + 1)][1:]
                 for name, spents in zip(NAMES, zip(*runs, strict=True), strict=True):
                     found[f"{way} {name} rows/s"] = rows / median(spent.seconds for spent in spents)
@@ -222,21 +223,21 @@ def measure_feed(
 def write_backlog(folder: Path, rows: int, releases: int) -> Pipeline:
     """Write so many releases; each has a commit more of both tables."""
     pipeline, logs = load_pipeline(Traffic(seed=1).write_pipeline(folder)), JoinLogs(rows, rows)
-    lakes = {name: place.lake for name, place in pipeline.datacenters.items()}
-    count, firsts, made = rows // releases // len(lakes), itertools.count(), []
+    tables = {name: OutputTable(each.lake, "joined_events") for name, each in pipeline.datacenters.items()}
+    for name, table in tables.items():
+        table.create(pipeline.name, name)
+    count, firsts, made = rows // releases // len(tables), itertools.count(), []
     for batch in range(releases + 1):
         parts = {}
-        for name, lake in lakes.items():
-            table = OutputTable(lake, "joined_events")
-            table.create(pipeline.name, name)
+        for name, table in tables.items():
             numbers = np.arange(count if batch else 0) + next(firsts) * count
             page = _joined(logs.clicks(numbers), name, batch)
-            files = write_rows_by_date(lake, table.name, batch, page) if batch else []
+            files = write_rows_by_date(table.folder.parent, table.name, batch, page) if batch else []
             table.commit(files, app_id(name, "1"), batch, max(0, batch - 1))
             parts[name] = Part(Place(1, batch), table.table_id(), batch * count, table.load().version())
         made.append(Release(batch, CLOCK.now_us(), "east", parts))
-    for lake in lakes.values():
-        copies.put(lake, made)
+    for each in pipeline.datacenters.values():
+        copies.put(each.lake, made)
     return pipeline
 
 
