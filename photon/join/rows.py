@@ -17,7 +17,7 @@ from photon.logs.formats.utf16 import narrow
 from photon.logs.parse import DEAD_LETTER_RAW_BYTES, DEAD_LETTERS
 from photon.process.clock import Clock
 from photon.state.outcomes import Verdict, Verdicts
-from photon.storage.columns import DEAD_LETTER_COLUMNS, UNJOINED_COLUMNS
+from photon.storage.columns import DEAD_LETTER_COLUMNS, LEFT_OUT_COLUMNS, UNJOINED_COLUMNS
 
 
 def joined_rows(
@@ -94,6 +94,19 @@ def unjoined_rows(records: Records, verdicts: Verdicts, context: TaskContext) ->
 def too_old_rows(records: Records, verdicts: Verdicts, context: TaskContext) -> pa.Table:
     """Records of events behind gc's boundary: nobody knows any more who joined them."""
     return _rows_of(records, _ended_here(Verdict.TOO_OLD, records, verdicts, context), context)
+
+
+def left_out_rows(records: Records, verdicts: Verdicts, context: TaskContext) -> pa.Table:
+    """The primary ids that dropped and skipped records name, each once: why nothing is joined with them."""
+    dropped, skipped = verdicts.rows_with(Verdict.FILTERED), verdicts.rows_with(Verdict.SKIPPED)
+    rows = np.concatenate([dropped, skipped])
+    reasons = pa.array(["filtered"] * len(dropped) + ["skipped"] * len(skipped), pa.string())
+    named = pa.table([records.of("_key", rows), reasons, np.arange(len(rows))], ["key", "reason", "row"])
+    first = named.filter(pc.is_valid(named["key"])).group_by(["key", "reason"]).aggregate([("row", "min")])
+    columns = {"key": first["key"], "reason": first["reason"]}
+    return _stamped(
+        records.occurrences(rows[first["row_min"].to_numpy()]), columns, LEFT_OUT_COLUMNS, context
+    )
 
 
 def _ended_here(verdict: Verdict, records: Records, verdicts: Verdicts, context: TaskContext) -> Ints:

@@ -48,6 +48,7 @@ from photon.join.records import Records, fresh_records, waiting_records
 from photon.join.rows import (
     dead_letters_from_lines,
     dead_letters_from_records,
+    left_out_rows,
     not_yet_recorded,
     too_old_rows,
     unjoined_rows,
@@ -251,6 +252,7 @@ def _join(task: JoinTask, context: TaskContext, clock: Clock) -> JoinResult:
         *_write_dead_letters(context, dead_letters),
         *_write(context, "unjoined", unjoined_rows(records, verdicts, context)),
         *_write(context, "too_old", too_old_rows(records, verdicts, context)),
+        *_write_left_out(context, records, verdicts),
     )
     fault_point("task.after_rows_written")
     waiting = store_waiting(records, verdicts, task, context, clock.now_us())
@@ -314,6 +316,13 @@ def _write(context: TaskContext, name: TableName, rows: pa.Table) -> tuple[Outpu
     if not rows.num_rows:
         return ()
     return (write_rows(context.folders.lake, name, context.plan.batch, rows),)
+
+
+def _write_left_out(context: TaskContext, records: Records, verdicts: Verdicts) -> tuple[OutputFile, ...]:
+    """Write what the adapter left out, where somebody looks for unmatched primaries."""
+    if context.pipeline.unmatched is None:
+        return ()
+    return _write(context, "left_out", left_out_rows(records, verdicts, context))
 
 
 def _write_dead_letters(context: TaskContext, letters: pa.Table) -> tuple[OutputFile, ...]:

@@ -12,7 +12,9 @@ import pyarrow.dataset as ds
 
 from photon.adapters import DATE_COLUMN, ROW_COLUMNS, rows_without_columns, same_column, stored_name
 
-TableName = Literal["joined_events", "dead_letters", "unjoined", "too_old", "conflicting", "unmatched"]
+TableName = Literal[
+    "joined_events", "dead_letters", "unjoined", "too_old", "conflicting", "unmatched", "left_out"
+]
 
 _TIME = pa.timestamp("us", "UTC")
 _STAMP = [ROW_COLUMNS.field(name) for name in ("_datacenter", "_epoch", "_batch", "_plan", "_occurrence")]
@@ -49,6 +51,8 @@ CONFLICT_COLUMNS = pa.schema(
         ("differs", pa.string()),
     ]
 )
+# Primary ids that foreign events named which the adapter dropped or passed over: one row of a task for each.
+LEFT_OUT_COLUMNS = pa.schema([*_STAMP, ("key", pa.string()), ("reason", pa.string())])
 # Before the columns of the primary log that the pipeline file names. `_batch` is the number of a run.
 UNMATCHED_COLUMNS = pa.schema(
     [
@@ -66,9 +70,12 @@ TABLE_COLUMNS: dict[TableName, pa.Schema] = {
     "too_old": UNJOINED_COLUMNS,
     "conflicting": CONFLICT_COLUMNS,
     "unmatched": UNMATCHED_COLUMNS,
+    "left_out": LEFT_OUT_COLUMNS,
 }
-# The tables that every dispatcher has; one datacenter alone has the other one.
-BATCH_TABLES: tuple[TableName, ...] = tuple(name for name in TABLE_COLUMNS if name != "unmatched")
+# The tables that every dispatcher has; the others are there for pipelines that ask for unmatched primaries.
+BATCH_TABLES: tuple[TableName, ...] = tuple(
+    name for name in TABLE_COLUMNS if name not in ("unmatched", "left_out")
+)
 # Partitions of tables; the others have none.
 PARTITIONS: dict[TableName, tuple[str, ...]] = {"joined_events": (DATE_COLUMN,)}
 _NEAREST_TYPES = (

@@ -56,7 +56,14 @@ RowStatus = Literal["row", "no row", "undecided"]
 # it says how far the app came.
 FENCE_VERSION = 2**53
 FENCE_TRIES = 5
-FENCED_TABLES: tuple[TableName, ...] = ("dead_letters", "unjoined", "too_old", "unmatched", "joined_events")
+FENCED_TABLES: tuple[TableName, ...] = (
+    "dead_letters",
+    "unjoined",
+    "too_old",
+    "left_out",
+    "unmatched",
+    "joined_events",
+)
 COMMITS_OF_A_BATCH = 3  # new columns, rows, a fence: processes that died may have left all of them unsynced
 # Keys that a commit carries beside its version (protocol A15).
 APP_METADATA, BATCH_METADATA, PLAN_METADATA = "photon.app", "photon.batch", "photon.plan"

@@ -116,6 +116,27 @@ def test_a_foreign_event_that_is_a_dead_letter_is_the_reason(tmp_path: Path) -> 
     assert reasons == {"q1": "dead letter", "q2": "no foreign event"}
 
 
+def test_what_the_adapter_left_out_is_a_reason_too(tmp_path: Path) -> None:
+    world = UnmatchedWorld(tmp_path, more=f"adapter: {NAME}:join\n{UNMATCHED}")
+    world.queries("q1", "q2", "q3")
+    for click, query, asks in (("a", "q1", "drop"), ("b", "q2", "skip"), ("c", "q2", "skip")):
+        world.log("east", "clicks", {"click": click, "query": query, "at": NOON_US, "asks": asks})
+    world.go_on()
+    world.look()
+    reasons = {row["primary_id"]: row["reason"] for row in world.unmatched()}
+    assert reasons == {"q1": "filtered", "q2": "skipped", "q3": "no foreign event"}
+    told = [(row["key"], row["reason"]) for row in world.rows("left_out")]
+    assert sorted(told) == [("q1", "filtered"), ("q2", "skipped")]
+
+
+def test_who_looks_for_no_unmatched_primaries_keeps_nothing_of_what_was_left_out(tmp_path: Path) -> None:
+    world = UnmatchedWorld(tmp_path, more=f"adapter: {NAME}:join")
+    world.queries("q1")
+    world.log("east", "clicks", {"click": "a", "query": "q1", "at": NOON_US, "asks": "drop"})
+    world.join()
+    assert not OutputTable(world.pipeline.datacenters["east"].lake, "left_out").exists()
+
+
 def test_a_value_that_does_not_fit_a_column_is_null_and_counted(tmp_path: Path) -> None:
     world = UnmatchedWorld(tmp_path, more="unmatched: {columns: [size, nobody_logs_it]}")
     world.log("east", "queries", {"query": "q1", "at": NOON_US, "size": "7"})

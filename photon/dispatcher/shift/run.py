@@ -256,9 +256,10 @@ class Shift:
         """Open a dispatcher with all that it works with; closed at the end."""
         pipeline, datacenter, machine = self.pipeline, self.datacenter, self.machine
         clock, retry = machine.clock, BackoffRetry(callbacks, machine.clock, machine.rng)
-        tables: dict[TableName, OutputTable] = {
-            name: OutputTable(self._place.lake, name) for name in BATCH_TABLES
-        }
+        names: list[TableName] = [*BATCH_TABLES]
+        if pipeline.unmatched is not None:
+            names.append("left_out")
+        tables = {name: OutputTable(self._place.lake, name) for name in names}
         with ExitStack() as stack:
             registry = retry.until_available(self._open_registry)
             stack.enter_context(_view_of(registry))
