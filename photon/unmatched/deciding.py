@@ -67,10 +67,15 @@ def due(sight: Sight) -> Due:
             (_or_never(sight.watermark_us), "its primary logs are read up to then"),
         ]
     if release.set_back is not None and rows_left(release, sight.owner):
-        bounds.append((_or_never(release.set_back.to_us), f"rows have left: {release.set_back.why}"))
+        bounds.append(
+            (
+                _or_never(release.set_back.to_us),
+                f"rows have left ({release.set_back.why}), so it is complete up to then",
+            )
+        )
     at_us, because = min(bounds)
     if at_us == _NEVER_US:
-        return Due(None, f"{because.removesuffix(' up to then')} up to no event time yet")
+        return Due(None, because.replace("up to then", "up to no event time yet"))
     up_to_us = (at_us - sight.after_us) // HOUR_US * HOUR_US
     return Due(up_to_us, f"{in_utc(at_us, 'seconds')}: {because}")
 
