@@ -20,7 +20,6 @@ from orchestration.demo.plot import COLORS, SHARES
 from photon.process.clock import MICROSECONDS
 
 BIN_SECONDS = 3.0
-LAST_BATCH_SECONDS = 5.0  # a row of an earlier line that takes longer is in the dead one's last batch
 
 
 def phases_of(seen: Seen) -> dict[str, tuple[int, int]]:

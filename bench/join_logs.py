@@ -131,10 +131,6 @@ class JoinLogs:
         idle: Flags = (queries < self.primary // 10) & (queries % IDLE_SHARE == 0) & self.one_idle
         return idle
 
-    def clicks_of_late_queries(self) -> int:
-        """How many rows depend on a late query."""
-        return int(self.is_late(self._query_of(np.arange(self.foreign))).sum())
-
     def _query_of(self, clicks: Numbers) -> Numbers:
         return _mixed(clicks, 500 + self.seed) % self.primary
 
