@@ -147,6 +147,21 @@ def join(
 
 
 @measurement
+@click.option("--queries", default=20_000, show_default=True, help="Of each pair of logs.")
+@click.option("--seed", default=1, show_default=True, help="Of what comes late, and of who clicks.")
+def outer(folder: Path, queries: int, seed: int, as_json: bool) -> None:
+    """Left outer joins of logs with one ill each: Photon with `photon unmatched`, Spark's and Flink's.
+
+    Late clicks, lines out of order, and a log of clicks that is idle. Exit status 3 if a join failed.
+    """
+    from bench.outer_measurement import measure_outer
+
+    found = measure_outer(folder, queries, seed, progress)
+    print_found(found, map(str, found), as_json)
+    sys.exit(NOT_DONE if any("failed" in run for run in found) else DONE)
+
+
+@measurement
 @events_option("primary", 2_000_000)
 @events_option("foreign", 100_000)
 @click.option("--workers", default=1, show_default=True, help="Tasks at once.")

@@ -225,18 +225,18 @@ class Peer(Contender):
 
 
 class Flink(Peer):
-    """Flink SQL's interval join, with one of `join_flink.STATES`."""
+    """Flink SQL's interval join, with one of `join_flink.STATES`, or as its `plan` says."""
 
-    def __init__(self, name: str, folder: Path) -> None:
+    def __init__(self, name: str, folder: Path, plan: dict[str, Any] | None = None) -> None:
         super().__init__(name, folder, files_per_trigger=0)  # Flink has no triggers
-        self._plan = folder / "plan.json"
+        self._plan, self._plan_file = plan or plan_of(name, folder), folder / "plan.json"
 
     def settings(self) -> dict[str, Any]:
         return {"JVM": JVM_OPTIONS, **configuration_of(self.name), **told()}
 
     def begin(self, warm_up: JoinLogs, place_warm_up: Place, place_logs: Place) -> float:
-        self.folder.mkdir(parents=True)
-        self._plan.write_text(json.dumps(plan_of(self.name, self.folder)))
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._plan_file.write_text(json.dumps(self._plan))
         return super().begin(warm_up, place_warm_up, place_logs)
 
     def _command(self) -> list[str]:
@@ -244,7 +244,7 @@ class Flink(Peer):
             python = flink_python()
         except FlinkMissing as error:
             raise JoinFailed(str(error)) from error
-        return [str(python), str(Path(__file__).with_name("flink_join.py")), str(self._plan)]
+        return [str(python), str(Path(__file__).with_name("flink_join.py")), str(self._plan_file)]
 
     def _environment(self) -> dict[str, str]:
         return process_environment(self.folder)
