@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 MOST_ROWS = 1_000  # that a table shows; the other formats have all
 NO_SCREEN = (120, 24)  # what a pipe is taken for: a time needs 30 columns
 COPY_OPTIONS = {"csv": "FORMAT csv", "json": "FORMAT json, ARRAY true", "parquet": "FORMAT parquet"}
+WIDE_INTEGERS = ("HUGEINT", "UHUGEINT")
 DOCUMENTS = ("json", "parquet")  # two of them in a row are none
 PROMPT, MORE = "photon> ", "   ...> "
 
@@ -191,6 +192,8 @@ class Session:
             elif self.form == "table":
                 rows.show(max_rows=MOST_ROWS, max_width=shutil.get_terminal_size(NO_SCREEN).columns)
             else:
+                if self.form == "parquet":
+                    rows = with_exact_integers(rows)
                 file = str(self.file).replace("'", "''")
                 options = f"{COPY_OPTIONS[self.form]}, USE_TMP_FILE false"
                 rows.query("answer", f"COPY answer TO '{file}' ({options})")
@@ -209,6 +212,16 @@ class Session:
         except duckdb.ProgrammingError:
             self.connection.execute(query)  # it fails again, and says at which place of the query
             raise
+
+
+def with_exact_integers(rows: DuckDBPyRelation) -> DuckDBPyRelation:
+    """The same rows, sums of integers as decimals: Parquet has no integers of 128 bits, only floats."""
+    names = ['"' + name.replace('"', '""') + '"' for name in rows.columns]
+    columns = [
+        f"CAST({name} AS DECIMAL(38, 0)) AS {name}" if str(kind) in WIDE_INTEGERS else name
+        for name, kind in zip(names, rows.types, strict=True)
+    ]
+    return rows.project(", ".join(columns))
 
 
 def nan_as_text(file: Path) -> None:

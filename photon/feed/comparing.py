@@ -7,7 +7,10 @@ from itertools import pairwise
 
 from photon.feed.kept import is_next, is_refilled
 from photon.feed.new_rows import PAGE_ROWS
+from photon.feed.step import FedTable
 from photon.releases.release import Part, Release, covers
+
+SIDE_STOPS = ("side rows changed by others",)
 
 
 def is_again(before: Release, release: Release) -> bool:
@@ -20,10 +23,11 @@ def has_news(before: Part, part: Part) -> bool:
     return (part.place, part.rows, part.rebuilt) != (before.place, before.rows, before.rebuilt)
 
 
-def why_stopped(before: Release, release: Release) -> str:
-    """Say why nobody can tell which rows differ between two releases (G5); empty: it can be told."""
+def why_stopped(before: Release, release: Release, table: FedTable = "joined") -> str:
+    """Say why nobody can tell how a table differs between two releases (G5); empty: it can be told."""
+    stops = ("changed by others", "lake put back", *(SIDE_STOPS if table != "joined" else ()))
     for note in release.notes:
-        if note.change in ("changed by others", "lake put back"):
+        if note.change in stops:
             return str(note)
     for name, old in before.parts.items():
         new = release.parts.get(name)

@@ -102,7 +102,8 @@ def is_refilled(release: Release) -> bool:
 
 def resync(pipeline: Pipeline) -> str:
     """Say what to do where the feed can't go on."""
-    return f"photon follow {pipeline.typed} --resync delivers all rows of the newest release anew"
+    anew = f"photon follow {pipeline.typed} --resync"
+    return f"{anew}, with all other options as they were, delivers all rows of the newest release anew"
 
 
 def _lakes_are_older(pipeline: Pipeline, release: Release, away: Mapping[str, str]) -> ReleaseUnreadable:

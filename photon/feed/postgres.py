@@ -194,7 +194,9 @@ class PostgresTable:
         """Have this transaction alone move the cursor until it ends; what is there then."""
         if not self._columns(run, CURSORS):
             run.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", (CURSORS,))  # two that make it collide
+            waiting, self._doing = self._doing, f"making {CURSORS} beside it"
             run.execute(_MAKE_CURSORS.format(self._name(CURSORS)))
+            self._doing = waiting
         target = self._cursor_row(run, "FOR UPDATE")
         if target is None:
             insert = sql.SQL("INSERT INTO {} VALUES (%s, %s, %s, %s) ON CONFLICT DO NOTHING")

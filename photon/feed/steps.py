@@ -139,7 +139,7 @@ class _Feed:
 
     def _side_steps(self, before: Release, run: Sequence[Release]) -> Iterator[Step]:
         for release in run:
-            if why := why_stopped(before, release):
+            if why := why_stopped(before, release, self.table):
                 raise _stopped(self.pipeline, before, release, why)
             opened = OpenRelease(self.pipeline, release, self.opened)
             yield side_changes(self.table, opened, before).step()

@@ -91,6 +91,8 @@ def next_release(sight: Sight, now_us: int) -> Release | None:
         is_forgotten = is_believed and sight.verified.ordered > NOTHING  # its rows had left
         statements = [*said, *([own.statement] if own.statement and not is_forgotten else [])]
         parts[sight.datacenter] = replace(own, statement=max(statements, key=_reach_us, default=None))
+    if sight.last is None and not any(part.rows or part.statement for part in parts.values()):
+        return None  # the first one has something to read: a join that has just begun is none
     number, made_us = last.number + 1, max(now_us, last.made_us + 1)
     set_back = _set_back(last, sight, number, parts, gone, is_believed)
     made = Release(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, time
+from typing import cast
 
 from deltalake import DeltaTable
 
@@ -18,8 +19,7 @@ from photon.releases.finding import kept_releases
 from photon.releases.making import Counted, lost_from_us
 from photon.releases.release import NOTHING, Note, Part, Place, Release
 from photon.releases.unmatched_runs import last_run, with_last_run
-from photon.state.unmatched import Progress
-from photon.storage.changes import commits_of_others
+from photon.storage.changes import commits_of_others, last_of_others
 from photon.storage.columns import TableName
 from photon.storage.data_files import DataFile, DataFiles
 from photon.storage.delta import LakeUnavailable
@@ -29,6 +29,7 @@ from photon.storage.tables import OutputTable, app_id, batch_of
 log = logging.getLogger(__name__)
 
 READ_TABLES: tuple[TableName, ...] = ("dead_letters", "unjoined")  # beside the joined rows
+UNMATCHED: TableName = "unmatched"
 MOST_NOTES = 10  # a datacenter may add so many: a release has room for some hundred
 
 
@@ -40,7 +41,7 @@ class LakeCounter:
     lake: Location
     _tables: dict[TableName, OutputTable] = field(default_factory=dict)
     # The last look and its result: of batches without rows no release is made, and each would count anew.
-    _counted: tuple[tuple[Part | None, int, Place, Progress | None], Counted] | None = None
+    _counted: tuple[tuple[object, ...], Counted] | None = None
     # Commits of others, since a version and up to another one.
     _others: tuple[int, int, tuple[str, ...]] = (-1, -1, ())
 
@@ -57,7 +58,8 @@ class LakeCounter:
             if lost:
                 place = self._place(handle, closed)
             last = last_run(self.lake)
-            look = (before, handle.version(), place, last)
+            sides = {name: table.load().version() for name, table in self._sides.items()}
+            look = (before, handle.version(), place, last, sides)
             if self._counted is not None and self._counted[0] == look:
                 return self._counted[1]
             files = DataFiles(handle).all()
@@ -73,9 +75,13 @@ class LakeCounter:
             )
             version = self._version("unmatched", place.epoch)
             part, run_lost = with_last_run(part, before, self.datacenter, last, version)
+            part = replace(
+                part, side_rows={name: self._side_rows(name, part) for name in self._kept_in(part)}
+            )
             notes: tuple[Note, ...] = ()
             if before is not None and not lost:
                 notes, lost = self._changed(before, part, files)
+                notes = (*notes, *self._side_changes(before))
             if run_lost and not lost:
                 notes = (*notes, Note("unmatched put back", self.datacenter, run_lost))
             has = place if before is None else self._reached(handle, before.place.epoch)
@@ -86,6 +92,34 @@ class LakeCounter:
 
     def _table(self, name: TableName) -> OutputTable:
         return self._tables.setdefault(name, OutputTable(self.lake, name))
+
+    @property
+    def _sides(self) -> dict[TableName, OutputTable]:
+        """The side tables that are there."""
+        tables = {name: self._table(name) for name in (*READ_TABLES, UNMATCHED)}
+        return {name: table for name, table in tables.items() if table.exists()}
+
+    def _kept_in(self, part: Part) -> list[TableName]:
+        """The side tables of which a part has rows: `unmatched` once a run of it is known to be on disk."""
+        return [name for name in self._sides if name != UNMATCHED or name in part.side_batches]
+
+    def _side_rows(self, name: TableName, part: Part) -> int:
+        """How many rows of a side table a part has, as the table is now."""
+        table = self._table(name)
+        with table.reading():
+            return rows_within(table.store, DataFiles(table.load()).all(), part.place_in(name))
+
+    def _side_changes(self, before: Part) -> Iterator[Note]:
+        """Tell of side tables that have other rows up to the place of the last release than it had."""
+        for name, had in before.side_rows.items():
+            table = self._table(cast(TableName, name))
+            rows = self._side_rows(table.name, before) if table.exists() else 0
+            if rows != had:
+                others = last_of_others(table.folder, table.load().version()) if table.exists() else ""
+                says = (
+                    f"{had:,} rows of {table.folder} up to {before.place_in(name)} are {rows:,} now{others}"
+                )
+                yield Note("side rows changed by others", self.datacenter, says)
 
     def _place(self, handle: DeltaTable, closed: Place) -> Place:
         """The last place that is closed and that the table has; of an epoch that is over, all that it has."""

@@ -6,7 +6,7 @@ Files that rebuilds have replaced since are put back in their place, by lists (R
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -29,7 +29,7 @@ from photon.releases.finding import (
 )
 from photon.releases.release import Part, Place, Release
 from photon.storage.archived_log import commits
-from photon.storage.changes import commits_of_others
+from photon.storage.changes import last_of_others
 from photon.storage.columns import TableName
 from photon.storage.data_files import DataFile, DataFiles
 from photon.storage.delta import LakeUnavailable, columns_in_files, lake_errors
@@ -95,6 +95,7 @@ class OpenRelease:
                 main, handle = side, side.load()
                 self._check_batches(datacenter, handle, table, part.side_batches.get(table, 0))
                 files = DataFiles(handle).all()
+                self._check_side_rows(datacenter, side, handle.version(), files)
         schema = pa.schema(handle.schema().to_arrow())
         place = part.place_in(table)
         return ReleaseFiles(datacenter, table, main.folder, place, schema, *shares(files, place))
@@ -166,10 +167,22 @@ class OpenRelease:
         files = self._files_at(datacenter, table, handle, part)
         found = rows_within(table.store, files.values(), part.place)
         if found != part.rows:
-            others = _last_of_others(table.folder, handle.version(), part.version)
+            others = last_of_others(table.folder, handle.version(), part.version)
             why = f"{table.folder} has {found:,} rows up to {part.place}, and must have {part.rows:,}{others}"
             raise self._changed(datacenter, why)
         return list(files.values())
+
+    def _check_side_rows(
+        self, datacenter: str, side: OutputTable, version: int, files: Iterable[DataFile]
+    ) -> None:
+        """Count the rows of a side table, as the release did; one of an earlier version did not."""
+        part = self.release.parts[datacenter]
+        place, expected = part.place_in(side.name), part.side_rows.get(side.name)
+        if expected is None or (found := rows_within(side.store, files, place)) == expected:
+            return
+        others = last_of_others(side.folder, version)
+        why = f"{side.folder} has {found:,} rows up to {place}, and must have {expected:,}{others}"
+        raise self._changed(datacenter, why, side.name)
 
     def _files_at(
         self, datacenter: str, table: OutputTable, handle: DeltaTable, of: Part
@@ -208,7 +221,7 @@ class OpenRelease:
                 said = _list_of(table.folder, handle.version(), part.version, rebuild_app(datacenter), number)
                 done = [one for one in done if one.name == said]
             if len(done) != 1:
-                others = _last_of_others(table.folder, handle.version(), part.version)
+                others = last_of_others(table.folder, handle.version(), part.version)
                 why = f"nobody can tell which rows of {table.folder} rebuild {number} has replaced{others}"
                 raise self._changed(datacenter, why)
             files = before(files, done[0])
@@ -229,9 +242,9 @@ class OpenRelease:
     def _unreadable(self, datacenter: str, why: str) -> ReleaseUnreadable:
         return ReleaseUnreadable(self.release.number, datacenter, why)
 
-    def _changed(self, datacenter: str, why: str) -> ReleaseUnreadable:
-        """The error where others changed joined rows: the next release counts anew."""
-        do = self._later(datacenter, "joined_events") or self._next_of(datacenter)
+    def _changed(self, datacenter: str, why: str, table: TableName = "joined_events") -> ReleaseUnreadable:
+        """The error where others changed rows: the next release counts anew."""
+        do = self._later(datacenter, table) or self._next_of(datacenter)
         return self._unreadable(datacenter, f"{why}; {do}")
 
     def _older(self, datacenter: str, table: TableName, why: str) -> ReleaseUnreadable:
@@ -264,9 +277,3 @@ def _list_of(folder: Location, version: int, since: int, app: str, number: int) 
         if (commit.get(APP_METADATA), commit.get(NUMBER_METADATA)) == (app, str(number)):
             return commit.get(LIST_METADATA)
     return None
-
-
-def _last_of_others(folder: Location, version: int, since: int) -> str:
-    """Tell of the newest commit since a version that is not Photon's; empty: there is none."""
-    newest = next(commits_of_others(folder, range(version, since, -1)), None)
-    return "" if newest is None else f" (others made {newest})"

@@ -15,12 +15,20 @@ from typing import Any, Literal, NamedTuple
 from photon.errors import FormatTooNew
 from photon.process.clock import MICROSECONDS, in_utc
 
-FORMAT = 2  # of a release with `unmatched_up_to_us`; others are written as format 1
+FORMAT = 2
 MOST_GAP_US = 24 * 3_600 * MICROSECONDS  # so that releases of joins once a day grow old as days go by
 REFILL_GAP = 1_000  # numbers: some may have been decided in the lost registry that no lake has a copy of
 
 # Everything that a release shows for the first time, apart from new rows.
-Change = Literal["rebuilt", "retired", "lake put back", "changed by others", "refilled", "unmatched put back"]
+Change = Literal[
+    "rebuilt",
+    "retired",
+    "lake put back",
+    "changed by others",
+    "side rows changed by others",
+    "refilled",
+    "unmatched put back",
+]
 
 
 class Place(NamedTuple):
@@ -70,9 +78,9 @@ class Part:
 
     `rows`: of `joined_events` up to `place`, counted in this `version` of the table. `rebuilt`: the number of
     the last commit of a rebuild. `side_batches`: by side table the last batch that the place's epoch
-    committed; of `unmatched` its last run. `first_us`: no row is of an event before it; `new_from_us`: no row
-    that the release adds is. `unmatched_up_to_us`: primaries before it that had come have joined rows, or
-    rows in `unmatched`.
+    committed; of `unmatched` its last run. `side_rows`: how many rows of each of them count. `first_us`: no
+    row is of an event before it; `new_from_us`: no row that the release adds is. `unmatched_up_to_us`:
+    primaries before it that had come have joined rows, or rows in `unmatched`.
     """
 
     place: Place
@@ -85,6 +93,7 @@ class Part:
     new_from_us: int | None = None
     statement: Statement | None = None
     unmatched_up_to_us: int | None = None
+    side_rows: Mapping[str, int] = field(default_factory=dict)
 
     def place_in(self, table: str) -> Place:
         """The last rows of one of the datacenter's tables that count."""
@@ -190,13 +199,8 @@ class Release:
 
 
 def encode_release(release: Release) -> bytes:
-    """The release as it is stored. Older versions read one that says nothing of unmatched primaries."""
-    stored = asdict(release)
-    silent = [part for part in stored["parts"].values() if part["unmatched_up_to_us"] is None]
-    for part in silent:
-        del part["unmatched_up_to_us"]
-    written = 1 if len(silent) == len(stored["parts"]) else FORMAT
-    return json.dumps({"format": written, **stored}, sort_keys=True).encode()
+    """The release as it is stored."""
+    return json.dumps({"format": FORMAT, **asdict(release)}, sort_keys=True).encode()
 
 
 def decode_release(value: bytes, where: str = "a release") -> Release:

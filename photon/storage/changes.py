@@ -17,6 +17,7 @@ from photon.storage.store import store_of
 from photon.storage.tables import APP_METADATA
 
 NO_COMMIT = -1
+COMMITS_SEARCHED = 1_000  # for one of others, where nobody knows since when
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,3 +126,10 @@ def _changes(entries: Iterable[bytes]) -> ChangedFiles | None:
             else:
                 removed[path] = None
     return ChangedFiles(tuple(added), tuple(removed))
+
+
+def last_of_others(folder: Location, version: int, since: int | None = None) -> str:
+    """Tell of the newest commit that is not Photon's, behind `since` or among the last ones; or empty."""
+    first = max(0, version - COMMITS_SEARCHED) if since is None else since
+    newest = next(commits_of_others(folder, range(version, first, -1)), None)
+    return "" if newest is None else f" (others made {newest})"

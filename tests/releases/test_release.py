@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -45,7 +46,14 @@ def test_a_release_is_read_as_it_was_stored(release: Release) -> None:
 
 def test_a_release_of_a_newer_photon_is_refused_and_never_misread() -> None:
     with pytest.raises(FormatTooNew, match="release 5"):
-        decode_release(encode_release(BOTH).replace(b'"format": 1', b'"format": 3'), "release 5")
+        decode_release(encode_release(BOTH).replace(b'"format": 2', b'"format": 3'), "release 5")
+
+
+def test_a_release_that_was_stored_before_side_rows_were_counted_is_read() -> None:
+    stored = json.loads(encode_release(BOTH)) | {"format": 1}
+    for part in stored["parts"].values():
+        del part["side_rows"], part["unmatched_up_to_us"]
+    assert decode_release(json.dumps(stored).encode()) == BOTH
 
 
 def test_a_place_lies_before_all_batches_of_later_epochs() -> None:

@@ -83,6 +83,12 @@ def test_numbers_that_json_has_not_are_text(lakes: Lakes, tmp_path: Path) -> Non
         ]
 
 
+def test_sums_of_integers_are_exact_in_parquet(lakes: Lakes, tmp_path: Path) -> None:
+    query = """SELECT sum(n) AS "the sum", count(*) AS n FROM (VALUES (9223372036854775807), (9)) AS t(n)"""
+    photon("sql", query, "-o", tmp_path / "rows.parquet")
+    assert pq.read_table(tmp_path / "rows.parquet").to_pylist() == [{"the sum": 9223372036854775816, "n": 2}]
+
+
 def test_a_link_stays_and_the_file_that_it_names_is_written(lakes: Lakes, tmp_path: Path) -> None:
     (tmp_path / "link.csv").symlink_to("rows.csv")
     assert photon("sql", COUNT, "-o", tmp_path / "link.csv").exit_code == 0

@@ -70,9 +70,8 @@ def test_the_document_says_which_runs_count_until_their_epoch_is_fenced(
     assert counted(None, last, version).place_in("unmatched") == Place(5, expected)
 
 
-def test_without_runs_a_part_and_its_release_are_as_ever() -> None:
+def test_without_runs_a_part_is_as_ever() -> None:
     assert counted(None, None) == counted(PART, None) == PART
-    assert b"unmatched" not in encode_release(Release(1, 1, "east", {"east": PART}))
 
 
 def test_an_epoch_that_reads_all_logs_again_takes_no_time_back() -> None:
