@@ -137,5 +137,8 @@ def looked_for_unmatched(
     if seen is None:
         return LookedForUnmatched(up_to_us if decisions.unmatched_owner else None)
     last = seen.progress
-    is_of_epoch = last is not None and str(last.epoch) == epoch
-    return LookedForUnmatched(up_to_us, last.positions if last is not None and is_of_epoch else {})
+    if last is None or str(last.epoch) != epoch:
+        return LookedForUnmatched(up_to_us, {})
+    # The run that has read so far may have come less far in time than one before it.
+    both_us = None if up_to_us is None else min(up_to_us, last.up_to_us)
+    return LookedForUnmatched(both_us, last.positions)

@@ -56,9 +56,7 @@ def with_last_run(
     if is_gone or found.place_in("unmatched") < before.place_in("unmatched"):
         says = f"{DOCUMENT} is gone" if is_gone else f"{DOCUMENT} is of {_run(found)}"
         return found, f"{says}, and was of {_run(before)}: the next run looks at all primaries"
-    # An epoch that reads all logs again, and says less, takes nothing back.
-    known = [time_us for time_us in (said, found.unmatched_up_to_us) if time_us is not None]
-    return replace(found, unmatched_up_to_us=max(known, default=None)), ""
+    return found, ""
 
 
 def _run(part: Part) -> str:

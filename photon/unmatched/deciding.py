@@ -58,10 +58,11 @@ def due(sight: Sight) -> Due:
     if said is None or said.epoch != str(sight.epoch) or part is None or part.place.epoch != sight.epoch:
         silent = f"datacenter {sight.owner} has not said in its epoch {sight.epoch} up to when it is complete"
         return Due(None, f"{silent}: it has to join")
-    bounds = [(sight.now_us, "its clock"), (release.made_us, f"release {release.number} was made then")]
+    bounds = [(sight.now_us, "its clock")]
     if not (said.is_final and sight.has_all_rows):
         statement = None if part.statement is None else part.statement.complete_up_to_us
         bounds += [
+            (release.made_us, f"release {release.number} was made then"),
             (_or_never(said.complete_up_to_us), "its foreign logs are complete up to then"),
             (_or_never(statement), f"release {release.number} is complete up to then"),
             (_or_never(sight.watermark_us), "its primary logs are read up to then"),
@@ -147,10 +148,15 @@ class Window:
 
     def among(self, places: Places) -> Mask:
         """Which of these events are candidates."""
-        found = self.are_due(places.files, places.times_us)
+        return self.are_candidates(places.files, places.times_us, places.offsets_bytes)
+
+    def are_candidates(
+        self, files: npt.NDArray[np.uint32], times_us: npt.NDArray[np.int64], offsets: npt.NDArray[np.int64]
+    ) -> Mask:
+        """Which events of these files, times and places are due, and no earlier run has looked at."""
+        found = self.are_due(files, times_us)
         if self.from_us is not None:
-            is_later = places.offsets_bytes >= _of_files(self.positions, places.files)
-            found &= is_later | (places.times_us >= self.from_us)
+            found &= (offsets >= _of_files(self.positions, files)) | (times_us >= self.from_us)
         return found
 
     def are_due(self, files: npt.NDArray[np.uint32], times_us: npt.NDArray[np.int64]) -> Mask:

@@ -74,7 +74,9 @@ class LineReading:
         first, is_conflicting = _first_of_each(events)
         events, wanted = events.take(pa.array(first)), wanted[first]
         numbers = events["_file"].to_numpy().astype(np.uint32)
-        is_left = window.are_due(numbers, events["_time_us"].to_numpy())
+        # Of an id whose first copy an earlier run has looked at, no later copy counts.
+        times_us, offsets = (events[name].to_numpy() for name in ("_time_us", "_offset"))
+        is_left = window.are_candidates(numbers, times_us, offsets)
         is_left &= ~known.names(events["_id"].combine_chunks(), wanted)
         events = events.filter(pa.array(is_left))
         rows = pa.Table.from_arrays(

@@ -230,6 +230,31 @@ def test_logs_that_were_called_complete_are_decided_to_their_ends(tmp_path: Path
     assert world.unmatched_ids() == ["q1"]
 
 
+def test_logs_that_were_called_complete_long_after_the_last_release_are_decided(tmp_path: Path) -> None:
+    world = UnmatchedWorld(tmp_path)
+    world.queries("q1")
+    world.clicks(("a", "q1"))
+    world.join()
+    world.queries("q2", at_us=NOON_US + HOUR_US)
+    world.join()
+    world.clock.advance(3 * DAY_US / 1e6)
+    world.join(mode="complete")
+    world.look()
+    assert world.unmatched_ids() == ["q2"]
+
+
+def test_an_id_that_has_a_row_and_is_logged_again_later_gets_none(tmp_path: Path) -> None:
+    world = UnmatchedWorld(tmp_path)
+    world.queries("q1", "q2")
+    world.clicks(("a", "q1"))
+    world.go_on(2 * DAY_US)
+    world.look()
+    world.queries("q1", "q2", "q3", at_us=NOON_US + 2 * DAY_US + HOUR_US)
+    world.go_on(5 * DAY_US)
+    assert world.look().unmatched.total() == 1
+    assert world.unmatched_ids() == ["q2", "q3"]
+
+
 def test_days_with_rows_that_name_no_primary_are_in_nobody_s_scope(tmp_path: Path) -> None:
     world = UnmatchedWorld(tmp_path)
     world.queries("old", "joined")
