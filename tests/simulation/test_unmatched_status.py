@@ -54,14 +54,6 @@ def test_while_nothing_new_is_due_a_run_may_be_old(world: UnmatchedWorld) -> Non
     assert lag(world) == "ok"
 
 
-def test_without_the_rule_a_run_that_does_not_happen_passes_for_well(
-    world: UnmatchedWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("photon.health.unmatched._due_since_us", lambda *of: None)
-    with pytest.raises(ValueError, match="not enough values"):
-        test_a_run_that_does_not_happen_is_told_with_the_command_once_it_is_late(world)
-
-
 def test_the_status_says_how_far_unmatched_primaries_are_written(world: UnmatchedWorld) -> None:
     world.look()
     told = status(world).as_dict()["unmatched"]

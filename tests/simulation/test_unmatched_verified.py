@@ -13,7 +13,6 @@ from photon.cli.verify import report_text
 from photon.state.unmatched import DOCUMENT
 from photon.storage.columns import TableName
 from photon.storage.tables import OutputTable
-from photon.verification import unmatched_scope
 from photon.verification.report import DatacenterReport, VerificationReport
 from tests.simulation.reading import asking
 from tests.simulation.unmatched_stories import DAY_US, HOUR_US, UnmatchedWorld
@@ -133,14 +132,6 @@ def test_what_a_later_release_says_to_have_lost_its_rows_is_open(world: Unmatche
     world.look()
     terms, findings = of_east(world)
     assert (terms["unmatched"], "primary_missing" in findings) == (3, False)
-
-
-def test_without_the_rule_what_left_since_the_last_run_is_a_false_alarm(
-    world: UnmatchedWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(unmatched_scope, "have_rows_left", lambda release: False)
-    with pytest.raises(AssertionError):
-        test_what_a_later_release_says_to_have_lost_its_rows_is_open(world)
 
 
 def test_who_does_not_write_them_has_no_identity(tmp_path: Path) -> None:

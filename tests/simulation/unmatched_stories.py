@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -236,7 +236,7 @@ def two_runs_meet(world: UnmatchedWorld) -> None:
     def meets(point: str, place: object) -> None:
         if point == "unmatched.before_commit" and not met:
             met.append(point)
-            with mock.patch.object(run, "_alone", return_value=nullcontext()):
+            with mock.patch.object(run, "LOCK", "of-the-second.lock"):
                 world.look()
 
     met: list[str] = []
