@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from photon.dispatcher.claiming_rounds import ClaimingRounds
-from photon.dispatcher.committing import SIDE_TABLES, Committing
+from photon.dispatcher.committing import Committing
 from photon.dispatcher.dispatcher import Dispatcher
 from photon.join import deciding
 from photon.join.deciding import Decisions
@@ -35,7 +35,7 @@ from photon.storage.tables import OutputTable
 from photon.unmatched.deciding import why_all
 from tests.simulation.whole.copies import RESTORED
 from tests.simulation.whole.simulation import problem_or_error
-from tests.simulation.whole.unmatched import LOOKS, UNMATCHED
+from tests.simulation.whole.unmatched import UNMATCHED
 
 SEEDS = 400  # within 200 each is noticed today, most within ten
 WORDS_TOLD = 70
@@ -302,15 +302,6 @@ VARIANTS: dict[str, Variant] = {
     ),
     "positions of any epoch are believed": Variant(
         "U4", {"photon.unmatched.run.why_all": _of_this_epoch}, "U: ", UNMATCHED
-    ),
-    "who owned before is not fenced": Variant(
-        "U1",
-        {
-            "photon.unmatched.lakes.Lakes.fence": lambda *_: None,
-            "photon.storage.tables.FENCED_TABLES": (*SIDE_TABLES, "joined_events"),
-        },
-        "U: ",
-        (*[LOOKS] * 3, *["freeze_a_look"] * 6, "retire", "lose_state"),
     ),
     "an order counts twice": Variant(
         "E4",
