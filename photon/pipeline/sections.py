@@ -301,7 +301,7 @@ class Releases(Strict):
     keep: PositiveDuration = timedelta(days=7)  # so long a release can be read, and old data files stay
 
 
-# What rows of unmatched primaries have anyway, in lower case.
+# Columns that rows of unmatched primaries have anyway, in lower case.
 UNMATCHED_COLUMNS = (
     "_datacenter",
     "_epoch",

@@ -1,4 +1,4 @@
-"""What a release takes over from the last run for unmatched primaries (protocol U7). Pure but for `last_run`.
+"""The last run for unmatched primaries, as a release takes it over (protocol U7). Pure but for `last_run`.
 
 The table may have rows that no document speaks of, and that no disk has yet: so the document says which
 count. Once an epoch was fenced nobody adds to its rows, and all are on disk.
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 def last_run(lake: Location) -> Progress | None:
-    """What the last run has left in a lake; None where there was none. OSError, FormatTooNew.
+    """Read the document of the last run in a lake; None where there was none. OSError, FormatTooNew.
 
     A document that is damaged says nothing: the next run writes another one.
     """

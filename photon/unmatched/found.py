@@ -1,4 +1,4 @@
-"""What runs found, as commands and Dagster tell it; and why there is none."""
+"""The findings of runs, as commands and Dagster tell them; and why there are none."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class HeldBack(UserError):
 
 @dataclass(frozen=True)
 class Found:
-    """What the runs of one command found. `up_to_us`: primaries before it are decided; None: none is yet.
+    """The findings of one command's runs. `up_to_us`: primaries before it are decided; None: none is yet.
 
     `unmatched`: rows by their reason. `late`: those of them that came when the time before was decided.
     `looked_at_all`: why, if so. `held_back`: why not all is decided that is old enough.

@@ -36,7 +36,7 @@ _FOUND = pa.schema(
 
 @dataclass
 class Looked:
-    """What lines had beside events: `unreadable` ones by their files, and values that did not fit."""
+    """Trouble with lines: `unreadable` ones by their files, and values that did not fit."""
 
     unreadable: Counter[int] = field(default_factory=Counter)
     files: dict[int, LogFile] = field(default_factory=dict)  # those with unreadable lines
@@ -74,7 +74,7 @@ class LineReading:
         first, is_conflicting = _first_of_each(events)
         events, wanted = events.take(pa.array(first)), wanted[first]
         numbers = events["_file"].to_numpy().astype(np.uint32)
-        # Of an id whose first copy an earlier run has looked at, no later copy counts.
+        # A later copy of an id counts for nothing once an earlier run has looked at the first one.
         times_us, offsets = (events[name].to_numpy() for name in ("_time_us", "_offset"))
         is_left = window.are_candidates(numbers, times_us, offsets)
         is_left &= ~known.names(events["_id"].combine_chunks(), wanted)

@@ -47,7 +47,7 @@ class View:
 
 @dataclass
 class LookedAt:
-    """What one look came to: rows in `files`, which are not committed yet, and numbers of them.
+    """The result of one look: rows in `files`, which are not committed yet, and numbers of them.
 
     All that is due before `up_to_us` was looked at. `is_cut`: more is due, and left to the next run.
     """

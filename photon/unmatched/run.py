@@ -235,7 +235,7 @@ class Runs:
             )
 
     def _before(self) -> Progress | None:
-        """What the last run has left, where it can be read; nothing needs it. FormatTooNew."""
+        """Read how far the last run came, where that can be read; nothing needs it. FormatTooNew."""
         try:
             return published(self.place.lake)
         except (OSError, ValueError, KeyError, TypeError) as error:
@@ -267,7 +267,7 @@ class Runs:
 
 
 def _held_back(sight: Sight, due_now: Due) -> str:
-    """What keeps primaries from being decided that are old enough by the clock; empty: nothing does."""
+    """Say what keeps primaries from being decided that are old enough by the clock; empty: nothing does."""
     old_us = (sight.now_us - sight.after_us) // HOUR_US * HOUR_US
     return due_now.because if due_now.up_to_us is None or due_now.up_to_us < old_us else ""
 

@@ -38,7 +38,7 @@ COLUMNS = pa.schema([ROW_COLUMNS.field(name) for name in (*TOKEN, "_event_id")])
 
 @dataclass(frozen=True)
 class FedRows:
-    """What a comparison of one datacenter's fed log found; `note` says with what, or why there was none."""
+    """The findings of comparing one datacenter's fed log; `note` says with what, or why nothing was."""
 
     note: str
     counts: Mapping[FindingKind, int] = field(default_factory=dict)

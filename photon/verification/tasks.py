@@ -75,8 +75,8 @@ DECIDED = pa.schema({**_PLACE, **_RECORD, "outcome": _STRING, "detail": _STRING,
 PLACE, ROW, RECORD = list(_PLACE), list(_ROW), list(_RECORD)
 TO_READ = pa.schema(_PLACE)
 _PAIR = ["raw", "primary_file", "primary_raw"]  # primary_raw is null: there is no primary
-# What a row says of its records, and what they say. time_us: the foreign record's; null: nobody knows.
-# A row may be older than the columns that say something of its primary: then these are null.
+# A row's own words of its two records: null in one that is older than the columns for them. Then the
+# records' words: time_us is the foreign one's; null: nobody knows.
 _SAYS = ["row_time_us", "row_primary_id", "row_primary_time_us"]
 _SAYS_AND_SHOULD = [*_SAYS, "time_us", "key", "primary_time_us"]
 # Columns for `compare_rows`. `values`: a struct of the adapter's values in the row.

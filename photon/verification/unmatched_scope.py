@@ -1,4 +1,4 @@
-"""What the last run for unmatched primaries has looked at, as a verification goes by it."""
+"""How far the last run for unmatched primaries has looked, for a verification."""
 
 from __future__ import annotations
 
