@@ -1,4 +1,4 @@
-"""What a release shows of the table `unmatched`: rows of runs that have left their document, no others."""
+"""A release shows of the table `unmatched` the rows of runs that have left their document, no others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a status says of runs for unmatched primaries that are due, and of logs that wait for them."""
+"""A status tells of runs for unmatched primaries that are due, and of logs that wait for them."""
 
 from __future__ import annotations
 

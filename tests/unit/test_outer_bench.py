@@ -35,7 +35,7 @@ def test_each_fault_is_counted_as_what_it_is(rows: list[Row], lost: int, doubled
 
 
 def latest_before(ill: str, name: str) -> list[int]:
-    """By how much each line is older than the newest of those before it."""
+    """How much older each line is than the newest of those before it."""
     times = [json.loads(line)["time"] for step in steps_of(ill, 2_000, seed=1) for line in step[name]]
     newest = [max(times[: number + 1]) for number in range(len(times))]
     return [before - time for before, time in zip(newest, times[1:], strict=False) if time < before]

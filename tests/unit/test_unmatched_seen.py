@@ -1,4 +1,4 @@
-"""What a status tells of unmatched primaries, and which logs may go because of them."""
+"""A status tells of unmatched primaries, and which logs may go because of them."""
 
 from __future__ import annotations
 
