@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, time
 from typing import cast
@@ -58,8 +58,9 @@ class LakeCounter:
             if lost:
                 place = self._place(handle, closed)
             last = last_run(self.lake)
-            sides = {name: table.load().version() for name, table in self._sides.items()}
-            look = (before, handle.version(), place, last, sides)
+            sides = self._sides()
+            versions = {name: table.load().version() for name, table in sides.items()}
+            look = (before, handle.version(), place, last, versions)
             if self._counted is not None and self._counted[0] == look:
                 return self._counted[1]
             files = DataFiles(handle).all()
@@ -75,13 +76,15 @@ class LakeCounter:
             )
             version = self._version("unmatched", place.epoch)
             part, run_lost = with_last_run(part, before, self.datacenter, last, version)
-            part = replace(
-                part, side_rows={name: self._side_rows(name, part) for name in self._kept_in(part)}
-            )
+            side_files = {name: _files_of(table) for name, table in sides.items()}
+            # Of `unmatched` once a run is known to be on disk.
+            kept = [name for name in sides if name != UNMATCHED or name in part.side_batches]
+            side_rows: dict[str, int] = {name: _rows_of(sides[name], side_files[name], part) for name in kept}
+            part = replace(part, side_rows=side_rows)
             notes: tuple[Note, ...] = ()
             if before is not None and not lost:
                 notes, lost = self._changed(before, part, files)
-                notes = (*notes, *self._side_changes(before))
+                notes = (*notes, *self._side_changes(before, side_files))
             if run_lost and not lost:
                 notes = (*notes, Note("unmatched put back", self.datacenter, run_lost))
             has = place if before is None else self._reached(handle, before.place.epoch)
@@ -93,33 +96,24 @@ class LakeCounter:
     def _table(self, name: TableName) -> OutputTable:
         return self._tables.setdefault(name, OutputTable(self.lake, name))
 
-    @property
     def _sides(self) -> dict[TableName, OutputTable]:
         """The side tables that are there."""
         tables = {name: self._table(name) for name in (*READ_TABLES, UNMATCHED)}
         return {name: table for name, table in tables.items() if table.exists()}
 
-    def _kept_in(self, part: Part) -> list[TableName]:
-        """The side tables of which a part has rows: `unmatched` once a run of it is known to be on disk."""
-        return [name for name in self._sides if name != UNMATCHED or name in part.side_batches]
+    def _side_changes(self, before: Part, there: Mapping[TableName, Sequence[DataFile]]) -> Iterator[Note]:
+        """Tell of side tables that have other rows up to the place of the last release than it had.
 
-    def _side_rows(self, name: TableName, part: Part) -> int:
-        """How many rows of a side table a part has, as the table is now."""
-        table = self._table(name)
-        with table.reading():
-            return rows_within(table.store, DataFiles(table.load()).all(), part.place_in(name))
-
-    def _side_changes(self, before: Part) -> Iterator[Note]:
-        """Tell of side tables that have other rows up to the place of the last release than it had."""
+        `there`: the files of those that are there.
+        """
         for name, had in before.side_rows.items():
             table = self._table(cast(TableName, name))
-            rows = self._side_rows(table.name, before) if table.exists() else 0
+            rows = _rows_of(table, there.get(table.name, ()), before)
             if rows != had:
-                others = last_of_others(table.folder, table.load().version()) if table.exists() else ""
-                says = (
-                    f"{had:,} rows of {table.folder} up to {before.place_in(name)} are {rows:,} now{others}"
-                )
-                yield Note("side rows changed by others", self.datacenter, says)
+                is_there = table.name in there
+                others = last_of_others(table.folder, table.load().version()) if is_there else ""
+                changed = f"{had:,} rows of {table.folder} up to {before.place_in(name)} are {rows:,} now"
+                yield Note("side rows changed by others", self.datacenter, f"{changed}{others}")
 
     def _place(self, handle: DeltaTable, closed: Place) -> Place:
         """The last place that is closed and that the table has; of an epoch that is over, all that it has."""
@@ -215,6 +209,17 @@ def count_lakes(
         if one.part.table_id == register.tables.get(name):
             found[name] = one
     return found
+
+
+def _files_of(table: OutputTable) -> list[DataFile]:
+    with table.reading():
+        return DataFiles(table.load()).all()
+
+
+def _rows_of(table: OutputTable, files: Iterable[DataFile], part: Part) -> int:
+    """How many rows of a side table a part has."""
+    with table.reading():
+        return rows_within(table.store, files, part.place_in(table.name))
 
 
 def _is_new(file: DataFile, before: Part | None, place: Place) -> bool:
