@@ -363,7 +363,7 @@ def _primary_place() -> list[Column]:
 
 
 def _values(schema: pa.Schema) -> list[Column]:
-    """What a row says of its primary (null in an older table), and a struct of the adapter's values."""
+    """Select a row's words of its primary (null in an older table), and a struct of the adapter's values."""
     nothing = F.lit(None)
     has_primary = {"_primary_id", "_primary_time"} <= set(schema.names)
     names = [name for name in schema.names if name not in ROW_COLUMNS.names]

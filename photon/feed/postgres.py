@@ -57,7 +57,7 @@ _MAKE_CURSORS = sql.SQL(
     "CREATE TABLE IF NOT EXISTS {} (name text PRIMARY KEY, pipeline text NOT NULL, fed text NOT NULL, "
     "is_made boolean NOT NULL, release bigint, cursor text)"
 )
-# What the server refuses, and how its reason is found in the rows.
+# Refusals of the server, and how the reason of each is found in the rows.
 _EXPLAINED = ((psycopg2.DataError, nul_in), (errors.UniqueViolation, doubled_in))
 _COLUMNS = """
     SELECT a.attname, format_type(a.atttypid, a.atttypmod)

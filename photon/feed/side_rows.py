@@ -59,7 +59,7 @@ VIEWS: Mapping[FedTable, SideView] = MappingProxyType(
 
 
 class SideChanges:
-    """What a view shows in a release and did not show in the one before; `before` None: all that it shows."""
+    """The rows of a view that are new or gone since the release before; without `before` all are new."""
 
     def __init__(self, view: SideView, opened: OpenRelease, before: Release | None) -> None:
         """Open the tables. ReleaseUnreadable; FeedStopped: a lake is gone, whose events nobody can tell."""
@@ -282,7 +282,7 @@ def _changes(before: pa.Table, after: pa.Table, view: SideView, release: int) ->
 
 
 def _names_of(rows: pa.Table, key: str) -> pa.Array:
-    """What tells each row from others."""
+    """A key for each row, which no other row has."""
     texts = [rows[name].cast(pa.string()) for name in (*KEY, key)]
     names = pc.binary_join_element_wise(*texts, "\n", null_handling="replace")
     return names.combine_chunks() if isinstance(names, pa.ChunkedArray) else names

@@ -25,7 +25,7 @@ LATE = Durations(warn=timedelta(hours=3), error=timedelta(days=1))
 
 @dataclass(frozen=True)
 class UnmatchedSeen:
-    """What the last run has left. `progress` None: there was none, or `problem` says why it can't be read."""
+    """The last run's document. `progress` None: there was none, or `problem` says why it can't be read."""
 
     progress: Progress | None = None
     problem: str = ""
@@ -52,7 +52,7 @@ def _reason(why: str) -> str:
 def look_at_unmatched(
     pipeline: Pipeline, datacenter: str, decisions: Decisions, state: StateView, now_us: int
 ) -> UnmatchedSeen | None:
-    """What the owner's last run has left; None: nobody looks for them, or another datacenter does."""
+    """Read how far the owner's last run came; None: nobody looks for them, or another datacenter does."""
     if pipeline.unmatched is None or decisions.unmatched_owner != datacenter:
         return None
     lake = pipeline.datacenters[datacenter].lake
@@ -74,7 +74,7 @@ def _due_since_us(
     """
     if pipeline.unmatched is None or state.epoch is None:
         return None
-    # It takes long to import, and most pipelines look for no unmatched primaries.
+    # The import takes long, and most pipelines look for no unmatched primaries.
     from photon.unmatched.deciding import Sight, due
 
     lake, epoch, after_us = (

@@ -16,7 +16,7 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class Progress:
-    """What one run leaves behind, once its rows are on disk.
+    """The progress that a run leaves behind, once its rows are on disk.
 
     Of primaries in [`since_us`, `up_to_us`) each that lies before `positions` (offsets by file number) was
     looked at. `release`: the one that it was decided by. `full_pass_us`: when all of the index was looked at.
@@ -46,7 +46,7 @@ def publish(lake: Location, progress: Progress) -> None:
 
 
 def published(lake: Location) -> Progress | None:
-    """What the last run has left; None where there was none.
+    """Read the progress of the last run; None where there was none.
 
     OSError, FormatTooNew; ValueError, KeyError and TypeError if it is no such document.
     """

@@ -150,7 +150,7 @@ class OutputTable:
             with lake_errors(f"open {self.folder}"):
                 self.writable()
             return
-        # Of any other column delta-rs would take bounds that are not there for null, and leave out every
+        # delta-rs would take bounds of any other column, which are not there, for null, and leave out every
         # file when rows are filtered by it. So this list does not grow in a table that has files already.
         properties = {
             "delta.checkpointInterval": "100",
