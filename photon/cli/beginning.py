@@ -17,7 +17,7 @@ from typing import NoReturn
 
 _STREAMS = ("stdin", "stdout", "stderr")
 # These commands run neither Spark nor a user's adapter, and end within seconds.
-ASKING = ("hold", "metrics", "resume", "status", "trace")
+ASKING = ("hold", "metrics", "resume", "status", "trace", "ui")
 # A thread of Arrow or delta-rs may still run at the end, and abort the process (1 of 25 times). And
 # `registry` must not wait for the thread of a question that hangs.
 ENDING_AT_ONCE = (*ASKING, "availability", "dead-letters", "follow", "init", "registry", "releases", "sql")

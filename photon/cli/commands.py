@@ -19,7 +19,7 @@ GROUPS: Mapping[str, Mapping[tuple[str, ...], str]] = MappingProxyType(
             ("demo",): "Show all of it under Dagster, with a killed shift.",
         },
         "look": {
-            ("status",): "How far each datacenter is, and what is wrong.",
+            ("status", "ui"): "How far each datacenter is, what is wrong; a live page.",
             ("verify",): "Classify every foreign record again, and add up.",
             ("trace",): "What happened to one event, in every datacenter.",
         },
@@ -63,6 +63,8 @@ def command_named(name: str) -> click.Command | None:
             from photon.cli.demo import demo as command
         case "status":
             from photon.cli.status import status as command
+        case "ui":
+            from photon.cli.ui import ui as command
         case "verify":
             from photon.cli.verify import verify as command
         case "trace":

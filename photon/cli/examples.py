@@ -18,6 +18,10 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "photon status pipeline.yaml --json",
             "photon status pipeline.yaml --safe-to-delete   # log files that may go",
         ),
+        "ui": (
+            "photon ui pipeline.yaml                        # at http://127.0.0.1:4280/, until Ctrl-C",
+            "photon ui pipeline.yaml --port 0               # at any port that is free",
+        ),
         "verify": (
             "photon verify pipeline.yaml",
             "photon verify pipeline.yaml --record           # keep results for the next one",

@@ -40,6 +40,11 @@ class Question(Generic[T]):
         self._has_ended = threading.Event()
         threading.Thread(target=self._run, daemon=True, name="question").start()
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether its answer or error is there."""
+        return self._has_ended.is_set()
+
     def _run(self) -> None:
         try:
             self._answers.append(self._ask())

@@ -1,0 +1,75 @@
+"""The page's addresses, each with what answers it; answers and errors are JSON."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from photon.errors import UserError
+from photon.page.asking import Busy
+from photon.page.now import Now
+from photon.page.registry import RegistrySeen
+from photon.pipeline.file import Pipeline
+from photon.process.clock import Clock
+
+STATIC = Path(__file__).parent / "static"
+log = logging.getLogger(__name__)
+
+
+def page_of(pipeline: Pipeline, clock: Clock) -> Starlette:
+    """The page of a pipeline."""
+    registry = RegistrySeen(pipeline, clock)
+    now = Now(pipeline, registry, clock)
+    return Starlette(
+        routes=[
+            Route("/api/now", _answering(lambda request: now.answer())),
+            Mount("/", StaticFiles(directory=STATIC, html=True)),
+        ],
+        exception_handlers={HTTPException: _refused, Exception: _failed},
+    )
+
+
+def _answering(
+    answer: Callable[[Request], Awaitable[dict[str, Any]]],
+) -> Callable[[Request], Awaitable[Response]]:
+    async def endpoint(request: Request) -> Response:
+        try:
+            return as_json(await answer(request))
+        except Busy as error:
+            return error_response(429, str(error), "wait a moment, and ask again")
+        except (UserError, OSError) as error:
+            return error_response(503, str(error), "")
+
+    return endpoint
+
+
+def as_json(value: object, status: int = 200) -> Response:
+    """The value as JSON: text with any content, of which a browser makes no markup."""
+    text = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return Response(text, status, media_type="application/json", headers={"Cache-Control": "no-store"})
+
+
+def error_response(status: int, error: str, what_to_do: str) -> Response:
+    """An error for people: what went wrong, and what to do."""
+    return as_json({"error": error, "what_to_do": what_to_do}, status)
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    what_to_do = "the page itself is at /" if error.status_code == 404 else ""
+    return error_response(error.status_code, error.detail, what_to_do)
+
+
+async def _failed(request: Request, error: Exception) -> Response:
+    log.error("%s failed", request.url.path, exc_info=error)
+    return error_response(500, "a defect of Photon: its log says more", "report it with the log")

@@ -1,0 +1,101 @@
+"""How the datacenters are now: the judge's verdicts, the newest point, the records of this epoch by class."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from photon.dispatcher.shift.people import Decisions
+from photon.errors import UserError
+from photon.health.facts import Facts
+from photon.health.memory import Memory
+from photon.health.overall import overall
+from photon.health.status import DatacenterStatus, status_of
+from photon.health.verdict import Verdict
+from photon.page.asking import Shared
+from photon.page.registry import RegistrySeen
+from photon.pipeline.file import Pipeline
+from photon.process.clock import Clock
+
+LOOK_SECONDS = 2.0  # between two looks, however many browsers are open
+ANSWER_SECONDS = 3.0  # a datacenter that takes longer is shown as one that can't be asked
+
+
+class Now:
+    """Looks at the datacenters for all viewers, each of them apart: one that hangs keeps no other back."""
+
+    def __init__(self, pipeline: Pipeline, registry: RegistrySeen, clock: Clock) -> None:
+        self._pipeline, self._registry, self._clock = pipeline, registry, clock
+        self._decisions = Decisions()
+        self._memories: dict[str, Memory] = {}
+        self._looks = {
+            name: Shared(f"datacenter {name}", partial(self._look, name), LOOK_SECONDS, clock)
+            for name in pipeline.datacenters
+        }
+
+    async def answer(self) -> dict[str, Any]:
+        """The answer of `/api/now`."""
+        self._decisions = await self._registry.decisions()
+        of_registry = await self._registry.verdicts()
+        looks = await asyncio.gather(*map(self._look_in_time, self._looks))
+        asked = dict(zip(self._looks, looks, strict=True))
+        found = {name: one for name, one in asked.items() if isinstance(one, DatacenterStatus)}
+        errors = {name: one for name, one in asked.items() if isinstance(one, Exception)}
+        return {
+            "pipeline": self._pipeline.name,
+            "now_us": self._clock.now_us(),
+            "says": overall(found, errors, any(one.level == "error" for one in of_registry.values())),
+            "registry": {
+                "says": "; ".join(one.says for one in of_registry.values()),
+                "verdicts": verdicts_told({promise: (one,) for promise, one in of_registry.items()}),
+            },
+            "datacenters": [
+                told(one) if (one := found.get(name)) else not_told(name, errors[name]) for name in asked
+            ],
+        }
+
+    async def _look_in_time(self, name: str) -> DatacenterStatus | Exception:
+        try:
+            return await self._looks[name].answer(ANSWER_SECONDS)
+        except (UserError, OSError) as error:
+            return error
+
+    def _look(self, name: str) -> DatacenterStatus:
+        return status_of(self._pipeline, name, self._clock, self._decisions, self._remember)
+
+    def _remember(self, facts: Facts) -> Memory:
+        """Note since when what was seen lasts. A person who looks is told what is so now."""
+        last = self._memories.get(facts.datacenter)
+        self._memories[facts.datacenter] = last.after(facts) if last else Memory.of_one_look(facts)
+        return self._memories[facts.datacenter]
+
+
+def told(one: DatacenterStatus) -> dict[str, Any]:
+    """A datacenter that was looked at."""
+    return {
+        "name": one.facts.datacenter,
+        "activity": one.facts.activity,
+        "is_well": not one.broken,
+        "verdicts": verdicts_told(one.verdicts),
+        "classes": one.counts,
+        "release": one.as_dict()["release"],
+        "problem": "",
+    }
+
+
+def not_told(name: str, error: Exception) -> dict[str, Any]:
+    """A datacenter that could not be asked."""
+    nothing = {"activity": "unknown", "is_well": False, "verdicts": [], "classes": {}, "release": None}
+    return {"name": name, **nothing, "problem": str(error)}
+
+
+def verdicts_told(verdicts: Mapping[str, tuple[Verdict, ...]]) -> list[dict[str, Any]]:
+    """Each verdict with its promise, those that need somebody first."""
+    told = [
+        {"promise": promise, "level": one.level, "says": one.says, "remedy": one.remedy}
+        for promise, found in verdicts.items()
+        for one in found
+    ]
+    return sorted(told, key=lambda one: ("error", "warn", "ok").index(one["level"]))
