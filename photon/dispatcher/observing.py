@@ -77,6 +77,11 @@ class CompletenessWatch:
             pipeline.datacenters[datacenter].lake, state.epoch or "", pipeline.availability.of_events
         )
 
+    @property
+    def said(self) -> Completeness | None:
+        """The last statement of this epoch; None before the first."""
+        return self._publisher.said
+
     def completed(self, results: Results) -> None:
         """Take in what a completed batch has read for the first time."""
         self._publisher.came(sum((Counter(result.came) for result in results.join), Counter[int]()))

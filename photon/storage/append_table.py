@@ -44,6 +44,7 @@ ReportTable = Literal[
     "log_copies",
     "log_copies_compared",
     "removed_rows",
+    "points",
 ]
 REPORT_TABLES: tuple[ReportTable, ...] = get_args(ReportTable)
 # Every such table has it, and the log its bounds. The property says that other columns have none: delta-rs
@@ -116,10 +117,44 @@ class AppendTable:
                 return self.columns.empty_table()
             bounds = files[f"max.{_AT}"]
             # Rounded down they may be equal for several files.
-            last = files["path"].filter(pc.equal(bounds, pc.max(bounds))).to_pylist()
-            store = store_of(folder)
-            rows = pa.concat_tables(pq.read_table(store.open(path), schema=self.columns) for path in last)
+            rows = self._read(folder, files["path"].filter(pc.equal(bounds, pc.max(bounds))))
         return rows.filter(pc.equal(rows[_AT], pc.max(rows[_AT])))
+
+    def between(
+        self,
+        pipeline: Pipeline,
+        datacenter: str,
+        from_us: int,
+        to_us: int,
+        columns: Sequence[str] | None = None,
+    ) -> pa.Table:
+        """The rows of `from_us <= at < to_us`, earliest first. LakeUnavailable, FormatTooNew.
+
+        Opens the files that may have some, by their bounds in Delta's log. `columns`: of the rows, with `at`.
+        """
+        folder = self.folder(pipeline, datacenter)
+        wanted = list(columns if columns is not None else self.columns.names)
+        with lake_errors(f"read {folder}"):
+            if not is_table(folder):
+                return self.columns.empty_table().select(wanted)
+            files = pa.table(self._open(folder).get_add_actions(flatten=True))
+            if not files.num_rows:
+                return self.columns.empty_table().select(wanted)
+            first, end = (pa.scalar(at_us, pa.timestamp("us", "UTC")) for at_us in (from_us, to_us))
+            # Rounded down to milliseconds.
+            ends_after = pc.greater_equal(files[f"max.{_AT}"], pa.scalar(from_us - 1_000, first.type))
+            begins_before = pc.less(files[f"min.{_AT}"], end)
+            rows = self._read(folder, files["path"].filter(pc.and_(ends_after, begins_before)), wanted)
+        is_in_range = pc.and_(pc.greater_equal(rows[_AT], first), pc.less(rows[_AT], end))
+        return rows.filter(is_in_range).sort_by(_AT)
+
+    def _read(self, folder: Location, paths: pa.ChunkedArray, columns: list[str] | None = None) -> pa.Table:
+        """The rows of some of the table's files."""
+        store, schema = store_of(folder), self.columns
+        if columns is not None:
+            schema = pa.schema([schema.field(name) for name in columns])
+        read = [pq.read_table(store.open(path), schema=schema) for path in paths.to_pylist()]
+        return pa.concat_tables([schema.empty_table(), *read])
 
     def _open(self, folder: Location) -> DeltaTable:
         table = open_table(folder)

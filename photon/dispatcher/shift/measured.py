@@ -53,6 +53,11 @@ class MeasuredFile:
         self._due_us = 0
         self._is_told = False
 
+    def total(self, name: str) -> tuple[int, float]:
+        """How many times this name has been measured, whatever its labels, and the sum of their seconds."""
+        found = [each for key, each in self._measures.histograms.items() if key[0] == name]
+        return sum(sum(each.counts) for each in found), sum(each.sum_seconds for each in found)
+
     def write_if_due(self) -> None:
         """Write it, if it was last written a few seconds ago."""
         if self._clock.now_us() >= self._due_us:

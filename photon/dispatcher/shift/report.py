@@ -44,6 +44,7 @@ class ShiftReport:
     joined: int
     latency: Latency | None
     classes: Mapping[str, int] = field(default_factory=dict)  # foreign records by class
+    foreign: int = 0  # records that were read
 
     @property
     def joined_per_second(self) -> float:
@@ -53,10 +54,11 @@ class ShiftReport:
 class ShiftLog:
     """Takes in batches; gives a report when one is due."""
 
-    def __init__(self, every_seconds: float) -> None:
-        self._since_us: int | None = None
+    def __init__(self, every_seconds: float, since_us: int | None = None) -> None:
+        """`since_us`: when the first report's time began; without it, with the first batch or wait."""
+        self._since_us = since_us
         self._every_us = round(every_seconds * MICROSECONDS)
-        self._batches = self._joined = 0
+        self._batches = self._joined = self._foreign = 0
         self._waits = False
         self._classes: Counter[str] = Counter()
         self._latencies: list[Sample] = []
@@ -73,6 +75,7 @@ class ShiftLog:
         self._waits = False
         self._batches += 1
         self._joined += batch.counts["joined"]
+        self._foreign += batch.counts["foreign"]
         self._classes.update({name: batch.counts[name] for name in OUTCOME_CLASSES if name != "pending"})
         self._latencies.append(batch.latencies_seconds)
         if len(self._latencies) > MOST_SAMPLES:
@@ -99,8 +102,10 @@ class ShiftLog:
             self._joined,
             Latency.of(self._latencies),
             {name: count for name, count in self._classes.items() if count > 0},
+            self._foreign,
         )
         self._reports = [*self._reports, made][-MOST_REMEMBERED:]
-        self._since_us, self._batches, self._joined, self._latencies = now_us, 0, 0, []
+        self._since_us, self._latencies = now_us, []
+        self._batches = self._joined = self._foreign = 0
         self._classes = Counter()
         return made

@@ -32,6 +32,7 @@ from photon.dispatcher.shift.ending import (
 )
 from photon.dispatcher.shift.lease import LEASE_SECONDS, DatacenterLock, Heartbeat, Lease, stuck_seconds
 from photon.dispatcher.shift.measured import MeasuredFile
+from photon.dispatcher.shift.points import PointsRecorder, recording_points
 from photon.dispatcher.startup import start
 from photon.dispatcher.waiting_upkeep import WaitingUpkeep
 from photon.errors import FormatTooNew, UserError
@@ -174,28 +175,12 @@ class Shift:
         heartbeat = Heartbeat(lock, LEASE_SECONDS, stuck_seconds(self.pipeline.limits), clock)
         end = StopCondition(lock, self.limits, self.callbacks.should_stop, heartbeat, clock)
         callbacks = replace(telling_waits(self.callbacks, lock, clock), should_stop=end.has_come)
-        began_us, idle_signature = clock.now_us(), None
+        idle_signature = None
         try:
-            while True:
-                with (
-                    damage_is_named(self._place.state),
-                    self._open_dispatcher(callbacks, heartbeat) as dispatcher,
-                ):
-                    before = dispatcher.state.counts()
-                    try:
-                        dispatcher.run(mode, self._idle_seconds)
-                    except Superseded as error:
-                        retry = BackoffRetry(callbacks, clock, self.machine.rng)
-                        if not retry.until_available(dispatcher.tools.may_begin_anew):
-                            raise
-                        log.warning("%s; this process goes on in a new epoch", error)
-                        continue
-                    if end.why is None and mode == "until_idle":
-                        idle_signature = dispatcher.reader.signature
-                    ended = end.why or ("idle" if self.limits.idle is not None else "done")
-                    seconds = (clock.now_us() - began_us) / MICROSECONDS
-                    counts, events_before = dispatcher.state.counts(), before.foreign + before.primary
-                    return ShiftResult(counts, seconds, events_before, ended)
+            with recording_points(self.pipeline, self.datacenter, self.machine) as points:
+                result, signature = self._join(mode, points.recording(callbacks), heartbeat, points, end)
+                idle_signature = signature if end.why is None and mode == "until_idle" else None
+                return result
         except RegistryMismatch as error:
             lock.tell_end(refused=str(error))
             raise
@@ -207,6 +192,37 @@ class Shift:
         finally:
             heartbeat.stop()
             lock.release(clock.now_us(), idle_signature)
+
+    def _join(
+        self,
+        mode: Mode,
+        callbacks: Callbacks,
+        heartbeat: Heartbeat,
+        points: PointsRecorder,
+        end: StopCondition,
+    ) -> tuple[ShiftResult, str]:
+        """Join in one epoch after the other; the result, and the signature of the logs at the end."""
+        clock = self.machine.clock
+        began_us = clock.now_us()
+        while True:
+            with (
+                damage_is_named(self._place.state),
+                self._open_dispatcher(callbacks, heartbeat, points) as dispatcher,
+            ):
+                before = dispatcher.state.counts()
+                try:
+                    dispatcher.run(mode, self._idle_seconds)
+                except Superseded as error:
+                    retry = BackoffRetry(callbacks, clock, self.machine.rng)
+                    if not retry.until_available(dispatcher.tools.may_begin_anew):
+                        raise
+                    log.warning("%s; this process goes on in a new epoch", error)
+                    continue
+                ended = end.why or ("idle" if self.limits.idle is not None else "done")
+                seconds = (clock.now_us() - began_us) / MICROSECONDS
+                counts, events_before = dispatcher.state.counts(), before.foreign + before.primary
+                result = ShiftResult(counts, seconds, events_before, ended)
+                return result, dispatcher.reader.signature
 
     @property
     def _place(self) -> Datacenter:
@@ -252,7 +268,9 @@ class Shift:
         return open_registry(self.pipeline, self.datacenter, self.find_positions())
 
     @contextmanager
-    def _open_dispatcher(self, callbacks: Callbacks, heartbeat: Heartbeat) -> Iterator[Dispatcher]:
+    def _open_dispatcher(
+        self, callbacks: Callbacks, heartbeat: Heartbeat, points: PointsRecorder
+    ) -> Iterator[Dispatcher]:
         """Open a dispatcher with all that it works with; closed at the end."""
         pipeline, datacenter, machine = self.pipeline, self.datacenter, self.machine
         clock, retry = machine.clock, BackoffRetry(callbacks, machine.clock, machine.rng)
@@ -287,7 +305,6 @@ class Shift:
             meter, positions = Meter(), registry.positions
             of_stores = (positions.meter,) if isinstance(positions, StorePositions) else ()
             measured = MeasuredFile(state.folder, state.epoch or "", (meter, *of_stores), clock)
-            stack.callback(measured.write)
             tools = BatchTools(
                 pipeline,
                 datacenter,
@@ -308,6 +325,7 @@ class Shift:
                 pipeline, datacenter, registry, tools.closes, clock, beside, DistantLakes(machine=machine)
             )
             dispatcher = Dispatcher(tools, news, held, releasing)
+            stack.enter_context(points.following(dispatcher, measured))
             if state.skips_backlog:
                 retry.until_available(dispatcher.skip_foreign_backlog)
             yield dispatcher

@@ -32,19 +32,21 @@ class Publisher:
     def __init__(self, lake: Location, epoch: str, of_events: float) -> None:
         """Goes on from what an earlier process of the epoch has published."""
         self._lake, self._epoch, self._of_events = lake, epoch, of_events
-        self._arrivals, self.read_up_to_us, self.said_final = self._earlier()
+        self._arrivals, self.said = self._earlier()
+        self.read_up_to_us = None if self.said is None else self.said.read_up_to_us
+        self.said_final = self.said is not None and self.said.is_final
         self.has_news = False
         self._next_us: int | None = None  # None: at once
         self._is_failing = False
 
-    def _earlier(self) -> tuple[Arrivals, int | None, bool]:
+    def _earlier(self) -> tuple[Arrivals, Completeness | None]:
         try:
             before = published(self._lake)
         except (OSError, ValueError, KeyError, FormatTooNew):
             before = None  # the statement is written anew
         if before is None or before[0].epoch != self._epoch:
-            return Arrivals(), None, False
-        return before[1], before[0].read_up_to_us, before[0].is_final
+            return Arrivals(), None
+        return before[1], before[0]
 
     def came(self, records: Mapping[int, int]) -> None:
         """Take in what a completed batch has read, by the minute of its event time."""
@@ -86,6 +88,7 @@ class Publisher:
             seen=seen,
             is_final=is_final,
         )
+        self.said = said
         try:
             publish(self._lake, said, self._arrivals)
         except OSError as error:

@@ -1,0 +1,168 @@
+"""How a datacenter's joins went, for whoever shows it over time: points of its shifts, and marks.
+
+A shift adds a row to the table `points` of its lake each minute, and a line to a small file of its state each
+ten seconds. A row with a `mark` tells of an event, such as a hold: its numbers are null, and it is in the
+table alone. Nothing depends on points: where one can't be written, a graph lacks it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from photon.errors import FormatTooNew
+from photon.pipeline.file import Pipeline
+from photon.process.clock import SystemClock
+from photon.process.machine import Machine
+from photon.state.outcomes import OUTCOME_CLASSES
+from photon.storage.append_table import AppendTable
+from photon.storage.delta import LakeUnavailable
+from photon.storage.tables import OutputTable
+
+Activity = Literal["live", "behind", "waiting"]
+Mark = Literal[
+    "killed",  # the process that ran the datacenter died; `at` is its last sign of life
+    "new epoch",
+    "hold",
+    "resume",
+    "retired",
+    "rebuild",
+    "reshard",
+    "refill",
+    "recovered",
+]
+FINAL_CLASSES = tuple(name for name in OUTCOME_CLASSES if name != "pending")
+_TIME = pa.timestamp("us", "UTC")
+POINTS = AppendTable(
+    "points",
+    pa.schema(
+        [
+            ("at", _TIME),  # the end of the span
+            ("seconds", pa.float64()),  # its length
+            ("activity", pa.string()),  # at its end, as the next two
+            ("waits_for", pa.string()),
+            ("epoch", pa.string()),
+            ("batches", pa.int64()),
+            ("foreign", pa.int64()),  # records that it read, and those that came into each class
+            *((name, pa.int64()) for name in FINAL_CLASSES),
+            ("p50_seconds", pa.float64()),  # from two events until their row; null: no row in this span
+            ("p90_seconds", pa.float64()),
+            ("p99_seconds", pa.float64()),
+            ("lag_seconds", pa.float64()),  # at its end, as the next three; null: not known
+            ("unread_bytes", pa.int64()),
+            ("pending", pa.int64()),
+            ("complete_up_to", _TIME),
+            ("registry_requests", pa.int64()),
+            ("registry_seconds", pa.float64()),  # of all of them together
+            ("mark", pa.string()),  # null: a point
+            ("says", pa.string()),
+        ]
+    ),
+)
+Row = dict[str, Any]  # by the names of the columns; times in microseconds
+
+RECENT_FILE = "points.jsonl"
+RECENT_LINES = 360  # an hour of them
+MARK_SECONDS = 5.0  # a command waits so long for a lake that is to take a mark
+
+log = logging.getLogger(__name__)
+
+
+def points_of(
+    pipeline: Pipeline, datacenter: str, from_us: int, to_us: int, columns: Sequence[str] | None = None
+) -> pa.Table:
+    """The points and marks of `from_us <= at < to_us`, earliest first. LakeUnavailable, FormatTooNew."""
+    return POINTS.between(pipeline, datacenter, from_us, to_us, columns)
+
+
+def recent_points(state: Path, since_us: int = 0) -> pa.Table:
+    """The points of each ten seconds, of an hour at least, earliest first; none where nobody has written any.
+
+    Their columns are those of `points_of`. OSError.
+    """
+    rows = [row for row in map(_row_of, _lines(state / RECENT_FILE)) if row is not None]
+    table = pa.Table.from_pylist(rows, POINTS.columns)
+    return table.filter(pc.greater_equal(table["at"], pa.scalar(since_us, _TIME))).sort_by("at")
+
+
+class RecentPoints:
+    """Adds to the file of a state folder. One process at a time does: the one that runs the datacenter."""
+
+    def __init__(self, state: Path) -> None:
+        self._path = state / RECENT_FILE
+        self._kept: deque[str] | None = None  # the lines of the last hour; None: the file was not read yet
+        self._in_file: int | None = None  # lines; None: what is there may end in half a line
+        self._is_told = False
+
+    def add(self, row: Row) -> None:
+        """Add a line; a disk that does not take it is told once."""
+        try:
+            if self._kept is None:
+                found = (line for line in _lines(self._path) if _row_of(line) is not None)
+                self._kept = deque(found, maxlen=RECENT_LINES)
+            self._kept.append(json.dumps(row))
+            in_file, self._in_file = self._in_file, None  # until this one is there as a whole
+            self._in_file = self._write(self._kept, in_file)
+        except OSError as error:
+            if not self._is_told:
+                log.warning("recent points are not stored, and graphs lack them: %s", error)
+            self._is_told = True
+
+    def _write(self, kept: Sequence[str], in_file: int | None) -> int:
+        """Write the last line, or now and then a new file of them all; how many are there. OSError."""
+        if in_file is not None and in_file < 2 * RECENT_LINES:
+            with self._path.open("a") as file:
+                file.write(f"{kept[-1]}\n")
+            return in_file + 1
+        beside = self._path.with_suffix(".new")
+        beside.write_text("".join(f"{line}\n" for line in kept))  # not synced: a graph may lack it
+        os.replace(beside, self._path)
+        return len(kept)
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text(errors="replace").splitlines()
+    except FileNotFoundError:
+        return []
+
+
+def _row_of(line: str) -> Row | None:
+    """The row of a line; None for one that a killed process has written half."""
+    try:
+        row = json.loads(line)
+    except ValueError:
+        return None
+    return row if isinstance(row, dict) and isinstance(row.get("at"), int) else None
+
+
+def mark_row(kind: Mark, says: str, at_us: int) -> Row:
+    """The row of a mark."""
+    return {"at": at_us, "mark": kind, "says": says}
+
+
+def mark(pipeline: Pipeline, datacenter: str, kind: Mark, says: str, machine: Machine | None = None) -> None:
+    """Have a datacenter's table tell that something happened now, unless it has never joined.
+
+    Never fails a command: a lake that takes no mark within a few seconds is told in the log.
+    """
+    row = mark_row(kind, says, SystemClock().now_us())
+
+    def add() -> None:
+        if OutputTable(pipeline.datacenters[datacenter].lake, "joined_events").exists():
+            POINTS.append(pipeline, datacenter, [row])
+
+    try:
+        (machine or Machine()).ask(f"mark of {datacenter}", add).result(MARK_SECONDS)
+    except TimeoutError:
+        log.warning("graphs of %s may lack this %s: its lake does not answer", datacenter, kind)
+    except (LakeUnavailable, FormatTooNew) as error:
+        log.warning("graphs of %s lack this %s: %s", datacenter, kind, error)
