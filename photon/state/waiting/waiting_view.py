@@ -171,15 +171,26 @@ class WaitingView:
             if not pending(listed.tally):
                 continue
             seen_us = listed.index.records["first_seen_us"].to_numpy()
-            reasons, states = listed.index.reasons, listed.states
-            is_open = (states == State.OPEN) | (states == State.WOKEN)
-            is_open &= (reasons != UNJOINABLE) | (states != State.OPEN)
-            masks = {REASONS[code].name: is_open & (reasons == code) for code in np.unique(reasons).tolist()}
-            masks["requeued"] = states == State.REQUEUED
-            for name, mask in masks.items():
+            for name, mask in _by_reason(listed).items():
                 if mask.any():
                     oldest_us = int(seen_us[mask].min())
                     found[name] = min(oldest_us, found.get(name, oldest_us))
+        return found
+
+    def next_of_each(self, most: int) -> dict[str, list[WaitingRecord]]:
+        """Some of the records that wait for each reason, as in `by_reason`: those that are due next.
+
+        WaitingDamaged.
+        """
+        found: dict[str, list[WaitingRecord]] = {}
+        for listed in self._listed.values():
+            if not pending(listed.tally):
+                continue
+            for name, mask in _by_reason(listed).items():
+                if mask.any():
+                    some = [listed.record(row) for row in np.flatnonzero(mask)[:most].tolist()]
+                    both = [*found.get(name, []), *some]
+                    found[name] = sorted(both, key=lambda record: record.due_us)[:most]
         return found
 
     # -- what is due
@@ -296,6 +307,16 @@ class WaitingView:
     def rows_left(self, name: str) -> Rows:
         """The rows of a segment that are not gone."""
         return self._listed[name].rows_in(State.OPEN, State.WOKEN, State.REQUEUED)
+
+
+def _by_reason(listed: ListedSegment) -> dict[str, npt.NDArray[np.bool_]]:
+    """Which records of a segment wait for each reason, as in `WaitingView.by_reason`. WaitingDamaged."""
+    reasons, states = listed.index.reasons, listed.states
+    is_open = (states == State.OPEN) | (states == State.WOKEN)
+    is_open &= (reasons != UNJOINABLE) | (states != State.OPEN)
+    masks = {REASONS[code].name: is_open & (reasons == code) for code in np.unique(reasons).tolist()}
+    masks["requeued"] = states == State.REQUEUED
+    return masks
 
 
 def rows_at(listed: ListedSegment, places: Collection[Occurrence]) -> Rows:
