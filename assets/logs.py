@@ -1,16 +1,15 @@
 """The two logs of a pipeline as observable assets, and observations of them.
 
-A datacenter's shift records the observations; while none runs, its sensor does, and people may at any time.
+A sensor records the observations, and people may at any time.
 """
 
 # Annotations must be types here, not strings: Dagster reads that of `context`.
 import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 from dagster import (
     AssetExecutionContext,
-    AssetObservation,
     AssetsDefinition,
     AssetSpec,
     BetaWarning,
@@ -23,13 +22,13 @@ from dagster import (
 
 from assets.attributes import kinds_of, places
 from assets.runs import Metadata, pipeline_of_run
+from assets.series import of_datacenter
 from photon.dispatcher.shift.growth import Growth, growth_of
+from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import ForeignLog, Log
 from photon.process.clock import MICROSECONDS, SystemClock
 from resources.environment import ServedPipeline, dagster_name
 
-# A pair of observations is 4 KB in Dagster's storage; each shift's materializations say more, and more often.
-OBSERVED_EVERY_SECONDS = 300
 LOGS = ("primary_log", "foreign_log")
 KINDS: Mapping[str, str] = {"csv": "csv", "tsv": "tsv", "jsonl": "json"}  # as Dagster calls formats
 
@@ -89,12 +88,8 @@ def log_assets(served: ServedPipeline) -> AssetsDefinition:
             description="Looks how far the logs have grown, and how much of them is unread.",
         )
         def logs(context: AssetExecutionContext) -> Iterator[ObserveResult]:
-            found: dict[str, Metadata] = {log: {} for log in LOGS}
             with pipeline_of_run(served) as pipeline:
-                for datacenter in served.datacenters:
-                    growth = growth_of(pipeline, datacenter, SystemClock().now_us())
-                    for log, said in log_metadata(datacenter, growth).items():
-                        found[log] |= said
+                found = logs_metadata(growths_of(pipeline, served, SystemClock().now_us()))
             for log, metadata in found.items():
                 yield ObserveResult(asset_key=served.asset_key(log), metadata=metadata)
 
@@ -102,32 +97,18 @@ def log_assets(served: ServedPipeline) -> AssetsDefinition:
     return logs
 
 
-@dataclass(frozen=True)
-class ObservedLogs:
-    """The findings of an observation of a datacenter's logs, and its time."""
-
-    signature: str
-    unread_bytes: int
-    at_us: int
-
-    @classmethod
-    def of(cls, growth: Growth, now_us: int) -> "ObservedLogs":
-        return cls(growth.signature, growth.primary.unread_bytes + growth.foreign.unread_bytes, now_us)
-
-    def is_due(self, last: "ObservedLogs | None") -> bool:
-        """Whether to record it: the logs have changed, and the last observation is old enough."""
-        if last is None:
-            return True
-        changed = (self.signature, self.unread_bytes) != (last.signature, last.unread_bytes)
-        return changed and self.at_us - last.at_us >= OBSERVED_EVERY_SECONDS * MICROSECONDS
+def growths_of(pipeline: Pipeline, served: ServedPipeline, now_us: int) -> Mapping[str, Growth]:
+    """A look at the logs of each datacenter of this location."""
+    return {name: growth_of(pipeline, name, now_us) for name in served.datacenters}
 
 
-def observations(served: ServedPipeline, datacenter: str, growth: Growth) -> list[AssetObservation]:
-    """One observation for each log."""
-    return [
-        AssetObservation(served.asset_key(log), metadata=said)
-        for log, said in log_metadata(datacenter, growth).items()
-    ]
+def logs_metadata(growths: Mapping[str, Growth]) -> Mapping[str, Metadata]:
+    """Both logs in figures, of all datacenters: then Dagster connects the points of each."""
+    found: dict[str, Metadata] = {log: {} for log in LOGS}
+    for datacenter, growth in growths.items():
+        for log, said in log_metadata(datacenter, growth).items():
+            found[log] |= said
+    return found
 
 
 def log_metadata(datacenter: str, growth: Growth) -> Mapping[str, Metadata]:
@@ -138,8 +119,3 @@ def log_metadata(datacenter: str, growth: Growth) -> Mapping[str, Metadata]:
         progress["lag_seconds"] = round(growth.lag_seconds, 1)
     seen = {"primary_log": {**asdict(growth.primary), **progress}, "foreign_log": asdict(growth.foreign)}
     return {log: of_datacenter(datacenter, said) for log, said in seen.items()}
-
-
-def of_datacenter(datacenter: str, metadata: Metadata) -> Metadata:
-    """Named by the datacenter, so that Dagster plots a series for each."""
-    return {f"{datacenter}_{name}": value for name, value in metadata.items()}

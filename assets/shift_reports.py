@@ -1,4 +1,8 @@
-"""Reports of a running shift to Dagster: materializations, and observations of its logs."""
+"""Reports of a running shift to Dagster: an observation a minute, and a materialization each fifth time.
+
+The page of an asset shows its latest materialization. So each of them is complete: it has the columns, the
+row count and the pictures, which are too large for every minute. All have the numbers that are plotted.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 
-from dagster import AssetExecutionContext, AssetMaterialization, MetadataValue
+from dagster import AssetExecutionContext, AssetMaterialization, AssetObservation, MetadataValue
 
-from assets.logs import ObservedLogs, observations, of_datacenter
 from assets.pictures import latency_plot, shares_plot
 from assets.runs import Metadata, markdown_table
+from assets.series import numbers_of_others, of_datacenter
 from assets.side_tables import joined_now, rows_now
 from photon.dispatcher.retrying import BatchReport
 from photon.dispatcher.shift.growth import Growth, growth_of
@@ -33,11 +37,14 @@ from photon.storage.columns import TableName
 from photon.verification.report import equation_table
 from resources.environment import ServedPipeline
 
-# A picture is a third of a stored report: the second report has the first one, then each fifth, and the last.
-PICTURE_EVERY, FIRST_PICTURE = 5, 2
+# The first report is complete, the second, which may have pictures, then each fifth, and the last. A complete
+# one is three times as large as another.
+COMPLETE_EVERY, FIRST_PICTURE = 5, 2
+# A plot that has to show days shows no second: a longer delay, as of old logs, is said in words.
+MOST_PLOTTED_SECONDS = 3_600.0
 NEEDS_YOU = "needs_you"
 REPORT_SECONDS = 60.0  # a shift waits so long between two reports, each of which is a row of Dagster's
-# Which count tells how many records a side table has. Reports with a picture materialize those that grew.
+# Which count tells how many records a side table has. Complete reports materialize those that grew.
 COUNT_OF_TABLE: Mapping[TableName, str] = {
     "dead_letters": "dead_letters",
     "unjoined": "unjoinable",
@@ -70,8 +77,8 @@ class Reporter:
         self._datacenter = context.partition_key
         self._clock = clock or SystemClock()
         self._shift = ShiftLog(report_seconds(pipeline.shift))
-        self._observed: ObservedLogs | None = None
         self._reports = 0
+        self._rows: int | None = None  # of the table, at the last complete report
         self._reported: dict[TableName, int] = {}  # the records of each side table
         self._is_warned = False  # a join that nobody can have meant was warned of
 
@@ -96,19 +103,25 @@ class Reporter:
         """Report if it is time. Call it while the shift waits too: then people want to know the backlog."""
         if self._shift.is_due(self._clock.now_us()):
             self._reports += 1
+            is_complete = self._reports == 1 or self._reports % COMPLETE_EVERY == FIRST_PICTURE
             with self._tolerating_errors():
-                self.materialize(self._metadata(self._reports % PICTURE_EVERY == FIRST_PICTURE))
+                metadata = self._metadata(is_complete)
+                self.materialize(metadata) if is_complete else self._observe(metadata)
 
     def materialize(self, metadata: Metadata) -> None:
         """Store a materialization while the run goes on."""
         key = self._served.asset_key("joined_events")
         self._context.log_event(AssetMaterialization(key, partition=self._datacenter, metadata=metadata))
 
+    def _observe(self, metadata: Metadata) -> None:
+        key = self._served.asset_key("joined_events")
+        self._context.log_event(AssetObservation(key, partition=self._datacenter, metadata=metadata))
+
     def last_metadata(self, result: ShiftResult) -> Metadata:
         metadata: Metadata = {}
         with self._tolerating_errors():
-            metadata = self._metadata(with_picture=True)
-        return {**metadata, "ended": result.ended, "seconds": float(result.seconds)}
+            metadata = self._metadata(is_complete=True)
+        return {**metadata, "ended": result.ended}
 
     @contextmanager
     def _tolerating_errors(self) -> Iterator[None]:
@@ -118,26 +131,33 @@ class Reporter:
         except Exception:
             log.exception("datacenter %s: a report of its shift could not be stored", self._datacenter)
 
-    def _metadata(self, with_picture: bool) -> Metadata:
+    def _metadata(self, is_complete: bool) -> Metadata:
         now_us = self._clock.now_us()
         self._shift.report(now_us)
         growth = growth_of(self._pipeline, self._datacenter, now_us)
         if growth.state_unreadable:  # not to be shown as empty
             raise StateUnavailable(growth.state_unreadable)
-        observed = ObservedLogs.of(growth, now_us)
-        if observed.is_due(self._observed):
-            self._observed = observed
-            for observation in observations(self._served, self._datacenter, growth):
-                self._context.log_event(observation)
         lake = self._pipeline.datacenters[self._datacenter].lake
-        metadata = shift_metadata(
-            self._datacenter, self._shift.reports, growth, last_said(lake), with_picture
-        )
-        if with_picture:
+        metadata = shift_metadata(self._datacenter, self._shift.reports, growth, last_said(lake), is_complete)
+        if is_complete:
             self._materialize_side_tables(growth.state.counts)
-            metadata |= joined_now(self._pipeline, self._datacenter)
+            metadata |= self._table()
             metadata |= self._union()
             metadata |= self._signs_of_misconfiguration(growth.state.counts)
+        if self._rows is not None:
+            metadata |= of_datacenter(self._datacenter, {"rows": self._rows})
+        return with_row_count(self._numbers_of_others("joined_events", now_us) | metadata)
+
+    def _numbers_of_others(self, asset: str, now_us: int) -> Metadata:
+        key, served = self._served.asset_key(asset), self._served.datacenters
+        return numbers_of_others(self._context.instance, key, served, self._datacenter, now_us)
+
+    def _table(self) -> Metadata:
+        """The columns and the place of the table; its rows are remembered for the reports to come."""
+        found = joined_now(self._pipeline, self._datacenter)
+        if found is None:
+            return {}
+        self._rows, metadata = found
         return metadata
 
     def _union(self) -> Metadata:
@@ -164,6 +184,7 @@ class Reporter:
             if records != self._reported.get(table, 0):
                 self._reported[table] = records
                 metadata = {
+                    **self._numbers_of_others(table, self._clock.now_us()),
                     **of_datacenter(self._datacenter, {"records": records}),
                     **rows_now(self._pipeline, self._served.datacenters, table),
                 }
@@ -177,9 +198,9 @@ def shift_metadata(
     reports: Sequence[ShiftReport],
     growth: Growth,
     said: Completeness | None,
-    with_picture: bool,
+    is_complete: bool,
 ) -> Metadata:
-    """Metadata of the latest of a shift's reports, with a picture of all of them if it is asked for.
+    """Metadata of the latest of a shift's reports, with pictures of all of them if it is complete.
 
     Two datacenters store this 2,880 times a day: mind what you add.
     """
@@ -197,18 +218,31 @@ def shift_metadata(
     if growth.lag_seconds is not None:
         numbers["lag_seconds"] = round(growth.lag_seconds, 3)
     if latency is not None:
-        numbers |= {f"latency_{name}": round(seconds, 3) for name, seconds in asdict(latency).items()}
+        numbers |= {f"latency_{name}": plotted(seconds) for name, seconds in asdict(latency).items()}
     metadata = {
         "says": says(datacenter, latest, growth),
         "equation": MetadataValue.md(equation(counts)),
         **of_datacenter(datacenter, numbers),
     }
-    if with_picture and said is not None:
+    if is_complete and said is not None:
         metadata["complete"] = f"{datacenter} is {said.sentence()}"
-    if with_picture:
+    if is_complete:
         pictures = {"latency": latency_plot(reports), "shares": shares_plot(reports)}
         metadata |= {name: MetadataValue.md(one) for name, one in pictures.items() if one is not None}
     return metadata
+
+
+def plotted(seconds: float) -> float | str:
+    """A delay as a number, which Dagster plots; in words if it would flatten all others."""
+    if seconds <= MOST_PLOTTED_SECONDS:
+        return round(seconds, 3)
+    return f"{span(seconds)}, as old as the logs were: no point of the plot"
+
+
+def with_row_count(metadata: Metadata) -> Metadata:
+    """The metadata with the rows of all datacenters together, of those whose rows are known."""
+    rows = [value for name, value in metadata.items() if name.endswith("_rows") and isinstance(value, int)]
+    return {**metadata, "dagster/row_count": sum(rows)} if rows else metadata
 
 
 def union_metadata(found: Watermark) -> Metadata:

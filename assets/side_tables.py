@@ -92,16 +92,16 @@ def rows_now(pipeline: Pipeline, datacenters: Sequence[str], name: TableName) ->
         return {}
 
 
-def joined_now(pipeline: Pipeline, datacenter: str) -> Metadata:
-    """Rows and columns of a datacenter's table of joined events now. LakeUnavailable."""
+def joined_now(pipeline: Pipeline, datacenter: str) -> tuple[int, Metadata] | None:
+    """A datacenter's rows of joined events now, their columns and place; None where it can't be read."""
     table = OutputTable(pipeline.datacenters[datacenter].lake, "joined_events")
-    with table.reading():
-        rows, schema = _rows_of(table), table.schema()
-    return {
-        "dagster/partition_row_count": rows,
-        "dagster/column_schema": MetadataValue.table_schema(table_schema(schema, pipeline)),
-        "dagster/uri": uri_of(table.folder),
-    }
+    try:
+        with table.reading():
+            rows, schema = _rows_of(table), table.schema()
+    except (UserError, OSError):
+        return None
+    columns = MetadataValue.table_schema(table_schema(schema, pipeline))
+    return rows, {"dagster/column_schema": columns, "dagster/uri": uri_of(table.folder)}
 
 
 def _rows_of(table: OutputTable) -> int:
@@ -117,12 +117,11 @@ def table_kinds(served: ServedPipeline, *kinds: str) -> set[str]:
 
 
 def side_table_assets(served: ServedPipeline) -> list[AssetSpec]:
-    """One for each table."""
-    logs = [served.asset_key("primary_log"), served.asset_key("foreign_log")]
+    """One for each table. They stand behind `joined_events`, whose shifts write them."""
     return [
         AssetSpec(
             served.asset_key(name),
-            deps=logs,
+            deps=[served.asset_key("joined_events")],
             group_name=served.group_name(),
             kinds=table_kinds(served),
             description=f"{description} A shift of joined_events writes it.",

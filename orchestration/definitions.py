@@ -33,7 +33,7 @@ from orchestration.closed_days import closed_days_sensor
 from orchestration.complete_hours import complete_hours_sensor
 from orchestration.registry_watcher import registry_sensor
 from orchestration.schedules import asset_job, pruning_schedule, schedules_of
-from orchestration.sensors import pipeline_files_sensor, shift_sensor
+from orchestration.sensors import logs_sensor, pipeline_files_sensor, shift_sensor
 from orchestration.watcher import watcher_sensor
 from resources.environment import LocationSettings, ServedPipeline, location_settings
 from resources.spark import spark_resource
@@ -99,6 +99,7 @@ def _definitions_of(served: ServedPipeline) -> Definitions:
         ],
         sensors=[
             watcher_sensor(served),
+            logs_sensor(served),
             complete_hours_sensor(served),
             *([] if served.pipeline.registry.endpoints == "local" else [registry_sensor(served)]),
             *(shift_sensor(served, name) for name in served.datacenters),

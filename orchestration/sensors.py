@@ -1,14 +1,14 @@
-"""Sensors of shifts and of pipeline files.
+"""Sensors of shifts, of logs and of pipeline files.
 
-Each datacenter has one that carries out every few seconds what `shift_decision` decides. A code location has
-one that tells of pipeline files which are not served.
+Each datacenter has one that carries out every few seconds what `shift_decision` decides. Each pipeline has
+one that observes its logs, and a code location one that tells of pipeline files which are not served.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -23,7 +23,7 @@ from dagster import (
     sensor,
 )
 
-from assets.logs import ObservedLogs, observations
+from assets.logs import growths_of, logs_metadata
 from assets.pipeline_files import check_key, evaluation, problems_now
 from orchestration.seen import evaluations
 from orchestration.shift_decision import Decision, Snapshot, decide
@@ -58,7 +58,6 @@ def why_not_to_run(pipeline: Pipeline, datacenter: str) -> str | None:
 # Dagster's daemon goes round every 5 s. With 5 here as well it left out half of the ticks, which came a
 # millisecond early: a killed shift waited for up to 10 s.
 TICK_SECONDS = 3
-CURSOR_FORMAT = 4
 REASON_TAG = "photon/why"  # tags a run with the reason why it was launched
 
 log = logging.getLogger(__name__)
@@ -78,51 +77,32 @@ def shift_sensor(served: ServedPipeline, datacenter: str, clock: Clock | None = 
     def shifts(context: SensorEvaluationContext) -> SensorResult:
         pipeline = served.load()
         runs = ShiftRuns(context.instance, served, datacenter)
-        cursor = Cursor.from_text(context.cursor)
-        found = _look(pipeline, datacenter, runs, clock.now_us(), cursor)
+        before = context.cursor or ""
+        unresponsive_since_us = int(before) if before.isdecimal() else None  # else of an earlier format
+        found = _look(pipeline, datacenter, runs, clock.now_us(), unresponsive_since_us)
         decision = decide(found, pipeline.shift)
         if decision.launch and (why := why_not_to_run(pipeline, datacenter)) is not None:
             decision = replace(decision, launch=False, reason=why)
         _carry_out(decision, found, runs, pipeline.datacenters[datacenter].state)
-        observed, observed_now = _observe(served, datacenter, found, cursor.observed)
         request = RunRequest(partition_key=datacenter, tags={REASON_TAG: decision.reason})
         return SensorResult(
             run_requests=[request] if decision.launch else [],
             skip_reason=None if decision.launch else SkipReason(decision.reason),
-            cursor=Cursor(observed, decision.unresponsive_since_us).as_text(),
-            asset_events=observed_now,
+            cursor=str(decision.unresponsive_since_us or ""),
         )
 
     return shifts
 
 
-@dataclass(frozen=True)
-class Cursor:
-    """A sensor's memory from one tick to the next."""
-
-    observed: ObservedLogs | None = None  # at the last observation
-    unresponsive_since_us: int | None = None
-
-    @classmethod
-    def from_text(cls, text: str | None) -> Cursor:
-        """As it was stored. Forgets one of another format, which costs one observation and one tick."""
-        stored = json.loads(text) if text else {}
-        if stored.get("format") != CURSOR_FORMAT:
-            return cls()
-        observed = ObservedLogs(**stored["observed"]) if stored["observed"] else None
-        return cls(observed, stored["unresponsive_since_us"])
-
-    def as_text(self) -> str:
-        return json.dumps({"format": CURSOR_FORMAT, **asdict(self)})
-
-
-def _look(pipeline: Pipeline, datacenter: str, runs: ShiftRuns, now_us: int, cursor: Cursor) -> Snapshot:
+def _look(
+    pipeline: Pipeline, datacenter: str, runs: ShiftRuns, now_us: int, unresponsive_since_us: int | None
+) -> Snapshot:
     # Runs first: a run that takes the lease in between is then seen with it, not as one that lost it.
     in_progress, past = runs.in_progress(), runs.past()
     status = lease_status_of(pipeline.datacenters[datacenter].state)
     is_ours = status.lease is not None and runs.has(status.lease.run)
     growth = growth_of(pipeline, datacenter, now_us)
-    return Snapshot(now_us, growth, status, in_progress, past, is_ours, cursor.unresponsive_since_us)
+    return Snapshot(now_us, growth, status, in_progress, past, is_ours, unresponsive_since_us)
 
 
 def _carry_out(decision: Decision, found: Snapshot, runs: ShiftRuns, state: Path) -> None:
@@ -161,17 +141,37 @@ def _kill_process(lease: Lease) -> bool:
     return True
 
 
-def _observe(
-    served: ServedPipeline, datacenter: str, found: Snapshot, last: ObservedLogs | None
-) -> tuple[ObservedLogs | None, list[AssetObservation]]:
-    """Observations of the logs, unless a shift of ours makes them, and what to remember of them."""
-    observed = ObservedLogs.of(found.growth, found.now_us)
-    shift_observes = (
-        found.lease_status.is_locked and found.lease_is_ours and found.unresponsive_since_us is None
+LOGS_TICK_SECONDS = 300  # a pair of observations is 4 KB in Dagster's storage; shifts report more, and sooner
+
+
+def logs_sensor(served: ServedPipeline, clock: Clock | None = None) -> SensorDefinition:
+    """The sensor: it observes both logs where a file of any datacenter has changed, or was read on."""
+    clock = clock or SystemClock()
+
+    @sensor(
+        name=dagster_name(served.pipeline.name, "logs"),
+        minimum_interval_seconds=LOGS_TICK_SECONDS,
+        default_status=DefaultSensorStatus.RUNNING,
+        description="Observes how far the logs have grown, and how much of them is unread.",
     )
-    if shift_observes or not observed.is_due(last):
-        return last, []
-    return observed, observations(served, datacenter, found.growth)
+    def logs(context: SensorEvaluationContext) -> SensorResult | SkipReason:
+        growths = growths_of(served.load(), served, clock.now_us())
+        seen = json.dumps(
+            {
+                name: [one.signature, one.primary.unread_bytes, one.foreign.unread_bytes]
+                for name, one in growths.items()
+            }
+        )
+        if seen == context.cursor:
+            return SkipReason("the logs are as they were")
+        observations = [
+            AssetObservation(served.asset_key(log), metadata=metadata)
+            for log, metadata in logs_metadata(growths).items()
+        ]
+        says = SkipReason("the logs are observed")
+        return SensorResult(skip_reason=says, cursor=seen, asset_events=observations)
+
+    return logs
 
 
 FILES_TICK_SECONDS = 60

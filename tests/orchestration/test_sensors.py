@@ -10,12 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from dagster import AssetKey, AssetObservation, DagsterInstance, DagsterRunStatus
-from dagster._core.definitions.sensor_definition import SensorExecutionData
+from dagster import AssetKey, AssetObservation, DagsterInstance, DagsterRunStatus, build_sensor_context
 
-from assets.logs import OBSERVED_EVERY_SECONDS
 from infra.servers.stores import fastest_kind, store_servers
-from orchestration.sensors import REASON_TAG, TICK_SECONDS
+from orchestration.sensors import REASON_TAG, TICK_SECONDS, logs_sensor
 from photon.dispatcher.shift.growth import growth_of
 from photon.dispatcher.shift.lease import LEASE_SECONDS, START_SECONDS, DatacenterLock, Lease
 from photon.process.clock import SystemClock
@@ -153,31 +151,27 @@ def test_a_datacenter_that_was_left_idle_rests_until_its_logs_grow(location: Loc
     assert launched(location.tick()) == ["east"]
 
 
-def observed(tick: SensorExecutionData) -> list[tuple[str, bool]]:
-    """The logs that a tick observes, and whether it says whose they are."""
+def observed(location: Location, cursor: str | None = None) -> tuple[dict[str, set[str]], str | None]:
+    """The datacenters that a tick says something of, by log, and its cursor."""
+    context = build_sensor_context(location.instance, cursor, definitions=location.defs)
+    tick = logs_sensor(location.served, location.clock).evaluate_tick(context)
     events = [event for event in tick.asset_events if isinstance(event, AssetObservation)]
-    return [(event.asset_key.path[-1], "east_unread_bytes" in event.metadata) for event in events]
+    whose = {
+        event.asset_key.path[-1]: {label.partition("_")[0] for label in event.metadata} for event in events
+    }
+    return whose, tick.cursor
 
 
-def test_logs_are_observed_when_they_change_and_no_shift_runs(
-    tmp_path: Path, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
+def test_an_observation_of_a_log_is_of_all_datacenters_and_made_when_one_has_changed(
+    location: Location,
 ) -> None:
-    # A sensor has no other way in: a run has an hour to start, so that nothing else is told meanwhile.
-    monkeypatch.setattr("orchestration.shift_decision.START_SECONDS", 3_600.0)
-    location = Location(tmp_path, instance=instance)
-    first = location.tick()
-    assert observed(first) == [("primary_log", True), ("foreign_log", True)]
-    location.clock.advance(OBSERVED_EVERY_SECONDS)
-    again = location.tick(cursor=first.cursor)
-    assert (again.asset_events, again.cursor) == ([], first.cursor)
-    log = next((location.folder / "logs" / "east" / "clicks").rglob("*.jsonl"))
+    both = {"primary_log": {"east", "west"}, "foreign_log": {"east", "west"}}
+    found, cursor = observed(location)
+    assert found == both
+    assert observed(location, cursor) == ({}, cursor)
+    log = next((location.folder / "logs" / "west" / "clicks").rglob("*.jsonl"))
     log.write_text(log.read_text() + "{}\n")
-    assert len(location.tick(cursor=first.cursor).asset_events) == 2
-
-
-def test_a_shift_observes_its_own_logs(location: Location) -> None:
-    with location.holder(location.run()):
-        assert observed(location.tick()) == []
+    assert observed(location, cursor)[0] == both
 
 
 @pytest.mark.server

@@ -11,9 +11,9 @@ from typing import Any
 from dagster import MetadataValue
 from PIL import Image
 
-from assets.logs import OBSERVED_EVERY_SECONDS, ObservedLogs, log_metadata
+from assets.logs import log_metadata
 from assets.pictures import SHARES, latency_plot, shares_plot
-from assets.shift_reports import equation, shift_metadata, union_metadata
+from assets.shift_reports import equation, shift_metadata, union_metadata, with_row_count
 from photon.dispatcher.shift.growth import Growth, LogSize
 from photon.dispatcher.shift.report import MOST_REMEMBERED, Latency, ShiftReport
 from photon.process.clock import MICROSECONDS
@@ -44,7 +44,7 @@ def report(minute: int, latency: Latency | None = USUAL) -> ShiftReport:
 
 
 def test_a_report_says_how_fast_and_how_far_a_datacenter_is_in_a_series_of_its_own() -> None:
-    metadata = shift_metadata("east", [report(1)], GROWTH, None, with_picture=False)
+    metadata = shift_metadata("east", [report(1)], GROWTH, None, is_complete=False)
     numbers = {name: value for name, value in metadata.items() if isinstance(value, int | float)}
     assert numbers == {
         "east_joined": 960,
@@ -59,7 +59,7 @@ def test_a_report_says_how_fast_and_how_far_a_datacenter_is_in_a_series_of_its_o
 
 
 def test_a_report_is_a_sentence_too() -> None:
-    metadata = shift_metadata("east", [report(1)], GROWTH, None, with_picture=False)
+    metadata = shift_metadata("east", [report(1)], GROWTH, None, is_complete=False)
     assert metadata["says"] == (
         "east joined 120 events in 100 batches within 60 s; 39 wait, 110 bytes unread; batch 7 of epoch e"
     )
@@ -67,7 +67,7 @@ def test_a_report_is_a_sentence_too() -> None:
 
 def test_what_was_not_measured_is_left_out() -> None:
     growth = replace(GROWTH, lag_seconds=None)
-    metadata = shift_metadata("east", [report(1, latency=None)], growth, None, with_picture=True)
+    metadata = shift_metadata("east", [report(1, latency=None)], growth, None, is_complete=True)
     assert not {"east_lag_seconds", "east_latency_p50_seconds", "latency"} & set(metadata)
 
 
@@ -134,19 +134,21 @@ def test_reports_without_records_are_no_picture_of_shares() -> None:
     assert shares_plot([report(1), replace(report(2), classes={"joined": 1})]) is None
 
 
-def test_logs_are_observed_when_they_have_changed_and_not_too_often() -> None:
-    first = ObservedLogs("as it was", 0, 0)
-    later_us = OBSERVED_EVERY_SECONDS * SECOND
-    assert first.is_due(None)
-    assert ObservedLogs("grown", 0, later_us).is_due(first)
-    assert ObservedLogs("as it was", 10, later_us).is_due(first)
-    assert not ObservedLogs("as it was", 0, later_us).is_due(first)
-    assert not ObservedLogs("grown", 0, later_us - 1).is_due(first)
+def test_a_delay_of_old_logs_is_said_in_words_and_flattens_no_plot() -> None:
+    old = report(1, Latency(0.5, 3_600.0, 220_000.0))
+    metadata = shift_metadata("east", [old], GROWTH, None, is_complete=False)
+    assert (metadata["east_latency_p50_seconds"], metadata["east_latency_p90_seconds"]) == (0.5, 3_600.0)
+    assert str(metadata["east_latency_p99_seconds"]).startswith("3 days, as old as the logs were")
+
+
+def test_the_row_count_is_that_of_all_datacenters_together() -> None:
+    assert with_row_count({"east_rows": 3, "west_rows": 4, "says": "x"})["dagster/row_count"] == 7
+    assert "dagster/row_count" not in with_row_count({"says": "x"})
 
 
 def test_a_report_says_up_to_when_rows_are_complete() -> None:
     said = Completeness("e", 7, NOON_US, NOON_US, NOON_US - SECOND, NOON_US, 0.999, 3, 1_000, 2)
-    metadata = shift_metadata("east", [report(1)], GROWTH, said, with_picture=True)
+    metadata = shift_metadata("east", [report(1)], GROWTH, said, is_complete=True)
     assert metadata["east_complete_up_to"] == MetadataValue.timestamp((NOON_US - SECOND) / MICROSECONDS)
     assert metadata["east_mostly_complete_up_to"] == MetadataValue.timestamp(NOON_US / MICROSECONDS)
     assert metadata["east_came_late"] == 2
