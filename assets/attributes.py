@@ -41,6 +41,8 @@ ROLES: Mapping[str, Role] = {
     "unmatched": "rest",
     "verification_report": "report",
     "registry_state": "report",
+    "recovery": "upkeep",
+    "compaction": "upkeep",
     "garbage_collection": "upkeep",
     "resharding": "upkeep",
     "health": "health",

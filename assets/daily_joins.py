@@ -16,7 +16,6 @@ from dagster import (
     AssetsDefinition,
     BackfillPolicy,
     BetaWarning,
-    Config,
     DailyPartitionsDefinition,
     Failure,
     MetadataValue,
@@ -31,7 +30,7 @@ from pydantic import Field
 from assets.attributes import freshness
 from assets.runs import Metadata, canceled_with_a_sentence, markdown_table, pipeline_of_run
 from assets.side_tables import table_kinds, table_metadata
-from assets.work import BACKFILL_POOL
+from assets.work import BACKFILL_POOL, DryRunConfig
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Durations
 from photon.process.readable import typed
@@ -52,24 +51,13 @@ Event = AssetMaterialization | AssetObservation
 STALE = Durations(warn=timedelta(hours=36), error=timedelta(days=3))
 
 
-class DailyJoinsConfig(Config):
+class DailyJoinsConfig(DryRunConfig):
     """Work on the days of a run."""
 
     do: Literal["fill", "rebuild"] = Field(
         default="fill",
         description="fill: verify, and have joined what the days lack. rebuild: make their rows again.",
     )
-    dry_run: bool | None = Field(
-        default=None,
-        description=(
-            "Only say what would be done. Without it a fill is carried out, and a rebuild is not: launch it"
-            " first as it is, read what it would replace, then launch it with dry_run: false."
-        ),
-    )
-
-    @property
-    def is_dry(self) -> bool:
-        return self.do == "rebuild" if self.dry_run is None else self.dry_run
 
 
 def day_partitions(
@@ -107,11 +95,13 @@ class DaysRun:
             if self.config.do == "rebuild":
                 for day in self.days:
                     window = days_between(day, day)
-                    rebuilt = rebuild(self.pipeline, name, window, self.config.is_dry, say, session=session())
+                    rebuilt = rebuild(
+                        self.pipeline, name, window, self.config.dry_run, say, session=session()
+                    )
                     yield self._event(day, rebuilt_metadata(rebuilt))
                 return
             window = days_between(self.days[0], self.days[-1])
-            dry = self.config.is_dry
+            dry = self.config.dry_run
             filled = fill(self.pipeline, name, window, dry, not dry, say, session=session)
             for day in self.days:
                 if dry or is_done(filled, day):
@@ -120,7 +110,7 @@ class DaysRun:
                 lacking += lacking_texts(name, filled, self.pipeline.file)
 
     def _event(self, day: date, metadata: Metadata) -> Event:
-        kind = AssetObservation if self.config.is_dry else AssetMaterialization
+        kind = AssetObservation if self.config.dry_run else AssetMaterialization
         counts = counts_by_day(self.pipeline, self.datacenter, days_between(day, day))[day]
         return kind(
             self.served.asset_key(ASSET),
@@ -155,7 +145,11 @@ def daily_joins_asset(served: ServedPipeline, datacenters: StaticPartitionsDefin
             output_required=False,  # a dry run makes nothing, and each day is told when it is done
             description=(
                 "A closed day of a datacenter, verified and complete. A run fills in what its days lack, or"
-                " makes their rows again (config: do). Select days to backfill them; joins come first."
+                " makes their rows again (config: do). Select days to backfill them; joins come first.\n\n"
+                "**Today is no day to choose**: its events still come. What a verification finds missing of"
+                f" it, the job `{served.job_name('recover')}` has joined at once. To make its rows again:"
+                f" `photon backfill {served.pipeline.typed} -d {served.datacenters[0]} --day $(date -u +%F)"
+                " --rebuild`."
             ),
         )
         def daily_joins(context: AssetExecutionContext, spark: SparkResource) -> Iterator[Event]:

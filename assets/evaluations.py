@@ -1,20 +1,21 @@
 """Verbs that find out by themselves what is due. Each is an asset; materializing it evaluates it once.
 
 Any of them may be materialized at any time, also by "Materialize all": where nothing is due, it says why.
-Garbage collection (gc) drops ids of old events with their generation of ledgers; resharding decides how many
-ledgers the registry has.
+Recovery has missing rows made, compaction keeps tables fit. Garbage collection (gc) drops ids of old events
+with their generation of ledgers; resharding decides how many ledgers the registry has.
 """
 
 # Annotations must be types here, not strings: Dagster reads that of `context`.
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from dagster import AssetExecutionContext, AssetObservation, AssetsDefinition, MaterializeResult, asset
 from pydantic import Field
 
-from assets.runs import Metadata, canceled_with_a_sentence, pipeline_of_run
-from assets.work import AssetWork, DryRunConfig, WorkRun
+from assets.runs import Metadata, canceled_with_a_sentence, pipeline_of_run, table
+from assets.work import RECOVERY_POOL, AssetWork, DryRunConfig, WorkRun
 from photon.pipeline.file import Pipeline
 from photon.process.clock import MICROSECONDS, SystemClock, in_utc
 from photon.process.readable import counted
@@ -23,6 +24,7 @@ from resources.environment import ServedPipeline
 
 if TYPE_CHECKING:
     from photon.upkeep.gc import GcResult
+    from photon.upkeep.recovery import Recovered
     from photon.upkeep.registry_state import RegistrySize
     from photon.upkeep.reshard import Resharded
 
@@ -138,6 +140,7 @@ GARBAGE_COLLECTION = Evaluation(
     ),
     goes_by=["verification_report"],
     config=DryRunConfig,
+    can_work=lambda pipeline: pipeline.registry.keep_days is not None,
     cron=lambda pipeline: pipeline.registry.collection.cron,
 )
 
@@ -197,9 +200,10 @@ def _resharded(done: "Resharded", pipeline: Pipeline) -> str:
     )
 
 
-def _resharding_cron(pipeline: Pipeline) -> str | None:
-    policy = pipeline.registry.resharding
-    return None if policy.policy == "off" else policy.cron
+def _can_reshard(pipeline: Pipeline) -> bool:
+    """Not where the file says no. The ledgers of a registry on this machine have no key ranges to relieve."""
+    is_local = pipeline.registry.endpoints == "local"
+    return pipeline.registry.resharding.policy != "off" and (not is_local or len(pipeline.datacenters) > 1)
 
 
 RESHARDING = Evaluation(
@@ -214,6 +218,103 @@ RESHARDING = Evaluation(
     ),
     goes_by=["joined_events"],
     config=ReshardingConfig,
-    cron=_resharding_cron,
+    can_work=_can_reshard,
+    cron=lambda pipeline: pipeline.registry.resharding.cron,
 )
-EVALUATIONS: Sequence[Evaluation] = (GARBAGE_COLLECTION, RESHARDING)
+
+
+def _recover(run: WorkRun) -> Metadata:
+    from photon.upkeep.plans import carry_out
+    from photon.upkeep.recovery import RecoveryPlan
+    from photon.verification.stored_reports import newest
+
+    stored = newest(run.pipeline, run.served.datacenters)
+    reports = {name: one.report for name, one in stored.items()}
+    metadata = orders_metadata(run, carry_out(lambda: RecoveryPlan(run.pipeline, reports), run.is_dry))
+    ordered, left = metadata["ordered"], metadata["left_to_others"]
+    nothing = "nothing was due: the newest verification reports name nothing to be joined again"
+    says = (
+        f"{ordered:,} to be looked at again, {left:,} left to other datacenters"
+        if ordered or left
+        else nothing
+    )
+    return {"says": says, **metadata}
+
+
+def orders_metadata(run: WorkRun, done: "Mapping[str, Recovered]") -> Metadata:
+    """The orders that datacenters have got: how many records each is to look at again."""
+    for name, one in done.items():
+        if one.problem:
+            run.context.log.warning(f"{name}: {one.problem}")
+    rows: list[dict[str, str | int | float]] = [
+        {
+            "datacenter": name,
+            "ordered": one.ordered,
+            "left_to_others": one.left_to.total(),
+            "left_for_next_round": one.left_out,
+        }
+        for name, one in done.items()
+    ]
+    return {
+        "ordered": sum(one.ordered for one in done.values()),
+        "left_to_others": sum(one.left_to.total() for one in done.values()),
+        **({"datacenters": table(rows)} if rows else {}),
+    }
+
+
+RECOVERY = Evaluation(
+    name="recover",
+    asset="recovery",
+    work=_recover,
+    job_description="Has what verification found missing looked at again.",
+    description=(
+        "What the newest verification reports name as missing, or as given up wrongly, is ordered to be"
+        " looked at again, whatever its day, today too. The dispatchers join it; nothing is joined here."
+    ),
+    goes_by=["verification_report"],
+    config=DryRunConfig,
+    pool=RECOVERY_POOL,
+    cron=lambda pipeline: pipeline.recovery.cron,
+)
+
+
+def _compact(run: WorkRun) -> Metadata:
+    from photon.upkeep.compact import Compacted, plan_compaction
+    from photon.upkeep.plans import carry_out
+
+    pipeline, names, clock, say = run.pipeline, run.served.datacenters, run.clock, run.context.log.info
+    done = {
+        name: carry_out(partial(plan_compaction, pipeline, name, clock), run.is_dry, say) for name in names
+    }
+    rows = [
+        {"datacenter": name, "table": table_name, **asdict(one)}
+        for name, tables in done.items()
+        for table_name, one in tables.items()
+    ]
+    total = sum((one for tables in done.values() for one in tables.values()), Compacted())
+    before, after, removed = total.files_before, total.files_after, total.data_files_removed
+    old = counted(removed, "old data file")
+    return {
+        "says": f"{counted(before, 'file')} rewritten as {after:,}; {old} removed",
+        "files_before": before,
+        "files_after": after,
+        "data_files_removed": removed,
+        **({"tables": table(rows)} if rows else {}),
+    }
+
+
+COMPACTION = Evaluation(
+    name="compact",
+    asset="compaction",
+    work=_compact,
+    job_description="Keeps the tables fit: files, log and what nobody needs any more.",
+    description=(
+        "Small files of each datacenter's tables rewritten as large ones, a checkpoint of each table, and old"
+        " entries of its log and old data files removed. No row changes; joins go on."
+    ),
+    goes_by=["joined_events"],
+    technology="deltalake",
+    config=DryRunConfig,
+    cron=lambda pipeline: pipeline.compaction.cron,
+)
+EVALUATIONS: Sequence[Evaluation] = (RECOVERY, COMPACTION, GARBAGE_COLLECTION, RESHARDING)

@@ -207,7 +207,7 @@ VERIFICATION = Report(
         COPIES_CHECK: COPIES_AGREE,
         AVAILABILITY_CHECK: AVAILABILITY_PROMISE,
     },
-    goes_by=["joined_events", "daily_joins", "dead_letters", "unjoined", "too_old", "conflicting"],
+    goes_by=["joined_events"],
     technologies=["pyspark", "deltalake"],
     resources=["spark"],
     pool=VERIFICATION_POOL,
@@ -225,7 +225,7 @@ REGISTRY_STATE = Report(
         " datacenter leave an observation here."
     ),
     checks=REGISTRY_PROMISES,
-    goes_by=["joined_events", "garbage_collection", "resharding"],
+    goes_by=["joined_events"],
     group="upkeep",
     cron=lambda pipeline: pipeline.registry.state.cron,
     stale=lambda pipeline: late_after(pipeline.registry.state.cron),

@@ -54,13 +54,14 @@ UNMATCHED = Evaluation(
         "The table `unmatched`, in the lake of the one datacenter that owns it: primaries that no row names,"
         " each once, `unmatched.after` behind its time. Materializing it writes those that are due."
     ),
-    goes_by=["primary_log", "joined_events"],
+    goes_by=["joined_events"],
     config=UnmatchedConfig,
-    cron=lambda pipeline: None if pipeline.unmatched is None else UNMATCHED_CRON,
+    can_work=lambda pipeline: pipeline.unmatched is not None,
+    cron=lambda pipeline: UNMATCHED_CRON,
     technology="deltalake",
 )
 
 
 def evaluations_of(served: ServedPipeline) -> Sequence[Evaluation]:
-    """The evaluations of a pipeline: who looks for no unmatched primaries has no asset of them."""
-    return EVALUATIONS if served.pipeline.unmatched is None else (*EVALUATIONS, UNMATCHED)
+    """The evaluations that can work for a pipeline: an asset of any other would never say anything."""
+    return [kind for kind in (*EVALUATIONS, UNMATCHED) if kind.can_work(served.pipeline)]

@@ -1,11 +1,11 @@
-"""Upkeep: verbs that change tables or the registry, each a job of one op that takes what a person may set.
+"""Upkeep: verbs that people start, each a job of one op that takes what a person may set.
 
 A run's observation says what it did, and is of the asset that it changed. Verbs that find out by themselves
 what is due are assets: `evaluations`.
 """
 
 # Annotations must be types here, not strings: Dagster reads that of `context`.
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 
@@ -19,11 +19,13 @@ from dagster import (
 from dagster._core.storage.tags import COMPUTE_KIND_TAG, MAX_RUNTIME_SECONDS_TAG
 from pydantic import Field
 
-from assets.runs import Metadata, canceled_with_a_sentence, pipeline_of_run, table
-from assets.work import IN_ONE_PROCESS, REPAIR_POOL, DryRunConfig, Work, WorkRun
+from assets.evaluations import orders_metadata
+from assets.runs import Metadata, canceled_with_a_sentence, pipeline_of_run
+from assets.work import IN_ONE_PROCESS, RECOVERY_POOL, REPAIR_POOL, DryRunConfig, Work, WorkRun
 from photon.errors import WrongUsage
+from photon.pipeline.file import Pipeline
+from photon.pipeline.sections import Datacenter
 from photon.process.clock import SystemClock
-from photon.upkeep.recovery import Recovered
 from resources.environment import ServedPipeline
 
 
@@ -69,91 +71,8 @@ def upkeep_job(kind: Upkeep, served: ServedPipeline) -> JobDefinition:
 
 
 def upkeep_jobs(kinds: Sequence[Upkeep], served: ServedPipeline) -> list[JobDefinition]:
-    """The jobs of all kinds of upkeep of a pipeline."""
-    return [upkeep_job(kind, served) for kind in kinds]
-
-
-def _recover(run: WorkRun) -> Metadata:
-    from photon.upkeep.plans import carry_out
-    from photon.upkeep.recovery import RecoveryPlan
-    from photon.verification.stored_reports import newest
-
-    stored = newest(run.pipeline, run.served.datacenters)
-    reports = {name: one.report for name, one in stored.items()}
-    return _ordered(run, carry_out(lambda: RecoveryPlan(run.pipeline, reports), run.is_dry))
-
-
-def _ordered(run: WorkRun, done: Mapping[str, Recovered]) -> Metadata:
-    for name, one in done.items():
-        if one.problem:
-            run.context.log.warning(f"{name}: {one.problem}")
-    rows: list[dict[str, str | int | float]] = [
-        {
-            "datacenter": name,
-            "ordered": one.ordered,
-            "left_to_others": one.left_to.total(),
-            "left_for_next_round": one.left_out,
-        }
-        for name, one in done.items()
-    ]
-    return {
-        "ordered": sum(one.ordered for one in done.values()),
-        "left_to_others": sum(one.left_to.total() for one in done.values()),
-        "seconds": run.seconds(),
-        **({"datacenters": table(rows)} if rows else {}),
-    }
-
-
-RECOVERY = Upkeep(
-    name="recover",
-    changes="verification_report",
-    work=_recover,
-    job_description="Has what verification found missing looked at again.",
-    description=(
-        "What the newest verification reports name as missing, or as given up wrongly, is ordered to be"
-        " looked at again. The dispatchers join it; nothing is joined here."
-    ),
-    config=DryRunConfig,
-    cron=lambda pipeline: pipeline.recovery.cron,
-)
-
-
-def _compact(run: WorkRun) -> Metadata:
-    from photon.upkeep.compact import Compacted, plan_compaction
-    from photon.upkeep.plans import carry_out
-
-    pipeline, names, clock, say = run.pipeline, run.served.datacenters, run.clock, run.context.log.info
-    done = {
-        name: carry_out(partial(plan_compaction, pipeline, name, clock), run.is_dry, say) for name in names
-    }
-    rows = [
-        {"datacenter": name, "table": table_name, **asdict(one)}
-        for name, tables in done.items()
-        for table_name, one in tables.items()
-    ]
-    total = sum((one for tables in done.values() for one in tables.values()), Compacted())
-    return {
-        "files_before": total.files_before,
-        "files_after": total.files_after,
-        "data_files_removed": total.data_files_removed,
-        "seconds": run.seconds(),
-        **({"tables": table(rows)} if rows else {}),
-    }
-
-
-COMPACTION = Upkeep(
-    name="compaction",
-    changes="joined_events",
-    work=_compact,
-    job_description="Keeps the tables fit: files, log and what nobody needs any more.",
-    description=(
-        "Small files of each datacenter's tables rewritten as large ones, a checkpoint of each table, and old"
-        " entries of its log and old data files removed. No row changes; joins go on."
-    ),
-    technology="deltalake",
-    config=DryRunConfig,
-    cron=lambda pipeline: pipeline.compaction.cron,
-)
+    """The jobs of those kinds of upkeep that can work for a pipeline."""
+    return [upkeep_job(kind, served) for kind in kinds if kind.can_work(served.pipeline)]
 
 
 class RepairConfig(DryRunConfig):
@@ -191,6 +110,8 @@ REPAIR = Upkeep(
         " stopped."
     ),
     config=RepairConfig,
+    # From a majority of the other endpoints.
+    can_work=lambda pipeline: len(pipeline.registry.endpoints) > 1 and pipeline.registry.endpoints != "local",
     pool=REPAIR_POOL,
     max_runtime_seconds=2 * 86_400,
 )
@@ -199,14 +120,25 @@ REPAIR = Upkeep(
 MOST_NAMED = 100  # losses that are named: an observation stays small
 
 
-class RetirementConfig(DryRunConfig):
-    """Which datacenter, and whether to do it: a dry run is what a click does."""
+class DatacenterConfig(DryRunConfig):
+    """Which datacenter."""
 
-    datacenter: str = Field(description="Its name. It never runs again under this name.")
+    datacenter: str = Field(description="Its name, as in the pipeline file.")
+
+    def place_in(self, pipeline: Pipeline) -> Datacenter:
+        """Its folders. WrongUsage."""
+        if self.datacenter in pipeline.datacenters:
+            return pipeline.datacenters[self.datacenter]
+        known = ", ".join(pipeline.datacenters)
+        raise WrongUsage(f"{pipeline.file} has no datacenter {self.datacenter!r}; expected one of: {known}")
+
+
+class RetirementConfig(DatacenterConfig):
+    """Which datacenter never runs again, and whether its lake is there."""
+
     lake_is_gone: bool = Field(
         default=False, description="Its rows are lost too: they count no more, and are joined again."
     )
-    dry_run: bool = Field(default=True, description="Only say what would be done. False: retire it.")
 
 
 def _retire(run: WorkRun) -> Metadata:
@@ -226,37 +158,29 @@ def _retire(run: WorkRun) -> Metadata:
         return said
     from jobs.verification import recover_now
 
-    return {**said, **_ordered(run, recover_now(run.pipeline, run.progress()))}
+    return {**said, **orders_metadata(run, recover_now(run.pipeline, run.progress()))}
 
 
 RETIREMENT = Upkeep(
     name="retirement",
     changes="registry_state",
     work=_retire,
-    job_description="Gives a datacenter up for good; its run is told which one, and is dry by default.",
+    job_description="Gives a datacenter up for good; its run is told which one.",
     description=(
         "A datacenter that is lost never runs again. Its rows stay, and events that it registered without a"
         " row are free for the others; with lake_is_gone all of its events are."
     ),
     config=RetirementConfig,
+    can_work=lambda pipeline: len(pipeline.datacenters) > 1,  # the last one is never retired
+    pool=RECOVERY_POOL,
 )
-
-
-class AcknowledgementConfig(DryRunConfig):
-    """Which datacenter, and whether to do it: a dry run is what a click does."""
-
-    datacenter: str = Field(description="Its name. Its state folder has to be here.")
-    dry_run: bool = Field(default=True, description="Only say what is lost. False: acknowledge it.")
 
 
 def _acknowledge(run: WorkRun) -> Metadata:
     from photon.state.losses import plan_acknowledgement
     from photon.upkeep.plans import carry_out
 
-    place = run.pipeline.datacenters.get(run.config.datacenter)
-    if place is None:
-        known = ", ".join(run.pipeline.datacenters)
-        raise WrongUsage(f"there is no datacenter {run.config.datacenter!r}; expected one of: {known}")
+    place = run.config.place_in(run.pipeline)
     found = carry_out(lambda: plan_acknowledgement(place.state, run.clock.now_us()), run.is_dry)
     return {
         "datacenter": run.config.datacenter,
@@ -272,11 +196,43 @@ ACKNOWLEDGEMENT = Upkeep(
     name="acknowledgement",
     changes="health",
     work=_acknowledge,
-    job_description=(
-        "Says that somebody knows what a datacenter has lost; the run is told which; dry by default."
-    ),
+    job_description="Says that somebody knows what a datacenter has lost; its run is told which one.",
     description="Its checks nothing_lost, dead_letters and unjoinable are green then, until more is bad.",
     technology="python",
-    config=AcknowledgementConfig,
+    config=DatacenterConfig,
+    pool=None,
 )
-UPKEEP: Sequence[Upkeep] = (RECOVERY, COMPACTION, REPAIR, RETIREMENT, ACKNOWLEDGEMENT)
+
+
+def _hold(run: WorkRun, is_held: bool) -> Metadata:
+    from photon.upkeep.hold import plan_hold
+    from photon.upkeep.plans import carry_out
+
+    run.config.place_in(run.pipeline)
+    name = run.config.datacenter
+    on_hold = carry_out(lambda: plan_hold(run.pipeline, name, is_held), run.is_dry)
+    return {"datacenter": name, "on_hold": ", ".join(on_hold) or "none"}
+
+
+HOLD = Upkeep(
+    name="hold",
+    changes="health",
+    work=partial(_hold, is_held=True),
+    job_description="Keeps a datacenter from running, for planned work; its run is told which one.",
+    description=(
+        "The others take over its share at once. A shift that runs ends within seconds, before its next"
+        " batch. Its sensor starts none until the job resume has run."
+    ),
+    config=DatacenterConfig,
+    pool=None,
+)
+RESUME = Upkeep(
+    name="resume",
+    changes="health",
+    work=partial(_hold, is_held=False),
+    job_description="Lets a datacenter run again after a hold; its run is told which one.",
+    description="Its sensor starts a shift at its next tick.",
+    config=DatacenterConfig,
+    pool=None,
+)
+UPKEEP: Sequence[Upkeep] = (HOLD, RESUME, REPAIR, RETIREMENT, ACKNOWLEDGEMENT)

@@ -1,4 +1,4 @@
-"""Work that runs by the clock: each kind has a job, a time, a bound and a pool.
+"""Work of a pipeline: each kind has a job, a bound and a pool, and what is an asset has a time too.
 
 What it does belongs to `reports` (things that people look at), to `evaluations` or to `upkeep` (verbs).
 """
@@ -32,6 +32,7 @@ NO_OUTPUTS = {"io_manager": mem_io_manager}
 # Each pool lets as many ops run at once as the instance says (orchestration/dagster.yaml: one). Shifts are
 # in none: they wait for nobody. The names are the same in all pipelines, which share the machine.
 UPKEEP_POOL = "photon_upkeep"
+RECOVERY_POOL = "photon_recovery"  # rows are missing: it waits for no compaction
 VERIFICATION_POOL = "photon_verification"
 BACKFILL_POOL = "photon_backfill"
 REPAIR_POOL = "photon_repair"  # may take days: nothing else waits for it
@@ -71,8 +72,8 @@ class Work:
     name: str  # name of the job
     job_description: str
     config: type[Config] | None = None  # settings that a person may choose
-    cron: Callable[[Pipeline], str | None] = lambda pipeline: None  # None: only when somebody asks
-    pool: str = UPKEEP_POOL
+    can_work: Callable[[Pipeline], bool] = lambda pipeline: True  # else nobody is offered it
+    pool: str | None = UPKEEP_POOL  # None: it waits for nobody
     # Dagster does not notice a killed process. After this time it fails the run, and the next one can begin.
     # A verification of 160,000 lines of each of two datacenters takes less than a minute.
     max_runtime_seconds: int = 6 * 3_600
@@ -85,9 +86,10 @@ class AssetWork(Work):
     asset: str
     description: str
     goes_by: Sequence[str]  # the assets that it goes by
+    cron: Callable[[Pipeline], str]
 
 
 class DryRunConfig(Config):
-    """Whether to change anything."""
+    """Whether to change anything: a run does what its job is called, as a command does, unless it is told."""
 
     dry_run: bool = Field(default=False, description="Only say what would be done, and change nothing.")

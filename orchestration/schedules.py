@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from dagster import (
-    AssetKey,
     AssetSelection,
     DefaultScheduleStatus,
     RunRequest,
@@ -22,8 +19,7 @@ from dagster._core.storage.tags import MAX_RUNTIME_SECONDS_TAG
 from assets.reports import REPORTS
 from assets.run_history import PRUNING_JOB
 from assets.unmatched import evaluations_of
-from assets.upkeep import UPKEEP
-from assets.work import IN_ONE_PROCESS, AssetWork, Work
+from assets.work import IN_ONE_PROCESS, AssetWork
 from resources.environment import ServedPipeline
 
 # Every hour, away from the full one, when verification and everybody else's jobs begin.
@@ -43,21 +39,16 @@ def asset_job(work: AssetWork, served: ServedPipeline):  # type: ignore[no-untyp
 
 def schedules_of(served: ServedPipeline) -> list[ScheduleDefinition]:
     """A schedule for all work that has a time in the pipeline file."""
-    of_assets: Sequence[AssetWork] = (*REPORTS, *evaluations_of(served))
-    assets = [(work, served.asset_key(work.asset)) for work in of_assets]
-    verbs: list[tuple[Work, AssetKey | None]] = [(kind, None) for kind in UPKEEP]
-    times = [(work, key, work.cron(served.pipeline)) for work, key in [*assets, *verbs]]
-    return [_schedule(work, served, key, cron) for work, key, cron in times if cron is not None]
+    return [_schedule(work, served) for work in (*REPORTS, *evaluations_of(served))]
 
 
-def _schedule(work: Work, served: ServedPipeline, key: AssetKey | None, cron: str) -> ScheduleDefinition:
-    """`key`: of the asset that the job materializes, which people may do without the job."""
-    job_name = served.job_name(work.name)
+def _schedule(work: AssetWork, served: ServedPipeline) -> ScheduleDefinition:
+    job_name, key = served.job_name(work.name), served.asset_key(work.asset)
 
     @schedule(
         name=f"{job_name}__schedule",  # no datacenter's sensor ends like that
         job_name=job_name,
-        cron_schedule=cron,
+        cron_schedule=work.cron(served.pipeline),
         execution_timezone="UTC",
         default_status=DefaultScheduleStatus.RUNNING,
         description=f"{work.job_description} Not while a run of it is still in progress.",

@@ -51,14 +51,11 @@ def resume(pipeline_file: Path, datacenter: str, as_json: bool) -> None:
 def _hold(pipeline_file: Path, datacenter: str, is_held: bool, says: str, as_json: bool) -> None:
     with opened(pipeline_file) as pipeline:
         from photon.cli.output import chosen
-        from photon.dispatcher.shift.people import decisions_of
-        from photon.registry.opening import find_registry, positions_at
-        from photon.registry.register import with_hold
+        from photon.upkeep.hold import plan_hold
+        from photon.upkeep.plans import carry_out
 
         chosen(pipeline, datacenter)
-        decisions_of(pipeline)  # refuses a file that lacks a datacenter
-        positions = positions_at(find_registry(pipeline))
-        on_hold = positions.change(lambda now: with_hold(now, datacenter, is_held)).on_hold
+        on_hold = carry_out(lambda: plan_hold(pipeline, datacenter, is_held))
     print_result({"on_hold": list(on_hold)}, says, as_json)
 
 

@@ -75,8 +75,8 @@ def test_a_run_of_several_assets_begins_none_of_the_others(
     ("target", "job"),
     [
         (REPORT, "clicks__registry_report"),
-        ("photon.upkeep.plans.carry_out", "clicks__gc"),
-        ("photon.upkeep.compact.plan_compaction", "clicks__compaction"),
+        ("photon.upkeep.plans.carry_out", "clicks__recover"),
+        ("photon.upkeep.compact.plan_compaction", "clicks__compact"),
         ("assets.run_history.prune_history", PRUNING_JOB),
     ],
 )

@@ -156,11 +156,11 @@ class TestOnSpark:
         broken = days.backfill(YESTERDAY)
         assert told(broken) == {}, "a day with an altered row counts as verified"
         assert "photon backfill /" in failure(broken)
-        looked = days.backfill(YESTERDAY, do="rebuild")
+        looked = days.backfill(YESTERDAY, do="rebuild", dry_run=True)
         assert looked.success
         assert (told(looked), days.table().version()) == ({}, version)
         (event,) = looked.get_asset_observation_events()
         assert event.asset_observation_data.asset_observation.metadata["replaced"].value == 1
-        found = told(days.backfill(YESTERDAY, do="rebuild", dry_run=False))[f"east|{YESTERDAY}"]
+        found = told(days.backfill(YESTERDAY, do="rebuild"))[f"east|{YESTERDAY}"]
         assert (found["replaced"], found["same"], found["commits"]) == (1, len(before) - 1, 1)
         assert days.rows(YESTERDAY) == before

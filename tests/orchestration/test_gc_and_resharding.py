@@ -22,6 +22,7 @@ from tests.orchestration.location import Location
 from tests.orchestration.test_upkeep import metadata_of, run
 
 DAY_US = 86_400_000_000
+KEPT = "registry: {keep_days: 30}\n"
 COLLECTED = GcResult(
     because="ids are kept for 30 days",
     boundary_before_us=None,
@@ -84,16 +85,16 @@ def test_gc_that_finds_nothing_due_says_why() -> None:
 def test_what_gc_could_not_drop_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     left = replace(NOTHING_DUE, problem="http://b: connection refused")
     monkeypatch.setattr(plans, "carry_out", lambda plan, dry_run, say: left)
-    assert metadata_of(run(Location(tmp_path), "gc"))["problem"] == "http://b: connection refused"
+    assert metadata_of(run(Location(tmp_path, more=KEPT), "gc"))["problem"] == "http://b: connection refused"
 
 
 @pytest.mark.server
-def test_without_a_number_of_days_gc_says_that_ids_are_kept(tmp_path: Path) -> None:
-    location = Location(tmp_path, ("east",))
+def test_gc_before_the_first_verification_drops_nothing_and_says_why(tmp_path: Path) -> None:
+    location = Location(tmp_path, ("east",), more=KEPT)
     prepare(location.pipeline)
     metadata = metadata_of(run(location, "gc"))
     assert (metadata["boundary"], metadata["generations_dropped"]) == ("none", 0)
-    assert "keep_days is null" in metadata["says"]
+    assert metadata["says"].startswith("nothing was due: ")
     assert metadata["ledgers_before"] == metadata["ledgers_after"] == 1
 
 
@@ -126,10 +127,10 @@ def test_what_was_put_in_force_is_told_as_done(tmp_path: Path) -> None:
 
 @pytest.mark.server
 def test_a_run_with_a_number_puts_it_in_force(tmp_path: Path) -> None:
-    location = Location(tmp_path, ("east",))
+    location = Location(tmp_path)
     prepare(location.pipeline)
     metadata = metadata_of(run(location, "reshard", ledgers=3))
-    assert (metadata["ledgers_before"], metadata["ledgers"], metadata["resharded"]) == (1, 3, 1)
+    assert (metadata["ledgers_before"], metadata["ledgers"], metadata["resharded"]) == (2, 3, 1)
     again = metadata_of(run(location, "reshard", ledgers=3))
     assert (again["ledgers_before"], again["generation"]) == (3, metadata["generation"])
 
@@ -152,6 +153,6 @@ def test_a_dry_run_makes_nothing_and_is_an_observation(
     expected: GcResult | Resharded,
 ) -> None:
     monkeypatch.setattr(plans, "carry_out", lambda plan, dry_run, say=None: expected if dry_run else None)
-    result = run(Location(tmp_path), name, dry_run=True)
+    result = run(Location(tmp_path, more=KEPT), name, dry_run=True)
     assert not result.get_asset_materialization_events()
     assert metadata_of(result)["dry_run"]

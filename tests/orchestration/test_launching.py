@@ -25,6 +25,7 @@ PROJECT = Path(__file__).parents[2]
 SETTINGS = """
 owners: [ads@example.com, "team:clicks"]
 links: {runbook: "https://wiki.example.com/clicks"}
+registry: {keep_days: 30}
 """
 
 
@@ -56,15 +57,67 @@ def test_a_runs_configuration_shows_what_a_person_may_set_and_nothing_else(locat
         f"ops.clicks__{name}.config." for name in ("daily_joins", "garbage_collection", "resharding")
     )
     assert {name: keys for name, keys in found.items() if keys} == {
-        "clicks__repair": {"endpoint", "anew", "dry_run"},
         "clicks__gc": {f"{gc}dry_run"},
         "clicks__reshard": {f"{reshard}ledgers", f"{reshard}dry_run"},
-        "clicks__compaction": {"dry_run"},
-        "clicks__recover": {"dry_run"},
+        "clicks__compact": {"ops.clicks__compaction.config.dry_run"},
+        "clicks__recover": {"ops.clicks__recovery.config.dry_run"},
+        "clicks__hold": {"datacenter", "dry_run"},
+        "clicks__resume": {"datacenter", "dry_run"},
         "clicks__retirement": {"datacenter", "lake_is_gone", "dry_run"},
         "clicks__acknowledgement": {"datacenter", "dry_run"},
         "clicks__days": {f"{days}do", f"{days}dry_run"},
     }
+
+
+def defaults(config_type: ConfigType, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
+    """The keys of a configuration that have a default, each with it."""
+    fields: Mapping[str, Any] = getattr(config_type, "fields", {})
+    for name, field in fields.items():
+        if field.default_provided and not getattr(field.config_type, "fields", {}):
+            yield name, field.default_value
+        yield from defaults(field.config_type, (*path, name))
+
+
+def test_every_run_does_what_its_job_is_called_unless_it_is_told_to_be_dry(location: Location) -> None:
+    dry = {
+        job.name: value
+        for job in location.defs.get_repository_def().get_all_jobs()
+        for name, value in defaults(job.run_config_schema.config_type)
+        if name == "dry_run"
+    }
+    assert {"clicks__hold", "clicks__retirement", "clicks__days", "clicks__gc", "prune_run_history"} <= set(
+        dry
+    )
+    assert set(dry.values()) == {False}
+
+
+ENDPOINTS = "registry:\n  endpoints: [{url: 'http://a'}, {url: 'http://b'}, {url: 'http://c'}]\n"
+
+
+@pytest.mark.parametrize(
+    ("job", "datacenters", "more", "is_offered"),
+    [
+        ("repair", ("east", "west"), ENDPOINTS, True),
+        ("repair", ("east", "west"), "", False),
+        ("gc", ("east",), "registry: {keep_days: 30}\n", True),
+        ("gc", ("east",), "", False),
+        ("reshard", ("east", "west"), "", True),
+        ("reshard", ("east",), ENDPOINTS, True),
+        ("reshard", ("east",), "", False),
+        ("reshard", ("east", "west"), "registry: {resharding: {policy: 'off'}}\n", False),
+        ("retirement", ("east", "west"), "", True),
+        ("retirement", ("east",), "", False),
+    ],
+)
+def test_a_job_is_offered_only_where_it_can_work(
+    tmp_path: Path, job: str, datacenters: tuple[str, ...], more: str, is_offered: bool
+) -> None:
+    location = Location(tmp_path, datacenters, more=more)
+    repository = location.defs.get_repository_def()
+    name = location.served.job_name(job)
+    assert (name in {one.name for one in repository.get_all_jobs()}) == is_offered
+    scheduled = {schedule.job_name for schedule in repository.schedule_defs}
+    assert is_offered or name not in scheduled
 
 
 LAUNCH = """

@@ -10,7 +10,7 @@ from dagster import DagsterInstance
 
 from assets.reports import VERIFICATION
 from assets.upkeep import UPKEEP
-from assets.work import BACKFILL_POOL, REPAIR_POOL, UPKEEP_POOL, VERIFICATION_POOL
+from assets.work import BACKFILL_POOL, RECOVERY_POOL, REPAIR_POOL, UPKEEP_POOL, VERIFICATION_POOL
 from tests.e2e.process_marks import soon
 from tests.orchestration.location import Location
 
@@ -43,7 +43,7 @@ def test_a_verb_waits_until_the_one_before_has_left_its_pool(
     storage.initialize_concurrency_limit_to_default(UPKEEP_POOL)
     assert storage.claim_concurrency_slot(UPKEEP_POOL, "another run", "step").is_claimed
     results = []
-    job = location.defs.resolve_job_def(location.served.job_name("compaction"))
+    job = location.defs.resolve_job_def(location.served.job_name("compact"))
     thread = threading.Thread(target=lambda: results.append(job.execute_in_process(instance=instance)))
     thread.start()
     try:
@@ -63,9 +63,14 @@ def test_what_takes_long_has_a_pool_of_its_own_and_shifts_have_none(location: Lo
         "joined_events": set(),
         "daily_joins": {BACKFILL_POOL},
         "verification_report": {VERIFICATION_POOL},
-        **{name: {UPKEEP_POOL} for name in ("registry_state", "garbage_collection", "resharding")},
+        "recovery": {RECOVERY_POOL},
+        **{name: {UPKEEP_POOL} for name in ("registry_state", "compaction", "resharding")},
     }
-    assert {kind.name: kind.pool for kind in UPKEEP if kind.pool != UPKEEP_POOL} == {"repair": REPAIR_POOL}
+    assert {kind.name: kind.pool for kind in UPKEEP} == {
+        "repair": REPAIR_POOL,
+        "retirement": RECOVERY_POOL,
+        **dict.fromkeys(("hold", "resume", "acknowledgement")),
+    }
     assert VERIFICATION.pool == VERIFICATION_POOL
 
 

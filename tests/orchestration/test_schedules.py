@@ -46,21 +46,17 @@ def crons(folder: Path, settings: str) -> dict[str, str]:
     }
 
 
-ALWAYS = {"verification", "recover", "registry_report", "compaction", "gc"}
-POLICY = 'registry: {{resharding: {{policy: "{}", cron: "3 4 * * *"}}}}\n'
+ALWAYS = {"verification", "recover", "registry_report", "compact"}
 
 
 @pytest.mark.parametrize(
     ("settings", "scheduled"),
     [
-        pytest.param(
-            "", ALWAYS | {"reshard"}, id="nothing is repaired, retired or acknowledged by the clock"
-        ),
-        pytest.param(POLICY.format("off"), ALWAYS, id="a policy that is off is not asked"),
-        pytest.param(POLICY.format("apply"), ALWAYS | {"reshard"}, id="a policy is asked"),
+        pytest.param("", ALWAYS, id="nothing is repaired, retired or acknowledged by the clock"),
+        pytest.param("registry: {keep_days: 30}\n", ALWAYS | {"gc"}, id="ids that have an end are dropped"),
         pytest.param(
             "unmatched: {}\n",
-            ALWAYS | {"reshard", "find_unmatched"},
+            ALWAYS | {"find_unmatched"},
             id="who asks for unmatched primaries has them looked for",
         ),
     ],
@@ -77,9 +73,9 @@ def test_upkeep_that_has_something_to_find_out_is_scheduled(
         ("verification", 'verification: {cron: "5 4 * * *"}\n'),
         ("recover", 'recovery: {cron: "5 4 * * *"}\n'),
         ("registry_report", 'registry: {state: {cron: "5 4 * * *"}}\n'),
-        ("compaction", 'compaction: {cron: "5 4 * * *"}\n'),
-        ("gc", 'registry: {collection: {cron: "5 4 * * *"}}\n'),
-        ("reshard", 'registry: {resharding: {cron: "5 4 * * *"}}\n'),
+        ("compact", 'compaction: {cron: "5 4 * * *"}\n'),
+        ("gc", 'registry: {keep_days: 30, collection: {cron: "5 4 * * *"}}\n'),
+        ("reshard", 'registry: {resharding: {cron: "5 4 * * *"}, endpoints: [{url: "http://a"}]}\n'),
     ],
 )
 def test_a_schedule_runs_when_the_pipeline_file_says(tmp_path: Path, kind: str, settings: str) -> None:
@@ -87,7 +83,7 @@ def test_a_schedule_runs_when_the_pipeline_file_says(tmp_path: Path, kind: str, 
 
 
 def test_by_default_what_is_lost_is_recovered_before_gc(tmp_path: Path) -> None:
-    found = crons(tmp_path, "")
+    found = crons(tmp_path, "registry: {keep_days: 30}\n")
     minutes = [int(found[kind].split()[0]) for kind in ("verification", "recover", "gc")]
     assert minutes == sorted(minutes)
 
@@ -150,7 +146,7 @@ def test_no_upkeep_is_requested_while_it_is_in_progress(location: Location) -> N
 
 
 def test_upkeep_whose_process_is_gone_is_given_up_in_the_end(location: Location) -> None:
-    for kind in (*REPORTS, *EVALUATIONS, *UPKEEP):
+    for kind in (kind for kind in (*REPORTS, *EVALUATIONS, *UPKEEP) if kind.can_work(location.pipeline)):
         job = location.defs.resolve_job_def(location.served.job_name(kind.name))
         assert 0 < float(job.run_tags["dagster/max_runtime"]) <= 2 * 86_400
     verification = location.defs.resolve_job_def(VERIFICATION)

@@ -23,6 +23,7 @@ from assets.registry_state import checks_of
 from infra.servers.stores import fastest_kind, store_servers
 from orchestration.demo.traffic import Traffic
 from photon.dispatcher.recovery.orders import waiting_orders
+from photon.dispatcher.shift.people import decisions_of
 from photon.dispatcher.shift.run import prepare, run_shift
 from photon.health.registry import ENDPOINTS, LEDGERS, judge_registry, judge_unavailable
 from photon.pipeline.file import Pipeline, load_pipeline
@@ -74,7 +75,7 @@ def metadata_of(result: ExecuteInProcessResult) -> dict[str, Any]:
 
 
 def test_a_compaction_of_a_pipeline_that_has_not_joined_yet_does_nothing(tmp_path: Path) -> None:
-    metadata = metadata_of(run(Location(tmp_path), "compaction"))
+    metadata = metadata_of(run(Location(tmp_path), "compact"))
     assert "tables" not in metadata
     assert (metadata["files_before"], metadata["files_after"]) == (0, 0)
 
@@ -94,13 +95,13 @@ def joined(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Location]:
 
 
 def test_a_dry_run_is_seen_to_be_one(tmp_path: Path) -> None:
-    metadata = metadata_of(run(Location(tmp_path), "compaction", dry_run=True))
+    metadata = metadata_of(run(Location(tmp_path), "compact", dry_run=True))
     assert (metadata["dry_run"], metadata["files_before"]) == (True, 0)
 
 
 @pytest.mark.server
 def test_a_compaction_says_of_each_table_what_it_did(joined: Location) -> None:
-    metadata = metadata_of(run(joined, "compaction"))
+    metadata = metadata_of(run(joined, "compact"))
     (rows,) = [record.data for record in metadata["tables"] if record.data["table"] == "joined_events"]
     assert rows["datacenter"] == "east"
     assert rows["files_before"] > 0
@@ -158,11 +159,6 @@ class TestOnAServer:
             LEDGERS: True,
         }
 
-    def test_the_only_endpoint_cannot_be_repaired_which_is_said(self, joined: Location) -> None:
-        result = run(joined, "repair", endpoint="http://127.0.0.1:1")
-        (failure,) = [event for event in result.all_events if event.is_step_failure]
-        assert "is no endpoint of clicks" in str(failure.step_failure_data.user_failure_data)
-
 
 @pytest.fixture
 def endpoints(tmp_path: Path) -> Iterator[tuple[Location, str]]:
@@ -191,15 +187,38 @@ def test_a_repair_of_the_endpoint_that_a_run_names_is_looked_at_first_and_tells_
     assert any("entries copied" in each for each in told)
 
 
-def test_what_a_verb_did_is_seen_at_the_thing_that_it_changed(tmp_path: Path) -> None:
-    for name, thing in (("compaction", "joined_events"), ("recover", "verification_report")):
-        (event,) = run(Location(tmp_path / name), name).get_asset_observation_events()
-        assert event.asset_key.path[-1] == thing
-
-
-def test_a_repair_without_an_endpoint_is_not_started(tmp_path: Path) -> None:
+@pytest.mark.server
+def test_a_repair_says_which_endpoint_there_is_none_of(endpoints: tuple[Location, str]) -> None:
+    location, _ = endpoints
+    result = run(location, "repair", endpoint="http://127.0.0.1:1")
+    (failure,) = [event for event in result.all_events if event.is_step_failure]
+    assert "is no endpoint of clicks" in str(failure.step_failure_data.user_failure_data)
     with pytest.raises(Exception, match="endpoint"):
-        run(Location(tmp_path), "repair")
+        run(location, "repair")
+
+
+@pytest.mark.server
+def test_a_hold_and_its_end_are_jobs_and_seen_at_the_health_of_the_datacenters(joined: Location) -> None:
+    for name, dry, on_hold in (
+        ("hold", True, ()),
+        ("hold", False, ("east",)),
+        ("resume", False, ()),
+    ):
+        result = run(joined, name, datacenter="east", dry_run=dry)
+        (event,) = result.get_asset_observation_events()
+        assert event.asset_key.path[-1] == "health"
+        expected = ("east",) if name == "hold" else ()
+        assert metadata_of(result)["on_hold"] == (", ".join(expected) or "none")
+        assert decisions_of(joined.pipeline).on_hold == set(on_hold)
+
+
+def test_a_job_for_a_datacenter_that_there_is_not_says_which_there_are(tmp_path: Path) -> None:
+    location = Location(tmp_path)
+    for name in ("hold", "resume", "acknowledgement"):
+        result = run(location, name, datacenter="north")
+        (failure,) = [event for event in result.all_events if event.is_step_failure]
+        said = str(failure.step_failure_data.user_failure_data)
+        assert f"{location.file} has no datacenter 'north'; expected one of: east, west" in said
 
 
 # -- the check

@@ -225,10 +225,10 @@ def test_a_datacenter_that_is_dead_for_good_is_red_until_the_job_that_its_check_
     dead = told(looks[-1])["west__works"]
     assert (dead.passed, dead.severity) == (False, ERROR)
     assert "photon retire" in str(dead.description)
-    assert launch(location, "retirement", datacenter="west")
+    assert launch(location, "retirement", datacenter="west", dry_run=True)
     looks.append(tick(location, looks[-1].cursor))
     assert "west__works" not in told(looks[-1]), "the first run was a dry one"
-    assert launch(location, "retirement", datacenter="west", dry_run=False)
+    assert launch(location, "retirement", datacenter="west")
     looks.append(tick(location, looks[-1].cursor))
     after = told(looks[-1])["west__works"]
     assert (after.passed, after.description) == (True, "west is retired, as people have decided.")
@@ -255,10 +255,10 @@ def test_a_log_that_went_away_unread_is_red_until_a_person_acknowledges_it(locat
     found = [told(look)["east__nothing_lost"] for look in looks]
     assert [(one.passed, one.severity) for one in found] == [(False, ERROR)] * 4
     assert "photon acknowledge" in str(found[-1].description)
-    assert launch(location, "acknowledgement", datacenter="east")
+    assert launch(location, "acknowledgement", datacenter="east", dry_run=True)
     location.clock.advance(301)
     assert not told(tick(location, looks[-1].cursor))["east__nothing_lost"].passed, "it was a dry run"
-    assert launch(location, "acknowledgement", datacenter="east", dry_run=False)
+    assert launch(location, "acknowledgement", datacenter="east")
     assert told(tick(location, looks[-1].cursor))["east__nothing_lost"].passed
 
 
