@@ -11,7 +11,9 @@ import json
 import logging
 import os
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from concurrent.futures import wait
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -149,20 +151,23 @@ def mark_row(kind: Mark, says: str, at_us: int) -> Row:
     return {"at": at_us, "mark": kind, "says": says}
 
 
-def mark(pipeline: Pipeline, datacenter: str, kind: Mark, says: str, machine: Machine | None = None) -> None:
-    """Have a datacenter's table tell that something happened now, unless it has never joined.
+def mark(pipeline: Pipeline, datacenters: Iterable[str], kind: Mark, says: str) -> None:
+    """Have the tables of these datacenters tell that something happened now; not of one that never joined.
 
     Never fails a command: a lake that takes no mark within a few seconds is told in the log.
     """
     row = mark_row(kind, says, SystemClock().now_us())
 
-    def add() -> None:
-        if OutputTable(pipeline.datacenters[datacenter].lake, "joined_events").exists():
-            POINTS.append(pipeline, datacenter, [row])
+    def add(name: str) -> None:
+        if OutputTable(pipeline.datacenters[name].lake, "joined_events").exists():
+            POINTS.append(pipeline, name, [row])
 
-    try:
-        (machine or Machine()).ask(f"mark of {datacenter}", add).result(MARK_SECONDS)
-    except TimeoutError:
-        log.warning("graphs of %s may lack this %s: its lake does not answer", datacenter, kind)
-    except (LakeUnavailable, FormatTooNew) as error:
-        log.warning("graphs of %s lack this %s: %s", datacenter, kind, error)
+    jobs = {name: Machine().ask(f"mark of {name}", partial(add, name)) for name in datacenters}
+    wait(jobs.values(), MARK_SECONDS)
+    for name, job in jobs.items():
+        try:
+            job.result(0)
+        except TimeoutError:
+            log.warning("graphs of %s may lack the mark of this %s: its lake does not answer", name, kind)
+        except (LakeUnavailable, FormatTooNew) as error:
+            log.warning("graphs of %s lack the mark of this %s: %s", name, kind, error)

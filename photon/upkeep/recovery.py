@@ -22,12 +22,14 @@ from photon.dispatcher.recovery.orders import (
     write_order,
 )
 from photon.pipeline.file import Pipeline
+from photon.process.readable import counted
 from photon.registry.opening import read_register
 from photon.registry.register import Register
 from photon.releases import copies
 from photon.releases.release import Place, Verified
 from photon.state.database import STATE_FILE, StateUnavailable
 from photon.state.outcomes import OutcomeClass
+from photon.state.points import mark
 from photon.state.view import open_view
 from photon.tokens import Occurrence
 from photon.upkeep.plans import Say, silent
@@ -37,6 +39,7 @@ from photon.verification.report import WITHOUT_ROWS, Case
 
 # For one datacenter. The next recovery orders more, once its dispatcher has taken these up.
 MOST_WAITING_ORDERS = 100
+MOST_KINDS = 5  # that a mark names: dead letters may have many reasons
 NOT_HERE = "its state is not on this machine: recover where datacenter {} runs"
 
 
@@ -82,7 +85,8 @@ class OrdersPlan:
     Its dispatcher takes up an order of its epoch alone, and no record that was taken up since that batch.
     """
 
-    state: Path
+    pipeline: Pipeline
+    datacenter: str
     epoch: str
     completed: int
     records: Sequence[OrderedRecord]
@@ -90,8 +94,11 @@ class OrdersPlan:
 
     def apply(self, say: Say = silent) -> Recovered:
         """Leave the orders. StateUnavailable."""
-        orders = write_orders(self.state, self.epoch, self.completed, self.records)
-        return replace(self.expected, orders=orders)
+        state = self.pipeline.datacenters[self.datacenter].state
+        orders = write_orders(state, self.epoch, self.completed, self.records)
+        done = replace(self.expected, orders=orders)
+        _mark(self.pipeline, self.datacenter, done)
+        return done
 
 
 @dataclass(frozen=True)
@@ -117,9 +124,17 @@ class RecoveryPlan:
         """
         done = _recover(self.pipeline, self.reports, write_orders)
         for name, one in done.items():
+            _mark(self.pipeline, name, one)
             if one.is_whole:
                 _tell_release(self.pipeline, name, self.reports[name])
         return done
+
+
+def _mark(pipeline: Pipeline, datacenter: str, done: Recovered) -> None:
+    if done.orders:
+        kinds = ", ".join(f"{count:,} {kind}" for kind, count in done.kinds.most_common(MOST_KINDS))
+        says = f"{counted(done.ordered, 'record', 'are')} to be looked at again: {kinds}"
+        mark(pipeline, [datacenter], "recovered", says)
 
 
 def _recover(

@@ -46,6 +46,7 @@ from photon.releases.at_once import copies_in_lakes, refilled
 from photon.releases.numbering import lacked, last_release, numbered
 from photon.releases.release import Release
 from photon.state.database import STATE_FILE
+from photon.state.points import mark
 from photon.state.view import open_view
 from photon.storage.delta import LakeUnavailable
 from photon.storage.joined_rows import CommittedRows
@@ -106,6 +107,8 @@ class RefillPlan:
             work.say = say
             done = work.run(self.register, self.expected)
             second_rows = work.second_rows
+            says = f"{counted(done.put_back, 'id')} put back, {done.released:,} taken from who has no row"
+            mark(work.pipeline, work.tables, "refill", says)
         _note_second_rows(work.pipeline, second_rows)
         return done
 

@@ -9,10 +9,12 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from photon.pipeline.file import Pipeline
+from photon.process.readable import counted
 from photon.registry.generations import roll
 from photon.registry.id_registry import IdRegistry
 from photon.registry.register import MOST_LEDGERS, Register
 from photon.registry.view import current_register
+from photon.state.points import mark
 from photon.upkeep.plans import Say, refuse_outdated, silent
 from photon.upkeep.registry_state import RANGE_BYTES_PER_SECOND, busiest_bytes_per_second, size_of
 
@@ -58,6 +60,7 @@ class Advice:
 class ReshardPlan:
     """A generation to come, if it was asked for and is due, or the pipeline file has it so."""
 
+    pipeline: Pipeline
     registry: IdRegistry
     register: Register  # when the plan was made
     homes: tuple[str, ...]
@@ -75,6 +78,8 @@ class ReshardPlan:
         newest = len(self.register.generations) - 1
         generation = roll(registry.view, registry.positions, wanted, self.homes, after=newest)
         ledgers = registry.register.generations[generation].ledgers
+        says = f"{counted(ledgers, 'ledger')} from now on, before: {self.expected.ledgers_before}"
+        mark(self.pipeline, self.pipeline.datacenters, "reshard", says)
         return replace(self.expected, generation=generation, ledgers=ledgers)
 
 
@@ -101,7 +106,7 @@ def plan_reshard(pipeline: Pipeline, registry: IdRegistry, ledgers: int | None =
         rate,
         advice.is_due,
     )
-    return ReshardPlan(registry, register, advice.homes, expected)
+    return ReshardPlan(pipeline, registry, register, advice.homes, expected)
 
 
 def homes_of(pipeline: Pipeline, ledgers: int) -> tuple[str, ...]:

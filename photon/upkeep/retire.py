@@ -23,6 +23,7 @@ from photon.registry.id_registry import IdRegistry
 from photon.registry.register import Register, with_given_up
 from photon.registry.view import current_register, newest_states
 from photon.releases.at_once import release_now
+from photon.state.points import mark
 from photon.storage.tables import CommitConflict, OutputTable, fence_epoch
 from photon.upkeep.plans import Say, refuse_outdated, silent
 from photon.upkeep.retirable import NotRetired, table_that_counts
@@ -74,7 +75,10 @@ class RetirePlan:
             _free_all(registry, datacenter, say)
             release_now(self.pipeline, registry, datacenter, SystemClock())
         kept = _count_ids(registry, datacenter)
-        return replace(self.expected, released=max(0, held - kept), kept=kept, rows=_count_rows(table))
+        done = replace(self.expected, released=max(0, held - kept), kept=kept, rows=_count_rows(table))
+        says = f"it never runs again; {counted(kept, 'id', 'keep')} a row"
+        mark(self.pipeline, [datacenter], "retired", says)
+        return done
 
 
 def plan_retire(

@@ -111,6 +111,11 @@ class LeaseStatus:
         """The error that ended the last process, if nobody runs the datacenter since."""
         return self.lease.ended_by if self.lease is not None and not self.is_locked else ""
 
+    @property
+    def was_killed(self) -> bool:
+        """Whether the last process died without releasing the lock, and nobody runs the datacenter since."""
+        return self.lease is not None and self.lease.released_us is None and not self.is_locked
+
     def is_live(self, now_us: int, lease_seconds: float) -> bool:
         return self.is_locked and now_us - self.beat_us <= lease_seconds * MICROSECONDS
 
@@ -131,6 +136,7 @@ class DatacenterLock:
                 "stop that one first"
             )
         self._file = file
+        self.before = LeaseStatus(_lease(_content(file)), beat_us=_beat_us(file))  # who had the lock
         self._write()
 
     @classmethod
@@ -281,7 +287,7 @@ def lease_status_of(state: Path) -> LeaseStatus:
             while (content := _content(file)) != before:
                 before = content
                 is_locked = _is_locked(path)
-                beat_us = os.fstat(file.fileno()).st_mtime_ns // 1_000
+                beat_us = _beat_us(file)
             return LeaseStatus(_lease(content), is_locked, beat_us, _successor(state))
     except FileNotFoundError:
         return LeaseStatus()
@@ -342,6 +348,10 @@ def _is_locked(path: Path) -> bool:
     except BlockingIOError:
         return True
     return False
+
+
+def _beat_us(file: IO[str]) -> int:
+    return os.fstat(file.fileno()).st_mtime_ns // 1_000
 
 
 def _content(file: IO[str]) -> str:

@@ -16,11 +16,12 @@ from dataclasses import asdict, dataclass
 from photon.dispatcher.dispatcher import Dispatcher
 from photon.dispatcher.retrying import BatchReport, Callbacks
 from photon.dispatcher.shift.growth import LIVE_BYTES
+from photon.dispatcher.shift.lease import LeaseStatus
 from photon.dispatcher.shift.measured import MeasuredFile
 from photon.dispatcher.shift.report import ShiftLog
 from photon.errors import FormatTooNew
 from photon.pipeline.file import Pipeline
-from photon.process.clock import MICROSECONDS
+from photon.process.clock import MICROSECONDS, in_utc
 from photon.process.machine import Machine
 from photon.state.database import StateUnavailable
 from photon.state.points import FINAL_CLASSES, POINTS, Activity, Mark, RecentPoints, Row, mark_row
@@ -158,6 +159,17 @@ class PointsRecorder:
     def mark(self, kind: Mark, says: str, at_us: int | None = None) -> None:
         """Have the lake tell that something happened, now or then."""
         self._rows.append(mark_row(kind, says, self._clock.now_us() if at_us is None else at_us))
+
+    def mark_killed(self, before: LeaseStatus) -> None:
+        """Have the lake tell that the process before this one died, with its last sign of life."""
+        if before.lease is None:
+            return
+        by = f" (run {before.lease.run} of Dagster)" if before.lease.run else ""
+        process = f"process {before.lease.process} of {before.lease.host}{by}"
+        went_on = in_utc(self._clock.now_us(), "seconds")
+        self.mark(
+            "killed", f"{process} was killed, or its machine; the next one began {went_on}", before.beat_us
+        )
 
     def tend(self) -> None:
         """Add the points that are due."""

@@ -178,6 +178,8 @@ class Shift:
         idle_signature = None
         try:
             with recording_points(self.pipeline, self.datacenter, self.machine) as points:
+                if lock.before.was_killed:
+                    points.mark_killed(lock.before)
                 result, signature = self._join(mode, points.recording(callbacks), heartbeat, points, end)
                 idle_signature = signature if end.why is None and mode == "until_idle" else None
                 return result
@@ -292,6 +294,7 @@ class Shift:
                 retry.until_available(partial(table.create, pipeline.name, datacenter))
             if started.new_epoch_because is not None:
                 log.warning("datacenter %s begins a new epoch: %s", datacenter, started.new_epoch_because)
+                points.mark("new epoch", f"epoch {state.epoch} begins: {started.new_epoch_because}")
             with suppress(StateUnavailable):  # the loop meets it too, and waits
                 note_files(pipeline, datacenter, state, clock.now_us(), held)
             epoch = Epoch(datacenter, int(state.epoch or 0))

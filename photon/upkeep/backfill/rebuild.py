@@ -27,6 +27,8 @@ from photon.pipeline.file import Pipeline
 from photon.process.clock import MICROSECONDS, Clock, SystemClock, in_utc
 from photon.process.faults import fault_point
 from photon.process.pace import pace
+from photon.process.readable import counted
+from photon.state.points import mark
 from photon.state.view import open_view
 from photon.storage.columns import with_own_columns
 from photon.storage.delta import lake_errors
@@ -132,7 +134,10 @@ class Rebuild:
         CannotRebuild, BackfillRunning, NotReplaced, LakeUnavailable, StateUnavailable, RegistryUnavailable.
         """
         self.say = say or self.say
-        return self._run(writes=True)
+        done, days = self._run(writes=True), list(self.window.days())
+        says = f"{counted(done.tally.replaced, 'row')} of {days[0]} to {days[-1]} replaced"
+        mark(self.pipeline, [self.datacenter], "rebuild", says)
+        return done
 
     def _run(self, writes: bool) -> Rebuilt:
         self._writes = writes

@@ -235,4 +235,4 @@ def orders_plan(
         left_out=len(found) - len(letters) if left_out is None else left_out,
         problem=found.problem,
     )
-    return OrdersPlan(state, found.epoch, found.completed, new, expected)
+    return OrdersPlan(pipeline, datacenter, found.epoch, found.completed, new, expected)
