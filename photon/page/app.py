@@ -18,9 +18,7 @@ from starlette.staticfiles import StaticFiles
 from photon.errors import UserError
 from photon.page.asking import Busy
 from photon.page.event import Events
-from photon.page.history import History
 from photon.page.now import Now
-from photon.page.points import Points
 from photon.page.records import Records
 from photon.page.refusals import BadRequest, Refused
 from photon.page.registry import RegistrySeen
@@ -29,28 +27,21 @@ from photon.process.clock import Clock
 
 STATIC = Path(__file__).parent / "static"
 Asked = Mapping[str, str]  # the values of a request's query
-DAY_HOURS = 24  # of which records are told, where a request says nothing
-MOST_DIGITS = 20
 log = logging.getLogger(__name__)
 
 
 def page_of(pipeline: Pipeline, clock: Clock) -> Starlette:
     """The page of a pipeline."""
     registry = RegistrySeen(pipeline, clock)
-    points = {name: Points(pipeline, name, clock) for name in pipeline.datacenters}
-    now = Now(pipeline, registry, points, clock)
-    history, records = History(pipeline, now, points, clock), Records(pipeline, clock)
-    events = Events(pipeline, registry)
+    now, records, events = (
+        Now(pipeline, registry, clock),
+        Records(pipeline, clock),
+        Events(pipeline, registry),
+    )
     return Starlette(
         routes=[
             Route("/api/now", _answering(lambda asked: now.answer())),
-            Route(
-                "/api/history",
-                _answering(lambda asked: history.answer(_whole(asked, "from_us"), _whole(asked, "to_us"))),
-            ),
-            Route(
-                "/api/records", _answering(lambda asked: records.answer(_whole(asked, "hours") or DAY_HOURS))
-            ),
+            Route("/api/records", _answering(lambda asked: records.answer(_whole(asked, "hours", 24)))),
             Route("/api/event", _answering(lambda asked: events.answer(asked.get("id", "")))),
             Mount("/", StaticFiles(directory=STATIC, html=True)),
         ],
@@ -74,14 +65,12 @@ def _answering(
     return endpoint
 
 
-def _whole(asked: Asked, name: str) -> int | None:
-    """A whole number of the query; None: it says nothing. BadRequest."""
-    if name not in asked:
-        return None
+def _whole(asked: Asked, name: str, default: int) -> int:
+    """A whole number of the query. BadRequest."""
     try:
-        return int(asked[name][:MOST_DIGITS])
+        return int(asked.get(name, default))
     except ValueError as error:
-        raise BadRequest(f"{name}={asked[name][:MOST_DIGITS]!r}: expected a whole number") from error
+        raise BadRequest(f"{name}={asked[name]!r:.40}: expected a whole number") from error
 
 
 def as_json(value: object, status: int = 200) -> Response:
