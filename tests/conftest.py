@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Iterator
@@ -33,6 +34,15 @@ def as_nice_as_before() -> Iterator[None]:
     """Keep the niceness of the test's process: upkeep would make all later tests yield to others."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("os.nice", lambda increment: 0)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def disks_that_are_not_waited_for() -> Iterator[None]:
+    """Have the test's process sync nothing: no test cuts the power, and a busy disk takes its time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("photon.storage.sync.SQLITE_SYNCHRONOUS", "OFF")
+        patch.setattr("os.fsync", os.fstat)  # refuses a closed file likewise
         yield
 
 

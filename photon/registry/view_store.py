@@ -38,6 +38,7 @@ from photon.registry.segments import RunDamaged, open_run, remove_other_runs, re
 from photon.registry.view import View
 from photon.storage.store import store_of
 from photon.storage.store_errors import StoreUnavailable
+from photon.storage.sync import keep_transactions
 
 log = logging.getLogger(__name__)
 
@@ -182,8 +183,7 @@ class ViewStore:
         db = sqlite3.connect(self.path, isolation_level=None, timeout=10)
         db.text_factory = lambda content: content.decode(errors="replace")  # checksums tell
         try:
-            db.execute("PRAGMA journal_mode=WAL")
-            db.execute("PRAGMA synchronous=FULL")  # files are removed after a transaction
+            keep_transactions(db)  # files are removed after one
             (version,) = db.execute("PRAGMA user_version").fetchone()
             if not version:
                 db.executescript(_SCHEMA)  # a new file has none, or else it is damaged

@@ -42,7 +42,7 @@ from photon.state.waiting.segments import SegmentInfo as WaitingSegment
 from photon.state.waiting.states import State as WaitingState
 from photon.state.waiting.waiting_list import WaitingList
 from photon.state.window import Window, window_to_json
-from photon.storage.sync import write_synced
+from photon.storage.sync import keep_transactions, write_synced
 from photon.tokens import Occurrence
 
 log = logging.getLogger(__name__)
@@ -87,8 +87,7 @@ class DispatcherState(StateReader):
     def _open(self) -> sqlite3.Connection:
         self.folder.mkdir(parents=True, exist_ok=True)
         db = sqlite3.connect(self.path, isolation_level=None, timeout=10)
-        db.execute("PRAGMA journal_mode=WAL")
-        db.execute("PRAGMA synchronous=FULL")
+        keep_transactions(db)
         return db
 
     @contextmanager

@@ -1,13 +1,16 @@
-"""Files and folders that outlast a power cut (protocol A18). Object stores do as much by themselves."""
+"""Files, folders and databases that outlast a power cut (protocol A18). Object stores do it by themselves."""
 
 from __future__ import annotations
 
 import os
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
 from photon.process.faults import fault_point
+
+SQLITE_SYNCHRONOUS = "FULL"  # a transaction is on disk when it returns
 
 
 def write_synced(target: Path, write: Callable[[BinaryIO], None]) -> None:
@@ -45,3 +48,9 @@ def sync(path: Path) -> None:
     finally:
         os.close(opened)
     fault_point("disk.after_sync", path)
+
+
+def keep_transactions(db: sqlite3.Connection) -> None:
+    """Have each transaction be on disk when it returns. sqlite3.Error for a file that is none of SQLite's."""
+    db.execute(f"PRAGMA synchronous={SQLITE_SYNCHRONOUS}")
+    db.execute("PRAGMA journal_mode=WAL")

@@ -292,6 +292,13 @@ def test_a_command_waits_for_a_process_that_is_about_to_end_and_says_so_once(
     lock.release(0)
 
 
+@pytest.fixture
+def one_try(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have each attempt try the lock once: nobody looks at the lease for a moment here."""
+    monkeypatch.setattr(lease_module, "LOCK_TRIES", 1)
+
+
+@pytest.mark.usefixtures("one_try")
 @pytest.mark.parametrize("parent", [0, os.getpid()], ids=["of an older Photon", "alive"])
 def test_a_command_beside_a_live_process_is_refused_soon(tmp_path: Path, parent: int) -> None:
     clock = ManualClock()
@@ -300,6 +307,7 @@ def test_a_command_beside_a_live_process_is_refused_soon(tmp_path: Path, parent:
     assert clock.elapsed_us() < ENDING_SECONDS * MICROSECONDS / 2
 
 
+@pytest.mark.usefixtures("one_try")
 def test_a_process_that_does_not_end_is_waited_for_so_long_and_no_longer(tmp_path: Path) -> None:
     clock = ManualClock()
     with a_holder(tmp_path, is_ending=True), pytest.raises(AlreadyRunning):

@@ -69,7 +69,9 @@ def without_threads(site: Site) -> Iterator[None]:
             "photon.storage.tables.is_table": is_table,
             "photon.upkeep.refill.SystemClock": this_process,
             "photon.upkeep.retire.SystemClock": this_process,
-            "os.fsync": lambda descriptor: None,  # the machine of a simulation does not lose power
+            # The machine of a simulation does not lose power.
+            "photon.storage.sync.SQLITE_SYNCHRONOUS": "OFF",
+            "os.fsync": lambda descriptor: None,
         }.items():
             patches.enter_context(mock.patch(name, replacement))
         yield
