@@ -73,7 +73,7 @@ def test_it_says_what_is_broken_and_what_to_do_in_the_judges_words(browser: Brow
     says = "1 of 2 datacenters needs somebody: west is not running"
     canned.show(datacenter("east"), datacenter("west", "not running", BROKEN), says=says)
     with looking(browser, canned, permissions=["clipboard-read", "clipboard-write"]) as page:
-        expect(page.get_by_role("status").first).to_contain_text(says)
+        expect(page.get_by_role("heading", level=1)).to_contain_text(says)
         expect(page).to_have_title(re.compile("^✕ Now · search_clicks"))
         west = page.get_by_role("article", name="west")
         expect(west).to_contain_text("not running")

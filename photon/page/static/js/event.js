@@ -24,7 +24,7 @@ function answer(event, problem) {
   if (problem) return [el("p", { class: "problem", role: "status" }, problem.message), problem.whatToDo ? remedy(problem.whatToDo) : null];
   if (!event) return el("p", { class: "quiet", role: "status" }, "Asking tables, waiting lists, logs and the registry");
   return [
-    el("h2", { class: "story", role: "status" }, event.says),
+    el("h2", { class: "story", "aria-live": "polite" }, event.says),
     event.what_to_do ? remedy(event.what_to_do) : null,
     event.problems.map((one) => el("p", { class: "problem" }, one)),
     timeline(event.lanes),

@@ -75,7 +75,7 @@ function tellHeadline() {
   const says = problem ? `${problem.message}. ${problem.whatToDo}` : (now?.says ?? "Looking at the datacenters");
   const glyph = el("span", { class: "glyph", "aria-hidden": "true" }, GLYPHS[level]);
   const id = "headline";
-  morph(document.getElementById(id), el("h1", { id, role: "status", "data-level": level }, glyph, el("span", {}, says)));
+  morph(document.getElementById(id), el("h1", { id, "aria-live": "polite", "data-level": level }, glyph, el("span", {}, says)));
   document.getElementById("pipeline").textContent = now?.pipeline ?? "";
   const asOf = now ? ["as of ", say.time(now.now_us)] : [];
   morph(document.getElementById("as-of"), el("p", { id: "as-of", class: "quiet" }, asOf));
