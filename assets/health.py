@@ -85,8 +85,19 @@ def evaluation(
 
 
 def _metadata(served: ServedPipeline, datacenter: str, promise: str, verdict: Verdict) -> Metadata:
-    what_to_do: Metadata = {"what_to_do": verdict.remedy} if verdict.remedy else {}
-    return {"datacenter": datacenter, **section(served.pipeline.links, promise), **what_to_do}
+    return {
+        "datacenter": datacenter,
+        **verdict_metadata(verdict),
+        **section(promise, served.pipeline, datacenter),
+    }
+
+
+def verdict_metadata(verdict: Verdict) -> Metadata:
+    """The numbers of a verdict, which Dagster plots, their thresholds in words, and what to do."""
+    metadata: Metadata = {one.name: one.value for one in verdict.measures}
+    if thresholds := [one.thresholds for one in verdict.measures if one.thresholds]:
+        metadata["thresholds"] = "; ".join(thresholds)
+    return {**metadata, "what_to_do": verdict.remedy} if verdict.remedy else metadata
 
 
 def health_checks(served: ServedPipeline, datacenter: str) -> AssetChecksDefinition:

@@ -76,9 +76,9 @@ def evaluation(name: str, problem: str) -> AssetCheckEvaluation:
 
 
 def _metadata(problem: str) -> Metadata:
-    """The link is the path: a file that can't be read can't say where its team reads the runbook."""
+    """The section itself: a file that can't be read can't say where its team reads the runbook."""
     what_to_do: Metadata = {"what_to_do": REMEDY} if problem else {}
-    return {**section({}, CHECK), **what_to_do}
+    return {**section(CHECK), **what_to_do}
 
 
 def file_checks(at_load: LocationSettings) -> list[AssetChecksDefinition]:

@@ -11,11 +11,10 @@ from dagster import AssetCheckResult, MetadataValue
 if TYPE_CHECKING:
     from photon.upkeep.registry_state import EndpointState, RegistryState
 
-from assets.health import SEVERITY
+from assets.health import SEVERITY, verdict_metadata
 from assets.pictures import ledgers_plot
 from assets.runbook import section
 from assets.runs import Metadata, Row, table
-from photon.health.registry import ENDPOINTS, LEDGERS
 from photon.health.verdict import Verdict
 from photon.pipeline.file import Pipeline
 from photon.process.clock import in_utc
@@ -24,28 +23,15 @@ from photon.process.clock import in_utc
 MOST_ROWS = 100
 
 
-def checks_of(
-    verdicts: Mapping[str, Verdict], pipeline: Pipeline, state: RegistryState | None = None
-) -> list[AssetCheckResult]:
-    """The verdicts on a registry as results of its checks, with numbers of its state if that is known."""
-    numbers: dict[str, Metadata] = {}
-    if state is not None:
-        load = state.ledger_load
-        numbers = {
-            ENDPOINTS: {"unwell": sum(one.health != "up" for one in state.endpoints)},
-            LEDGERS: {} if load is None else {"ledger_load": round(load, 3)},
-        }
+def checks_of(verdicts: Mapping[str, Verdict], pipeline: Pipeline) -> list[AssetCheckResult]:
+    """The verdicts on a registry as results of its checks."""
     return [
         AssetCheckResult(
             check_name=promise,
             passed=verdict.level == "ok",
             severity=SEVERITY[verdict.level],
             description=verdict.text,
-            metadata={
-                **numbers.get(promise, {}),
-                **({"what_to_do": verdict.remedy} if verdict.remedy else {}),
-                **section(pipeline.links, promise),
-            },
+            metadata={**verdict_metadata(verdict), **section(promise, pipeline)},
         )
         for promise, verdict in verdicts.items()
     ]

@@ -181,7 +181,7 @@ def _verify(run: WorkRun) -> MaterializeResult[None]:
             **report_metadata(report, seconds, run.pipeline.file),
             **availability_metadata(availability),
         },
-        check_results=[with_section(run.pipeline.links, one) for one in checks],
+        check_results=[with_section(run.pipeline, one) for one in checks],
     )
 
 
@@ -189,7 +189,7 @@ def _report_state(run: WorkRun) -> MaterializeResult[None]:
     from photon.upkeep.registry_state import registry_state
 
     state = registry_state(run.pipeline)
-    checks = checks_of(judge_registry(state, run.pipeline), run.pipeline, state)
+    checks = checks_of(judge_registry(state, run.pipeline), run.pipeline)
     return MaterializeResult(metadata=state_metadata(state), check_results=checks)
 
 

@@ -60,7 +60,7 @@ def _look(pipeline: Pipeline) -> Sequence[AssetCheckResult]:
         state = registry_state(pipeline, endpoints_only=True)
     except RegistryUnavailable as error:
         return checks_of(judge_unavailable(error), pipeline)
-    return checks_of(judge_registry(state, pipeline), pipeline, state)
+    return checks_of(judge_registry(state, pipeline), pipeline)
 
 
 def _evaluation(served: ServedPipeline, result: AssetCheckResult) -> AssetCheckEvaluation:

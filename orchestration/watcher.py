@@ -33,6 +33,8 @@ from resources.environment import ServedPipeline
 TICK_SECONDS = 10
 # A check of a datacenter that still fails is evaluated again after this time, with the numbers of then.
 AGAIN_US = 5 * 60 * MICROSECONDS
+# One that passes is evaluated again after this time, so that its numbers are no older. Each is 1 KB.
+WELL_AGAIN_US = 3_600 * MICROSECONDS
 
 log = logging.getLogger(__name__)
 
@@ -113,10 +115,12 @@ def _not_seen(pipeline: Pipeline, name: str, last: WatcherNotes, now_us: int, er
 
 
 def _due(seen: Look, now_us: int) -> dict[str, Told]:
-    """The verdicts to be told now: those that changed, or go on for `AGAIN_US`."""
-    again_us, told = AGAIN_US, seen.notes.told
+    """The verdicts to be told now: those that changed, or go on for `AGAIN_US` or `WELL_AGAIN_US`."""
+    told = seen.notes.told
     return {
         promise: Told.after(told.get(promise), verdict, now_us)
         for promise, verdict in seen.verdicts.items()
-        if promise not in told or told[promise].is_news(verdict, now_us, again_us)
+        if promise not in told
+        or told[promise].is_news(verdict, now_us, AGAIN_US)
+        or now_us - told[promise].at_us >= WELL_AGAIN_US
     }

@@ -87,10 +87,16 @@ def _share(facts: Facts, kind: Kind, known: Mapping[str, int], is_of_all: bool) 
     return Share(bad, max(of, bad) if is_of_all else of, is_of_all)
 
 
+def worse_share(facts: Facts, kind: Kind, bounds: Shares) -> Share:
+    """The share that counts: of all that was ever read, or of the latest window."""
+    return max(
+        shares_of(facts, kind), key=lambda one: (LEVELS.index(one.level(bounds)), one.value, one.is_of_all)
+    )
+
+
 def judge_share(facts: Facts, pipeline: Pipeline, kind: Kind, bounds: Shares, remedy: str) -> Verdict:
     """The verdict on a kind of bad records by its thresholds."""
-    shares, datacenter = shares_of(facts, kind), facts.datacenter
-    worse = max(shares, key=lambda one: (LEVELS.index(one.level(bounds)), one.value, one.is_of_all))
+    worse, datacenter = worse_share(facts, kind, bounds), facts.datacenter
     level = worse.level(bounds)
     if level == "ok":
         return Verdict("ok", f"{datacenter}: few of its {kind.what}")

@@ -15,41 +15,48 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import timedelta
 from types import MappingProxyType
 
 from photon.health.at_work import if_lost, judge_waiting, judge_works
 from photon.health.bad_records import judge_conflicting, judge_dead_letters, judge_unjoinable
 from photon.health.facts import Facts
 from photon.health.feed import judge_feed
+from photon.health.measures import (
+    BACKLOG_ERROR_BYTES,
+    BACKLOG_WARN_BYTES,
+    CLOCK_SKEW,
+    ahead_of_clock_us,
+    behind_seconds,
+    measures,
+)
 from photon.health.memory import Memory
 from photon.health.unmatched import judge_unmatched
 from photon.health.verdict import Verdict, late_after, level_after, level_of, worst
 from photon.pipeline.file import Pipeline
-from photon.pipeline.sections import Durations
-from photon.process.clock import MICROSECONDS, in_utc
+from photon.process.clock import MICROSECONDS, in_utc, microseconds
 from photon.process.pace import size, span
 from photon.process.readable import counted, typed
 from photon.state.losses import Losses
 
 Judge = Callable[[Facts, Memory, Pipeline], Verdict | Sequence[Verdict]]
 MOST_FILES_NAMED = 3
-# Unread bytes of the logs: a minute of a busy log, and more than most disks of logs have room for twice.
-BACKLOG_WARN_BYTES, BACKLOG_ERROR_BYTES = 2**30, 2**34
-# Events ahead of this machine's clock: NTP keeps clocks within less; a minute is a clock that nobody sets.
-CLOCK_SKEW = Durations(warn=timedelta(seconds=5), error=timedelta(minutes=1))
 BEHIND = "make shifts faster (limits.workers, more cores), or wait: live events keep their share"
 
 
 def judge(facts: Facts, memory: Memory, pipeline: Pipeline) -> dict[str, Verdict]:
-    """The worst verdict on each promise: what its check and its metric tell."""
-    return {promise: worst(found) for promise, found in all_verdicts(facts, memory, pipeline).items()}
+    """The worst verdict on each promise, with the numbers that it goes by: what its check tells."""
+    numbers = measures(facts, memory, pipeline)
+    return {
+        promise: replace(worst(found), measures=numbers.get(promise, ()))
+        for promise, found in all_verdicts(facts, memory, pipeline).items()
+    }
 
 
 def all_verdicts(facts: Facts, memory: Memory, pipeline: Pipeline) -> dict[str, tuple[Verdict, ...]]:
     """The verdicts on each promise (`PROMISES`); `memory` is that after this look.
 
-    Without a readable state there is none on what only the state tells: what was said last stays.
+    Without a readable state there is none on what only the state tells: what was said last stays. Nor is
+    there one on a verification that is yet to come.
     """
     name = facts.datacenter
     if facts.decision == "retired":  # for good: what it lacks is nobody's work any more
@@ -58,7 +65,8 @@ def all_verdicts(facts: Facts, memory: Memory, pipeline: Pipeline) -> dict[str, 
     for promise, judge_one in _JUDGES.items():
         if promise in WITHOUT_STATE or not facts.growth.state_unreadable:
             found = judge_one(facts, memory, pipeline)
-            verdicts[promise] = (found,) if isinstance(found, Verdict) else tuple(found)
+            if found:
+                verdicts[promise] = (found,) if isinstance(found, Verdict) else tuple(found)
     if facts.decision == "on hold":  # nobody is to join, so no advice says how
         resume = f"photon resume {pipeline.typed} {name} lets it run again"
         held = (Verdict("ok", f"{name} is on hold, as people have decided; {resume}"),)
@@ -136,14 +144,7 @@ def _lag(facts: Facts, memory: Memory, pipeline: Pipeline) -> list[Verdict]:
 
 
 def _behind(facts: Facts, memory: Memory, pipeline: Pipeline) -> Verdict:
-    """The watermark's lag while much is unread, or for how long that is so if it is less.
-
-    Where logs are silent the watermark lags and nothing waits. Old logs lag by years when they are read.
-    """
-    if memory.behind_since_us is None:
-        return Verdict("ok", f"{facts.datacenter} keeps up")
-    behind_seconds = (facts.now_us - memory.behind_since_us) / MICROSECONDS
-    lag_seconds = min(behind_seconds, facts.growth.lag_seconds or behind_seconds)
+    lag_seconds = behind_seconds(facts, memory)
     level = level_after(round(lag_seconds * MICROSECONDS), pipeline.health.lag)
     if level == "ok":
         return Verdict("ok", f"{facts.datacenter} keeps up")
@@ -195,8 +196,7 @@ def _may_be_lost(lost: Losses) -> str:
 
 
 def _clock(facts: Facts, memory: Memory, pipeline: Pipeline) -> Verdict:
-    watermark_us = facts.state.watermark_us
-    ahead_us = 0 if watermark_us is None else max(0, watermark_us - facts.now_us)
+    ahead_us = ahead_of_clock_us(facts)
     level = level_after(ahead_us, CLOCK_SKEW)
     if level == "ok":
         return Verdict("ok", f"{facts.datacenter}: no event is ahead of this machine's clock")
@@ -208,7 +208,10 @@ def _clock(facts: Facts, memory: Memory, pipeline: Pipeline) -> Verdict:
     )
 
 
-def _verified(facts: Facts, memory: Memory, pipeline: Pipeline) -> Verdict:
+def _verified(facts: Facts, memory: Memory, pipeline: Pipeline) -> Verdict | Sequence[Verdict]:
+    """Whether the newest verification found nothing wrong, and is not old. No verdict before the first one,
+    unless it is overdue: nobody knows yet.
+    """
     remedy = (
         f"photon verify {pipeline.typed} --datacenter {facts.datacenter}, or start Dagster's verification"
     )
@@ -218,8 +221,18 @@ def _verified(facts: Facts, memory: Memory, pipeline: Pipeline) -> Verdict:
             "has a verification that can't be read",
         )
         return Verdict("warn", says, "as that says, or make its lake reachable", short)
+    late = late_after(pipeline.verification.cron)
     if facts.verified is None:
-        return Verdict("ok", f"{facts.datacenter} was not verified yet")
+        begun_us = facts.state.begun_us
+        if begun_us is None or facts.now_us - begun_us < microseconds(late.warn):
+            return ()
+        since = in_utc(begun_us, "minutes")
+        return Verdict(
+            "warn",
+            f"{facts.datacenter} joins since {since} and was never verified",
+            remedy,
+            "was never verified",
+        )
     broken = facts.verified.report["violations"]
     at = in_utc(facts.verified.at_us, "minutes")
     if broken:
@@ -229,7 +242,7 @@ def _verified(facts: Facts, memory: Memory, pipeline: Pipeline) -> Verdict:
         todo += f". Then photon verify {pipeline.typed} --record says whether it is mended"
         short = f"is broken by its newest verification ({facts.verified.kinds})"
         return Verdict("error", f"{facts.datacenter}, verified at {at}: {kinds}", todo, short)
-    level = level_after(facts.now_us - facts.verified.at_us, late_after(pipeline.verification.cron))
+    level = level_after(facts.now_us - facts.verified.at_us, late)
     says = f"{facts.datacenter} was verified at {at}: nothing is missing, and nothing is there twice"
     return Verdict(level, says, "" if level == "ok" else remedy, f"was verified at {at}, long ago")
 

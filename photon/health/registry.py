@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from photon.health.verdict import Verdict, level_of
+from photon.health.verdict import Level, Measure, Verdict, level_of
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Shares
 from photon.registry.errors import RegistryUnavailable
@@ -41,26 +41,36 @@ def _endpoints(state: RegistryState, pipeline: Pipeline) -> Verdict:
     """A warning if any endpoint is not well; an error if fewer than `SPARE_ENDPOINTS` may go then."""
     endpoints = len(state.endpoints)
     unwell = [one for one in state.endpoints if one.health != "up"]
+    may_be_unwell = endpoints - majority(endpoints)
+    bad = max(1, may_be_unwell - SPARE_ENDPOINTS + 1)
+    measures = (Measure("unwell_endpoints", len(unwell), 1, bad),)
     if not unwell:
-        return Verdict("ok", f"All {endpoints} answer and take writes")
-    spare = endpoints - len(unwell) - majority(endpoints)
+        return Verdict("ok", f"All {endpoints} answer and take writes", measures=measures)
+    spare = may_be_unwell - len(unwell)
     says = "; ".join(f"{one.endpoint}: {one.health} ({one.problem})" for one in unwell)
     may_go = f"{spare} more may go down" if spare >= 0 else "No id can be registered"
     lost = [f"photon registry repair {pipeline.typed} --endpoint {one.endpoint}" for one in unwell]
     remedy = f"{BRING_BACK}; if its data is lost: {'; '.join(lost)} (docs/operations.md)"
-    return Verdict("error" if spare < SPARE_ENDPOINTS else "warn", f"{says}. {may_go}", remedy)
+    level: Level = "error" if spare < SPARE_ENDPOINTS else "warn"
+    return Verdict(level, f"{says}. {may_go}", remedy, measures=measures)
 
 
 def _ledgers(state: RegistryState, pipeline: Pipeline) -> Verdict:
     """A warning if a ledger takes nearly as much as one key range bears, an error beyond."""
     load = state.ledger_load
+    measures = (
+        ()
+        if load is None
+        else (Measure("busiest_load", round(load, 3), LEDGER_LOAD.warn, LEDGER_LOAD.error),)
+    )
     level = "ok" if load is None else level_of(load, LEDGER_LOAD.warn, LEDGER_LOAD.error)
     if level == "ok":
-        return Verdict("ok", "No ledger is near the limit of a key range")
+        return Verdict("ok", "No ledger is near the limit of a key range", measures=measures)
     twice = 2 * state.register.generations[-1].ledgers
     return Verdict(
         level,
         f"The busiest ledger takes {load:.0%} of the bytes a second that AWS writes of one key range; "
         "what is beyond is throttled",
         f"photon registry reshard {pipeline.typed} {twice} makes twice as many, from then on",
+        measures=measures,
     )

@@ -16,10 +16,27 @@ LEVELS: tuple[Level, ...] = get_args(Level)
 
 
 @dataclass(frozen=True)
+class Measure:
+    """A number that a verdict goes by, with its unit in the name, and from when on it is bad."""
+
+    name: str
+    value: float
+    warn: float | None = None
+    error: float | None = None
+
+    @property
+    def thresholds(self) -> str:
+        """From when on it is a warning and an error, in words; empty: never."""
+        bounds = {"a warning": self.warn if self.warn != self.error else None, "an error": self.error}
+        said = [f"{level} from {bound:,g}" for level, bound in bounds.items() if bound is not None]
+        return f"{self.name}: {', '.join(said)}" if said else ""
+
+
+@dataclass(frozen=True)
 class Verdict:
     """The sentence on one promise.
 
-    What is well is said without numbers: it is told once, and stays to be read for days.
+    What is well is said without numbers: it is told once an hour, and stays to be read that long.
     """
 
     level: Level
@@ -29,6 +46,7 @@ class Verdict:
     counts_exactly: bool = False  # such numbers seldom change: another one is told at once
     is_in_headline: bool = False  # the line of `photon status` on who is at work says it
     names: tuple[str, ...] = ()  # each thing that it is about; the sentence may name the first ones
+    measures: tuple[Measure, ...] = ()  # as a check shows them; `judge` adds them to the worst of a promise
 
     @property
     def text(self) -> str:

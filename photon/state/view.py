@@ -55,6 +55,7 @@ class StateView:
     out_of_reach: Mapping[str, str] = field(default_factory=dict)  # which of them can't be freed, and why
     left: Mapping[str, int] = field(default_factory=dict)  # how many records left each class again
     before: Mapping[str, int] = field(default_factory=dict)  # `gained` as the latest window began
+    begun_us: int | None = None  # when the epoch began
     pipeline: str | None = None  # the name of the one that it belongs to
     settings: Mapping[str, object] = field(default_factory=dict)  # the ones that the epoch was begun with
 
@@ -93,6 +94,7 @@ def view_of(state: StateReader | None, now_us: int) -> StateView:
         out_of_reach=state.out_of_reach,
         left=state.left(),
         before=window.before.counts if window is not None else {},
+        begun_us=int(begun) if (begun := state.meta("begun_us")) else None,
         pipeline=state.meta("pipeline"),
         settings=state.settings,
     )

@@ -240,7 +240,7 @@ def state(*health: Health) -> RegistryState:
 
 def check_of(found: RegistryState, promise: str, pipeline: Pipeline) -> AssetCheckResult:
     """The result of one check of a registry."""
-    checks = checks_of(judge_registry(found, pipeline), pipeline, found)
+    checks = checks_of(judge_registry(found, pipeline), pipeline)
     return next(one for one in checks if one.check_name == promise)
 
 

@@ -6,6 +6,7 @@ import asyncio
 import os
 import shutil
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -17,6 +18,7 @@ from dagster import (
     AssetSelection,
     DagsterInstance,
     Definitions,
+    MetadataValue,
     build_sensor_context,
     define_asset_job,
 )
@@ -28,7 +30,7 @@ from dagster._core.scheduler.instigation import InstigatorState, InstigatorStatu
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 from dagster_shared.record import replace
 
-from assets.health import health_checks, health_key
+from assets.health import evaluation, health_checks, health_key
 from orchestration.watcher import watcher_sensor
 from photon.cli.main import main
 from photon.dispatcher.shift.run import prepare, run_shift
@@ -40,6 +42,8 @@ from photon.logs.files import LogFile, TrackedFile
 from photon.state.database import STATE_FILE
 from photon.state.dispatcher_state import DispatcherState
 from tests.orchestration.location import Location
+
+JUDGED = PROMISES.keys() - {"verified"}  # nobody has verified anything yet
 
 ERROR, WARN = AssetCheckSeverity.ERROR, AssetCheckSeverity.WARN
 
@@ -74,20 +78,51 @@ def test_what_is_told_of_a_dead_datacenter_still_counts_when_another_one_has_rep
 
 
 def test_the_first_look_evaluates_each_check_of_each_datacenter(location: Location) -> None:
-    names = {f"{name}__{promise}" for name in ("east", "west") for promise in PROMISES}
+    names = {f"{name}__{promise}" for name in ("east", "west") for promise in JUDGED}
     assert told(tick(location)).keys() == names
 
 
-def test_each_result_links_to_the_section_of_its_check_and_says_what_to_do(location: Location) -> None:
+def test_each_result_has_its_section_of_the_runbook_with_commands_as_they_are_typed(
+    location: Location,
+) -> None:
     first = tick(location)
     location.clock.advance(60)
-    links = {name: one.metadata["runbook"].value for name, one in told(first).items()}
-    assert links["west__nothing_lost"] == "docs/runbook.md#nothing_lost"
-    assert {link.partition("#")[2] for link in map(str, links.values())} == set(PROMISES)
+    found = {name: str(one.metadata["runbook"].value) for name, one in told(first).items()}
+    assert f"photon acknowledge {location.file} west --dry-run" in found["west__nothing_lost"]
+    assert "clicks__west__sensor" in found["west__works"]
+    assert all(text.startswith("- **") for text in found.values())
+    assert not [name for name, text in found.items() if "PIPELINE" in text or "](" in text]
     red = told(tick(location, first.cursor))["east__works"]
     assert "look whether its sensor is on" in str(red.metadata["what_to_do"].value)
-    hand = by_hand(location, "east__logs")
-    assert hand.metadata["runbook"].value == "docs/runbook.md#logs"
+    assert str(by_hand(location, "east__logs").metadata["runbook"].value) == found["east__logs"]
+
+
+def test_a_team_that_reads_the_runbook_elsewhere_gets_links_to_it(tmp_path: Path) -> None:
+    location = Location(tmp_path, more="links: {runbook: 'https://wiki/runbook#top'}\n")
+    found = evaluation(location.served, "east", "lag", Verdict("ok", "east keeps up"))
+    assert found.metadata["runbook"] == MetadataValue.url("https://wiki/runbook#lag")
+
+
+def test_each_result_has_the_numbers_that_it_goes_by_and_their_thresholds(location: Location) -> None:
+    found = {name: one.metadata for name, one in told(tick(location)).items()}
+    assert found["east__lag"]["behind_seconds"].value == 0.0
+    assert found["east__lag"]["thresholds"].value == "behind_seconds: a warning from 60, an error from 600"
+    assert found["west__nothing_lost"]["thresholds"].value == (
+        "lost_bytes: an error from 1; lost_records: an error from 1; may_be_lost_bytes: a warning from 1"
+    )
+    plotted = {
+        name for name, one in found.items() if any(isinstance(m.value, int | float) for m in one.values())
+    }
+    assert plotted == set(found)
+
+
+def test_what_is_well_is_told_again_each_hour_with_the_numbers_of_then(location: Location) -> None:
+    first = tick(location)
+    location.clock.advance(3_500)
+    second = tick(location, first.cursor)
+    assert "east__clock" not in told(second)
+    location.clock.advance(100)
+    assert "east__clock" in told(tick(location, second.cursor))
 
 
 def test_a_datacenter_that_nobody_runs_is_red_within_a_minute_and_green_once_it_is_run(
@@ -184,7 +219,7 @@ def test_a_datacenter_that_cannot_be_looked_at_is_red_and_the_other_is_judged(lo
     assert "east can't be looked at: NotADirectoryError" in (first.skip_message or "")
     found = told(first)
     assert (found["east__works"].passed, found["east__works"].severity) == (False, ERROR)
-    assert found.keys() == {"east__works", *(f"west__{promise}" for promise in PROMISES)}
+    assert found.keys() == {"east__works", *(f"west__{promise}" for promise in JUDGED)}
     location.state().unlink()
     assert told(tick(location, first.cursor))["east__works"].passed
 

@@ -15,7 +15,7 @@ from photon.health.facts import Facts, Verified
 from photon.health.facts import look as look_at
 from photon.health.judge import PROMISES, WITHOUT_STATE, judge
 from photon.health.memory import FRESH_SECONDS, Memory, Told, WatcherNotes, as_text, from_text, memory_beside
-from photon.health.verdict import Verdict
+from photon.health.verdict import Verdict, level_of
 from photon.pipeline.file import Pipeline
 from photon.process.clock import MICROSECONDS
 from photon.state.losses import Losses
@@ -57,7 +57,7 @@ WORK = {"lease": LeaseStatus(replace(SEEN, idle_seen="other"))}
 
 
 def test_a_datacenter_at_rest_keeps_every_promise(pipeline: Pipeline) -> None:
-    found = verdicts(pipeline, facts(0), facts(10_000))
+    found = verdicts(pipeline, facts(0), facts(10_000, verified=report(0)))
     assert found.keys() == PROMISES.keys()
     assert {verdict.level for verdict in found.values()} == {"ok"}
 
@@ -291,7 +291,7 @@ def test_where_the_state_cannot_be_read_one_check_says_so_and_nothing_is_said_of
     pipeline: Pipeline,
 ) -> None:
     found = verdicts(pipeline, facts(0, lost=Losses({1: 2048})), unreadable(10))
-    assert found.keys() == WITHOUT_STATE
+    assert found.keys() == WITHOUT_STATE - {"verified"}
     assert {name for name, one in found.items() if one.level != "ok"} == {"works"}
     assert (found["works"].level, "the state x is damaged: put a copy" in found["works"].says) == (
         "error",
@@ -319,6 +319,38 @@ def test_a_verification_that_is_old_proves_nothing(pipeline: Pipeline, hours: fl
     verdict = verdicts(pipeline, facts(verified=report(hours)))["verified"]
     assert verdict.level == level
     assert ("photon verify" in verdict.remedy) is (level != "ok")
+
+
+def test_a_datacenter_that_was_never_verified_passes_no_check_and_is_a_warning_once_it_is_overdue(
+    pipeline: Pipeline,
+) -> None:
+    begun = {"begun_us": NOW_US}
+    assert "verified" not in verdicts(pipeline, facts(2.9 * 3_600, state=begun))
+    verdict = verdicts(pipeline, facts(3 * 3_600, state=begun))["verified"]
+    assert (verdict.level, verdict.in_short) == ("warn", "was never verified")
+    assert f"photon verify {pipeline.file} --datacenter east" in verdict.remedy
+
+
+def test_each_verdict_has_the_numbers_that_it_goes_by(pipeline: Pipeline) -> None:
+    behind = {"verified": report(2)}
+    looks = [facts(t, GIB, lag=1e9, state=counts(1_000, dead_letters=20), **behind) for t in (0, 300)]
+    found = verdicts(pipeline, *looks)
+    numbers = {name: {one.name: one.value for one in each.measures} for name, each in found.items()}
+    assert numbers["lag"] == {"behind_seconds": 300.0}
+    assert numbers["backlog"] == {"unread_bytes": GIB}
+    assert numbers["dead_letters"] == {"foreign_share": 0.02, "primary_share": 0.0}
+    assert numbers["verified"] == {"violations": 0, "age_seconds": 7_500.0}
+    assert numbers.keys() == PROMISES.keys()
+
+
+def test_a_number_is_a_warning_and_an_error_from_its_thresholds_on(pipeline: Pipeline) -> None:
+    for seconds in (59, 60, 599, 600):
+        looks = [facts(0, GIB - 1), facts(seconds, GIB - 1, lag=1e9)]
+        verdict = verdicts(pipeline, *looks)["lag"]
+        (measure,) = verdict.measures
+        assert measure.warn is not None
+        assert measure.error is not None
+        assert verdict.level == level_of(measure.value, measure.warn, measure.error)
 
 
 def test_what_verification_found_is_told_with_its_remedy(pipeline: Pipeline) -> None:

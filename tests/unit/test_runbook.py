@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
+from pathlib import Path
 from typing import get_args
 
 import pytest
@@ -12,13 +13,14 @@ import yaml
 from dagster import AssetCheckResult
 
 from assets.pipeline_files import CHECK as SERVED_CHECK
-from assets.runbook import RUNBOOK as RUNBOOK_FILE
-from assets.runbook import with_section
+from assets.runbook import section_text, with_section
+from orchestration.demo.traffic import Traffic
 from photon import errors
 from photon.cli import ending
 from photon.errors import DEFECT
 from photon.health.alerts import Kind
 from photon.health.judge import PROMISES
+from photon.pipeline.file import load_pipeline
 from tests.documents import ROOT, wrong_in
 
 RUNBOOK = (ROOT / "docs" / "runbook.md").read_text()
@@ -87,22 +89,20 @@ def test_the_name_of_a_check_is_the_anchor_of_its_section_and_of_no_other_one() 
     assert all(re.fullmatch("[a-z_]+", name) for name in names)
 
 
-@pytest.mark.parametrize(
-    ("links", "link"),
-    [
-        ({}, f"{RUNBOOK_FILE}#nothing_twice"),
-        ({"runbook": "https://wiki/runbook.html"}, "https://wiki/runbook.html#nothing_twice"),
-        ({"runbook": "https://wiki/runbook.html#first-look"}, "https://wiki/runbook.html#nothing_twice"),
-    ],
-)
-def test_the_result_of_a_check_links_to_its_section(links: dict[str, str], link: str) -> None:
+@pytest.mark.parametrize("page", ["https://wiki/runbook.html", "https://wiki/runbook.html#first-look"])
+def test_the_result_of_a_check_links_to_its_section(tmp_path: Path, page: str) -> None:
+    file = Traffic(1).write_pipeline(tmp_path, more=f"links: {{runbook: '{page}'}}\n")
     bare = AssetCheckResult(check_name="nothing_twice", passed=True, metadata={"count": 0})
-    result = with_section(links, bare)
+    result = with_section(load_pipeline(file), bare)
     assert {name: value.value for name, value in (result.metadata or {}).items()} == {
         "count": 0,
-        "runbook": link,
+        "runbook": "https://wiki/runbook.html#nothing_twice",
     }
-    assert (ROOT / RUNBOOK_FILE).exists()
+
+
+def test_where_nobody_says_where_the_runbook_is_read_each_check_has_a_text() -> None:
+    names = {check for asset in ORCHESTRATED["assets"] for check in checks_in_dagster(asset)} | {SERVED_CHECK}
+    assert [name for name in names if not section_text(name).startswith("- **Means**: ")] == []
 
 
 def test_whatever_status_says_in_capitals_has_a_section() -> None:
