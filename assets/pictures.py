@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import io
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from photon.dispatcher.shift.report import ShiftReport
 from photon.pipeline.sections import Availability
@@ -32,13 +32,17 @@ LATENCY_LINES = (
 )
 SHARES_INCHES = (7.6, 2.6)
 SHARES_COLOURS = 16
-# From the bottom up: the usual classes come first, so that unusual ones stand out at the top.
+LEAST_SHARE, MOST_SHARE = (
+    0.01,
+    100.0,
+)  # %, on an axis of powers of ten: a class of 0.3 % has a line of its own
+# Lines differ in dashes and marks too: for people who see no colours, and where one lies upon another.
 SHARES = (
-    ("joined", "joined", "#1b9e77"),
-    ("joined_elsewhere", "joined elsewhere", "#7570b3"),
-    ("", "others", "#999999"),
-    ("unjoinable", "unjoinable", "#e6ab02"),
-    ("dead_letters", "dead letters", "#d95f02"),
+    ("joined", "joined", "#1b9e77", "-", 3.0),
+    ("joined_elsewhere", "joined elsewhere", "#7570b3", "--", 1.5),
+    ("", "others", "#999999", "_", 1.0),
+    ("unjoinable", "unjoinable", "#a6761d", "^-", 1.0),
+    ("dead_letters", "dead letters", "#e7298a", "x", 1.0),
 )
 LEDGERS_INCHES = (7.6, 4.0)
 LEDGERS_COLOURS = 8
@@ -65,7 +69,10 @@ def latency_plot(reports: Sequence[ShiftReport]) -> str | None:
 
 
 def shares_plot(reports: Sequence[ShiftReport]) -> str | None:
-    """Shares of foreign records by class, in % of each report's; None with fewer than two that have any."""
+    """Shares of foreign records by class, in % of each report's; None with fewer than two that have any.
+
+    A line has a gap where its class had no record.
+    """
     points = [report for report in reports if report.classes]
     if len(points) < 2:
         return None
@@ -73,16 +80,14 @@ def shares_plot(reports: Sequence[ShiftReport]) -> str | None:
     axes = figure.add_subplot()
     minutes = [(points[-1].at_us - report.at_us) / MICROSECONDS / 60 for report in points]
     heights = [_shares(report.classes) for report in points]
-    lines = [(label, [each[name] for each in heights], colour) for name, label, colour in SHARES]
-    seen = [(label, line, colour) for label, line, colour in lines if any(line)]
-    axes.stackplot(
-        minutes,
-        *(line for _, line, _ in seen),
-        labels=[label for label, _, _ in seen],
-        colors=[colour for _, _, colour in seen],
-        antialiased=False,
-    )
-    axes.set_ylim(0, 100)
+    for name, label, colour, style, width in SHARES:
+        line = [each[name] or float("nan") for each in heights]
+        looks: dict[str, Any] = {"color": colour, "linewidth": width, "markersize": 4, "antialiased": False}
+        if any(each[name] for each in heights):
+            axes.plot(minutes, line, style, label=label, **looks)
+    axes.set_yscale("log")
+    axes.set_ylim(LEAST_SHARE, 1.3 * MOST_SHARE)
+    axes.yaxis.set_major_formatter("{x:g}")
     axes.set_xlim(max(minutes), 0)
     _label(axes, "minutes ago", "% of records", legend_bottom=0.96)
     return _markdown_image(figure, "what became of foreign records, in %", SHARES_COLOURS)
@@ -91,8 +96,9 @@ def shares_plot(reports: Sequence[ShiftReport]) -> str | None:
 def _shares(classes: Mapping[str, int]) -> dict[str, float]:
     """Shares of one report, in %, by the names in SHARES; "" has all other classes."""
     total = sum(classes.values())
-    shares = {name: 100 * classes.get(name, 0) / total for name, _, _ in SHARES if name}
-    return {**shares, "": 100 - sum(shares.values())}
+    shares = {name: 100 * classes.get(name, 0) / total for name, *_ in SHARES if name}
+    others = total - sum(classes.get(name, 0) for name in shares)
+    return {**shares, "": 100 * others / total}
 
 
 def ledgers_plot(ledgers: Sequence[LedgerRow]) -> str:
@@ -161,7 +167,7 @@ def _label(axes: Axes, x: str, y: str, legend_bottom: float) -> None:
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
     corner = (0, legend_bottom)
-    axes.legend(fontsize=FONT_POINTS, loc="lower left", bbox_to_anchor=corner, frameon=False, ncols=4)
+    axes.legend(fontsize=FONT_POINTS, loc="lower left", bbox_to_anchor=corner, frameon=False, ncols=5)
 
 
 def _markdown_image(figure: Figure, title: str, colours: int) -> str:
@@ -173,5 +179,6 @@ def _markdown_image(figure: Figure, title: str, colours: int) -> str:
     size = canvas.get_width_height()
     picture = Image.frombuffer("RGBA", size, canvas.buffer_rgba(), "raw", "RGBA", 0, 1).convert("RGB")
     file = io.BytesIO()
-    picture.quantize(colours).save(file, "PNG", optimize=True)
+    # By coverage: a thin line keeps its colour.
+    picture.quantize(colours, Image.Quantize.MAXCOVERAGE).save(file, "PNG", optimize=True)
     return f"![{title}](data:image/png;base64,{base64.b64encode(file.getvalue()).decode()})"

@@ -9,7 +9,7 @@ import warnings
 from pathlib import Path
 
 import yaml
-from dagster import DagsterInstance
+from dagster import DagsterInstance, DefaultRunLauncher
 from dagster._core.definitions.run_request import InstigatorType
 from dagster._core.run_coordinator import DefaultRunCoordinator
 from dagster._core.scheduler.instigation import TickStatus
@@ -37,6 +37,12 @@ def test_everything_is_stored_below_the_home(instance: DagsterInstance, home: Pa
 
 def test_a_requested_run_waits_in_no_queue(instance: DagsterInstance) -> None:
     assert isinstance(instance.run_coordinator, DefaultRunCoordinator)
+
+
+def test_the_dialog_for_backfills_advises_against_nothing(instance: DagsterInstance) -> None:
+    """It warns of the class of this name where no queue is."""
+    assert isinstance(instance.run_launcher, DefaultRunLauncher)
+    assert type(instance.run_launcher).__name__ != "DefaultRunLauncher"
 
 
 def test_only_daemons_that_have_something_to_do_run(instance: DagsterInstance) -> None:

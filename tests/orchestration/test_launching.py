@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from dagster import AssetKey, DagsterInstance, JobDefinition
 from dagster._config import ConfigType, ConfigTypeKind
 from dagster._core.execution.api import create_execution_plan
@@ -147,9 +147,9 @@ def test_materialize_all_of_the_data_launches_every_shift_and_then_the_days(
 ) -> None:
     """Ask as the UI does: partitions of several kinds are a backfill. Nobody here launches its runs."""
     monkeypatch.setenv("PHOTON_PIPELINES", str(location.file))
-    launcher = {"run_launcher": {"module": "dagster._core.test_utils", "class": "MockedRunLauncher"}}
-    with (home / "dagster.yaml").open("a") as settings:
-        settings.write(json.dumps(launcher)[1:-1] + "\n")
+    settings = yaml.safe_load((home / "dagster.yaml").read_text())
+    settings["run_launcher"] = {"module": "dagster._core.test_utils", "class": "MockedRunLauncher"}
+    (home / "dagster.yaml").write_text(yaml.safe_dump(settings))
     keys = [{"path": list(key.path)} for key in materializable(location, "clicks")]
     target = ModuleTarget("orchestration.definitions", None, str(PROJECT), "photon")
     with (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -121,13 +121,39 @@ def test_the_shares_are_a_picture_small_enough_for_each_report() -> None:
     with Image.open(io.BytesIO(png)) as picture:
         drawn = [colour for _, colour in picture.convert("RGB").getcolors() or []]
         assert picture.width >= 700, "legible in the UI without a zoom"
-    for name, _, colour in SHARES:
+    for name, _, colour, *_ in SHARES:
         assert min(distance(bytes.fromhex(colour[1:]), one) for one in drawn) < 16, f"{name} is not there"
 
 
-def distance(one: Sequence[int], other: Any) -> int:
+def test_of_a_thousand_records_three_dead_letters_and_three_unjoinable_ones_are_seen_apart() -> None:
+    classes = {"joined": 994, "unjoinable": 3, "dead_letters": 3}
+    markdown = shares_plot([replace(report(minute), classes=classes) for minute in range(10)])
+    assert markdown is not None
+    png = base64.b64decode(markdown.partition("base64,")[2].rstrip(")"))
+    with Image.open(io.BytesIO(png)) as picture:
+        below_the_legend = picture.convert("RGB").crop((0, picture.height // 5, *picture.size))
+        height = below_the_legend.height
+        found = {
+            name: rows_of(below_the_legend, colour)
+            for name, _, colour, *_ in SHARES
+            if name in ("unjoinable", "dead_letters")
+        }
+    for name, rows in found.items():
+        assert len(rows) > 30, f"{name} can't be seen"
+        assert max(rows) < 0.8 * height, f"{name} lies on the axis"
+
+
+def rows_of(picture: Image.Image, colour: str) -> list[int]:
+    """The rows of all dots that have a colour."""
+    wanted, width = bytes.fromhex(colour[1:]), picture.width
+    pixels = picture.tobytes()
+    dots = (pixels[at : at + 3] for at in range(0, len(pixels), 3))
+    return [number // width for number, dot in enumerate(dots) if distance(wanted, dot) < 16]
+
+
+def distance(one: Iterable[int], other: Any) -> int:
     """Measure how much two colours differ, of 255, in the worst of red, green and blue."""
-    return max(abs(a - b) for a, b in zip(one, other, strict=True))
+    return max(int(abs(a - b)) for a, b in zip(one, other, strict=True))
 
 
 def test_reports_without_records_are_no_picture_of_shares() -> None:
