@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import logging
+import os
+import socket
 from pathlib import Path
 
 import click
@@ -17,18 +19,28 @@ log = logging.getLogger(__name__)
 @click.command()
 @pipeline_argument
 @click.option("--host", default=HOST, show_default=True, help="The address to listen at.")
+@click.option("--name", "names", multiple=True, help="Another name that browsers reach it by, as of a proxy.")
 @click.option("--port", default=PORT, show_default=True, type=click.IntRange(0, 65535), help="0: any.")
-def ui(pipeline_file: Path, host: str, port: int) -> None:
+def ui(pipeline_file: Path, host: str, names: tuple[str, ...], port: int) -> None:
     """Serve a page that shows PIPELINE's datacenters live, until Ctrl-C.
 
-    It reads what photon status, trace and dead-letters read, and disturbs no join.
+    It reads what photon status, trace and dead-letters read, and disturbs no join. With another --host than
+    this machine's own it asks for a token: that of the environment variable PHOTON_UI_TOKEN, or one that is
+    made and printed now.
     """
     with opened(pipeline_file) as pipeline:
+        from photon.page.access import TOKEN_VARIABLE, Access, token_for
         from photon.page.app import page_of
         from photon.page.serving import listen_at, server_of, url_of
         from photon.process.clock import SystemClock
 
         gc.enable()  # which a command that only asks does without
         listening = listen_at(host, port)
-        log.info("the page of %s is at %s, until Ctrl-C", pipeline.name, url_of(host, listening))
-        server_of(page_of(pipeline, SystemClock())).run(sockets=[listening])
+        address, at = listening.getsockname()[:2]
+        token, is_made = token_for(address, os.environ.get(TOKEN_VARIABLE))
+        known = {host, socket.gethostname(), socket.getfqdn(), *names}
+        access = Access(frozenset(name.lower() for name in known), token, f"photon-ui-{at}")
+        log.info("the page of %s is at %s, until Ctrl-C", pipeline.name, url_of(host, at))
+        if is_made:  # on standard output: what is logged stays
+            click.echo(f"its token, for {url_of(host, at)}login.html: {token}")
+        server_of(page_of(pipeline, access, SystemClock())).run(sockets=[listening])

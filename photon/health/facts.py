@@ -59,7 +59,9 @@ STANDING_STILL = Durations(warn=timedelta(seconds=30), error=timedelta(seconds=4
 SILENT_SECONDS = STANDING_STILL.warn.total_seconds()
 MOST_LOST_NAMED = 10
 # `photon.verification` reads more of its table, and takes long to import.
-_REPORTS = pa.schema([("at", pa.timestamp("us", "UTC")), ("report", pa.string())])
+_REPORTS = AppendTable(
+    "verification_reports", pa.schema([("at", pa.timestamp("us", "UTC")), ("report", pa.string())])
+)
 
 Activity = Literal[
     "retired",
@@ -92,11 +94,18 @@ class Verified:
 
 def newest_verification(pipeline: Pipeline, datacenter: str) -> Verified | None:
     """The newest one that was stored; None where there is none. LakeUnavailable, FormatTooNew."""
-    latest = AppendTable("verification_reports", _REPORTS).latest(pipeline, datacenter)
-    if not latest.num_rows:
-        return None
-    at_us = latest["at"][-1].cast(pa.int64()).as_py()
-    return Verified(at_us, json.loads(latest["report"][-1].as_py()))
+    found = _verifications_in(_REPORTS.latest(pipeline, datacenter))
+    return found[-1] if found else None
+
+
+def verifications_between(pipeline: Pipeline, datacenter: str, from_us: int, to_us: int) -> list[Verified]:
+    """Those that were stored in `from_us <= at < to_us`, earliest first. LakeUnavailable, FormatTooNew."""
+    return _verifications_in(_REPORTS.between(pipeline, datacenter, from_us, to_us))
+
+
+def _verifications_in(rows: pa.Table) -> list[Verified]:
+    reports = zip(rows["at"].cast(pa.int64()).to_pylist(), rows["report"].to_pylist(), strict=True)
+    return [Verified(at_us, json.loads(report)) for at_us, report in reports]
 
 
 @dataclass(frozen=True)

@@ -14,39 +14,58 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp
 
 from photon.errors import UserError
+from photon.page.access import Access
 from photon.page.asking import Busy
 from photon.page.event import Events
+from photon.page.guard import LOGIN, Guard
+from photon.page.history import History
 from photon.page.now import Now
+from photon.page.points import Points
 from photon.page.records import Records
-from photon.page.refusals import BadRequest, Refused
+from photon.page.refusals import (
+    BadRequest,
+    NoToken,
+    Refused,
+    TooMany,
+    TooManyAtOnce,
+    as_json,
+    error_response,
+)
 from photon.page.registry import RegistrySeen
 from photon.pipeline.file import Pipeline
 from photon.process.clock import Clock
 
 STATIC = Path(__file__).parent / "static"
 Asked = Mapping[str, str]  # the values of a request's query
+MOST_DIGITS = 20
 log = logging.getLogger(__name__)
 
 
-def page_of(pipeline: Pipeline, clock: Clock) -> Starlette:
-    """The page of a pipeline."""
+def page_of(pipeline: Pipeline, access: Access, clock: Clock) -> ASGIApp:
+    """The page of a pipeline, for those who have access."""
     registry = RegistrySeen(pipeline, clock)
-    now, records, events = (
-        Now(pipeline, registry, clock),
-        Records(pipeline, clock),
-        Events(pipeline, registry),
-    )
-    return Starlette(
+    points = {name: Points(pipeline, name, clock) for name in pipeline.datacenters}
+    now = Now(pipeline, registry, points, clock)
+    history, records = History(pipeline, now, points, clock), Records(pipeline, clock)
+    events = Events(pipeline, registry)
+    answers: dict[str, Callable[[Asked], Awaitable[dict[str, Any]]]] = {
+        "/api/now": lambda asked: now.answer(),
+        "/api/history": lambda asked: history.answer(_whole(asked, "from_us"), _whole(asked, "to_us")),
+        "/api/records": lambda asked: records.answer(_whole(asked, "hours")),
+        "/api/event": lambda asked: events.answer(asked.get("id", "")),
+    }
+    app = Starlette(
         routes=[
-            Route("/api/now", _answering(lambda asked: now.answer())),
-            Route("/api/records", _answering(lambda asked: records.answer(_whole(asked, "hours", 24)))),
-            Route("/api/event", _answering(lambda asked: events.answer(asked.get("id", "")))),
+            *(Route(path, _answering(answer)) for path, answer in answers.items()),
+            Route(LOGIN, _login(access), methods=["POST"]),
             Mount("/", StaticFiles(directory=STATIC, html=True)),
         ],
         exception_handlers={HTTPException: _refused, Exception: _failed},
     )
+    return Guard(app, access, clock)
 
 
 def _answering(
@@ -56,40 +75,58 @@ def _answering(
         try:
             return as_json(await answer(request.query_params))
         except Refused as error:
-            return error_response(error.status, str(error), error.what_to_do)
+            return error_response(error)
         except Busy as error:
-            return error_response(429, str(error), "wait a moment, and ask again")
+            return error_response(TooMany(str(error), "wait a moment, and ask again"))
         except (UserError, OSError) as error:
-            return error_response(503, str(error), "")
+            return error_response(TooManyAtOnce(str(error)))
 
     return endpoint
 
 
-def _whole(asked: Asked, name: str, default: int) -> int:
-    """A whole number of the query. BadRequest."""
+def _login(access: Access) -> Callable[[Request], Awaitable[Response]]:
+    """Begin a session for whoever has the token."""
+
+    async def endpoint(request: Request) -> Response:
+        try:
+            given = json.loads(await request.body())["token"]
+        except (ValueError, KeyError, TypeError):
+            given = None
+        if access.token is not None and not (isinstance(given, str) and access.is_token(given)):
+            return error_response(
+                NoToken("that is not the token", "give the one that photon ui was started with")
+            )
+        response = Response(status_code=204)
+        if access.token is not None:
+            is_secure = request.url.scheme == "https"
+            response.set_cookie(
+                access.cookie, access.session, httponly=True, samesite="strict", secure=is_secure
+            )
+        return response
+
+    return endpoint
+
+
+def _whole(asked: Asked, name: str) -> int | None:
+    """A whole number of the query; None: it says nothing. BadRequest."""
+    if name not in asked:
+        return None
     try:
-        return int(asked.get(name, default))
+        return int(asked[name][:MOST_DIGITS])
     except ValueError as error:
-        raise BadRequest(f"{name}={asked[name]!r:.40}: expected a whole number") from error
-
-
-def as_json(value: object, status: int = 200) -> Response:
-    """The value as JSON: text with any content, of which a browser makes no markup."""
-    text = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
-    return Response(text, status, media_type="application/json", headers={"Cache-Control": "no-store"})
-
-
-def error_response(status: int, error: str, what_to_do: str) -> Response:
-    """An error for people: what went wrong, and what to do."""
-    return as_json({"error": error, "what_to_do": what_to_do}, status)
+        raise BadRequest(f"{name}={asked[name][:MOST_DIGITS]!r}: expected a whole number") from error
 
 
 async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     what_to_do = "the page itself is at /" if error.status_code == 404 else ""
-    return error_response(error.status_code, error.detail, what_to_do)
+    return as_json({"error": error.detail, "what_to_do": what_to_do}, error.status_code)
 
 
 async def _failed(request: Request, error: Exception) -> Response:
     log.error("%s failed", request.url.path, exc_info=error)
-    return error_response(500, "a defect of Photon: its log says more", "report it with the log")
+    told = {
+        "error": "a defect of Photon: the log of photon ui says more",
+        "what_to_do": "report it with that log",
+    }
+    return as_json(told, 500)

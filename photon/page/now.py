@@ -5,29 +5,35 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 from photon.dispatcher.shift.people import Decisions
 from photon.errors import UserError
-from photon.health.facts import Facts
+from photon.health.facts import Activity, Facts
 from photon.health.memory import Memory
 from photon.health.overall import overall
 from photon.health.status import DatacenterStatus, status_of
 from photon.health.verdict import Verdict
 from photon.page.asking import Shared
+from photon.page.points import Points
 from photon.page.registry import RegistrySeen
+from photon.page.series import newest
 from photon.pipeline.file import Pipeline
 from photon.process.clock import Clock
+from photon.state.points import POINTS
 
 LOOK_SECONDS = 2.0  # between two looks, however many browsers are open
+FRESH_SECONDS = 30.0  # an older point tells nothing of now
 ANSWER_SECONDS = 3.0  # a datacenter that takes longer is shown as one that can't be asked
 
 
 class Now:
     """Looks at the datacenters for all viewers, each of them apart: one that hangs keeps no other back."""
 
-    def __init__(self, pipeline: Pipeline, registry: RegistrySeen, clock: Clock) -> None:
-        self._pipeline, self._registry, self._clock = pipeline, registry, clock
+    def __init__(
+        self, pipeline: Pipeline, registry: RegistrySeen, points: Mapping[str, Points], clock: Clock
+    ) -> None:
+        self._pipeline, self._registry, self._points, self._clock = pipeline, registry, points, clock
         self._decisions = Decisions()
         self._memories: dict[str, Memory] = {}
         self._looks = {
@@ -52,9 +58,26 @@ class Now:
                 "verdicts": verdicts_told({promise: (one,) for promise, one in of_registry.items()}),
             },
             "datacenters": [
-                told(one) if (one := found.get(name)) else not_told(name, errors[name]) for name in asked
+                {
+                    **(told(one) if (one := found.get(name)) else not_told(name, errors[name])),
+                    "numbers": await self._numbers(name),
+                }
+                for name in asked
             ],
         }
+
+    async def activity(self, name: str) -> Activity | Literal["unknown"]:
+        """Who is at work in a datacenter, as the last look has seen."""
+        one = await self._look_in_time(name)
+        return one.facts.activity if isinstance(one, DatacenterStatus) else "unknown"
+
+    async def _numbers(self, name: str) -> dict[str, Any]:
+        """The numbers of its newest point."""
+        try:
+            recent = await self._points[name].recent()
+        except (UserError, OSError):  # a verdict, or why it can't be asked, says more
+            recent = POINTS.columns.empty_table()
+        return newest(recent, self._clock.now_us(), FRESH_SECONDS)
 
     async def _look_in_time(self, name: str) -> DatacenterStatus | Exception:
         try:

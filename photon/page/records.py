@@ -29,6 +29,7 @@ from photon.tokens import Occurrence
 
 # Hours that can be asked for, each with the seconds of a step; batches are known by time for three days.
 STEP_SECONDS = {1: 60, 6: 300, 24: 900, 72: 3_600}
+DAY_HOURS = 24
 READ_EVERY_SECONDS = 10.0
 ANSWER_SECONDS = 5.0
 MOST_REASONS = 20
@@ -69,8 +70,9 @@ class Records:
             for hours in STEP_SECONDS
         }
 
-    async def answer(self, hours: int) -> dict[str, Any]:
-        """The answer of `/api/records`. BadRequest."""
+    async def answer(self, hours: int | None) -> dict[str, Any]:
+        """The answer of `/api/records`: of a day, where nothing is said. BadRequest."""
+        hours = DAY_HOURS if hours is None else hours
         if hours not in STEP_SECONDS:
             raise BadRequest(f"hours={hours}: expected one of {', '.join(map(str, STEP_SECONDS))}")
         names = [name for name, of_hours in self._readings if of_hours == hours]

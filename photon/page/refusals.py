@@ -1,8 +1,14 @@
-"""Requests that are not answered, each with its status of HTTP."""
+"""Requests that are not answered, each with its status of HTTP, and how answers and errors are sent."""
 
 from __future__ import annotations
 
+import json
+
+from starlette.responses import Response
+
 from photon.errors import UserError
+
+MOST_ANSWER_BYTES = 4 * 2**20
 
 
 class Refused(UserError):
@@ -17,3 +23,42 @@ class Refused(UserError):
 
 class BadRequest(Refused):
     """The request says something that can't be used."""
+
+
+class NoToken(Refused):
+    """Whoever asks has not shown that he may."""
+
+    status = 401
+
+
+class CrossSite(Refused):
+    """A page of somebody else's asks."""
+
+    status = 403
+
+
+class TooMany(Refused):
+    """Somebody asks for more than his share, or for what is done one at a time."""
+
+    status = 429
+
+
+class TooManyAtOnce(Refused):
+    """All together ask for more than the process answers; also one that can't be answered now."""
+
+    status = 503
+
+
+def as_json(value: object, status: int = 200) -> Response:
+    """The value as JSON: text with any content, of which a browser makes no markup."""
+    text = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    if len(text) > MOST_ANSWER_BYTES:
+        return error_response(
+            TooManyAtOnce(f"the answer has more than {MOST_ANSWER_BYTES:,} bytes", "ask for less")
+        )
+    return Response(text, status, media_type="application/json", headers={"Cache-Control": "no-store"})
+
+
+def error_response(error: Refused) -> Response:
+    """An error for people."""
+    return as_json({"error": str(error), "what_to_do": error.what_to_do}, error.status)

@@ -20,7 +20,9 @@ from photon.upkeep.registry_state import registry_state
 
 DECISIONS_EVERY_SECONDS = 2.0
 ENDPOINTS_EVERY_SECONDS = 10.0
-ANSWER_SECONDS = 1.0  # the page shows what was known before if it takes longer
+# The page shows what was known before if an answer takes longer; before the first one it waits.
+ANSWER_SECONDS, FIRST_SECONDS = 1.0, 5.0
+_UNKNOWN = Decisions(unknown_because="the registry has not answered yet")
 
 
 class RegistrySeen:
@@ -30,7 +32,7 @@ class RegistrySeen:
         self._pipeline = pipeline
         self._is_local = pipeline.registry.endpoints == "local"
         self._lock, self._users = threading.Lock(), 0
-        self._decisions = Decisions(unknown_because="the registry has not answered yet")
+        self._decisions = _UNKNOWN
         self._verdicts: Mapping[str, Verdict] = {}
         self._asks_decisions = Shared("the registry", self._read_decisions, DECISIONS_EVERY_SECONDS, clock)
         self._asks_endpoints = Shared("the registry", self._read_endpoints, ENDPOINTS_EVERY_SECONDS, clock)
@@ -38,7 +40,8 @@ class RegistrySeen:
     async def decisions(self) -> Decisions:
         """People's decisions; those known last while the registry can't be asked."""
         with suppress(NotInTime):
-            self._decisions = await self._asks_decisions.answer(ANSWER_SECONDS)
+            seconds = FIRST_SECONDS if self._decisions is _UNKNOWN else ANSWER_SECONDS
+            self._decisions = await self._asks_decisions.answer(seconds)
         return self._decisions
 
     async def verdicts(self) -> Mapping[str, Verdict]:

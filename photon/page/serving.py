@@ -37,9 +37,8 @@ def listen_at(host: str, port: int) -> socket.socket:
         raise WrongUsage(f"{host}:{port} can't be listened at: {why}; {remedy}") from error
 
 
-def url_of(host: str, listening: socket.socket) -> str:
+def url_of(host: str, port: int) -> str:
     """The address of the page, as a browser takes it."""
-    port = listening.getsockname()[1]
     return f"http://{f'[{host}]' if ':' in host else host}:{port}/"
 
 

@@ -21,6 +21,7 @@ export async function ask(path, patienceSeconds) {
     throw new Gone(error.message);
   }
   if (answer.ok && said !== null) return said;
+  if (answer.status === 401) location.replace("login.html");
   throw new Refused(said?.error ?? `The server answered ${answer.status} to ${path}`, said?.what_to_do ?? "");
 }
 

@@ -1,0 +1,151 @@
+"""How it went: series of all datacenters on one grid, what happened, a strip of a day, the error budget."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+from photon.errors import UserError
+from photon.page.asking import Shared
+from photon.page.now import Now
+from photon.page.points import Points, Stored, within
+from photon.page.refusals import BadRequest
+from photon.page.series import LONGEST_SECONDS, Grid, series, times_of
+from photon.page.strips import NOW, Point, strip, waits
+from photon.pipeline.file import Pipeline
+from photon.process.clock import MICROSECONDS, Clock
+from photon.releases import copies
+from photon.verification.availability.budget import sentence
+from photon.verification.availability.report import report_of
+
+HOUR_US = 3_600 * MICROSECONDS
+DAY_US = 24 * HOUR_US
+MINUTE_US = 60 * MICROSECONDS
+BUDGET_SECONDS, RELEASES_SECONDS = 30.0, 10.0  # between two readings
+ANSWER_SECONDS = 5.0
+MOST_MARKS = 300
+MOST_RELEASES = 60
+Told = dict[str, Any]  # as JSON has it
+
+
+class History:
+    """Tells how it went, of ranges that viewers choose."""
+
+    def __init__(self, pipeline: Pipeline, now: Now, points: Mapping[str, Points], clock: Clock) -> None:
+        self._pipeline, self._now, self._points, self._clock = pipeline, now, points, clock
+        self._budgets = Shared("the error budget", partial(budgets_of, pipeline), BUDGET_SECONDS, clock)
+        self._releases = Shared(
+            "the releases", partial(releases_of, pipeline, clock), RELEASES_SECONDS, clock
+        )
+
+    async def answer(self, from_us: int | None, to_us: int | None) -> dict[str, Any]:
+        """The answer of `/api/history`: of the last hour, where nothing is said. BadRequest."""
+        now_us = self._clock.now_us()
+        to_us = now_us if to_us is None else to_us
+        from_us = to_us - HOUR_US if from_us is None else from_us
+        if not 0 <= from_us < to_us <= from_us + LONGEST_SECONDS * MICROSECONDS or to_us > now_us + DAY_US:
+            raise BadRequest(
+                f"from_us={from_us}, to_us={to_us}: expected microseconds since 1970, the first one earlier, "
+                f"at most {LONGEST_SECONDS // 86_400} days apart and not in the future"
+            )
+        grid = Grid.over(from_us, to_us)
+        told = await asyncio.gather(*(self._datacenter(name, grid, now_us) for name in self._points))
+        marks = [mark for _, some, _ in told for mark in some]
+        with suppress(UserError):
+            if grid.to_us - grid.from_us <= HOUR_US + 2 * grid.step_us:
+                marks += [
+                    one for one in await self._releases.answer(ANSWER_SECONDS) if one["at_us"] >= from_us
+                ]
+        return {
+            "from_us": grid.from_us,
+            "to_us": grid.to_us,
+            "step_seconds": grid.step_seconds,
+            "datacenters": {name: of_one for name, (of_one, _, _) in zip(self._points, told, strict=True)},
+            "marks": sorted(marks, key=lambda mark: mark["at_us"])[-MOST_MARKS:],
+            "strips": {name: spans for name, (_, _, spans) in zip(self._points, told, strict=True)},
+            "budget": await self._budget(),
+        }
+
+    async def _datacenter(
+        self, name: str, grid: Grid, now_us: int
+    ) -> tuple[dict[str, Any], list[Told], list[Told]]:
+        """Its series, what happened to it, and its strip."""
+        day_until_us = -(-now_us // MINUTE_US) * MINUTE_US
+        day_from_us = day_until_us - DAY_US
+        day, problem = await self._points[name].rows(day_from_us, day_until_us, is_fine=True)
+        rows = Stored(within(day.points, grid.from_us, grid.to_us), day.marks)
+        if grid.from_us < day_from_us:
+            is_fine = grid.step_us < MINUTE_US
+            rows, problem = await self._points[name].rows(grid.from_us, grid.to_us, is_fine)
+        marks = [
+            _mark(name, one.at_us, one.kind, one.says) for one in rows.marks if one.at_us >= grid.from_us
+        ]
+        points = as_points(rows.points)
+        says = {one.from_us: one.waits_for for one in points}
+        for span in waits(points):
+            marks.append(_mark(name, span.from_us, "waits", says.get(span.from_us, ""), span.until_us))
+        spans = strip(
+            as_points(day.points), day.marks, NOW[await self._now.activity(name)], day_from_us, now_us
+        )
+        return {**series(rows.points, grid), "problem": problem}, marks, [asdict(span) for span in spans]
+
+    async def _budget(self) -> dict[str, Any]:
+        try:
+            return await self._budgets.answer(ANSWER_SECONDS)
+        except UserError as error:
+            return {
+                name: {"share_left": None, "bad_minutes": None, "says": str(error)} for name in self._points
+            }
+
+
+def as_points(rows: pa.Table) -> list[Point]:
+    """The rows as spans."""
+    at_us, span_us = times_of(rows)
+    names = ("activity", "unread_bytes", "waits_for")
+    columns = ((at_us - span_us).tolist(), at_us.tolist(), *(rows[name].to_pylist() for name in names))
+    return [
+        Point(begun_us, ended_us, activity or "", unread, waits_for or "")
+        for begun_us, ended_us, activity, unread, waits_for in zip(*columns, strict=True)
+    ]
+
+
+def _mark(datacenter: str, at_us: int, kind: str, says: str, until_us: int | None = None) -> Told:
+    return {"datacenter": datacenter, "at_us": at_us, "until_us": until_us, "kind": kind, "says": says}
+
+
+def budgets_of(pipeline: Pipeline) -> dict[str, Told]:
+    """The error budget of each datacenter and of all together."""
+    report = report_of(pipeline)
+    found: dict[str, Told] = {
+        name: {
+            "share_left": None if one is None or not one.allowed else max(0.0, one.left / one.allowed),
+            "bad_minutes": None if one is None else one.bad,
+            "says": sentence(name, one, report.settings),
+        }
+        for name, one in report.budgets().items()
+    }
+    unknown = {"share_left": None, "bad_minutes": None}
+    return found | {
+        name: {**unknown, "says": f"{name}: NOT KNOWN: {why}"} for name, why in report.problems.items()
+    }
+
+
+def releases_of(pipeline: Pipeline, clock: Clock) -> list[Told]:
+    """The newest releases that were made in the last hour, as marks."""
+    since_us = clock.now_us() - HOUR_US
+    for place in pipeline.datacenters.values():
+        with suppress(OSError, UserError):
+            last = copies.latest(place.lake)
+            found: list[Told] = []
+            while last is not None and last.made_us >= since_us and len(found) < MOST_RELEASES:
+                found.append(_mark(last.by, last.made_us, "release", last.sentence()))
+                last = copies.release(place.lake, last.number - 1)
+            if found:
+                return found
+    return []

@@ -1,0 +1,106 @@
+"""The strip of a day: what a datacenter was doing where it has points, and where it has none."""
+
+from __future__ import annotations
+
+from photon.page.strips import Mark, Point, State, strip, waits
+from photon.process.clock import MICROSECONDS
+
+HOUR = 3_600
+
+
+def ran(from_seconds: float, until_seconds: float, activity: str = "live", unread: int = 0) -> Point:
+    return Point(us(from_seconds), us(until_seconds), activity, unread)
+
+
+def us(seconds: float) -> int:
+    return round(seconds * MICROSECONDS)
+
+
+def told(
+    *points: Point, marks: tuple[tuple[float, str], ...] = (), now: State = "live", until: float = HOUR
+) -> list[tuple[float, float, str]]:
+    """The strip of an hour, in seconds."""
+    happened = [Mark(us(at), kind) for at, kind in marks]
+    found = strip(points, happened, now, 0, us(until))
+    return [(one.from_us / MICROSECONDS, one.until_us / MICROSECONDS, one.state) for one in found]
+
+
+def test_points_in_a_row_are_one_span_as_long_as_they_say_the_same() -> None:
+    points = (ran(0, 60), ran(60, 120), ran(120, 180, "behind"), ran(180, HOUR))
+    assert told(*points) == [(0, 120, "live"), (120, 180, "behind"), (180, HOUR, "live")]
+
+
+def test_before_the_first_point_nobody_knows() -> None:
+    assert told(ran(600, HOUR)) == [(0, 600, "unknown"), (600, HOUR, "live")]
+    assert told() == [(0, HOUR, "unknown")]
+
+
+def test_a_shift_that_follows_at_once_leaves_no_gap() -> None:
+    assert told(ran(0, 600), ran(612, HOUR)) == [(0, HOUR, "live")]
+
+
+def test_a_shift_that_had_nothing_to_do_any_more_is_at_rest() -> None:
+    assert told(ran(0, 600), ran(1_200, HOUR))[1] == (600, 1_200, "at rest")
+
+
+def test_a_shift_that_left_unread_lines_is_dead_until_the_next_one() -> None:
+    assert told(ran(0, 600, unread=7), ran(1_200, HOUR))[1] == (600, 1_200, "dead")
+
+
+def test_a_killed_shift_is_dead_whatever_it_had_read() -> None:
+    assert told(ran(0, 600), ran(700, HOUR), marks=((603, "killed"),)) == [
+        (0, 600, "live"),
+        (600, 603, "at rest"),
+        (603, 700, "dead"),
+        (700, HOUR, "live"),
+    ]
+
+
+def test_a_killed_shift_that_is_replaced_at_once_is_seen_too() -> None:
+    assert (600, 610, "dead") in told(ran(0, 600), ran(610, HOUR), marks=((599, "killed"),))
+
+
+def test_a_kill_tells_nothing_of_a_later_gap() -> None:
+    points = (ran(0, 600), ran(610, 700), ran(1_000, HOUR))
+    assert (700, 1_000, "at rest") in told(*points, marks=((600, "killed"),))
+
+
+def test_a_hold_lasts_until_it_is_resumed() -> None:
+    found = told(ran(0, 600), ran(1_300, HOUR), marks=((601, "hold"), (1_200, "resume")))
+    assert (601, 1_200, "on hold") in found
+    assert (1_200, 1_300, "at rest") in found
+
+
+def test_a_hold_of_before_the_day_lasts() -> None:
+    assert told(ran(-60, 0), marks=((-1, "hold"),), now="on hold") == [(0, HOUR, "on hold")]
+
+
+def test_a_hold_is_seen_while_no_shift_has_run_since() -> None:
+    assert told(ran(0, 600), marks=((605, "hold"),), now="on hold") == [
+        (0, 600, "live"),
+        (600, 605, "at rest"),
+        (605, HOUR, "on hold"),
+    ]
+
+
+def test_a_hold_without_a_mark_begins_with_the_last_point() -> None:
+    """A lake that was away took no mark."""
+    assert told(ran(0, 600), now="on hold") == [(0, 600, "live"), (600, HOUR, "on hold")]
+
+
+def test_since_the_last_point_counts_what_was_just_seen() -> None:
+    assert told(ran(0, 600), now="dead") == [(0, 600, "live"), (600, HOUR, "dead")]
+    assert told(ran(0, HOUR - 8), now="live") == [(0, HOUR, "live")]
+
+
+def test_a_wait_goes_on_over_points_that_come_late() -> None:
+    points = (
+        ran(0, 60),
+        ran(60, 70, "waiting"),
+        ran(75, 85, "waiting"),
+        ran(85, 95),
+        ran(500, 510, "waiting"),
+    )
+    found = [(one.from_us / MICROSECONDS, one.until_us / MICROSECONDS) for one in waits(points)]
+    assert found == [(60, 85), (500, 510)]
+    assert waits(points[:1]) == []
