@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from photon import read
+from photon.pipeline.file import load_pipeline
+from photon.state.points import points_of
 from tests.e2e.one_query import one_query
 from tests.e2e.photon_process import joined_rows, photon, photon_json
 
@@ -16,6 +18,12 @@ pytestmark = [pytest.mark.server, pytest.mark.slow]
 CLICKS = [f"c{number}" for number in range(40)]
 SETTINGS = "home: {takeover_delay: 0s}\nrecovery: {silent_after: 3s}\n"
 JOIN = ("--until-idle", "--engine", "local")
+
+
+def marks(pipeline: Path, datacenter: str) -> list[str]:
+    """The kinds of the marks in a datacenter's lake, in their order."""
+    kinds = points_of(load_pipeline(pipeline), datacenter, 0, 2**62, ["at", "mark"])["mark"].to_pylist()
+    return [kind for kind in kinds if kind is not None]
 
 
 def test_a_person_puts_a_datacenter_on_hold_and_retires_it(tmp_path: Path) -> None:
@@ -27,6 +35,7 @@ def test_a_person_puts_a_datacenter_on_hold_and_retires_it(tmp_path: Path) -> No
     assert photon_json("hold", pipeline, "east") == {"on_hold": ["east"]}
     assert "photon resume" in photon("join", pipeline, "-d", "east", *JOIN, status=3).stderr
     assert photon_json("resume", pipeline, "east") == {"on_hold": []}
+    assert marks(pipeline, "east") == []  # it has no lake yet
 
     assert "is not gone" in photon("retire", pipeline, "west", "--lake-is-gone", status=3).stderr
     lake.rename(tmp_path / "gone")
@@ -37,6 +46,9 @@ def test_a_person_puts_a_datacenter_on_hold_and_retires_it(tmp_path: Path) -> No
     assert (done["dry_run"], done["released"], done["kept"], done["rows"]) == (False, len(CLICKS), 0, None)
 
     photon("join", pipeline, "-d", "east", *JOIN)
+    for verb in ("hold", "hold", "resume"):
+        photon(verb, pipeline, "east")
+    assert marks(pipeline, "east") == ["hold", "resume"]
     (tmp_path / "gone").rename(lake)
     assert sorted(joined_rows(pipeline)["_event_id"].to_pylist()) == sorted(CLICKS)
     assert "retired" in photon("join", pipeline, "-d", "west", *JOIN, status=3).stderr

@@ -17,6 +17,7 @@ from photon.registry.view import View, current_register
 from photon.state import points
 from photon.state.points import POINTS, mark, points_of
 from photon.upkeep.dead_letters.open_letters import plan_recovery_of_letters
+from photon.upkeep.hold import HoldPlan
 from photon.upkeep.refill import plan_refill
 from photon.upkeep.reshard import plan_reshard
 from photon.upkeep.retire import plan_retire
@@ -72,6 +73,12 @@ def test_a_new_epoch_says_why(world: World) -> None:
     world.join()
     (begun,) = marks(world)
     assert (begun["mark"], begun["says"]) == ("new epoch", "epoch 2 begins: there is no state")
+
+
+def test_a_hold_and_its_end_have_marks_and_one_that_changes_nothing_has_none(world: World) -> None:
+    for is_held, is_new in ((True, True), (True, False), (False, True), (False, False)):
+        HoldPlan(world.pipeline, world.ledgers, "east", is_held, is_new, ()).apply()
+    assert sorted(kinds(world)) == ["hold", "resume"]
 
 
 def test_a_retired_datacenter_has_a_mark(world: World) -> None:

@@ -38,6 +38,8 @@ class ReleaseRules:
         if registry is not self._last_of:  # a copy of it was put back, or it was refilled
             self._last_of, self._last = registry, None
         for release in take_new_releases(registry.view):
+            if release == self._last:  # a genesis has the last one again
+                continue
             self._must_follow(release, self._last)
             self._last = release
         for name, part in self._last.parts.items() if self._last is not None else ():

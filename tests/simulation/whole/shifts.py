@@ -67,6 +67,8 @@ def without_threads(site: Site) -> Iterator[None]:
             "photon.storage.output_files.uuid.uuid4": lambda: UUID(bytes=site.ids.randbytes(16)),
             "photon.storage.tables.open_table": lent_tables(site.lakes_put_back),
             "photon.storage.tables.is_table": is_table,
+            "photon.state.points.Machine": OneThread,
+            "photon.state.points.SystemClock": this_process,
             "photon.upkeep.refill.SystemClock": this_process,
             "photon.upkeep.retire.SystemClock": this_process,
             # The machine of a simulation does not lose power.
