@@ -36,6 +36,7 @@ class Evaluation(AssetWork):
     work: Callable[[WorkRun], Metadata]
     config: type[DryRunConfig]
     technology: str = "dynamodb"
+    group: str = "upkeep"  # in Dagster's graph
 
 
 def evaluation_asset(kind: Evaluation, served: ServedPipeline) -> AssetsDefinition:
@@ -44,7 +45,7 @@ def evaluation_asset(kind: Evaluation, served: ServedPipeline) -> AssetsDefiniti
 
     @asset(
         key=key,
-        group_name=served.group_name("upkeep"),
+        group_name=served.group_name(kind.group),
         deps=[served.asset_key(name) for name in kind.goes_by],
         kinds={kind.technology},
         pool=kind.pool,

@@ -16,7 +16,7 @@ from photon.pipeline.file import Pipeline
 from resources.environment import dagster_name
 
 RUNBOOK = Path(__file__).parents[1] / "docs" / "runbook.md"
-_ASIDE = re.compile(r" \(\[[^]]*\]\([^)]*\)\)")  # a link in brackets, to more that nothing serves here
+_ASIDE = re.compile(r"\s+\(\[[^]]*\]\([^)]*\)\)")  # a link in brackets, to more that nothing serves here
 _EXAMPLE = re.compile(r"(?<![A-Za-z0-9])east(?![A-Za-z0-9])")  # the datacenter in the runbook's commands
 _LINK = re.compile(r"\[([^]]*)\]\([^)]*\)")
 

@@ -122,7 +122,7 @@ def side_table_assets(served: ServedPipeline) -> list[AssetSpec]:
         AssetSpec(
             served.asset_key(name),
             deps=[served.asset_key("joined_events")],
-            group_name=served.group_name(),
+            group_name=served.group_name("side_tables"),
             kinds=table_kinds(served),
             description=f"{description} A shift of joined_events writes it.",
             metadata=table_metadata(served, name),

@@ -59,6 +59,7 @@ UNMATCHED = Evaluation(
     can_work=lambda pipeline: pipeline.unmatched is not None,
     cron=lambda pipeline: UNMATCHED_CRON,
     technology="deltalake",
+    group="side_tables",
 )
 
 

@@ -28,7 +28,7 @@ class Measure:
     def thresholds(self) -> str:
         """From when on it is a warning and an error, in words; empty: never."""
         bounds = {"a warning": self.warn if self.warn != self.error else None, "an error": self.error}
-        said = [f"{level} from {bound:,g}" for level, bound in bounds.items() if bound is not None]
+        said = [f"{level} from {bound:,.12g}" for level, bound in bounds.items() if bound is not None]
         return f"{self.name}: {', '.join(said)}" if said else ""
 
 

@@ -105,8 +105,11 @@ class AssetPage:
         self.page.get_by_role("button", name="Plots").click()
         self.page.get_by_role("button", name="Events").click()
 
-    def plots(self) -> Locator:
-        return self.page.locator("canvas")
+    def plot(self, label: str) -> Locator:
+        """Find the plot of a number, and wait until it is drawn."""
+        heading = self.page.get_by_text(label, exact=True)
+        canvas = self.page.locator("div").filter(has=heading).filter(has=self.page.locator("canvas"))
+        return canvas.last.locator("canvas")
 
     def check(self, name: str) -> CheckPage:
         """Choose a check from the list on the tab Checks."""
@@ -133,7 +136,16 @@ class GroupPage:
     def expect_assets(self, *names: str) -> None:
         """Expect boxes with these names."""
         for name in names:
-            expect(self.page.locator("svg").get_by_text(name, exact=True).first).to_be_visible()
+            expect(self._name(name)).to_be_visible()
+
+    def columns(self, *names: str) -> set[int]:
+        """Where these boxes begin, from the left: those of one column begin alike."""
+        self.expect_assets(*names)
+        boxes = [self._name(name).bounding_box() for name in names]
+        return {round(box["x"]) for box in boxes if box is not None}
+
+    def _name(self, name: str) -> Locator:
+        return self.page.locator("svg").get_by_text(name, exact=True).first
 
 
 @dataclass(frozen=True)

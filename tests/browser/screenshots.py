@@ -14,22 +14,35 @@ from pathlib import Path
 from playwright.sync_api import Page, expect, sync_playwright
 
 from tests.browser.live_platform import PATIENCE_SECONDS, PIPELINE, LivePlatform, live_platform
-from tests.browser.pages import AssetPage, BackfillDialog, chromium, chromium_program, new_page
+from tests.browser.pages import (
+    WINDOW,
+    AssetPage,
+    BackfillDialog,
+    GroupPage,
+    chromium,
+    chromium_program,
+    new_page,
+)
 
+REPORTS_MILLISECONDS = 120_000  # each datacenter reports every ten seconds
 MOST_BYTES = 200_000  # a picture's limit: the repository keeps them all
 
 
 def graph(page: Page, platform: LivePlatform) -> None:
-    """The assets around `joined_events`."""
-    AssetPage(page, "joined_events", PIPELINE).open("Lineage")
-    expect(page.locator("svg").get_by_text("100% filled")).to_be_visible()
+    """The group of the logs, the joined events and what is made of them."""
+    group = GroupPage(page, PIPELINE).open()
+    page.set_viewport_size(WINDOW)
+    page.reload()
+    group.expect_assets("primary_log", "joined_events", "verification_report")
+    expect(page.get_by_text("Loading...")).to_have_count(0)
 
 
 def joined_events(page: Page, platform: LivePlatform) -> None:
-    """Plots of what shifts report."""
+    """Plots of what shifts report, once there are some reports."""
+    page.wait_for_timeout(REPORTS_MILLISECONDS)
     asset = AssetPage(page, "joined_events", PIPELINE).open()
     asset.show_plots()
-    expect(asset.plots().first).to_be_visible()
+    expect(asset.plot("east_backlog_bytes")).to_be_visible()
     page.get_by_text("east_backlog_bytes").evaluate("label => label.scrollIntoView()")
 
 

@@ -54,7 +54,7 @@ def test_a_registry_that_stands_still_is_told_when_that_begins_and_when_it_is_ov
         run.expect_event(re.compile(r"waits: .*registry"))  # whichever call has met it first
         health = AssetPage(page, "health", PIPELINE)
         waiting = health.open("Checks").check("east__waiting")
-        waiting.expect_result("Failed", "joins nothing", "registry", "docs/runbook.md#waiting")
+        waiting.expect_result("Failed", "joins nothing", "registry", "[Show Markdown]")
         health.check("east__works").expect_result("Passed")
     run.open().filter_events("registry")
     run.expect_event(re.compile(r"goes on: since .* it has waited: .*registry"))
