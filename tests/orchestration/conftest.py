@@ -15,10 +15,21 @@ from tests.orchestration.location import Location
 SETTINGS = Path(__file__).parents[2] / "orchestration" / "dagster.yaml"
 
 
+@pytest.fixture(scope="session")
+def new_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A DAGSTER_HOME whose databases are made: that takes longer than most tests, which copy them."""
+    home = tmp_path_factory.mktemp("home")
+    shutil.copy(SETTINGS, home / "dagster.yaml")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DAGSTER_HOME", str(home))
+        DagsterInstance.from_config(str(home)).dispose()
+    return home
+
+
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def home(new_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
-    shutil.copy(SETTINGS, tmp_path / "dagster.yaml")
+    shutil.copytree(new_home, tmp_path, dirs_exist_ok=True)
     return tmp_path
 
 
