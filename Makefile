@@ -27,7 +27,7 @@ help:
 	@echo "make soak-outages  200 kills with -9 of real processes: datacenters, endpoints, commands (a quarter of an hour)"
 	@echo "make test-fast  the tests without Spark and servers"
 	@echo "make demo       all of it: live logs, Dagster, a shift that is killed, verification; LAKE=s3: logs and tables on a MinIO"
-	@echo "make dev        Dagster's UI on live traffic, until Ctrl-C"
+	@echo "make dev        Dagster's UI and the live page on live traffic, until Ctrl-C"
 	@echo "make example    join a small generated pair of logs"
 	@echo "make bench      Photon's join beside those of Spark and Flink: half an hour at most; make bench-quick: 5 minutes"
 	@echo "make bench-live  measure the live delay"

@@ -69,7 +69,7 @@ class DagsterStack:
         try:
             with log.open("ab") as output:
                 subprocess.run(
-                    [_path_of("dagster"), "instance", "info"], stdout=output, stderr=output, check=True,
+                    [path_of("dagster"), "instance", "info"], stdout=output, stderr=output, check=True,
                     env={**os.environ, **self._environment}, timeout=DATABASE_SECONDS,
                     preexec_fn=bound_to_this_thread(),
                 )  # fmt: skip
@@ -113,7 +113,7 @@ class DagsterStack:
         return self._program("daemon", "dagster-daemon", "run", "-w", self._workspace, ends_first=True)
 
     def _program(self, name: str, program: str, *arguments: object, ends_first: bool = False) -> Program:
-        command = (_path_of(program), *map(str, arguments))
+        command = (path_of(program), *map(str, arguments))
         log = self.folder.log(name)
         return Program(name, command, self.folder.path, log, self._environment, ends_first)
 
@@ -147,10 +147,11 @@ def _failures() -> Iterator[None]:
 
 def stack_in(folder: DemoFolder, ui_port: int) -> DagsterStack:
     """Choose ports for a stack in this folder: where the UI's is taken, or 0, it gets another."""
-    return DagsterStack(folder, _free_port(0), _free_port(ui_port))
+    return DagsterStack(folder, free_port(0), free_port(ui_port))
 
 
-def _path_of(program: str) -> str:
+def path_of(program: str) -> str:
+    """A program of this environment."""
     return str(Path(sys.executable).with_name(program))
 
 
@@ -163,13 +164,13 @@ def answers(port: int) -> bool:
         return False
 
 
-def _free_port(wished: int) -> int:
+def free_port(wished: int) -> int:
     """The port wished for, or any other if it is taken or 0."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server itself does
         try:
             probe.bind((HOST, wished))
         except OSError:
-            return _free_port(0)
+            return free_port(0)
         port: int = probe.getsockname()[1]
         return port

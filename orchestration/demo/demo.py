@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
-from orchestration.demo.dagster_stack import DagsterFailed, DagsterStack, stack_in
+from orchestration.demo.dagster_stack import HOST, DagsterFailed, DagsterStack, free_port, path_of, stack_in
 from orchestration.demo.folder import DemoFolder, held_folder
 from orchestration.demo.latency import SeenRow, TableReader, TimeSpan
 from orchestration.demo.plot import draw
-from orchestration.demo.process_tree import GUARD, ProcessTree
+from orchestration.demo.process_tree import GUARD, ProcessTree, Program
 from orchestration.demo.scenario import PIPELINE, SETTINGS, VICTIM, Facts, Kill, Phase, phases, stay, traffic
 from orchestration.demo.summary import Course, Summary
 from orchestration.demo.traffic import Traffic
@@ -39,6 +39,7 @@ LOOK_SECONDS = 1.0  # between two looks at files and states, each some ms a data
 SHOW_SECONDS = 5.0  # between two lines on a datacenter
 DEATH_SECONDS = 5.0  # a killed process has ended within so much
 LOG_LINES = 15  # lines of a process that ended, in the message
+PAGE_PORT = 4280  # of the live page; another one if it is taken
 RUN_FAILED = ("FAILURE", "CANCELED")
 
 
@@ -122,6 +123,7 @@ def _started(
     ):
         on_second.append(tree.hurry)
         demo = Demo(pipeline, stack, tree, generator, reader, clock, deque(maxlen=keep_rows))
+        demo.start_page()
         demo.start_dagster()
         yield demo
 
@@ -176,6 +178,13 @@ class Demo:
     def _logs(self) -> str:
         """Where Dagster's processes have said what they did."""
         return f"{self.stack.folder.path}/*.log"
+
+    def start_page(self) -> None:
+        """Start the live page beside all else, which nobody has to wait for."""
+        port, folder = free_port(PAGE_PORT), self.stack.folder
+        command = (path_of("photon"), "ui", str(folder.pipeline), "--port", str(port))
+        self.tree.start(Program("page", command, folder.path, folder.log("page")))
+        say(f"the live page: http://{HOST}:{port}/")
 
     def start_dagster(self) -> None:
         """Start Dagster's processes."""

@@ -20,7 +20,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         ),
         "ui": (
             "photon ui pipeline.yaml                        # at http://127.0.0.1:4280/, until Ctrl-C",
-            "photon ui pipeline.yaml --port 0               # at any port that is free",
+            "photon ui pipeline.yaml --host 0.0.0.0         # for other machines, with a token",
         ),
         "verify": (
             "photon verify pipeline.yaml",

@@ -13,6 +13,7 @@ import click
 from photon.cli.output import opened, pipeline_argument
 
 HOST, PORT = "127.0.0.1", 4280
+EVERYWHERE = ("0.0.0.0", "::")
 log = logging.getLogger(__name__)
 
 
@@ -38,9 +39,11 @@ def ui(pipeline_file: Path, host: str, names: tuple[str, ...], port: int) -> Non
         listening = listen_at(host, port)
         address, at = listening.getsockname()[:2]
         token, is_made = token_for(address, os.environ.get(TOKEN_VARIABLE))
-        known = {host, socket.gethostname(), socket.getfqdn(), *names}
+        here = socket.gethostname()
+        known = {host, here, *names}
         access = Access(frozenset(name.lower() for name in known), token, f"photon-ui-{at}")
-        log.info("the page of %s is at %s, until Ctrl-C", pipeline.name, url_of(host, at))
+        url = url_of(here if address in EVERYWHERE else host, at)
+        log.info("the page of %s is at %s, until Ctrl-C", pipeline.name, url)
         if is_made:  # on standard output: what is logged stays
-            click.echo(f"its token, for {url_of(host, at)}login.html: {token}")
+            click.echo(f"its token, for {url}login.html: {token}")
         server_of(page_of(pipeline, access, SystemClock())).run(sockets=[listening])

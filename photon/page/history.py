@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from photon.errors import UserError
 from photon.page.asking import Shared
@@ -86,9 +87,9 @@ class History:
         marks = [
             _mark(name, one.at_us, one.kind, one.says) for one in rows.marks if one.at_us >= grid.from_us
         ]
-        points = as_points(rows.points)
-        says = {one.from_us: one.waits_for for one in points}
-        for span in waits(points):
+        waiting = as_points(rows.points.filter(pc.equal(rows.points["activity"], "waiting")))
+        says = {one.from_us: one.waits_for for one in waiting}
+        for span in waits(waiting):
             marks.append(_mark(name, span.from_us, "waits", says.get(span.from_us, ""), span.until_us))
         spans = strip(
             as_points(day.points), day.marks, NOW[await self._now.activity(name)], day_from_us, now_us

@@ -6,12 +6,10 @@ import json
 
 from starlette.responses import Response
 
-from photon.errors import UserError
-
 MOST_ANSWER_BYTES = 4 * 2**20
 
 
-class Refused(UserError):
+class Refused(Exception):
     """A request that is not answered; the message says why, `what_to_do` what would help."""
 
     status = 400

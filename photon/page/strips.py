@@ -82,8 +82,8 @@ def strip(
 
 
 def waits(points: Sequence[Point]) -> list[Span]:
-    """When it waited for what was unavailable."""
-    waiting = [Span(one.from_us, one.until_us, "waiting") for one in points if one.activity == "waiting"]
+    """When it waited for what was unavailable, by its points of these times."""
+    waiting = [Span(one.from_us, one.until_us, "waiting") for one in points]
     return _merged(list(_bridged(waiting)), waiting[0].from_us, waiting[-1].until_us) if waiting else []
 
 
@@ -128,11 +128,10 @@ def _merged(spans: Sequence[Span], from_us: int, until_us: int) -> list[Span]:
     """Neighbours of one state as one span, within the bounds."""
     found: list[Span] = []
     for one in spans:
-        one = replace(one, from_us=max(one.from_us, from_us), until_us=min(one.until_us, until_us))
-        if one.from_us >= one.until_us:
+        begins_us, ends_us = max(one.from_us, from_us), min(one.until_us, until_us)
+        if begins_us >= ends_us:
             continue
-        if found and found[-1].state == one.state and found[-1].until_us >= one.from_us:
-            found[-1] = replace(found[-1], until_us=one.until_us)
-        else:
-            found.append(one)
+        if found and found[-1].state == one.state and found[-1].until_us >= begins_us:
+            begins_us = found.pop().from_us
+        found.append(Span(begins_us, ends_us, one.state))
     return found

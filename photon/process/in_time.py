@@ -58,12 +58,12 @@ class Question(Generic[T]):
 
         `while_working`: they are counted anew while this process is at work, as on many files.
         """
-        began, began_at_work = time.monotonic(), _at_work_seconds()
+        began, began_at_work = time.monotonic(), _at_work_seconds() if while_working else 0.0
         while not self._has_ended.wait(LOOK_SECONDS):
             took = time.monotonic() - began
             if took < seconds:
                 continue
-            at_work = _at_work_seconds()
+            at_work = _at_work_seconds() if while_working else 0.0
             if not while_working or at_work - began_at_work < STANDSTILL_SHARE * took:
                 raise NotInTime(f"no answer within {seconds:g} s")
             began, began_at_work = time.monotonic(), at_work

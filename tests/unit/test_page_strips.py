@@ -94,13 +94,7 @@ def test_since_the_last_point_counts_what_was_just_seen() -> None:
 
 
 def test_a_wait_goes_on_over_points_that_come_late() -> None:
-    points = (
-        ran(0, 60),
-        ran(60, 70, "waiting"),
-        ran(75, 85, "waiting"),
-        ran(85, 95),
-        ran(500, 510, "waiting"),
-    )
+    points = (ran(60, 70, "waiting"), ran(75, 85, "waiting"), ran(500, 510, "waiting"))
     found = [(one.from_us / MICROSECONDS, one.until_us / MICROSECONDS) for one in waits(points)]
     assert found == [(60, 85), (500, 510)]
-    assert waits(points[:1]) == []
+    assert waits([]) == []
