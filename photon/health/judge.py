@@ -6,7 +6,8 @@ registry is judged beside it, in `photon.health.registry`. How a new fact gets i
  2. A function here makes a `Verdict` of it: a level by a threshold, what was seen, what to do, and `in_short`
     for the first line of `photon status`. A promise may have several verdicts: its check shows the worst one,
     and `photon status` each that is broken. Another promise has a line in `_JUDGES` and in `PROMISES`, a
-    section of docs/runbook.md, and a check in tests/orchestration/definitions.json.
+    section of docs/runbook.md, and a check in tests/orchestration/definitions.json. Its number and thresholds
+    are in measures.py.
  3. A share of records is judged in bad_records.py: of all that was ever read and not acknowledged, and of the
     latest window; the worse one counts. Its class belongs to `photon.state.losses.BAD`.
 """
