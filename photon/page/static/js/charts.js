@@ -6,6 +6,7 @@ import * as say from "./format.js";
 import { kindOf, marksAt, marksPlugin } from "./marks.js";
 
 const HEIGHT = 150;
+const NEWEST = 3; // steps: a number that is older is not the latest
 const DECADES = [0.001, 0.01, 0.1, 1, 10, 60, 600, 3_600, 36_000, 259_200, 2_592_000, 31_536_000]; // in seconds
 const DASHES = [[], [7, 4], [2, 3], [10, 3, 2, 3]]; // as in the swatches of page.css
 const POWERS_OF_TWO = Array.from({ length: 50 }, (_, power) => 2 ** power);
@@ -76,7 +77,8 @@ export function drawCharts(history, names) {
   const tables = names.map((name) => history.datacenters[name] ?? { at_us: [] });
   const times = [...new Set(tables.flatMap((one) => one.at_us))].sort((a, b) => a - b);
   const places = new Map(times.map((us, index) => [us, index]));
-  shown = { history, names, tables, times, places, theme };
+  const fromUs = beginOf(history, tables);
+  shown = { history, names, tables, times, places, theme, fromUs };
   for (const chart of CHARTS) {
     const holder = document.querySelector(`[data-chart="${chart.key}"]`);
     const kept = plots.get(chart.key);
@@ -116,6 +118,13 @@ const sizes = new ResizeObserver((entries) => {
     }
   }
 });
+
+/** When the curves begin: with the range, or later with the first that anybody knows of it. */
+function beginOf(history, tables) {
+  const first = tables.map((one) => one.at_us[one.activity.findIndex((state) => state !== null)]);
+  const known = [...first, ...history.marks.map((one) => one.at_us)].filter((us) => us !== undefined);
+  return Math.max(history.from_us, Math.min(history.to_us - 60e6, ...known) - 1e6 * history.step_seconds);
+}
 
 /** The values of a series on the common times. */
 function valuesOf(table, name) {
@@ -163,7 +172,7 @@ function optionsOf(chart, width) {
     legend: { show: false },
     series: [{}, ...lines],
     bands,
-    scales: { x: { range: () => [shown.history.from_us / 1e6, shown.history.to_us / 1e6] }, y: scaleOf(chart) },
+    scales: { x: { range: () => [shown.fromUs / 1e6, shown.history.to_us / 1e6] }, y: scaleOf(chart) },
     axes: [
       { ...axis, font, space: 76, size: 38, values: (_, at, __, ___, step) => say.axisTimes(at, step) },
       {
@@ -209,9 +218,10 @@ function pointedTo(index) {
   frame = requestAnimationFrame(readOut);
 }
 
-/** The index of the newest time at which a datacenter has a point. */
-function latestOf(table) {
-  return table.at_us.length ? shown.places.get(table.at_us[table.at_us.length - 1]) : -1;
+/** The value at the crosshair, or the newest: the last step may not be over. */
+function valueOf(table, name) {
+  const values = valuesOf(table, name);
+  return pointed === null ? (values.slice(-NEWEST).findLast((one) => one !== null) ?? null) : values[pointed];
 }
 
 function readOut() {
@@ -228,8 +238,7 @@ function readout(chart) {
   const head = el("tr", { class: named.length === 1 ? "unseen" : null }, el("th", { scope: "col" }, unseen("datacenter")), heads);
   const rows = shown.names.map((name, index) => {
     const table = shown.tables[index];
-    const at = pointed ?? latestOf(table);
-    const cells = named.map(([series]) => el("td", {}, chart.says(at < 0 ? null : valuesOf(table, series)[at])));
+    const cells = named.map(([series]) => el("td", {}, chart.says(valueOf(table, series))));
     return el("tr", {}, el("th", { scope: "row" }, swatch(index), name), cells);
   });
   const title = el("caption", { class: "unseen" }, `${chart.title}, ${pointed === null ? "latest" : "at the crosshair"}`);

@@ -53,7 +53,7 @@ function taking(name) {
   };
 }
 
-const askNow = keepAsking(() => ({ path: "api/now", pauseSeconds: 2 }), PATIENCE_SECONDS, taking("now"));
+const askNow = keepAsking(() => ({ path: "api/now", pauseSeconds: 1 }), PATIENCE_SECONDS, taking("now"));
 const asking = {
   history: keepAsking(historyQuestion, 4 * PATIENCE_SECONDS, taking("history")),
   records: keepAsking(recordsQuestion, 4 * PATIENCE_SECONDS, taking("records")),
