@@ -1,6 +1,7 @@
-"""Takes the pictures of Dagster's UI that the documents show: `make screenshots`.
+"""Takes the pictures of Dagster's UI and of the live page that the documents show: `make screenshots`.
 
-They are taken of the platform of the tests, with the same clicks. Most of the time goes into a verification.
+They are taken of what the tests look at, with the same clicks: the platform, and the drill after a kill and a
+hold. Most of the time goes into a verification.
 """
 
 from __future__ import annotations
@@ -8,13 +9,15 @@ from __future__ import annotations
 import io
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
 from PIL import Image
-from playwright.sync_api import Page, ViewportSize, expect, sync_playwright
+from playwright.sync_api import Browser, Page, ViewportSize, expect, sync_playwright
 
+from tests.browser.drill import Drill, drilling
 from tests.browser.live_platform import PATIENCE_SECONDS, PIPELINE, LivePlatform, live_platform
 from tests.browser.pages import (
     WINDOW,
@@ -30,6 +33,8 @@ REPORTS_MILLISECONDS = 120_000  # each datacenter reports every ten seconds
 GROUP: ViewportSize = {"width": 1_440, "height": 1_500}  # the graph of the group fits into it
 COLOURS = 128
 MOST_BYTES = 200_000  # a picture's limit: the repository keeps them all
+WHOLE_PAGE: ViewportSize = {"width": 1_440, "height": 1_150}
+UNDISTURBED_SECONDS, KILLED_SECONDS = 70, 25
 
 
 def graph(page: Page, platform: LivePlatform) -> None:
@@ -73,17 +78,55 @@ PICTURES: dict[str, Callable[[Page, LivePlatform], None]] = {
 }
 
 
+def page_now(page: Page, drill: Drill) -> None:
+    """Curves of some minutes in which a process was killed, and then a datacenter was on hold."""
+    time.sleep(UNDISTURBED_SECONDS)
+    drill.kill("east")
+    time.sleep(KILLED_SECONDS)
+    drill.start("east")
+    time.sleep(UNDISTURBED_SECONDS)
+    drill.hold("west")
+    time.sleep(UNDISTURBED_SECONDS)
+    drill.resume("west")
+    time.sleep(UNDISTURBED_SECONDS)
+    page.goto("/#/now")
+    expect(page.get_by_role("region", name="What happened")).to_contain_text("west runs again")
+    expect(page.locator("#headline")).to_contain_text("All is well")
+
+
+def page_event(page: Page, drill: Drill) -> None:
+    """The story of one event."""
+    page.goto(f"/#/event?id={drill.ids('east')[-1]}")
+    expect(page.get_by_role("heading", name="Joined by datacenter east")).to_be_visible()
+
+
+PICTURES_OF_PAGE: dict[str, Callable[[Page, Drill], None]] = {"page-now": page_now, "page-event": page_event}
+
+
 def take(page: Page, platform: LivePlatform, folder: Path) -> None:
-    """Write all pictures into a folder."""
+    """Write all pictures of Dagster's UI into a folder."""
     for name, show in PICTURES.items():
         show(page, platform)
         page.wait_for_load_state("networkidle")
-        picture = folder / f"{name}.png"
-        with Image.open(io.BytesIO(page.screenshot(animations="disabled"))) as shot:
-            shot.quantize(COLOURS).save(picture, optimize=True)
-        size = picture.stat().st_size
-        assert size <= MOST_BYTES, f"{picture} has {size:,} bytes, expected at most {MOST_BYTES:,}"
-        print(f"{picture}: {size:,} bytes")
+        write(page, folder / f"{name}.png")
+
+
+def take_of_page(browser: Browser, drill: Drill, folder: Path) -> None:
+    """Write all pictures of the live page into a folder."""
+    with new_page(browser, drill.url, PATIENCE_SECONDS) as page:
+        page.set_viewport_size(WHOLE_PAGE)
+        for name, show in PICTURES_OF_PAGE.items():
+            show(page, drill)
+            write(page, folder / f"{name}.png")
+
+
+def write(page: Page, picture: Path) -> None:
+    """Write what the window shows."""
+    with Image.open(io.BytesIO(page.screenshot(animations="disabled"))) as shot:
+        shot.quantize(COLOURS).save(picture, optimize=True)
+    size = picture.stat().st_size
+    assert size <= MOST_BYTES, f"{picture} has {size:,} bytes, expected at most {MOST_BYTES:,}"
+    print(f"{picture}: {size:,} bytes")
 
 
 def main(folder: Path) -> None:
@@ -91,12 +134,16 @@ def main(folder: Path) -> None:
     expect.set_options(timeout=PATIENCE_SECONDS * 1_000)
     with (
         tempfile.TemporaryDirectory() as temporary,
-        live_platform(Path(temporary) / "live") as platform,
         sync_playwright() as playwright,
         chromium(playwright, chromium_program()) as browser,
-        new_page(browser, platform.url, PATIENCE_SECONDS) as page,
     ):
-        take(page, platform, folder)
+        with drilling(Path(temporary) / "drill") as drill:
+            take_of_page(browser, drill, folder)
+        with (
+            live_platform(Path(temporary) / "live") as platform,
+            new_page(browser, platform.url, PATIENCE_SECONDS) as page,
+        ):
+            take(page, platform, folder)
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ function historyQuestion() {
 
 function recordsQuestion() {
   if (route.view !== "records") return null;
-  return { path: `api/records?hours=${Number(route.query.get("hours")) || 24}`, pauseSeconds: 60 };
+  return { path: `api/records?hours=${Number(route.query.get("hours")) || 24}`, pauseSeconds: 10 };
 }
 
 function eventQuestion() {
