@@ -40,13 +40,10 @@ class UnmatchedSeen:
     def sentence(self) -> str:
         """How far primaries were looked at, and what keeps them from more; for people."""
         if self.progress is None:
-            return f"unmatched primaries are written up to no event time yet{_reason(self.problem)}"
-        up_to = in_utc(self.progress.up_to_us, "seconds")
-        return f"unmatched primaries are written up to {up_to}{_reason(self.progress.held_back)}"
-
-
-def _reason(why: str) -> str:
-    return f": {why}" if why else ""
+            why = f": {self.problem}" if self.problem else ""
+            return f"unmatched primaries are written up to no event time yet{why}"
+        up_to, why = in_utc(self.progress.up_to_us, "seconds"), self.progress.held_back
+        return f"unmatched primaries are written up to {up_to}" + (f"; no more for now: {why}" if why else "")
 
 
 def look_at_unmatched(
@@ -133,9 +130,12 @@ def looked_for_unmatched(
     """
     if pipeline.unmatched is None:
         return None
-    up_to_us = None if release is None else release.unmatched_up_to_us
+    part = None if release is None else release.parts.get(decisions.unmatched_owner)
+    if release is None or part is None:
+        return LookedForUnmatched()
+    up_to_us = release.unmatched_up_to_us_of(decisions.unmatched_owner)
     if seen is None:
-        return LookedForUnmatched(up_to_us if decisions.unmatched_owner else None)
+        return LookedForUnmatched(up_to_us, None, part.unmatched_read_us)
     last = seen.progress
     if last is None or str(last.epoch) != epoch:
         return LookedForUnmatched(up_to_us, {})

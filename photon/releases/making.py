@@ -18,6 +18,7 @@ from photon.releases.release import (
     MOST_GAP_US,
     NOT_VERIFIED,
     NOTHING,
+    ROWS_LEFT,
     Cut,
     Note,
     Part,
@@ -95,22 +96,25 @@ def next_release(sight: Sight, now_us: int) -> Release | None:
         return None  # the first one has something to read: a join that has just begun is none
     number, made_us = last.number + 1, max(now_us, last.made_us + 1)
     set_back = _set_back(last, sight, number, parts, gone, is_believed)
+    notes = _notes(last, sight, gone, set_back)
     made = Release(
         number,
         made_us,
         sight.datacenter,
         dict(sorted(parts.items())),
-        _notes(last, sight, gone, set_back),
+        notes,
         set_back,
         tuple(sorted(gone)),
         last.elapsed_us + min(made_us - last.made_us, MOST_GAP_US),
+        number if any(note.change in ROWS_LEFT for note in notes) else last.rows_left_with,
     )
     return made if made.notes or _news(made) != _news(last) else None
 
 
 def _news(release: Release) -> tuple[object, ...]:
     """Everything that readers look for in a release: a batch of retries alone may bring none of it."""
-    return {name: _news_of(part) for name, part in release.parts.items()}, release.set_back
+    parts = {name: _news_of(part) for name, part in release.parts.items()}
+    return parts, release.set_back, release.unmatched_up_to_us
 
 
 def _news_of(part: Part) -> tuple[object, ...]:

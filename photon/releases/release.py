@@ -7,7 +7,7 @@ the next one of its datacenter begins (L4). So one place a datacenter says which
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple
@@ -29,6 +29,8 @@ Change = Literal[
     "refilled",
     "unmatched put back",
 ]
+# Joined rows are gone, and nobody knows yet what that leaves without a row.
+ROWS_LEFT: tuple[Change, ...] = ("retired", "lake put back", "changed by others", "rebuilt")
 
 
 class Place(NamedTuple):
@@ -79,8 +81,9 @@ class Part:
     `rows`: of `joined_events` up to `place`, counted in this `version` of the table. `rebuilt`: the number of
     the last commit of a rebuild. `side_batches`: by side table the last batch that the place's epoch
     committed; of `unmatched` its last run. `side_rows`: how many rows of each of them count. `first_us`: no
-    row is of an event before it; `new_from_us`: no row that the release adds is. `unmatched_up_to_us`:
-    primaries before it that had come have joined rows, or rows in `unmatched`.
+    row is of an event before it; `new_from_us`: no row that the release adds is. `unmatched_up_to_us`: by the
+    last run, primaries before it that had come have joined rows, or rows in `unmatched`. That run went by
+    release `unmatched_release`, and its logs were read as of `unmatched_read_us`.
     """
 
     place: Place
@@ -93,6 +96,8 @@ class Part:
     new_from_us: int | None = None
     statement: Statement | None = None
     unmatched_up_to_us: int | None = None
+    unmatched_release: int = 0
+    unmatched_read_us: int | None = None
     side_rows: Mapping[str, int] = field(default_factory=dict)
 
     def place_in(self, table: str) -> Place:
@@ -134,6 +139,7 @@ class Release:
 
     `lakes_gone`: datacenters that were retired without their lakes, and never have a part again.
     `elapsed_us`: between the first release and this one, where a gap counts as `MOST_GAP_US` at most.
+    `rows_left_with`: the number of the last release with a note of `ROWS_LEFT`.
     """
 
     number: int
@@ -144,6 +150,7 @@ class Release:
     set_back: SetBack | None = None
     lakes_gone: tuple[str, ...] = ()
     elapsed_us: int = 0
+    rows_left_with: int = 0
 
     @property
     def cut(self) -> Cut:
@@ -182,20 +189,27 @@ class Release:
     @property
     def unmatched_up_to_us(self) -> int | None:
         """The time before which each primary that had come is matched, or in `unmatched`; or None."""
-        return self._latest_of({name: part.unmatched_up_to_us for name, part in self.parts.items()})
+        return _latest_of(map(self.unmatched_up_to_us_of, self.parts))
+
+    def unmatched_up_to_us_of(self, datacenter: str) -> int | None:
+        """The same by one datacenter's last run; None if it went by a release of before rows left (U8)."""
+        part = self.parts.get(datacenter)
+        if part is None or part.unmatched_release < self.rows_left_with:
+            return None
+        return part.unmatched_up_to_us
 
     def _latest(self, name: str) -> int | None:
         said = {datacenter: part.statement for datacenter, part in self.parts.items()}
-        return self._latest_of({datacenter: getattr(one, name, None) for datacenter, one in said.items()})
-
-    def _latest_of(self, said_us: Mapping[str, int | None]) -> int | None:
-        times_us = (self._counted(datacenter, time_us) for datacenter, time_us in said_us.items())
-        return max((time_us for time_us in times_us if time_us is not None), default=None)
+        return _latest_of(self._counted(each, getattr(one, name, None)) for each, one in said.items())
 
     def _counted(self, datacenter: str, time_us: int | None) -> int | None:
         if time_us is None or self.set_back is None or datacenter not in self.set_back.awaits:
             return time_us
         return None if self.set_back.to_us is None else min(time_us, self.set_back.to_us)
+
+
+def _latest_of(times_us: Iterable[int | None]) -> int | None:
+    return max((time_us for time_us in times_us if time_us is not None), default=None)
 
 
 def encode_release(release: Release) -> bytes:

@@ -46,9 +46,14 @@ def with_last_run(
         run = last.run if last is not None and is_of_epoch else 0
     if last is None and not run and (before is None or "unmatched" not in before.side_batches):
         return part, ""
-    up_to_us = None if last is None else last.up_to_us
-    sides = {**part.side_batches, "unmatched": run}
-    found = replace(part, side_batches=sides, unmatched_up_to_us=up_to_us)
+    found = replace(part, side_batches={**part.side_batches, "unmatched": run})
+    if last is not None:
+        found = replace(
+            found,
+            unmatched_up_to_us=last.up_to_us,
+            unmatched_release=last.release,
+            unmatched_read_us=last.read_us,
+        )
     if before is None:
         return found, ""
     said = before.unmatched_up_to_us

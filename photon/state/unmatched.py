@@ -20,7 +20,8 @@ class Progress:
 
     Of primaries in [`since_us`, `up_to_us`) each that lies before `positions` (offsets by file number) was
     looked at. `release`: the one that it was decided by. `full_pass_us`: when all of the index was looked at.
-    `counts`: of the run. `held_back`: why it did not come further, for people.
+    `counts`: of the run. `held_back`: why it did not come further, for people. `read_us`: all that had come
+    to the datacenter's logs by then was looked at.
     """
 
     datacenter: str
@@ -34,6 +35,7 @@ class Progress:
     positions: Mapping[int, int] = field(default_factory=dict)
     counts: Mapping[str, int] = field(default_factory=dict)
     held_back: str = ""
+    read_us: int = 0
 
 
 def publish(lake: Location, progress: Progress) -> None:

@@ -19,8 +19,6 @@ HOUR_US = 3_600 * MICROSECONDS
 FULL_PASS_EVERY_US = 24 * HOUR_US  # what a run passed over, for whatever reason, comes within a day
 MOST_CANDIDATES = 2**24  # of one run: so much work is lost with it
 Mask = npt.NDArray[np.bool_]
-# Notes of releases: joined rows are gone, and what they had matched is to be looked at.
-_ROWS_LEFT = ("retired", "lake put back", "changed by others", "rebuilt")
 
 
 @dataclass(frozen=True)
@@ -38,6 +36,11 @@ class Sight:
     said: Completeness | None
     watermark_us: int | None
     has_all_rows: bool = False
+
+    @property
+    def is_final(self) -> bool:
+        """Whether somebody has called the logs complete, and nothing of them is awaited."""
+        return self.said is not None and self.said.is_final and self.has_all_rows
 
 
 @dataclass(frozen=True)
@@ -58,34 +61,32 @@ def due(sight: Sight) -> Due:
     if said is None or said.epoch != str(sight.epoch) or part is None or part.place.epoch != sight.epoch:
         silent = f"datacenter {sight.owner} has not said in its epoch {sight.epoch} up to when it is complete"
         return Due(None, f"{silent}: it has to join")
-    bounds = [(sight.now_us, "its clock")]
-    if not (said.is_final and sight.has_all_rows):
+    bounds: list[tuple[int | None, str]] = [(sight.now_us, "its clock says")]
+    if not sight.is_final:
         statement = None if part.statement is None else part.statement.complete_up_to_us
         bounds += [
-            (release.made_us, f"release {release.number} was made then"),
-            (_or_never(said.complete_up_to_us), "its foreign logs are complete up to then"),
-            (_or_never(statement), f"release {release.number} is complete up to then"),
-            (_or_never(sight.watermark_us), "its primary logs are read up to then"),
+            (release.made_us, f"release {release.number} was made at"),
+            (said.complete_up_to_us, "its foreign logs are complete up to"),
+            (statement, f"release {release.number} is complete up to"),
+            (sight.watermark_us, _PRIMARIES_READ),
         ]
     if release.set_back is not None and rows_left(release, sight.owner):
-        bounds.append(
-            (
-                _or_never(release.set_back.to_us),
-                f"rows have left ({release.set_back.why}), so it is complete up to then",
-            )
-        )
-    at_us, because = min(bounds)
-    if at_us == _NEVER_US:
-        return Due(None, because.replace("up to then", "up to no event time yet"))
+        why = f"rows have left ({release.set_back.why}), so it is complete up to"
+        bounds.append((release.set_back.to_us, why))
+    for at_us, because in bounds:
+        if at_us is None:
+            return Due(None, _SILENT if because == _PRIMARIES_READ else f"{because} no event time yet")
+    at_us, because = min((at_us, because) for at_us, because in bounds if at_us is not None)
     up_to_us = (at_us - sight.after_us) // HOUR_US * HOUR_US
-    return Due(up_to_us, f"{in_utc(at_us, 'seconds')}: {because}")
+    return Due(up_to_us, f"{because} {in_utc(at_us, 'seconds')}")
 
 
-_NEVER_US = -(2**63)
-
-
-def _or_never(time_us: int | None) -> int:
-    return _NEVER_US if time_us is None else time_us
+_PRIMARIES_READ = "its primary logs are read up to"
+# A log that does not grow says nothing of how far it goes (C6).
+_SILENT = (
+    "none of its primary logs has grown since it began to join, so nobody knows up to when they go on: "
+    "log something, or call them complete by a join with --complete"
+)
 
 
 def rows_left(release: Release, owner: str) -> bool:
@@ -98,13 +99,13 @@ def why_all(
     epoch: int,
     version: int,
     now_us: int,
-    since: Sequence[Release] | None,
+    rows_left_with: int,
     anew: bool,
 ) -> str:
     """Why a run looks at all of the index, and not only at what came since `before`; empty: it need not (U4).
 
-    `version`: the last run that the table has of this epoch. `since`: the releases since the last run's;
-    None: some are not kept any more.
+    `version`: the last run that the table has of this epoch. `rows_left_with`: the last release with which
+    joined rows may have left.
     """
     if anew:
         return "by order"
@@ -116,17 +117,9 @@ def why_all(
         return f"the table has run {version}, and run {before.run} has left how far it came"
     if not 0 <= now_us - before.full_pass_us < FULL_PASS_EVERY_US:
         return "the last look at all was a day ago"
-    if since is None:
-        return f"not all releases since {before.release} are kept"
-    for release in since:
-        if have_rows_left(release):
-            return f"rows have left with release {release.number}"
+    if before.release < rows_left_with:
+        return f"rows have left with release {rows_left_with}"
     return ""
-
-
-def have_rows_left(release: Release) -> bool:
-    """Whether joined rows that an earlier release had may be gone with this one."""
-    return release.set_back is not None or any(note.change in _ROWS_LEFT for note in release.notes)
 
 
 @dataclass(frozen=True)
@@ -238,6 +231,20 @@ def positions_of(
         if each.file_number in found:
             found[each.file_number] = min(found[each.file_number], each.start_bytes)
     return found
+
+
+def read_as_of(sight: Sight, files: Mapping[int, TrackedFile], positions: Mapping[int, int]) -> int:
+    """The time by which all that had come to the owner's primary logs was looked at (U8).
+
+    By its last statement it had read what had come, but for files that `positions` do not cover.
+    """
+    said_us = 0 if sight.said is None else sight.said.said_us
+    uncovered = [
+        one.grown_us
+        for number, one in files.items()
+        if one.state == "open" and positions.get(number, 0) < one.size_bytes
+    ]
+    return min([sight.now_us if sight.is_final else said_us, *uncovered])
 
 
 def next_run(version: int, epoch: int, release: Release, owner: str) -> int:

@@ -94,5 +94,5 @@ class Found:
         if self.looked_at_all:
             lines.append(f"the whole index was looked at: {self.looked_at_all}")
         if self.held_back:
-            lines.append(f"held back: {self.held_back}")
+            lines.append(f"no more for now: {self.held_back}")
         return lines

@@ -144,7 +144,7 @@ def _cast(values: pa.ChunkedArray | pa.Array, kind: pa.DataType, looked: Looked)
 
 
 def _first_of_each(events: pa.Table) -> tuple[npt.NDArray[np.int64], Mask]:
-    """The first copy of each id, and whether another one says something else; copies come in their order."""
+    """The earliest copy of each id, and whether another one says something else; the earliest come first."""
     if not events.num_rows:
         return np.empty(0, np.int64), np.empty(0, bool)
     codes = events["_id"].combine_chunks().dictionary_encode().indices.to_numpy()

@@ -129,7 +129,7 @@ class Looking:
     def _known(self, candidates: Candidates) -> Known:
         known = Known(candidates)
         if len(candidates):
-            # A row names the first copy of its primary, unless that came late.
+            # A row names the copy of the earliest time, unless that one came late.
             from_us = None if self.at_all else int(candidates.times_us.min())
             for page in named_in(self.opened, from_us):
                 known.take(page)

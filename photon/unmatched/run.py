@@ -6,7 +6,6 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 from photon.errors import WrongUsage
@@ -18,12 +17,11 @@ from photon.process.operating_system import HeldByAnother, held_alone
 from photon.process.readable import counted
 from photon.registry.id_registry import IdRegistry
 from photon.registry.register import Register, with_unmatched_owner
-from photon.releases import copies
 from photon.releases.at_once import release_now
-from photon.releases.finding import asked_of_lakes
 from photon.releases.numbering import last_release
 from photon.releases.reading import OpenRelease
 from photon.releases.release import Release
+from photon.state.completeness.estimate import Completeness
 from photon.state.completeness.published import last_said
 from photon.state.unmatched import Progress, publish, published
 from photon.state.view import open_view
@@ -36,6 +34,7 @@ from photon.unmatched.deciding import (
     due,
     next_run,
     positions_of,
+    read_as_of,
     rows_left,
     up_to,
     why_all,
@@ -105,7 +104,8 @@ def _alone(state: Path) -> Iterator[None]:
         with held_alone(state / LOCK):
             yield
     except HeldByAnother as error:
-        raise HeldBack(f"another run is under way: process {error.process or 'unknown'}") from None
+        process = error.process or "unknown"
+        raise HeldBack(f"another run is under way (process {process}): wait until it has ended") from None
 
 
 @dataclass
@@ -126,6 +126,7 @@ class Runs:
 
     def once(self, anew: bool) -> tuple[Found, bool]:
         """One run, and whether it has left some of what is due."""
+        said = last_said(self.place.lake)  # first: what it speaks of is in the view
         view, before = self._see(), self._before()
         self.registry.read_on()
         release = last_release(self.registry.view)
@@ -133,13 +134,13 @@ class Runs:
             raise HeldBack(f"there is no release yet: photon join {self.pipeline.typed}")
         lakes = lakes_of(self.pipeline, self.register, self.owner)
         version = self._version(lakes, before)
-        sight = self._sight(release, view, lakes)
+        sight = self._sight(release, said, view, lakes)
         due_now = due(sight)
         found = Found(self.owner, self.epoch, release.number, held_back=_held_back(sight, due_now))
         if due_now.up_to_us is None:
             return found, False
         opened = OpenRelease(self.pipeline, release)
-        because = why_all(before, self.epoch, version, sight.now_us, self._since(before, release), anew)
+        because = why_all(before, self.epoch, version, sight.now_us, release.rows_left_with, anew)
         looking = Looking(
             logs=self.place.logs,
             log=self.pipeline.primary,
@@ -196,6 +197,8 @@ class Runs:
             run, plan_id = plan.batch, plan.plan_id
             fault_point("unmatched.after_commit")
         is_full = looking.at_all or before is None
+        view = looked_at.view
+        positions = positions_of(view.files, view.under_way, looked_at.lines.unreadable)
         progress = Progress(
             datacenter=self.owner,
             epoch=self.epoch,
@@ -205,11 +208,10 @@ class Runs:
             since_us=found.since_us,
             release=found.release,
             full_pass_us=looking.sight.now_us if is_full or before is None else before.full_pass_us,
-            positions=positions_of(
-                looked_at.view.files, looked_at.view.under_way, looked_at.lines.unreadable
-            ),
+            positions=positions,
             counts=found.counts,
             held_back=found.held_back,
+            read_us=read_as_of(looking.sight, view.files, positions),
         )
         publish(looking.lakes.places[self.owner], progress)
         fault_point("unmatched.after_document")
@@ -242,7 +244,7 @@ class Runs:
             log.warning("how far earlier runs came can't be read, so all is looked at: %s", error)
             return None
 
-    def _sight(self, release: Release, view: View, lakes: Lakes) -> Sight:
+    def _sight(self, release: Release, said: Completeness | None, view: View, lakes: Lakes) -> Sight:
         assert self.pipeline.unmatched is not None
         return Sight(
             self.owner,
@@ -250,26 +252,19 @@ class Runs:
             self.clock.now_us(),
             microseconds(self.pipeline.unmatched.after),
             release,
-            last_said(self.place.lake),
+            said,
             view.watermark_us,
             lakes.has_no_rows_behind(release.parts.get(self.owner)),
         )
-
-    def _since(self, before: Progress | None, release: Release) -> list[Release] | None:
-        """The releases since the last run's; None: some are not kept."""
-        if before is None or release.number <= before.release:
-            return []
-        found = {release.number: release}
-        behind = partial(copies.following, number=before.release, most=release.number)
-        for answer in asked_of_lakes(self.pipeline, behind)[0].values():
-            found |= {number: one for number, one in answer.items() if number <= release.number}
-        return [found[number] for number in sorted(found)] if before.release + 1 in found else None
 
 
 def _held_back(sight: Sight, due_now: Due) -> str:
     """Say what keeps primaries from being decided that are old enough by the clock; empty: nothing does."""
     old_us = (sight.now_us - sight.after_us) // HOUR_US * HOUR_US
-    return due_now.because if due_now.up_to_us is None or due_now.up_to_us < old_us else ""
+    if due_now.up_to_us is None:
+        return due_now.because
+    is_late = due_now.up_to_us < old_us
+    return f"{due_now.because}, and primaries are due `unmatched.after` behind that" if is_late else ""
 
 
 def _told(found: Found, looked_at: LookedAt) -> Found:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from photon.pipeline.file import Pipeline
+from photon.pipeline.location import Location
 from photon.process.readable import counted
 from photon.registry.register import Register
 from photon.releases import copies
@@ -13,7 +14,6 @@ from photon.releases.unmatched_runs import last_run
 from photon.state.unmatched import Progress
 from photon.state.view import ReadOffsets
 from photon.storage.delta import lake_errors
-from photon.unmatched.deciding import have_rows_left
 
 # The terms of the identity: each id in the owner's primary logs is in one of them.
 PRIMARY_TERMS = ("matched", "unmatched", "open", "missing")
@@ -45,17 +45,15 @@ def unmatched_scope(
     lake = pipeline.datacenters[owner].lake
     with lake_errors(f"read how far unmatched primaries are written in {lake}"):
         last = last_run(lake)
-        if last is None or str(last.epoch) != read[owner].epoch or _have_rows_left(pipeline, last):
+        if last is None or str(last.epoch) != read[owner].epoch or _have_rows_left(lake, last):
             return UnmatchedScope(owner)
     return UnmatchedScope(owner, last.up_to_us, last.since_us, last.positions)
 
 
-def _have_rows_left(pipeline: Pipeline, last: Progress) -> bool:
-    """Whether joined rows may have left since a run, or nobody can tell. OSError."""
-    since = copies.following(pipeline.datacenters[last.datacenter].lake, last.release, most=2**62)
-    if since and min(since) > last.release + 1:
-        return True
-    return any(map(have_rows_left, since.values()))
+def _have_rows_left(lake: Location, last: Progress) -> bool:
+    """Whether joined rows may have left since the release that a run went by. OSError."""
+    newest = copies.latest(lake)
+    return newest is not None and last.release < newest.rows_left_with
 
 
 def identity_sentence(primaries: Mapping[str, int]) -> str:

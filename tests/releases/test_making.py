@@ -11,7 +11,7 @@ import pytest
 from photon.registry.entry import FOR_EVER
 from photon.releases import making
 from photon.releases.making import Counted, Said, Sight, lost_from_us, next_release
-from photon.releases.release import Note, Part, Place, Release, SetBack, Statement, Verified
+from photon.releases.release import Change, Note, Part, Place, Release, SetBack, Statement, Verified
 
 NOW_US = 1_000
 
@@ -194,6 +194,16 @@ def test_who_has_ordered_what_is_missing_is_believed_by_what_it_says_after_that(
     assert release.parts["east"].statement == Statement(20, 20), "the greater one spoke of rows that had left"
     later = replace(early, last=release, said=both, counted={"east": Counted(part(8, rows=12))})
     assert made(later).parts["east"].statement == Statement(20, 20)
+
+
+@pytest.mark.parametrize(
+    ("change", "has_left"),
+    [("changed by others", True), ("rebuilt", True), ("side rows changed by others", False)],
+)
+def test_a_release_says_with_which_one_rows_may_have_left(change: Change, has_left: bool) -> None:
+    noted = Counted(part(6), (Note(change, "east", "so"),))
+    assert made(sight(counted={"east": noted})).rows_left_with == (9 if has_left else 0)
+    assert made(sight(part(6, rows=12), replace(LAST, rows_left_with=7))).rows_left_with == 7
 
 
 def test_a_verification_of_before_rows_left_is_none() -> None:

@@ -16,7 +16,7 @@ from photon.errors import FormatTooNew
 from photon.releases.finding import NoRelease, ReleaseUnreadable
 from photon.releases.making import Counted, Sight, next_release
 from photon.releases.parts import LakeCounter
-from photon.releases.release import Part, Place, Release, SetBack, decode_release, encode_release
+from photon.releases.release import Part, Place, Release, Verified, decode_release, encode_release
 from photon.releases.unmatched_runs import with_last_run
 from photon.state.unmatched import DOCUMENT, Progress
 from photon.storage.tables import FENCE_VERSION
@@ -109,10 +109,22 @@ def test_a_list_of_releases_says_how_far_they_go() -> None:
     assert len(lines_of(Release(8, 900, "east", {"east": PART}))) == 1
 
 
-def test_rows_that_left_set_the_time_of_unmatched_primaries_back_too() -> None:
-    release = Release(8, 900, "east", {"east": counted(None, run(3, up_to_us=90))})
-    assert release.unmatched_up_to_us == 90
-    assert replace(release, set_back=SetBack(40, 8, ("east",), "why")).unmatched_up_to_us == 40
+def test_when_rows_left_a_run_counts_that_went_by_a_release_without_them() -> None:
+    last = Release(8, 900, "east", {"east": counted(None, run(3, up_to_us=90))})
+    assert last.unmatched_up_to_us == 90
+
+    def then(last: Release | None, done: Progress, lost: str = "", verified: int = -1) -> Release:
+        part = Counted(counted(None, done), lost=lost)
+        made = next_release(Sight("east", last, {"east": part}, verified=Verified(verified)), 1_000)
+        assert made is not None
+        return made
+
+    left = then(last, run(3, up_to_us=90), lost="an older copy")
+    assert (left.rows_left_with, left.unmatched_up_to_us) == (9, None)
+    sound = then(left, run(3, up_to_us=90), verified=9)
+    assert (sound.set_back, sound.unmatched_up_to_us) == (None, None)
+    again = then(sound, replace(run(3, up_to_us=90), release=10))
+    assert (again.rows_left_with, again.unmatched_up_to_us) == (9, 90)
 
 
 def test_a_release_with_unmatched_primaries_is_not_misread_by_older_versions() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from photon.event_store.segments import Places
+from photon.releases.release import Release
 from photon.state.unmatched import Progress
 from photon.storage.tables import OutputTable
 from photon.unmatched import deciding, lakes, looking, run
@@ -75,7 +76,15 @@ def unread_counts_as_read(patch: Patch) -> None:
 
 
 def rows_stay(patch: Patch) -> None:
-    patch.setattr(run.Runs, "_since", lambda *_: [])
+    why_all = run.why_all
+    patch.setattr(run, "why_all", lambda *known: why_all(*known[:4], 0, *known[5:]))
+
+
+def any_run_counts(patch: Patch) -> None:
+    def of(release: Release, datacenter: str) -> int | None:
+        return release.parts[datacenter].unmatched_up_to_us
+
+    patch.setattr(Release, "unmatched_up_to_us_of", of)
 
 
 def a_folder_is_a_lake(patch: Patch) -> None:
@@ -117,6 +126,7 @@ VARIANTS: list[tuple[Callable[[Patch], None], Callable[[UnmatchedWorld], None], 
     ),  # U4
     (unread_counts_as_read, stories.a_line_can_not_be_read_for_a_while, ONE, MISSING),  # U5
     (rows_stay, stories.rows_leave_with_their_lake, TWO, MISSING),  # U4
+    (any_run_counts, stories.rows_leave_with_their_lake, TWO, "a run of before rows left counts"),  # U8
     (a_folder_is_a_lake, stories.a_lake_is_not_mounted, TWO, TWICE),  # U6
 ]
 

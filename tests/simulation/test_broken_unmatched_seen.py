@@ -29,6 +29,6 @@ def test_without_the_rule_what_left_since_the_last_run_is_a_false_alarm(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = of_verification.looked_at(UnmatchedWorld(tmp_path))
-    monkeypatch.setattr(unmatched_scope, "have_rows_left", lambda release: False)
+    monkeypatch.setattr(unmatched_scope, "_have_rows_left", lambda *of: False)
     with pytest.raises(AssertionError):
         of_verification.test_what_a_later_release_says_to_have_lost_its_rows_is_open(world)

@@ -185,6 +185,16 @@ def test_a_run_with_nothing_new_commits_nothing(tmp_path: Path) -> None:
     assert table.load().version() == version
 
 
+def test_a_run_says_what_the_next_primaries_wait_for(tmp_path: Path) -> None:
+    world = UnmatchedWorld(tmp_path)
+    world.queries("q1")
+    world.go_on(2 * HOUR_US)
+    world.clock.advance(3 * DAY_US / 1e6)
+    told = world.look().sentences(dry_run=False)[-1]
+    assert told.startswith("no more for now: its ")
+    assert told.endswith(", and primaries are due `unmatched.after` behind that")
+
+
 def test_a_second_run_beside_one_is_told_so(tmp_path: Path) -> None:
     world = UnmatchedWorld(tmp_path)
     world.go_on()

@@ -23,11 +23,11 @@ def world(tmp_path: Path) -> UnmatchedWorld:
     return world
 
 
-def status(world: UnmatchedWorld) -> DatacenterStatus:
+def status(world: UnmatchedWorld, datacenter: str = "east") -> DatacenterStatus:
     from photon.dispatcher.shift.people import decisions_of
 
     with asking(world):
-        return status_of(world.pipeline, "east", world.clock, decisions_of(world.pipeline))
+        return status_of(world.pipeline, datacenter, world.clock, decisions_of(world.pipeline))
 
 
 def lag(world: UnmatchedWorld) -> Level:
@@ -52,6 +52,26 @@ def test_while_nothing_new_is_due_a_run_may_be_old(world: UnmatchedWorld) -> Non
     world.look()
     world.clock.advance(10 * LATE.error.total_seconds())
     assert lag(world) == "ok"
+
+
+def test_a_log_of_others_stays_until_the_owner_has_looked_for_what_came_late(tmp_path: Path) -> None:
+    world = UnmatchedWorld(tmp_path, ("east", "west"))
+
+    def west_may_delete() -> bool:
+        return "queries/late.jsonl" in status(world, "west").primary.safe_to_delete
+
+    for name in ("east", "west"):
+        world.queries("q1", datacenter=name)
+    world.go_on()
+    world.look()
+    world.queries("late", datacenter="west", file="late.jsonl")
+    world.go_on(4 * DAY_US)
+    assert not west_may_delete()
+    world.queries("late", datacenter="east", file="late.jsonl")
+    world.go_on(6 * DAY_US)
+    world.look()
+    assert "late" in world.unmatched_ids()
+    assert west_may_delete(), "it never may, so that the test shows nothing"
 
 
 def test_the_status_says_how_far_unmatched_primaries_are_written(world: UnmatchedWorld) -> None:

@@ -261,8 +261,15 @@ def rows_leave_with_their_lake(world: UnmatchedWorld) -> None:
     world.go_on(2 * DAY_US + 4 * HOUR_US, "east")
     verified(world, "east")
     world.go_on(2 * DAY_US + 8 * HOUR_US, "east")
+    release = last_release(world.reader().view)
+    assert release is not None
+    assert release.set_back is None
+    assert release.unmatched_up_to_us is None, "a run of before rows left counts"
     world.look()
     world.must_be_decided("q1")
+    release = last_release(world.reader().view)
+    assert release is not None
+    assert release.unmatched_up_to_us == world.progress().up_to_us
 
 
 def a_new_epoch_has_other_numbers_of_files(world: UnmatchedWorld) -> None:

@@ -261,8 +261,10 @@ def test_a_file_stays_until_rows_are_complete_up_to_its_latest_event(
     [
         (None, True),  # nobody looks
         (LookedForUnmatched(), False),
-        (LookedForUnmatched(50), False),  # an event of its latest moment is not due
-        (LookedForUnmatched(51), True),  # another datacenter has looked at its copy
+        (LookedForUnmatched(50, None, NOW_US), False),  # an event of its latest moment is not due
+        (LookedForUnmatched(51, None, NOW_US), True),  # another datacenter has looked at its copy
+        (LookedForUnmatched(51, None, NOW_US - 1), False),  # of before the copy can be there for certain
+        (LookedForUnmatched(51), False),
         (LookedForUnmatched(51, {}), False),
         (LookedForUnmatched(51, {1: 99}), False),
         (LookedForUnmatched(51, {1: 100}), True),

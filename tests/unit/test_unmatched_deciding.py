@@ -10,7 +10,7 @@ import pytest
 
 from photon.event_store.segments import Places
 from photon.logs.files import ByteRange, LogFile, TrackedFile
-from photon.releases.release import Note, Part, Place, Release, SetBack, Statement
+from photon.releases.release import Part, Place, Release, SetBack, Statement
 from photon.state.completeness.estimate import Completeness
 from photon.state.unmatched import Progress
 from photon.unmatched.deciding import (
@@ -22,6 +22,7 @@ from photon.unmatched.deciding import (
     due,
     next_run,
     positions_of,
+    read_as_of,
     up_to,
     why_all,
 )
@@ -43,7 +44,7 @@ def released(**more: Any) -> Release:
     ("sight", "because"),
     [
         (replace(SIGHT, now_us=EARLIER), "clock"),
-        (replace(SIGHT, release=released(made_us=EARLIER)), "was made then"),
+        (replace(SIGHT, release=released(made_us=EARLIER)), "release 12 was made at"),
         (replace(SIGHT, said=replace(SAID, complete_up_to_us=EARLIER)), "foreign logs are complete"),
         (replace(SIGHT, watermark_us=EARLIER), "primary logs are read"),
         (
@@ -80,6 +81,12 @@ def test_none_is_due_before_the_owner_has_said_something_in_its_newest_epoch(sig
     assert due(sight).because
 
 
+def test_a_log_that_has_not_grown_is_told_with_what_to_do() -> None:
+    assert "has grown since it began to join" in due(replace(SIGHT, watermark_us=None)).because
+    said = replace(SAID, complete_up_to_us=None)
+    assert due(replace(SIGHT, said=said)).because == "its foreign logs are complete up to no event time yet"
+
+
 def test_where_logs_were_called_complete_the_clock_alone_counts() -> None:
     old = replace(SAID, complete_up_to_us=EARLIER, is_final=True)
     sight = replace(SIGHT, said=old, watermark_us=EARLIER)
@@ -90,7 +97,7 @@ def test_where_logs_were_called_complete_the_clock_alone_counts() -> None:
 
 def test_a_run_looks_at_all_where_what_was_left_does_not_fit() -> None:
     def why(before: Progress | None = BEFORE, **known: Any) -> str:
-        found = {"epoch": 3, "version": 5, "now_us": NOW, "since": [RELEASE], "anew": False, **known}
+        found = {"epoch": 3, "version": 5, "now_us": NOW, "rows_left_with": 11, "anew": False, **known}
         return why_all(before, **found)
 
     assert why() == ""
@@ -98,13 +105,9 @@ def test_a_run_looks_at_all_where_what_was_left_does_not_fit() -> None:
     assert why(epoch=4)
     assert why(version=6)
     assert why(anew=True)
-    assert why(since=None)
     assert why(now_us=BEFORE.full_pass_us + FULL_PASS_EVERY_US)
     assert why(now_us=BEFORE.full_pass_us - 1)  # the clock was set back
-    assert why(since=[released(set_back=SetBack(None, 9, ("east",), "west burnt"))])
-    assert why(since=[released(notes=(Note("lake put back", "west", "so"),))])
-    assert why(since=[released(notes=(Note("rebuilt", "west", "so"),))])  # an adapter may drop more now
-    assert not why(since=[released(notes=(Note("refilled", "west", "so"),))])
+    assert why(rows_left_with=12)
 
 
 def places(*events: tuple[int, int, int]) -> Places:
@@ -158,6 +161,17 @@ def test_positions_are_not_beyond_what_is_indexed_and_readable() -> None:
     files = {1: tracked(1, 100), 2: tracked(2, 50), 3: tracked(3, 70, "gone"), 4: tracked(4, 9)}
     under_way = [ByteRange(1, 40, 60, 0, 1), ByteRange(1, 60, 100, 0, 1), ByteRange(9, 0, 1, 0, 1)]
     assert positions_of(files, under_way, {4}) == {1: 40, 2: 50}
+
+
+def test_what_had_come_was_looked_at_as_of_the_owner_s_last_word_but_for_files_that_are_behind() -> None:
+    sight = replace(SIGHT, said=replace(SAID, said_us=EARLIER))
+    files = {1: replace(tracked(1, 100), grown_us=5), 2: replace(tracked(2, 50), grown_us=9)}
+    assert read_as_of(sight, files, {1: 100, 2: 50}) == EARLIER
+    assert read_as_of(sight, files, {1: 100, 2: 40}) == 9
+    assert read_as_of(sight, files, {}) == 5
+    assert read_as_of(sight, {1: replace(files[1], state="gone")}, {}) == EARLIER
+    final = replace(sight, said=replace(SAID, said_us=EARLIER, is_final=True))
+    assert read_as_of(final, files, {1: 100, 2: 50}) == NOW  # no more comes
 
 
 def test_a_run_has_a_number_that_no_release_has_of_its_epoch() -> None:

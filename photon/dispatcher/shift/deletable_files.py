@@ -20,19 +20,26 @@ from photon.state.plan import PlanContent
 class LookedForUnmatched:
     """How far primaries were looked at that nothing may have joined: by a release, and by the last run.
 
-    `positions`: how far that run has read the owner's files; None: they are another datacenter's.
+    `positions`: how far that run has read the owner's files; None: they are another datacenter's, and all
+    that had come to the owner by `read_us` is read.
     """
 
     up_to_us: int | None = None
     positions: Mapping[int, int] | None = None
+    read_us: int | None = None
 
-    def has_seen(self, tracked: TrackedFile, latest_us: int) -> bool:
-        """Whether each primary of a file, up to its latest event, is matched or has a row."""
-        if tracked.file.side != "primary":
+    def has_seen(self, tracked: TrackedFile, grown_us: int, idle_us: int) -> bool:
+        """Whether each primary of a file, up to its latest event, is matched or has a row (U8).
+
+        Once a file has not grown for `idle_us` its copy at the owner is as long.
+        """
+        if tracked.file.side != "primary" or tracked.max_time_us is None:
             return True
-        is_in_time = self.up_to_us is not None and latest_us < self.up_to_us
-        is_read = self.positions is None or self.positions.get(tracked.file.number, 0) >= tracked.offset_bytes
-        return is_in_time and is_read
+        if self.up_to_us is None or _latest_us(tracked.max_time_us, grown_us) >= self.up_to_us:
+            return False
+        if self.positions is None:
+            return self.read_us is not None and grown_us + idle_us <= self.read_us
+        return self.positions.get(tracked.file.number, 0) >= tracked.offset_bytes
 
 
 def files_of(contents: Iterable[PlanContent]) -> set[int]:
@@ -62,7 +69,8 @@ def deletable(
         and not tracked.unread_bytes
         and now_us - (grown_us := _last_grown_us(tracked, now_us)) >= idle_us
         and said is not None
-        and _is_complete(tracked, said, grown_us, looked)
+        and _is_complete(tracked, said, grown_us)
+        and (looked is None or looked.has_seen(tracked, grown_us, idle_us))
     ]
 
 
@@ -75,16 +83,18 @@ def _last_grown_us(tracked: TrackedFile, now_us: int) -> int:
     return max(tracked.grown_us, modified_us) if modified_us <= now_us else tracked.grown_us
 
 
-def _is_complete(
-    tracked: TrackedFile, said: Completeness, grown_us: int, looked: LookedForUnmatched | None
-) -> bool:
+def _latest_us(max_time_us: int, grown_us: int) -> int:
+    """The latest event of a file: no line is written before it, so a wild time keeps no file for ever."""
+    return min(max_time_us, grown_us)
+
+
+def _is_complete(tracked: TrackedFile, said: Completeness, grown_us: int) -> bool:
     """Whether rows are complete up to the latest event of a file; one without any holds nobody back."""
     if tracked.max_time_us is None:
         return True
-    # No line is written before its event: a wild time does not keep a file for ever.
-    latest_us = min(tracked.max_time_us, grown_us)
-    if said.complete_up_to_us is None or (looked is not None and not looked.has_seen(tracked, latest_us)):
+    if said.complete_up_to_us is None:
         return False
+    latest_us = _latest_us(tracked.max_time_us, grown_us)
     nothing_waits = said.complete_up_to_us == said.read_up_to_us and not said.waiting
     return latest_us < said.complete_up_to_us or (nothing_waits and latest_us == said.read_up_to_us)
 
