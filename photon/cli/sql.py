@@ -9,7 +9,7 @@ import signal
 import sqlite3
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -31,6 +31,12 @@ NO_SCREEN = (120, 24)  # what a pipe is taken for: a time needs 30 columns
 COPY_OPTIONS = {"csv": "FORMAT csv", "json": "FORMAT json, ARRAY true", "parquet": "FORMAT parquet"}
 WIDE_INTEGERS = ("HUGEINT", "UHUGEINT")
 DOCUMENTS = ("json", "parquet")  # two of them in a row are none
+VIEWS = "Views: joined, unjoined, unmatched, dead_letters, releases"
+HELP = f"""{VIEWS}
+DESCRIBE joined;                     names its columns and their types
+FROM joined LIMIT 5;                 shows some rows
+SELECT count(*) FROM joined;         any query of DuckDB's SQL, on lines as many as you like
+Ctrl-C ends a query, \\q the prompt. Rows are those of one release; begin again for a newer one"""
 PROMPT, MORE = "photon> ", "   ...> "
 
 # As DuckDB calls them. MULTI is a PIVOT that has to look for its columns first.
@@ -105,10 +111,12 @@ def sql(
         opened = open_release(pipeline, number if number is not None else as_of or "latest")
         log.info("%s", opened.release.sentence())
         session = Session(duckdb_of(opened, [file]), form, file, prints=output is None)
-        if query is None and sys.stdin.isatty():
+        if query is not None:
+            session.answer(query)
+        elif sys.stdin.isatty():
             prompt(session.answer)
         else:
-            session.answer(sys.stdin.read() if query is None else query)
+            session.answer_all(sys.stdin.read())
 
 
 def query_and_file(ctx: click.Context, words: Sequence[str]) -> tuple[str | None, Path]:
@@ -182,6 +190,21 @@ class Session:
             for query in queries:
                 self._answer(query)
 
+    def answer_all(self, script: str) -> None:
+        """Answer the queries of a script up to the first that fails. Raises as `answer`.
+
+        DuckDB parses a whole text first: in one that it can't parse each query is asked alone.
+        """
+        import duckdb
+
+        queries: Iterable[str] = [script]
+        try:
+            self.connection.extract_statements(script)
+        except duckdb.ParserException:
+            queries = queries if self.form in DOCUMENTS else queries_in(script)
+        for query in queries:
+            self.answer(query)
+
     def _answer(self, query: Statement) -> None:
         if query.type.name not in QUERIES:
             raise WrongUsage(NO_QUERY)
@@ -212,6 +235,18 @@ class Session:
         except duckdb.ProgrammingError:
             self.connection.execute(query)  # it fails again, and says at which place of the query
             raise
+
+
+def queries_in(script: str) -> Iterator[str]:
+    """The queries of a script, each up to its semicolon, whether they are SQL or not."""
+    said = ""
+    for piece in re.findall(r"[^;]*;|[^;]+\Z", script):
+        said += piece
+        if sqlite3.complete_statement(said):
+            yield said
+            said = ""
+    if said.strip():
+        yield said
 
 
 def with_exact_integers(rows: DuckDBPyRelation) -> DuckDBPyRelation:
@@ -284,15 +319,16 @@ def prompt(answer: Callable[[str], None]) -> None:
     """Take queries until \\q or the end of input. Errors and Ctrl-C end a query, and not the prompt."""
     with suppress(ImportError):
         import readline  # noqa: F401 - with it lines can be edited and called again
-    click.echo(
-        "Views: joined, unjoined, unmatched, dead_letters, releases. A semicolon ends a query, \\q all"
-    )
+    click.echo(f"{VIEWS}. A semicolon ends a query, \\q all; \\? helps")
     said = ""
     while True:
         try:
             line = input(MORE if said else PROMPT)
             if not said and line.strip() in ("\\q", "exit", "quit"):
                 return
+            if not said and line.strip() in ("\\?", "\\h", "help", "?"):
+                click.echo(HELP)
+                continue
             said += line + "\n"
             if sqlite3.complete_statement(said):
                 query, said = said, ""

@@ -233,6 +233,13 @@ def test_a_script_on_standard_input_ends_at_the_first_error(lakes: Lakes) -> Non
     assert "nosuch" in done.stderr
 
 
+def test_what_comes_before_a_query_that_is_no_sql_is_answered(lakes: Lakes) -> None:
+    done = photon("sql", "--format", "csv", said=f"{COUNT}; SELECT ';' AS one;\nSELEC 2;\n{COUNT};\n")
+    assert done.exit_code == 2
+    assert done.stdout == "n\n6\none\n;\n"
+    assert "SELEC" in done.stderr
+
+
 def test_a_query_is_no_pipeline_file() -> None:
     assert is_pipeline_file("a/b.yaml")
     assert not is_pipeline_file("SELECT * FROM 'b.yaml'")
@@ -273,6 +280,8 @@ def test_at_a_prompt_errors_and_ctrl_c_end_a_statement_and_not_the_prompt(lakes:
             time.sleep(0.02)
 
     until("photon> ")
+    os.write(terminal, b"help\n")
+    until("DESCRIBE joined;")
     os.write(terminal, b"SELECT nosuch;\n")
     until("photon: Binder Error")
     before_seconds = psutil.Process(running.pid).cpu_times().user

@@ -26,6 +26,7 @@ import pytest
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Datacenter, ForeignLog, PrimaryLog, Registry
 from photon.process.clock import SystemClock
+from photon.process.operating_system import state_of
 from photon.registry.errors import RegistryUnavailable
 from photon.registry.opening import (
     close_registries,
@@ -37,6 +38,7 @@ from photon.registry.servers import local_supervisor
 from photon.registry.servers.local_server import (
     LocalServer,
     default_kind,
+    hanging,
     kind_of,
     running_server,
 )
@@ -151,6 +153,23 @@ def test_a_damaged_database_is_said_with_the_section_that_has_the_remedy(tmp_pat
     with said, local_server(tmp_path, "dynoxide"):
         pass
     assert f"### {heading}" in Path("docs/operations.md").read_text()
+
+
+def test_a_server_that_may_only_be_slow_is_asked_again_before_it_is_ended(tmp_path: Path) -> None:
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    try:
+        while state_of(process.pid) != "S":  # until the system has read its program from a disk
+            pass
+        note = {"url": "http://127.0.0.1:1", "server_pid": process.pid, "supervisor_pid": os.getpid()}
+        (tmp_path / "server.json").write_text(json.dumps(note))
+        assert "may be slow: try again. If it never answers: kill -9" in hanging(tmp_path)
+        process.send_signal(signal.SIGSTOP)
+        while state_of(process.pid) != "T":
+            pass
+        assert f"kill -CONT {process.pid} has it go on" in hanging(tmp_path)
+    finally:
+        process.kill()
+        process.wait()
 
 
 @pytest.mark.server

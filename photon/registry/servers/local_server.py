@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import IO
 
 from photon.errors import UserError
-from photon.process.operating_system import is_stopped, state_of, what_ends
+from photon.process.operating_system import is_held, is_stopped, state_of, what_ends
 from photon.registry.errors import RegistryUnavailable
 from photon.registry.servers.local_supervisor import (
     CANNOT_EXECUTE,
@@ -216,9 +216,18 @@ def hanging(folder: Path) -> str:
     running = _named_in(folder)
     if running is None:
         return f"no server runs there; look at {folder / 'server.log'}"
-    of_supervisor = f"; its supervisor: {what_ends(running.supervisor_pid)}"
-    return f"its server: {what_ends(running.server_pid)}, and the next command starts another" + (
-        of_supervisor if is_stopped(running.supervisor_pid) else ""
+    if is_stopped(running.supervisor_pid):
+        return f"{_of_server(running.server_pid)}; its supervisor: {what_ends(running.supervisor_pid)}"
+    return _of_server(running.server_pid)
+
+
+def _of_server(process: int) -> str:
+    """What to do about a server that has not answered."""
+    if is_held(process):
+        return f"its server: {what_ends(process)}, and the next command starts another"
+    return (
+        f"its server, process {process}, may be slow: try again. If it never answers: kill -9 {process}, and "
+        "the next command starts another"
     )
 
 
