@@ -37,9 +37,10 @@ class Check:
 CHECKS = (
     Check(
         "nothing_missing",
-        "Every foreign event whose primary exists is joined, or still waits.",
+        "Every foreign event whose primary exists is joined, or still waits; others are in their tables.",
         (
             "missing",
+            "side_row_missing",
             "primary_missing",
             "table_gone",
             "unjoinable_but_joinable_when_complete",

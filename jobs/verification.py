@@ -31,6 +31,7 @@ from jobs.verification_reach import (
     unreadable,
     with_kept_times,
 )
+from jobs.verification_side_rows import primary_lines_without_rows
 from photon.pipeline.file import Pipeline
 from photon.pipeline.location import Location
 from photon.releases import copies
@@ -255,6 +256,9 @@ class Verification:
         not_compared = findings.find_differences(told.verdicts, found.unreadable)
         findings.find_rows_without_event(found.records, told.rows, found.unreadable)
         findings.find_duplicate_rows(found.rows, told.rows)
+        # A line that is no record has no time: it is in no window.
+        lines = kept.primaries() if window is None else kept.primaries().limit(0)
+        findings.find_side_rows(told.records, told.decided, primary_lines_without_rows(queries, lines))
         primaries = {} if window is not None else self._primaries(kept, queries, findings, found)
 
         settled_before = _counts(told.settled, "class")

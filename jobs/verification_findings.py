@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
-from jobs.dialect import F
+from jobs.dialect import F, union_of
 from jobs.verification_primaries import PrimaryIdentity
 from jobs.verification_reach import Unreadable
+from jobs.verification_side_rows import without_side_rows
 from photon.registry.errors import RegistryUnavailable
 from photon.verification import case_pages
 from photon.verification.classes import Evidence
@@ -115,6 +116,10 @@ class Findings:
         detail = F.lit("no record of this id begins there").alias("detail")
         cases = without.select("datacenter", "event_id", _row_place("time_us"), detail)
         self._find("row_without_event", cases)
+
+    def find_side_rows(self, records: DataFrame, decided: DataFrame, primary_lines: DataFrame) -> None:
+        """Report records without a row in the side table of their class."""
+        self._find("side_row_missing", union_of([without_side_rows(records, decided), primary_lines]))
 
     def find_of_primaries(self, found: PrimaryIdentity) -> None:
         """Report primaries without a row and with several, and rows without a primary."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from jobs.dialect import F, parquet, union_of, write_parquet
 from jobs.verification_queries import UNDECIDED, Queries, in_ranges, place_of
 from jobs.verification_reach import FileTimes
+from jobs.verification_side_rows import lacks_row, outcome_of
 from photon.logs.files import TrackedFile
 from photon.storage.columns import TABLE_COLUMNS
 from photon.verification.classes import Evidence
@@ -262,16 +263,15 @@ def settled_records(
     """Records with `is_settled`: whether their class stays until something changes."""
     same = verdicts.where("verdict = 'same'").select("datacenter", "event_id").distinct()
     questions = in_question.where("event_id is not null").select("event_id").distinct()
-    found = records.where("lost_path is null").join(decided.select(*PLACE, "outcome"), PLACE, "left")
+    found = outcome_of(records, decided)
     found = found.join(same.withColumn("is_same", F.lit(True)), ["datacenter", "event_id"], "left")
     found = found.join(questions.withColumn("is_open", F.lit(True)), "event_id", "left")
-    was_undecided = F.col("class") == UNDECIDED
-    outcome = F.when(was_undecided, F.col("outcome")).otherwise(F.col("class"))
+    was_undecided, outcome = F.col("class") == UNDECIDED, F.col("outcome")
     waits = F.col("evidence").bitwiseAND(F.lit(int(Evidence.PENDING | Evidence.GIVEN_UP))) != 0
     # Where no table knows a record, the registry says that nobody has registered it: until somebody does.
     is_final = outcome.isin(*FINAL) & ~(was_undecided & (outcome == "unjoinable"))
     is_joined = (outcome == "joined") & F.col("is_same")
-    is_settled = (is_final | is_joined) & ~waits & F.col("is_open").isNull()
+    is_settled = (is_final | is_joined) & ~waits & ~lacks_row() & F.col("is_open").isNull()
     by_primary = outcome.isin(*BY_PRIMARY)
     hour = F.floor(F.col("time_us") / HOUR_US) * HOUR_US
     return found.select(

@@ -23,6 +23,7 @@ FindingKind = Literal[
     "table_gone",
     "duplicate_rows",
     "row_without_event",
+    "side_row_missing",
     "different_values",
     "unjoinable_but_joinable",
     "unjoinable_but_joinable_when_complete",
@@ -74,6 +75,11 @@ MEANINGS: Mapping[FindingKind, Meaning] = {
         "somebody altered the row or the log: REBUILD finds the place of a row again, and takes out one "
         "whose id was altered; then photon recover PIPELINE joins its true event. If it says that a row "
         "stays, put the log back from another one's copy",
+    ),
+    "side_row_missing": Meaning(
+        "records that were given up, came too late or are dead letters, without a row in the table of these",
+        "somebody deleted rows of a side table: its Delta log says who, and the version before has them. "
+        "Append them again from there, or from a copy of the lake. Joined rows do not depend on them",
     ),
     "different_values": Meaning(
         "rows whose values differ from a join of the raw logs made now",
