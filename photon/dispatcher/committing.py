@@ -23,6 +23,7 @@ SIDE_TABLES: dict[TableName, OutcomeClass] = {
     "unjoined": "unjoinable",
     "too_old": "too_old",
 }
+LEFT_OUT: TableName = "left_out"  # no class goes by it, so a row that comes again counts for nothing
 
 
 @dataclass(frozen=True)
@@ -47,17 +48,14 @@ class Committing:
         Nothing comes into the side tables of a batch that another copy of the state has committed: releases
         may show it. CommitConflict, SchemaConflict.
         """
-        side_files = {name: results.files(name) for name in SIDE_TABLES}
-        left_out = results.files("left_out")
+        side_files = {name: results.files(name) for name in (*SIDE_TABLES, LEFT_OUT)}
         # The commit of the joined rows asks it anyway: a batch without side rows is not to ask twice.
-        if (any(side_files.values()) or left_out) and self._joined.version_of(self._app) >= plan.key.batch:
+        if any(side_files.values()) and self._joined.version_of(self._app) >= plan.key.batch:
             raise CommitConflict(f"{self._joined.folder} has batch {plan.key.batch}, of another plan")
         for name, files in side_files.items():
             if files:
                 self.tables[name].commit_missing(files, self.datacenter, plan.key)
             fault_point(f"side_tables.after_{name}")
-        if left_out:  # no class goes by it, so a row that comes again counts for nothing
-            self.tables["left_out"].commit_missing(left_out, self.datacenter, plan.key)
         fault_point("commit.before_main")
         self._commit_rows(plan, results.files("joined_events"))
         fault_point("commit.after_main")

@@ -26,6 +26,7 @@ FAULT_POINTS: tuple[str, ...] = (
     "side_tables.after_dead_letters",
     "side_tables.after_unjoined",
     "side_tables.after_too_old",
+    "side_tables.after_left_out",
     "commit.before_main",
     "commit.after_main",
     "complete.before_transaction",

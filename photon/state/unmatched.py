@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
-from photon.errors import FormatTooNew
 from photon.pipeline.location import Location
-from photon.storage.store import content, store_of
+from photon.storage.documents import LakeDocument
+from photon.storage.store import store_of
 
 DOCUMENT = "unmatched.json"
-FORMAT = 1
+_STORED = LakeDocument(DOCUMENT, 1)
 
 
 @dataclass(frozen=True)
@@ -41,10 +40,8 @@ class Progress:
 def publish(lake: Location, progress: Progress) -> None:
     """Put it in the place of what was there before. OSError."""
     positions = {str(number): offset for number, offset in progress.positions.items()}
-    document = {"format": FORMAT, **asdict(progress), "positions": positions}
-    store = store_of(lake)
-    store.put(DOCUMENT, content(json.dumps(document).encode()))
-    store.sync()
+    _STORED.put(lake, {**asdict(progress), "positions": positions})
+    store_of(lake).sync()
 
 
 def published(lake: Location) -> Progress | None:
@@ -52,12 +49,8 @@ def published(lake: Location) -> Progress | None:
 
     OSError, FormatTooNew; ValueError, KeyError and TypeError if it is no such document.
     """
-    try:
-        document = json.loads(store_of(lake).read(DOCUMENT))
-    except FileNotFoundError:
+    if (document := _STORED.read(lake)) is None:
         return None
-    if document["format"] > FORMAT:
-        raise FormatTooNew(lake / DOCUMENT, document["format"], FORMAT)
     fields = {name: document[name] for name in Progress.__dataclass_fields__}
     positions = {int(number): offset for number, offset in fields["positions"].items()}
     return Progress(**{**fields, "positions": positions})

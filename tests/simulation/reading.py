@@ -9,6 +9,7 @@ from unittest import mock
 
 from photon import read
 from photon.dispatcher.shift import people
+from photon.read import counting
 from photon.tracing import trace
 from photon.upkeep import recovery
 from photon.upkeep.backfill import rows_in_doubt
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 ASK_LEDGERS = (scope, trace, rows_in_doubt)
 ASK_THE_REGISTER = (
     (read, "read_register"),
+    (counting, "read_register"),
     (recovery, "read_register"),
     (trace, "_register_soon"),
     (people, "register_of"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
@@ -11,21 +10,16 @@ from photon.errors import FormatTooNew
 from photon.pipeline.location import Location
 from photon.state.completeness.arrivals import Arrivals
 from photon.state.completeness.estimate import Completeness
-from photon.storage.store import content, store_of
+from photon.storage.documents import LakeDocument
 
 DOCUMENT = "complete_up_to.json"
-FORMAT = 1
+_STORED = LakeDocument(DOCUMENT, 1)
 
 
 def publish(lake: Location, said: Completeness, arrivals: Arrivals) -> None:
     """Put what is said in the place of what was said before. OSError."""
-    document = {
-        "format": FORMAT,
-        **asdict(said),
-        "minutes": _to_json(arrivals.records),
-        "late_by_minute": _to_json(arrivals.late),
-    }
-    store_of(lake).put(DOCUMENT, content(json.dumps(document).encode()))
+    counts = {"minutes": _to_json(arrivals.records), "late_by_minute": _to_json(arrivals.late)}
+    _STORED.put(lake, {**asdict(said), **counts})
 
 
 def published(lake: Location) -> tuple[Completeness, Arrivals] | None:
@@ -33,12 +27,8 @@ def published(lake: Location) -> tuple[Completeness, Arrivals] | None:
 
     OSError, FormatTooNew; ValueError and KeyError if it is no such document.
     """
-    try:
-        document = json.loads(store_of(lake).read(DOCUMENT))
-    except FileNotFoundError:
+    if (document := _STORED.read(lake)) is None:
         return None
-    if document["format"] > FORMAT:
-        raise FormatTooNew(lake / DOCUMENT, document["format"], FORMAT)
     document.setdefault("is_final", False)  # an earlier version wrote it
     said = Completeness(**{name: document[name] for name in Completeness.__dataclass_fields__})
     return said, Arrivals(_from_json(document["minutes"]), _from_json(document["late_by_minute"]))

@@ -8,16 +8,13 @@ error (E10): rows would be missing without a word.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.dataset as ds
-from deltalake import DeltaTable
 
 from photon.errors import FormatTooNew, WrongUsage
 from photon.feed.kept import release_behind
@@ -25,88 +22,42 @@ from photon.feed.step import FedTable
 from photon.feed.steps import least_columns, steps
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.pipeline.sections import Datacenter
-from photon.process.clock import MICROSECONDS, SystemClock
-from photon.registry.errors import RegistryMissing, RegistryUnavailable
-from photon.registry.known_tables import MissingTable, missing_tables
+from photon.process.clock import SystemClock
+from photon.read.counting import ask, opened_tables, without
+from photon.read.rows import Rows, Watermark, held, ids_among, in_memory, rows_now, rows_of, side_rows_now
 from photon.registry.opening import read_register
-from photon.registry.register import Register
-from photon.releases.datasets import datasets_of
 from photon.releases.finding import Wanted, find_release, kept_releases
 from photon.releases.reading import OpenRelease, open_release
 from photon.releases.release import Release
 from photon.releases.views import dead_letters_of, unjoined_of
 from photon.state.completeness.estimate import Completeness
 from photon.state.completeness.published import DOCUMENT, published
-from photon.storage.columns import TABLE_COLUMNS, TableName, text
-from photon.storage.delta import LakeMismatch, LakeUnavailable, lake_errors
+from photon.storage.columns import text
+from photon.storage.delta import LakeUnavailable, lake_errors
 from photon.storage.mended_letters import MENDED_LETTERS
-from photon.storage.tables import OutputTable
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
+__all__ = [
+    "Changes",
+    "Rows",
+    "Watermark",
+    "add_duckdb_views",
+    "changes",
+    "dead_letters",
+    "duckdb",
+    "duckdb_of",
+    "joined",
+    "joined_tables",
+    "newest_watermark",
+    "releases",
+    "unjoined",
+    "unmatched",
+    "watermark",
+]
+
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Watermark:
-    """Up to which event time joined rows are complete.
-
-    Each datacenter has a copy of all logs, and says so of what had come into its copy. So the latest of these
-    times is the union's: what one of them knows to be decided is decided for all.
-    """
-
-    datacenters: Mapping[str, Completeness]  # datacenters that have said anything
-    release: Release | None = None  # then it says so itself
-
-    @property
-    def complete_up_to(self) -> datetime | None:
-        """Every record before it that had come is decided: none waits. None: nobody has read a time yet."""
-        if self.release is not None:
-            return _latest([self.release.complete_up_to_us])
-        return _latest(each.complete_up_to_us for each in self.datacenters.values())
-
-    @property
-    def mostly_up_to(self) -> datetime | None:
-        """The time before which at least `availability.of_events` of the pipeline file do not wait."""
-        if self.release is not None:
-            return _latest([self.release.mostly_up_to_us])
-        return _latest(each.mostly_up_to_us for each in self.datacenters.values())
-
-    @property
-    def unmatched_up_to(self) -> datetime | None:
-        """Each primary before it that had come is matched or unmatched; only a release says so."""
-        return None if self.release is None else _latest([self.release.unmatched_up_to_us])
-
-
-class Rows(ds.UnionDataset):
-    """Rows of the datacenters' tables, of now or of a release: a dataset of pyarrow's.
-
-    `watermark`: up to where these very rows are complete. `unchecked`: what nobody could say of them, and
-    why; empty if the registry knows no other table and no retired datacenter.
-    """
-
-    def __init__(
-        self, schema: pa.Schema, children: Sequence[ds.Dataset], watermark: Watermark, unchecked: str = ""
-    ) -> None:
-        super().__init__(schema, children)
-        self.watermark, self.unchecked = watermark, unchecked
-
-    @property
-    def complete_up_to(self) -> datetime | None:
-        """No record before it that had come lacks its row here. None: nobody has read a time yet."""
-        return self.watermark.complete_up_to
-
-    @property
-    def release(self) -> Release | None:
-        """The release that these rows are of; None: rows of now."""
-        return self.watermark.release
-
-    def filter(self, expression: ds.Expression) -> Rows:
-        """The same rows without those that do not match: their watermark is the same."""
-        found: Rows = super().filter(expression)
-        found.watermark, found.unchecked = self.watermark, self.unchecked
-        return found
 
 
 # The promise of the rows that `joined` gave last, by pipeline file: a later promise may be beyond them.
@@ -134,13 +85,13 @@ def joined(
     """
     pipeline = _loaded(pipeline)
     if (wanted := _wanted(release, as_of)) is not None:
-        return _rows_of(open_release(pipeline, wanted), "joined_events")
-    asked = _ask(pipeline) if retired is None else _without(pipeline, retired)
+        return rows_of(open_release(pipeline, wanted), "joined_events")
+    asked = ask(pipeline) if retired is None else without(pipeline, retired)
     # Before any table: what is said to be complete is in the versions that are opened after it.
     watermark = _promised(asked.places)
-    handles = _opened(pipeline, asked, needs_all=retired is None).values()
+    handles = opened_tables(pipeline, asked, needs_all=retired is None).values()
     _of_last_rows[pipeline.file] = watermark
-    return _rows_now(list(handles), "joined_events", watermark, asked.unchecked)
+    return rows_now(list(handles), "joined_events", watermark, asked.unchecked)
 
 
 def unjoined(
@@ -156,12 +107,12 @@ def unjoined(
     pipeline = _loaded(pipeline)
     if (wanted := _wanted(release, as_of)) is not None:
         opened = open_release(pipeline, wanted)
-        found, others = _rows_of(opened, "unjoined"), _rows_of(opened, "joined_events")
+        found, others = rows_of(opened, "unjoined"), rows_of(opened, "joined_events")
     else:
-        found = _side_rows_now(_ask(pipeline).places, "unjoined")
+        found = side_rows_now(ask(pipeline).places, "unjoined")
         others = joined(pipeline)  # opened later: what is joined meanwhile is left out
-    rows = _held(found)
-    return _in_memory(unjoined_of(rows, _ids_among(others, rows["event_id"])), others)
+    rows = held(found)
+    return in_memory(unjoined_of(rows, ids_among(others, rows["event_id"])), others)
 
 
 def unmatched(
@@ -181,7 +132,7 @@ def unmatched(
     opened = open_release(_loaded(pipeline), "latest" if wanted is None else wanted)
     with lake_errors(f"read release {opened.release.number}"):
         withdrawn = withdrawn_ids(opened)
-    rows = _rows_of(opened, "unmatched")
+    rows = rows_of(opened, "unmatched")
     return rows.filter(~text("primary_id").isin(withdrawn)) if len(withdrawn) else rows
 
 
@@ -203,15 +154,15 @@ def dead_letters(
         raise WrongUsage(f"{pipeline.file} has no datacenter {datacenter!r}; expected one of {known}")
     if (wanted := _wanted(release, as_of)) is not None:
         opened = open_release(pipeline, wanted)
-        found, others = _rows_of(opened, "dead_letters", datacenter), _rows_of(opened, "joined_events")
+        found, others = rows_of(opened, "dead_letters", datacenter), rows_of(opened, "joined_events")
         mended = opened.mended(datacenter)
     else:
-        found = _side_rows_now({datacenter: pipeline.datacenters[datacenter]}, "dead_letters")
+        found = side_rows_now({datacenter: pipeline.datacenters[datacenter]}, "dead_letters")
         with MENDED_LETTERS.reading(pipeline, datacenter) as again:
             mended = MENDED_LETTERS.columns.empty_table() if again is None else again.to_table()
         others = joined(pipeline)
-    rows = _held(found)
-    return _in_memory(dead_letters_of(rows, mended, _ids_among(others, rows["event_id"])), others)
+    rows = held(found)
+    return in_memory(dead_letters_of(rows, mended, ids_among(others, rows["event_id"])), others)
 
 
 def releases(pipeline: Pipeline | str | Path) -> list[Release]:
@@ -306,8 +257,8 @@ def joined_tables(pipeline: Pipeline | str | Path) -> dict[str, str]:
     Their union has each row once, and no row of a datacenter that was given up as lost. Raises as `joined`.
     """
     pipeline = _loaded(pipeline)
-    asked = _ask(pipeline)
-    found = _opened(pipeline, asked, needs_all=True)
+    asked = ask(pipeline)
+    found = opened_tables(pipeline, asked, needs_all=True)
     return {name: str(asked.places[name].lake / "joined_events") for name in found}
 
 
@@ -372,118 +323,6 @@ def _wanted(release: int | Literal["latest"] | None, as_of: datetime | None) -> 
     if as_of is not None and not isinstance(as_of, datetime):
         raise WrongUsage(f"as_of={as_of!r}: expected a datetime; without a zone it is in UTC")
     return as_of if release is None else release
-
-
-def _rows_now(handles: Sequence[DeltaTable], table: TableName, watermark: Watermark, unchecked: str) -> Rows:
-    if not handles:
-        columns = TABLE_COLUMNS[table]
-        return Rows(columns, [ds.dataset(columns.empty_table())], watermark, unchecked)
-    schema = pa.unify_schemas([pa.schema(handle.schema().to_arrow()) for handle in handles])
-    children = [handle.to_pyarrow_dataset(schema=schema) for handle in handles]
-    return Rows(schema, children, watermark, unchecked)
-
-
-def _side_rows_now(places: Mapping[str, Datacenter], name: TableName) -> Rows:
-    tables = (OutputTable(place.lake, name) for place in places.values())
-    return _rows_now([table.load() for table in tables if table.exists()], name, Watermark({}), "")
-
-
-def _rows_of(opened: OpenRelease, name: TableName, datacenter: str | None = None) -> Rows:
-    watermark = Watermark({}, opened.release)
-    tables = [each for each in opened.tables(name) if datacenter in (None, each.datacenter)]
-    if not tables:
-        return _rows_now([], name, watermark, "")
-    schema = pa.unify_schemas([each.schema for each in tables])
-    with lake_errors(f"read release {opened.release.number}"):
-        datasets, needed = datasets_of(tables, schema)
-    rows = Rows(schema, datasets, watermark)
-    return rows if needed is None else rows.filter(needed)
-
-
-def _ids_among(rows: Rows, ids: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The event ids among these that have a joined row."""
-    wanted = text("_event_id").isin(pc.unique(ids.drop_null()))
-    return _held(rows.filter(wanted), ["_event_id"])["_event_id"]
-
-
-def _held(rows: Rows, columns: Sequence[str] | None = None) -> pa.Table:
-    """The rows in memory. LakeUnavailable."""
-    with lake_errors("read rows"):
-        return rows.to_table(columns=columns)
-
-
-def _in_memory(found: pa.Table, like: Rows) -> Rows:
-    return Rows(found.schema, [ds.dataset(found)], like.watermark, like.unchecked)
-
-
-# -- which tables count
-
-
-@dataclass(frozen=True)
-class _Asked:
-    """The datacenters whose rows count; the register, or why it was not asked."""
-
-    places: Mapping[str, Datacenter]
-    register: Register | None = None
-    unchecked: str = ""
-
-
-def _ask(pipeline: Pipeline) -> _Asked:
-    """Ask the registry which tables it knows. RegistryMismatch, FormatTooNew."""
-    try:
-        register = read_register(pipeline)
-    except (RegistryUnavailable, RegistryMissing) as error:
-        why = f"whether a datacenter was given up, or another table lies in a lake, is not known: {error}"
-        log.warning("%s", why)
-        return _Asked(pipeline.datacenters, unchecked=why)
-    places = {name: place for name, place in pipeline.datacenters.items() if name not in register.lakes_gone}
-    return _Asked(places, register)
-
-
-def _without(pipeline: Pipeline, retired: Collection[str]) -> _Asked:
-    places = {name: place for name, place in pipeline.datacenters.items() if name not in retired}
-    return _Asked(places, unchecked="the registry was not asked")
-
-
-def _opened(pipeline: Pipeline, asked: _Asked, needs_all: bool) -> dict[str, DeltaTable]:
-    """The tables at their newest versions, by datacenter. LakeUnavailable, LakeMismatch."""
-    tables = {name: OutputTable(place.lake, "joined_events") for name, place in asked.places.items()}
-    handles = {name: table.load() for name, table in tables.items() if table.exists()}
-    if asked.register is not None:
-        ids = {name: str(handles[name].metadata().id) if name in handles else None for name in tables}
-        for missing in missing_tables(asked.register, ids):
-            raise _error_of(missing, pipeline)
-    elif needs_all and (lacking := next((name for name in tables if name not in handles), None)) is not None:
-        raise LakeUnavailable(
-            f"there is no table {tables[lacking].folder} of datacenter {lacking}, and whether it ever joined "
-            f"is not known: {asked.unchecked}; bring the registry or the lake back"
-        )
-    return handles
-
-
-def _error_of(missing: MissingTable, pipeline: Pipeline) -> LakeUnavailable | LakeMismatch:
-    name = missing.datacenter
-    if missing.why == "unnamed":
-        return LakeMismatch(
-            f"the registry of {pipeline.name} knows datacenter {name}, which {pipeline.file} lacks: its rows "
-            "would be missing. Put it back into the file; if it was renamed, under its old name"
-        )
-    folder = pipeline.datacenters[name].lake / "joined_events"
-    if missing.why == "another":
-        return LakeMismatch(
-            f"the table {folder} (id {missing.found}) is not the one that the registry knows of datacenter "
-            f"{name} (id {missing.table_id}): rows would be missing; put the lake folder back"
-        )
-    return LakeUnavailable(
-        f"there is no table {folder}, and the registry knows that datacenter {name} has joined: its rows "
-        "would be missing; mount the lake or put it back. If it is lost for good: "
-        f"photon retire {pipeline.typed} {name} --lake-is-gone"
-    )
-
-
-def _latest(times_us: Iterable[int | None]) -> datetime | None:
-    known = [time_us for time_us in times_us if time_us is not None]
-    return datetime.fromtimestamp(max(known) / MICROSECONDS, UTC) if known else None
 
 
 def _loaded(pipeline: Pipeline | str | Path) -> Pipeline:
