@@ -158,8 +158,19 @@ class Simulation:
                 self.people._replace_state(unmatched.owner_of(self.site, self.people.pipeline), None)
             unmatched.late_primaries(self.site, number + 1)
             self._complete_all()
+            if self.site.chance.random() < 0.5:
+                self._stand_still()
         self._by_an_operator(partial(unmatched.look, self.people.pipeline))
         self.unmatched = unmatched.must_be_decided(self.site, self.people.pipeline)
+
+    def _stand_still(self) -> None:
+        """U1: a look stands still before its commit. Its state is lost, and the next epoch looks as well."""
+        owner, later = unmatched.owner_of(self.site, self.people.pipeline), self.site.network.after
+        self.people.look_for_unmatched(frozen_seconds=200.0)
+        later(10, lambda: self.people._replace_state(owner, None))
+        later(11, lambda: self.shifts.start(self.shifts.worker(owner, EVEN), owner, "complete"))
+        later(100, self.people.look_for_unmatched)
+        self.site.network.run()
 
     def _complete_all(self) -> None:
         """Complete datacenters, again where records wait: another one has published by then what it held."""

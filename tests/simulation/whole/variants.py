@@ -31,7 +31,7 @@ from photon.releases.making import next_release
 from photon.state.lifecycle import Event
 from photon.state.outcomes import Verdict
 from photon.storage.output_files import OutputFile
-from photon.storage.tables import OutputTable
+from photon.storage.tables import FENCED_TABLES, OutputTable
 from photon.unmatched.deciding import why_all
 from tests.simulation.whole.copies import RESTORED
 from tests.simulation.whole.simulation import problem_or_error
@@ -296,6 +296,17 @@ VARIANTS: dict[str, Variant] = {
     ),
     "what is unmatched already is written again": Variant(
         "U2", {"photon.unmatched.lakes.Lakes.written": lambda self: iter(())}, "U: ", UNMATCHED
+    ),
+    "a run is fenced by nobody": Variant(
+        "U1",
+        {
+            "photon.unmatched.lakes.Lakes.fence": lambda self, register: None,
+            "photon.storage.tables.FENCED_TABLES": tuple(
+                name for name in FENCED_TABLES if name != "unmatched"
+            ),
+        },
+        "U: ",
+        UNMATCHED,
     ),
     "a late primary is passed over": Variant(
         "U4", {"photon.unmatched.deciding.Window.among": _by_time_alone}, "U: ", UNMATCHED
