@@ -45,11 +45,16 @@ def lacks_row() -> Column:
 
 
 def without_side_rows(records: DataFrame, decided: DataFrame) -> DataFrame:
-    """The foreign records that no row of their side table is of, as cases of a finding."""
+    """The foreign records that no row of their side table is of, as cases of a finding.
+
+    A duplicate of an event whose row went has no class of its own until that one is joined again.
+    """
+    missing = decided.where("outcome = 'missing'").select("event_id").distinct()
     table = F.lit(None).cast("string")
     for outcome, (name, _) in TABLE_OF.items():
         table = F.when(F.col("outcome") == outcome, F.lit(name)).otherwise(table)
     found = outcome_of(records, decided).where(lacks_row()).withColumn("table", table)
+    found = found.join(missing, "event_id", "left_anti")
     return _cases(found, F.coalesce("event_id", F.lit("a line without an id")))
 
 

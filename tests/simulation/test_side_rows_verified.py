@@ -57,6 +57,18 @@ def test_where_each_record_has_its_row_nothing_is_found(world: World) -> None:
     assert lacking(world, keep=True) == lacking(world) == []
 
 
+def test_a_duplicate_of_an_event_whose_row_went_lacks_none(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.events("twice")
+    world.clicks(("twice", "nobody"))
+    world.join()
+    table(world, "joined_events").load().delete("_event_id = 'twice'")
+    world.free("twice")
+    with asking(world):
+        report = verify_alone(world.pipeline, ["east"]).datacenters["east"]
+    assert [(one.kind, one.count) for one in report.violations] == [("missing", 1)]
+
+
 @pytest.mark.parametrize(
     ("name", "which", "event"),
     [
