@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from photon.dispatcher.retrying import Callbacks, StoppedWaiting
@@ -15,6 +16,7 @@ from photon.dispatcher.shift.points import PointsRecorder
 from photon.process.machine import Machine
 from photon.state.points import FINAL_CLASSES, POINTS, RECENT_FILE, RECENT_LINES, RecentPoints, points_of
 from photon.state.points import recent_points as read_recent
+from photon.storage.append_table import AppendTable
 from tests.simulation.world import NOON_US, World
 from tests.support.manual_clock import ManualClock
 
@@ -154,6 +156,29 @@ def test_nothing_is_written_to_a_lake_that_a_shift_has_not_begun_with(tmp_path: 
         run_for(world, 70)
     assert not world.pipeline.datacenters["east"].lake.exists()
     assert [row["activity"] for row in in_state(world)] == ["waiting"] * 7
+
+
+def test_points_are_read_of_a_range_of_times_and_other_files_are_not_opened(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    for at_us in (10_001_999, 20_000_000, 30_000_000):
+        POINTS.append(world.pipeline, "east", [{"at": at_us, "joined": at_us}])
+    folder = POINTS.folder(world.pipeline, "east")
+    assert isinstance(folder, Path)
+    last = next(
+        one for one in folder.glob("*.parquet") if pq.read_table(one)["joined"][0].as_py() == 30_000_000
+    )
+    last.unlink()
+    found = points_of(world.pipeline, "east", 10_001_999, 30_000_000, ["at", "joined"])
+    assert (found.column_names, found["joined"].to_pylist()) == (["at", "joined"], [10_001_999, 20_000_000])
+    assert points_of(world.pipeline, "east", 10_002_000, 20_000_000).num_rows == 0
+
+
+def test_a_column_that_came_later_is_null_in_rows_that_were_there(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    earlier = AppendTable("points", pa.schema([("at", pa.timestamp("us", "UTC")), ("joined", pa.int64())]))
+    earlier.append(world.pipeline, "east", [{"at": 1, "joined": 5}])
+    (row,) = points_of(world.pipeline, "east", 0, 2).to_pylist()
+    assert (row["joined"], row["says"]) == (5, None)
 
 
 def test_recent_points_pass_over_half_a_line(tmp_path: Path) -> None:
