@@ -152,7 +152,9 @@ def mark_row(kind: Mark, says: str, at_us: int) -> Row:
 
 
 def mark(pipeline: Pipeline, datacenters: Iterable[str], kind: Mark, says: str) -> None:
-    """Have the tables of these datacenters tell that something happened now; not of one that never joined.
+    """Have the tables of these datacenters tell that something happened now.
+
+    One that never joined has no table, and one that was left out of the pipeline file has none here.
 
     Never fails a command: a lake that takes no mark within a few seconds is told in the log.
     """
@@ -162,7 +164,11 @@ def mark(pipeline: Pipeline, datacenters: Iterable[str], kind: Mark, says: str) 
         if OutputTable(pipeline.datacenters[name].lake, "joined_events").exists():
             POINTS.append(pipeline, name, [row])
 
-    jobs = {name: Machine().ask(f"mark of {name}", partial(add, name)) for name in datacenters}
+    jobs = {
+        name: Machine().ask(f"mark of {name}", partial(add, name))
+        for name in datacenters
+        if name in pipeline.datacenters
+    }
     wait(jobs.values(), MARK_SECONDS)
     for name, job in jobs.items():
         try:

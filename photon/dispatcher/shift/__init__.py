@@ -2,9 +2,10 @@
 
 `run.Shift` takes the datacenter's lock (`lease`), opens state, registry and tables, wires them to a
 dispatcher, and runs it until `ending` says so. `run.run_shift` does that on this machine. `measured`,
-`report` and `points` keep what was done for others to read. The rest only reads: `growth` sees whether there is work,
-`people` what was decided on datacenters, `misconfigured` signs of a wrong pipeline file, `keys` those of a
-wrong key, `deletable_files` the logs that joins need no more. `photon.health` judges and tells all of it.
+`report` and `points` keep what was done for others to read. The rest only reads: `growth` sees whether
+there is work, `people` what was decided on datacenters, `misconfigured` signs of a wrong pipeline file,
+`keys` those of a wrong key, `deletable_files` the logs that joins need no more. `photon.health` judges and
+tells all of it.
 
 Read `run.py` first. A decision on batches belongs in `photon.dispatcher`.
 """
