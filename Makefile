@@ -37,7 +37,7 @@ help:
 	@echo "make bench-verification  measure how much memory a verification of a day takes, beside one of an hour"
 	@echo "make bench-feed  measure deliveries to PostgreSQL, beside Spark's Delta source"
 	@echo "make flink      Flink for make bench, in an environment of its own"
-	@echo "make figures    the registry's batching and resharding, outages and what availability costs, into figures/"
+	@echo "make figures    the paper's figures, and live delay beside Spark and Flink, into docs/figures.md (some 25 minutes)"
 	@echo "make lock       requirements.lock anew from pyproject.toml"
 	@echo "make clean      remove .venv and all that the other targets made"
 
@@ -183,7 +183,7 @@ flink: setup
 	$(BIN)/python -m bench.flink_environment
 
 figures: setup
-	$(BIN)/python -m bench.figures figures
+	$(BIN)/python -m bench figures
 
 # Keeps the versions that still fit; to take newer ones, remove requirements.lock first.
 lock:
@@ -196,5 +196,5 @@ lock:
 
 clean:
 	rm -rf .venv *.egg-info build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
-	rm -rf site spark-warehouse metastore_db derby.log demo figures examples/*/logs examples/*/lake examples/*/state
+	rm -rf site spark-warehouse metastore_db derby.log demo examples/*/logs examples/*/lake examples/*/state
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -93,9 +93,10 @@ def live(
         except MeasurementFailed as error:
             fail(str(error), NOT_DONE)
     if plot is not None:
-        from bench.plots import draw_live
+        from bench.live_plot import draw_live
+        from bench.plots import save
 
-        draw_live(result.rows, result.window, plot)
+        save(draw_live(result.rows, result.window), plot)
     values = {
         **result.latency.as_dict(),
         "generator": asdict(result.generator),
@@ -144,6 +145,25 @@ def join(
     if any(run["found"][fault] for run in ours for fault in ("lost", "doubled", "wrong")):
         sys.exit(VIOLATION)
     sys.exit(NOT_DONE if found["left_out"] else DONE)
+
+
+@measurement
+@click.option("--page", type=click.Path(path_type=Path), default=Path("docs/figures.md"), show_default=True)
+@click.option("--only", multiple=True, help="This figure, and others named so; the rest stays as it is.")
+@click.option("--quick", is_flag=True, help="Shorter: to try it, not to publish it.")
+def figures(folder: Path, page: Path, only: tuple[str, ...], quick: bool, as_json: bool) -> None:
+    """The figures of the Photon papers: a page of numbers, its JSON and its pictures, in some 25 minutes.
+
+    delay, outage: two datacenters with Spark; peers: Photon beside Spark and Flink, live, each killed once;
+    batching, resharding: the registry. Exit status 3 if one failed; then it stays as it was.
+    """
+    from bench.figures import FIGURES, QUICK, Lengths, measure_figures
+
+    if unknown := set(only) - set(FIGURES):
+        raise click.BadParameter(f"no figure is called {min(unknown)!r}; there are: {', '.join(FIGURES)}")
+    failed = measure_figures(folder, page, only or list(FIGURES), QUICK if quick else Lengths(), progress)
+    print_found({"page": str(page), "failed": failed}, [f"{page} is written"] if not failed else [], as_json)
+    sys.exit(NOT_DONE if failed else DONE)
 
 
 @measurement

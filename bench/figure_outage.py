@@ -1,7 +1,7 @@
 """An outage of one of two datacenters, seen from outside: numbers of `outage_run`, and a picture.
 
 The Photon paper's plots of an outage, from real processes: who joins how much, how long it takes, how a
-backlog is caught up, and which share of joins is done in vain.
+backlog is caught up, which share of joins is done in vain, and what the second datacenter costs.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from bench.outage_run import BatchSeen, Seen
-from bench.plots import first_seen, panels
+from bench.plots import first_seen, panels, plain_numbers
 from orchestration.demo.latency import SeenRow, percentile
 from orchestration.demo.plot import COLORS, SHARES
 from photon.process.clock import MICROSECONDS
@@ -51,11 +51,33 @@ def last_batch_seconds(rows: Sequence[SeenRow], killed_us: int) -> float:
     return round(max(0, *late) / MICROSECONDS, 3)
 
 
-def in_vain(batches: Iterable[BatchSeen], span: tuple[int, int]) -> float:
-    """The share of combined pairs that another datacenter had registered before: joins done twice."""
+def joins_of(batches: Iterable[BatchSeen], span: tuple[int, int]) -> dict[str, float]:
+    """Pairs that were combined, and the percent of them that another datacenter had registered before."""
     within = [batch for batch in batches if span[0] <= batch.at_us < span[1]]
-    combined = sum(batch.combined for batch in within)
-    return round(1 - sum(batch.won for batch in within) / combined, 4) if combined else 0.0
+    combined, won = (sum(getattr(batch, key) for batch in within) for key in ("combined", "won"))
+    percent = round(100 * (1 - won / combined), 2) if combined else 0.0
+    return {"combined": combined, "won": won, "in_vain_percent": percent}
+
+
+def cores_of(batches: Iterable[BatchSeen], span: tuple[int, int]) -> dict[str, float]:
+    """How many cores each datacenter has used in a span."""
+    used, before = dict.fromkeys(sorted(COLORS), 0.0), dict.fromkeys(COLORS, 0.0)
+    for batch in batches:
+        spent = batch.cpu_seconds - before[batch.datacenter]
+        if span[0] <= batch.at_us < span[1]:
+            used[batch.datacenter] += spent if spent >= 0 else batch.cpu_seconds  # a new process counts anew
+        before[batch.datacenter] = batch.cpu_seconds
+    seconds = (span[1] - span[0]) / MICROSECONDS
+    return {name: round(cpu_seconds / seconds, 3) for name, cpu_seconds in used.items()}
+
+
+def availability_of(cores: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    """Percent of the work of one datacenter that joins alone: of two, and to lose one of three.
+
+    Where one of three is lost, each of the others does what each of two does.
+    """
+    two = 100 * sum(cores["normal"].values()) / cores["outage"]["east"]
+    return {"two_percent": round(two, 1), "three_to_lose_one_percent": round(3 * two / 2, 1)}
 
 
 def catch_up_of(seen: Seen) -> dict[str, float]:
@@ -81,6 +103,7 @@ def numbers_of(seen: Seen) -> dict[str, Any]:
     rows, phases = first_seen(seen.rows), phases_of(seen)
     joined = {row.click_id for row in rows}
     latencies = {name: latencies_of(rows, span) for name, span in phases.items()}
+    cores = {name: cores_of(seen.batches, span) for name, span in phases.items()}
     return {
         "events_per_second": seen.load.events_per_second,
         "foreign_per_second": seen.load.foreign_per_second,
@@ -92,7 +115,9 @@ def numbers_of(seen: Seen) -> dict[str, Any]:
         "longest_gap_seconds": longest_gap_seconds(rows, (seen.begins_us, seen.ends_us)),
         "last_batch_out_after_seconds": last_batch_seconds(rows, seen.killed_us),
         "catch_up": catch_up_of(seen),
-        "joined_in_vain": {name: in_vain(seen.batches, span) for name, span in phases.items()},
+        "joins": {name: joins_of(seen.batches, span) for name, span in phases.items()},
+        "cores": cores,
+        "availability": availability_of(cores),
         "joined_by": {name: _joined_by(rows, span) for name, span in phases.items()},
         "clicks": len(seen.written),
         "lost": len(seen.written.keys() - joined),
@@ -120,29 +145,34 @@ def _bins(seen: Seen) -> list[tuple[float, tuple[int, int]]]:
 
 
 def draw(seen: Seen) -> Figure:
-    """Four panels over time: who joins, how long it takes, what the west has not read, what is in vain."""
+    """Panels over time: who joins, how long it takes, what the west has not read, what is in vain, cores."""
     rows, bins = first_seen(seen.rows), _bins(seen)
     middles = [middle for middle, _ in bins]
-    figure, every_axes = panels(9.5, 10.0, rows=4)
-    joined_by, delay, unread, vain = every_axes
+    figure, every_axes = panels(9.5, 11.5, rows=5)
+    joined_by, delay, unread, vain, cores = every_axes
     rates = [_joined_by(rows, span) for _, span in bins]
     joined_by.stackplot(
         middles, *([rate[name] for rate in rates] for name in COLORS), labels=list(COLORS),
         colors=list(COLORS.values()), step="mid",
     )  # fmt: skip
-    joined_by.set(ylabel="rows a second", title="Joined by")
+    joined_by.set(ylabel="rows a second", title="Figure 9: joined by")
     latencies = [latencies_of(rows, span) for _, span in bins]
     for share, color in SHARES.items():
         name = f"p{share * 100:.0f}"
         delay.plot(middles, [each[name] for each in latencies], color=color, label=name)
     delay.set(yscale="log", ylabel="seconds", title="From the later of two lines to the row readable")
+    plain_numbers(delay.yaxis)
     looks = [(at - seen.begins_us) / MICROSECONDS for at, _ in seen.unread]
     unread.plot(looks, [size / 1e6 for _, size in seen.unread], color=COLORS["west"], label="west")
-    unread.set(ylabel="MB unread", title="Not yet read by the datacenter that died")
-    shares = [100 * in_vain(seen.batches, span) for _, span in bins]
+    unread.set(ylabel="MB unread", title="Figure 13: not yet read by the datacenter that died")
+    shares = [joins_of(seen.batches, span)["in_vain_percent"] for _, span in bins]
     vain.plot(middles, shares, color="#17345e", label="both")
-    vain.set(ylabel="percent", ylim=(0, None), title="Joined in vain: the other one was faster")
-    vain.set(xlabel="seconds", xlim=(0, (seen.ends_us - seen.begins_us) / MICROSECONDS))
+    vain.set(ylabel="percent", ylim=(0, None), title="Figure 12: joined in vain, the other one was faster")
+    used = [cores_of(seen.batches, span) for _, span in bins]
+    for name, color in COLORS.items():
+        cores.plot(middles, [each[name] for each in used], color=color, label=name)
+    cores.set(ylabel="cores", ylim=(0, None), title="Cost: cores in use")
+    cores.set(xlabel="seconds", xlim=(0, (seen.ends_us - seen.begins_us) / MICROSECONDS))
     _mark(every_axes, seen)
     return figure
 
@@ -156,14 +186,3 @@ def _mark(every_axes: Iterable[Any], seen: Seen) -> None:
         axes.axvspan(back, caught_up, color="#e9f0e4", zorder=0)
         axes.title.set_fontsize(10)
         axes.legend(frameon=False, fontsize=8, loc="upper right")
-
-
-def summary_of(numbers: Mapping[str, Any]) -> str:
-    """The numbers that were asked for, in one line."""
-    return (
-        f"longest gap {numbers['longest_gap_seconds']} s, last batch out after "
-        f"{numbers['last_batch_out_after_seconds']} s, caught up at "
-        f"{numbers['catch_up']['times_live_speed']} times live speed, live p90 meanwhile "
-        f"{numbers['live_p90_in_catch_up_times_normal']} times the normal, "
-        f"{numbers['lost']} lost, {numbers['joined_twice']} joined twice"
-    )

@@ -52,13 +52,15 @@ class Sizes:
     old_bytes: int
     new_bytes: int
 
-    def as_dict(self) -> dict[str, float]:
-        """For tables: also what one ledger has on average."""
-        return {
-            **asdict(self),
-            "bytes_of_an_old_ledger": round(self.old_bytes / max(1, self.old_ledgers), 1),
-            "bytes_of_a_new_ledger": round(self.new_bytes / max(1, self.new_ledgers), 1),
-        }
+    @property
+    def bytes_of_an_old_ledger(self) -> float:
+        """How many bytes one has on average."""
+        return self.old_bytes / max(1, self.old_ledgers)
+
+    @property
+    def bytes_of_a_new_ledger(self) -> float:
+        """How many bytes one has on average."""
+        return self.new_bytes / max(1, self.new_ledgers)
 
 
 def sizes_over_time(registry: IdRegistry, story: Story) -> Iterator[Sizes]:
@@ -106,14 +108,26 @@ def _bytes_in(positions: Positions, ledgers: Sequence[LedgerId]) -> int:
     return total
 
 
+def numbers_of(points: Sequence[Sizes], story: Story) -> dict[str, float]:
+    """The sizes on both sides of the resharding, and how long the old ledgers stay."""
+    before = [point for point in points if point.day <= story.reshard_on_day]
+    gone = [point.day for point in points[len(before) :] if not point.old_ledgers]
+    return {
+        **asdict(story),
+        "most_kb_of_an_old_ledger": round(max(one.bytes_of_an_old_ledger for one in before) / 1_000, 1),
+        "most_kb_of_a_new_ledger": round(max(one.bytes_of_a_new_ledger for one in points) / 1_000, 1),
+        "old_ledgers_gone_after_days": round(gone[0] - story.reshard_on_day, 2),
+    }
+
+
 def draw(points: Sequence[Sizes], story: Story, store: str) -> Figure:
     """The figure: kilobytes of old and new ledgers, all together and of one on average."""
     days = [point.day for point in points]
     figure, (together, single) = panels(6.4, 5.0, rows=2)
     together.plot(days, [point.old_bytes / 1_000 for point in points], label=f"generations of {story.before}")
     together.plot(days, [point.new_bytes / 1_000 for point in points], label=f"generations of {story.after}")
-    single.plot(days, [point.as_dict()["bytes_of_an_old_ledger"] / 1_000 for point in points])
-    single.plot(days, [point.as_dict()["bytes_of_a_new_ledger"] / 1_000 for point in points])
+    single.plot(days, [point.bytes_of_an_old_ledger / 1_000 for point in points])
+    single.plot(days, [point.bytes_of_a_new_ledger / 1_000 for point in points])
     together.set(ylabel="kB, together")
     single.set(ylabel="kB, of one ledger", xlabel="days")
     for axes in (together, single):

@@ -41,7 +41,7 @@ STATES = {
 }
 IN_TIME = f"c.event_time BETWEEN q.event_time AND q.event_time + INTERVAL '{LAG_SECONDS}' SECOND(3)"
 # Flink orders by the time of reading, without mini-batches: with them it may take back rows, and fail.
-_FIRST_OF_EACH = (
+FIRST_OF_EACH = (
     "SELECT * FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY click_id ORDER BY seen ASC) AS number"
     " FROM clicks) WHERE number = 1"
 )
@@ -58,7 +58,7 @@ def told() -> dict[str, str]:
     return {
         "watermark of both logs": f"{WATERMARK_HOURS} hours: the source reads files in no order",
         "join": IN_TIME,
-        "duplicates": _FIRST_OF_EACH,
+        "duplicates": FIRST_OF_EACH,
         "sink": "filesystem, parquet: files are visible as soon as a checkpoint is complete",
     }
 
@@ -88,7 +88,7 @@ def statements(logs: Path, table: Path) -> list[str]:
         _log(logs, "clicks"),
         f"CREATE TEMPORARY TABLE joined ({_declared(rows)})"
         f" WITH ('connector' = 'filesystem', 'path' = '{table.as_uri()}', 'format' = 'parquet')",
-        f"INSERT INTO joined SELECT {', '.join(wanted)} FROM ({_FIRST_OF_EACH}) AS c JOIN queries AS q"
+        f"INSERT INTO joined SELECT {', '.join(wanted)} FROM ({FIRST_OF_EACH}) AS c JOIN queries AS q"
         f" ON c.query_id = q.query_id AND {IN_TIME}",
     ]
 

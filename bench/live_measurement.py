@@ -87,7 +87,7 @@ def measure_live(
         _joining(command, pipeline, timeouts, progress) as join,
         generating(traffic, folder, logs) as generator,
     ):
-        watch = TableWatch(tables, lambda: join.look(watch), timeouts.poll)
+        watch = TableWatch(TableReader(tables).poll, lambda: join.look(watch), timeouts.poll)
         window = join.measure(watch, seconds, len(traffic.datacenters))
         run = _stopped(generator)
         written = clicks_written(logs[traffic.datacenters[0]] / "clicks")
@@ -119,7 +119,7 @@ def clicks_written(folder: Location) -> dict[str, int]:
 
 def _contents(folder: Location) -> Iterator[bytes]:
     if isinstance(folder, Path):
-        yield from (path.read_bytes() for path in folder.iterdir())
+        yield from (path.read_bytes() for path in folder.rglob("*.*"))
     else:
         store = S3Store(folder)
         yield from (store.read(each.name) for each in store.objects())
@@ -127,18 +127,18 @@ def _contents(folder: Location) -> Iterator[bytes]:
 
 @dataclass
 class TableWatch:
-    """Reads tables while time passes. `look` is called each time; it raises where there is no more to see."""
+    """Reads tables while time passes: `poll` has what is new.
 
-    tables: Sequence[Location]
+    `look` is called each time; it raises where there is no more to see.
+    """
+
+    poll: Callable[[], list[SeenRow]]
     look: Callable[[], None]
     poll_seconds: float
     clock: Clock = field(default_factory=SystemClock)
     rows: list[SeenRow] = field(default_factory=list)
     clicks: set[str] = field(default_factory=set)
     datacenters: set[str] = field(default_factory=set)
-
-    def __post_init__(self) -> None:
-        self._reader = TableReader(self.tables, self.clock)
 
     def until(self, done: Callable[[], bool], seconds: float) -> bool:
         """Read until `done`, for `seconds` at most; tell whether it was done."""
@@ -147,7 +147,7 @@ class TableWatch:
             if self.clock.now_us() >= end_us:
                 return False
             self.look()
-            new = self._reader.poll()
+            new = self.poll()
             self.rows.extend(new)
             self.clicks.update(row.click_id for row in new)
             self.datacenters.update(row.row[0] for row in new)

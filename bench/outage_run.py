@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.live_measurement import MeasurementFailed, TableWatch, clicks_written
-from infra.servers.process import start_process
+from infra.servers.process import family_of, kill_all, start_process
 from infra.servers.stores import StoreServer, fastest_kind, store_servers
-from orchestration.demo.latency import SeenRow
+from orchestration.demo.latency import SeenRow, TableReader
 from orchestration.demo.traffic import Traffic
 from orchestration.demo.traffic_process import generating
 from photon.dispatcher.shift.growth import growth_of
@@ -30,6 +30,7 @@ POLL_SECONDS = 0.05
 LOOK_SECONDS = 0.5  # between two looks at what a datacenter has not read
 CAUGHT_UP_SECONDS = 2.0  # unread traffic of so many seconds: a datacenter has caught up
 STOP_SECONDS = 60.0
+FIRST_ROWS_SECONDS = 120.0  # with two sessions that start at once
 FILES = 12  # for each stream, one after the other: a backlog is in older files, live lines are in newer ones
 
 
@@ -53,7 +54,7 @@ class Story:
     normal: float = 45.0
     outage: float = 90.0
     recovered: float = 45.0
-    most_catch_up: float = 120.0
+    most_catch_up: float = 240.0
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ class BatchSeen:
     foreign: int
     combined: int  # pairs
     won: int  # pairs; another datacenter had registered the others before
-    cpu_seconds: float  # from the beginning of its process to the end of the batch
+    cpu_seconds: float  # of its process and those of its session, from when it was warm to the batch's end
 
 
 @dataclass
@@ -95,22 +96,19 @@ class DatacenterProcesses:
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         self._log = pipeline.parent / "processes.log"
 
-    def start(self, name: str, mode: str = "stop") -> None:
+    def start(self, name: str) -> None:
         reports = str(self.reports(name))
-        command = [sys.executable, "-m", "bench.outage_process", str(self.pipeline), name, reports, mode]
+        command = [sys.executable, "-m", "bench.outage_process", str(self.pipeline), name, reports]
         self._running[name] = start_process(command, self._log)
 
     def reports(self, name: str) -> Path:
         return self.pipeline.with_name(f"{name}.batches.jsonl")
 
     def kill(self, name: str) -> None:
-        """kill -9."""
+        """kill -9 of its process, and of those of its session."""
         process = self._running.pop(name)
-        process.kill()
+        kill_all(family_of(process.pid))
         process.wait()
-
-    def lives(self, name: str) -> bool:
-        return self._running[name].poll() is None
 
     def check(self) -> None:
         """MeasurementFailed if one has ended that was not killed."""
@@ -127,9 +125,8 @@ class DatacenterProcesses:
         self.check()
 
     def close(self) -> None:
-        for process in self._running.values():
-            process.kill()
-            process.wait()
+        for name in list(self._running):
+            self.kill(name)
 
     def batches(self) -> list[BatchSeen]:
         """All batches that were reported, whichever process did them."""
@@ -184,7 +181,7 @@ def run_outage(
             processes.start(name)
         watch = _Watch(processes, Seen(load), folder)
         seen = watch.seen
-        watch.until(lambda: "west" in watch.tables.datacenters, story.warm_up * 3, "the first rows")
+        watch.until(lambda: len(watch.tables.datacenters) == 2, FIRST_ROWS_SECONDS, "the first rows")
         watch.tables.pass_by(story.warm_up)
         seen.begins_us = watch.now_us
         say("both datacenters join")
@@ -217,7 +214,7 @@ class _Watch:
     def __init__(self, processes: DatacenterProcesses, seen: Seen, folder: Path) -> None:
         self.processes, self.seen = processes, seen
         tables = [folder / "lake" / name / "joined_events" for name in processes.names]
-        self.tables = TableWatch(tables, self._look, POLL_SECONDS, rows=seen.rows)
+        self.tables = TableWatch(TableReader(tables).poll, self._look, POLL_SECONDS, rows=seen.rows)
         self._pipeline = load_pipeline(processes.pipeline)
         self._looked_us = 0
 

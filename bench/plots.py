@@ -1,4 +1,4 @@
-"""How pictures of measurements are drawn, and that of a live one: how its delay is spread, and its course."""
+"""How pictures of measurements are drawn."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
+from matplotlib import rc_context
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter
 
-from orchestration.demo.latency import SeenRow, TimeSpan
-from orchestration.demo.plot import COLORS, LEGEND, SHARES, binned, percentiles_over_time
+from orchestration.demo.latency import SeenRow
 
 
 def panels(width: float, height: float, rows: int = 1, columns: int = 1) -> tuple[Figure, list[Any]]:
@@ -25,7 +26,16 @@ def save(figure: Figure, path: Path) -> None:
     for axes in figure.axes:
         axes.spines[["top", "right"]].set_visible(False)
         axes.set_axisbelow(True)
-    figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
+    # Texts as text: as shapes they are most of a picture's bytes.
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "photon"}):
+        figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
+
+
+def plain_numbers(axis: Axis) -> None:
+    """Label an axis of powers as 0.5, 1, 2, 5."""
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.set_major_formatter("{x:g}")
+    axis.set_minor_formatter(NullFormatter())
 
 
 def first_seen(rows: Sequence[SeenRow]) -> list[SeenRow]:
@@ -34,26 +44,3 @@ def first_seen(rows: Sequence[SeenRow]) -> list[SeenRow]:
     for row in sorted(rows, key=lambda row: row.readable_us):
         first.setdefault(row.click_id, row)
     return list(first.values())
-
-
-def shares_within(rows: Sequence[SeenRow], window: TimeSpan) -> pd.Series:
-    """The share of the rows of a window that took no longer, by seconds."""
-    seconds = sorted(binned(rows, window)["latency_seconds"])
-    return pd.Series([(number + 1) / len(seconds) for number in range(len(seconds))], seconds)
-
-
-def draw_live(rows: Sequence[SeenRow], window: TimeSpan, path: Path) -> None:
-    """Write the picture of a live measurement: the distribution of the delay, and its course."""
-    once = first_seen(rows)
-    figure, (left, right) = panels(11, 4, columns=2)
-    shares = shares_within(once, window)
-    left.plot(shares.index, shares * 100, color=COLORS["east"], linewidth=1.8)
-    left.set(xlabel="seconds", ylabel="percent of rows readable within", xlim=(0, None), ylim=(0, 100))
-    for share, seconds in percentiles_over_time(once, window).items():
-        right.plot(seconds, color=SHARES[share], linewidth=1.8, label=f"p{share * 100:.0f}")
-    right.set(xlabel="seconds since the measurement began", ylabel="seconds", ylim=(0, None))
-    right.legend(**LEGEND)
-    for axes in (left, right):
-        axes.grid(axis="y", color="#e4e4e4", linewidth=0.8)
-    figure.suptitle("From the later of two lines written to the joined row readable", fontsize=11)
-    save(figure, path)

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from typing import Self
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
@@ -38,7 +39,7 @@ class SparkRunner:
         self._workers = workers
 
     @classmethod
-    def for_shift(cls, pipeline: Pipeline, datacenter: str) -> SparkRunner:
+    def for_shift(cls, pipeline: Pipeline, datacenter: str) -> Self:
         """Open a session where the pipeline says, and run a datacenter on it: an engine of `run_shift`."""
         name = f"photon {pipeline.name} {datacenter}"
         return cls(lambda: session_for_joins(pipeline, name), pipeline.limits.workers)

@@ -18,7 +18,7 @@ from typing import BinaryIO, Protocol
 from orchestration.demo.stories import Click, Fault, Line, Query
 from photon.pipeline.location import Location
 from photon.process.clock import MICROSECONDS, Clock
-from photon.storage.store import store_of
+from photon.storage.store import content, store_of
 
 QUERY_COLUMNS = ("query_id", "time", "user", "text", "logged_at")
 CLICK_COLUMNS = ("click_id", "query_id", "time", "position", "url", "logged_at")
@@ -125,11 +125,13 @@ class Stream(Protocol):
 class ObjectStream:
     """The same as objects of a bucket: each has the lines of a moment, and its name sorts behind the last."""
 
-    def __init__(self, folder: Location, name: str, header: bytes, clock: Clock) -> None:
+    def __init__(
+        self, folder: Location, name: str, header: bytes, clock: Clock, seconds: float = OBJECT_SECONDS
+    ) -> None:
         name, _, self._format = name.partition(".")
-        self._store, self._clock = store_of(folder / name), clock
+        self._folder, self._store, self._clock = folder / name, store_of(folder / name), clock
         self._run = clock.now_us()  # so that a later run's names are other ones, and sort behind
-        self._header = header
+        self._header, self._seconds = header, seconds
         self._lines = bytearray()
         self._number = self._objects = 0
         self._since_us = 0
@@ -143,21 +145,30 @@ class ObjectStream:
         self._lines += line
 
     def flush(self) -> None:
-        if self._clock.now_us() - self._since_us >= OBJECT_SECONDS * MICROSECONDS:
+        if self._clock.now_us() - self._since_us >= self._seconds * MICROSECONDS:
             self.close()
 
     def close(self) -> None:
         if not self._lines:
             return
-
-        def write(sink: BinaryIO) -> None:
-            sink.write(self._header)
-            sink.write(self._lines)
-
         name = f"{self._run}-{self._number:04d}-{self._objects:06d}.{self._format}"
-        self._store.create(name, write)
+        self._create(name, self._header + self._lines)
         self._lines.clear()
         self._objects += 1
+
+    def _create(self, name: str, data: bytes) -> None:
+        self._store.create(name, content(data))
+
+
+class WholeFileStream(ObjectStream):
+    """The same as files of a folder, each of which is there at once and whole."""
+
+    def _create(self, name: str, data: bytes) -> None:
+        assert isinstance(self._folder, Path)
+        self._folder.mkdir(parents=True, exist_ok=True)
+        unfinished = self._folder / f".{name}.unfinished"
+        unfinished.write_bytes(data)
+        unfinished.rename(self._folder / name)
 
 
 class LogStream:

@@ -21,6 +21,7 @@ from orchestration.demo.log_writer import (
     LogStream,
     ObjectStream,
     Stream,
+    WholeFileStream,
     generation,
     header,
     render,
@@ -112,6 +113,7 @@ class Traffic:
     Rates are in events per second, over all files of a side. Ills come on top of the rates, except
     `file_rollover` and `rename_rotation`, which say how often streams begin a new file. What is late is
     written after `duration_seconds`. `late_seconds`: the least lateness of a late query.
+    `whole_file_seconds`: logs in folders are no files that grow, but one more whole file every so often.
     """
 
     seed: int
@@ -125,6 +127,7 @@ class Traffic:
     streams: int = 3
     late_seconds: float = 120.0
     start_us: int = START_US
+    whole_file_seconds: float | None = None
 
     def __post_init__(self) -> None:
         unknown = set(self.ills) - set(ILL_BY_NAME)
@@ -267,9 +270,11 @@ class TrafficWriter:
                 for stream in range(traffic.streams):
                     file = f"{side}-{stream}.{format}"
                     self._streams[datacenter, kind, stream] = (
-                        LogStream(place / file, header_line, stream % 2 == 1)
-                        if isinstance(place, Path)
-                        else ObjectStream(place, file, header_line, clock)
+                        ObjectStream(place, file, header_line, clock)
+                        if not isinstance(place, Path)
+                        else LogStream(place / file, header_line, stream % 2 == 1)
+                        if (seconds := traffic.whole_file_seconds) is None
+                        else WholeFileStream(place, file, header_line, clock, seconds)
                     )
 
     def __enter__(self) -> Self:

@@ -6,6 +6,7 @@ import csv
 import hashlib
 import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -187,6 +188,17 @@ def test_live_traffic_writes_all_of_it_and_says_when(tmp_path: Path) -> None:
     assert run.most_behind_seconds <= 0.011
     clicks, _ = read_side(tmp_path / "logs" / "east" / "clicks", "jsonl", "click_id")
     assert all(start_us <= int(click["logged_at"]) <= start_us + 60 * MICROSECONDS for click in clicks)
+
+
+def test_logs_of_whole_files_have_the_same_lines_as_logs_that_grow(tmp_path: Path) -> None:
+    traffic = Traffic(1, ("one",), duration_seconds=2)
+    for name, seconds in (("grown", None), ("whole", 0.1)):
+        replace(traffic, whole_file_seconds=seconds).write_all(tmp_path / name)
+    lines = {
+        name: sorted(b"".join(path.read_bytes() for path in (tmp_path / name).rglob("*.jsonl")).splitlines())
+        for name in ("grown", "whole")
+    }
+    assert lines["whole"] == lines["grown"] != []
 
 
 def test_calm_traffic_logs_no_new_click_but_the_queries_of_those_it_has_logged(tmp_path: Path) -> None:
