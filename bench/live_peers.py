@@ -44,7 +44,7 @@ SETTINGS = {
 class Story:
     """How long each part takes, in seconds, and how much is logged a second."""
 
-    start: float = 180.0  # at most, until the first row
+    start: float = 300.0  # at most, until the first row
     warm_up: float = 45.0
     calm: float = 60.0
     after_kill: float = 60.0

@@ -30,7 +30,7 @@ POLL_SECONDS = 0.05
 LOOK_SECONDS = 0.5  # between two looks at what a datacenter has not read
 CAUGHT_UP_SECONDS = 2.0  # unread traffic of so many seconds: a datacenter has caught up
 STOP_SECONDS = 60.0
-FIRST_ROWS_SECONDS = 120.0  # with two sessions that start at once
+FIRST_ROWS_SECONDS = 300.0  # of two sessions that start at once, on a busy machine
 FILES = 12  # for each stream, one after the other: a backlog is in older files, live lines are in newer ones
 
 
@@ -170,7 +170,7 @@ def run_outage(
         seed,
         primary_per_second=load.primary_per_second,
         foreign_per_second=load.foreign_per_second,
-        duration_seconds=longest + 60,
+        duration_seconds=FIRST_ROWS_SECONDS + longest,
         ills={"file_rollover": FILES, "rename_rotation": FILES},
     )
     with (
