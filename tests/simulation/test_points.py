@@ -143,7 +143,7 @@ def test_a_shift_that_waits_says_for_what(tmp_path: Path) -> None:
 
     world.join(mode="stop", callbacks=Callbacks(should_stop))
     waited = [row for row in in_state(world) if row["activity"] == "waiting"]
-    assert len(waited) == 7
+    assert len(waited) in (6, 7)  # the wait between two tries is drawn
     assert all("registry" in row["waits_for"] for row in waited)
     assert [row["activity"] for row in in_lake(world)] == ["live", "waiting", "live"]
 
