@@ -188,6 +188,13 @@ def test_make_test_goes_through_every_folder_of_tests() -> None:
     assert left_out == {"browser", "services"}, "these have targets of their own"
 
 
+@pytest.mark.parametrize("mark", ["browser", "services"])
+def test_make_test_all_looks_for_a_mark_in_the_folder_that_has_all_of_its_tests(mark: str) -> None:
+    marked = [path for path in (ROOT / "tests").rglob("test_*.py") if f"mark.{mark}" in path.read_text()]
+    assert marked
+    assert [path for path in marked if path.parent != ROOT / "tests" / mark] == []
+
+
 def test_a_page_shows_every_command_and_every_make_target_that_is_helped() -> None:
     page = (ROOT / "docs" / "commands.md").read_text()
     assert [name for name in COMMANDS if f"`photon {name}" not in page] == []
