@@ -100,7 +100,7 @@ def check_result(check: Check, report: VerificationReport, pipeline_file: Path |
         says = "; ".join(f"{name}: {finding.number()} {finding.meaning.says}" for name, finding in found)
         description = f"{says}. What to do: {'; '.join(remedies)}"
         news = (finding.count if finding.new is None else finding.new for _, finding in found)
-        metadata["new"] = sum(news)
+        metadata["new_records"] = sum(news)  # an event is a record in each datacenter
         metadata["what_to_do"] = MetadataValue.md(
             "\n".join(f"- **{kind}**: {remedy}" for remedy, kind in remedies.items())
         )
