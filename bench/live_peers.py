@@ -68,6 +68,11 @@ class PeerSeen:
     behind_seconds: float  # the generator's
     load_average: float  # before
 
+    @property
+    def last_us(self) -> int:
+        """When the last row was readable: a join may come back only after the last line was written."""
+        return max(row.readable_us for row in self.rows)
+
     def numbers(self) -> dict[str, Any]:
         """Its delay while it was calm, and what the kill did."""
         whole = TimeSpan(0, self.ends_us)
@@ -76,7 +81,7 @@ class PeerSeen:
             **percentiles(summarize(self.rows, self.written, self.calm)),
             "cores": round(self.cores, 2),
             "kill": {
-                "silent_seconds": longest_gap_seconds(self.rows, (self.killed_us, self.ends_us)),
+                "silent_seconds": longest_gap_seconds(self.rows, (self.killed_us, self.last_us)),
                 **percentiles(summarize(self.rows, self.written, hit)),
             },
             "clicks": len(self.written),

@@ -41,7 +41,7 @@ def draw_peers(peers: Sequence[PeerSeen]) -> Figure:
         calm = [row.latency_us / MICROSECONDS for row in rows if peer.written[row.click_id] in peer.calm]
         shares = _shares(pd.Series(calm))
         left.plot(shares.index, shares, color=color, linewidth=1.8, label=peer.name)
-        around = TimeSpan(peer.killed_us - BEFORE_KILL_SECONDS * MICROSECONDS, peer.ends_us)
+        around = TimeSpan(peer.killed_us - BEFORE_KILL_SECONDS * MICROSECONDS, peer.last_us)
         p90 = percentiles_over_time(rows, around)[0.9]
         right.plot(p90.index - BEFORE_KILL_SECONDS, p90, ".-", color=color, label=peer.name)
     left.set(xlabel="seconds", xscale="log", ylabel="percent of rows readable within", ylim=(0, 100))
