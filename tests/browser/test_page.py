@@ -13,6 +13,7 @@ from playwright.sync_api import Browser, Page, expect
 from tests.browser.axe import serious_violations
 from tests.browser.canned import NOW_US, Canned, datacenter, sample, serving, verdict
 from tests.browser.live_platform import PATIENCE_SECONDS as PATIENCE_OF_PLATFORM
+from tests.e2e.process_marks import soon
 
 pytestmark = [pytest.mark.browser]
 
@@ -120,10 +121,10 @@ def test_a_server_that_is_gone_is_said_at_once_and_old_numbers_are_greyed(browse
         page = context.new_page()
         open_view(page, "now")
         expect(page.get_by_role("alert")).to_be_empty()
-    expect(page.get_by_role("alert")).to_contain_text("gives no answer since", timeout=6_000)
+    expect(page.get_by_role("alert")).to_contain_text("gives no answer since")
     assert page.locator("#main").evaluate("main => getComputedStyle(main).filter") == "grayscale(1)"
     with serving(canned, port):
-        expect(page.get_by_role("alert")).to_be_empty(timeout=6_000)
+        expect(page.get_by_role("alert")).to_be_empty()
     context.close()
 
 
@@ -137,8 +138,8 @@ def test_nothing_is_asked_while_nobody_sees_the_page(browser: Browser, canned: C
         page.wait_for_timeout(3_000)
         assert len(canned.asked) == asked
         page.evaluate(hide, False)
-        page.wait_for_timeout(500)
-        assert {path.partition("?")[0] for path in canned.asked[asked:]} == {"/api/now", "/api/history"}
+        both = {"/api/now", "/api/history"}
+        assert soon(lambda: {path.partition("?")[0] for path in canned.asked[asked:]} == both)
 
 
 def test_logs_content_is_text_and_never_markup(browser: Browser, canned: Canned) -> None:
