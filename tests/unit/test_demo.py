@@ -306,3 +306,12 @@ def test_dagsters_processes_share_one_code_server_and_one_home(tmp_path: Path) -
     assert {program.environment["DAGSTER_HOME"] for program in programs} == {str(folder.dagster_home)}
     assert str(stack.code_port) in (folder.path / "workspace.yaml").read_text()
     assert [program.ends_first for program in programs] == [False, True, False]
+
+
+def test_what_the_demo_spoils_on_purpose_makes_no_check_of_it_warn(tmp_path: Path) -> None:
+    traffic = scenario.traffic(seed=1, duration_seconds=120)
+    health = load_pipeline(traffic.write_pipeline(tmp_path, scenario.PIPELINE, scenario.SETTINGS)).health
+    expected = traffic.expected_outcomes()
+    assert 0 < expected.dead_letters / expected.foreign < health.dead_letters.warn / 2
+    assert 0 < expected.primary_dead_letters / expected.primary < health.dead_letters.warn / 2
+    assert 0 < expected.unjoinable / expected.foreign < health.unjoinable.warn / 2
