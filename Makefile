@@ -113,8 +113,8 @@ test: test-fast dynamodb-local
 	@echo "Left out here, by folder; make test-all has the rest, make test-long many more seeds and histories:"
 	@$(BIN)/pytest --collect-only -q -m "$(REST) or long" | awk -F/ '/::/ {n[$$2]++} END {for (f in n) print n[f], "tests/" f}'
 
-# The rest: whole processes and datacenters that die, browsers, servers of Debian. Those in a browser mostly wait
-# for ticks of Dagster, so they run beside others; outages take both cores alone.
+# The rest: whole processes and datacenters that die, browsers, servers of Debian. Those in a browser wait for
+# ticks of Dagster, and others work meanwhile; outages take both cores alone.
 test-all: setup dynamodb-local
 	@echo "Two groups of tests run side by side; each shows what it said when it has ended."
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target test-processes test-beside
