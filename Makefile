@@ -22,7 +22,7 @@ help:
 	@echo "make test       the tests: every rule once, some twelve minutes"
 	@echo "make test-all   the rest: processes and datacenters that die, browsers, PostgreSQL; half an hour"
 	@echo "make test-long  more of them, by hand: many seeds, long histories, variants of the demo"
-	@echo "make screenshots  the pictures of Dagster's UI in the documents, into docs/images"
+	@echo "make screenshots  the pictures of Dagster's UI and the live page in the documents"
 	@echo "make soak       100,000 seeds of whole datacenters (some eight hours of two cores), 20,000 of ledgers (an hour), and soak-outages"
 	@echo "make soak-outages  200 kills with -9 of real processes: datacenters, endpoints, commands (a quarter of an hour)"
 	@echo "make test-fast  the tests without Spark and servers"

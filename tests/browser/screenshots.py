@@ -33,7 +33,8 @@ REPORTS_MILLISECONDS = 120_000  # each datacenter reports every ten seconds
 GROUP: ViewportSize = {"width": 1_440, "height": 1_500}  # the graph of the group fits into it
 COLOURS = 192
 MOST_BYTES = 200_000  # a picture's limit: the repository keeps them all
-WHOLE_PAGE: ViewportSize = {"width": 1_440, "height": 1_150}
+PAGE_NOW: ViewportSize = {"width": 1_440, "height": 1_135}
+PAGE_EVENT: ViewportSize = {"width": 1_440, "height": 860}
 UNDISTURBED_SECONDS, KILLED_SECONDS = 70, 25
 
 
@@ -89,6 +90,7 @@ def page_now(page: Page, drill: Drill) -> None:
     time.sleep(UNDISTURBED_SECONDS)
     drill.resume("west")
     time.sleep(UNDISTURBED_SECONDS)
+    page.set_viewport_size(PAGE_NOW)
     page.goto("/#/now")
     expect(page.get_by_role("region", name="What happened")).to_contain_text("west runs again")
     expect(page.locator("#headline")).to_contain_text("All is well")
@@ -96,6 +98,7 @@ def page_now(page: Page, drill: Drill) -> None:
 
 def page_event(page: Page, drill: Drill) -> None:
     """The story of one event."""
+    page.set_viewport_size(PAGE_EVENT)
     page.goto(f"/#/event?id={drill.ids('east')[-1]}")
     expect(page.get_by_role("heading", name="Joined by datacenter east")).to_be_visible()
 
@@ -114,7 +117,6 @@ def take(page: Page, platform: LivePlatform, folder: Path) -> None:
 def take_of_page(browser: Browser, drill: Drill, folder: Path) -> None:
     """Write all pictures of the live page into a folder."""
     with new_page(browser, drill.url, PATIENCE_SECONDS) as page:
-        page.set_viewport_size(WHOLE_PAGE)
         for name, show in PICTURES_OF_PAGE.items():
             show(page, drill)
             write(page, folder / f"{name}.png")

@@ -186,6 +186,9 @@ def test_axe_finds_nothing_serious(browser: Browser, canned: Canned, scheme: str
             open_view(page, view)
             page.locator("details").evaluate_all("all => all.forEach(one => one.open = true)")
             assert serious_violations(page) == []
+        page.goto("/login.html")
+        page.get_by_label("token").wait_for()
+        assert serious_violations(page) == []
 
 
 def test_it_fits_a_phone_and_scrolls_in_one_direction_alone(browser: Browser, canned: Canned) -> None:

@@ -235,13 +235,15 @@ function readOut() {
 function readout(chart) {
   const named = Object.entries(chart.series);
   const heads = named.map(([, title]) => el("th", { scope: "col" }, title));
-  const head = el("tr", { class: named.length === 1 ? "unseen" : null }, el("th", { scope: "col" }, unseen("datacenter")), heads);
+  const first = el("th", { scope: "col" }, unseen("datacenter"));
+  const head = el("tr", { class: named.length === 1 ? "unseen" : null }, first, heads);
   const rows = shown.names.map((name, index) => {
     const table = shown.tables[index];
     const cells = named.map(([series]) => el("td", {}, chart.says(valueOf(table, series))));
     return el("tr", {}, el("th", { scope: "row" }, swatch(index), name), cells);
   });
-  const title = el("caption", { class: "unseen" }, `${chart.title}, ${pointed === null ? "latest" : "at the crosshair"}`);
+  const when = pointed === null ? "latest" : "at the crosshair";
+  const title = el("caption", { class: "unseen" }, `${chart.title}, ${when}`);
   return el("table", {}, title, el("thead", {}, head), el("tbody", {}, rows));
 }
 

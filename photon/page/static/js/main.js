@@ -74,8 +74,8 @@ function tellHeadline() {
   const level = problem ? "unknown" : levelOf(now);
   const says = problem ? `${problem.message}. ${problem.whatToDo}` : (now?.says ?? "Looking at the datacenters");
   const glyph = el("span", { class: "glyph", "aria-hidden": "true" }, GLYPHS[level]);
-  const id = "headline";
-  morph(document.getElementById(id), el("h1", { id, "aria-live": "polite", "data-level": level }, glyph, el("span", {}, says)));
+  const attributes = { id: "headline", "aria-live": "polite", "data-level": level };
+  morph(document.getElementById("headline"), el("h1", attributes, glyph, el("span", {}, says)));
   document.getElementById("pipeline").textContent = now?.pipeline ?? "";
   const asOf = now ? ["as of ", say.time(now.now_us)] : [];
   morph(document.getElementById("as-of"), el("p", { id: "as-of", class: "quiet" }, asOf));

@@ -64,7 +64,7 @@ function card(one, index, nowUs, history) {
   return el("article", { class: "card", "aria-labelledby": id, "data-key": one.name },
     el("header", {},
       el("h2", { id }, swatch(index), one.name),
-      el("span", { class: `chip ${level}` }, el("span", { "aria-hidden": "true" }, glyph), ` ${one.activity || "unknown"}`),
+      el("span", { class: `chip ${level}` }, el("span", { "aria-hidden": "true" }, glyph), ` ${one.activity}`),
     ),
     one.problem ? el("p", { class: "problem" }, one.problem) : null,
     verdictList(brokenIn(one.verdicts)),
@@ -88,7 +88,9 @@ function numbers({ numbers: n = {}, release }, nowUs) {
     ["Release", release ? say.count(release.number) : say.UNKNOWN, say.ago(release?.made_us, nowUs), "wide"],
   ];
   return el("dl", { class: "numbers" }, told.map(([name, value, beside, kind]) =>
-    el("div", { class: kind }, el("dt", {}, name), el("dd", {}, value, beside ? el("small", {}, ` ${beside}`) : null))));
+    el("div", { class: kind },
+      el("dt", {}, name),
+      el("dd", {}, value, beside ? el("small", {}, ` ${beside}`) : null))));
 }
 
 /** Sentences of the judge, each with its remedy. */
@@ -100,7 +102,7 @@ function verdictList(verdicts) {
         el("span", { class: "glyph", "aria-hidden": "true" }, glyph),
         unseen(`${words}: `),
         el("b", {}, one.promise.replaceAll("_", " ")),
-        ` ${one.says}`,
+        `: ${one.says}`,
       ),
       one.remedy ? remedy(one.remedy) : null,
     );
@@ -117,15 +119,18 @@ export function remedy(text) {
 
 function kept(verdicts) {
   const well = verdicts.filter((one) => one.level === "ok");
+  const promises = new Set(verdicts.map((one) => one.promise)).size;
+  const broken = new Set(brokenIn(verdicts).map((one) => one.promise)).size;
   return well.length === 0 ? null : el("details", { class: "kept" },
-    el("summary", {}, `${well.length} of ${verdicts.length} promises hold`),
+    el("summary", {}, `${promises - broken} of ${promises} promises hold`),
     el("ul", {}, well.map((one) => el("li", {}, el("b", {}, one.promise.replaceAll("_", " ")), ` ${one.says}`))),
   );
 }
 
 function registryCard({ says, verdicts }) {
   const broken = brokenIn(verdicts);
-  const [glyph, words] = LEVEL_WORDS[broken.some((one) => one.level === "error") ? "error" : broken.length ? "warn" : "ok"];
+  const worst = Math.max(0, ...broken.map((one) => LEVELS.indexOf(one.level)));
+  const [glyph, words] = LEVEL_WORDS[LEVELS[worst]];
   return el("article", { class: "card registry", "aria-labelledby": "registry", "data-key": "registry" },
     el("header", {}, el("h2", { id: "registry" }, "Registry"),
       el("p", {}, el("span", { class: "glyph", "aria-hidden": "true" }, `${glyph} `), unseen(`${words}: `), says)),
@@ -154,7 +159,9 @@ function strip(spans, toUs) {
     el("p", { class: "label" }, el("span", {}, "24 hours ago"), el("span", {}, "now")),
     svg("svg", { class: "strip-bar", "aria-hidden": "true" }, lines),
     el("ul", { class: "legend", "aria-label": "The last 24 hours" }, states.map((state) =>
-      el("li", {}, svg("svg", { class: "key", "aria-hidden": "true" }, stateLine(state, 0, "100%")), `${state} ${say.span(Math.round(seconds.get(state)))}`))),
+      el("li", {},
+        svg("svg", { class: "key", "aria-hidden": "true" }, stateLine(state, 0, "100%")),
+        `${state} ${say.span(Math.round(seconds.get(state)))}`))),
   );
 }
 
@@ -164,10 +171,11 @@ const stateLine = (state, x1, x2, ...children) =>
 function budget(one) {
   if (!one) return null;
   const left = one.share_left;
+  const said = left === null ? say.UNKNOWN : `${say.percent(left)} left`;
   const meter = left === null ? null : svg("svg", { class: "budget-bar", "aria-hidden": "true" },
     svg("rect", { width: `${100 * Math.max(0, left)}%`, height: "100%", class: left > 0 ? "left" : "spent" }));
   return el("div", { class: "budget" },
-    el("p", { class: "label" }, "Error budget", el("b", {}, left === null ? say.UNKNOWN : ` ${say.percent(left)} left`)),
+    el("p", { class: "label" }, "Error budget", el("b", {}, said)),
     meter, el("p", { class: "quiet" }, one.says));
 }
 
