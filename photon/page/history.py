@@ -79,8 +79,8 @@ class History:
         """Its series, what happened to it, and its strip."""
         day_until_us = -(-now_us // MINUTE_US) * MINUTE_US
         day_from_us = day_until_us - DAY_US
-        day, problem = await self._points[name].rows(day_from_us, day_until_us, is_fine=True)
-        rows = Stored(within(day.points, grid.from_us, grid.to_us), day.marks)
+        day, day_problem = await self._points[name].rows(day_from_us, day_until_us, is_fine=True)
+        rows, problem = Stored(within(day.points, grid.from_us, grid.to_us), day.marks), day_problem
         if grid.from_us < day_from_us:
             is_fine = grid.step_us < MINUTE_US
             rows, problem = await self._points[name].rows(grid.from_us, grid.to_us, is_fine)
@@ -91,9 +91,8 @@ class History:
         says = {one.from_us: one.waits_for for one in waiting}
         for span in waits(waiting):
             marks.append(_mark(name, span.from_us, "waits", says.get(span.from_us, ""), span.until_us))
-        spans = strip(
-            as_points(day.points), day.marks, NOW[await self._now.activity(name)], day_from_us, now_us
-        )
+        seen = await self._now.activity(name) if day.points.num_rows or not day_problem else "unknown"
+        spans = strip(as_points(day.points), day.marks, NOW[seen], day_from_us, now_us)
         return {**series(rows.points, grid), "problem": problem}, marks, [asdict(span) for span in spans]
 
     async def _budget(self) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping
 from functools import partial
 from typing import Any, Literal
@@ -22,6 +23,7 @@ from photon.pipeline.file import Pipeline
 from photon.process.clock import Clock
 from photon.state.points import POINTS
 
+log = logging.getLogger(__name__)
 LOOK_SECONDS = 2.0  # between two looks, however many browsers are open
 FRESH_SECONDS = 30.0  # an older point tells nothing of now
 ANSWER_SECONDS = 3.0  # a datacenter that takes longer is shown as one that can't be asked
@@ -83,6 +85,9 @@ class Now:
         try:
             return await self._looks[name].answer(ANSWER_SECONDS)
         except (UserError, OSError) as error:
+            return error
+        except Exception as error:  # a defect keeps no other datacenter from being shown
+            log.exception("datacenter %s can't be looked at", name)
             return error
 
     def _look(self, name: str) -> DatacenterStatus:

@@ -105,7 +105,9 @@ def united(stored: pa.Table, recent: pa.Table, is_fine: bool) -> pa.Table:
     if not recent.num_rows or not stored.num_rows:
         return recent if recent.num_rows else stored
     if is_fine:
-        return pa.concat_tables([stored.filter(pc.less(stored["at"], recent["at"][0])), recent])
+        before = stored.filter(pc.less(stored["at"], recent["at"][0]))
+        recent = pa.concat_tables([before, recent])
+        return pa.concat_tables([recent, stored.filter(pc.greater(stored["at"], recent["at"][-1]))])
     return pa.concat_tables([stored, recent.filter(pc.greater(recent["at"], stored["at"][-1]))])
 
 

@@ -18,7 +18,7 @@ HOLDS = ("hold", "retired")
 NOW: dict[Activity | Literal["unknown"], State] = {
     "retired": "on hold",
     "on hold": "on hold",
-    "new": "at rest",
+    "new": "unknown",
     "at half a line": "at rest",
     "at rest": "at rest",
     "not running": "dead",
@@ -75,9 +75,11 @@ def strip(
             spans += _gap(end_us, point.from_us, marks, _without_points(last, point.from_us - end_us))
         spans.append(Span(max(point.from_us, end_us), point.until_us, _state_of(point)))
         last, end_us = point, max(end_us, point.until_us)
-    is_marked = any(mark.kind in HOLDS for mark in marks)
-    ends = now if last is not None and not (now == "on hold" and is_marked) else _without_points(last)
-    spans += _gap(end_us, until_us, marks, ends)
+    if now == "on hold" and any(mark.kind in HOLDS for mark in marks):
+        now = _without_points(last)  # but for the hold, whose mark says since when it lasts
+    elif last is None and now in ("live", "behind", "waiting"):
+        now = "unknown"  # nobody knows since when
+    spans += _gap(end_us, until_us, marks, now)
     return _merged(spans, from_us, until_us)
 
 

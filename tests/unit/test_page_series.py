@@ -116,10 +116,18 @@ def test_before_the_first_point_nothing_is_known_of_now() -> None:
 
 
 def test_fine_points_count_where_there_are_some_and_else_those_of_the_lake() -> None:
-    lake = points((60, 60, {}), (120, 60, {}), (180, 60, {}))
+    lake = points(*((at, 60, {}) for at in (60, 120, 180, 240)))
     recent = points((130, 10, {}), (140, 10, {}), (190, 10, {}))
-    assert [row / MICROSECONDS for row in ends(united(lake, recent, True))] == [60, 120, 130, 140, 190]
-    assert [row / MICROSECONDS for row in ends(united(lake, recent, False))] == [60, 120, 180, 190]
+    assert [at_us / MICROSECONDS for at_us in ends(united(lake, recent, True))] == [
+        60,
+        120,
+        130,
+        140,
+        190,
+        240,
+    ]
+    assert ends(united(lake, recent, False)) == ends(lake)
+    assert ends(united(points(*((at, 60, {}) for at in (60, 120))), recent, False))[-3:] == ends(recent)
 
 
 def ends(table: pa.Table) -> list[int]:

@@ -35,6 +35,12 @@ def test_before_the_first_point_nobody_knows() -> None:
     assert told() == [(0, HOUR, "unknown")]
 
 
+def test_of_a_day_without_points_only_what_lasts_is_known() -> None:
+    assert told(now="at rest") == [(0, HOUR, "at rest")]
+    assert told(now="on hold") == [(0, HOUR, "on hold")]
+    assert told(now="on hold", marks=((60, "hold"),)) == [(0, 60, "unknown"), (60, HOUR, "on hold")]
+
+
 def test_a_shift_that_follows_at_once_leaves_no_gap() -> None:
     assert told(ran(0, 600), ran(612, HOUR)) == [(0, HOUR, "live")]
 

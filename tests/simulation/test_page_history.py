@@ -1,0 +1,109 @@
+"""What the live page tells of how it went, of datacenters that have joined."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from photon.dispatcher.retrying import Callbacks
+from photon.page.history import History
+from photon.page.now import Now
+from photon.page.points import Points
+from photon.page.registry import RegistrySeen
+from photon.process.clock import MICROSECONDS
+from photon.state.points import POINTS, mark_row
+from photon.verification.stored_reports import REPORTS
+from tests.simulation.reading import asking
+from tests.simulation.world import World
+
+HOUR_US = 3_600 * MICROSECONDS
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path, ("east", "west"))
+
+
+def run_for(world: World, seconds: float, datacenter: str = "east") -> None:
+    """Have a datacenter join for so long."""
+    ends_us = world.clock.now_us() + round(seconds * MICROSECONDS)
+    callbacks = Callbacks(should_stop=lambda: world.clock.now_us() >= ends_us)
+    world.join(datacenter, mode="stop", callbacks=callbacks)
+
+
+def history(world: World, from_us: int | None = None, to_us: int | None = None) -> dict[str, Any]:
+    """What the page is told now."""
+    points = {name: Points(world.pipeline, name, world.clock) for name in world.pipeline.datacenters}
+    now = Now(world.pipeline, RegistrySeen(world.pipeline, world.clock), points, world.clock)
+    with asking(world):
+        return asyncio.run(History(world.pipeline, now, points, world.clock).answer(from_us, to_us))
+
+
+def test_both_datacenters_share_one_axis(world: World) -> None:
+    world.everywhere("c1", "c2")
+    for name in world.pipeline.datacenters:
+        run_for(world, 27, name)
+    told = history(world)
+    east, west = (told["datacenters"][name] for name in ("east", "west"))
+    assert east["at_us"] == west["at_us"]
+    assert any(east["joined_per_second"])
+    assert all(len(values) == len(east["at_us"]) for values in east.values() if isinstance(values, list))
+
+
+def test_marks_and_broken_verifications_are_told_with_their_datacenter(world: World) -> None:
+    world.events("c1")
+    run_for(world, 65)
+    now_us = world.clock.now_us()
+    POINTS.append(world.pipeline, "east", [mark_row("hold", "for a new disk", now_us)])
+    report = '{"violations": [{"kind": "missing", "count": 3, "says": "missing"}]}'
+    REPORTS.append(world.pipeline, "east", [{"at": now_us, "run": "r", "report": report}])
+    world.clock.advance(60)
+    told = [(one["datacenter"], one["kind"], one["says"]) for one in history(world)["marks"]]
+    assert ("east", "hold", "for a new disk") in told
+    assert ("east", "verification", "a verification found 3 missing") in told
+
+
+def test_a_wait_is_told_as_a_span_with_what_was_waited_for(world: World) -> None:
+    world.events("c1")
+    run_for(world, 65)
+    world.clock.advance(3_600)
+    now_us = world.clock.now_us()
+    rows = [
+        {"at": now_us - us, "seconds": 60.0, "activity": "waiting", "waits_for": "the registry is away"}
+        for us in (120 * MICROSECONDS, 60 * MICROSECONDS)
+    ]
+    POINTS.append(world.pipeline, "east", rows)
+    (wait,) = (one for one in history(world)["marks"] if one["kind"] == "waits")
+    assert wait["says"] == "the registry is away"
+    assert wait["until_us"] - wait["at_us"] == 120 * MICROSECONDS
+
+
+def test_a_month_has_no_more_points_than_an_hour(world: World) -> None:
+    world.events("c1")
+    run_for(world, 65)
+    world.clock.advance(30 * 24 * 3_600)
+    now_us = world.clock.now_us()
+    told = history(world, now_us - 31 * 24 * HOUR_US, now_us)
+    assert len(told["datacenters"]["east"]["at_us"]) <= 400
+    assert any(told["datacenters"]["east"]["activity"])
+    assert {span["state"] for span in told["strips"]["east"]} == {"at rest"}
+
+
+def test_a_datacenter_without_any_point_is_unknown_and_no_error(world: World) -> None:
+    told = history(world)
+    assert [span["state"] for span in told["strips"]["west"]] == ["unknown"]
+    assert told["datacenters"]["west"]["problem"] == ""
+    assert told["budget"]["west"]["share_left"] is None
+
+
+def test_a_lake_that_can_not_be_read_is_named_and_the_state_tells_the_last_hour(world: World) -> None:
+    world.events("c1")
+    run_for(world, 65)
+    for entry in (world.folder / "lake/east/points/_delta_log").iterdir():
+        entry.write_bytes(b"spoilt")
+    told = history(world)["datacenters"]["east"]
+    assert "points" in told["problem"]
+    assert any(told["activity"])
