@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
 from photon.dispatcher.shift.people import Decisions
 from photon.errors import UserError
 from photon.health.facts import Activity, Facts
+from photon.health.headline import headline
 from photon.health.memory import Memory
 from photon.health.overall import overall
 from photon.health.status import DatacenterStatus, status_of
@@ -61,7 +63,11 @@ class Now:
             },
             "datacenters": [
                 {
-                    **(told(one) if (one := found.get(name)) else not_told(name, errors[name])),
+                    **(
+                        told(one, self._pipeline.typed)
+                        if (one := found.get(name))
+                        else not_told(name, errors[name])
+                    ),
                     "numbers": await self._numbers(name),
                 }
                 for name in asked
@@ -100,13 +106,18 @@ class Now:
         return self._memories[facts.datacenter]
 
 
-def told(one: DatacenterStatus) -> dict[str, Any]:
-    """A datacenter that was looked at."""
+def told(one: DatacenterStatus, typed_file: str) -> dict[str, Any]:
+    """A datacenter that was looked at. Who is at work is said as `photon status` does, with what to type."""
+    first = headline(one, typed_file)
+    verdicts = {
+        promise: tuple(replace(each, says=first) if each.is_in_headline else each for each in found)
+        for promise, found in one.verdicts.items()
+    }
     return {
         "name": one.facts.datacenter,
         "activity": one.facts.activity,
         "is_well": not one.broken,
-        "verdicts": verdicts_told(one.verdicts),
+        "verdicts": verdicts_told(verdicts),
         "classes": one.counts,
         "release": one.as_dict()["release"],
         "problem": "",

@@ -66,7 +66,7 @@ def test_a_kill_a_hold_and_their_marks_are_seen(tmp_path: Path) -> None:
         until(lambda: datacenter(ask, "east")["activity"] == "not running", "the kill")
         (works,) = (one for one in datacenter(ask, "east")["verdicts"] if one["promise"] == "works")
         assert works["level"] != "ok", works
-        assert f"photon join {pipeline} -d east" in works["remedy"], works
+        assert f"photon join {pipeline} -d east" in works["says"], works
         photon("join", pipeline, "-d", "east", "--until-idle", *JOIN)
         photon("hold", pipeline, "east")
         until(lambda: datacenter(ask, "east")["activity"] == "on hold", "the hold")
