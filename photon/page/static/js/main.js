@@ -40,12 +40,13 @@ function recordsQuestion() {
 
 function eventQuestion() {
   const id = route.view === "event" ? route.query.get("id") : null;
-  return id ? { path: `api/event?id=${encodeURIComponent(id)}` } : null;
+  const isTold = said.event || problems.event; // a trace reads logs: none for a tab that is seen again
+  return id && !isTold ? { path: `api/event?id=${encodeURIComponent(id)}` } : null;
 }
 
 function taking(name) {
   return (answer, problem) => {
-    problems[name] = problem instanceof Gone ? null : problem;
+    problems[name] = problem instanceof Gone && name !== "event" ? null : problem; // the banner says it
     if (answer) said[name] = answer;
     if (answer?.marks) answer.marks = withEnds(answer.marks, answer.to_us);
     if (name === "now") goneSinceUs = problem instanceof Gone ? (goneSinceUs ?? 1_000 * Date.now()) : null;
@@ -94,10 +95,11 @@ function follow() {
     dropCharts();
     document.getElementById("main").replaceChildren();
   }
-  if (route.view === "event") delete said.event;
+  delete said.event;
+  delete problems.event;
   const typed = document.getElementById("id");
   if (typed) typed.value = route.query.get("id") ?? "";
-  for (const link of document.querySelectorAll("nav a")) {
+  for (const link of document.querySelectorAll("header nav a")) {
     const isHere = link.getAttribute("href") === `#/${route.view}`;
     if (isHere) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
@@ -107,15 +109,28 @@ function follow() {
 }
 
 async function copy(button) {
-  await navigator.clipboard.writeText(button.dataset.copy);
-  button.textContent = "Copied";
-  setTimeout(() => (button.textContent = "Copy"), 2_000);
+  button.setAttribute("data-own", ""); // until the answer was read
+  try {
+    await navigator.clipboard.writeText(button.dataset.copy);
+    button.textContent = "Copied";
+  } catch {
+    getSelection().selectAllChildren(button.previousElementSibling); // plain HTTP may not write to the clipboard
+    button.textContent = "Selected";
+  }
+  setTimeout(() => {
+    button.textContent = "Copy";
+    button.removeAttribute("data-own");
+  }, 2_000);
 }
 
 addEventListener("hashchange", follow);
 document.addEventListener("click", (click) => {
   const button = click.target.closest?.("[data-copy]");
   if (button) copy(button);
+  if (click.target.matches?.(".skip")) {
+    click.preventDefault(); // the address names the view
+    document.getElementById("main").focus();
+  }
 });
 document.addEventListener("input", (input) => {
   if (input.target.id === "slider") pointAt(Number(input.target.value));
