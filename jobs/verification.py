@@ -258,7 +258,8 @@ class Verification:
         findings.find_duplicate_rows(found.rows, told.rows)
         # A line that is no record has no time: it is in no window.
         lines = kept.primaries() if window is None else kept.primaries().limit(0)
-        findings.find_side_rows(told.records, told.decided, primary_lines_without_rows(queries, lines))
+        of_primaries = primary_lines_without_rows(queries, lines)
+        findings.find_side_rows(told.records, told.decided, of_primaries, found.unreadable)
         primaries = {} if window is not None else self._primaries(kept, queries, findings, found)
 
         settled_before = _counts(told.settled, "class")

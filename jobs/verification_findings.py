@@ -117,9 +117,13 @@ class Findings:
         cases = without.select("datacenter", "event_id", _row_place("time_us"), detail)
         self._find("row_without_event", cases)
 
-    def find_side_rows(self, records: DataFrame, decided: DataFrame, primary_lines: DataFrame) -> None:
+    def find_side_rows(
+        self, records: DataFrame, decided: DataFrame, primary_lines: DataFrame, unreadable: Unreadable
+    ) -> None:
         """Report records without a row in the side table of their class."""
-        self._find("side_row_missing", union_of([without_side_rows(records, decided), primary_lines]))
+        without_primaries = {name for (name, _), file in unreadable.items() if file.side == "primary"}
+        cases = without_side_rows(records, decided, without_primaries)
+        self._find("side_row_missing", union_of([cases, primary_lines]))
 
     def find_of_primaries(self, found: PrimaryIdentity) -> None:
         """Report primaries without a row and with several, and rows without a primary."""

@@ -6,6 +6,7 @@ no class tells what should be in these.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING
@@ -44,17 +45,22 @@ def lacks_row() -> Column:
     return F.coalesce(reduce(or_, each), F.lit(False))
 
 
-def without_side_rows(records: DataFrame, decided: DataFrame) -> DataFrame:
+def without_side_rows(
+    records: DataFrame, decided: DataFrame, without_primaries: Collection[str]
+) -> DataFrame:
     """The foreign records that no row of their side table is of, as cases of a finding.
 
-    A duplicate of an event whose row went has no class of its own until that one is joined again.
+    `without_primaries`: datacenters with primary logs that can't be read. There a record without any
+    evidence may have had a primary, and have been filtered. A duplicate of an event whose row went has no
+    class of its own until that one is joined again.
     """
     missing = decided.where("outcome = 'missing'").select("event_id").distinct()
     table = F.lit(None).cast("string")
     for outcome, (name, _) in TABLE_OF.items():
         table = F.when(F.col("outcome") == outcome, F.lit(name)).otherwise(table)
     found = outcome_of(records, decided).where(lacks_row()).withColumn("table", table)
-    found = found.join(missing, "event_id", "left_anti")
+    nobody_knows = F.col("datacenter").isin(list(without_primaries)) & (F.col("class") == UNDECIDED)
+    found = found.join(missing, "event_id", "left_anti").where(~nobody_knows)
     return _cases(found, F.coalesce("event_id", F.lit("a line without an id")))
 
 

@@ -10,6 +10,7 @@ import logging
 from collections import deque
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor, Future, wait
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -45,15 +46,28 @@ def refuse_lacking_releases(pipeline: Pipeline, registry: IdRegistry, lakes: Dis
 
     RegistryUnavailable. Lakes that can't be read are passed over.
     """
+    refuse_lacking(registry, newest_copies(pipeline, partial(latest_in, pipeline, lakes)))
 
-    def latest(name: str) -> Release | None:
-        return lakes.ask(name, partial(copies.latest, pipeline.datacenters[name].lake))
 
-    newest = newest_copies(pipeline, latest)
+def latest_in(pipeline: Pipeline, lakes: DistantLakes, datacenter: str) -> Release | None:
+    """The newest copy in a datacenter's lake, which may hang. LakeUnavailable, OSError."""
+    return lakes.ask(datacenter, partial(copies.latest, pipeline.datacenters[datacenter].lake))
+
+
+def refuse_lacking(registry: IdRegistry, newest: Mapping[str, Release]) -> None:
+    """Refuse a registry that lacks one of these copies. RegistryMismatch, RegistryUnavailable."""
     lacking = lacked(registry, newest.values())
     if lacking is not None:
         name = next(name for name, one in newest.items() if one is lacking)
         raise registry.view.mismatch(f"it lacks release {lacking.number}, which the lake of {name} has")
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What a look at all lakes has found: the rows for the next release, and the newest copies."""
+
+    sight: Sight
+    newest: Mapping[str, Release]
 
 
 @dataclass
@@ -70,7 +84,7 @@ class Releasing:
     _said: deque[Said] = field(default_factory=lambda: deque(maxlen=SAID_KEPT))
     _to_copy: list[Release] = field(default_factory=list)
     _copying: list[Release] = field(default_factory=list)
-    _job: Future[Sight | None] | None = None  # counting, or storing copies
+    _job: Future[Looked | None] | None = None  # counting, or storing copies
 
     def __post_init__(self) -> None:
         self._lake = self.pipeline.datacenters[self.datacenter].lake
@@ -165,12 +179,13 @@ class Releasing:
         if some := tuple(self._copying):
             self._job = self.worker.submit(lambda: self._copy(some))
 
-    def _finish_job(self, job: Future[Sight | None]) -> None:
+    def _finish_job(self, job: Future[Looked | None]) -> None:
         self._job = None
         try:
-            sight = job.result()
-            if sight is not None:
-                offer(self.registry, lambda last: self._made(sight, last))
+            looked = job.result()
+            if looked is not None:
+                refuse_lacking(self.registry, looked.newest)
+                offer(self.registry, lambda last: self._made(looked.sight, last))
                 self._note_new()
             self._problem = ""
         except copies.OtherRelease as error:
@@ -191,12 +206,19 @@ class Releasing:
 
     def _look(
         self, last: Release | None, closed: Mapping[str, Place], said: tuple[Said, ...], register: Register
-    ) -> Sight:
+    ) -> Looked:
         """Count the lakes that can be read. OSError."""
         counted = count_lakes(self.pipeline, self._counters, last, closed, register, self._count)
         if last is not None and last.set_back is not None:
             self._verified = copies.verified(self._lake)
-        return Sight(self.datacenter, last, counted, said, frozenset(register.lakes_gone), self._verified)
+        sight = Sight(self.datacenter, last, counted, said, frozenset(register.lakes_gone), self._verified)
+        return Looked(sight, newest_copies(self.pipeline, self._latest_in))
+
+    def _latest_in(self, datacenter: str) -> Release | None:
+        """The newest copy in a lake; None also if that can't be read, as its count says so."""
+        with suppress(LakeUnavailable, OSError):
+            return latest_in(self.pipeline, self.lakes, datacenter)
+        return None
 
     def _count(self, counter: LakeCounter, before: Part | None, closed: Place) -> Counted:
         """Count a lake; one of another datacenter may hang. LakeUnavailable."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from photon.dispatcher import startup
+from photon.dispatcher import releasing
 from photon.dispatcher.retrying import Callbacks
 from photon.health.status import status_of
 from photon.registry.errors import RegistryMismatch
@@ -210,7 +210,7 @@ def test_a_registry_that_lacks_a_release_of_a_lake_is_refused(world: World) -> N
 def test_without_the_rule_a_number_is_used_again_and_is_noticed_when_its_release_is_stored(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(startup, "refuse_lacking_releases", lambda *_: None)
+    monkeypatch.setattr(releasing, "lacked", lambda *_: None)
     registry_is_put_back(world)
     with pytest.raises(RegistryMismatch, match="is another release 1"):
         world.join()

@@ -11,6 +11,7 @@ from deltalake import write_deltalake
 from photon.storage.columns import TableName
 from photon.storage.tables import OutputTable
 from photon.verification.report import Finding
+from tests.simulation import picky_adapter
 from tests.simulation.reading import asking
 from tests.simulation.test_too_old import DAY_US, run_gc
 from tests.simulation.world import NOON_US, World
@@ -67,6 +68,18 @@ def test_a_duplicate_of_an_event_whose_row_went_lacks_none(tmp_path: Path) -> No
     with asking(world):
         report = verify_alone(world.pipeline, ["east"]).datacenters["east"]
     assert [(one.kind, one.count) for one in report.violations] == [("missing", 1)]
+
+
+def test_a_record_whose_primary_log_is_gone_may_have_been_filtered(tmp_path: Path) -> None:
+    world = World(tmp_path, more=f"adapter: {picky_adapter.NAME}:join")
+    world.queries("q1")
+    world.log("east", "clicks", {"click": "c1", "query": "q1", "at": NOON_US, "asks": "drop"})
+    world.join()
+    assert not world.rows("unjoined")
+    logs = world.pipeline.datacenters["east"].logs
+    assert isinstance(logs, Path)
+    (logs / "queries" / "a.jsonl").unlink()
+    assert lacking(world) == []
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@ import shutil
 from dataclasses import replace
 
 import numpy as np
+import pyarrow.dataset as ds
 import pytest
 
 from photon import read
@@ -194,7 +195,7 @@ def test_readers_see_the_union_of_all_datacenters_and_can_filter_by_any_column(w
     world.join("west")
     rows = read.joined(world.pipeline, retired=()).to_table()
     assert sorted(rows["_event_id"].to_pylist()) == ["c1", "c2"]
-    only = read.joined(world.pipeline, retired=()).to_table(filter=read.ds.field("click") == "c2")
+    only = read.joined(world.pipeline, retired=()).to_table(filter=ds.field("click") == "c2")
     assert only["primary_text"].to_pylist() == ["text of q2"]
 
 
