@@ -10,7 +10,7 @@ UV_VERSION := 0.13.8
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
-.PHONY: help setup prerequisites minio dynamodb-local dbt check docs test test-fast test-all test-processes test-beside test-long screenshots soak soak-outages demo dev example bench bench-quick bench-live bench-backfill bench-tables bench-scaling bench-verification bench-feed flink figures lock clean
+.PHONY: help setup prerequisites minio dynamodb-local dbt check docs test test-fast test-all test-long screenshots soak soak-outages demo dev example bench bench-quick bench-live bench-backfill bench-tables bench-scaling bench-verification bench-feed flink figures lock clean
 
 help:
 	@echo "make setup      .venv with photon and all it needs, Delta's JARs and dynoxide, the local registry"
@@ -113,19 +113,13 @@ test: test-fast dynamodb-local
 	@echo "Left out here, by folder; make test-all has the rest, make test-long many more seeds and histories:"
 	@$(BIN)/pytest --collect-only -q -m "$(REST) or long" | awk -F/ '/::/ {n[$$2]++} END {for (f in n) print n[f], "tests/" f}'
 
-# The rest: whole processes and datacenters that die, browsers, servers of Debian. Those in a browser wait for
-# ticks of Dagster, and others work meanwhile; outages take both cores alone.
+# The rest: whole processes and datacenters that die, browsers, servers of Debian. One group after the other:
+# side by side all of them wait for the same two cores. Outages take both alone.
 test-all: setup dynamodb-local
-	@echo "Two groups of tests run side by side; each shows what it said when it has ended."
-	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target test-processes test-beside
-	$(BIN)/pytest -m "(server or slow) and not long" tests/e2e/outages
-
-test-processes:
 	$(BY_FILE) -m "slow and not (long or browser or services)"
-
-test-beside:
-	$(BIN)/pytest -m "browser and not long" tests/browser
 	$(BIN)/pytest -m "services and not long" tests/services
+	$(BIN)/pytest -m "browser and not long" tests/browser
+	$(BIN)/pytest -m "(server or slow) and not long" tests/e2e/outages
 
 # People run these by hand; shorter tests hold the same. Whole demos and real logs under Spark take both cores.
 test-long: setup dynamodb-local

@@ -79,7 +79,7 @@ def _name_of(url: str) -> str | None:
 
 
 def _digest(text: str) -> bytes:
-    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).digest()
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
 
 
 def token_for(address: str, given: str | None) -> tuple[str | None, bool]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping
@@ -38,6 +39,7 @@ from photon.page.registry import RegistrySeen
 from photon.pipeline.file import Pipeline
 from photon.process.clock import Clock
 
+BODY_SECONDS = 5.0  # one that comes more slowly would keep others waiting
 STATIC = Path(__file__).parent / "static"
 Asked = Mapping[str, str]  # the values of a request's query
 MOST_DIGITS = 20
@@ -89,8 +91,8 @@ def _login(access: Access) -> Callable[[Request], Awaitable[Response]]:
 
     async def endpoint(request: Request) -> Response:
         try:
-            given = json.loads(await request.body())["token"]
-        except (ValueError, KeyError, TypeError):
+            given = json.loads(await asyncio.wait_for(request.body(), BODY_SECONDS))["token"]
+        except (ValueError, KeyError, TypeError, TimeoutError, RecursionError):
             given = None
         if access.token is not None and not (isinstance(given, str) and access.is_token(given)):
             return error_response(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
@@ -68,7 +69,7 @@ class Now:
                         if (one := found.get(name))
                         else not_told(name, errors[name])
                     ),
-                    "numbers": await self._numbers(name),
+                    "numbers": await self._numbers(name, found.get(name)),
                 }
                 for name in asked
             ],
@@ -79,13 +80,16 @@ class Now:
         one = await self._look_in_time(name)
         return one.facts.activity if isinstance(one, DatacenterStatus) else "unknown"
 
-    async def _numbers(self, name: str) -> dict[str, Any]:
-        """The numbers of its newest point."""
-        try:
-            recent = await self._points[name].recent()
-        except (UserError, OSError):  # a verdict, or why it can't be asked, says more
-            recent = POINTS.columns.empty_table()
-        return newest(recent, self._clock.now_us(), FRESH_SECONDS)
+    async def _numbers(self, name: str, one: DatacenterStatus | None) -> dict[str, Any]:
+        """The numbers of its newest point; of one that nobody runs only how much is unread and waits."""
+        recent = POINTS.columns.empty_table()
+        if one is not None and one.facts.is_joining:
+            with suppress(UserError, OSError):  # a verdict, or why it can't be asked, says more
+                recent = await self._points[name].recent()
+        numbers = newest(recent, self._clock.now_us(), FRESH_SECONDS)
+        if one is None:
+            return numbers
+        return {**numbers, "unread_bytes": one.facts.unread_bytes, "waiting": one.counts.get("pending")}
 
     async def _look_in_time(self, name: str) -> DatacenterStatus | Exception:
         try:

@@ -73,6 +73,7 @@ Row = dict[str, Any]  # by the names of the columns; times in microseconds
 
 RECENT_FILE = "points.jsonl"
 RECENT_LINES = 360  # an hour of them
+NOT_OF_THESE_COLUMNS = (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError)
 MARK_SECONDS = 5.0  # a command waits so long for a lake that is to take a mark
 
 log = logging.getLogger(__name__)
@@ -91,7 +92,10 @@ def recent_points(state: Path, since_us: int = 0) -> pa.Table:
     Their columns are those of `points_of`. OSError.
     """
     rows = [row for row in map(_row_of, _lines(state / RECENT_FILE)) if row is not None]
-    table = pa.Table.from_pylist(rows, POINTS.columns)
+    try:
+        table = pa.Table.from_pylist(rows, POINTS.columns)
+    except NOT_OF_THESE_COLUMNS:  # somebody else wrote a line, or another version did
+        table = pa.Table.from_pylist([row for row in rows if _fits(row)], POINTS.columns)
     return table.filter(pc.greater_equal(table["at"], pa.scalar(since_us, _TIME))).sort_by("at")
 
 
@@ -131,24 +135,40 @@ class RecentPoints:
 
 
 def _lines(path: Path) -> list[str]:
-    try:
-        return path.read_text(errors="replace").splitlines()
-    except FileNotFoundError:
-        return []
+    return path.read_text(errors="replace").splitlines() if path.is_file() else []
 
 
 def _row_of(line: str) -> Row | None:
     """The row of a line; None for one that a killed process has written half."""
     try:
         row = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return row if isinstance(row, dict) and isinstance(row.get("at"), int) else None
+
+
+def _fits(row: Row) -> bool:
+    try:
+        pa.Table.from_pylist([row], POINTS.columns)
+    except NOT_OF_THESE_COLUMNS:
+        return False
+    return True
 
 
 def mark_row(kind: Mark, says: str, at_us: int) -> Row:
     """The row of a mark."""
     return {"at": at_us, "mark": kind, "says": says}
+
+
+def add_points(pipeline: Pipeline, datacenter: str, rows: Sequence[Row]) -> bool:
+    """Add rows if the lake has joined rows: one that was moved away is not made again. Whether it has.
+
+    LakeUnavailable, FormatTooNew.
+    """
+    if not OutputTable(pipeline.datacenters[datacenter].lake, "joined_events").exists():
+        return False
+    POINTS.append(pipeline, datacenter, rows)
+    return True
 
 
 def mark(pipeline: Pipeline, datacenters: Iterable[str], kind: Mark, says: str) -> None:
@@ -160,12 +180,8 @@ def mark(pipeline: Pipeline, datacenters: Iterable[str], kind: Mark, says: str) 
     """
     row = mark_row(kind, says, SystemClock().now_us())
 
-    def add(name: str) -> None:
-        if OutputTable(pipeline.datacenters[name].lake, "joined_events").exists():
-            POINTS.append(pipeline, name, [row])
-
     jobs = {
-        name: Machine().ask(f"mark of {name}", partial(add, name))
+        name: Machine().ask(f"mark of {name}", partial(add_points, pipeline, name, [row]))
         for name in datacenters
         if name in pipeline.datacenters
     }

@@ -73,8 +73,9 @@ def test_a_datacenter_whose_process_is_killed_is_seen_within_15_seconds(page: Pa
 
 def test_a_registry_that_stands_still_is_seen_within_15_seconds(page: Page, drill: Drill) -> None:
     with drill.registry_stands_still(), within(15):
-        seen(activity(page, "west", "waiting"))
+        seen(page.locator("#headline").filter(has_text="The registry needs somebody"))
     seen(activity(page, "west", "live"))
+    seen(page.locator("#headline").filter(has_text="All is well"))
 
 
 def test_a_hold_is_seen_within_5_seconds(page: Page, drill: Drill) -> None:

@@ -430,3 +430,10 @@ def test_without_the_most_that_a_gap_counts_a_clock_that_is_ahead_removes_all_co
 ) -> None:
     monkeypatch.setattr(making, "MOST_GAP_US", 365 * DAY_US)
     assert kept_by_a_clock_that_is_ahead(world) == [2, 3]
+
+
+def test_a_lake_that_was_moved_away_is_not_made_again(world: World) -> None:
+    both(world, "c")
+    with at("release.after_decided", lambda: lake(world).rename(lake(world).with_name("away"))):
+        world.join()
+    assert not lake(world).exists()

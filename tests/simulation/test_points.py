@@ -190,6 +190,19 @@ def test_recent_points_pass_over_half_a_line(tmp_path: Path) -> None:
     assert read_recent(tmp_path)["joined"].to_pylist() == [5, 7]
 
 
+@pytest.mark.parametrize(
+    "line",
+    ['"joined": "x"', f'"joined": {10**30}', '"says": 5', f'"says": {"[" * 20_000}'],
+    ids=["text", "huge", "number", "deep"],
+)
+def test_recent_points_pass_over_a_line_of_another_form(tmp_path: Path, line: str) -> None:
+    file = RecentPoints(tmp_path)
+    file.add({"at": NOON_US, "joined": 1})
+    (tmp_path / RECENT_FILE).open("a").write(f'{{"at": {NOON_US}, {line}}}\n')
+    RecentPoints(tmp_path).add({"at": NOON_US + 1, "joined": 2})
+    assert read_recent(tmp_path)["joined"].to_pylist() == [1, 2]
+
+
 def test_the_file_of_recent_points_stays_small(tmp_path: Path) -> None:
     points, most = RecentPoints(tmp_path), 0
     for number in range(3 * RECENT_LINES):

@@ -89,7 +89,10 @@ def test_a_session_of_another_token_is_over(pipeline: Pipeline) -> None:
         assert browser.ask(ROOT, Cookie=cookie).status == 401
 
 
-@pytest.mark.parametrize("body", [b"", b"null", b"[]", b"{}", b'{"token": 7}', b'{"token": null}', b"\xff{"])
+OTHER_FORMS = (b"", b"null", b"[]", b"{}", b'{"token": 7}', b'{"token": null}', b"\xff{")
+
+
+@pytest.mark.parametrize("body", [*OTHER_FORMS, b'{"token": "\\ud800"}', b"[" * 4_000])
 def test_a_login_of_another_form_is_refused(pipeline: Pipeline, body: bytes) -> None:
     with served(pipeline, Access(token=TOKEN)) as browser:
         assert browser.ask("/api/login", "POST", body).status == 401

@@ -39,6 +39,7 @@ from photon.registry.servers.local_server import (
     LocalServer,
     default_kind,
     hanging,
+    is_silent,
     kind_of,
     running_server,
 )
@@ -170,6 +171,22 @@ def test_a_server_that_may_only_be_slow_is_asked_again_before_it_is_ended(tmp_pa
     finally:
         process.kill()
         process.wait()
+
+
+@pytest.mark.server
+def test_a_server_that_stands_still_is_silent_and_one_that_nobody_needs_is_not(tmp_path: Path) -> None:
+    assert not is_silent(tmp_path)
+    with local_server(tmp_path):
+        assert not is_silent(tmp_path)
+        process = psutil.Process(running(tmp_path).server_pid)
+        process.send_signal(signal.SIGSTOP)
+        try:
+            assert is_silent(tmp_path)
+        finally:
+            process.send_signal(signal.SIGCONT)
+        assert soon(lambda: not is_silent(tmp_path))
+    assert soon(lambda: running_server(tmp_path) is None)
+    assert soon(lambda: not is_silent(tmp_path))  # a supervisor that is just stopping it is there a while
 
 
 @pytest.mark.server

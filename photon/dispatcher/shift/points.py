@@ -24,7 +24,7 @@ from photon.pipeline.file import Pipeline
 from photon.process.clock import MICROSECONDS, in_utc
 from photon.process.machine import Machine
 from photon.state.database import StateUnavailable
-from photon.state.points import FINAL_CLASSES, POINTS, Activity, Mark, RecentPoints, Row, mark_row
+from photon.state.points import FINAL_CLASSES, Activity, Mark, RecentPoints, Row, add_points, mark_row
 from photon.storage.delta import LakeUnavailable
 
 RECENT_SECONDS, STORED_SECONDS = 10.0, 60.0
@@ -242,8 +242,12 @@ class PointsRecorder:
             self._rows.clear()
             self._job = self._machine.ask(
                 f"points of {self._datacenter}",
-                lambda: POINTS.append(self._pipeline, self._datacenter, rows),
+                lambda: self._store(rows),
             )
+
+    def _store(self, rows: list[Row]) -> None:
+        if not add_points(self._pipeline, self._datacenter, rows):
+            raise LakeUnavailable(f"the lake of {self._datacenter} has no joined rows: was it moved away?")
 
     def _take_answer(self, job: Future[None]) -> None:
         self._job = None

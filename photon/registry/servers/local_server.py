@@ -239,6 +239,14 @@ def is_starting(folder: Path) -> bool:
     return not state_of(running.supervisor_pid)  # left by one that was killed
 
 
+def is_silent(folder: Path) -> bool:
+    """Whether a server is to run there, and does not answer now. None is started."""
+    running = _named_in(folder)
+    if running is None or not state_of(running.supervisor_pid) or not _is_supervised(folder):
+        return False
+    return not answers(running.url)
+
+
 def content_of(folder: Path) -> object:
     """Return a mark that stays the same for as long as nobody writes to the registry in this folder."""
     found = []

@@ -2,6 +2,7 @@
 
 import { Gone, keepAsking } from "./ask.js";
 import { drawCharts, dropCharts, pointAt } from "./charts.js";
+import { knowDatacenters } from "./commands.js";
 import { el, morph, morphChildren } from "./dom.js";
 import { eventView } from "./event.js";
 import * as say from "./format.js";
@@ -23,12 +24,13 @@ let goneSinceUs = null;
 /** The view that the address names, with its parameters: #/event?id=abc. */
 function routeOf() {
   const [path, query] = location.hash.replace(/^#\/?/, "").split("?");
-  return { view: path in VIEWS ? path : "now", query: new URLSearchParams(query ?? "") };
+  return { view: Object.hasOwn(VIEWS, path) ? path : "now", query: new URLSearchParams(query ?? "") };
 }
 
 function historyQuestion() {
   if (route.view !== "now") return null;
-  const range = RANGES[route.query.get("range")] ?? RANGES.hour;
+  const named = route.query.get("range");
+  const range = Object.hasOwn(RANGES, named) ? RANGES[named] : RANGES.hour;
   const toUs = said.now?.now_us ?? 1_000 * Date.now();
   return { path: `api/history?from_us=${toUs - 1e6 * range.seconds}&to_us=${toUs}`, pauseSeconds: range.pauseSeconds };
 }
@@ -63,6 +65,7 @@ const asking = {
 
 function render() {
   tellHeadline();
+  knowDatacenters(said.now?.datacenters.map((one) => one.name) ?? []);
   const main = document.getElementById("main");
   main.classList.toggle("stale", goneSinceUs !== null);
   morphChildren(main, [VIEWS[route.view]({ ...said, problems, query: route.query })].flat());
@@ -72,7 +75,7 @@ function render() {
 function tellHeadline() {
   const now = said.now;
   const problem = problems.now;
-  const level = problem ? "unknown" : levelOf(now);
+  const level = problem || goneSinceUs !== null ? "unknown" : levelOf(now);
   const says = problem ? `${problem.message}. ${problem.whatToDo}` : (now?.says ?? "Looking at the datacenters");
   const glyph = el("span", { class: "glyph", "aria-hidden": "true" }, GLYPHS[level]);
   const attributes = { id: "headline", "aria-live": "polite", "data-level": level };

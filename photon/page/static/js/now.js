@@ -1,6 +1,7 @@
 // The view Now: a card for each datacenter, and curves over time.
 
 import { chartFigures, swatch } from "./charts.js";
+import { commandsIn } from "./commands.js";
 import { el, svg, unseen } from "./dom.js";
 import * as say from "./format.js";
 import { kindOf } from "./marks.js";
@@ -104,17 +105,22 @@ function verdictList(verdicts) {
         el("b", {}, one.promise.replaceAll("_", " ")),
         `: ${one.says}`,
       ),
-      one.remedy ? remedy(one.remedy) : null,
+      one.remedy ? remedy(one.remedy, commandsIn(one.says)) : commandList(commandsIn(one.says)),
     );
   }));
 }
 
-/** What to do, with a button that copies it. */
-export function remedy(text) {
-  return el("p", { class: "remedy" },
-    el("span", {}, unseen("What to do: "), text),
-    el("button", { type: "button", "data-copy": text, "aria-label": `Copy: ${text.slice(0, 60)}` }, "Copy"),
-  );
+/** What to do, and its commands, each with a button that copies it. */
+export function remedy(text, before = []) {
+  const commands = [...new Set([...before, ...commandsIn(text)])];
+  return el("div", { class: "remedy" }, el("p", {}, unseen("What to do: "), text), commandList(commands));
+}
+
+function commandList(commands) {
+  return commands.length === 0 ? null : el("ul", { class: "commands" }, commands.map((command) =>
+    el("li", {},
+      el("code", {}, command),
+      el("button", { type: "button", "data-copy": command, "aria-label": `Copy ${command}` }, "Copy"))));
 }
 
 function kept(verdicts) {
