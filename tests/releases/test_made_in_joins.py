@@ -434,6 +434,7 @@ def test_without_the_most_that_a_gap_counts_a_clock_that_is_ahead_removes_all_co
 
 def test_a_lake_that_was_moved_away_is_not_made_again(world: World) -> None:
     both(world, "c")
-    with at("release.after_decided", lambda: lake(world).rename(lake(world).with_name("away"))):
-        world.join()
+    there = lake(world)
+    with at("release.after_decided", lambda: there.rename(there.with_name("away"))):
+        world.join(callbacks=Callbacks(should_stop=lambda: not there.exists()))
     assert not lake(world).exists()
