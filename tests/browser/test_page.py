@@ -80,9 +80,9 @@ def test_it_says_what_is_broken_and_what_to_do_in_the_judges_words(browser: Brow
         expect(west).to_contain_text("not running")
         expect(west.get_by_role("listitem").filter(has_text=BROKEN[0]["says"])).to_contain_text(REMEDY)
         expect(west).to_contain_text("52.4 rows/s")
-        west.get_by_role("button", name="Copy").first.click()
+        west.get_by_role("button", name="Copy photon recover").click()
         expect(west.get_by_text("Copied")).to_be_visible()
-        assert page.evaluate("navigator.clipboard.readText()") == REMEDY
+        assert page.evaluate("navigator.clipboard.readText()") == "photon recover pipeline.yaml -d west"
 
 
 def test_a_click_in_flight_and_an_opened_detail_survive_that_numbers_change(
