@@ -20,7 +20,8 @@ from photon.registry.servers.local_server import is_silent
 from photon.upkeep.registry_state import registry_state
 
 DECISIONS_EVERY_SECONDS = 2.0
-ENDPOINTS_EVERY_SECONDS, LOCAL_EVERY_SECONDS = 10.0, 2.0
+# A silent server takes two seconds to be known, and its answer is to be told before the next question.
+ENDPOINTS_EVERY_SECONDS, LOCAL_EVERY_SECONDS = 10.0, 4.0
 LOOKS_TO_BE_SILENT = 2
 # The page shows what was known before if an answer takes longer; before the first one it waits.
 ANSWER_SECONDS, FIRST_SECONDS = 1.0, 5.0
