@@ -112,7 +112,10 @@ class RecentPoints:
         """Add a line; a disk that does not take it is told once."""
         try:
             if self._kept is None:
-                found = (line for line in _lines(self._path) if _row_of(line) is not None)
+                lines = (
+                    _lines(self._path) if self._path.is_file() else []
+                )  # a pipe would keep the join waiting
+                found = (line for line in lines if _row_of(line) is not None)
                 self._kept = deque(found, maxlen=RECENT_LINES)
             self._kept.append(json.dumps(row))
             in_file, self._in_file = self._in_file, None  # until this one is there as a whole
@@ -135,7 +138,10 @@ class RecentPoints:
 
 
 def _lines(path: Path) -> list[str]:
-    return path.read_text(errors="replace").splitlines() if path.is_file() else []
+    try:
+        return path.read_text(errors="replace").splitlines()
+    except FileNotFoundError:
+        return []
 
 
 def _row_of(line: str) -> Row | None:
