@@ -20,6 +20,7 @@ from photon.registry.servers.local_server import running_server
 from photon.storage.delta import is_table, open_table
 from tests.e2e.photon_process import PHOTON, photon
 from tests.e2e.process_marks import soon
+from tests.support.stopped_processes import stopped
 
 LIVE_SECONDS = 3_600.0  # longer than all tests together
 DATACENTERS = ("east", "west")
@@ -78,11 +79,8 @@ class Drill:
         """The registry's server takes connections and answers none."""
         server = running_server(self.pipeline.registry_folder)
         assert server is not None
-        os.kill(server.server_pid, signal.SIGSTOP)
-        try:
+        with stopped(server.server_pid):
             yield
-        finally:
-            os.kill(server.server_pid, signal.SIGCONT)
 
     def ids(self, name: str) -> list[str]:
         """The ids of the datacenter's joined events."""

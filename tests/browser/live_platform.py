@@ -30,6 +30,7 @@ from photon.storage.delta import is_table
 from photon.upkeep.backfill.days import day_of
 from photon.verification.days import DAY_US
 from tests.e2e.process_marks import soon
+from tests.support.stopped_processes import stopped
 
 PIPELINE = "search_clicks"
 DATACENTERS = ("east", "west")
@@ -154,11 +155,8 @@ class LivePlatform:
         """The registry's server takes connections and answers none."""
         server = running_server(self.stack.folder.path / "state" / "registry")
         assert server is not None
-        os.kill(server.server_pid, signal.SIGSTOP)
-        try:
+        with stopped(server.server_pid):
             yield
-        finally:
-            os.kill(server.server_pid, signal.SIGCONT)
 
     def wait_until_well(self) -> None:
         """Wait until a shift runs each datacenter and has joined something."""

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from orchestration.demo.traffic import Traffic
 from photon.dispatcher.shift.lease import lease_status_of
-from photon.process.operating_system import is_stopped
 from tests.e2e.photon_process import PATIENCE_SECONDS, photon, running
 from tests.support.local_servers import local_server
+from tests.support.stopped_processes import stopped
 
 WITHIN = ("--within", "2")
 COMMANDS = (("status",), ("registry", "state"), ("trace",))
@@ -34,18 +32,6 @@ def pipeline(tmp_path: Path) -> Iterator[Path]:
     with local_server(tmp_path / "state" / "registry"):
         photon("join", file, "--until-idle", "--engine", "local")
         yield file
-
-
-@contextmanager
-def stopped(process: int) -> Iterator[None]:
-    """A process under SIGSTOP, which goes on afterwards."""
-    os.kill(process, signal.SIGSTOP)
-    try:
-        while not is_stopped(process):
-            time.sleep(0.01)
-        yield
-    finally:
-        os.kill(process, signal.SIGCONT)
 
 
 def said_by(*command: str, file: Path) -> str:

@@ -62,7 +62,7 @@ def served(pipeline: Pipeline, access: Access | None = None, clock: Clock | None
     thread.start()
     try:
         while not server.started:
-            time.sleep(0.01)
+            time.sleep(0.01)  # its thread has no clock to inject
         yield Browser(listening.getsockname()[1])
     finally:
         server.should_exit = True

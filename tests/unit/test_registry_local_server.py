@@ -49,6 +49,7 @@ from photon.registry.stores.dynamo import DynamoStore
 from photon.toolchain.java import JavaMissing, java_command
 from tests.registry.store_backends import append
 from tests.support.local_servers import local_server
+from tests.support.stopped_processes import stopped
 
 KINDS: tuple[ServerKind, ...] = ("dynoxide", "dynamodb-local")
 HOLD_FOR_EVER = """
@@ -178,12 +179,8 @@ def test_a_server_that_stands_still_is_silent_and_one_that_nobody_needs_is_not(t
     assert not is_silent(tmp_path)
     with local_server(tmp_path):
         assert not is_silent(tmp_path)
-        process = psutil.Process(running(tmp_path).server_pid)
-        process.send_signal(signal.SIGSTOP)
-        try:
+        with stopped(running(tmp_path).server_pid):
             assert is_silent(tmp_path)
-        finally:
-            process.send_signal(signal.SIGCONT)
         assert soon(lambda: not is_silent(tmp_path))
     assert soon(lambda: running_server(tmp_path) is None)
     assert soon(lambda: not is_silent(tmp_path))  # a supervisor that is just stopping it is there a while
