@@ -179,6 +179,6 @@ def _markdown_image(figure: Figure, title: str, colours: int) -> str:
     size = canvas.get_width_height()
     picture = Image.frombuffer("RGBA", size, canvas.buffer_rgba(), "raw", "RGBA", 0, 1).convert("RGB")
     file = io.BytesIO()
-    # By coverage: a thin line keeps its colour.
+    # Colours are chosen by how much they cover, so that a thin line keeps its own.
     picture.quantize(colours, Image.Quantize.MAXCOVERAGE).save(file, "PNG", optimize=True)
     return f"![{title}](data:image/png;base64,{base64.b64encode(file.getvalue()).decode()})"

@@ -21,7 +21,7 @@ from photon.verification.tasks import PLACE
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-# By class, the table that has its records, and the evidence of that.
+# The table that has the records of each class, and the evidence of that.
 TABLE_OF: dict[OutcomeClass, tuple[TableName, Evidence]] = {
     "dead_letters": ("dead_letters", Evidence.DEAD_LETTER),
     "unjoinable": ("unjoined", Evidence.UNJOINED),

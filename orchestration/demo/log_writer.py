@@ -161,7 +161,7 @@ class ObjectStream:
 
 
 class WholeFileStream(ObjectStream):
-    """The same as files of a folder, each of which is there at once and whole."""
+    """Writes the same as files of a folder. Each file appears whole."""
 
     def _create(self, name: str, data: bytes) -> None:
         assert isinstance(self._folder, Path)

@@ -31,7 +31,7 @@ from photon.releases.release import NOT_VERIFIED, Part, Place, Release, Statemen
 from photon.state.completeness.estimate import Completeness
 from photon.state.completeness.published import last_said
 from photon.storage.delta import LakeUnavailable
-from photon.storage.tables import OutputTable
+from photon.storage.tables import refuse_moved_lake
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +65,7 @@ def refuse_lacking(registry: IdRegistry, newest: Mapping[str, Release]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """What a look at all lakes has found: the rows for the next release, and the newest copies."""
+    """The findings of a look at all lakes: the rows for the next release, and the newest copies."""
 
     sight: Sight
     newest: Mapping[str, Release]
@@ -228,12 +228,8 @@ class Releasing:
         return self.lakes.ask(counter.datacenter, lambda: counter.count(before, closed))
 
     def _copy(self, some: Sequence[Release]) -> None:
-        """Store copies, and now and then remove old ones. OSError; LakeUnavailable.
-
-        A lake that was moved away is not made again: who puts it back would find a folder in its place.
-        """
-        if not OutputTable(self._lake, "joined_events").exists():
-            raise LakeUnavailable(f"{self._lake} has no joined rows: was it moved away?")
+        """Store copies, and now and then remove old ones. OSError, LakeUnavailable."""
+        refuse_moved_lake(self._lake)
         copies.put(self._lake, some)
         fault_point("release.after_copy")
         now_us = self.clock.elapsed_us()

@@ -20,7 +20,10 @@ _BEARER = "Bearer "
 
 @dataclass(frozen=True)
 class Access:
-    """`token` None: whoever reaches the page may look. `names`: others than addresses and localhost."""
+    """Who may look. Without a `token` everybody may who reaches the page.
+
+    `names`: host names of the page, besides addresses and localhost.
+    """
 
     names: frozenset[str] = frozenset()
     token: str | None = None
@@ -28,7 +31,7 @@ class Access:
 
     @property
     def session(self) -> str:
-        """The cookie's value, of which nobody finds the token."""
+        """The value of the cookie. The token can't be computed from it."""
         assert self.token is not None
         return hmac.new(self.token.encode(), b"a session of photon ui", hashlib.sha256).hexdigest()
 

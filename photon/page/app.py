@@ -87,7 +87,7 @@ def _answering(
 
 
 def _login(access: Access) -> Callable[[Request], Awaitable[Response]]:
-    """Begin a session for whoever has the token."""
+    """Begin a session for a browser that sends the token."""
 
     async def endpoint(request: Request) -> Response:
         try:

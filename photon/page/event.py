@@ -66,7 +66,7 @@ def told(found: Trace) -> dict[str, Any]:
 
 
 def in_order(moments: list[Moment]) -> list[Moment]:
-    """Earliest first; at the end those of which nobody knows when they were."""
+    """Sort moments by time. Those without a known time come last."""
     return sorted(moments, key=lambda one: (one["at_us"] is None, one["at_us"] or 0))
 
 

@@ -22,7 +22,7 @@ from photon.page.refusals import (
 from photon.process.clock import MICROSECONDS, Clock
 
 API, LOGIN = "/api/", "/api/login"
-MOST_ADDRESS_BYTES = 16 * 1024  # an id has up to 4 kB, of which each byte may take three
+MOST_ADDRESS_BYTES = 16 * 1024  # an id has up to 4 kB, and a byte takes up to three characters
 MOST_BODY_BYTES = 4 * 1024
 MOST_AT_ONCE = 32
 # A page that is opened asks for some twenty files and answers, and then for two each two seconds.
@@ -114,7 +114,7 @@ class Guard:
 
 
 def _body_bytes(headers: Any) -> int:
-    """How long a body is; one of which nobody knows it is longer than any."""
+    """The length of a body. One that does not say it counts as too long."""
     if "transfer-encoding" in headers:
         return MOST_BODY_BYTES + 1
     length = headers.get("content-length", "0")

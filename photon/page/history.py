@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
@@ -20,10 +20,9 @@ from photon.page.refusals import BadRequest
 from photon.page.series import LONGEST_SECONDS, Grid, series, times_of
 from photon.page.strips import NOW, Point, strip, waits
 from photon.pipeline.file import Pipeline
-from photon.pipeline.location import Location
 from photon.process.clock import MICROSECONDS, Clock
 from photon.releases import copies
-from photon.releases.release import Release
+from photon.releases.finding import asked_of_lakes
 from photon.verification.availability.budget import sentence
 from photon.verification.availability.report import report_of
 
@@ -141,19 +140,11 @@ def budgets_of(pipeline: Pipeline) -> dict[str, Told]:
 def releases_of(pipeline: Pipeline, clock: Clock) -> list[Told]:
     """The newest releases of the last hour, as marks. A lake may lack some that others keep."""
     since_us = clock.now_us() - HOUR_US
-    last = max(_copies(pipeline, copies.latest), key=lambda one: one.number, default=None)
+    newest, _ = asked_of_lakes(pipeline, copies.latest)
+    last = max(newest.values(), key=lambda one: one.number, default=None)
     found: list[Told] = []
     while last is not None and last.made_us >= since_us and len(found) < MOST_RELEASES:
         found.append(_mark(last.by, last.made_us, "release", last.sentence()))
-        earlier = partial(copies.release, number=last.number - 1)
-        last = next(_copies(pipeline, earlier), None)
+        before, _ = asked_of_lakes(pipeline, partial(copies.release, number=last.number - 1))
+        last = next(iter(before.values()), None)
     return found
-
-
-def _copies(pipeline: Pipeline, read: Callable[[Location], Release | None]) -> Iterator[Release]:
-    """A release of each lake that has one, and can be read."""
-    for place in pipeline.datacenters.values():
-        with suppress(OSError, UserError):
-            release = read(place.lake)
-            if release is not None:
-                yield release

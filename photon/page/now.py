@@ -28,7 +28,7 @@ from photon.state.points import POINTS
 
 log = logging.getLogger(__name__)
 LOOK_SECONDS = 2.0  # between two looks, however many browsers are open
-FRESH_SECONDS = 30.0  # an older point tells nothing of now
+FRESH_SECONDS = 30.0  # the page shows no numbers of an older point
 ANSWER_SECONDS = 3.0  # a datacenter that takes longer is shown as one that can't be asked
 
 

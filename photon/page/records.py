@@ -1,4 +1,4 @@
-"""What became of records: their classes, dead letters over time, conflicting ones, and those that wait."""
+"""Tells of records by class: dead letters over time, conflicting ones, and those that wait, with samples."""
 
 from __future__ import annotations
 

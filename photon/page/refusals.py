@@ -24,7 +24,7 @@ class BadRequest(Refused):
 
 
 class NoToken(Refused):
-    """Whoever asks has not shown that he may."""
+    """The request has no token, or a wrong one."""
 
     status = 401
 
@@ -48,7 +48,7 @@ class TooManyAtOnce(Refused):
 
 
 def as_json(value: object, status: int = 200) -> Response:
-    """The value as JSON: text with any content, of which a browser makes no markup."""
+    """The value as JSON. Its type tells browsers that no text in it is markup."""
     text = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     if len(text) > MOST_ANSWER_BYTES:
         return error_response(

@@ -1,4 +1,4 @@
-"""What a datacenter was doing over a day, in spans, and its waits: of its points and marks. Pure."""
+"""Makes spans of points and marks: the states of a datacenter over a day, and its waits. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a datacenter's joins went, for whoever shows it over time: points of its shifts, and marks.
+"""The history of a datacenter's joins: points of its shifts, and marks of what happened.
 
 A shift adds a row to the table `points` of its lake each minute, and a line to a small file of its state each
 ten seconds. A row with a `mark` tells of an event, such as a hold: its numbers are null, and it is in the
@@ -166,17 +166,6 @@ def mark_row(kind: Mark, says: str, at_us: int) -> Row:
     return {"at": at_us, "mark": kind, "says": says}
 
 
-def add_points(pipeline: Pipeline, datacenter: str, rows: Sequence[Row]) -> bool:
-    """Add rows if the lake has joined rows: one that was moved away is not made again. Whether it has.
-
-    LakeUnavailable, FormatTooNew.
-    """
-    if not OutputTable(pipeline.datacenters[datacenter].lake, "joined_events").exists():
-        return False
-    POINTS.append(pipeline, datacenter, rows)
-    return True
-
-
 def mark(pipeline: Pipeline, datacenters: Iterable[str], kind: Mark, says: str) -> None:
     """Have the tables of these datacenters tell that something happened now.
 
@@ -186,8 +175,12 @@ def mark(pipeline: Pipeline, datacenters: Iterable[str], kind: Mark, says: str) 
     """
     row = mark_row(kind, says, SystemClock().now_us())
 
+    def add(name: str) -> None:
+        if OutputTable(pipeline.datacenters[name].lake, "joined_events").exists():
+            POINTS.append(pipeline, name, [row])
+
     jobs = {
-        name: Machine().ask(f"mark of {name}", partial(add_points, pipeline, name, [row]))
+        name: Machine().ask(f"mark of {name}", partial(add, name))
         for name in datacenters
         if name in pipeline.datacenters
     }

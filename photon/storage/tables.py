@@ -437,3 +437,12 @@ class OutputTable:
         if respelled:
             raise CommitConflict(f"{self.folder}: the column {respelled[0]}")
         return self.load() if new else handle
+
+
+def refuse_moved_lake(lake: Location) -> None:
+    """Refuse to write beside joined rows that are missing, in the lake of a join at work. LakeUnavailable.
+
+    Somebody has moved the lake away. Whoever puts it back would find a folder in its place.
+    """
+    if not OutputTable(lake, "joined_events").exists():
+        raise LakeUnavailable(f"{lake} has no joined rows: was it moved away?")

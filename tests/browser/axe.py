@@ -21,10 +21,10 @@ SERIOUS = ("serious", "critical")
 
 
 def serious_violations(page: Page) -> list[str]:
-    """What axe finds serious on the page as it is now: each rule with the elements that break it."""
+    """Ask axe for serious problems of the page as it is now: each rule with the elements that break it."""
     if not AXE.is_there():
         AXE.fetch()
-    # By the debugger's way, for the page's policy lets no other script in.
+    # The debugger may add it; the page's policy lets no other script in.
     page.evaluate((AXE.folder / "axe.min.js").read_text())
     found: list[dict[str, Any]] = page.evaluate("axe.run().then(found => found.violations)")
     return [

@@ -268,7 +268,7 @@ def event(id: str = "click-000981") -> Json:
 
 @dataclass
 class Canned:
-    """What the server answers; a test changes it while the page looks."""
+    """Answers of the server, which a test changes while the page looks."""
 
     now: Json = field(default_factory=now)
     history: Json = field(default_factory=history)

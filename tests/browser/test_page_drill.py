@@ -14,7 +14,7 @@ from tests.browser.pages import WINDOW
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 
-# What a person is promised; a busy machine may take longer, and only prints that.
+# People are promised so many seconds. A busy machine may take longer; the test only prints that.
 PATIENCE_SECONDS = 120.0
 
 

@@ -98,7 +98,7 @@ def test_a_lake_that_is_away_keeps_nothing_else_from_being_shown(tmp_path: Path)
 
 
 def test_what_hangs_is_named_and_the_others_are_shown(tmp_path: Path) -> None:
-    """A named pipe hangs whoever opens it, as a dead mount does."""
+    """A named pipe keeps its reader waiting, as a dead mount does."""
     pipeline = one_query(tmp_path, "c1", datacenters=("east", "west"))
     photon("join", pipeline, "--until-idle", *JOIN)
     points = tmp_path / "state" / "east" / "points.jsonl"

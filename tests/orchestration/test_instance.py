@@ -40,7 +40,7 @@ def test_a_requested_run_waits_in_no_queue(instance: DagsterInstance) -> None:
 
 
 def test_the_dialog_for_backfills_advises_against_nothing(instance: DagsterInstance) -> None:
-    """It warns of the class of this name where no queue is."""
+    """Dagster warns where no queue is: it looks for a class of this name."""
     assert isinstance(instance.run_launcher, DefaultRunLauncher)
     assert type(instance.run_launcher).__name__ != "DefaultRunLauncher"
 

@@ -80,7 +80,7 @@ def told_of(event: AssetMaterialization | AssetObservation, table: str) -> bool:
 
 @pytest.fixture(autouse=True)
 def _storage(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """What shifts report is stored, as others' reports read it."""
+    """Store the reports of shifts, so that those of other datacenters read them."""
     with DagsterInstance.ephemeral() as instance:
         monkeypatch.setattr(Context, "instance", instance, raising=False)
         yield
@@ -97,7 +97,7 @@ def world(tmp_path: Path) -> World:
 
 @pytest.fixture
 def both(tmp_path: Path) -> World:
-    """A world of two datacenters, each of which has joined something."""
+    """Two datacenters that have joined."""
     world = World(tmp_path, ("east", "west"))
     for name, number in (("east", 1), ("west", 2)):
         world.queries(f"q{number}", datacenter=name)

@@ -1,4 +1,4 @@
-"""Marks: what happens to a datacenter is a row of its points, whoever does it, and fails nobody."""
+"""Each verb and each shift marks what it did in the points of a datacenter. A mark fails no command."""
 
 from __future__ import annotations
 

@@ -24,8 +24,9 @@ from photon.pipeline.file import Pipeline
 from photon.process.clock import MICROSECONDS, in_utc
 from photon.process.machine import Machine
 from photon.state.database import StateUnavailable
-from photon.state.points import FINAL_CLASSES, Activity, Mark, RecentPoints, Row, add_points, mark_row
+from photon.state.points import FINAL_CLASSES, POINTS, Activity, Mark, RecentPoints, Row, mark_row
 from photon.storage.delta import LakeUnavailable
+from photon.storage.tables import refuse_moved_lake
 
 RECENT_SECONDS, STORED_SECONDS = 10.0, 60.0
 MOST_ROWS_KEPT = 1_440  # a day of them: so long a lake may be away
@@ -246,8 +247,8 @@ class PointsRecorder:
             )
 
     def _store(self, rows: list[Row]) -> None:
-        if not add_points(self._pipeline, self._datacenter, rows):
-            raise LakeUnavailable(f"the lake of {self._datacenter} has no joined rows: was it moved away?")
+        refuse_moved_lake(self._pipeline.datacenters[self._datacenter].lake)
+        POINTS.append(self._pipeline, self._datacenter, rows)
 
     def _take_answer(self, job: Future[None]) -> None:
         self._job = None

@@ -222,7 +222,7 @@ def hanging(folder: Path) -> str:
 
 
 def _of_server(process: int) -> str:
-    """What to do about a server that has not answered."""
+    """Name the remedy for a server that has not answered."""
     if is_held(process):
         return f"its server: {what_ends(process)}, and the next command starts another"
     return (
