@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from photon.registry.servers.local_server import is_starting, running_server
+from photon.registry.servers.local_server import is_supervised
 from tests.documents import Block, blocks
 from tests.e2e.one_query import log_clicks, one_query
 from tests.e2e.photon_process import joined_rows, photon
@@ -30,7 +30,7 @@ def click(pipeline: Path, first: int, end: int) -> None:
 def registry_at_rest(pipeline: Path) -> Path:
     """Wait until the local registry's server has ended, soon after its last user; return its folder."""
     folder = pipeline.parent / "state" / "registry"
-    assert soon(lambda: running_server(folder) is None and not is_starting(folder)), "its server goes on"
+    assert soon(lambda: not is_supervised(folder)), "its server goes on"
     return folder
 
 

@@ -127,7 +127,7 @@ class LocalServer:
             running = running_server(self.folder)
             if running is not None:
                 return running.url
-            if not _is_supervised(self.folder):
+            if not is_supervised(self.folder):
                 self._start_supervisor()
             time.sleep(WAIT_POLL_SECONDS)
         raise self._not_in_time()
@@ -235,14 +235,14 @@ def is_starting(folder: Path) -> bool:
     """Whether a server is on its way: its supervisor works, and has none yet that answers."""
     running = _named_in(folder)
     if running is None:
-        return _is_supervised(folder)
+        return is_supervised(folder)
     return not state_of(running.supervisor_pid)  # left by one that was killed
 
 
 def is_silent(folder: Path) -> bool:
     """Whether a server is to run there, and does not answer now. None is started."""
     running = _named_in(folder)
-    if running is None or not state_of(running.supervisor_pid) or not _is_supervised(folder):
+    if running is None or not state_of(running.supervisor_pid) or not is_supervised(folder):
         return False
     return not answers(running.url)
 
@@ -262,7 +262,7 @@ def content_of(folder: Path) -> object:
 def running_server(folder: Path) -> Running | None:
     """The server of the folder, if it is supervised and answers."""
     running = _named_in(folder)
-    return running if running is not None and _is_supervised(folder) and answers(running.url) else None
+    return running if running is not None and is_supervised(folder) and answers(running.url) else None
 
 
 def _named_in(folder: Path) -> Running | None:
@@ -273,7 +273,7 @@ def _named_in(folder: Path) -> Running | None:
         return None
 
 
-def _is_supervised(folder: Path) -> bool:
+def is_supervised(folder: Path) -> bool:
     """Whether a supervisor lives: it holds `server.lock` for all its life."""
     try:
         with (folder / "server.lock").open("ab") as lock:
