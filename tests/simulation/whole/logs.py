@@ -98,7 +98,11 @@ class Writers:
         if logs:
             log = self.site.chance.choice(logs)
             self._rest.pop(log, None)
-            log.unlink() if self.site.chance.random() < 0.5 else log.write_text("")
+            if self.site.chance.random() < 0.5:
+                log.unlink()
+            else:
+                log.write_text("")
+                self.site.stamp(log)
             self.incomplete.add(datacenter)
 
     def move_a_log_away(self, datacenter: str) -> None:
@@ -143,6 +147,7 @@ class Writers:
         log_lines.append(log, format_, [record])
         if chance.random() < CUT_SHORT:
             self._cut_short(log)
+        self.site.stamp(log)
 
     def _log_of(self, datacenter: str, kind: str, stream: str) -> Path:
         return self.site.folder / "logs" / datacenter / kind / f"{stream}.{self.site.format}"
@@ -162,3 +167,4 @@ class Writers:
         if rest:
             with log.open("ab") as file:
                 file.write(rest)
+            self.site.stamp(log)

@@ -54,6 +54,7 @@ def late_primaries(site: Site, number: int) -> None:
             query = f"late-{number}-{each}"
             record = {"query": query, "at": NOON_US + number, "text": "late", "line": -number}
             log_lines.append(log, site.format, [record])
+            site.stamp(log)
 
 
 def owner_of(site: Site, pipeline: Pipeline) -> str:
