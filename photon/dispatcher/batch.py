@@ -38,7 +38,8 @@ from photon.state.lifecycle import FAILURES, FINAL, Event, Life, State
 from photon.state.plan import Plan, PlanContent
 from photon.state.waiting.segments import WaitingDamaged
 from photon.storage.delta import LakeUnavailable
-from photon.storage.tables import CommitConflict, SchemaConflict
+from photon.storage.own_columns import SchemaConflict
+from photon.storage.tables import CommitConflict
 
 log = logging.getLogger(__name__)
 

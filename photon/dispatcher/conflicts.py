@@ -25,7 +25,8 @@ from photon.state.plan import Plan
 from photon.storage.columns import CONFLICT_COLUMNS, TableName
 from photon.storage.delta import LakeUnavailable
 from photon.storage.output_files import write_rows
-from photon.storage.tables import CommitConflict, OutputTable, SchemaConflict
+from photon.storage.own_columns import SchemaConflict
+from photon.storage.tables import CommitConflict, OutputTable
 from photon.tokens import Occurrence
 
 log = logging.getLogger(__name__)

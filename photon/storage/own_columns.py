@@ -1,18 +1,44 @@
-"""Columns of joined rows that people have added to a table, apart from those of Photon and of its adapters.
+"""Columns that are added to a table: by Photon, for new rows that have them, or by people.
 
-Photon marks each column that it adds to a table. What has no mark, and no adapter makes, is a person's:
-its values are theirs, so that no rebuild takes them away and no verification calls them wrong.
+Photon marks each column that it adds. What has no mark, and no adapter makes, is a person's: its values are
+theirs, so that no rebuild takes them away and no verification calls them wrong.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 import pyarrow as pa
 
-from photon.adapters import RESERVED_COLUMNS
+from photon.adapters import RESERVED_COLUMNS, same_column
 
 MARK = b"photon.added"
+
+
+class SchemaConflict(Exception):
+    """Rows whose types differ from those of the table's columns."""
+
+
+def columns_to_add(there: pa.Schema, rows: Iterable[pa.Schema], table: object) -> tuple[list[pa.Field], str]:
+    """The columns that a table lacks of these rows, marked, and the first one that it spells differently.
+
+    `table` names it in errors. SchemaConflict if types differ.
+    """
+    known = {same_column(field.name): field for field in there}
+    new: list[pa.Field] = []
+    respelled = ""
+    for field in (field for schema in rows for field in schema):
+        before = known.get(same_column(field.name))
+        if before is None:
+            known[same_column(field.name)] = field
+            new.append(marked(pa.field(field.name, field.type, nullable=True)))
+        elif before.type != field.type:
+            raise SchemaConflict(
+                f"column {field.name!r} of {table} holds {before.type}, new rows have {field.type}"
+            )
+        elif before.name != field.name:
+            respelled = respelled or f"{field.name!r} is {before.name!r} there"
+    return new, respelled
 
 
 def marked(field: pa.Field) -> pa.Field:

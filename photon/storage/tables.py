@@ -22,7 +22,6 @@ import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
 
-from photon.adapters import same_column
 from photon.pipeline.location import Location
 from photon.process.faults import fault_point
 from photon.storage.archived_log import commits
@@ -44,7 +43,7 @@ from photon.storage.delta import (
     partitions_of,
 )
 from photon.storage.output_files import OutputFile, add_action, stats_columns, write_rows
-from photon.storage.own_columns import marked
+from photon.storage.own_columns import columns_to_add
 from photon.storage.store import store_of
 from photon.storage.table_features import Expected, expected
 from photon.tokens import Occurrence, PlanKey, Token
@@ -77,10 +76,6 @@ REOPENED_AFTER_SECONDS = 120.0  # a handle; sooner than entries leave the log (`
 
 class CommitConflict(Exception):
     """Somebody else committed under the same app id. The table knows whether this commit took place."""
-
-
-class SchemaConflict(Exception):
-    """Rows whose types differ from those of the table's columns."""
 
 
 @dataclass(frozen=True)
@@ -414,28 +409,15 @@ class OutputTable:
         spelling that the table has then.
         """
         handle = self.writable()
-        known = {same_column(field.name): field for field in self.schema()}
-        new: list[pa.Field] = []
-        respelled: list[str] = []
-        for field in (field for file in files for field in file.schema):
-            there = known.get(same_column(field.name))
-            if there is None:
-                known[same_column(field.name)] = field
-                new.append(pa.field(field.name, field.type, nullable=True))
-            elif there.type != field.type:
-                holds = f"column {field.name!r} of {self.folder} holds {there.type}"
-                raise SchemaConflict(f"{holds}, new rows have {field.type}")
-            elif there.name != field.name:
-                respelled.append(f"{field.name!r} is {there.name!r} there")
+        new, respelled = columns_to_add(self.schema(), (file.schema for file in files), self.folder)
         with lake_errors(f"add columns to {self.folder}"):
             try:
                 if new:
-                    added = Schema.from_arrow(pa.schema([marked(field) for field in new]))
-                    handle.alter.add_columns(list(added.fields))
+                    handle.alter.add_columns(list(Schema.from_arrow(pa.schema(new)).fields))
             except CommitFailedError as error:
                 raise CommitConflict(f"{self.folder}: adding columns: {error}") from error
         if respelled:
-            raise CommitConflict(f"{self.folder}: the column {respelled[0]}")
+            raise CommitConflict(f"{self.folder}: the column {respelled}")
         return self.load() if new else handle
 
 

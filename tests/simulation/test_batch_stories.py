@@ -13,7 +13,7 @@ from photon.join.messages import BatchTasks, TaskOutcome
 from photon.join.tasks import LocalRunner
 from photon.process.faults import ABANDON_FAULT_POINTS, arm, disarm
 from photon.state.waiting.segments import INDEX, RECORDS
-from photon.storage.tables import SchemaConflict
+from photon.storage.own_columns import SchemaConflict
 from tests.simulation import batch_stories as stories
 from tests.simulation.runners import DiesOnce, Hangs, KillsTheDriver, PoisonedRunner
 from tests.simulation.world import World, assert_counts

@@ -33,11 +33,12 @@ from photon.state.view import open_view
 from photon.storage.columns import with_own_columns
 from photon.storage.delta import lake_errors
 from photon.storage.output_files import OutputFile
+from photon.storage.own_columns import SchemaConflict
 from photon.storage.replaced_files import rebuild_app
 from photon.storage.replacing import FilesGone, NotReplaced, PlannedReplacement, data_files, replace_files
 from photon.storage.store import Store
 from photon.storage.table_features import is_append_only
-from photon.storage.tables import CommitConflict, OutputTable, SchemaConflict
+from photon.storage.tables import CommitConflict, OutputTable
 from photon.upkeep.backfill.messages import MOST_EXAMPLES, TABLE, Example, Remade, RemakeContext, Tally
 from photon.upkeep.backfill.plan import CompetingRow, Piece, TableFile, pages_of, pieces_of
 from photon.upkeep.backfill.progress import PageNote, Progress, only_one
