@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from typing import Any
 
 from starlette.datastructures import MutableHeaders
@@ -24,7 +24,7 @@ from photon.process.clock import MICROSECONDS, Clock
 API, LOGIN = "/api/", "/api/login"
 MOST_ADDRESS_BYTES = 16 * 1024  # an id has up to 4 kB, and a byte takes up to three characters
 MOST_BODY_BYTES = 4 * 1024
-MOST_AT_ONCE = 32
+MOST_AT_ONCE = 32  # of those who may look; and as many of all others, so that these keep none of them out
 # A page that is opened asks for some twenty files and answers, and then for two each two seconds.
 BURST, PER_SECOND = 200.0, 20.0
 LOGIN_COSTS = 20.0
@@ -64,7 +64,7 @@ class Guard:
 
     def __init__(self, app: ASGIApp, access: Access, clock: Clock) -> None:
         self._app, self._access, self._rates = app, access, Rates(clock)
-        self._at_once = 0
+        self._at_once: Counter[bool] = Counter()  # questions that are being answered, by `_may_look`
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def send_guarded(message: Message) -> None:
@@ -74,18 +74,24 @@ class Guard:
                 headers.setdefault("Cache-Control", "no-cache")
             await send(message)
 
+        request = Request(scope)
+        may_look = self._may_look(request)
         try:
-            self._check(Request(scope))
+            self._check(request, may_look)
         except Refused as error:
             await error_response(error)(scope, receive, send_guarded)
             return
-        self._at_once += 1
+        self._at_once[may_look] += 1
         try:
             await self._app(scope, receive, send_guarded)
         finally:
-            self._at_once -= 1
+            self._at_once[may_look] -= 1
 
-    def _check(self, request: Request) -> None:
+    def _may_look(self, request: Request) -> bool:
+        """Whether the request shows that it may look. A login, whose body may come slowly, never does."""
+        return request.url.path != LOGIN and self._access.lets_in(request.headers, request.cookies)
+
+    def _check(self, request: Request, may_look: bool) -> None:
         """Raise Refused."""
         path, headers = request.url.path, request.headers
         if not self._access.knows(headers.get("host", "")):
@@ -101,13 +107,13 @@ class Guard:
         client = request.client.host if request.client is not None else ""
         if not self._rates.take(client, LOGIN_COSTS if path == LOGIN else 1.0):
             raise TooMany("you ask too often", "wait some seconds")
-        if self._at_once >= MOST_AT_ONCE:
+        if self._at_once[may_look] >= MOST_AT_ONCE:
             raise TooManyAtOnce(f"{MOST_AT_ONCE} questions are being answered", "wait some seconds")
         if not path.startswith(API):
             return  # files of Photon's own, without anything of the pipeline
         if not self._access.is_own(headers):
             raise CrossSite("another page asks", "open the page itself")
-        if path != LOGIN and not self._access.lets_in(headers, request.cookies):
+        if path != LOGIN and not may_look:
             raise NoToken(
                 "the token is missing, or another one", "give the token that photon ui was started with"
             )

@@ -13,9 +13,8 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from photon.errors import WrongUsage
+from photon.page.connections import Connection
 
-# More connections are turned away: each tab of a browser has up to six.
-MOST_CONNECTIONS = 200
 MOST_HEADER_BYTES = 32 * 1024
 
 
@@ -48,13 +47,12 @@ def server_of(app: ASGIApp) -> uvicorn.Server:
     config = uvicorn.Config(
         app,
         loop="asyncio",
-        http="h11",
+        http=Connection,
         ws="none",
         lifespan="off",
         log_config=None,
         access_log=False,
         server_header=False,
-        limit_concurrency=MOST_CONNECTIONS,
         h11_max_incomplete_event_size=MOST_HEADER_BYTES,
     )
     return _Server(config)

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from http.client import HTTPConnection
 from typing import Any
 
+import uvicorn
+
 from photon.page.access import Access
 from photon.page.app import page_of
 from photon.page.serving import listen_at, server_of
@@ -36,6 +38,11 @@ class Browser:
     """Asks the page at a port, each time on a connection of its own."""
 
     port: int
+    server: uvicorn.Server
+
+    @property
+    def open_connections(self) -> int:
+        return len(self.server.server_state.connections)
 
     def ask(self, path: str, method: str = "GET", body: bytes | None = None, **headers: str) -> Answer:
         """Ask; `headers` by name with _ for -."""
@@ -63,7 +70,7 @@ def served(pipeline: Pipeline, access: Access | None = None, clock: Clock | None
     try:
         while not server.started:
             time.sleep(0.01)  # its thread has no clock to inject
-        yield Browser(listening.getsockname()[1])
+        yield Browser(listening.getsockname()[1], server)
     finally:
         server.should_exit = True
         thread.join()
