@@ -1,4 +1,4 @@
-"""Record how a shift goes, each ten seconds in its state and each minute in its lake.
+"""Record how a shift goes, each ten seconds in its state and each minute in its lake; a wait begins a point.
 
 The lake is written on a thread beside: one that hangs, is full or is away keeps no batch waiting.
 """
@@ -30,6 +30,7 @@ from photon.storage.tables import refuse_moved_lake
 
 RECENT_SECONDS, STORED_SECONDS = 10.0, 60.0
 MOST_ROWS_KEPT = 1_440  # a day of them: so long a lake may be away
+MOST_CUTS = 10  # points in the time of one: a new one begins with a wait and after it
 AGAIN_US = 60 * MICROSECONDS  # after it took nothing
 END_SECONDS = 5.0  # a shift that ends waits so long for it
 
@@ -74,6 +75,10 @@ class _Span:
 
     def is_empty(self, now_us: int) -> bool:
         return not self._batches and now_us == self._since_us
+
+    def may_end(self, now_us: int) -> bool:
+        """Whether it is long enough to be a point, before it is due."""
+        return (now_us - self._since_us) * MOST_CUTS >= self._every_us
 
     def add(self, batch: BatchReport, now_us: int) -> None:
         self._batches += 1
@@ -132,6 +137,7 @@ class PointsRecorder:
             callbacks.on_batch(batch)
 
         def on_wait(reason: str) -> None:
+            self._cut()
             self._waits_for = reason
             callbacks.on_wait(reason)
 
@@ -140,6 +146,7 @@ class PointsRecorder:
             callbacks.on_cause(reason)
 
         def on_resume(reason: str, seconds: float) -> None:
+            self._cut()
             self._waits_for = ""
             callbacks.on_resume(reason, seconds)
 
@@ -175,20 +182,26 @@ class PointsRecorder:
     def tend(self) -> None:
         """Add the points that are due."""
         now_us = self._clock.elapsed_us()
-        if now_us >= self._recent.due_us:
-            self._file.add(self._point(self._recent))
-        if now_us >= self._stored.due_us:
-            self._rows.append(self._point(self._stored))
+        self._add(self._recent.due_us <= now_us, self._stored.due_us <= now_us)
         self._tend_lake()
+
+    def _cut(self) -> None:
+        """Add points that end now, so that the next ones begin with a wait, or after it."""
+        now_us = self._clock.elapsed_us()
+        self._add(self._recent.may_end(now_us), self._stored.may_end(now_us))
+
+    def _add(self, recent: bool, stored: bool) -> None:
+        """End these spans, and keep their points."""
+        if recent:
+            self._file.add(self._point(self._recent))
+        if stored:
+            self._rows.append(self._point(self._stored))
 
     def close(self) -> None:
         """Add the last points. Waits for the lake, but not for long."""
         self._again_us = now_us = self._clock.elapsed_us()
         ends_us = now_us + round(END_SECONDS * MICROSECONDS)
-        if not self._recent.is_empty(now_us):
-            self._file.add(self._point(self._recent))
-        if not self._stored.is_empty(now_us):
-            self._rows.append(self._point(self._stored))
+        self._add(not self._recent.is_empty(now_us), not self._stored.is_empty(now_us))
         self._tend_lake()
         while self._job is not None:
             left_seconds = max(0.0, (ends_us - self._clock.elapsed_us()) / MICROSECONDS)
