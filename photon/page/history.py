@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_left
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict
@@ -23,13 +24,14 @@ from photon.pipeline.file import Pipeline
 from photon.process.clock import MICROSECONDS, Clock
 from photon.releases import copies
 from photon.releases.finding import asked_of_lakes
-from photon.verification.availability.budget import sentence
-from photon.verification.availability.report import report_of
+from photon.verification.availability.budget import BUDGET_DAYS, BUDGET_US, budget_of, sentence
+from photon.verification.availability.stored import stored_minutes
 
 HOUR_US = 3_600 * MICROSECONDS
 DAY_US = 24 * HOUR_US
 MINUTE_US = 60 * MICROSECONDS
 BUDGET_SECONDS, RELEASES_SECONDS = 30.0, 10.0  # between two readings
+BUDGET_STEPS = 4 * BUDGET_DAYS
 ANSWER_SECONDS = 5.0
 MOST_MARKS = 300
 MOST_RELEASES = 60
@@ -41,7 +43,10 @@ class History:
 
     def __init__(self, pipeline: Pipeline, now: Now, points: Mapping[str, Points], clock: Clock) -> None:
         self._pipeline, self._now, self._points, self._clock = pipeline, now, points, clock
-        self._budgets = Shared("the error budget", partial(budgets_of, pipeline), BUDGET_SECONDS, clock)
+        self._budgets = {
+            name: Shared(f"the lake of {name}", partial(budget_told, pipeline, name), BUDGET_SECONDS, clock)
+            for name in pipeline.datacenters
+        }
         self._releases = Shared(
             "the releases", partial(releases_of, pipeline, clock), RELEASES_SECONDS, clock
         )
@@ -57,7 +62,10 @@ class History:
                 f"at most {LONGEST_SECONDS // 86_400} days apart and not in the future"
             )
         grid = Grid.over(from_us, to_us)
-        told = await asyncio.gather(*(self._datacenter(name, grid, now_us) for name in self._points))
+        told, budgets = await asyncio.gather(
+            asyncio.gather(*(self._datacenter(name, grid, now_us) for name in self._points)),
+            asyncio.gather(*map(self._budget, self._budgets)),
+        )
         marks = [mark for _, some, _ in told for mark in some]
         with suppress(UserError):
             if grid.to_us - grid.from_us <= HOUR_US + 2 * grid.step_us:
@@ -71,7 +79,7 @@ class History:
             "datacenters": {name: of_one for name, (of_one, _, _) in zip(self._points, told, strict=True)},
             "marks": sorted(marks, key=lambda mark: mark["at_us"])[-MOST_MARKS:],
             "strips": {name: spans for name, (_, _, spans) in zip(self._points, told, strict=True)},
-            "budget": await self._budget(),
+            "budget": dict(zip(self._budgets, budgets, strict=True)),
         }
 
     async def _datacenter(
@@ -92,17 +100,20 @@ class History:
         says = {one.from_us: one.waits_for for one in waiting}
         for span in waits(waiting):
             marks.append(_mark(name, span.from_us, "waits", says.get(span.from_us, ""), span.until_us))
-        seen = await self._now.activity(name) if day.points.num_rows or not day_problem else "unknown"
-        spans = strip(as_points(day.points), day.marks, NOW[seen], day_from_us, now_us)
+        seen, since_us = await self._now.at_work(name)
+        ran = as_points(day.points)
+        if since_us is not None:
+            ran.append(Point(since_us, now_us, NOW[seen]))  # a shift has no point yet of its last seconds
+        if not ran and day_problem:
+            seen = "unknown"
+        spans = strip(ran, day.marks, NOW[seen], day_from_us, now_us)
         return {**series(rows.points, grid), "problem": problem}, marks, [asdict(span) for span in spans]
 
-    async def _budget(self) -> dict[str, Any]:
+    async def _budget(self, name: str) -> Told:
         try:
-            return await self._budgets.answer(ANSWER_SECONDS)
+            return await self._budgets[name].answer(ANSWER_SECONDS)
         except UserError as error:
-            return {
-                name: {"share_left": None, "bad_minutes": None, "says": str(error)} for name in self._points
-            }
+            return {"share_left": None, "shares": [], "says": f"{name}: NOT KNOWN: {error}"}
 
 
 def as_points(rows: pa.Table) -> list[Point]:
@@ -120,20 +131,26 @@ def _mark(datacenter: str, at_us: int, kind: str, says: str, until_us: int | Non
     return {"datacenter": datacenter, "at_us": at_us, "until_us": until_us, "kind": kind, "says": says}
 
 
-def budgets_of(pipeline: Pipeline) -> dict[str, Told]:
-    """The error budget of each datacenter and of all together."""
-    report = report_of(pipeline)
-    found: dict[str, Told] = {
-        name: {
-            "share_left": None if one is None or not one.allowed else max(0.0, one.left / one.allowed),
-            "bad_minutes": None if one is None else one.bad,
-            "says": sentence(name, one, report.settings),
-        }
-        for name, one in report.budgets().items()
-    }
-    unknown = {"share_left": None, "bad_minutes": None}
-    return found | {
-        name: {**unknown, "says": f"{name}: NOT KNOWN: {why}"} for name, why in report.problems.items()
+def budget_told(pipeline: Pipeline, datacenter: str) -> Told:
+    """A datacenter's error budget, and the share of it that was left at each step of its 28 days.
+
+    LakeUnavailable, FormatTooNew.
+    """
+    minutes, settings = stored_minutes(pipeline, datacenter), pipeline.availability
+    budget = budget_of(minutes, settings)
+    shares: list[float] = []
+    if budget is not None and budget.allowed:
+        steps_us = range(budget.until_us - BUDGET_US, budget.until_us + 1, BUDGET_US // BUDGET_STEPS)
+        bad_us = [
+            at_us
+            for at_us, minute in minutes.items()
+            if at_us >= steps_us.start and not minute.is_good(settings.of_events)
+        ]
+        shares = [max(0.0, 1 - bisect_left(bad_us, at_us) / budget.allowed) for at_us in steps_us]
+    return {
+        "share_left": shares[-1] if shares else None,
+        "shares": shares,
+        "says": sentence(datacenter, budget, settings),
     }
 
 

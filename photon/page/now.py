@@ -75,10 +75,13 @@ class Now:
             ],
         }
 
-    async def activity(self, name: str) -> Activity | Literal["unknown"]:
-        """Who is at work in a datacenter, as the last look has seen."""
+    async def at_work(self, name: str) -> tuple[Activity | Literal["unknown"], int | None]:
+        """Who is at work in a datacenter, as the last look has seen, and since when; None: nobody is."""
         one = await self._look_in_time(name)
-        return one.facts.activity if isinstance(one, DatacenterStatus) else "unknown"
+        if not isinstance(one, DatacenterStatus):
+            return "unknown", None
+        lease = one.facts.lease.lease
+        return one.facts.activity, lease.began_us if lease and one.facts.is_joining else None
 
     async def _numbers(self, name: str, one: DatacenterStatus | None) -> dict[str, Any]:
         """The numbers of its newest point; of one that nobody runs only how much is unread and waits."""
@@ -86,10 +89,11 @@ class Now:
         if one is not None and one.facts.is_joining:
             with suppress(UserError, OSError):  # a verdict, or why it can't be asked, says more
                 recent = await self._points[name].recent()
-        numbers = newest(recent, self._clock.now_us(), FRESH_SECONDS)
-        if one is None:
-            return numbers
-        return {**numbers, "unread_bytes": one.facts.unread_bytes, "waiting": one.counts.get("pending")}
+        return {
+            **newest(recent, self._clock.now_us(), FRESH_SECONDS),
+            "unread_bytes": one.facts.unread_bytes if one else None,
+            "waiting": one.counts.get("pending") if one else None,
+        }
 
     async def _look_in_time(self, name: str) -> DatacenterStatus | Exception:
         try:

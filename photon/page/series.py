@@ -94,16 +94,15 @@ def newest(points: pa.Table, now_us: int, fresh_seconds: float) -> dict[str, Any
     fresh = points.slice(max(0, points.num_rows - 1))
     at_us, span_us = times_of(fresh)
     if not len(at_us) or now_us - at_us[0] > fresh_seconds * MICROSECONDS:
-        names = (*_PER_SECOND, *_WORST, "lag_seconds", "unread_bytes", "registry_seconds_each")
-        return {**dict.fromkeys(names), "waiting": None, "complete_up_to_us": None}
+        names = (*_PER_SECOND, *_WORST, "lag_seconds", "registry_seconds_each", "complete_up_to_us")
+        return dict.fromkeys(names)
     seconds = max(span_us[0] / MICROSECONDS, 1e-6)
     found = {name: told(floats(fresh, column) / seconds)[0] for name, column in _PER_SECOND.items()}
-    found |= {name: told(floats(fresh, name))[0] for name in (*_WORST, "lag_seconds", "unread_bytes")}
+    found |= {name: told(floats(fresh, name))[0] for name in (*_WORST, "lag_seconds")}
     requests, spent = floats(fresh, "registry_requests")[0], floats(fresh, "registry_seconds")[0]
     return {
         **found,
         "registry_seconds_each": told(np.array([spent / requests if requests else np.nan]))[0],
-        "waiting": told(floats(fresh, "pending"))[0],
         "complete_up_to_us": fresh["complete_up_to"].cast(pa.int64())[0].as_py(),
     }
 

@@ -149,6 +149,12 @@ def strip(*states: tuple[float, str]) -> list[Json]:
     ]
 
 
+def budget(*bad: int) -> Json:
+    """An error budget of 40 bad minutes, of which so many were used at each step."""
+    shares = [1 - used / 40 for used in bad]
+    return {"share_left": shares[-1], "shares": shares, "says": f"{bad[-1]} bad minutes in 28 days, of 40"}
+
+
 def history() -> Json:
     waits = "the registry does not answer"
     return {
@@ -172,8 +178,8 @@ def history() -> Json:
             ),
         },
         "budget": {
-            "east": {"share_left": 0.87, "bad_minutes": 5, "says": "5 of 43 bad minutes of 30 days"},
-            "west": {"share_left": 0.31, "bad_minutes": 30, "says": "30 of 43 bad minutes of 30 days"},
+            "east": budget(0, 10, 20, 20),
+            "west": budget(0, 0, 12, 30),
         },
     }
 

@@ -252,6 +252,38 @@ def test_all_charts_share_one_crosshair_and_marks_are_told_where_it_stands(
         expect(happened).to_contain_text("west on hold for 6 min 40 s: for a new disk")
 
 
+def test_a_chart_ends_with_the_number_of_the_card(browser: Browser, canned: Canned) -> None:
+    """Broken variant: each as it was when it was read, so that the two differ by seconds."""
+    canned.now["datacenters"][0]["numbers"] |= {"complete_up_to_us": NOW_US - 7_400_000, "waiting": 31}
+    with looking(browser, canned) as page:
+        expect(page.get_by_role("article", name="east")).to_contain_text("7.4 s ago")
+        for chart, said in (("Complete up to", "7.4 s"), ("Records that wait", "31")):
+            table = page.get_by_role("table", name=re.compile(f"^{chart}.*latest$"))
+            expect(table.get_by_role("row").filter(has_text="east")).to_contain_text(said)
+
+
+def test_what_is_left_of_an_error_budget_is_a_curve_of_its_days(browser: Browser, canned: Canned) -> None:
+    with looking(browser, canned) as page:
+        east = page.get_by_role("article", name="east")
+        expect(east).to_contain_text("50 % left")
+        expect(east.locator(".budget-curve path")).to_have_attribute("d", "M0,1L0,0L1,0.25L2,0.5L3,0.5V1z")
+
+
+def test_one_of_a_thing_is_told_in_the_singular(browser: Browser, canned: Canned) -> None:
+    releases = [one for one in canned.history["marks"] if one["kind"] == "release"]
+    canned.history["marks"] = releases[:1]
+    reason = canned.records["dead_letters"]["reasons"][0]
+    canned.records["dead_letters"]["reasons"] = [reason | {"counts": [0, 1], "count": 1}]
+    canned.now["datacenters"][0]["numbers"]["waiting"] = 1
+    with looking(browser, canned) as page:
+        expect(page.get_by_role("region", name="What happened").get_by_text("▴ 1 release")).to_have_text(
+            re.compile("1 release$")
+        )
+        expect(page.get_by_role("article", name="east").get_by_text("1 record", exact=True)).to_be_visible()
+        open_view(page, "records")
+        expect(page.get_by_text("the highest 1 line;")).to_be_visible()
+
+
 def test_shares_of_a_thousandth_can_be_told_apart(browser: Browser, canned: Canned) -> None:
     with looking(browser, canned, "records") as page:
         unjoinable = page.get_by_role("row", name=re.compile("^unjoinable"))

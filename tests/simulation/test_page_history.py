@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from photon.dispatcher.retrying import Callbacks
-from photon.page.history import History
+from photon.page import history as page_history
+from photon.page.history import History, budget_told
 from photon.page.now import Now
 from photon.page.points import Points
 from photon.page.registry import RegistrySeen
+from photon.pipeline.file import Pipeline
 from photon.process.clock import MICROSECONDS
 from photon.state.points import POINTS, mark_row
+from photon.verification.availability.budget import MINUTE_US, Minute
+from photon.verification.availability.stored import MINUTES, stored_minutes
 from photon.verification.stored_reports import REPORTS
 from tests.simulation.reading import asking
 from tests.simulation.world import World
@@ -107,3 +112,61 @@ def test_a_lake_that_can_not_be_read_is_named_and_the_state_tells_the_last_hour(
     told = history(world)["datacenters"]["east"]
     assert "points" in told["problem"]
     assert any(told["activity"])
+
+
+def judged(world: World, datacenter: str, bad: int) -> None:
+    """An hour of minutes, the first of which were bad."""
+    first_us = world.clock.now_us() - HOUR_US
+    rows = [
+        {"minute": first_us + number * MINUTE_US, "joinable": 10, "readable": 0 if number < bad else 10}
+        | {"without_row": 0, "by_arrival": 0, "by_commit": 10, "slowest_us": 1, "at": first_us}
+        for number in range(60)
+    ]
+    MINUTES.append(world.pipeline, datacenter, rows)
+
+
+def test_an_error_budget_is_told_over_its_days(world: World) -> None:
+    judged(world, "east", bad=20)
+    told = budget_told(world.pipeline, "east")
+    assert (told["shares"][0], told["shares"][-2]) == (1.0, 1.0)
+    assert told["shares"][-1] == told["share_left"] == pytest.approx(1 - 20 / 403)
+    assert "20 bad minutes in 28 days, of 403 allowed" in told["says"]
+
+
+def test_a_lake_that_hangs_hides_no_other_error_budget(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    judged(world, "east", bad=20)
+    answers = threading.Event()
+
+    def stored(pipeline: Pipeline, name: str) -> dict[int, Minute]:
+        if name == "west":
+            answers.wait()
+        return stored_minutes(pipeline, name)
+
+    monkeypatch.setattr(page_history, "stored_minutes", stored)
+    monkeypatch.setattr(page_history, "ANSWER_SECONDS", 2.0)
+    try:
+        told = history(world)["budget"]
+    finally:
+        answers.set()
+    assert told["east"]["share_left"] == pytest.approx(0.95, abs=0.01)
+    assert told["west"]["says"] == "west: NOT KNOWN: the lake of west: no answer within 2 s"
+
+
+def test_a_strip_ends_with_who_is_at_work_before_its_first_point(world: World) -> None:
+    """Broken variant: dead from the kill on until the new shift's first point."""
+    world.events("c1")
+    run_for(world, 65)
+    killed_us = world.clock.now_us()
+    POINTS.append(world.pipeline, "east", [mark_row("killed", "process 1 was killed", killed_us)])
+    world.clock.advance(100)
+    begun_us = world.clock.now_us()
+    told: list[dict[str, Any]] = []
+
+    def look_once() -> bool:
+        if world.clock.now_us() > begun_us + 4 * MICROSECONDS:
+            told.extend(history(world)["strips"]["east"])
+        return bool(told)
+
+    world.join(mode="stop", callbacks=Callbacks(should_stop=look_once))
+    assert [span["state"] for span in told[-3:]] == ["live", "dead", "live"]
+    assert told[-1]["from_us"] == pytest.approx(begun_us, abs=MICROSECONDS)

@@ -70,11 +70,11 @@ export function chartFigures() {
   );
 }
 
-/** Draw a history into the figures of the page. */
-export function drawCharts(history, names) {
+/** Draw a history into the figures of the page, with the numbers of now at its end. */
+export function drawCharts(history, names, now) {
   const theme = matchMedia("(prefers-color-scheme: dark)").matches;
   const isSameKind = shown && shown.theme === theme && shown.names.join("\n") === names.join("\n");
-  const tables = names.map((name) => history.datacenters[name] ?? { at_us: [] });
+  const tables = names.map((name) => withNow(history.datacenters[name], now, name));
   const times = [...new Set(tables.flatMap((one) => one.at_us))].sort((a, b) => a - b);
   const places = new Map(times.map((us, index) => [us, index]));
   const fromUs = beginOf(history, tables);
@@ -91,6 +91,18 @@ export function drawCharts(history, names) {
     sizes.observe(holder);
   }
   readOut();
+}
+
+/** A history that ends with the gauges of the card, so that both tell of one look. */
+function withNow(table, now, name) {
+  const last = table.activity.findLastIndex((state) => state !== null);
+  const numbers = now.datacenters.find((one) => one.name === name)?.numbers;
+  if (!numbers || last < Math.max(0, table.at_us.length - NEWEST)) return table;
+  const { complete_up_to_us: completeUs, lag_seconds, unread_bytes, waiting: pending } = numbers;
+  const complete_lag_seconds = completeUs && (now.now_us - completeUs) / 1e6;
+  const gauges = Object.entries({ lag_seconds, complete_lag_seconds, unread_bytes, pending });
+  const known = gauges.filter(([, value]) => Number.isFinite(value));
+  return { ...table, ...Object.fromEntries(known.map(([key, value]) => [key, table[key].with(last, value)])) };
 }
 
 /** Forget the charts of a view that is left. */

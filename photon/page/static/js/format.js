@@ -17,7 +17,8 @@ function digits(value) {
 }
 
 export const count = known((n) => Math.round(n).toLocaleString("en"));
-export const records = known((n) => `${count(n)} records`);
+export const counted = (n, thing) => `${count(n)} ${thing}${n === 1 ? "" : "s"}`;
+export const records = known((n) => counted(n, "record"));
 export const rows = known((n) => `${digits(n)} rows/s`);
 export const requests = known((n) => `${digits(n)} requests/s`);
 export const percent = known((share) => `${digits(100 * share)} %`);

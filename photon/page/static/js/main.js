@@ -69,7 +69,8 @@ function render() {
   const main = document.getElementById("main");
   main.classList.toggle("stale", goneSinceUs !== null);
   morphChildren(main, [VIEWS[route.view]({ ...said, problems, query: route.query })].flat());
-  if (route.view === "now" && said.now && said.history) drawCharts(said.history, Object.keys(said.history.datacenters));
+  if (route.view !== "now" || !said.now || !said.history) return;
+  drawCharts(said.history, Object.keys(said.history.datacenters), said.now);
 }
 
 function tellHeadline() {

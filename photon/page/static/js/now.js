@@ -174,15 +174,19 @@ function strip(spans, toUs) {
 const stateLine = (state, x1, x2, ...children) =>
   svg("line", { x1, x2, y1: "50%", y2: "50%", class: `state ${state.replaceAll(" ", "-")}` }, children);
 
+/** The error budget, and what was left of it over its days. */
 function budget(one) {
   if (!one) return null;
   const left = one.share_left;
   const said = left === null ? say.UNKNOWN : `${say.percent(left)} left`;
-  const meter = left === null ? null : svg("svg", { class: "budget-bar", "aria-hidden": "true" },
-    svg("rect", { width: `${100 * Math.max(0, left)}%`, height: "100%", class: left > 0 ? "left" : "spent" }));
+  const shares = one.shares.map((share, at) => `L${at},${1 - share}`).join("");
+  const last = one.shares.length - 1;
+  const curve = left === null ? null : svg("svg",
+    { class: "budget-curve", viewBox: `0 0 ${last} 1`, preserveAspectRatio: "none", "aria-hidden": "true" },
+    svg("path", { d: `M0,1${shares}V1z` }));
   return el("div", { class: "budget" },
-    el("p", { class: "label" }, "Error budget", el("b", {}, said)),
-    meter, el("p", { class: "quiet" }, one.says));
+    el("p", { class: "label" }, "Error budget, over 28 days", el("b", {}, said)),
+    curve, el("p", { class: "quiet" }, one.says));
 }
 
 function rangeBar(range) {
@@ -216,5 +220,5 @@ function happenings({ marks }, names) {
   return el("section", { class: "happenings", "aria-labelledby": "happened" },
     el("h3", { id: "happened" }, "What happened"),
     rows.length ? el("ul", {}, rows) : el("p", { class: "quiet" }, "Nothing but joins."),
-    releases ? el("p", { class: "quiet" }, `▴ ${say.count(releases)} releases`) : null);
+    releases ? el("p", { class: "quiet" }, `▴ ${say.counted(releases, "release")}`) : null);
 }

@@ -93,7 +93,7 @@ function deadLetters(letters, hours) {
     el("a", { href: `#/records?hours=${length}`, "aria-current": length === hours ? "true" : null }, name));
   const most = Math.max(...letters.reasons.flatMap((one) => one.counts));
   const scale = letters.reasons.length === 0 ? "None." : [
-    `Each bar is ${say.span(letters.step_seconds)}, the highest ${say.count(most)} lines; from `,
+    `Each bar is ${say.span(letters.step_seconds)}, the highest ${say.counted(most, "line")}; from `,
     say.time(letters.at_us[0]),
     " to now.",
   ];
