@@ -76,4 +76,4 @@ def _ledger_rows(state: RegistryState) -> list[Row]:
 
 
 def _time(at_us: int | None) -> str:
-    return "" if at_us is None else in_utc(at_us, "seconds").replace("T", " ")
+    return "" if at_us is None else in_utc(at_us, "seconds")

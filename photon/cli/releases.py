@@ -65,12 +65,12 @@ def lines_of(release: Release) -> list[str]:
 
 def described(releases: Sequence[Release]) -> list[dict[str, object]]:
     """Releases for --json."""
-    from photon.process.clock import in_utc
+    from photon.process.clock import in_iso
     from photon.releases.sql import release_row
 
     rows = [release_row(release) for release in releases]
     times = {"made_at", "complete_up_to", "mostly_up_to", "unmatched_up_to"}
     return [
-        {name: in_utc(at) if name in times and isinstance(at, int) else at for name, at in row.items()}
+        {name: in_iso(at) if name in times and isinstance(at, int) else at for name, at in row.items()}
         for row in rows
     ]

@@ -118,9 +118,10 @@ class WaitingRepair:
         fault_point("waiting.before_mend")
         write_records(self._folder, index.name, table)
         store_of(self._folder).sync()
+        again = counted(len(rows) - len(lost), "record", "are")
         return (
-            f"waiting records {index.name} were damaged: {len(rows) - len(lost)} are read again, "
-            f"{len(lost)} are lost"
+            f"waiting records {index.name} were damaged: {again} read again, "
+            f"{counted(len(lost), 'record', 'are')} lost"
         )
 
     def _found(

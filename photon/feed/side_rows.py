@@ -20,6 +20,7 @@ from photon.adapters import ROW_COLUMNS
 from photon.feed.kept import resync
 from photon.feed.new_rows import NewRows, columns_with, in_feed
 from photon.feed.step import ChangeType, FedTable, FeedStopped, Step
+from photon.process.readable import counted
 from photon.releases.files import condition
 from photon.releases.reading import OpenRelease
 from photon.releases.release import NOTHING, Part, Place, Release
@@ -123,9 +124,8 @@ class SideChanges:
             expected = part.rows - (0 if old is None else old.rows)
             if joined.num_rows != expected:
                 self._opened.table(name, "joined_events")  # raises what readers are told
-                says = (
-                    f"release {self._opened.release.number} says {expected:,} new rows of datacenter {name}"
-                )
+                new = counted(expected, "new row")
+                says = f"release {self._opened.release.number} says {new} of datacenter {name}"
                 remedy = resync(self._opened.pipeline)
                 raise FeedStopped(f"{says}, and {joined.num_rows:,} are there; {remedy}")
         return _together(found)

@@ -18,6 +18,7 @@ from photon.feed.side_rows import VIEWS, side_changes
 from photon.feed.step import FEED_COLUMNS, FedTable, FeedStopped, Step
 from photon.pipeline.file import Pipeline
 from photon.process.clock import Clock
+from photon.process.readable import counted
 from photon.releases.finding import ReleaseUnreadable
 from photon.releases.reading import OpenRelease
 from photon.releases.release import NOTHING, Release, covers
@@ -241,7 +242,7 @@ class _Changed:
         if found != expected or self._inserts_only:
             OpenRelease(self._opened.pipeline, release).table(name, "joined_events")
         if found != expected and not self._inserts_only:
-            why = f"of datacenter {name} it says {expected:,} new rows, and {found:,} are there"
+            why = f"of datacenter {name} it says {counted(expected, 'new row')}, and {found:,} are there"
             raise _stopped(self._opened.pipeline, before, release, why)
 
 

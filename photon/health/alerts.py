@@ -10,7 +10,7 @@ from typing import Any, Literal
 from photon.adapters.user_modules import load_module
 from photon.errors import WrongUsage
 from photon.health.verdict import Level
-from photon.process.clock import in_utc
+from photon.process.clock import in_iso
 
 Kind = Literal["check", "run", "freshness", "tick"]
 
@@ -41,7 +41,7 @@ class Alert:
 
     def as_dict(self) -> dict[str, Any]:
         """For messages in JSON."""
-        return {"title": self.title, **asdict(self), "at": in_utc(self.at_us, "seconds")}
+        return {"title": self.title, **asdict(self), "at": in_iso(self.at_us, "seconds")}
 
 
 Hook = Callable[[Alert], None]

@@ -49,7 +49,12 @@ def moment_of(text: str) -> datetime:
 
 
 def in_utc(time_us: int, timespec: str = "microseconds") -> str:
-    """A time for people, in UTC; in microseconds, if no calendar has it."""
+    """A time for people: 2026-01-31 10:42:00 UTC; in microseconds, if no calendar has it."""
+    return in_iso(time_us, timespec).replace("T", " ").replace("+00:00", " UTC")
+
+
+def in_iso(time_us: int, timespec: str = "microseconds") -> str:
+    """A time for programs: 2026-01-31T10:42:00+00:00; in microseconds, if no calendar has it."""
     try:
         return datetime.fromtimestamp(time_us / MICROSECONDS, UTC).isoformat(timespec=timespec)
     except (ValueError, OverflowError, OSError):

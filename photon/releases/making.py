@@ -194,7 +194,7 @@ def _notes(last: Release, sight: Sight, gone: Collection[str], set_back: SetBack
 def _goes_back(set_back: SetBack | None) -> str:
     if set_back is None or set_back.to_us is None:
         return "nothing counts as complete for now, as nobody knows the event times of the rows that left"
-    day = in_utc(set_back.to_us, "minutes").removesuffix("T00:00+00:00")
+    day = in_utc(set_back.to_us, "minutes").removesuffix(" 00:00 UTC")
     return f"completeness goes back to {day}, the first day of the rows that left (files tell days alone)"
 
 

@@ -17,6 +17,7 @@ from deltalake import DeltaTable
 
 from photon.pipeline.file import Pipeline
 from photon.pipeline.location import Location
+from photon.process.readable import counted
 from photon.releases import copies
 from photon.releases.files import ReleaseFiles, before, condition, rows_within, shares
 from photon.releases.finding import (
@@ -168,7 +169,8 @@ class OpenRelease:
         found = rows_within(table.store, files.values(), part.place)
         if found != part.rows:
             others = last_of_others(table.folder, handle.version(), part.version)
-            why = f"{table.folder} has {found:,} rows up to {part.place}, and must have {part.rows:,}{others}"
+            rows = counted(found, "row")
+            why = f"{table.folder} has {rows} up to {part.place}, and must have {part.rows:,}{others}"
             raise self._changed(datacenter, why)
         return list(files.values())
 

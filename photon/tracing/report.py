@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Literal
 
-from photon.process.clock import in_utc
+from photon.process.clock import MICROSECONDS, in_utc
 from photon.process.readable import counted
 from photon.state.waiting.reasons import WHY
 
@@ -364,8 +364,4 @@ def moment(time_us: int) -> str:
 
 def in_words(value: object) -> str:
     """A value of a table for people: a time as all others are told."""
-    return (
-        value.astimezone(UTC).isoformat(timespec="milliseconds")
-        if isinstance(value, datetime)
-        else str(value)
-    )
+    return moment(round(value.timestamp() * MICROSECONDS)) if isinstance(value, datetime) else str(value)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from photon.errors import UserError
-from photon.process.clock import in_utc
+from photon.process.clock import in_iso, in_utc
 from photon.process.readable import counted
 
 _ADDED = ("runs", "candidates", "late", "conflicting", "unfit")
@@ -55,7 +55,7 @@ class Found:
             "owner": self.owner,
             "epoch": self.epoch,
             "release": self.release,
-            **{name: None if at_us is None else in_utc(at_us, "seconds") for name, at_us in times},
+            **{name: None if at_us is None else in_iso(at_us, "seconds") for name, at_us in times},
             "held_back": self.held_back,
             "looked_at_all": self.looked_at_all,
             "runs": self.runs,
@@ -85,7 +85,7 @@ class Found:
         if self.late:
             lines.append(f"{self.late:,} of them came late: the time before was decided then")
         if self.conflicting:
-            lines.append(f"{self.conflicting:,} of them were logged again with another content")
+            lines.append(f"{counted(self.conflicting, 'primary', 'were')} logged again with another content")
         if self.unfit:
             lines.append(f"{counted(self.unfit, 'value')} did not fit the columns, and are null")
         if self.since_us is not None:

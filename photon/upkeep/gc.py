@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from photon.pipeline.file import Pipeline
-from photon.process.clock import MICROSECONDS, Clock, in_utc
+from photon.process.clock import MICROSECONDS, Clock, in_iso, in_utc
 from photon.process.faults import fault_point
 from photon.process.readable import counted
 from photon.registry.entry import LedgerId, told_boundary
@@ -70,7 +70,7 @@ class GcResult:
         times = (("boundary_before", self.boundary_before_us), ("boundary", self.boundary_us))
         return {
             "because": self.because,
-            **{name: None if at_us is None else in_utc(at_us) for name, at_us in times},
+            **{name: None if at_us is None else in_iso(at_us) for name, at_us in times},
             "generation": self.generation,
             "rolled": self.rolled,
             "dropped": list(self.dropped),

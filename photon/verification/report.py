@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from photon.process.clock import in_utc
+from photon.process.clock import in_iso, in_utc
 from photon.process.readable import typed
 from photon.state.outcomes import OUTCOME_CLASSES
 from photon.verification.days import Window
@@ -346,15 +346,15 @@ class ReportedWindow:
     closed: Mapping[str, bool]  # one each datacenter: it has read its primary logs beyond the window
 
     def as_dict(self) -> dict[str, Any]:
-        ends = {"from": in_utc(self.window.start_us, "seconds"), "to": in_utc(self.window.end_us, "seconds")}
+        ends = {"from": in_iso(self.window.start_us, "seconds"), "to": in_iso(self.window.end_us, "seconds")}
         return {**ends, "closed": dict(self.closed)}
 
     def sentence(self) -> str:
         """The period that was verified, for people."""
-        says = self.as_dict()
+        first, last = (in_utc(us, "minutes") for us in (self.window.start_us, self.window.end_us))
         still_open = [name for name, is_closed in self.closed.items() if not is_closed]
         end = f"; still open in {', '.join(still_open)}" if still_open else "; closed"
-        return f"events from {says['from']} until before {says['to']}{end}"
+        return f"events from {first} until before {last}{end}"
 
 
 @dataclass(frozen=True)

@@ -61,12 +61,12 @@ def everything_closed() -> Iterator[None]:
 
 def test_gc_says_the_boundary_and_what_there_was_before_and_after() -> None:
     metadata = gc_metadata(COLLECTED, 4 * DAY_US)
-    assert (metadata["boundary_before"], metadata["boundary"]) == ("none", "1970-01-02T00:00:00+00:00")
+    assert (metadata["boundary_before"], metadata["boundary"]) == ("none", "1970-01-02 00:00:00 UTC")
     assert (metadata["ids_before"], metadata["ids_after"]) == (900, 200)
     assert (metadata["bytes_before"], metadata["bytes_after"]) == (40_000, 9_000)
     assert (metadata["ledgers_before"], metadata["ledgers_after"]) == (6, 4)
     assert metadata["says"] == (
-        "the boundary is 1970-01-02T00:00:00+00:00 now; generation 3 of ledgers was begun;"
+        "the boundary is 1970-01-02 00:00:00 UTC now; generation 3 of ledgers was begun;"
         " 700 ids were dropped, with all of generation 0, 1"
     )
 

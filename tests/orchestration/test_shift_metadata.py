@@ -179,8 +179,8 @@ def test_a_report_says_up_to_when_rows_are_complete() -> None:
     assert metadata["east_mostly_complete_up_to"] == MetadataValue.timestamp(NOON_US / MICROSECONDS)
     assert metadata["east_came_late"] == 2
     assert metadata["complete"] == (
-        "east is complete up to 2026-01-05T09:59:59+00:00, 99.9 % up to 2026-01-05T10:00:00+00:00, as of "
-        "2026-01-05T10:00:00+00:00; 2 of the latest 1,000 records (0.20%) came late, with logs read beyond "
+        "east is complete up to 2026-01-05 09:59:59 UTC, 99.9 % up to 2026-01-05 10:00:00 UTC, as of "
+        "2026-01-05 10:00:00 UTC; 2 of the latest 1,000 records (0.20%) came late, with logs read beyond "
         "them"
     )
 

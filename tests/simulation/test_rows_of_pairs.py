@@ -125,8 +125,8 @@ def test_verification_joins_each_pair_alone_and_finds_rows_of_their_batch(
     [
         (NOON_US, NOON_US, ""),
         (NOON_US, None, ""),  # nobody knows what its record had
-        (0, 10**6, "_event_time is 1970-01-01T00:00:00.000000+00:00, its record has 1970-01-01T00:00:01"),
-        (None, 10**6, "_event_time is null, its record has 1970-01-01T00:00:01"),
+        (0, 10**6, "_event_time is 1970-01-01 00:00:00.000000 UTC, its record has 1970-01-01 00:00:01"),
+        (None, 10**6, "_event_time is null, its record has 1970-01-01 00:00:01"),
     ],
 )
 def test_a_row_differs_whose_time_is_not_that_of_its_record(
@@ -145,7 +145,7 @@ def test_a_row_differs_whose_time_is_not_that_of_its_record(
         ({"row_primary_id": "p", "row_primary_time_us": 10**6}, "_primary_id is 'p', its record has 'q'"),
         (
             {"row_primary_id": "q", "row_primary_time_us": 0},
-            "_primary_time is 1970-01-01T00:00:00.000000+00:00, its record has 1970-01-01T00:00:01",
+            "_primary_time is 1970-01-01 00:00:00.000000 UTC, its record has 1970-01-01 00:00:01",
         ),
     ],
 )

@@ -44,7 +44,7 @@ def test_it_says_how_many_minutes_were_bad_and_names_the_latest(world: World) ->
     assert "availability of east: 1 bad minute in 28 days, of 403 allowed" in said
     assert "availability of west: no minute was judged yet" in said
     assert "availability of all datacenters: 1 bad minute" in said
-    assert f"{FIRST_MINUTE}+00:00: 1 of 1 event not readable in time" in said
+    assert f"{FIRST_MINUTE.replace('T', ' ')} UTC: 1 of 1 event not readable in time" in said
 
 
 def test_a_bad_minute_leads_to_its_slowest_event_and_the_place_of_its_line(world: World) -> None:

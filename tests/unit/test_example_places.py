@@ -34,7 +34,7 @@ def test_a_record_is_named_by_path_offset_and_time(world: World) -> None:
     (row,) = [row for row in world.rows() if row["_event_id"] == "d"]
     place = row["_occurrence"]
     _, offset = place.split(":")
-    time = "2023-11-14T22:13:20.000+00:00"
+    time = "2023-11-14 22:13:20.000 UTC"
     assert NOON_US == 1_700_000_000_000_000
     expected = f"(clicks/a.jsonl at byte {offset}, of {time})"
     assert where(world, Example("d", place)) == f"{place} {expected}"

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from photon.process.clock import MICROSECONDS, in_utc
+from photon.process.clock import MICROSECONDS, in_iso, in_utc
 from photon.registry.register import Generation, Members, Register
 from photon.upkeep.gc import BoundaryLimit, boundary_limit, datacenters_to_verify
 from photon.verification.classes import verified_until_us
@@ -137,5 +137,7 @@ def test_without_any_event_nothing_is_known() -> None:
 
 
 def test_times_are_written_in_utc_and_beyond_the_calendar_as_they_are() -> None:
-    assert in_utc(1_500_000) == "1970-01-01T00:00:01.500000+00:00"
-    assert in_utc(2**62) == f"{2**62} us"
+    assert in_utc(1_500_000) == "1970-01-01 00:00:01.500000 UTC"
+    assert in_utc(1_500_000, "minutes") == "1970-01-01 00:00 UTC"
+    assert in_iso(1_500_000) == "1970-01-01T00:00:01.500000+00:00"
+    assert in_utc(2**62) == in_iso(2**62) == f"{2**62} us"

@@ -49,8 +49,7 @@ def test_the_owner_says_how_far_unmatched_primaries_are_written(tmp_path: Path, 
     assert told() == "unmatched primaries are written up to no event time yet"
     publish(lake, Progress("east", 5, 1, "p", 0, None, 1, 0, held_back="east waits"))
     assert (
-        told()
-        == "unmatched primaries are written up to 1970-01-01T00:00:00+00:00; no more for now: east waits"
+        told() == "unmatched primaries are written up to 1970-01-01 00:00:00 UTC; no more for now: east waits"
     )
     (Path(lake) / "unmatched.json").write_text("{}")
     assert "is damaged, and the next run writes another one" in told()

@@ -24,7 +24,7 @@ from photon.event_store.logs import Index
 from photon.join.adapting import fingerprint
 from photon.logs.files import TrackedFile
 from photon.pipeline.file import Pipeline
-from photon.process.clock import MICROSECONDS, Clock, SystemClock, in_utc
+from photon.process.clock import MICROSECONDS, Clock, SystemClock, in_iso
 from photon.process.faults import fault_point
 from photon.process.pace import pace
 from photon.process.readable import counted
@@ -91,7 +91,7 @@ class RebuildPlan:
     estimated_seconds: float
 
     def as_dict(self) -> dict[str, Any]:
-        return {**asdict(self), "window": [in_utc(us, "seconds") for us in _ends(self.window)]}
+        return {**asdict(self), "window": [in_iso(us, "seconds") for us in _ends(self.window)]}
 
 
 @dataclass(frozen=True)
@@ -223,7 +223,7 @@ class Rebuild:
             yield_to_joins(self.pipeline, self.datacenter, self.say, self.clock)
             took_seconds = (self.clock.elapsed_us() - began_us) / MICROSECONDS
             far = pace(done, done + rows_in([page, *pages]), took_seconds, "{:,} rows".format)
-            self.say(f"makes rows again: {far}; {len(pages) + 1:,} pages to go")
+            self.say(f"makes rows again: {far}; {counted(len(pages) + 1, 'page')} to go")
             try:
                 tally += self._page(page, second_rows, progress)
                 tries, done = 0, done + rows_in([page])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from photon.errors import UserError
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Availability
-from photon.process.clock import in_utc
+from photon.process.clock import in_iso, in_utc
 from photon.process.readable import counted
 from photon.verification.availability.budget import Budget, Minute, budget_of, sentence, together
 from photon.verification.availability.stored import stored_minutes
@@ -57,7 +57,7 @@ class AvailabilityReport:
 
     def slowest_of(self, pipeline: Pipeline) -> str:
         """The command that names the slowest events of the latest bad minute; there is one."""
-        minute = in_utc(self._bad()[-1].at_us, "minutes")
+        minute = in_iso(self._bad()[-1].at_us, "minutes")
         return f"photon availability {pipeline.typed} --minute {minute}"
 
     def bad_minutes(self) -> list[str]:
