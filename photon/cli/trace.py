@@ -19,6 +19,7 @@ from photon.cli.output import (
 from photon.process.readable import counted
 
 if TYPE_CHECKING:
+    from photon.tracing.past import Past
     from photon.tracing.report import DatacenterTrace, RegistryAnswer, Trace
 
 LINE_EVERY_SECONDS = 5.0
@@ -102,7 +103,7 @@ def _datacenter(one: DatacenterTrace) -> list[str]:
     from photon.state.waiting.reasons import WHY
     from photon.tracing.report import moment
 
-    lines = [f"row          {_columns(row)}" for row in one.rows]
+    lines = [f"row          {_columns(row)}" for row in one.rows] + _past(one.past)
     for w in one.waiting:
         next_try = (
             "given up until its primary is read" if w.status == "unjoinable" else f"due {moment(w.due_us)}"
@@ -137,6 +138,24 @@ def _datacenter(one: DatacenterTrace) -> list[str]:
         if more := log.files - len(log.last):
             lines.append(f"             and {counted(more, 'more file')}")
     return lines
+
+
+def _past(past: Past) -> list[str]:
+    from photon.tracing.past import NOT_KNOWN
+    from photon.tracing.report import moment
+
+    lines = []
+    for row in past.gone:
+        when = "" if row.removed_us is None else f" at {moment(row.removed_us)}"
+        lines.append(f"row gone     {row.joined}; taken out by {row.removed}{when}; still in {row.file}")
+    if not past.is_known:
+        lines.append(f"row gone     {NOT_KNOWN}")
+    for one in past.told:
+        last = "" if one.last_us == one.first_us else f", last at {moment(one.last_us)}"
+        lines.append(f"verified     {one.says}, at {moment(one.first_us)}{last}")
+    return lines + [
+        f"taken up     {one.occurrence} by a work order, after batch {one.batch}" for one in past.taken_up
+    ]
 
 
 def _seen(grown_us: int | None) -> str:

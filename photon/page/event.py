@@ -12,6 +12,7 @@ from photon.page.registry import RegistrySeen
 from photon.pipeline.file import Pipeline
 from photon.process.readable import counted
 from photon.state.waiting.reasons import WHY
+from photon.tracing.past import NOT_KNOWN, Past
 from photon.tracing.report import (
     WHY_REMOVED,
     DatacenterTrace,
@@ -85,10 +86,29 @@ def _of_datacenter(one: DatacenterTrace) -> Iterator[Moment]:
             yield _moment(record.time_us, "logged", f"{side}{place}{key}, {read}{outcome}")
     for row in one.rows:
         counts = "" if one.rows_count else ", which does not count: the lake was given up"
-        yield _moment(row["_joined_at"], "joined", f"a row of {_batch(row)}{counts}")
+        order = one.past.order_behind(row)
+        again = "" if order is None else f", by a work order that was taken up after batch {order.batch}"
+        kind = "recovered" if again else "joined"
+        yield _moment(row["_joined_at"], kind, f"a row of {_batch(row)}{again}{counts}")
         if row["committed_at"] is not None:
             yield _moment(row["committed_at"], "readable", "its batch was committed")
+    yield from _past(one.past)
     yield from _not_joined(one)
+
+
+def _past(past: Past) -> Iterator[Moment]:
+    for row in past.gone:
+        yield _moment(row.joined_us, "joined", f"a row of batch {row.batch} of epoch {row.epoch}, gone since")
+        if row.version is not None:
+            says = f"its batch was committed, in version {row.version}"
+            yield _moment(row.committed_us, "readable", says)
+        yield _moment(row.removed_us, "row gone", f"taken out by {row.removed}")
+    if not past.is_known:
+        yield _moment(None, "row gone", NOT_KNOWN)
+    for one in past.told:
+        yield _moment(one.first_us, "verified", f"a verification found it {one.says}")
+        if one.last_us != one.first_us:
+            yield _moment(one.last_us, "verified", f"the last one that found it {one.says}")
 
 
 def _not_joined(one: DatacenterTrace) -> Iterator[Moment]:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from photon.process.clock import MICROSECONDS, in_utc
 from photon.process.readable import counted
 from photon.state.waiting.reasons import WHY
+from photon.tracing.past import Past
 
 Decision = Literal["", "on hold", "retired", "lake gone"]  # people's, on a datacenter
 HolderState = Literal["", "on hold", "retired", "lake gone", "over", "silent", "live"]  # an epoch's
@@ -139,6 +140,7 @@ class DatacenterTrace:
     batch: int | None = None  # the last one that is completed
     watermark_us: int | None = None
     removed: list[dict[str, Any]] = field(default_factory=list)  # rows that rebuilds took out
+    past: Past = field(default_factory=Past)
     decision: Decision = ""
     has_joined: bool | None = None  # ever, as registry or state tell; None: neither could be asked
     not_written: str = ""  # why it commits nothing to one of its tables
@@ -236,7 +238,9 @@ def _joined(found: Trace) -> str:
     if not places:
         return ""
     if len(places) == 1:
-        return f"Joined {places[0]}." + "".join(_copies(*item) for item in found.datacenters.items())
+        past = dict.fromkeys(said for one in found.datacenters.values() for said in one.past.sentences)
+        copies = "".join(_copies(*item) for item in found.datacenters.items())
+        return " ".join([f"Joined {places[0]}.", *past]) + copies
     return f"A violation: joined {len(places)} times, {'; and '.join(places)}."
 
 
@@ -256,7 +260,10 @@ def _not_joined(found: Trace) -> str:
     not_known = found.not_known
     is_known = not not_known
     fates = {name: _fate(one, is_known) for name, one in found.datacenters.items()}
-    sentences = [f"{name}: {said}" for name, said in fates.items() if said]
+    told = {
+        name: [said] * bool(said) + found.datacenters[name].past.sentences for name, said in fates.items()
+    }
+    sentences = [f"{name}: {' '.join(said)}" for name, said in told.items() if said]
     if not any(one.removed for one in found.datacenters.values()):
         said = _registry_sentence(found.registry, is_known) if found.registry is not None else ""
         sentences += [said] if said else []

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -32,9 +32,12 @@ from photon.state.view import open_view, read_offsets
 from photon.storage.columns import TableName
 from photon.storage.mended_letters import all_mended
 from photon.storage.store_errors import reason_of
+from photon.storage.tables import OutputTable
 from photon.tokens import Occurrence
 from photon.tracing.advice import what_to_do
 from photon.tracing.log_search import Progress, search_log
+from photon.tracing.past import TakenUp
+from photon.tracing.past_search import gone_rows, told_of
 from photon.tracing.registry_answers import ask_registry, decision_on
 from photon.tracing.report import DatacenterTrace, OrderOf, RegistryAnswer, Trace, Unread, WaitingRecord
 from photon.tracing.table_rows import UNREADABLE, ask_table, missing_table, removed_of
@@ -57,27 +60,37 @@ def trace(
     """
     found = Trace(event_id, search_logs, pipeline=pipeline.typed)
     found.datacenters = {name: DatacenterTrace() for name in pipeline.datacenters}
-    does_answer = False
+    does_answer, answering = False, []
     with _noting_problem(found, "registry"):
         register = asked_in_time(pipeline, partial(_register_soon, pipeline), seconds)
         _note_what_the_register_says(pipeline, register, found)
         does_answer = register is not None
     for name, here in found.datacenters.items():
-        asked = Question(partial(_ask_datacenter, pipeline, name, here, found, progress))
-        try:
-            asked.answer(seconds, while_working=True)
-        except NotInTime as error:
+        if _asked(name, partial(_ask_datacenter, pipeline, name, here, found, progress), found, seconds):
+            answering.append(name)
+        else:
             seconds = min(seconds, NEXT_SECONDS)
-            found.problems.append(
-                f"datacenter {name}: {error}; its state, lake or logs hang: photon status {pipeline.typed} "
-                "names which"
-            )
     if does_answer:
         with _noting_problem(found, "registry"):
             ask = partial(_ask_ledgers, pipeline, found)
             found.registry = asked_in_time(pipeline, ask, seconds, while_working=True)
+    for name in answering:
+        _asked(name, partial(_find_past, pipeline, name, found.datacenters[name], found), found, seconds)
     found.what_to_do = what_to_do(found)
     return found
+
+
+def _asked(name: str, ask: Callable[[], None], found: Trace, seconds: float) -> bool:
+    """Whether a datacenter answers. A problem of the trace says that it does not."""
+    try:
+        Question(ask).answer(seconds, while_working=True)
+        return True
+    except NotInTime as error:
+        found.problems.append(
+            f"datacenter {name}: {error}; its state, lake or logs hang: photon status {found.pipeline} "
+            "names which"
+        )
+        return False
 
 
 def _register_soon(pipeline: Pipeline) -> Register | None:
@@ -187,6 +200,28 @@ def _find_in_state(pipeline: Pipeline, datacenter: str, event_id: str, here: Dat
         for record in order.records
         if record.event_id == event_id
     ]
+
+
+def _find_past(pipeline: Pipeline, name: str, here: DatacenterTrace, found: Trace) -> None:
+    """Look for what tables and state show no more: rows that went, and why the event was joined again."""
+    place, past = pipeline.datacenters[name], here.past
+    if here.has_joined is False or not here.rows_count or name in found.unread:
+        return  # nobody expects an answer, or it is told already that there is none
+    with _noting_problem(found, f"datacenter {name}: its verifications"):
+        past.told = told_of(pipeline, name, found.event_id)
+    with suppress(UserError), open_view(place.state) as state:  # one that can't be read is told already
+        if state is not None:
+            of_rows = [row["_occurrence"] for row in here.rows if row["_epoch"] == state.epoch]
+            of_log = [Occurrence(one.file_number, one.offset_bytes) for one in here.records if one.was_read]
+            taken_up = state.ordered_at({*map(Occurrence.parse, of_rows), *of_log})
+            past.taken_up = [TakenUp(str(state.epoch), str(one), n) for one, n in sorted(taken_up.items())]
+    held = found.holder
+    is_held = held is not None and (held.datacenter, held.id_status) == (name, "joined")
+    lacks_row = past.was_missing or (is_held and not here.rows and not here.removed)
+    if lacks_row or past.taken_up:
+        with _noting_problem(found, f"datacenter {name}: commits of its table"):
+            past.gone = gone_rows(OutputTable(place.lake, "joined_events"), found.event_id, here.rows)
+            past.is_known = bool(past.gone) or not lacks_row
 
 
 def _find_mended(pipeline: Pipeline, datacenter: str, event_id: str, here: DatacenterTrace) -> None:

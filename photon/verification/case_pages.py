@@ -78,6 +78,17 @@ def read_page(pipeline: Pipeline, datacenter: str, name: str) -> list[Case]:
         return [Case(**row) for row in pq.read_table(store.open(name)).to_pylist()]
 
 
+def has_event(pipeline: Pipeline, datacenter: str, name: str, event_id: str) -> bool:
+    """Whether a page names an event; False if the page was removed. LakeUnavailable."""
+    folder = _folder(pipeline, datacenter)
+    with lake_errors(f"read {folder}"):
+        store = store_of(folder)
+        if store.size_bytes(name) is None:
+            return False
+        wanted = [("event_id", "=", event_id)]
+        return bool(pq.read_table(store.open(name), columns=["event_id"], filters=wanted).num_rows)
+
+
 def remove_pages(pipeline: Pipeline, datacenter: str, report: Mapping[str, Any]) -> None:
     """Remove the pages that a report names, which nobody is to read. LakeUnavailable."""
     folder, findings = _folder(pipeline, datacenter), (*report["violations"], *report["findings"])
