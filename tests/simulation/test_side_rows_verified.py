@@ -87,7 +87,7 @@ def test_a_record_whose_primary_log_is_gone_may_have_been_filtered(tmp_path: Pat
     [
         ("unjoined", "event_id = 'unjoined'", "unjoined"),
         ("too_old", "event_id = 'late'", "late"),
-        ("dead_letters", "side = 'foreign'", "a line without an id"),
+        ("dead_letters", "side = 'foreign'", "a dead letter"),
         ("dead_letters", "side = 'primary'", "a line of the primary log"),
     ],
 )
