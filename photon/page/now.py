@@ -56,6 +56,7 @@ class Now:
         errors = {name: one for name, one in asked.items() if isinstance(one, Exception)}
         return {
             "pipeline": self._pipeline.name,
+            "typed_file": self._pipeline.typed,
             "now_us": self._clock.now_us(),
             "says": overall(found, errors, any(one.level == "error" for one in of_registry.values())),
             "registry": {
@@ -124,6 +125,7 @@ def told(one: DatacenterStatus, typed_file: str) -> dict[str, Any]:
     return {
         "name": one.facts.datacenter,
         "activity": one.facts.activity,
+        "says": first,
         "is_well": not one.broken,
         "verdicts": verdicts_told(verdicts),
         "classes": one.counts,
@@ -134,7 +136,14 @@ def told(one: DatacenterStatus, typed_file: str) -> dict[str, Any]:
 
 def not_told(name: str, error: Exception) -> dict[str, Any]:
     """A datacenter that could not be asked."""
-    nothing = {"activity": "unknown", "is_well": False, "verdicts": [], "classes": {}, "release": None}
+    nothing = {
+        "activity": "unknown",
+        "says": "",
+        "is_well": False,
+        "verdicts": [],
+        "classes": {},
+        "release": None,
+    }
     return {"name": name, **nothing, "problem": str(error)}
 
 

@@ -45,6 +45,7 @@ def datacenter(name: str, activity: str = "live", verdicts: list[Json] | None = 
     return {
         "name": name,
         "activity": activity,
+        "says": f"{name} is {activity}",
         "is_well": not verdicts,
         "verdicts": [*(verdicts or []), *well],
         "numbers": {
@@ -82,6 +83,7 @@ CLASSES = {
 def now(*datacenters: Json, says: str = "All is well: east is live, west is live") -> Json:
     return {
         "pipeline": "search_clicks",
+        "typed_file": "clicks/pipeline.yaml",
         "now_us": NOW_US,
         "says": says,
         "registry": {"says": "All endpoints answer", "verdicts": [verdict("endpoints", "ok", "they answer")]},

@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.axe import serious_violations
-from tests.browser.canned import NOW_US, Canned, datacenter, sample, serving, verdict
+from tests.browser.canned import NOW_US, Canned, datacenter, sample, serving, strip, verdict
 from tests.browser.live_platform import PATIENCE_SECONDS as PATIENCE_OF_PLATFORM
 from tests.e2e.process_marks import soon
 
@@ -122,6 +122,7 @@ def test_a_server_that_is_gone_is_said_at_once_and_old_numbers_are_greyed(browse
         open_view(page, "now")
         expect(page.get_by_role("alert")).to_be_empty()
     expect(page.get_by_role("alert")).to_contain_text("gives no answer since")
+    expect(page.get_by_role("alert")).to_contain_text("started with: photon ui clicks/pipeline.yaml")
     assert page.locator("#main").evaluate("main => getComputedStyle(main).filter") == "grayscale(1)"
     with serving(canned, port):
         expect(page.get_by_role("alert")).to_be_empty()
@@ -201,6 +202,35 @@ def test_it_fits_a_phone_and_scrolls_in_one_direction_alone(browser: Browser, ca
         chart = page.locator(".u-over").first.bounding_box()
         assert chart is not None
         assert chart["width"] > 200
+
+
+def test_a_phone_shows_all_of_a_row_and_the_beginning_of_a_long_id(browser: Browser, canned: Canned) -> None:
+    long_id = "click-" + "x" * 3_000
+    canned.records["conflicting"][0] |= {"event_id": long_id}
+    with looking(browser, canned, "records", viewport=PHONE, has_touch=True) as page:
+        for table in page.locator(".listed").all():
+            for cell in table.get_by_role("cell").all():
+                box = cell.bounding_box()
+                assert box is not None
+                assert box["x"] + box["width"] <= PHONE["width"], cell.inner_text()
+        link = page.get_by_role("link", name=re.compile("^click-xxx"))
+        assert len(link.inner_text()) < 100
+        assert link.get_attribute("title") == long_id
+        link.click()
+        expect(page.get_by_role("searchbox")).to_have_value(long_id)
+
+
+def test_a_hold_says_since_when_it_lasts_and_how_it_ends(browser: Browser, canned: Canned) -> None:
+    held = datacenter("west", "on hold") | {
+        "says": "west is ON HOLD; resume it with photon resume clicks/pipeline.yaml west"
+    }
+    canned.show(datacenter("east"), held, says="All is well: east is live, west is on hold")
+    canned.history["strips"]["west"] = strip((24, "live"), (2, "on hold"))
+    with looking(browser, canned) as page:
+        west = page.get_by_role("article", name="west")
+        expect(west).to_contain_text("Since 12:33:20 11:33:20 UTC: west is ON HOLD")
+        west.get_by_role("button", name="Copy photon resume clicks/pipeline.yaml west").wait_for()
+        assert serious_violations(page) == []
 
 
 def test_the_keyboard_reaches_views_ranges_and_the_crosshair(browser: Browser, canned: Canned) -> None:

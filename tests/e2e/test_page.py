@@ -70,6 +70,7 @@ def test_a_kill_a_hold_and_their_marks_are_seen(tmp_path: Path) -> None:
         photon("join", pipeline, "-d", "east", "--until-idle", *JOIN)
         photon("hold", pipeline, "east")
         until(lambda: datacenter(ask, "east")["activity"] == "on hold", "the hold")
+        assert f"photon resume {pipeline} east" in datacenter(ask, "east")["says"]
         until(lambda: {"killed", "hold"} <= {m["kind"] for m in ask("/api/history")["marks"]}, "the marks")
         states = [span["state"] for span in ask("/api/history")["strips"]["east"]]
         assert states[0] == "unknown"

@@ -86,7 +86,7 @@ function tellHeadline() {
   morph(document.getElementById("as-of"), el("p", { id: "as-of", class: "quiet" }, asOf));
   const gone = goneSinceUs === null ? "" : `This page's server gives no answer since ${say.timeText(goneSinceUs)}. `;
   const old = now ? `The numbers are those of ${say.timeText(now.now_us)}. ` : "";
-  const told = gone && `${gone}${old}It is started with: photon ui`;
+  const told = gone && `${gone}${old}It is started with: photon ui ${now?.typed_file ?? "PIPELINE"}`;
   const banner = document.getElementById("gone");
   if (banner.textContent !== told) banner.textContent = told;
   document.title = `${gone ? "✕" : GLYPHS[level]} ${TITLES[route.view]} · ${now?.pipeline ?? "Photon"}`;

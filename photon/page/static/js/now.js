@@ -68,12 +68,21 @@ function card(one, index, nowUs, history) {
       el("span", { class: `chip ${level}` }, el("span", { "aria-hidden": "true" }, glyph), ` ${one.activity}`),
     ),
     one.problem ? el("p", { class: "problem" }, one.problem) : null,
+    one.activity === "on hold" ? onHold(one.says, history?.strips[one.name]) : null,
     verdictList(brokenIn(one.verdicts)),
     numbers(one, nowUs),
     strip(history?.strips[one.name], history?.to_us ?? nowUs),
     budget(history?.budget[one.name]),
     kept(one.verdicts),
   );
+}
+
+/** Since when a person keeps it from running, and how it runs again. */
+function onHold(says, spans = []) {
+  const last = spans.at(-1);
+  const since = last?.state === "on hold"
+    ? [last === spans[0] ? "Since before " : "Since ", say.time(last.from_us), ": "] : null;
+  return el("div", { class: "held" }, el("p", {}, since, says), commandList(commandsIn(says)));
 }
 
 function numbers({ numbers: n = {}, release }, nowUs) {

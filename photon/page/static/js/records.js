@@ -1,7 +1,7 @@
 // The view Records: what became of foreign records, dead letters, conflicting records, and what waits.
 
 import { swatch } from "./charts.js";
-import { el, svg } from "./dom.js";
+import { el, readable, svg } from "./dom.js";
 import * as say from "./format.js";
 
 const CLASSES = {
@@ -19,6 +19,7 @@ const CLASSES = {
 const AXIS = ["0.001 %", "0.01 %", "0.1 %", "1 %", "10 %", "100 %"];
 const DECADES = AXIS.length - 1;
 const SHAPES = ["M-5,0a5,5 0 1,0 10,0a5,5 0 1,0 -10,0", "M0,-6L6,0L0,6L-6,0z", "M-4,-4h8v8h-8z", "M0,-6L6,5H-6z"];
+const MOST_OF_ID = 80; // characters
 const HOURS = { hour: 1, "6 hours": 6, day: 24, "3 days": 72 };
 
 export function recordsView({ records, problems, query }) {
@@ -37,8 +38,13 @@ const problemOf = (text) => el("p", { class: "problem" }, text);
 const head = (...title) => el("th", { scope: "col" }, title);
 const rowHead = (...title) => el("th", { scope: "row" }, title);
 
-/** A link to an event's story. */
-const eventLink = (id) => el("a", { href: `#/event?id=${encodeURIComponent(id)}`, class: "id" }, id);
+/** A link to an event's story, which has all of an id that is cut here. */
+function eventLink(id) {
+  const characters = [...id];
+  const isCut = characters.length > MOST_OF_ID;
+  const address = { href: `#/event?id=${encodeURIComponent(id)}`, title: isCut && readable(id) };
+  return el("a", { class: "id", ...address }, isCut ? `${characters.slice(0, MOST_OF_ID).join("")}…` : id);
+}
 
 /** A table that scrolls by itself where it is wider than the window. */
 const scrolling = (id, kind, heads, rows) =>
@@ -148,7 +154,9 @@ function conflicting(found) {
   return listed("conflicts", title, ["datacenter", "event", "time", "what differs"], rows);
 }
 
+/** A table, or on a phone a list whose lines begin with the titles of its columns. */
 function listed(id, title, titles, rows) {
+  rows.forEach((row) => [...row.cells].forEach((cell, at) => cell.setAttribute("data-title", titles[at])));
   const heads = titles.map((one) => head(one));
   const shown = rows.length ? scrolling(id, "listed", heads, rows) : el("p", { class: "quiet" }, "None.");
   return el("section", { "aria-labelledby": id }, el("h2", { id }, title), shown);
