@@ -92,7 +92,7 @@ def test_text_and_json_tell_the_same_past(world: World) -> None:
     found = world.trace("c1")
     shown = trace_text(found)
     for line in (
-        "row gone     batch 1 of epoch 1, joined at 2023-11-14T",
+        "row gone     batch 1 of epoch 1, joined at 2023-11-14 ",
         "; taken out by DELETE in version ",
         "verified     among records that should be joined and are in no table, at ",
         "taken up     1:0 by a work order, after batch 2",

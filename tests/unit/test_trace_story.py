@@ -50,7 +50,7 @@ def test_a_joined_event_needs_nothing_and_says_when_its_batch_was_committed(worl
     (row,) = found.datacenters["east"].rows
     since = datetime.now(UTC) - row["committed_at"]
     assert timedelta() <= since < timedelta(minutes=5)
-    assert f"committed_at {row['committed_at']:%Y-%m-%dT%H:%M:%S}" in trace_text(found)
+    assert f"committed_at {row['committed_at']:%Y-%m-%d %H:%M:%S}" in trace_text(found)
     assert found.what_to_do == ""
 
 
