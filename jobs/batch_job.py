@@ -6,6 +6,7 @@ Tasks run in Python workers, which read, join and write records (`photon.join.ta
 from __future__ import annotations
 
 import logging
+import re
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -18,12 +19,15 @@ from pyspark.sql import SparkSession
 
 from jobs.cluster import is_cluster
 from jobs.session import is_alive, session_for_joins, stop_session, usable_cores
-from photon.join.messages import BatchTasks, RunnerDied, TaskOutcome, WorkerDied
+from photon.join.messages import BatchTasks, NoWorkerStarts, RunnerDied, TaskOutcome, WorkerDied
 from photon.join.tasks import run_task
 from photon.pipeline.file import Pipeline
 
 log = logging.getLogger(__name__)
 
+# A first line that says nothing itself, and a line that ends an error of Python.
+_LEADS_UP = re.compile(r"(Exception|Error): *$|\(most recent call last\):$")
+_PYTHON_ERROR = re.compile(r" *[\w.]+(Error|Exception|Exit|Interrupt): .")
 DYING_SECONDS = 5.0  # how long a JVM that has closed its sockets may take to end
 
 
@@ -84,9 +88,10 @@ class SparkRunner:
             return list(outcomes.collect())
         except (Py4JError, PySparkException, OSError, EOFError) as error:
             if not self._outlived(session, error):
-                raise RunnerDied(f"Spark's process ended under the batch: {_first_line(error)}") from error
+                raise RunnerDied(f"Spark's process ended under the batch: {_cause(error)}") from error
             if isinstance(error, Py4JJavaError | PySparkException):
-                raise WorkerDied(f"Spark could not finish the batch: {_first_line(error)}") from error
+                _try_a_worker(session)
+                raise WorkerDied(f"Spark could not finish the batch: {_cause(error)}") from error
             raise
 
     def _outlived(self, session: SparkSession, error: Exception) -> bool:
@@ -100,7 +105,7 @@ class SparkRunner:
                 return False
             if is_alive(session, dying_seconds):
                 return True
-            log.warning("Spark's process has ended (%s): starting another one", _first_line(error))
+            log.warning("Spark's process has ended (%s): starting another one", _cause(error))
             stop_session(session)
             self._session = self._build()
             return False
@@ -135,15 +140,32 @@ def _run_two_stages(session: SparkSession, batch: BatchTasks) -> list[TaskOutcom
     return [outcome for _, outcome in sorted(both.collect(), key=lambda pair: pair[0])]
 
 
+def _try_a_worker(session: SparkSession) -> None:
+    """Run a task that no record of a log can break. NoWorkerStarts if that fails, too."""
+    try:
+        session.sparkContext.parallelize([0], 1).map(_import_tasks).collect()
+    except (Py4JError, PySparkException, OSError, EOFError) as error:
+        raise NoWorkerStarts(f"no Python worker of Spark can start: {_cause(error)}") from error
+
+
 def _import_tasks(number: int) -> int:
     import photon.join.tasks  # noqa: F401 (0.6 s, in a worker that stays)
 
     return number
 
 
-def _first_line(error: Exception) -> str:
+def _cause(error: Exception) -> str:
+    """The line of an error that says most.
+
+    What Java says of a Python worker may only lead up to what the worker has said itself.
+    """
     text = str(error)
-    for marker in ("Caused by: ", "Python worker exited unexpectedly"):
+    for marker in ("Python worker exited unexpectedly", "Caused by: "):
         if marker in text:
-            return text[text.index(marker) :].splitlines()[0]
-    return text.splitlines()[0] if text else type(error).__name__
+            text = text[text.index(marker) :]
+            break
+    first, *others = text.splitlines() or [type(error).__name__]
+    if not _LEADS_UP.search(first):
+        return first
+    errors = (line.strip() for line in others if _PYTHON_ERROR.match(line))
+    return next(errors, "") or next((line.strip() for line in others if line.strip()), first)

@@ -25,7 +25,7 @@ from photon.dispatcher.completion import (
 from photon.dispatcher.log_reader import LogReader
 from photon.dispatcher.planning import split
 from photon.dispatcher.task_splitter import index_tasks, join_tasks
-from photon.join.messages import BatchTasks, RunnerDied, TaskContext, WorkerDied
+from photon.join.messages import BatchTasks, NoWorkerStarts, RunnerDied, TaskContext, WorkerDied
 from photon.process.faults import fault_point
 from photon.process.readable import readable
 from photon.registry.errors import RegistryUnavailable
@@ -34,7 +34,7 @@ from photon.registry.segments import RunDamaged
 from photon.registry.view_store import ViewUnavailable
 from photon.state import lifecycle
 from photon.state.dispatcher_state import Completion
-from photon.state.lifecycle import FAILURES, FINAL, Event, Life, State
+from photon.state.lifecycle import FAILURES, FINAL, OWN_FAILURES, Event, Life, State
 from photon.state.plan import Plan, PlanContent
 from photon.state.waiting.segments import WaitingDamaged
 from photon.storage.delta import LakeUnavailable
@@ -75,6 +75,8 @@ class BatchExecution:
                 event, reason = self._act(life, began_us)
             if event in FAILURES:
                 tools.meter.count("batch_failures", event.name.lower())
+            if event in OWN_FAILURES:
+                tools.callbacks.on_failure(reason)
             before, life = life, lifecycle.after(life, event, reason)
             if life.attempts != before.attempts and life.state is not State.COMPLETED:
                 tools.state.note_attempts(life.attempts)
@@ -111,6 +113,8 @@ class BatchExecution:
             return Event.TIMED_OUT, str(error)
         except RunnerDied as error:
             return Event.RUNNER_DIED, str(error)
+        except NoWorkerStarts as error:  # in halves the batch would meet it again, down to each record
+            return Event.UNAVAILABLE, str(error)
         except WorkerDied as error:
             self.tools.index.check()  # a segment that was cut short kills who looks into it
             return Event.FAILED, str(error)
@@ -151,6 +155,7 @@ class BatchExecution:
             tools.observer.first_answers(first, some_lost=bool(settled.rounds))
         if not plan.content.lineage.quarantine:
             tools.quarantined_in_a_row = 0
+            tools.callbacks.on_progress()
         tools.observer.completed(plan.key.batch, results, counts, began_us, readable_us)
 
     def _check(self, results: Results) -> None:

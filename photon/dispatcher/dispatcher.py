@@ -24,7 +24,7 @@ from photon.dispatcher.recovery.orders import waiting_orders
 from photon.dispatcher.releasing import Releasing
 from photon.dispatcher.retrying import StoppedWaiting
 from photon.dispatcher.taking_orders import OrderTaking
-from photon.join.messages import RunnerDied
+from photon.join.messages import NoWorkerStarts, RunnerDied
 from photon.logs.announcements import Announcements
 from photon.logs.source import LogsUnavailable
 from photon.logs.tailing.open_files import OpenFiles
@@ -108,11 +108,12 @@ class Dispatcher:
             except IndexLost as error:
                 begun, index_is_lost = False, True
                 log.warning("%s", error)
+                callbacks.on_failure(str(error))
             except WaitingDamaged as error:
                 begun = False
                 if not retry.wait(self.tools.mend_waiting(error.segments, self.reader)):
                     return
-            except (RunnerDied, LakeUnavailable) as error:  # while the index was made again
+            except (NoWorkerStarts, RunnerDied, LakeUnavailable) as error:  # while the index was made again
                 begun = False
                 if not retry.wait(str(error)):
                     return
@@ -180,6 +181,7 @@ class Dispatcher:
             self._had_order = self._had_order and plan.requeue_id is not None
             BatchExecution(self.tools, plan, self.reader).run()
             return False
+        self.tools.callbacks.on_progress()
         if self._had_order:
             self._had_order = False
             return False

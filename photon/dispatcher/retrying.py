@@ -42,6 +42,8 @@ class Callbacks:
     on_wait: Callable[[str], None] = lambda reason: None  # something is unavailable; called once
     on_resume: Callable[[str, float], None] = lambda reason, seconds: None  # the wait is over
     on_cause: Callable[[str], None] = lambda reason: None  # the wait goes on, for another reason than before
+    on_failure: Callable[[str], None] = lambda reason: None  # a try of a batch failed; another follows
+    on_progress: Callable[[], None] = lambda: None  # a batch was carried out, or there is none left
 
 
 class BackoffRetry:

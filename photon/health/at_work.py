@@ -11,12 +11,14 @@ from photon.health.memory import Memory
 from photon.health.verdict import Level, Verdict, level_after
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Durations
-from photon.process.clock import MICROSECONDS
+from photon.process.clock import MICROSECONDS, in_utc
 from photon.process.pace import size, span
 from photon.process.readable import counted
 
 # A join waits for what is unavailable: a hiccup of the registry is over within seconds.
 WAITING = Durations(warn=timedelta(seconds=30), error=timedelta(minutes=1))
+# Batches fail one after the other: a new session of Spark, which may end that, takes half a minute.
+FAILING = Durations(warn=timedelta(seconds=30), error=timedelta(minutes=1))
 
 
 def judge_works(facts: Facts, memory: Memory, pipeline: Pipeline) -> list[Verdict]:
@@ -36,6 +38,7 @@ def judge_works(facts: Facts, memory: Memory, pipeline: Pipeline) -> list[Verdic
         # Nobody is to start it before something else is mended.
         _nobody(facts, memory, pipeline) if facts.lease.is_locked or not _is_kept(facts) else None,
         _ended_by_an_error(facts, memory),
+        _failing(facts, memory, pipeline),
         _fenced(facts, pipeline),
         _held_back(facts, pipeline),
         *_blocks(facts),
@@ -158,6 +161,31 @@ def if_lost(datacenter: str, pipeline: Pipeline) -> str:
     return (
         f"if it is lost for good: photon retire {pipeline.typed} {datacenter} (under Dagster the job "
         "retirement), and its checks are green"
+    )
+
+
+def _failing(facts: Facts, memory: Memory, pipeline: Pipeline) -> Verdict | None:
+    """Its process is at work, and each try of a batch fails: it takes work up again, and joins nothing."""
+    lease, name = facts.lease.failing, facts.datacenter
+    if lease is None:
+        return None
+    level = level_after(facts.now_us - lease.fails_since_us, FAILING)
+    if level == "ok" and memory.is_patient:
+        return None
+    where = "" if lease.is_here else f" on {lease.host}"
+    anew = (
+        f"end run {lease.run} of Dagster{where}, and its sensor starts another one"
+        if lease.run
+        else f"kill {lease.process}{where}, then photon join {pipeline.typed} -d {name}"
+    )
+    return Verdict(
+        level if level != "ok" else "warn",
+        f"{name} joins nothing since {in_utc(lease.fails_since_us, 'seconds')}: "
+        f"{lease.failed_tries:,} tries of its batches failed in a row, the last one with: "
+        f"{lease.fails_because}",
+        "mend what the error names, such as the workers' memory, a disk or the adapter, and it goes on by "
+        f"itself; a mended adapter or setting counts from a new start: {anew}",
+        "joins nothing, for its batches fail",
     )
 
 

@@ -73,6 +73,7 @@ Activity = Literal[
     "fenced",
     "silent",
     "waiting",  # for what is unavailable
+    "failing",  # each try of a batch fails
     "catching up",
     "live",
 ]
@@ -219,12 +220,14 @@ class Facts:
             return "silent"
         if self.waits_for:
             return "waiting"
+        if self.lease.failing is not None:
+            return "failing"
         return "catching up" if self.unread_bytes > LIVE_BYTES else "live"
 
     @property
     def is_joining(self) -> bool:
         """Whether a process is at work, as far as its lease tells."""
-        return self.activity in ("waiting", "catching up", "live")
+        return self.activity in ("waiting", "failing", "catching up", "live")
 
 
 def look(

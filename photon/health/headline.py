@@ -50,6 +50,8 @@ def headline(one: DatacenterStatus, typed_file: str) -> str:
         case "waiting":
             waited = span(max(0, facts.now_us - facts.waits_since_us) / MICROSECONDS)
             return f"{name} WAITS for {waited}: {facts.waits_for}; mend that, and it goes on by itself"
+        case "failing":
+            return f"{name} FAILS: batch after batch, so it joins nothing; NEEDS YOU below says what to do"
         case "catching up":
             unread = f"{size(primary.unread_bytes)} of primary and {size(foreign.unread_bytes)} of foreign"
             return f"{name} is catching up: {unread} logs wait"

@@ -141,7 +141,24 @@ def _no_logs(facts: Facts, pipeline: Pipeline) -> Verdict | None:
 
 def _lag(facts: Facts, memory: Memory, pipeline: Pipeline) -> list[Verdict]:
     late = judge_unmatched(facts.datacenter, facts.unmatched, facts.now_us, pipeline)
-    return [_behind(facts, memory, pipeline), *([late] if late is not None else [])]
+    paused = _paused(facts, pipeline)
+    return [_behind(facts, memory, pipeline), *(one for one in (late, paused) if one is not None)]
+
+
+def _paused(facts: Facts, pipeline: Pipeline) -> Verdict | None:
+    """As many records wait as may, and no primary event is left that could wake one: nothing is read."""
+    pending, most = facts.state.counts.of("pending"), pipeline.limits.pending_events
+    unread = facts.growth.foreign.unread_bytes
+    if not facts.is_joining or pending < most or not unread or facts.growth.primary.unread_bytes:
+        return None
+    return Verdict(
+        "warn",
+        f"{facts.datacenter} reads no foreign logs: {counted(pending, 'record', 'wait')} for primary events, "
+        f"and limits.pending_events allows {most:,}; {size(unread)} are unread",
+        "look why primary logs do not grow; where so many may wait, raise limits.pending_events of "
+        f"{pipeline.file}, and start it again",
+        "reads no foreign logs, for too many records wait",
+    )
 
 
 def _behind(facts: Facts, memory: Memory, pipeline: Pipeline) -> Verdict:
@@ -269,10 +286,12 @@ ENDED_BY_A_HOLD = frozenset({"works", "waiting", "logs", "lag", "backlog"})
 WITHOUT_STATE = frozenset({"works", "waiting", "logs", "verified"})
 PROMISES: Mapping[str, str] = MappingProxyType(
     {
-        "works": "Somebody joins its logs, its state can be read, and nothing is held for a dead datacenter.",
-        "waiting": "Its process waits for no lake, logs, disk or registry for long.",
+        "works": "Somebody joins its logs, and its batches go through; its state can be read, and nothing is "
+        "held for a dead datacenter.",
+        "waiting": "Its process waits for no lake, logs, disk, registry or worker for long.",
         "logs": "There are files of both logs, and they can be read.",
-        "lag": "It is not far behind its logs (`health.lag`), and unmatched primaries are written in time.",
+        "lag": "It reads both logs, is not far behind them (`health.lag`), and writes unmatched primaries in "
+        "time.",
         "backlog": "Not much of its logs is unread.",
         "dead_letters": "Few of its records are dead letters (`health.dead_letters`).",
         "unjoinable": "Its records have keys, and few find no primary event (`health.unjoinable`).",

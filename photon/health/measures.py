@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import timedelta
 
-from photon.health.at_work import WAITING
+from photon.health.at_work import FAILING, WAITING
 from photon.health.bad_records import (
     CONFLICTING,
     CONFLICTING_SHARES,
@@ -31,9 +31,13 @@ CLOCK_SKEW = Durations(warn=timedelta(seconds=5), error=timedelta(minutes=1))
 def measures(facts: Facts, memory: Memory, pipeline: Pipeline) -> Mapping[str, tuple[Measure, ...]]:
     """The numbers behind the verdict on each promise; none where nobody has measured yet."""
     growth, lost, health = facts.growth, facts.lost, pipeline.health
+    failing = facts.lease.failing
     waits_since_us = facts.waits_since_us if facts.waits_for else None
     return {
-        "works": (_lasting("standing_still_seconds", facts, memory.still_since_us, STANDING_STILL),),
+        "works": (
+            _lasting("standing_still_seconds", facts, memory.still_since_us, STANDING_STILL),
+            _lasting("failing_seconds", facts, failing.fails_since_us if failing else None, FAILING),
+        ),
         "waiting": (_lasting("waiting_seconds", facts, waits_since_us, WAITING),),
         "logs": (
             Measure("primary_files", growth.primary.files),

@@ -246,6 +246,10 @@ class RunnerDied(Exception):
     """The runner died under its tasks (a Spark session whose JVM was killed). There is a new one."""
 
 
+class NoWorkerStarts(Exception):
+    """No task can be run at all, whatever it holds: the fault is in the workers' Python or machine."""
+
+
 class BatchRunner(Protocol):
     """Carries out one batch."""
 
@@ -256,7 +260,8 @@ class BatchRunner(Protocol):
     def run(self, batch: BatchTasks) -> list[TaskOutcome]:
         """The outcome of every task, index tasks first.
 
-        WorkerDied if a task's process did not survive, RunnerDied if that of all of them did not.
+        WorkerDied if a task's process did not survive, NoWorkerStarts if none can begin, RunnerDied if that
+        of all of them did not.
         """
         ...
 

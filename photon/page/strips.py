@@ -25,6 +25,7 @@ NOW: dict[Activity | Literal["unknown"], State] = {
     "fenced": "dead",
     "silent": "dead",
     "waiting": "waiting",
+    "failing": "waiting",
     "catching up": "behind",
     "live": "live",
     "unknown": "unknown",

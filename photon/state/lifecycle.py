@@ -36,7 +36,7 @@ class Event(Enum):
     """How an attempt at the plan ended."""
 
     ENDED = "it is completed"
-    UNAVAILABLE = "registry, lake or state is unavailable, or the commit met another one"
+    UNAVAILABLE = "registry, lake, state or workers are unavailable, or the commit met another one"
     TIMED_OUT = "a task took longer than its deadline"
     RUNNER_DIED = "its Spark session died, and there is a new one"
     FAILED = "a task failed on its records, its worker died, or its rows don't fit the table"
@@ -48,11 +48,10 @@ class Event(Enum):
     BY_ANOTHER = "the table has it of another plan, is beyond it, or lacks the batch before"
 
 
+# The fault is in the records, the adapter, a worker or the machine: nobody waits for something else.
+OWN_FAILURES = (Event.TIMED_OUT, Event.RUNNER_DIED, Event.FAILED)
 # Events that keep an attempt from ending.
-FAILURES = (
-    *(Event.UNAVAILABLE, Event.TIMED_OUT, Event.RUNNER_DIED, Event.FAILED),
-    *(Event.ADAPTER_FAILED, Event.BY_ANOTHER),
-)
+FAILURES = (*OWN_FAILURES, Event.UNAVAILABLE, Event.ADAPTER_FAILED, Event.BY_ANOTHER)
 
 TRANSITIONS: dict[tuple[State, Event], State] = {
     (State.READY, Event.ENDED): State.COMPLETED,

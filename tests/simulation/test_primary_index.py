@@ -94,9 +94,11 @@ def test_a_segment_that_goes_while_the_datacenter_runs_is_made_again(
             world.forget()
             world.clicks(("c2", "q2"))
 
+    failed = list[str]()
     with caplog.at_level(logging.WARNING):
-        world.join(callbacks=Callbacks(on_batch=lose_them_once))
+        world.join(callbacks=Callbacks(on_batch=lose_them_once, on_failure=failed.append))
     assert world.joined_ids() == ["c1", "c2"]
+    assert len(failed) == 1, "an index that is lost again and again would not be told"
     assert "primary logs are indexed again: 1 file" in caplog.text
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -33,6 +34,7 @@ def status(
     is_run: bool = True,
     silent_seconds: float = 0,
     waits_for: str = "",
+    failed_tries: int = 0,
     unread: tuple[int, int] = (0, 0),  # bytes in the primary and the foreign log
     state: dict[str, Any] | None = None,
     broken: Iterable[Verdict] = (),
@@ -41,6 +43,7 @@ def status(
 ) -> DatacenterStatus:
     """Return east's status: by default it runs and has read everything; a wait has lasted 3 minutes."""
     lease = Lease(7, "host", "", NOW_US, waits_for=waits_for, waits_since_us=NOW_US - 180 * MICROSECONDS)
+    lease = replace(lease, failed_tries=failed_tries)
     beat_us = NOW_US - round(silent_seconds * MICROSECONDS)
     logs = [LogSize(1, 100, unread_bytes) for unread_bytes in unread]
     view = StateView(**{"epoch": "e", "completed": 1, "counts": Counts(), **(state or {})})
@@ -80,6 +83,10 @@ GIBS = 3 * 2**30
         (
             {"waits_for": "lake: no space"},
             "east WAITS for 3 min: lake: no space; mend that, and it goes on by itself",
+        ),
+        (
+            {"failed_tries": 3},
+            "east FAILS: batch after batch, so it joins nothing; NEEDS YOU below says what to do",
         ),
         (
             {"facts": ON_HOLD, "is_run": False, "unread": (0, GIBS)},

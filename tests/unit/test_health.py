@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 from photon.dispatcher.shift.growth import Growth, LogSize
-from photon.dispatcher.shift.lease import START_SECONDS, Lease, LeaseStatus
+from photon.dispatcher.shift.lease import FAILING_TRIES, START_SECONDS, Lease, LeaseStatus
 from photon.dispatcher.shift.people import Decisions
 from photon.health.facts import Facts, Verified
 from photon.health.facts import look as look_at
@@ -153,6 +154,82 @@ def test_a_process_that_waits_is_told_with_what_it_waits_for(
 
 def test_what_a_dead_process_waited_for_is_no_wait(pipeline: Pipeline) -> None:
     assert verdicts(pipeline, waiting(99, is_locked=False))["waiting"].level == "ok"
+
+
+def failing(seconds: float, tries: int = 3, is_locked: bool = True, **lease: Any) -> Facts:
+    """A look at a process whose batches have failed for so long."""
+    fails = replace(SEEN, failed_tries=tries, fails_since_us=NOW_US, fails_because="a worker died", **lease)
+    beat_us = NOW_US + round(seconds * MICROSECONDS)
+    return facts(seconds, lease=LeaseStatus(fails, is_locked, beat_us))
+
+
+@pytest.mark.parametrize(("seconds", "level"), [(29, "ok"), (30, "warn"), (59, "warn"), (60, "error")])
+def test_batches_that_fail_one_after_the_other_are_a_warning_and_then_an_error(
+    pipeline: Pipeline, seconds: float, level: str
+) -> None:
+    found = verdicts(pipeline, failing(seconds))
+    assert (found["works"].level, found["waiting"].level) == (level, "ok")
+    measured = {one.name: one.value for one in found["works"].measures}
+    assert measured["failing_seconds"] == seconds
+
+
+def test_who_asks_is_told_of_failing_batches_at_once_with_the_cause_and_what_to_type(
+    pipeline: Pipeline,
+) -> None:
+    look = failing(5, tries=1_200, host=socket.gethostname())
+    verdict = judge(look, Memory.of_one_look(look), pipeline)["works"]
+    assert (verdict.level, verdict.in_short) == ("warn", "joins nothing, for its batches fail")
+    assert verdict.says == (
+        "east joins nothing since 2027-01-15T08:00:00+00:00: 1,200 tries of its batches failed in a row, the "
+        "last one with: a worker died"
+    )
+    assert verdict.remedy.endswith(f"kill 7, then photon join {pipeline.typed} -d east")
+
+
+@pytest.mark.parametrize(
+    ("lease", "remedy"),
+    [
+        ({"host": "node-3"}, "kill 7 on node-3, then photon join"),
+        ({"run": "5f2c"}, "end run 5f2c of Dagster on host, and its sensor starts another one"),
+    ],
+)
+def test_a_new_start_is_advised_where_the_failing_process_is(
+    pipeline: Pipeline, lease: dict[str, str], remedy: str
+) -> None:
+    assert remedy in verdicts(pipeline, failing(99, **lease))["works"].remedy
+
+
+def test_one_record_that_no_worker_survives_is_no_alarm(pipeline: Pipeline) -> None:
+    assert verdicts(pipeline, failing(9_999, tries=FAILING_TRIES - 1))["works"].level == "ok"
+
+
+def test_a_long_batch_over_a_big_backlog_is_no_alarm_of_failing_batches(pipeline: Pipeline) -> None:
+    begun = LeaseStatus(SEEN, is_locked=True, beat_us=NOW_US + 9_999 * MICROSECONDS)
+    assert verdicts(pipeline, facts(9_999, 9 * GIB, lease=begun))["works"].level == "ok"
+
+
+def test_batches_of_a_dead_process_fail_no_more(pipeline: Pipeline) -> None:
+    assert "fail" not in verdicts(pipeline, failing(99, is_locked=False))["works"].in_short
+
+
+def paused(unread: tuple[int, int], pending: int, is_locked: bool = True) -> Facts:
+    state = StateView(epoch="e", counts=Counts(foreign=pending, classes={"pending": pending}))
+    growth = Growth(*(LogSize(1, 10, one) for one in unread), "seen", state, None)
+    return Facts("east", NOW_US, growth, LeaseStatus(SEEN, is_locked, NOW_US))
+
+
+def test_foreign_logs_that_are_not_read_for_too_many_records_wait_are_told(pipeline: Pipeline) -> None:
+    most = pipeline.limits.pending_events
+    verdict = verdicts(pipeline, paused((0, GIB), most))["lag"]
+    assert (verdict.level, verdict.in_short) == ("warn", "reads no foreign logs, for too many records wait")
+    assert f"limits.pending_events allows {most:,}; 1.0 GiB are unread" in verdict.says
+    for well in (
+        paused((0, GIB), most - 1),
+        paused((1, GIB), most),  # these primaries may wake some
+        paused((0, 0), most),
+        paused((0, GIB), most, is_locked=False),
+    ):
+        assert verdicts(pipeline, well)["lag"].level == "ok"
 
 
 def test_events_held_for_a_dead_datacenter_are_an_error_at_once(pipeline: Pipeline) -> None:

@@ -18,6 +18,7 @@ from photon.dispatcher.retrying import Callbacks, StoppedWaiting
 from photon.dispatcher.shift import lease as lease_module
 from photon.dispatcher.shift.lease import (
     ENDING_SECONDS,
+    MOST_CAUSE_CHARACTERS,
     AlreadyRunning,
     DatacenterLock,
     Heartbeat,
@@ -91,6 +92,24 @@ def test_the_lock_says_who_holds_it_for_whom_and_until_when(tmp_path: Path) -> N
     status = lease_status_of(tmp_path)
     assert (status.lease, status.is_locked, status.successor) == (LEASE, True, None)
     assert (LEASE.process, LEASE.ends_us, LEASE.is_here) == (os.getpid(), 65, True)
+    lock.release(70)
+
+
+def test_the_lease_counts_tries_that_fail_until_a_batch_goes_through(tmp_path: Path) -> None:
+    lock = DatacenterLock(tmp_path, "east", LEASE)
+    for at_us in (7, 8, 9):
+        assert lease_status_of(tmp_path).failing is None
+        lock.tell_failure(f"try {at_us}: " + "x" * 999 + "\nin java.lang", at_us)
+    lease = lease_status_of(tmp_path).failing
+    assert lease is not None
+    assert (lease.failed_tries, lease.fails_since_us, lease.fails_because[:9]) == (3, 7, "try 9: xx")
+    assert len(lease.fails_because) == MOST_CAUSE_CHARACTERS
+    lock.tell_progress()
+    assert lease_status_of(tmp_path).lease == LEASE
+    lock.tell_failure("", 10)
+    told = lease_status_of(tmp_path).lease
+    assert told is not None
+    assert (told.failed_tries, told.fails_since_us) == (1, 10)
     lock.release(70)
 
 

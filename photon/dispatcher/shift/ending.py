@@ -1,4 +1,4 @@
-"""When a shift ends, and what its callbacks do beside: tell what it waits for, and write what is measured."""
+"""When a shift ends, and what its callbacks do beside: tell what keeps it, and write what is measured."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ class StopCondition:
         return None
 
 
-def telling_waits(callbacks: Callbacks, lock: DatacenterLock, clock: Clock) -> Callbacks:
-    """Have the callbacks also write into the lease what the shift waits for, for `photon status`."""
+def telling_status(callbacks: Callbacks, lock: DatacenterLock, clock: Clock) -> Callbacks:
+    """Have the callbacks also write into the lease what the shift waits for, and that its batches fail."""
 
     def on_wait(reason: str) -> None:
         lock.tell_wait(reason, clock.now_us())
@@ -80,7 +80,22 @@ def telling_waits(callbacks: Callbacks, lock: DatacenterLock, clock: Clock) -> C
         lock.tell_wait("", clock.now_us())
         callbacks.on_resume(reason, seconds)
 
-    return replace(callbacks, on_wait=on_wait, on_cause=on_cause, on_resume=on_resume)
+    def on_failure(reason: str) -> None:
+        lock.tell_failure(reason, clock.now_us())
+        callbacks.on_failure(reason)
+
+    def on_progress() -> None:
+        lock.tell_progress()
+        callbacks.on_progress()
+
+    return replace(
+        callbacks,
+        on_wait=on_wait,
+        on_cause=on_cause,
+        on_resume=on_resume,
+        on_failure=on_failure,
+        on_progress=on_progress,
+    )
 
 
 def ending_on_decisions(callbacks: Callbacks, holders: Holders, measured: MeasuredFile) -> Callbacks:

@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from photon.dispatcher.retrying import Callbacks, StoppedWaiting
 from photon.errors import UserError
@@ -45,6 +45,9 @@ START_SECONDS = 120.0
 STAGES_OF_A_BATCH = 2  # index and join; a task of each may take `limits.task_timeout`
 WAIT_PAUSE_SECONDS = 0.5
 MOST_REASON_CHARACTERS = 1_000  # the lease stays within one block, and can be written on a full disk
+MOST_CAUSE_CHARACTERS = 300  # of a try that failed
+# One record that kills its worker fails two tries in a row: then the other half of its batch goes through.
+FAILING_TRIES = 3
 HEARTBEATS_IN_A_LEASE = 4  # two may be late on a busy machine, and the lease still holds
 
 
@@ -74,6 +77,9 @@ class Lease:
     waits_since_us: int = 0
     refused: str = ""  # why it ended without joining: the registry is not the one that the lakes belong to
     ended_by: str = ""  # the error that ended it, which the next one may meet too
+    failed_tries: int = 0  # tries of batches that failed since one went through
+    fails_since_us: int = 0  # when the first of them failed
+    fails_because: str = ""  # the error of the last one, its first line
 
     @classmethod
     def of_this_process(
@@ -110,6 +116,12 @@ class LeaseStatus:
     def ended_by(self) -> str:
         """The error that ended the last process, if nobody runs the datacenter since."""
         return self.lease.ended_by if self.lease is not None and not self.is_locked else ""
+
+    @property
+    def failing(self) -> Lease | None:
+        """The lease, with the error, if its process lives and so many tries in a row failed; else None."""
+        is_failing = self.lease is not None and self.lease.failed_tries >= FAILING_TRIES
+        return self.lease if is_failing and self.is_locked else None
 
     @property
     def was_killed(self) -> bool:
@@ -191,22 +203,33 @@ class DatacenterLock:
 
     def announce_end(self) -> None:
         """Write into the lease that this process is to end, for one that would wait for it."""
-        self.lease = replace(self.lease, is_ending=True)
-        with contextlib.suppress(OSError):  # a full disk: then a start is refused as beside any other
-            self._write()
+        self._tell(is_ending=True)
 
     def tell_wait(self, reason: str, now_us: int) -> None:
         """Write into the lease what this process waits for; nothing any more if it is empty."""
-        self.lease = replace(self.lease, waits_for=reason[:MOST_REASON_CHARACTERS], waits_since_us=now_us)
-        with contextlib.suppress(OSError):
-            self._write()
+        self._tell(waits_for=reason[:MOST_REASON_CHARACTERS], waits_since_us=now_us)
+
+    def tell_failure(self, reason: str, now_us: int) -> None:
+        """Write into the lease that another try of a batch failed, and why."""
+        first_line, before = (reason.splitlines() or [""])[0], self.lease
+        self._tell(
+            failed_tries=before.failed_tries + 1,
+            fails_since_us=before.fails_since_us or now_us,
+            fails_because=first_line[:MOST_CAUSE_CHARACTERS],
+        )
+
+    def tell_progress(self) -> None:
+        """Write into the lease that no try has failed since a batch went through, unless it says so."""
+        if self.lease.failed_tries:
+            self._tell(failed_tries=0, fails_since_us=0, fails_because="")
 
     def tell_end(self, refused: str = "", ended_by: str = "") -> None:
         """Write into the lease why this process joins no more, until the next one begins."""
-        self.lease = replace(
-            self.lease, refused=refused[:MOST_REASON_CHARACTERS], ended_by=ended_by[:MOST_REASON_CHARACTERS]
-        )
-        with contextlib.suppress(OSError):
+        self._tell(refused=refused[:MOST_REASON_CHARACTERS], ended_by=ended_by[:MOST_REASON_CHARACTERS])
+
+    def _tell(self, **changes: Any) -> None:
+        self.lease = replace(self.lease, **changes)
+        with contextlib.suppress(OSError):  # a full disk: others then know what was told before
             self._write()
 
     def beat(self, now_us: int) -> None:
@@ -218,9 +241,8 @@ class DatacenterLock:
 
     def release(self, now_us: int, idle_seen: str | None = None) -> None:
         """Release the lock, and write into the lease that this was in order."""
-        self.lease = replace(self.lease, released_us=now_us, idle_seen=idle_seen)
-        with contextlib.suppress(OSError):  # a full disk: then it looks like a crash, and a successor comes
-            self._write()
+        # On a full disk it looks like a crash, and a successor comes.
+        self._tell(released_us=now_us, idle_seen=idle_seen)
         self._file.close()
 
     def _write(self) -> None:

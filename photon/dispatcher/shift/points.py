@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from photon.dispatcher.dispatcher import Dispatcher
 from photon.dispatcher.retrying import BatchReport, Callbacks
 from photon.dispatcher.shift.growth import LIVE_BYTES
-from photon.dispatcher.shift.lease import LeaseStatus
+from photon.dispatcher.shift.lease import FAILING_TRIES, LeaseStatus
 from photon.dispatcher.shift.measured import MeasuredFile
 from photon.dispatcher.shift.report import ShiftLog
 from photon.errors import FormatTooNew
@@ -112,7 +112,8 @@ class PointsRecorder:
         self._clock = machine.clock
         now_us = self._clock.elapsed_us()
         self._recent, self._stored = _Span(RECENT_SECONDS, now_us), _Span(STORED_SECONDS, now_us)
-        self._waits_for = ""
+        self._waits_for = self._fails_because = ""
+        self._failed_tries = 0
         self._followed: tuple[Dispatcher, MeasuredFile] | None = None
         self._gauges = Gauges()
         self._requests = (0, 0.0)  # the registry's, when they were last looked at
@@ -150,7 +151,15 @@ class PointsRecorder:
             self._waits_for = ""
             callbacks.on_resume(reason, seconds)
 
-        return Callbacks(should_stop, on_batch, on_wait, on_resume, on_cause)
+        def on_failure(reason: str) -> None:
+            self._failed_tries, self._fails_because = self._failed_tries + 1, reason
+            callbacks.on_failure(reason)
+
+        def on_progress() -> None:
+            self._failed_tries = 0
+            callbacks.on_progress()
+
+        return Callbacks(should_stop, on_batch, on_wait, on_resume, on_cause, on_failure, on_progress)
 
     @contextmanager
     def following(self, dispatcher: Dispatcher, measured: MeasuredFile) -> Iterator[None]:
@@ -231,7 +240,7 @@ class PointsRecorder:
             "at": now_us,
             **span.end(self._clock.elapsed_us()),
             "activity": self._activity,
-            "waits_for": self._waits_for,
+            "waits_for": self._kept_by,
             "epoch": gauges.epoch,
             "lag_seconds": None if lag_us is None else lag_us / MICROSECONDS,
             "unread_bytes": gauges.unread_bytes,
@@ -240,8 +249,13 @@ class PointsRecorder:
         }
 
     @property
+    def _kept_by(self) -> str:
+        """What keeps the shift from joining: it waits for it, or each try fails on it."""
+        return self._waits_for or (self._fails_because if self._failed_tries >= FAILING_TRIES else "")
+
+    @property
     def _activity(self) -> Activity:
-        if self._waits_for:
+        if self._kept_by:
             return "waiting"
         return "behind" if (self._gauges.unread_bytes or 0) > LIVE_BYTES else "live"
 

@@ -28,7 +28,7 @@ from photon.dispatcher.shift.ending import (
     ShiftLimits,
     StopCondition,
     ending_on_decisions,
-    telling_waits,
+    telling_status,
 )
 from photon.dispatcher.shift.lease import LEASE_SECONDS, DatacenterLock, Heartbeat, Lease, stuck_seconds
 from photon.dispatcher.shift.measured import MeasuredFile
@@ -174,7 +174,7 @@ class Shift:
         lock, clock = self._take_lock(), self.machine.clock
         heartbeat = Heartbeat(lock, LEASE_SECONDS, stuck_seconds(self.pipeline.limits), clock)
         end = StopCondition(lock, self.limits, self.callbacks.should_stop, heartbeat, clock)
-        callbacks = replace(telling_waits(self.callbacks, lock, clock), should_stop=end.has_come)
+        callbacks = replace(telling_status(self.callbacks, lock, clock), should_stop=end.has_come)
         idle_signature = None
         try:
             with recording_points(self.pipeline, self.datacenter, self.machine) as points:

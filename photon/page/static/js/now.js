@@ -24,6 +24,7 @@ const ACTIVITIES = {
   "on hold": ["‖", "warn"],
   retired: ["■", "ok"],
   waiting: ["…", "warn"],
+  failing: ["✕", "error"],
   "not running": ["✕", "error"],
   silent: ["✕", "error"],
   fenced: ["✕", "error"],
