@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,9 +18,10 @@ from photon.dispatcher.recovery.second_rows import second_rows_noted
 from photon.dispatcher.refusals import PlaceTaken, refuse_place_of_another
 from photon.errors import UserError
 from photon.pipeline.file import Pipeline
+from photon.pipeline.location import Location
 from photon.process.readable import counted, readable
-from photon.storage.columns import TABLE_COLUMNS
-from photon.storage.delta import LakeUnavailable, UnsupportedTable, is_table
+from photon.storage.columns import TABLE_COLUMNS, TableName
+from photon.storage.delta import LOG_FOLDER, LakeUnavailable, UnsupportedTable, is_table
 from photon.storage.table_log import commits_in_log
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from photon.storage.tables import OutputTable
 
 ANSWERS_WITHIN = timedelta(seconds=2)  # `photon status` asks each lake in turn, and is to answer within 5 s
+MOST_TABLES = 64  # that stay open between looks: the live page looks each two seconds
 MOST_COMMITS = 20_000  # in a table's log: eight times what compaction leaves, and 60 ms for each batch
 
 
@@ -95,14 +97,14 @@ def _tables(
     pipeline: Pipeline, datacenter: str, has_run: bool, table_id: str | None, epoch: str | None
 ) -> Tables:
     # Imported here, since a status of nothing needs none of it and imports long.
-    from photon.storage.tables import OutputTable, app_id
+    from photon.storage.tables import app_id
 
     found: list[str] = []
     lost: list[str] = []
     last_batch: int | None = None
     lake = pipeline.datacenters[datacenter].lake
     for name in TABLE_COLUMNS:
-        table = OutputTable(lake, name)
+        table = _table(lake, name, _folder_of(lake / name))
         try:
             handle = table.load() if table.exists() else None
         except UnsupportedTable as error:
@@ -122,6 +124,23 @@ def _tables(
             here = None if handle is None else str(handle.metadata().id)
             found += _not_its_own(pipeline, datacenter, here, has_run, table_id)
     return Tables(tuple(found), tuple(lost), None if found else last_batch)
+
+
+@lru_cache(MOST_TABLES)
+def _table(lake: Location, name: TableName, folder: tuple[int, int] | None) -> OutputTable:
+    """A table whose handle is kept for the next look: to open one reads all commits since a checkpoint."""
+    from photon.storage.tables import OutputTable
+
+    return OutputTable(lake, name)
+
+
+def _folder_of(table: Location) -> tuple[int, int] | None:
+    """The folder of a table's log on its disk: a lake that was replaced has another, also under its name."""
+    try:
+        status = (table / LOG_FOLDER).stat() if isinstance(table, Path) else None
+    except OSError:
+        return None  # `_tables` says so
+    return None if status is None else (status.st_dev, status.st_ino)
 
 
 def _lost_files(folder: Path, handle: DeltaTable) -> list[str]:
