@@ -180,7 +180,7 @@ def test_who_asks_is_told_of_failing_batches_at_once_with_the_cause_and_what_to_
     verdict = judge(look, Memory.of_one_look(look), pipeline)["works"]
     assert (verdict.level, verdict.in_short) == ("warn", "joins nothing, for its batches fail")
     assert verdict.says == (
-        "east joins nothing since 2027-01-15T08:00:00+00:00: 1,200 tries of its batches failed in a row, the "
+        "east joins nothing since 2027-01-15 08:00:00 UTC: 1,200 tries of its batches failed in a row, the "
         "last one with: a worker died"
     )
     assert verdict.remedy.endswith(f"kill 7, then photon join {pipeline.typed} -d east")
