@@ -47,7 +47,7 @@ class RecordsOf:
     """One datacenter's records. `letters`: how many dead letters there are, by step and reason."""
 
     classes: Mapping[str, int] = field(default_factory=dict)
-    letters: dict[tuple[int, str], int] = field(default_factory=dict)
+    letters: Counter[tuple[int, str]] = field(default_factory=Counter)
     samples: dict[str, list[dict[str, Any]]] = field(default_factory=dict)  # by reason
     conflicting: list[dict[str, Any]] = field(default_factory=list)
     waiting: list[dict[str, Any]] = field(default_factory=list)
@@ -91,17 +91,13 @@ def together(found: Mapping[str, RecordsOf], hours: int, now_us: int) -> dict[st
     step_us = STEP_SECONDS[hours] * MICROSECONDS
     until_us = now_us // step_us * step_us
     grid_us = range(until_us - hours * 3_600 * MICROSECONDS, until_us + step_us, step_us)
-    place = {at_us: number for number, at_us in enumerate(grid_us)}
     counts: dict[str, list[int]] = {}
     for one in found.values():
         for (at_us, reason), count in one.letters.items():
-            if at_us in place:
-                counts.setdefault(reason, [0] * len(grid_us))[place[at_us]] += count
+            if at_us in grid_us:
+                counts.setdefault(reason, [0] * len(grid_us))[grid_us.index(at_us)] += count
     counts = with_others(counts)
-    samples = {
-        reason: [each for one in found.values() for each in one.samples.get(reason, [])] for reason in counts
-    }
-    newest = sorted((each for one in found.values() for each in one.conflicting), key=_newest_first)
+    conflicting = [each for one in found.values() for each in one.conflicting]
     return {
         "classes": {name: one.classes for name, one in found.items()},
         "dead_letters": {
@@ -112,12 +108,12 @@ def together(found: Mapping[str, RecordsOf], hours: int, now_us: int) -> dict[st
                     "reason": reason,
                     "count": sum(by_step),
                     "counts": by_step,
-                    "samples": samples[reason],
+                    "samples": [each for one in found.values() for each in one.samples.get(reason, [])],
                 }
                 for reason, by_step in counts.items()
             ],
         },
-        "conflicting": newest[:MOST_CONFLICTING],
+        "conflicting": sorted(conflicting, key=lambda one: -(one["at_us"] or 0))[:MOST_CONFLICTING],
         "waiting": [each for one in found.values() for each in one.waiting],
         "problems": [f"{name}: {problem}" for name, one in found.items() for problem in one.problems],
     }
@@ -130,10 +126,6 @@ def with_others(counts: Mapping[str, list[int]]) -> dict[str, list[int]]:
     left = [counts[reason] for reason in ranked if reason not in kept]
     others = {OTHER_REASONS: [sum(column) for column in zip(*left, strict=True)]} if left else {}
     return {reason: counts[reason] for reason in kept} | others
-
-
-def _newest_first(row: Mapping[str, Any]) -> int:
-    return -(row["at_us"] or 0)
 
 
 def records_of(pipeline: Pipeline, datacenter: str, hours: int, clock: Clock) -> RecordsOf:
@@ -204,12 +196,13 @@ def _find_letters(
                     reason = OTHER_REASONS
                 reasons[reason] += count
                 at_us = _readable_us(timeline, batch)
-                step = (at_us or timeline.last_us) // step_us * step_us, reason
-                found.letters[step] = found.letters.get(step, 0) + count
+                found.letters[(at_us or timeline.last_us) // step_us * step_us, reason] += count
                 newest[reason] = max(newest.get(reason, ("", 0)), (epoch, batch))
         for reason, _ in reasons.most_common(MOST_REASONS):
             epoch, batch = newest[reason]
-            found.samples[reason] = _samples(dataset, datacenter, epoch, batch, reason, timelines)
+            wanted = (text("_epoch") == epoch) & (ds.field("_batch") == batch) & (text("reason") == reason)
+            at_us = _readable_us(timelines[epoch], batch)
+            found.samples[reason] = _samples(dataset, wanted, {"datacenter": datacenter, "at_us": at_us})
 
 
 def _counts(dataset: ds.Dataset, wanted: ds.Expression) -> Iterable[tuple[int, str, int]]:
@@ -219,28 +212,18 @@ def _counts(dataset: ds.Dataset, wanted: ds.Expression) -> Iterable[tuple[int, s
         yield from zip(*(groups[name].to_pylist() for name in ("_batch", "reason", "count_all")), strict=True)
 
 
-def _samples(
-    dataset: ds.Dataset,
-    datacenter: str,
-    epoch: str,
-    batch: int,
-    reason: str,
-    timelines: Mapping[str, EpochTimeline],
-) -> list[dict[str, Any]]:
-    wanted = (text("_epoch") == epoch) & (ds.field("_batch") == batch) & (text("reason") == reason)
+def _samples(dataset: ds.Dataset, wanted: ds.Expression, told: Mapping[str, Any]) -> list[dict[str, Any]]:
     columns = ["_occurrence", "path", "event_id", "raw"]
-    parts = dataset.to_batches(columns=columns, filter=wanted, batch_size=LINES_AT_ONCE, batch_readahead=1)
-    rows = [row for part in parts for row in part.slice(0, MOST_SAMPLES).to_pylist()][:MOST_SAMPLES]
+    rows = dataset.head(MOST_SAMPLES, columns, wanted, LINES_AT_ONCE, batch_readahead=1)
     return [
         {
-            "datacenter": datacenter,
+            **told,
             "event_id": row["event_id"],
             "file": row["path"],
             "offset_bytes": Occurrence.parse(row["_occurrence"]).offset_bytes,
-            "at_us": _readable_us(timelines[epoch], batch),
             "line": readable((row["raw"] or b"")[:LINE_BYTES])[:LINE_CHARACTERS],
         }
-        for row in rows
+        for row in rows.to_pylist()
     ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +83,9 @@ def test_rare_reasons_are_told_as_one() -> None:
 
 def test_rare_reasons_of_one_datacenter_join_those_of_all() -> None:
     many = {(0, f"reason {number}"): 5 for number in range(25)}
-    found = together({"east": RecordsOf(letters={**many, (0, OTHER_REASONS): 7})}, 1, 0)["dead_letters"]
+    found = together({"east": RecordsOf(letters=Counter({**many, (0, OTHER_REASONS): 7}))}, 1, 0)[
+        "dead_letters"
+    ]
     assert [one["count"] for one in found["reasons"]] == [5] * 19 + [6 * 5 + 7]
 
 
