@@ -13,6 +13,7 @@ from photon.health.status import status_of
 from photon.health.verdict import Verdict, worst
 from photon.join.messages import BatchTasks, NoWorkerStarts, TaskOutcome, WorkerDied
 from photon.join.tasks import LocalRunner
+from photon.process.clock import MICROSECONDS
 from photon.state.points import recent_points
 from tests.simulation.runners import PoisonedRunner
 from tests.simulation.world import World, assert_counts
@@ -137,3 +138,19 @@ def test_where_no_worker_can_start_the_batch_waits_whole(world: World) -> None:
     assert {row["_batch"] for row in world.rows()} == {1}
     assert world.joined_ids() == ["c1", "c2"]
     assert runner.tries == 5
+
+
+def test_a_point_ends_where_the_third_try_in_a_row_fails(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.events(*(f"c{number}" for number in range(100)))
+    runner, failed_us = EachWorkerDies(world), list[int]()
+
+    def on_failure(reason: str) -> None:
+        failed_us.append(world.clock.now_us())
+        runner.is_mended = len(failed_us) == 8
+
+    world.join(callbacks=Callbacks(on_failure=on_failure), runner=runner)
+    points = recent_points(world.state()).to_pylist()
+    first, *_ = (at for at, row in enumerate(points) if row["activity"] == "waiting")
+    began = points[first - 1]["at"].timestamp()
+    assert abs(began - failed_us[FAILING_TRIES - 1] / MICROSECONDS) < TRY_SECONDS

@@ -152,10 +152,14 @@ class PointsRecorder:
             callbacks.on_resume(reason, seconds)
 
         def on_failure(reason: str) -> None:
+            if self._failed_tries + 1 == FAILING_TRIES:
+                self._cut()
             self._failed_tries, self._fails_because = self._failed_tries + 1, reason
             callbacks.on_failure(reason)
 
         def on_progress() -> None:
+            if self._failed_tries >= FAILING_TRIES:
+                self._cut()
             self._failed_tries = 0
             callbacks.on_progress()
 
