@@ -10,8 +10,17 @@ import pytest
 from photon import read
 from photon.pipeline.file import load_pipeline
 from photon.state.points import points_of
+from tests.documents import Block, blocks
 from tests.e2e.one_query import one_query
-from tests.e2e.photon_process import joined_rows, photon, photon_json
+from tests.e2e.photon_process import (
+    PATIENCE_SECONDS,
+    joined_rows,
+    photon,
+    photon_json,
+    running,
+    wait_for_rows,
+)
+from tests.e2e.test_documents import follow
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 
@@ -79,3 +88,19 @@ def test_a_retirement_without_the_lake_orders_what_others_called_joined_by_it_th
     assert f"and {len(CLICKS)} rows with it; completeness goes back to" in note["says"]
     photon("join", pipeline, "-d", "east", *JOIN)
     assert read.joined(pipeline, release="latest").count_rows() == len(CLICKS)
+
+
+def test_a_row_is_taken_out_of_a_table_that_a_join_follows_and_the_event_joined_again(tmp_path: Path) -> None:
+    """The blocks of docs/operations.md: a hold has to end the join before the row is deleted."""
+    section = "A row that the registry does not know"
+    hold, take_out = (block for block in blocks("docs/operations.md") if block.section == section)
+    pipeline = one_query(tmp_path, *CLICKS)
+    with running("join", pipeline, "--engine", "local") as join:
+        wait_for_rows(pipeline, "east", len(CLICKS))
+        follow([hold], tmp_path)
+        join.communicate(timeout=PATIENCE_SECONDS)
+    of_click = take_out.text.replace("'ID'", f"'{CLICKS[7]}'")
+    assert "'num_deleted_rows': 1" in follow([Block(section, "bash", of_click)], tmp_path)
+    assert CLICKS[7] not in joined_rows(pipeline)["_event_id"].to_pylist()
+    photon("join", pipeline, *JOIN)
+    assert sorted(joined_rows(pipeline)["_event_id"].to_pylist()) == sorted(CLICKS)
