@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import threading
+import os
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +15,10 @@ from photon.page.history import History, budget_told
 from photon.page.now import Now
 from photon.page.points import Points
 from photon.page.registry import RegistrySeen
-from photon.pipeline.file import Pipeline
 from photon.process.clock import MICROSECONDS
 from photon.state.points import POINTS, mark_row
-from photon.verification.availability.budget import MINUTE_US, Minute
-from photon.verification.availability.stored import MINUTES, stored_minutes
+from photon.verification.availability.budget import MINUTE_US
+from photon.verification.availability.stored import MINUTES
 from photon.verification.stored_reports import REPORTS
 from tests.simulation.reading import asking
 from tests.simulation.world import World
@@ -134,20 +133,18 @@ def test_an_error_budget_is_told_over_its_days(world: World) -> None:
 
 
 def test_a_lake_that_hangs_hides_no_other_error_budget(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    judged(world, "east", bad=20)
-    answers = threading.Event()
-
-    def stored(pipeline: Pipeline, name: str) -> dict[int, Minute]:
-        if name == "west":
-            answers.wait()
-        return stored_minutes(pipeline, name)
-
-    monkeypatch.setattr(page_history, "stored_minutes", stored)
+    for name in ("east", "west"):
+        judged(world, name, bad=20)
+    table = MINUTES.folder(world.pipeline, "west")
+    assert isinstance(table, Path)
+    (data,) = table.glob("*.parquet")
+    data.unlink()
+    os.mkfifo(data)  # it keeps its reader waiting, as a dead mount does
     monkeypatch.setattr(page_history, "ANSWER_SECONDS", 2.0)
     try:
         told = history(world)["budget"]
     finally:
-        answers.set()
+        os.close(os.open(data, os.O_RDWR | os.O_NONBLOCK))  # lets the reader go
     assert told["east"]["share_left"] == pytest.approx(0.95, abs=0.01)
     assert told["west"]["says"] == "west: NOT KNOWN: the lake of west: no answer within 2 s"
 

@@ -148,6 +148,29 @@ def test_a_shift_that_waits_says_for_what(tmp_path: Path) -> None:
     assert [row["activity"] for row in in_lake(world)] == ["live", "waiting", "waiting", "live"]
 
 
+def test_what_is_logged_while_a_shift_waits_counts_as_unread(tmp_path: Path) -> None:
+    """Broken variant: the size of before the wait, as nobody reads logs in it."""
+    world = World(tmp_path)
+    world.events("c1")
+    deeds = {
+        5: world.ledgers.go_away,
+        6: lambda: world.events("c2"),
+        22: lambda: world.events("c3"),
+        36: world.ledgers.come_back,
+    }
+
+    def should_stop() -> bool:
+        passed = (world.clock.now_us() - NOON_US) / SECOND
+        for at in [at for at in deeds if at <= passed]:
+            deeds.pop(at)()
+        return passed >= 60
+
+    world.join(mode="stop", callbacks=Callbacks(should_stop))
+    unread = [row["unread_bytes"] for row in in_state(world) if row["activity"] == "waiting"]
+    assert 0 < unread[0] < max(unread)
+    assert in_state(world)[-1]["unread_bytes"] == 0
+
+
 def test_a_point_begins_with_a_wait_and_after_it(tmp_path: Path) -> None:
     """Broken variant: a wait that begins with the point in which it began, up to a minute early."""
     world, clock = World(tmp_path), ManualClock(NOON_US)

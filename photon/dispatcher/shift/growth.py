@@ -5,13 +5,16 @@ Cheap enough for a sensor that looks every few seconds at thousands of files: op
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from photon.errors import FormatTooNew
 from photon.logs.discovery import FoundFile, Scan, signature_of
 from photon.logs.files import Side, TrackedFile
 from photon.logs.folders import watch_of
 from photon.pipeline.file import Pipeline
+from photon.pipeline.sections import Log
 from photon.process.pace import pace
 from photon.state.database import StateDamaged, StateUnavailable, damage_is_named
 from photon.state.view import StateView, view_state
@@ -94,19 +97,29 @@ def growth_of(pipeline: Pipeline, datacenter: str, now_us: int) -> Growth:
     foreign = watch_of(place.logs, pipeline.foreign.files).scan()
     problems = [f"{problem.path}: {problem.reason}" for problem in primary.problems + foreign.problems]
     return Growth(
-        primary=_size(primary, state, "primary"),
-        foreign=_size(foreign, state, "foreign"),
+        primary=_size(primary, state.files, "primary"),
+        foreign=_size(foreign, state.files, "foreign"),
         signature=signature_of((primary, foreign)),
         state=state,
         lag_seconds=state.lag_seconds(now_us),
         problems=tuple(dict.fromkeys(problems)),
-        has_untracked=_has_untracked(primary, state, "primary") or _has_untracked(foreign, state, "foreign"),
+        has_untracked=_has_untracked(primary, state.files, "primary")
+        or _has_untracked(foreign, state.files, "foreign"),
         state_unreadable=state_unreadable,
     )
 
 
-def _size(found: Scan, state: StateView, side: Side) -> LogSize:
-    by_inode = _open_files(state, side)
+def unread_now(pipeline: Pipeline, datacenter: str, files: Mapping[int, TrackedFile]) -> int | None:
+    """The unread bytes of both logs, by the files that a dispatcher knows; None of logs in a store."""
+    logs = pipeline.datacenters[datacenter].logs
+    if not isinstance(logs, Path):
+        return None
+    sides: tuple[tuple[Side, Log], ...] = (("primary", pipeline.primary), ("foreign", pipeline.foreign))
+    return sum(_size(watch_of(logs, log.files).scan(), files, side).unread_bytes for side, log in sides)
+
+
+def _size(found: Scan, files: Mapping[int, TrackedFile], side: Side) -> LogSize:
+    by_inode = _open_files(files, side)
     return LogSize(
         files=len(found.files),
         bytes=sum(file.size_bytes for file in found.files),
@@ -114,14 +127,14 @@ def _size(found: Scan, state: StateView, side: Side) -> LogSize:
     )
 
 
-def _has_untracked(found: Scan, state: StateView, side: Side) -> bool:
-    by_inode = _open_files(state, side)
+def _has_untracked(found: Scan, files: Mapping[int, TrackedFile], side: Side) -> bool:
+    by_inode = _open_files(files, side)
     return any(file.size_bytes and file.inode not in by_inode for file in found.files)
 
 
-def _open_files(state: StateView, side: Side) -> dict[int, TrackedFile]:
+def _open_files(files: Mapping[int, TrackedFile], side: Side) -> dict[int, TrackedFile]:
     """The files of a log that the dispatcher knows to be there, by inode."""
-    known = [tracked for tracked in state.files.values() if tracked.file.side == side]
+    known = [tracked for tracked in files.values() if tracked.file.side == side]
     return {tracked.file.inode: tracked for tracked in known if tracked.state == "open"}
 
 

@@ -11,11 +11,11 @@ from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from photon.dispatcher.dispatcher import Dispatcher
 from photon.dispatcher.retrying import BatchReport, Callbacks
-from photon.dispatcher.shift.growth import LIVE_BYTES
+from photon.dispatcher.shift.growth import LIVE_BYTES, unread_now
 from photon.dispatcher.shift.lease import FAILING_TRIES, LeaseStatus
 from photon.dispatcher.shift.measured import MeasuredFile
 from photon.dispatcher.shift.report import ShiftLog
@@ -230,6 +230,9 @@ class PointsRecorder:
         dispatcher, measured = self._followed
         with suppress(StateUnavailable, sqlite3.Error, OSError):
             self._gauges = Gauges.of(dispatcher)
+            if self._kept_by:  # nobody reads logs then, and they grow
+                unread_bytes = unread_now(self._pipeline, self._datacenter, dispatcher.reader.files)
+                self._gauges = replace(self._gauges, unread_bytes=unread_bytes)
         (before, before_seconds), self._requests = self._requests, measured.total("registry_request_seconds")
         requests, seconds = self._requests
         for span in (self._recent, self._stored):
