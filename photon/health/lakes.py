@@ -19,6 +19,7 @@ from photon.dispatcher.refusals import PlaceTaken, refuse_place_of_another
 from photon.errors import UserError
 from photon.pipeline.file import Pipeline
 from photon.pipeline.location import Location
+from photon.process.in_time import NotInTime, Repeated
 from photon.process.readable import counted, readable
 from photon.storage.columns import TABLE_COLUMNS, TableName
 from photon.storage.delta import LOG_FOLDER, LakeUnavailable, UnsupportedTable, is_table
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from photon.storage.tables import OutputTable
 
 ANSWERS_WITHIN = timedelta(seconds=2)  # `photon status` asks each lake in turn, and is to answer within 5 s
+STANDS_SECONDS = 10.0  # what a look has found, where the next one takes longer
 MOST_TABLES = 64  # that stay open between looks: the live page looks each two seconds
 MOST_COMMITS = 20_000  # in a table's log: eight times what compaction leaves, and 60 ms for each batch
 
@@ -55,7 +57,9 @@ def look_at_tables(
         return Tables()  # nothing was ever made
     question = partial(_tables, pipeline, datacenter, has_run, table_id, epoch)
     try:
-        return DistantLakes(ANSWERS_WITHIN).ask(datacenter, question)
+        return _looks_at(lake).answer(question, ANSWERS_WITHIN.total_seconds())
+    except NotInTime as error:
+        return Tables((f"the lake of datacenter {datacenter} gives {error}",))
     except (UserError, OSError) as error:
         return Tables((str(error),))
 
@@ -124,6 +128,11 @@ def _tables(
             here = None if handle is None else str(handle.metadata().id)
             found += _not_its_own(pipeline, datacenter, here, has_run, table_id)
     return Tables(tuple(found), tuple(lost), None if found else last_batch)
+
+
+@lru_cache(MOST_TABLES)
+def _looks_at(lake: Location) -> Repeated[Tables]:
+    return Repeated(STANDS_SECONDS)
 
 
 @lru_cache(MOST_TABLES)

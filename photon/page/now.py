@@ -29,7 +29,8 @@ from photon.state.points import POINTS
 log = logging.getLogger(__name__)
 LOOK_SECONDS = 2.0  # between two looks, however many browsers are open
 FRESH_SECONDS = 30.0  # the page shows no numbers of an older point
-ANSWER_SECONDS = 3.0  # a datacenter that takes longer is shown as one that can't be asked
+ANSWER_SECONDS = 3.0  # a datacenter that takes longer is shown as it was,
+STANDS_SECONDS = 10.0  # and after so long as one that can't be asked
 
 
 class Now:
@@ -42,7 +43,7 @@ class Now:
         self._decisions = Decisions()
         self._memories: dict[str, Memory] = {}
         self._looks = {
-            name: Shared(f"datacenter {name}", partial(self._look, name), LOOK_SECONDS, clock)
+            name: Shared(f"datacenter {name}", partial(self._look, name), LOOK_SECONDS, clock, STANDS_SECONDS)
             for name in pipeline.datacenters
         }
 

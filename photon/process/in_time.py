@@ -72,6 +72,34 @@ class Question(Generic[T]):
         return self._answers[0]
 
 
+class Repeated(Generic[T]):
+    """A question that is asked again and again, by one thread at a time.
+
+    An answer stands for some seconds where the next one takes its time: a busy machine is no hung disk.
+    """
+
+    def __init__(self, stands_seconds: float) -> None:
+        self._stands_seconds = stands_seconds
+        self._asked: Question[T] | None = None
+        self._known: tuple[float, T] | None = None  # the last answer, and when it came
+
+    def answer(self, ask: Callable[[], T], seconds: float) -> T:
+        """As `Question.answer`; while the last question has not ended, nobody asks another one.
+
+        The first answer has its time while this process is at work.
+        """
+        if self._asked is None or self._asked.has_ended:
+            self._asked = Question(ask)
+        try:
+            found = self._asked.answer(seconds, while_working=self._known is None)
+        except NotInTime:
+            if self._known is None or time.monotonic() - self._known[0] >= self._stands_seconds:
+                raise
+            return self._known[1]
+        self._known = time.monotonic(), found
+        return found
+
+
 def behind_others(work: Callable[[], T]) -> T:
     """Do `work` on a thread that yields processors to others, while this thread keeps its rank.
 

@@ -20,7 +20,7 @@ from photon.health.status import DatacenterStatus, status_of
 from photon.pipeline.file import Pipeline
 from photon.process import in_time
 from photon.process.clock import Clock, SystemClock
-from photon.process.in_time import NotInTime, Question
+from photon.process.in_time import NotInTime, Question, Repeated
 from photon.process.operating_system import is_stopped, state_of, what_ends
 
 
@@ -41,6 +41,29 @@ def test_an_answer_in_time_is_given_and_so_is_an_error() -> None:
 def test_what_hangs_ends_no_wait_of_who_asks(hanging: threading.Event) -> None:
     with pytest.raises(NotInTime, match=r"no answer within 0\.1 s"):
         Question(hanging.wait).answer(0.1)
+
+
+def test_an_answer_stands_where_the_next_one_hangs_and_one_thread_hangs_at_most(
+    hanging: threading.Event,
+) -> None:
+    asked = 0
+
+    def hang() -> int:
+        nonlocal asked
+        asked += 1
+        hanging.wait()
+        return 8
+
+    standing, passing = Repeated[int](stands_seconds=600.0), Repeated[int](stands_seconds=0.0)
+    for one in (standing, passing):
+        assert one.answer(lambda: 7, 5) == 7
+    for _ in range(3):
+        assert standing.answer(hang, 0.01) == 7
+        with pytest.raises(NotInTime):
+            passing.answer(hang, 0.01)
+    assert asked == 2
+    hanging.set()
+    assert passing.answer(hang, 5) == 8
 
 
 def test_what_is_at_work_has_its_time(hanging: threading.Event) -> None:

@@ -86,6 +86,22 @@ def test_a_reading_that_hangs_is_named_and_keeps_one_thread_however_often_somebo
     assert read.times <= 2
 
 
+def test_an_answer_stands_for_a_while_where_the_next_one_takes_its_time() -> None:
+    clock, read = ManualClock(), Counter()
+    one = Shared("the lake of east", read, 2.0, clock, stands_seconds=10.0)
+
+    async def ask() -> None:
+        assert await one.answer(5) == 1
+        with read.hanging():
+            clock.advance(9)
+            assert await one.answer(0.01) == 1
+            clock.advance(1)
+            with pytest.raises(NotInTime):
+                await one.answer(0.01)
+
+    asyncio.run(ask())
+
+
 def test_a_reading_that_takes_much_of_a_core_is_repeated_less_often() -> None:
     clock, read = ManualClock(), Counter()
 
