@@ -6,6 +6,7 @@ import gc
 import logging
 import os
 import socket
+from functools import partial
 from pathlib import Path
 
 import click
@@ -30,6 +31,7 @@ def ui(pipeline_file: Path, host: str, names: tuple[str, ...], port: int) -> Non
     made and printed now.
     """
     with opened(pipeline_file) as pipeline:
+        from photon.cli.offered import offered_in
         from photon.page.access import TOKEN_VARIABLE, Access, token_for
         from photon.page.app import page_of
         from photon.page.serving import listen_at, server_of, url_of
@@ -46,4 +48,5 @@ def ui(pipeline_file: Path, host: str, names: tuple[str, ...], port: int) -> Non
         log.info("the page of %s is at %s, until Ctrl-C", pipeline.name, url)
         if is_made:  # on standard output: what is logged stays
             click.echo(f"its token, for {url}login.html: {token}")
-        server_of(page_of(pipeline, access, SystemClock())).run(sockets=[listening])
+        offered = partial(offered_in, pipeline_file=pipeline.file)
+        server_of(page_of(pipeline, access, SystemClock(), offered)).run(sockets=[listening])

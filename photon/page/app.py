@@ -23,7 +23,7 @@ from photon.page.asking import Busy
 from photon.page.event import Events
 from photon.page.guard import LOGIN, Guard
 from photon.page.history import History
-from photon.page.now import Now
+from photon.page.now import Now, Offered
 from photon.page.points import Points
 from photon.page.records import Records
 from photon.page.refusals import (
@@ -46,13 +46,13 @@ MOST_DIGITS = 20
 log = logging.getLogger(__name__)
 
 
-def page_of(pipeline: Pipeline, access: Access, clock: Clock) -> ASGIApp:
-    """The page of a pipeline, for those who have access."""
+def page_of(pipeline: Pipeline, access: Access, clock: Clock, offered: Offered) -> ASGIApp:
+    """The page of a pipeline, for those who have access; `offered` finds the commands of a sentence."""
     registry = RegistrySeen(pipeline, clock)
     points = {name: Points(pipeline, name, clock) for name in pipeline.datacenters}
-    now = Now(pipeline, registry, points, clock)
+    now = Now(pipeline, registry, points, clock, offered)
     history, records = History(pipeline, now, points, clock), Records(pipeline, clock)
-    events = Events(pipeline, registry)
+    events = Events(pipeline, registry, offered)
     answers: dict[str, Callable[[Asked], Awaitable[dict[str, Any]]]] = {
         "/api/now": lambda asked: now.answer(),
         "/api/history": lambda asked: history.answer(_whole(asked, "from_us"), _whole(asked, "to_us")),

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from photon.page.asking import InTurn
+from photon.page.now import Offered
 from photon.page.refusals import BadRequest
 from photon.page.registry import RegistrySeen
 from photon.pipeline.file import Pipeline
@@ -33,8 +34,8 @@ Moment = dict[str, Any]
 class Events:
     """Traces events, one at a time: it reads whole logs."""
 
-    def __init__(self, pipeline: Pipeline, registry: RegistrySeen) -> None:
-        self._pipeline, self._registry = pipeline, registry
+    def __init__(self, pipeline: Pipeline, registry: RegistrySeen, offered: Offered) -> None:
+        self._pipeline, self._registry, self._offered = pipeline, registry, offered
         self._traces = InTurn("a trace")
 
     async def answer(self, event_id: str) -> dict[str, Any]:
@@ -49,7 +50,8 @@ class Events:
             with self._registry.in_use():
                 return trace(self._pipeline, event_id)
 
-        return told(await self._traces.answer(ask, TRACE_SECONDS, WAIT_SECONDS))
+        found = await self._traces.answer(ask, TRACE_SECONDS, WAIT_SECONDS)
+        return {**told(found), "commands": self._offered(found.what_to_do)}
 
 
 def told(found: Trace) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -27,6 +27,7 @@ from photon.process.clock import Clock
 from photon.state.points import POINTS
 
 log = logging.getLogger(__name__)
+Offered = Callable[[str], list[str]]  # the commands of a sentence that may be copied
 LOOK_SECONDS = 2.0  # between two looks, however many browsers are open
 FRESH_SECONDS = 30.0  # the page shows no numbers of an older point
 ANSWER_SECONDS = 3.0  # a datacenter that takes longer is shown as it was,
@@ -37,9 +38,15 @@ class Now:
     """Looks at the datacenters for all viewers, each of them apart: one that hangs keeps no other back."""
 
     def __init__(
-        self, pipeline: Pipeline, registry: RegistrySeen, points: Mapping[str, Points], clock: Clock
+        self,
+        pipeline: Pipeline,
+        registry: RegistrySeen,
+        points: Mapping[str, Points],
+        clock: Clock,
+        offered: Offered,
     ) -> None:
         self._pipeline, self._registry, self._points, self._clock = pipeline, registry, points, clock
+        self._offered = offered
         self._decisions = Decisions()
         self._memories: dict[str, Memory] = {}
         self._looks = {
@@ -62,12 +69,14 @@ class Now:
             "says": overall(found, errors, any(one.level == "error" for one in of_registry.values())),
             "registry": {
                 "says": "; ".join(one.says for one in of_registry.values()),
-                "verdicts": verdicts_told({promise: (one,) for promise, one in of_registry.items()}),
+                "verdicts": verdicts_told(
+                    {promise: (one,) for promise, one in of_registry.items()}, self._offered
+                ),
             },
             "datacenters": [
                 {
                     **(
-                        told(one, self._pipeline.typed)
+                        told(one, self._pipeline.typed, self._offered)
                         if (one := found.get(name))
                         else not_told(name, errors[name])
                     ),
@@ -116,7 +125,7 @@ class Now:
         return self._memories[facts.datacenter]
 
 
-def told(one: DatacenterStatus, typed_file: str) -> dict[str, Any]:
+def told(one: DatacenterStatus, typed_file: str, offered: Offered) -> dict[str, Any]:
     """A datacenter that was looked at. Who is at work is said as `photon status` does, with what to type."""
     first = headline(one, typed_file)
     verdicts = {
@@ -127,8 +136,9 @@ def told(one: DatacenterStatus, typed_file: str) -> dict[str, Any]:
         "name": one.facts.datacenter,
         "activity": one.facts.activity,
         "says": first,
+        "commands": offered(first),
         "is_well": not one.broken,
-        "verdicts": verdicts_told(verdicts),
+        "verdicts": verdicts_told(verdicts, offered),
         "classes": one.counts,
         "release": one.as_dict()["release"],
         "problem": "",
@@ -140,6 +150,7 @@ def not_told(name: str, error: Exception) -> dict[str, Any]:
     nothing = {
         "activity": "unknown",
         "says": "",
+        "commands": [],
         "is_well": False,
         "verdicts": [],
         "classes": {},
@@ -148,10 +159,16 @@ def not_told(name: str, error: Exception) -> dict[str, Any]:
     return {"name": name, **nothing, "problem": str(error)}
 
 
-def verdicts_told(verdicts: Mapping[str, tuple[Verdict, ...]]) -> list[dict[str, Any]]:
-    """Each verdict with its promise, those that need somebody first."""
+def verdicts_told(verdicts: Mapping[str, tuple[Verdict, ...]], offered: Offered) -> list[dict[str, Any]]:
+    """Each verdict with its promise and the commands to be copied, those that need somebody first."""
     told = [
-        {"promise": promise, "level": one.level, "says": one.says, "remedy": one.remedy}
+        {
+            "promise": promise,
+            "level": one.level,
+            "says": one.says,
+            "remedy": one.remedy,
+            "commands": list(dict.fromkeys(offered(one.says) + offered(one.remedy))),
+        }
         for promise, found in verdicts.items()
         for one in found
     ]

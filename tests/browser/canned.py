@@ -6,7 +6,7 @@ import json
 import math
 import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -31,8 +31,14 @@ Json = dict[str, Any]
 REMEDY = "photon recover pipeline.yaml -d west; docs/runbook.md#verified"
 
 
-def verdict(promise: str, level: str, says: str, remedy: str = "") -> Json:
-    return {"promise": promise, "level": level, "says": says, "remedy": remedy}
+def verdict(promise: str, level: str, says: str, remedy: str = "", commands: Sequence[str] = ()) -> Json:
+    return {
+        "promise": promise,
+        "level": level,
+        "says": says,
+        "remedy": remedy,
+        "commands": list(commands),
+    }
 
 
 def datacenter(name: str, activity: str = "live", verdicts: list[Json] | None = None) -> Json:
@@ -46,6 +52,7 @@ def datacenter(name: str, activity: str = "live", verdicts: list[Json] | None = 
         "name": name,
         "activity": activity,
         "says": f"{name} is {activity}",
+        "commands": [],
         "is_well": not verdicts,
         "verdicts": [*(verdicts or []), *well],
         "numbers": {
@@ -245,6 +252,7 @@ def event(id: str = "click-000981") -> Json:
         "id": id,
         "says": "Joined by datacenter east in batch 412 of epoch 3f2a, from clicks/a.jsonl at 8,192.",
         "what_to_do": "",
+        "commands": [],
         "lanes": [
             {
                 "name": "east",

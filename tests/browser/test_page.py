@@ -21,9 +21,10 @@ PATIENCE_SECONDS = 20.0
 VIEWS = ("now", "records", "event?id=click-000981")
 PHONE = {"width": 360, "height": 740}
 DESK = {"width": 1440, "height": 900}
-REMEDY = "photon recover pipeline.yaml -d west; docs/runbook.md#verified"
+RECOVER = "photon recover pipeline.yaml -d west"
+REMEDY = f"{RECOVER}; or photon retire pipeline.yaml west; docs/runbook.md#verified"
 BROKEN = [
-    verdict("verified", "error", "11 records that should be joined are in no table", REMEDY),
+    verdict("verified", "error", "11 records that should be joined are in no table", REMEDY, [RECOVER]),
     verdict("dead_letters", "warn", "0.4 % of its records are dead letters", "look at them"),
 ]
 # Nothing of it may become markup, run, or change the text beside it.
@@ -82,7 +83,8 @@ def test_it_says_what_is_broken_and_what_to_do_in_the_judges_words(browser: Brow
         expect(west).to_contain_text("52.4 rows/s")
         west.get_by_role("button", name="Copy photon recover").click()
         expect(west.get_by_text("Copied")).to_be_visible()
-        assert page.evaluate("navigator.clipboard.readText()") == "photon recover pipeline.yaml -d west"
+        assert page.evaluate("navigator.clipboard.readText()") == RECOVER
+        expect(west.get_by_role("button", name="Copy")).to_have_count(1)
 
 
 def test_a_click_in_flight_and_an_opened_detail_survive_that_numbers_change(
@@ -222,7 +224,8 @@ def test_a_phone_shows_all_of_a_row_and_the_beginning_of_a_long_id(browser: Brow
 
 def test_a_hold_says_since_when_it_lasts_and_how_it_ends(browser: Browser, canned: Canned) -> None:
     held = datacenter("west", "on hold") | {
-        "says": "west is ON HOLD; resume it with photon resume clicks/pipeline.yaml west"
+        "says": "west is ON HOLD; resume it with photon resume clicks/pipeline.yaml west",
+        "commands": ["photon resume clicks/pipeline.yaml west"],
     }
     canned.show(datacenter("east"), held, says="All is well: east is live, west is on hold")
     canned.history["strips"]["west"] = strip((24, "live"), (2, "on hold"))

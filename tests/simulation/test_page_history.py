@@ -41,7 +41,8 @@ def run_for(world: World, seconds: float, datacenter: str = "east") -> None:
 def history(world: World, from_us: int | None = None, to_us: int | None = None) -> dict[str, Any]:
     """What the page is told now."""
     points = {name: Points(world.pipeline, name, world.clock) for name in world.pipeline.datacenters}
-    now = Now(world.pipeline, RegistrySeen(world.pipeline, world.clock), points, world.clock)
+    registry = RegistrySeen(world.pipeline, world.clock)
+    now = Now(world.pipeline, registry, points, world.clock, lambda text: [])
     with asking(world):
         return asyncio.run(History(world.pipeline, now, points, world.clock).answer(from_us, to_us))
 

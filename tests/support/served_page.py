@@ -8,11 +8,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from http.client import HTTPConnection
 from typing import Any
 
 import uvicorn
 
+from photon.cli.offered import offered_in
 from photon.page.access import Access
 from photon.page.app import page_of
 from photon.page.serving import listen_at, server_of
@@ -64,7 +66,8 @@ class Browser:
 def served(pipeline: Pipeline, access: Access | None = None, clock: Clock | None = None) -> Iterator[Browser]:
     """Serve the page of a pipeline."""
     listening = listen_at("127.0.0.1", 0)
-    server = server_of(page_of(pipeline, access or Access(), clock or SystemClock()))
+    offered = partial(offered_in, pipeline_file=pipeline.file)
+    server = server_of(page_of(pipeline, access or Access(), clock or SystemClock(), offered))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()
     try:

@@ -11,7 +11,10 @@ from pathlib import Path
 import pytest
 
 from orchestration.demo.traffic import Traffic
+from photon.cli.main import main
+from photon.cli.offered import FINAL, offered_in
 from photon.pipeline.file import load_pipeline
+from tests.unit.test_documented_commands import unknown_to
 
 ROOT = Path(__file__).parents[2]
 ROOMS = ("photon", "assets", "orchestration", "resources", "jobs")
@@ -98,3 +101,46 @@ def test_a_pipeline_file_is_typed_so_that_a_shell_takes_it_for_one_word(tmp_path
         str(pipeline.file),
         "--check",
     ]
+
+
+FILE_VALUE = re.compile(
+    r"\{(?:\w+\.)*typed(?:_file)?\}|\{(?:found\.)?pipeline\}|\{shlex\.quote\(str[^}]*\}|PIPELINE\b|%s"
+)
+
+
+def said(text: str, file: str) -> str:
+    """A text with values in it: the pipeline file, a day, and a number or name for all others."""
+    text = FILE_VALUE.sub(lambda _: shlex.quote(file), text)
+    return re.sub(r"\{[^}]*\}", "4", text.replace("DATACENTER", "east"))
+
+
+@pytest.mark.parametrize("file", ["/data/pipeline.yaml", "/my data/d'or/pipeline.yaml"])
+def test_what_the_page_offers_of_a_message_is_each_command_as_the_command_line_takes_it(file: str) -> None:
+    for where, line, text, _ in commands():
+        told = said(text, file)
+        offered = offered_in(told, Path(file))
+        wrong = {command: unknown_to(main, shlex.split(command)[1:]) for command in offered}
+        assert set(wrong.values()) <= {None}, f"{where}:{line}: {wrong}"
+        final = re.findall(rf"\bphoton (?:{'|'.join(FINAL)}) (?![^;]*--dry-run)", told)
+        assert len(offered) + len(set(final)) == len(set(COMMAND.findall(told))), f"{where}:{line}: {offered}"
+
+
+@pytest.mark.parametrize(
+    ("told", "offered"),
+    [
+        ("photon verify p.yaml --record says whether it is mended", ["photon verify p.yaml --record"]),
+        ("photon resume p.yaml west lets it run again", ["photon resume p.yaml west"]),
+        ("photon registry reshard p.yaml 8 makes twice as many", ["photon registry reshard p.yaml 8"]),
+        ("photon dead-letters p.yaml names them", ["photon dead-letters p.yaml"]),
+        ("(photon trace p.yaml 'a b; c'), and", ["photon trace p.yaml 'a b; c'"]),
+        ("process 7 is stopped: kill -CONT 7 has it go on, kill -9 7 ends it", ["kill -CONT 7"]),
+        ("start it with photon join other.yaml -d east", []),
+    ],
+)
+def test_a_command_ends_where_its_parser_takes_no_more(told: str, offered: list[str]) -> None:
+    assert offered_in(told, Path("p.yaml")) == offered
+
+
+def test_what_is_done_for_good_is_not_offered_but_its_dry_run_is() -> None:
+    told = "if it is lost: photon retire p.yaml west --lake-is-gone; photon retire p.yaml west --dry-run"
+    assert offered_in(told, Path("p.yaml")) == ["photon retire p.yaml west --dry-run"]

@@ -28,7 +28,7 @@ function answer(event, problem) {
   if (!event) return el("p", { class: "quiet", role: "status" }, "Asking tables, waiting lists, logs and the registry");
   return [
     el("h2", { class: "story", "aria-live": "polite" }, event.says),
-    event.what_to_do ? remedy(event.what_to_do) : null,
+    event.what_to_do ? remedy(event.what_to_do, event.commands) : null,
     event.problems.map((one) => el("p", { class: "problem" }, one)),
     timeline(event.lanes),
   ];

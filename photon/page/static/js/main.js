@@ -2,7 +2,6 @@
 
 import { Gone, keepAsking } from "./ask.js";
 import { drawCharts, dropCharts, pointAt } from "./charts.js";
-import { knowDatacenters } from "./commands.js";
 import { el, morph, morphChildren } from "./dom.js";
 import { eventView } from "./event.js";
 import * as say from "./format.js";
@@ -65,7 +64,6 @@ const asking = {
 
 function render() {
   tellHeadline();
-  knowDatacenters(said.now?.datacenters.map((one) => one.name) ?? []);
   const main = document.getElementById("main");
   main.classList.toggle("stale", goneSinceUs !== null);
   morphChildren(main, [VIEWS[route.view]({ ...said, problems, query: route.query })].flat());

@@ -1,7 +1,6 @@
 // The view Now: a card for each datacenter, and curves over time.
 
 import { chartFigures, swatch } from "./charts.js";
-import { commandsIn } from "./commands.js";
 import { el, svg, unseen } from "./dom.js";
 import * as say from "./format.js";
 import { kindOf } from "./marks.js";
@@ -69,7 +68,7 @@ function card(one, index, nowUs, history) {
       el("span", { class: `chip ${level}` }, el("span", { "aria-hidden": "true" }, glyph), ` ${one.activity}`),
     ),
     one.problem ? el("p", { class: "problem" }, one.problem) : null,
-    one.activity === "on hold" ? onHold(one.says, history?.strips[one.name]) : null,
+    one.activity === "on hold" ? onHold(one, history?.strips[one.name]) : null,
     verdictList(brokenIn(one.verdicts)),
     numbers(one, nowUs),
     strip(history?.strips[one.name], history?.to_us ?? nowUs),
@@ -79,11 +78,11 @@ function card(one, index, nowUs, history) {
 }
 
 /** Since when a person keeps it from running, and how it runs again. */
-function onHold(says, spans = []) {
+function onHold({ says, commands }, spans = []) {
   const last = spans.at(-1);
   const since = last?.state === "on hold"
     ? [last === spans[0] ? "Since before " : "Since ", say.time(last.from_us), ": "] : null;
-  return el("div", { class: "held" }, el("p", {}, since, says), commandList(commandsIn(says)));
+  return el("div", { class: "held" }, el("p", {}, since, says), commandList(commands));
 }
 
 function numbers({ numbers: n = {}, release }, nowUs) {
@@ -115,14 +114,13 @@ function verdictList(verdicts) {
         el("b", {}, one.promise.replaceAll("_", " ")),
         `: ${one.says}`,
       ),
-      one.remedy ? remedy(one.remedy, commandsIn(one.says)) : commandList(commandsIn(one.says)),
+      one.remedy ? remedy(one.remedy, one.commands) : commandList(one.commands),
     );
   }));
 }
 
 /** What to do, and its commands, each with a button that copies it. */
-export function remedy(text, before = []) {
-  const commands = [...new Set([...before, ...commandsIn(text)])];
+export function remedy(text, commands = []) {
   return el("div", { class: "remedy" }, el("p", {}, unseen("What to do: "), text), commandList(commands));
 }
 
